@@ -13,7 +13,7 @@ use crate::{
     connect::MANAGER,
     host, metallb, name_owner,
     seen::{Condition, HeldBy, Ingress, Published, Version},
-    status::{ADDRESS, PREFIX},
+    status::{ADDRESS, BALANCER, PREFIX},
     told::Told,
 };
 
@@ -112,6 +112,7 @@ pub(crate) fn published(told: &Told) -> Published {
     let annotations = told.tree.child("metadata").and_then(|it| it.child("annotations"));
     Published {
         address: annotations.and_then(|it| name(it, ADDRESS)),
+        balancer: annotations.and_then(|it| name(it, BALANCER)),
         uid: told.uid().into(),
         version: Version(told.version().into()),
         ingress: ingress.collect(),

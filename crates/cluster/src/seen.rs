@@ -41,6 +41,8 @@ pub(crate) struct Published {
     pub(crate) held: HeldBy,
     /// Its address, as an annotation says it.
     pub(crate) address: Option<Name>,
+    /// The id of its load balancer, as an annotation says it.
+    pub(crate) balancer: Option<Name>,
     /// Who else has written its addresses.
     pub(crate) other: Option<Name>,
     /// We wrote the same addresses as that one, and both own them now: had it written others, we would own none.

@@ -24,13 +24,14 @@ use std::{
 
 use jiff::Timestamp;
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Reason, Status, Unit};
+use seaway_model::{Desired, Kind, Name, ObjectRef, Owner, Problem, Reason, Status, Unit, outcome::Replaced};
 use seaway_watchdog::Part;
+use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 pub(crate) use self::{
-    annotation::ADDRESS,
+    annotation::{ADDRESS, BALANCER},
     output::{PREFIX, rivalry},
 };
 use self::{
@@ -59,6 +60,8 @@ pub struct Statuses {
     /// Services that were never told anything, since when they have an address that nobody serves.
     waiting: Mutex<HashMap<Owner, Instant>>,
     looks: Mutex<Looks<Owner>>,
+    /// Ids that were gone and that this process replaced in annotations: each once, for a tool may write it back for ever.
+    corrected: Mutex<HashMap<Owner, Name>>,
 }
 
 /// A new Service is told once that it is served, and not before that it is not yet.
@@ -74,6 +77,8 @@ pub struct Said {
     trouble: Option<Answer>,
     /// There will be more to tell soon.
     early: bool,
+    /// An id that was replaced before.
+    corrected: Option<Name>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -83,6 +88,8 @@ pub enum StatusStep {
     Tell(Note),
     /// As an annotation.
     Annotate(IpAddr),
+    /// In the annotation that names its load balancer.
+    Correct(Replaced),
 }
 
 impl fmt::Display for StatusStep {
@@ -91,6 +98,9 @@ impl fmt::Display for StatusStep {
             StatusStep::Write(output) => write!(f, "write {output}"),
             StatusStep::Tell(note) => write!(f, "tell {note}"),
             StatusStep::Annotate(at) => write!(f, "annotate its address {at}"),
+            StatusStep::Correct(it) => {
+                write!(f, "annotate the id of its load balancer {}, for {} is gone", it.by, it.gone)
+            }
         }
     }
 }
@@ -106,6 +116,7 @@ impl Statuses {
             refused: Mutex::default(),
             waiting: Mutex::default(),
             looks: Mutex::default(),
+            corrected: Mutex::default(),
         }
     }
 
@@ -170,21 +181,19 @@ impl Statuses {
         early
     }
 
-    async fn annotate(
-        &self,
-        object: &ObjectRef,
-        uid: &str,
-        at: IpAddr,
-        said: &mut Said,
-    ) -> Result<(), Failure> {
-        match self.cluster.merge_service(object, &annotation::body(uid, at)).await {
+    fn corrected(&self) -> MutexGuard<'_, HashMap<Owner, Name>> {
+        self.corrected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn annotate(&self, object: &ObjectRef, body: &Value, said: &mut Said) -> Result<(), Failure> {
+        match self.cluster.merge_service(object, body).await {
             Ok(published) => {
                 said.published = published;
                 Ok(())
             }
             // A controller without a cloud may not, and its status says all that is needed.
             Err(Answer::Forbidden(why)) => {
-                debug!(%object, why, "its address is not annotated");
+                debug!(%object, why, "it is not annotated");
                 Ok(())
             }
             Err(answer @ Answer::Invalid(_)) => {
@@ -270,9 +279,15 @@ impl Driver for Statuses {
             Desired::Status(status) => annotation::lacking(status, published),
             _ => None,
         };
-        let annotated = lacking.map(StatusStep::Annotate);
+        let outdated = match desired {
+            Desired::Status(status) => annotation::outdated(status, published),
+            _ => None,
+        };
+        let outdated = outdated.filter(|it| observed.corrected.as_ref() != Some(&it.gone));
+        let annotated = lacking.map(StatusStep::Annotate).into_iter();
+        let annotated = annotated.chain(outdated.cloned().map(StatusStep::Correct));
         if output.is_said_by(published) {
-            return annotated.into_iter().collect();
+            return annotated.collect();
         }
         let notes = output.notes(published).into_iter().map(StatusStep::Tell);
         [StatusStep::Write(output.clone())].into_iter().chain(notes).chain(annotated).collect()
@@ -284,13 +299,15 @@ impl Driver for Statuses {
         self.log(owner, status);
         if status.is_none() {
             self.looks().forget(owner);
+            self.corrected().remove(owner);
         }
         let Some((object, uid)) = unit.service() else { return Ok(Said::default()) };
         let published = self.cluster.seen().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
         let published = published.filter(|it| *it.uid == *uid);
         let early = self.is_early(owner, desired, published.as_ref());
-        Ok(Said { published, early, ..Said::default() })
+        let corrected = self.corrected().get(owner).cloned();
+        Ok(Said { published, early, corrected, ..Said::default() })
     }
 
     async fn apply(&self, unit: &Unit, step: &StatusStep, observed: &mut Said) -> Result<(), Failure> {
@@ -298,8 +315,21 @@ impl Driver for Statuses {
         self.leading.hold()?;
         match step {
             StatusStep::Write(output) => self.write(object, uid, output, observed).await,
-            StatusStep::Tell(_) | StatusStep::Annotate(_) if observed.trouble.is_some() => Ok(()),
-            StatusStep::Annotate(at) => self.annotate(object, uid, *at, observed).await,
+            StatusStep::Tell(_) | StatusStep::Annotate(_) | StatusStep::Correct(_)
+                if observed.trouble.is_some() =>
+            {
+                Ok(())
+            }
+            StatusStep::Annotate(at) => self.annotate(object, &annotation::body(uid, *at), observed).await,
+            StatusStep::Correct(it) => {
+                let Some(published) = &observed.published else { return Ok(()) };
+                let body = annotation::body_of_balancer(uid, published, &it.by);
+                if let Unit::Status(owner) = unit {
+                    self.corrected().insert(owner.clone(), it.gone.clone());
+                    observed.corrected = Some(it.gone.clone());
+                }
+                self.annotate(object, &body, observed).await
+            }
             StatusStep::Tell(note) => {
                 self.events.tell(object, uid, note).await;
                 Ok(())

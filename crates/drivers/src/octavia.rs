@@ -9,6 +9,7 @@
 //! Octavia tells of an object whose it is by tags alone; names are another controller's too (names.rs). What has not our
 //! tag is never touched.
 
+mod adopted;
 mod affinity;
 mod asked;
 mod audit;
@@ -84,7 +85,11 @@ use std::{
 };
 
 use seaway_engine::{Conclusion, Driver, Failure, Removal};
-use seaway_model::{Desired, LbKey, ListenerId, Name, Unit, outcome::Serving, unit::Place};
+use seaway_model::{
+    Desired, LbKey, ListenerId, Name, Unit,
+    outcome::{Replaced, Serving},
+    unit::Place,
+};
 use seaway_openstack::{Clock, RealClock, Service, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
@@ -109,6 +114,7 @@ use self::{
     pairs::Part,
     partial::{as_made, with_its_floating},
     poll::SOON,
+    preview::is_paused,
     queued::{Queued, Queues},
     refusals::Refusals,
     room::Quotas,
@@ -228,12 +234,12 @@ impl Octavia {
     fn wanted(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Wanted> {
         let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish)) = (unit, desired) else { return None };
         let owner = owner_of(key, wish)?;
-        let cluster = &self.joined.get()?.cluster;
         let can = self.abilities(wish, observed.balancer.as_ref());
         let asked = wish.options.outside.as_ref().and_then(|it| it.provider.as_deref().map(str::to_owned));
-        let wish = as_made(Part::of(key, wish, observed, &can).cut(key, wish), observed);
-        let wish = local::as_made(wish, observed);
-        let mut wanted = wanted(cluster, key, &owner, &wish, &can);
+        let wish = Part::of(key, wish, observed, &can).cut(key, wish);
+        let wish = local::as_made(as_made(wish, observed), observed);
+        let mut wanted = wanted(&self.joined.get()?.cluster, key, &owner, &wish, &can);
+        adopted::keep(&mut wanted, &wish, observed);
         self.lessen(&mut wanted, &wish, observed, &can);
         wanted.floating.take_if(|_| observed.balancer.as_ref().is_some_and(|it| !place::is_led_to(it)));
         // One that is made again is another's, if that is asked for.
@@ -406,14 +412,14 @@ impl Driver for Octavia {
     }
 
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
-        let mut told = Conclusion::default();
+        let mut told = Conclusion { problems: pairs::told(unit, desired, observed), ..Conclusion::default() };
         self.away.is_well(&Asker::of(unit));
         let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish), false) =
             (unit, desired, observed.needless)
         else {
             let is_looked_for = observed.their_groups.is_some() || !former::awaits_groups(unit, desired);
             let is_gone = observed.balancer.is_none() && observed.is_alone() && is_looked_for;
-            told.again = (!is_gone).then(|| self.soon(observed));
+            told.again = (!is_gone).then(|| self.soon(observed)).or(observed.unrequested.then_some(AUDIT));
             if is_gone && !observed.needless {
                 self.refusals.gone(unit);
                 self.crowded.gone(unit);
@@ -482,18 +488,11 @@ impl Driver for Octavia {
         self.pending(unit, desired, observed)
     }
 
+    fn replaced(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Replaced> {
+        named::replaced(unit, desired, observed)
+    }
+
     fn width(&self) -> usize {
         32
-    }
-}
-
-fn another_leads() -> Failure {
-    Failure::Wait { why: "another leads".to_owned(), after: LOOK }
-}
-
-fn is_paused(desired: &Desired) -> bool {
-    match desired {
-        Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.paused || it.off),
-        _ => false,
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use seaway_model::{
     Desired, Fact, Name, ObjectRef, Outcome, Owner, Pool, Problem, Reason, Unit,
     load_balancer::Certificate,
-    outcome::{Serving, UnitState},
+    outcome::{Replaced, Serving, UnitState},
 };
 use tokio::{task::yield_now, time::timeout};
 use tracing::{debug, error};
@@ -88,6 +88,11 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
+    /// The load balancer that its owner names and that is gone, and the one that serves it.
+    fn replaced(&self, _unit: &Unit, _desired: &Desired, _observed: &Self::Observed) -> Option<Replaced> {
+        None
+    }
+
     /// The longest that one look or one step may take. What takes longer has lost its way: it is given up, and the Unit is
     /// tried again.
     fn patience(&self) -> Duration {
@@ -154,7 +159,7 @@ pub(crate) enum Worked {
     Renewed,
     /// There is no short way to it: the whole has to be looked at.
     NotSo,
-    Concluded(Outcome, Option<Name>),
+    Concluded(Outcome, Option<Name>, Option<Replaced>),
     /// Nothing was written: its Service is not adopted. These are the steps that would be taken.
     Previewed {
         ours: bool,
@@ -273,7 +278,7 @@ async fn whole<D: Driver>(
     if *desired == Desired::Released {
         let (facts, problems, serving) = (Vec::new(), Vec::new(), Vec::new());
         let outcome = Outcome { unit: unit.clone(), state: UnitState::Done, facts, problems, serving };
-        return Ok(Worked::Concluded(outcome, None));
+        return Ok(Worked::Concluded(outcome, None, None));
     }
     let refused = driver.refuse(desired);
     if !refused.is_empty() {
@@ -316,7 +321,9 @@ async fn whole<D: Driver>(
         problems: told.problems,
         serving: told.serving,
     };
-    Ok(Worked::Concluded(outcome, driver.stands(unit, desired, &observed)))
+    let (stands, replaced) =
+        (driver.stands(unit, desired, &observed), driver.replaced(unit, desired, &observed));
+    Ok(Worked::Concluded(outcome, stands, replaced))
 }
 
 /// The drivers of a process; the first that serves a Unit has it.

@@ -355,7 +355,8 @@ impl Engine {
                 self.queue.mark(&Dirt::Unit(unit.clone()));
                 self.queue.done(&unit, None, false);
             }
-            Some(Worked::Concluded(outcome, stands)) => {
+            Some(Worked::Concluded(outcome, stands, replaced)) => {
+                self.learn(Change::Replaced(unit.clone(), replaced));
                 self.learn(Change::Stands(unit, stands));
                 self.conclude(outcome);
             }

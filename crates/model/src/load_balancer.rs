@@ -225,6 +225,8 @@ pub struct Outside {
     pub ports: Vec<ListenerId>,
     /// Of its addresses, the first one's first; a second where the cloud has one.
     pub families: Vec<Family>,
+    /// The second family of its owner, which the configuration takes away: what is there with both keeps both.
+    pub withheld: Option<Family>,
     /// It needs one of each.
     pub both: bool,
     /// Nobody said where it is: it is where these are.
@@ -245,6 +247,9 @@ pub struct Outside {
     pub port: Option<Name>,
     pub member_subnet: Option<Name>,
     pub requested: Option<IpAddr>,
+    /// Where that is requested, for Problems.
+    pub requested_field: Name,
+    pub explicit: Explicit,
     pub floating: Floating,
     pub flavor: Option<Name>,
     pub provider: Option<Name>,
@@ -286,6 +291,18 @@ pub struct Outside {
     pub vip: CloudVip,
     /// Who says the same shares a load balancer: a namespace, and a word.
     pub group: Option<Name>,
+}
+
+/// What a Service asks for by an annotation of our own, and not only by a field of its spec. The load balancer that another
+/// controller made for it follows these alone: that controller did not follow the field after creation either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Explicit {
+    /// The address, beside `spec.loadBalancerIP`.
+    pub address: bool,
+    /// That `spec.sessionAffinity` is followed.
+    pub affinity: bool,
+    /// A second load balancer for the second of `spec.ipFamilies`.
+    pub second_family: bool,
 }
 
 /// A load balancer that somebody names by its id, and the field that he names it in.

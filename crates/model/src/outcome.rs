@@ -54,6 +54,8 @@ pub enum Change {
     Ours(Unit),
     /// What a Unit waits for, where that takes long; nothing: it does not.
     Stands(Unit, Option<Name>),
+    /// The load balancer that its owner names is gone, and another serves it; nothing: that is not so.
+    Replaced(Unit, Option<Replaced>),
     /// It is not as it was left: somebody has to look at it.
     Drifted(Unit),
     /// What time it is, told now and then: certificates age.
@@ -148,6 +150,15 @@ pub struct Status {
     /// No driver has reported since this process started: what was written before may still be so.
     #[serde(skip)]
     pub unreported: bool,
+    #[serde(skip)]
+    pub replaced: Option<Replaced>,
+}
+
+/// The load balancer of a cloud that an owner names by its id, and that is gone; and the one that serves the owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    pub gone: Name,
+    pub by: Name,
 }
 
 /// How addresses are told to whoever wants to reach them.

@@ -142,6 +142,12 @@ impl Wishes {
         self.written.get(option).cloned().unwrap_or_else(|| "metadata.annotations".into())
     }
 
+    /// Whether an address is requested by our own annotation, and not by `spec.loadBalancerIP` or another system's word.
+    pub(crate) fn requests_explicitly(&self) -> bool {
+        !self.requested.is_empty()
+            && *self.requested_field == *format!("metadata.annotations[{}]", table::ADDRESS)
+    }
+
     /// Reads an object's annotations. One that is not understood is a Problem and leaves its default.
     pub fn read(&mut self, object: &ObjectRef, annotations: &Labels) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -196,11 +202,11 @@ impl Wishes {
     /// What follows from a value that is not understood.
     fn not_understood(&mut self, row: &Row, field: &str) -> &'static str {
         match row.names[0] {
-            // Who may connect is not known: nobody, then, rather than everybody.
+            // Who may connect is not known: nobody, then, rather than everybody. What a cloud serves already stays.
             SOURCE_RANGES => {
                 self.sources = nobody();
                 self.written.insert(SOURCE_RANGES, field.into());
-                "no client may connect until this is corrected"
+                "no client may connect until this is corrected; in a cloud nothing is created or changed"
             }
             // It may be meant for nobody outside: no address is published by guess.
             INTERNAL => {

@@ -12,13 +12,13 @@ use seaway_model::{
     config::{CloudDefaults, CloudPlace, MembersFrom},
     fact::FamilyPolicy,
     load_balancer::{
-        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, CloudVip, Floating,
-        HealthCheck, Limits, Named, Outside, ProbeKind, Protocol,
+        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, CloudVip, Explicit,
+        Floating, HealthCheck, Limits, Named, Outside, ProbeKind, Protocol,
     },
 };
 
 use crate::{
-    annotations::{CALLED, CHECK, CONNECTIONS, NAMED, OfPorts},
+    annotations::{CALLED, CHECK, CONNECTIONS, NAMED, OfPorts, nobody},
     demand::{Demand, DemandPort},
 };
 
@@ -115,7 +115,8 @@ impl Demand {
         Some(Outside {
             ports: self.ports.iter().map(crate::demand::DemandPort::id).collect(),
             families: self.cloud_families(),
-            both: self.service.families.policy == FamilyPolicy::Require,
+            withheld: self.withheld_family(),
+            both: self.service.families.policy == FamilyPolicy::Require && self.withheld_family().is_none(),
             beside: Vec::new(),
             opened: self.is_opened(),
             by_nodes: self.members_from() == MembersFrom::EveryNode,
@@ -128,6 +129,8 @@ impl Demand {
             member_subnet: one(|it| &it.member_subnet, [own, class, &usual.place])
                 .or_else(|| usual.place.subnet.clone()),
             requested: self.wishes.requested.first().copied(),
+            requested_field: self.wishes.requested_field.clone(),
+            explicit: Explicit { address: self.wishes.requests_explicitly(), ..wishes.explicit },
             floating: Floating {
                 network: one(|it| &it.floating_network, floating),
                 subnet: floating.into_iter().find_map(|it| it.floating_subnet.clone()),
@@ -200,11 +203,13 @@ impl Demand {
         self.ports.iter().filter_map(of).collect()
     }
 
-    /// Nothing is created or changed for it: load balancers are switched off, or nobody knows where it may be and whether
-    /// the outside may reach it.
+    /// Nothing is created or changed for it: load balancers are switched off, or nobody knows where it may be, whether the
+    /// outside may reach it, and which clients may connect.
     pub(crate) fn is_frozen(&self) -> bool {
         let Some((_, usual)) = &self.cloud else { return false };
-        !usual.enabled || self.wishes.cloud.unclear || self.unknown_class(usual).is_some()
+        let are_clients_unclear = self.service.source_ranges.is_empty() && self.wishes.sources == nobody();
+        let is_unclear = self.wishes.cloud.unclear || are_clients_unclear;
+        !usual.enabled || is_unclear || self.unknown_class(usual).is_some()
     }
 
     fn unknown_class(&self, usual: &CloudDefaults) -> Option<&Name> {

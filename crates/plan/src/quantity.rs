@@ -98,11 +98,12 @@ pub fn list<T>(text: &str, part: impl Fn(&str) -> Result<T, String>) -> Result<V
     text.split(',').map(str::trim).filter(|it| !it.is_empty()).map(part).collect()
 }
 
-/// `role=worker,ssd`: labels that something must have, all of them.
+/// `role=worker,ssd`: labels that something must have, all of them. `ssd=` is `ssd`, of any value, as the cloud provider's
+/// controller reads it.
 pub fn selector(text: &str) -> Result<Vec<(Name, Option<Name>)>, String> {
     list(text, |label| match label.split_once('=') {
         Some(("", _)) => Err(format!("{label:?} names no label")),
-        Some((name, value)) => Ok((name.into(), Some(value.into()))),
+        Some((name, value)) => Ok((name.into(), (!value.is_empty()).then(|| value.into()))),
         None => Ok((label.into(), None)),
     })
 }
@@ -255,6 +256,14 @@ mod tests {
         ] {
             assert!(read(text).is_err_and(|it| it.contains(why)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_label_without_a_value_is_asked_for_whatever_its_value_is() {
+        let some = |it: &str| Some(Name::from(it));
+        let expected = vec![("role".into(), some("worker")), ("ssd".into(), None), ("fast".into(), None)];
+        assert_eq!(selector("role=worker,ssd,fast="), Ok(expected));
+        assert!(selector("=worker").is_err());
     }
 
     #[test]

@@ -32,7 +32,7 @@ use std::{
 
 use seaway_model::{
     Address, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, Name, ObjectRef, Outcome, Owner, Pool,
-    PoolId, Problem, Unit, fact::FactRef, unit::Place,
+    PoolId, Problem, Unit, fact::FactRef, outcome::Replaced, unit::Place,
 };
 
 use self::{
@@ -131,6 +131,7 @@ pub struct World {
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
     /// Those that wait for something.
     stands: HashMap<Unit, Name>,
+    replaced: HashMap<Unit, Replaced>,
     /// Those that live, and have a load balancer in a cloud that nothing we know of wants.
     released: BTreeMap<Owner, BTreeSet<Unit>>,
     deletions: Deletions,
@@ -206,6 +207,7 @@ impl World {
             silent: Silent::default(),
             reported: BTreeMap::new(),
             stands: HashMap::new(),
+            replaced: HashMap::new(),
             released: BTreeMap::new(),
             deletions: Deletions::default(),
             changes: Changes::default(),
@@ -322,6 +324,7 @@ impl World {
             Change::Ours(unit) => self.note_ours(&unit),
             Change::Deletions(seen) => self.recall_deletions(seen),
             Change::Stands(unit, what) => self.stand(unit, what),
+            Change::Replaced(unit, what) => self.replace(unit, what),
             Change::Drifted(unit) => {
                 self.dirt.insert(Dirt::Unit(unit));
             }

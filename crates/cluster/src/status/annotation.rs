@@ -1,14 +1,24 @@
-//! The address of a Service whose status tells a host name: as the annotation in which the cloud provider's controller says
-//! it, for whoever has to know it all the same. One that is there already is kept true.
+//! The annotations in which the cloud provider's controller says what a Service has in its cloud.
+//!
+//! ```text
+//!     load-balancer-address   written where the status tells a host name; one that is there is kept true
+//!     load-balancer-id        never written where there is none; one that names what is gone says what serves instead
+//! ```
+//! That controller fails on an id that is gone: the Service could not go back to it.
 
 use std::net::IpAddr;
 
-use seaway_model::{Status, outcome::Shown};
+use seaway_model::{
+    Status,
+    outcome::{Replaced, Shown},
+};
 use serde_json::{Value, json};
 
 use crate::seen::Published;
 
 pub(crate) const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
+
+pub(crate) const BALANCER: &str = "loadbalancer.openstack.org/load-balancer-id";
 
 /// What it is to say, if it says something else.
 pub(super) fn lacking(status: &Status, published: &Published) -> Option<IpAddr> {
@@ -23,11 +33,23 @@ pub(super) fn body(uid: &str, at: IpAddr) -> Value {
     json!({ "metadata": { "uid": uid, "annotations": { ADDRESS: at.to_string() } } })
 }
 
+/// What serves the Service, if the annotation names what is gone.
+pub(super) fn outdated<'s>(status: &'s Status, published: &Published) -> Option<&'s Replaced> {
+    status.replaced.as_ref().filter(|it| published.balancer.as_ref() == Some(&it.gone))
+}
+
+/// Refused if the Service was changed since: it may name another one by now.
+pub(super) fn body_of_balancer(uid: &str, published: &Published, by: &str) -> Value {
+    let version = &*published.version.0;
+    json!({ "metadata": { "uid": uid, "resourceVersion": version, "annotations": { BALANCER: by } } })
+}
+
 #[cfg(test)]
 mod tests {
     use seaway_model::{L4, outcome::Serving};
 
     use super::*;
+    use crate::seen::Version;
 
     #[test]
     fn an_address_is_annotated_where_a_name_hides_it_or_another_was_annotated() {
@@ -53,6 +75,29 @@ mod tests {
         assert_eq!(lacking(&status(Shown::Name("shop.example".into())), &lost), None);
     }
 
+    #[test]
+    fn an_id_is_annotated_again_only_where_the_one_that_is_there_is_gone() {
+        let replaced = || Some(Replaced { gone: "old".into(), by: "new".into() });
+        let said = |id: Option<&str>| Published { balancer: id.map(Into::into), ..Published::default() };
+        for (id, replaced, expected) in [
+            (Some("old"), replaced(), Some("new")),
+            (Some("new"), replaced(), None),
+            (Some("another"), replaced(), None),
+            // It is not written where there is none: tags tell whose a load balancer is.
+            (None, replaced(), None),
+            // What serves it is not known.
+            (Some("old"), None, None),
+        ] {
+            let status = Status { replaced, ..nobody() };
+            let told = outdated(&status, &said(id)).map(|it| &*it.by);
+            assert_eq!(told, expected, "{id:?}");
+        }
+        let body =
+            body_of_balancer("u", &Published { version: Version("7".into()), ..said(Some("old")) }, "new");
+        assert_eq!(body["metadata"]["annotations"], json!({ BALANCER: "new" }));
+        assert_eq!(body["metadata"]["resourceVersion"], "7", "whoever changed it meanwhile is heard first");
+    }
+
     fn nobody() -> Status {
         Status {
             owner: seaway_model::Owner::Config("nobody".into()),
@@ -67,6 +112,7 @@ mod tests {
             waits: None,
             takes_over: true,
             unreported: false,
+            replaced: None,
         }
     }
 }

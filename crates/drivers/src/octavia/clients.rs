@@ -13,7 +13,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    local,
+    adopted,
     tls::{is_ended, is_reference},
     wanted::Wanted,
 };
@@ -59,7 +59,7 @@ pub(super) fn reset(change: &mut ListenerChange, wish: &NewListener, there: &Lis
     match (&wish.tags, is_asked) {
         // With whose it is, as in tags.rs.
         (Edit::To(own), true) => {
-            local::mark(&mut tags, own, &there.tags);
+            adopted::mark(&mut tags, own, &there.tags);
             tags.insert(GIVEN.to_owned());
         }
         _ => _ = tags.remove(GIVEN),

@@ -17,32 +17,10 @@ use seaway_model::{
 };
 
 use super::{
-    names::KEY,
+    adopted::is_theirs,
     steps::{Branch, Observed},
     wanted::leads_to,
 };
-
-/// On a listener that another made and that has our key all the same.
-const THEIRS: &str = "seaway.dev/made-by-another";
-
-/// Whose a listener is, written with its other tags. `wish`: as we would make it; `there`: as it was.
-pub(super) fn mark(tags: &mut BTreeSet<String>, wish: &BTreeSet<String>, there: &BTreeSet<String>) {
-    let keys: Vec<_> = wish.iter().filter(|it| it.starts_with(KEY)).cloned().collect();
-    if !keys.is_empty() && !has_key(there) {
-        tags.insert(THEIRS.to_owned());
-    }
-    tags.extend(keys);
-}
-
-/// A listener that is taken over with its load balancer gets no key: that stays one write of the load balancer's tags.
-fn is_theirs(branch: &Branch) -> bool {
-    let tags = &branch.listener.tags;
-    !has_key(tags) || tags.contains(THEIRS)
-}
-
-fn has_key(tags: &BTreeSet<String>) -> bool {
-    tags.iter().any(|it| it.starts_with(KEY))
-}
 
 /// Listeners that are such, and whether their members stay without a monitor.
 fn theirs(wish: &Wish, observed: &Observed) -> BTreeMap<ListenerId, bool> {

@@ -2,7 +2,7 @@
 //! is gone by now, since another was made in its place, says nothing.
 
 use seaway_engine::Failure;
-use seaway_model::{Desired, Unit, load_balancer::Named};
+use seaway_model::{Desired, LbKey, Unit, load_balancer::Named, outcome::Replaced};
 use seaway_openstack::{
     Cloud, Error,
     octavia::{LoadBalancer, Provisioning},
@@ -39,6 +39,19 @@ impl Octavia {
         self.known().entry(unit.clone()).and_modify(|it| it.observed.shared.named = shared);
         Ok(())
     }
+}
+
+/// What serves its Service instead of the one that it names by an id, and that is gone.
+pub(super) fn replaced(unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Replaced> {
+    let (Unit::LoadBalancer(_, LbKey::Of(_)), Desired::LoadBalancer(wish)) = (unit, desired) else {
+        return None;
+    };
+    let outside = wish.options.outside.as_ref().filter(|it| !it.paused && !it.off && !it.preview)?;
+    let named = outside.named.as_ref().filter(|it| !it.by_name)?;
+    let balancer = observed.balancer.as_ref().filter(|_| !observed.shared.guest)?;
+    let is_gone = observed.shared.named.as_ref().is_some_and(|(id, is_there)| *id == named.id && !is_there);
+    let is_known = is_gone && balancer.it.provisioning_status == Provisioning::Active;
+    is_known.then(|| Replaced { gone: named.id.clone(), by: balancer.it.id.as_str().into() })
 }
 
 /// By its id, or all that are called so; without those that are going.

@@ -12,17 +12,26 @@ use std::{net::IpAddr, sync::Arc};
 use ipnet::IpNet;
 use seaway_engine::Failure;
 use seaway_model::{
-    Desired, LbKey, LoadBalancer as Wish, Unit,
+    Desired, LbKey, LoadBalancer as Wish, Owner, Problem, Reason, Unit,
     load_balancer::{Family, Outside},
 };
 use seaway_openstack::survey::{Abilities, Ability};
 
 use super::{
     AUDIT, Joined, LOOK, Octavia,
+    adopted::is_adopted,
     away::Asker,
     place,
     steps::{Balancer, Observed},
 };
+
+/// Whether one of a second family is to be there.
+enum Need {
+    Yes,
+    No,
+    /// Not before its Service asks for it.
+    Unrequested,
+}
 
 /// Which part of a wish a load balancer has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,19 +41,27 @@ pub(super) enum Part {
     One(Family),
     /// Of its first family, and there is none beside it.
     Only(Family),
+    /// It was made with both, and the configuration takes this one away from those that come.
+    Both(Family),
 }
 
 impl Part {
     pub(super) fn of(key: &LbKey, wish: &Wish, observed: &Observed, can: &Abilities) -> Part {
         let usual = Outside::default();
         let outside = wish.options.outside.as_ref().unwrap_or(&usual);
+        let has_both = observed.balancer.as_ref().is_some_and(|it| !it.it.additional_vips.is_empty());
         let first = match (key, &outside.families[..]) {
             (LbKey::Second(_, family), _) => return Part::One(*family),
             (_, [first, _, ..]) => *first,
+            (_, [only]) => match outside.withheld {
+                Some(second) if has_both => return Part::Both(second),
+                Some(_) => return Part::Only(*only),
+                None => return Part::Whole,
+            },
             _ => return Part::Whole,
         };
         let both = match &observed.balancer {
-            Some(it) => !it.it.additional_vips.is_empty(),
+            Some(_) => has_both,
             None => can.has(Ability::AdditionalVips) && observed.placed.second.is_some(),
         };
         match both {
@@ -57,6 +74,10 @@ impl Part {
     /// What it has of the wish.
     pub(super) fn cut(self, key: &LbKey, wish: &Wish) -> Wish {
         let mut wish = wish.clone();
+        if let (Part::Both(second), Some(outside)) = (self, &mut wish.options.outside) {
+            outside.families.push(second);
+            outside.withheld = None;
+        }
         let (Part::One(family) | Part::Only(family), Some(outside)) = (self, &mut wish.options.outside)
         else {
             return wish;
@@ -111,8 +132,15 @@ impl Octavia {
         desired: &Desired,
         observed: &mut Observed,
     ) -> Result<(), Failure> {
-        observed.needless = match self.needs_second(unit, desired) {
-            Some(needed) => !needed,
+        let is_there = observed.balancer.is_some();
+        observed.unrequested = false;
+        observed.needless = match self.needs_second(unit, desired, is_there) {
+            Some(Need::No) => true,
+            Some(Need::Unrequested) => {
+                observed.unrequested = true;
+                true
+            }
+            Some(Need::Yes) => false,
             None if observed.balancer.is_some() => false,
             None => {
                 let why = "whether it is needed follows from the first, which is not there yet".to_owned();
@@ -150,22 +178,29 @@ impl Octavia {
     }
 
     /// Whether one of a second family is to be there. Nothing, where that follows from its first, which is not known yet.
-    fn needs_second(&self, unit: &Unit, desired: &Desired) -> Option<bool> {
+    /// `is_there`: one that was made stays, whatever is asked for by now.
+    fn needs_second(&self, unit: &Unit, desired: &Desired, is_there: bool) -> Option<Need> {
         let (Unit::LoadBalancer(_, LbKey::Second(..)), Desired::LoadBalancer(wish)) = (unit, desired) else {
-            return Some(true);
+            return Some(Need::Yes);
         };
-        let Some(outside) = &wish.options.outside else { return Some(false) };
+        let Some(outside) = &wish.options.outside else { return Some(Need::No) };
         if outside.port.is_some() {
-            return Some(false);
+            return Some(Need::No);
         }
         // One that it names may be its own, or another's.
         if (outside.named.is_some() || outside.group.is_some()) && self.is_guest(unit)? {
-            return Some(false);
+            return Some(Need::No);
+        }
+        // Nothing else tells of one that another controller made.
+        let may_be_adopted = outside.named.is_some() || !outside.published.is_empty();
+        let is_asked = is_there || outside.explicit.second_family || !may_be_adopted;
+        if !is_asked && self.of_first(unit, |it| is_adopted(it) && it.it.additional_vips.is_empty())? {
+            return Some(Need::Unrequested);
         }
         if !self.abilities(wish, None).has(Ability::AdditionalVips) {
-            return Some(true);
+            return Some(Need::Yes);
         }
-        self.of_first(unit, |first| first.it.additional_vips.is_empty())
+        self.of_first(unit, |it| if it.it.additional_vips.is_empty() { Need::Yes } else { Need::No })
     }
 
     /// Whether what it is the second of is there.
@@ -183,6 +218,26 @@ impl Octavia {
         let first = &known.get(&first_of(unit)?)?.observed;
         first.balancer.as_ref().map(|_| first.shared.guest)
     }
+}
+
+/// That there is no second one, though its Service has two families.
+pub(super) fn told(unit: &Unit, desired: &Desired, observed: &Observed) -> Vec<(Owner, Problem)> {
+    let (Unit::LoadBalancer(_, LbKey::Second(owner, family)), Desired::LoadBalancer(_), true) =
+        (unit, desired, observed.unrequested)
+    else {
+        return Vec::new();
+    };
+    let family = family.as_str();
+    let message = format!(
+        "spec.ipFamilies has {family}, and another controller made its load balancer with one address: no second load \
+         balancer is made"
+    );
+    let fix = format!(
+        "To have one with an address of {family}, annotate the Service: seaway.dev/second-family: \"true\". Else: \
+         spec.ipFamilyPolicy: SingleStack."
+    );
+    let problem = Problem::new(owner.object(), Reason::Unsupported, message).at("spec.ipFamilies").fix(fix);
+    vec![(owner.clone(), problem)]
 }
 
 fn first_of(unit: &Unit) -> Option<Unit> {

@@ -34,3 +34,11 @@ impl Octavia {
         marks.is_first(&balancer.it.tags) || marks.is_guest(&balancer.it.tags)
     }
 }
+
+/// Nothing of it is written.
+pub(super) fn is_paused(desired: &Desired) -> bool {
+    match desired {
+        Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.paused || it.off),
+        _ => false,
+    }
+}

@@ -25,8 +25,8 @@ use seaway_openstack::{
 };
 
 use super::{
+    adopted,
     floating::floating,
-    local,
     names::{Cluster, KEY, end_of_second, key_text},
     shares, spare,
     steps::{Balancer, Branch, Observed, Step, of_children},
@@ -301,7 +301,7 @@ fn stay(wanted: &Wanted, observed: &Observed, balancer: &Balancer, marks: &Marks
         // Whose they are is known while it is not written that we are here; so that comes last.
         for (id, branch) in balancer.branches.iter().filter(|(_, branch)| unmarked(branch)) {
             let mut tags = branch.listener.tags.clone();
-            local::mark(&mut tags, &BTreeSet::from([marks.key.clone()]), &branch.listener.tags);
+            adopted::mark(&mut tags, &BTreeSet::from([marks.key.clone()]), &branch.listener.tags);
             let change = ListenerChange { tags: Edit::To(tags), ..ListenerChange::default() };
             steps.push(Step::ChangeListener(*id, Box::new(change)));
         }
@@ -423,7 +423,9 @@ pub(super) fn unwelcome(
     if let Some((id, whose)) = taken {
         return Some(conflict(owner, it, *id, whose));
     }
-    let asked = outside.requested.filter(|ip| !addresses.contains(ip))?;
+    // The other controller had it there all the same, and does not look at the field.
+    let is_followed = outside.explicit.address || !marks.is_named(&it.tags);
+    let asked = outside.requested.filter(|ip| is_followed && !addresses.contains(ip))?;
     let message = format!("load balancer {} is another's, and {asked} does not lead to it", it.id);
     problem(Reason::AddressTaken, message, "Ask for no address, or name no load balancer.")
 }

@@ -27,7 +27,7 @@ use seaway_openstack::{
 };
 use tracing::{debug, error, info, warn};
 
-use super::{Cluster, LOOK, Octavia, another_leads, away::Asker, join::Joined};
+use super::{Cluster, LOOK, Octavia, away::Asker, join::Joined};
 
 /// From one heartbeat to the next.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -214,7 +214,7 @@ impl Octavia {
     /// Why nothing is written now.
     pub(super) fn held_back(&self) -> Result<(), Failure> {
         if !(self.may)() {
-            return Err(another_leads());
+            return Err(Failure::Wait { why: "another leads".to_owned(), after: LOOK });
         }
         self.sole.as_ref().and_then(|it| it.waits()).map_or(Ok(()), Err)
     }

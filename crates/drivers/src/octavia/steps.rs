@@ -21,7 +21,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    affinity, clients,
+    adopted, affinity, clients,
     floating::floating,
     member_tls,
     mend::{Mend, Place},
@@ -75,6 +75,8 @@ pub struct Observed {
     pub place: Option<Place>,
     /// Another has its addresses: there is to be none.
     pub needless: bool,
+    /// There is none for this alone: another controller made its first, and nobody asks for a second.
+    pub unrequested: bool,
     /// What to do about one that is in ERROR.
     pub mend: Option<Mend>,
     /// Why it is not made again, though that is wished.
@@ -282,7 +284,8 @@ fn of_balancer(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
     // Names are given once, and what others have marked stays marked.
     (change.name, change.description) = (Edit::Leave, Edit::Leave);
     if let Edit::To(tags) = &wanted.balancer.tags {
-        let both: BTreeSet<String> = balancer.it.tags.union(&tags::own(tags)).cloned().collect();
+        let mut both: BTreeSet<String> = balancer.it.tags.union(&tags::own(tags)).cloned().collect();
+        adopted::mark(&mut both, tags, &balancer.it.tags);
         change.tags = Edit::To(tags::merged(&both, &wanted.balancer.tags)).against(&balancer.it.tags);
     }
     vip::keep(&mut change, &wanted.balancer, &balancer.it);

@@ -9,7 +9,7 @@ use seaway_model::{LoadBalancer as Wish, Name, Owner, Problem, Reason, load_bala
 use seaway_openstack::{neutron::FloatingIp, resource::Edit};
 
 use super::{
-    local,
+    adopted,
     names::KEY,
     shares,
     steps::{Observed, Step},
@@ -90,7 +90,7 @@ pub(super) fn keep(
         return;
     }
     if let Edit::To(wish) = wish {
-        local::mark(&mut tags, wish, there);
+        adopted::mark(&mut tags, wish, there);
     }
     *change = Edit::To(tags);
 }

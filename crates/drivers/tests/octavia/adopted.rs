@@ -4,13 +4,17 @@ use std::{net::IpAddr, sync::Arc};
 
 use seaway_engine::{Driver, Failure};
 use seaway_model::{
-    Desired, LoadBalancer as Wish, Reason,
-    load_balancer::{HealthCheck, Named},
+    Desired, L4, LoadBalancer as Wish, Reason,
+    load_balancer::{Affinity, HealthCheck, Named},
+    outcome::Replaced,
 };
 use seaway_openstack::{
-    neutron::FloatingIp,
-    octavia::{Listener, ListenerChange, LoadBalancer, LoadBalancerChange},
-    resource::Edit,
+    neutron::{FloatingIp, Network, NewFloatingIp},
+    octavia::{
+        Listener, ListenerChange, LoadBalancer, LoadBalancerChange, Persistence, PersistenceType, Pool,
+        PoolChange,
+    },
+    resource::{Edit, Query},
 };
 
 use crate::{occm::Theirs, scene::*};
@@ -185,8 +189,14 @@ async fn a_stale_annotation_does_not_block_re_creation() {
     let gone = "3f1c9f8e-0a71-4f3b-9d9e-0f2b8f8e6a55";
     let wish = pointing(scene.wish(&[80], &[1]), Some(gone), None);
     let told = scene.reach_telling(&wish).await;
-    assert_eq!(scene.balancers().await.len(), 1, "it has one of its own");
+    let own = scene.balancers().await;
+    assert_eq!(own.len(), 1, "it has one of its own");
     assert_eq!(told, [], "what names nothing says nothing");
+    let desired = |wish: &Wish| Desired::LoadBalancer(Arc::new(wish.clone()));
+    let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
+    let replaced = scene.driver.replaced(&unit(), &desired(&wish), &observed);
+    let by = own[0].id.as_str().into();
+    assert_eq!(replaced, Some(Replaced { gone: gone.into(), by }), "the annotation may be corrected");
     // One that is there and that it is not on is told, as long as it is named.
     let there = scene.reach_telling_of("uid-2", &scene.wish_of("uid-2", &[25], &[1])).await;
     assert_eq!(there, []);
@@ -195,6 +205,8 @@ async fn a_stale_annotation_does_not_block_re_creation() {
     for _ in 0..2 {
         let told = scene.reach_telling(&wish).await;
         assert_eq!(told.len(), 1, "{told:?}");
+        let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
+        assert_eq!(scene.driver.replaced(&unit(), &desired(&wish), &observed), None);
         assert!(told[0].message.contains(other.as_str()) && told[0].fix.contains("Remove"), "{:?}", told[0]);
     }
 }
@@ -212,4 +224,165 @@ async fn duplicate_load_balancer_names_block_neither_creation_nor_deletion() {
     assert_eq!((left.len(), &left[0].id), (1, &twin.id), "and not {}", made.id);
     let floating: Vec<FloatingIp> = scene.floating().await;
     assert_eq!((floating.len(), &floating[0].id), (1, &kept.id));
+}
+
+/// Tags and a description, since requests were forgotten.
+fn was_adopted_alone(scene: &Scene) {
+    let all = |method: &str| scene.fake.count(&format!("{method} */v2*"));
+    let [tags, descriptions] = ["lbaas", "floatingips"].map(|it| scene.fake.count(&format!("PUT */{it}/*")));
+    assert_eq!((tags, descriptions, all("PUT"), all("POST"), all("DELETE")), (1, 1, 2, 0, 0));
+}
+
+/// One that leads nowhere.
+async fn spare_floating(scene: &Scene) -> IpAddr {
+    let query = Query::all().with("router:external", true);
+    let network = scene.cloud.all::<Network>().list::<Network>(query).await.unwrap().remove(0).id;
+    let new = scene.cloud.all::<FloatingIp>().create(&NewFloatingIp::new(network)).await.unwrap();
+    new.floating_ip_address.unwrap()
+}
+
+/// <https://github.com/kubernetes/cloud-provider-openstack/issues/2443>: it keeps what is on the VIP's port.
+#[tokio::test]
+async fn a_floating_ip_stays_though_the_spec_asks_for_another_until_an_annotation_does() {
+    let field = "spec.loadBalancerIP";
+    let asking = |mut wish: Wish, asked: IpAddr| {
+        let outside = wish.options.outside.as_mut().unwrap();
+        (outside.requested, outside.requested_field) = (Some(asked), field.into());
+        wish
+    };
+    let leads = |all: Vec<FloatingIp>| -> Vec<_> {
+        all.into_iter().filter(|it| it.port_id.is_some()).filter_map(|it| it.floating_ip_address).collect()
+    };
+    let mut scene = Scene::set().await;
+    let (made, floating) = theirs().make(&scene.cloud, &scene.subnet).await;
+    let (there, asked) = (floating.floating_ip_address.unwrap(), spare_floating(&scene).await);
+    let wish = asking(pointing(scene.wish(&[80, 443], &[1, 2]), Some(made.id.as_str()), None), asked);
+    // Other ports, which are ours, and what else is asked for change nothing of it.
+    let mut moved = asking(scene.wish(&[8080], &[1, 2]), asked);
+    moved.options.outside.as_mut().unwrap().remake = true;
+    scene.fake.forget_requests();
+    for (round, wish) in [&wish, &wish, &moved].into_iter().enumerate() {
+        let told = scene.reach_telling(wish).await;
+        if round == 0 {
+            was_adopted_alone(&scene);
+        }
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!((told[0].reason, &*told[0].field), (Reason::Unsupported, field));
+        assert!(told[0].message.contains(&there.to_string()), "{:?}", told[0]);
+        assert!(told[0].fix.contains(&format!("seaway.dev/address: \"{asked}\"")), "{:?}", told[0]);
+        let now = scene.floating().await;
+        assert_eq!((now.len(), leads(now)), (2, vec![there]));
+        scene.restarted();
+    }
+    let mut explicit = moved.clone();
+    explicit.options.outside.as_mut().unwrap().explicit.address = true;
+    assert_eq!(scene.reach_telling(&explicit).await, []);
+    let now = scene.floating().await;
+    assert_eq!((now.len(), leads(now)), (1, vec![asked]), "the old one is given up");
+
+    // Of what Seaway made, the field is followed.
+    let scene = Scene::set().await;
+    let own = scene.wish(&[80], &[1]);
+    scene.reach(&own).await;
+    let asked = spare_floating(&scene).await;
+    assert_eq!(scene.reach_telling(&asking(own, asked)).await, []);
+    assert_eq!(leads(scene.floating().await), [asked]);
+}
+
+#[tokio::test]
+async fn who_shares_theirs_and_asks_for_another_address_in_the_spec_shares_it_on() {
+    let scene = Scene::set().await;
+    let (made, floating) = theirs().make(&scene.cloud, &scene.subnet).await;
+    let tags = made.tags.iter().cloned().chain(["kube_service_kubernetes_default_uid-2".to_owned()]);
+    let change = LoadBalancerChange { tags: Edit::To(tags.collect()), ..LoadBalancerChange::default() };
+    scene.cloud.all::<LoadBalancer>().change(&made.id, &change).await.unwrap();
+    scene.pass(std::time::Duration::from_secs(60));
+    let mut wish = pointing(scene.wish_of("uid-2", &[25], &[1]), Some(made.id.as_str()), None);
+    let outside = wish.options.outside.as_mut().unwrap();
+    (outside.requested, outside.most_shared) = (Some("203.0.113.77".parse().unwrap()), 2);
+    let told = scene.reach_telling_of("uid-2", &wish).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].message.contains("203.0.113.77") && told[0].fix.contains("share"), "{:?}", told[0]);
+    let at = floating.floating_ip_address.unwrap();
+    assert_eq!(scene.served("uid-2", &wish).await, [(at, 25)]);
+}
+
+async fn persistences(scene: &Scene) -> Vec<Option<PersistenceType>> {
+    scene.pools().await.into_iter().map(|it| it.session_persistence.map(|it| it.kind)).collect()
+}
+
+/// It says so to a pool when it makes it, and never after.
+#[tokio::test]
+async fn session_affinity_stays_as_it_was_created_until_an_annotation_asks_for_the_field() {
+    for was_kept in [false, true] {
+        let mut scene = Scene::set().await;
+        let one = Theirs::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
+        let (made, _) = one.make(&scene.cloud, &scene.subnet).await;
+        if was_kept {
+            let by_address = Persistence { kind: PersistenceType::SourceIp, ..Persistence::default() };
+            let change =
+                PoolChange { session_persistence: Edit::To(Some(by_address)), ..PoolChange::default() };
+            let pool = scene.pools().await.remove(0).id;
+            scene.cloud.all::<Pool>().change(&pool, &change).await.unwrap();
+            scene.pass(std::time::Duration::from_secs(60));
+        }
+        let mut wish = pointing(scene.wish(&[80], &[1]), Some(made.id.as_str()), None);
+        let affinity = Affinity::ClientIp(std::time::Duration::from_secs(10_800));
+        for pool in wish.pools.values_mut().filter(|_| !was_kept) {
+            Arc::make_mut(pool).affinity = Some(affinity.clone());
+        }
+        let before = persistences(&scene).await;
+        scene.fake.forget_requests();
+        for round in 0..2 {
+            let told = scene.reach_telling(&wish).await;
+            if round == 0 {
+                was_adopted_alone(&scene);
+            }
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(told[0].fix.contains("follow-session-affinity"), "{:?}", told[0]);
+            assert_eq!(persistences(&scene).await, before);
+            scene.restarted();
+        }
+        // A port that comes later is ours, and as the field says.
+        let mut more = scene.wish(&[80, 81], &[1]);
+        for pool in more.pools.values_mut().filter(|_| !was_kept) {
+            Arc::make_mut(pool).affinity = Some(affinity.clone());
+        }
+        assert_eq!(scene.reach_telling(&more).await.len(), 1);
+        let after: Vec<_> = persistences(&scene).await.into_iter().map(|it| it.is_some()).collect();
+        assert!(after.contains(&true) && after.contains(&false), "{after:?}");
+        let mut explicit = more.clone();
+        explicit.options.outside.as_mut().unwrap().explicit.affinity = true;
+        assert_eq!(scene.reach_telling(&explicit).await, []);
+        assert!(persistences(&scene).await.iter().all(|it| it.is_some() != was_kept));
+    }
+}
+
+/// Octavia takes a time for datagrams, and the other controller gives none.
+#[tokio::test]
+async fn clients_of_datagrams_are_kept_for_as_long_as_they_were() {
+    let scene = Scene::set().await;
+    let mut wish = scene.wish(&[53], &[1]);
+    transport(&mut wish, L4::Udp);
+    for pool in wish.pools.values_mut() {
+        Arc::make_mut(pool).affinity = Some(Affinity::ClientIp(std::time::Duration::from_secs(60)));
+    }
+    scene.reach(&wish).await;
+    // As if another had made it.
+    let listener = scene.listeners().await.remove(0);
+    let tags = listener.tags.iter().filter(|it| !it.starts_with("seaway.dev/")).cloned().collect();
+    let change = ListenerChange { tags: Edit::To(tags), ..ListenerChange::default() };
+    scene.cloud.all::<Listener>().change(&listener.id, &change).await.unwrap();
+    scene.pass(std::time::Duration::from_secs(60));
+    let scene = {
+        let mut scene = scene;
+        scene.restarted();
+        scene
+    };
+    for pool in wish.pools.values_mut() {
+        Arc::make_mut(pool).affinity = Some(Affinity::ClientIp(std::time::Duration::from_secs(10_800)));
+    }
+    let told = scene.reach_telling(&wish).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(scene.fake.count("PUT */lbaas/pools/*"), 0);
 }

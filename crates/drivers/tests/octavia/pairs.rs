@@ -8,7 +8,7 @@ use seaway_model::{Desired, LoadBalancer, load_balancer::Family};
 use seaway_openstack::octavia::{Member, Provisioning};
 use seaway_openstack::resource::Query;
 
-use crate::scene::*;
+use crate::{adopted::pointing, occm::Theirs, scene::*};
 
 /// The last without additional VIPs.
 const OLD: usize = 25;
@@ -151,7 +151,7 @@ async fn one_that_was_made_with_one_address_gets_a_second_beside_it() {
     assert_eq!(addresses(&scene, &both).await.len(), 2);
     scene.restarted();
     assert_eq!(reach(&scene, &both).await, [[""; 0]; 2]);
-    // So does one that its Service names, as all do that come from the other controller; also by an id that is gone.
+    // So does one of ours that its Service names; also by an id that is gone.
     let id = scene.balancers().await.into_iter().find(|it| it.name == FIRST).unwrap().id;
     for id in [id.as_str(), "00000000-0000-4000-8000-00000000dead"] {
         let mut named = both.clone();
@@ -162,6 +162,79 @@ async fn one_that_was_made_with_one_address_gets_a_second_beside_it() {
         assert_eq!(names(&scene).await.len(), 2);
         let told = scene.concluded_of(&unit(), &named).await.problems;
         assert!(told.is_empty(), "{told:?}");
+    }
+}
+
+/// It knows the first family alone.
+#[tokio::test]
+async fn what_another_controller_made_stays_the_only_one_until_an_annotation_asks_for_a_second() {
+    for (minor, required) in [(OLD, false), (NEW, false), (OLD, true)] {
+        let mut scene = Scene::of_both(minor).await;
+        let theirs = Theirs::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
+        let (made, floating) = theirs.make(&scene.cloud, &scene.subnet).await;
+        let mut wish = pointing(scene.wish_of_both(&[80], &[1]), Some(made.id.as_str()), None);
+        wish.options.outside.as_mut().unwrap().both = required;
+        let waits = scene.driver.observe(&second_unit(), &wanted(&wish)).await;
+        assert!(matches!(waits, Err(Failure::Wait { .. })), "whose its first is, is not known yet");
+        for _ in 0..2 {
+            assert_eq!(scene.reach_telling(&wish).await, [], "once is enough");
+            let told = scene.concluded_of(&second_unit(), &wish).await.problems;
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(told[0].1.fix.contains("seaway.dev/second-family"), "{told:?}");
+            let at = floating.floating_ip_address.into_iter().collect();
+            assert_eq!(addresses(&scene, &wish).await, at, "no other address is published");
+            assert_eq!(names(&scene).await, [FIRST.to_owned()].into());
+            scene.restarted();
+        }
+        let mut asked = wish.clone();
+        asked.options.outside.as_mut().unwrap().explicit.second_family = true;
+        let [first, second] = reach(&scene, &asked).await;
+        assert_eq!((first, second), (vec![], vec![format!("create load balancer {SECOND}")]));
+        assert_eq!(addresses(&scene, &asked).await.len(), 2);
+        // What was made stays, whatever becomes of the annotation.
+        for _ in 0..2 {
+            assert_eq!(reach(&scene, &wish).await, [[""; 0]; 2]);
+            assert_eq!(addresses(&scene, &wish).await.len(), 2);
+            let told = scene.concluded_of(&second_unit(), &wish).await.problems;
+            assert!(told.is_empty(), "{told:?}");
+            scene.restarted();
+        }
+    }
+}
+
+/// `ipv6-support-disabled`, of a Service that prefers two families.
+#[tokio::test]
+async fn a_family_that_the_configuration_takes_away_is_of_no_new_one_and_stays_with_one_that_has_it() {
+    for provider in ["amphora", "ovn"] {
+        let scene = Scene::of_both_with(provider, NEW).await;
+        let mut withheld = scene.wish_of_both(&[80], &[1, 2]);
+        let outside = withheld.options.outside.as_mut().unwrap();
+        outside.provider = Some(provider.into());
+        (outside.families, outside.both, outside.withheld) = (vec![Family::V4], false, Some(Family::V6));
+        let four: BTreeSet<IpAddr> = ["10.0.0.1", "10.0.0.2"].map(|it| it.parse().unwrap()).into();
+        let mut guarded = withheld.clone();
+        for listener in guarded.listeners.values_mut().filter(|_| provider == "amphora") {
+            let both = ["192.0.2.0/24", "2001:db8::/32"].map(|it| it.parse().unwrap());
+            Arc::make_mut(listener).sources = both.into();
+        }
+        scene.reach(&guarded).await;
+        assert_eq!(members(&scene, FIRST).await, four, "{provider}: its only VIP is of IPv4");
+        let cidrs = scene.listeners().await.remove(0).allowed_cidrs.unwrap_or_default();
+        assert!(cidrs.iter().all(|it| it == "192.0.2.0/24"), "{cidrs:?}");
+
+        let mut scene = Scene::of_both_with(provider, NEW).await;
+        let mut both = scene.wish_of_both(&[80], &[1, 2]);
+        both.options.outside.as_mut().unwrap().provider = Some(provider.into());
+        scene.reach(&both).await;
+        let (before, at) = (members(&scene, FIRST).await, addresses(&scene, &both).await);
+        assert_eq!((before.len(), at.len()), (if provider == "ovn" { 4 } else { 2 }, 2));
+        let mut withheld = withheld.clone();
+        withheld.options.outside.as_mut().unwrap().subnet = Some(scene.subnet.as_str().into());
+        for _ in 0..2 {
+            assert_eq!(scene.reach(&withheld).await, [""; 0], "{provider}: no setting takes its members");
+            assert_eq!(addresses(&scene, &withheld).await, at, "{provider}: nor its address");
+            scene.restarted();
+        }
     }
 }
 

@@ -90,7 +90,11 @@ impl Scene {
 
     /// With a subnet of each family on one network; Octavia's API is that of version `2.x`.
     pub(crate) async fn of_both(minor: usize) -> Scene {
-        let scene = Scene::set().await;
+        Scene::of_both_with("amphora", minor).await
+    }
+
+    pub(crate) async fn of_both_with(provider: &'static str, minor: usize) -> Scene {
+        let scene = Scene::with(provider).await;
         scene.fake.octavia_speaks(minor);
         let network = scene.cloud.all::<Subnet>().read::<Subnet>(&scene.subnet).await.unwrap().network_id;
         let six = NewSubnet { cidr: Some("fd00::/64".to_owned()).into(), ..NewSubnet::new(network, 6) };

@@ -11,6 +11,7 @@ use seaway_model::{
     Desired, Group, L4, LoadBalancer, Owner, Unit,
     group::{CloudNode, From, Openings},
     load_balancer::{Family, Named},
+    unit::Former,
 };
 use seaway_openstack::{
     neutron::{FixedIp, NewPort, NewSecurityGroup, Port, SecurityGroup, Subnet},
@@ -166,6 +167,27 @@ async fn a_group_of_theirs_goes_once_its_service_was_taken_over_and_ours_is_at_a
     assert_eq!(town.at_nodes().await, vec![set(&[OURS]); 2]);
     let left = set(&[OURS, "lb-sg-uid-2-default-uid-2", "lb-sg-uid-3-default-third", THEIRS]);
     assert_eq!(town.there().await, left, "one of its name has another cluster's words");
+}
+
+#[tokio::test]
+async fn a_service_that_is_deleted_after_its_adoption_and_before_ours_is_at_all_nodes_takes_theirs_along() {
+    for restarted in [false, true] {
+        let mut town = Town::left().await;
+        // Beside it, one that stays.
+        town.theirs(&owner_of("uid-2")).await;
+        town.scene.reach(&town.wish).await;
+        assert_eq!(town.at_nodes().await, vec![set(&[THEIRS]); 2], "not replaced yet");
+        if restarted {
+            town.scene.restarted();
+        }
+        let nodes = town.group.nodes.iter().flat_map(|it| it.addresses.iter().copied()).collect();
+        let load_balancer = Arc::new(town.wish.clone());
+        let former = Former { load_balancer, nodes, by_another: true };
+        town.scene.reach_unit(&unit(), &Desired::Removed(Arc::new(former))).await;
+        assert!(town.scene.balancers().await.is_empty() && town.scene.floating().await.is_empty());
+        assert_eq!(town.at_nodes().await, vec![set(&[]); 2]);
+        assert_eq!(town.there().await, set(&["lb-sg-uid-2-default-uid-2"]));
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use seaway_model::{
     Name,
     config::{CloudPlace, FloatingSubnet},
     fact::Labels,
-    load_balancer::{CloudMemberTls, CloudProbe, CloudTags, CloudTimeouts, ProbeKind},
+    load_balancer::{CloudMemberTls, CloudProbe, CloudTags, CloudTimeouts, Explicit, ProbeKind},
 };
 
 use super::{OfPorts, Row, http::yes_or_no, octavia};
@@ -65,6 +65,7 @@ pub struct CloudWishes {
     pub rebuild_pending: Option<bool>,
     pub remake: bool,
     pub paused: bool,
+    pub explicit: Explicit,
 }
 
 /// How a probe differs from the usual one.
@@ -203,6 +204,16 @@ pub(super) const ROWS: &[Row] = &[
         names: &[ADOPT],
         help: "true: with adopt.mode ask, its load balancer is taken over from the controller that made it (clouds)",
         set: |_, text| yes_or_no(text).map(drop),
+    },
+    Row {
+        names: &["seaway.dev/follow-session-affinity"],
+        help: "true: a load balancer that another controller made follows spec.sessionAffinity, as those that Seaway made do (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.explicit.affinity = it),
+    },
+    Row {
+        names: &["seaway.dev/second-family"],
+        help: "true: beside a load balancer that another controller made with one address, a second one is made for the second of spec.ipFamilies (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.explicit.second_family = it),
     },
     Row {
         names: &["seaway.dev/flavor", theirs!("flavor-id")],

@@ -49,12 +49,20 @@ impl Demand {
 
     /// Families that it may have addresses of, the first one first.
     pub(crate) fn cloud_families(&self) -> Vec<Family> {
+        let (first, second) = self.wanted_families();
+        [Some(first), second.filter(|_| self.withheld_family().is_none())].into_iter().flatten().collect()
+    }
+
+    /// The second family of the Service, which the configuration takes away.
+    pub(crate) fn withheld_family(&self) -> Option<Family> {
+        let no_v6 = self.cloud.as_ref().is_some_and(|(_, usual)| usual.networking.no_ipv6);
+        self.wanted_families().1.filter(|it| no_v6 && *it == Family::V6)
+    }
+
+    fn wanted_families(&self) -> (Family, Option<Family>) {
         let wanted = self.service.families;
         let first = wanted.first.unwrap_or(Family::V4);
-        let second = wanted.second.filter(|it| *it != first && wanted.policy != FamilyPolicy::Single);
-        let no_v6 = self.cloud.as_ref().is_some_and(|(_, usual)| usual.networking.no_ipv6);
-        let may = |it: &Family| *it == first || !(no_v6 && *it == Family::V6);
-        [Some(first), second].into_iter().flatten().filter(may).collect()
+        (first, wanted.second.filter(|it| *it != first && wanted.policy != FamilyPolicy::Single))
     }
 
     /// The other of its two families, where it may have load balancers of its own: a port has the addresses that it has, and

@@ -180,8 +180,12 @@ impl World {
         let before = self.adoption.ours.len();
         self.adoption.ours.extend(there.iter().filter_map(uid_of).cloned());
         let is_first = !std::mem::replace(&mut self.adoption.listed, true);
-        if is_first || self.adoption.ours.len() != before {
+        let is_news = self.adoption.ours.len() != before;
+        if is_first || is_news {
             self.look_at_adoptions();
+        }
+        if is_news {
+            self.look_at_ends();
         }
         if is_first && self.adoption.gated && self.settled {
             // Groups, and Services whose end is awaited, waited for this.
@@ -195,9 +199,12 @@ impl World {
         let Some(uid) = uid_of(unit).cloned() else { return };
         let waits = self.adoption.waits.iter().find(|(_, (it, _))| *it == uid);
         let key = waits.map(|(key, _)| key.clone());
-        self.adoption.ours.insert(uid);
+        let is_news = self.adoption.ours.insert(uid);
         if let Some(key) = key {
             self.look_at_adoption(&key);
+        }
+        if is_news {
+            self.look_at_ends();
         }
     }
 

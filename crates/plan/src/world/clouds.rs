@@ -116,6 +116,13 @@ impl World {
         }
     }
 
+    /// Some are known to be ours now: of those that are being deleted, the finalizer is ours to take off.
+    pub(super) fn look_at_ends(&mut self) {
+        let leaving = self.index.services().filter(|(_, it)| it.leaving);
+        let keys: Vec<ServiceKey> = leaving.map(|(key, _)| key.clone()).collect();
+        keys.iter().for_each(|key| self.refresh_hold(key));
+    }
+
     /// A Unit was seen absent: who waited for it may go.
     pub(super) fn went(&mut self, unit: &Unit) {
         let mut fewer = Vec::new();
@@ -165,7 +172,10 @@ impl World {
             (Held::No, _) => false,
             (_, ServiceKind::LoadBalancer) if in_cloud => service.leaving,
             (Held::ByUs, _) => true,
-            (Held::ByOthers, ServiceKind::LoadBalancer) => false,
+            // Its load balancer is removed by its tags; without us, nobody would take the finalizer off.
+            (Held::ByOthers, ServiceKind::LoadBalancer) => {
+                service.leaving && self.adoption.ours.contains(&service.meta.uid)
+            }
             // Without a class it was the other controller's, whose place we have.
             (Held::ByOthers, _) => self.config.clouds.values().any(|it| it.classless),
         }

@@ -260,6 +260,7 @@ impl World {
             waits: None,
             takes_over: true,
             unreported: false,
+            replaced: None,
         })
     }
 
@@ -286,6 +287,7 @@ impl World {
                 waits: None,
                 takes_over: true,
                 unreported: false,
+                replaced: None,
             }
         });
         let mut problems: BTreeSet<Problem> = status.problems.into_iter().collect();

@@ -1,11 +1,15 @@
 //! Statuses: what an owner is told, folded from the plan, the ledger and all outcomes.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use seaway_model::{
     Dirt, LoadBalancer, Name, Owner, Problem, Status,
     load_balancer::{Bind, Family, ListenerId},
-    outcome::Serving,
+    outcome::{Replaced, Serving},
     unit::{Place, Unit},
 };
 
@@ -23,14 +27,21 @@ pub struct Overview {
 impl World {
     /// What a Unit waits for, or nothing any more.
     pub(super) fn stand(&mut self, unit: Unit, what: Option<Name>) {
-        let before = match &what {
-            Some(what) => self.stands.insert(unit.clone(), what.clone()),
-            None => self.stands.remove(&unit),
-        };
-        if before != what {
-            let owners = self.unit_owners.get(&unit).into_iter().flatten();
-            self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+        if note(&mut self.stands, &unit, what) {
+            self.mark_statuses(&unit);
         }
+    }
+
+    /// What serves it instead of what its owner names, or nothing any more.
+    pub(super) fn replace(&mut self, unit: Unit, what: Option<Replaced>) {
+        if note(&mut self.replaced, &unit, what) {
+            self.mark_statuses(&unit);
+        }
+    }
+
+    fn mark_statuses(&mut self, unit: &Unit) {
+        let owners = self.unit_owners.get(unit).into_iter().flatten();
+        self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
     }
 
     /// What an owner is told now; nothing, if there is no such owner.
@@ -99,6 +110,7 @@ impl World {
             },
             takes_over: true,
             unreported: is_in_cloud && self.is_unreported(&state.units),
+            replaced: state.units.iter().find_map(|unit| self.replaced.get(unit)).cloned(),
         })
     }
 
@@ -188,4 +200,13 @@ impl World {
         let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { name, .. }, _) if name.as_str() == host);
         self.outcomes.iter().filter(|(unit, _)| here(unit)).map(|(_, it)| it.serving.len()).sum()
     }
+}
+
+/// Whether that is news.
+fn note<T: Clone + PartialEq>(all: &mut HashMap<Unit, T>, unit: &Unit, what: Option<T>) -> bool {
+    let before = match &what {
+        Some(what) => all.insert(unit.clone(), what.clone()),
+        None => all.remove(unit),
+    };
+    before != what
 }

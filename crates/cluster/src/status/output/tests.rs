@@ -25,6 +25,7 @@ fn status(addresses: &[&str], serving: &[&str], problems: &[&str]) -> Status {
         waits: None,
         takes_over: true,
         unreported: false,
+        replaced: None,
     }
 }
 

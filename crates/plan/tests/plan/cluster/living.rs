@@ -183,3 +183,49 @@ fn a_second_family_goes_when_its_service_says_so_and_not_because_of_the_configur
     world.apply(Change::Outcome(outcome));
     assert!(!reasons(&world).contains(&Reason::Released));
 }
+
+/// The finalizer is that of the other controller, which nobody runs any more.
+#[test]
+fn who_was_adopted_and_is_deleted_without_a_default_driver_is_let_go_once_its_load_balancer_is_gone() {
+    let gone = |unit: &Unit| {
+        let (facts, problems, serving) = (Vec::new(), Vec::new(), Vec::new());
+        Change::Outcome(Outcome { unit: unit.clone(), state: UnitState::Absent, facts, problems, serving })
+    };
+    for (known_before, config) in
+        [(true, config(nobodys())), (false, config(nobodys())), (true, native()), (false, native())]
+    {
+        let shop = classless(Held::ByOthers);
+        let its = unit(&owner(&shop));
+        let mut world = world(config, vec![put(&shop)]);
+        let listed = || [Change::Surveyed(vec![its.clone()]), Change::Found(its.clone())];
+        let leaves = || put(&Service { leaving: true, ..shop.clone() });
+        // What clouds have may be listed before its deletion, or after it.
+        if known_before {
+            listed().into_iter().for_each(|it| drop(world.apply(it)));
+            assert_eq!(world.desire(&its), Desired::Released);
+            world.apply(leaves());
+        } else {
+            world.apply(leaves());
+            assert_ne!(world.desire(&Unit::Hold(owner(&shop))), Desired::Held, "it is not known to be ours");
+            listed().into_iter().for_each(|it| drop(world.apply(it)));
+        }
+        assert!(world.desire(&its).is_absent());
+        assert_eq!(world.desire(&Unit::Hold(owner(&shop))), Desired::Held, "its load balancer is there");
+        let six = second(&owner(&shop), Family::V6);
+        let mut dirt = Vec::new();
+        for unit in [&its, &six, &group()] {
+            dirt = world.apply(gone(unit));
+        }
+        assert!(dirt.contains(&Dirt::Unit(Unit::Hold(owner(&shop)))), "{dirt:?}");
+        assert_eq!(world.desire(&Unit::Hold(owner(&shop))), Desired::Absent);
+    }
+}
+
+#[test]
+fn what_another_controller_made_and_holds_is_left_to_it() {
+    let shop = classless(Held::ByOthers);
+    let mut world = world(config(nobodys()), vec![put(&shop)]);
+    world.apply(Change::Surveyed(Vec::new()));
+    let dirt = world.apply(put(&Service { leaving: true, ..shop.clone() }));
+    assert!(!dirt.contains(&Dirt::Unit(Unit::Hold(owner(&shop)))), "{dirt:?}");
+}

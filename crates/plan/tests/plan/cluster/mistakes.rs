@@ -27,7 +27,13 @@ fn opened(world: &World) -> Arc<Group> {
 
 #[test]
 fn an_unknown_class_and_an_unclear_internal_annotation_create_and_open_nothing() {
-    for (key, value) in [(CLASS, "silver"), (INTERNAL, "ture"), ("seaway.dev/internal", "maybe")] {
+    for (key, value) in [
+        (CLASS, "silver"),
+        (INTERNAL, "ture"),
+        ("seaway.dev/internal", "maybe"),
+        ("seaway.dev/source-ranges", "10.0.0/8"),
+        ("service.beta.kubernetes.io/load-balancer-source-ranges", "192.0.2.0/24,10.0.0/8"),
+    ] {
         let (world, it) = outside(CloudDefaults { groups: true, ..usual() }, &[(key, value)]);
         assert!(it.off, "{key}: {value}");
         let problems = world.problems();
@@ -39,6 +45,11 @@ fn an_unknown_class_and_an_unclear_internal_annotation_create_and_open_nothing()
     }
     let (world, it) = outside(CloudDefaults { groups: true, ..usual() }, &[(CLASS, "gold")]);
     assert!(!it.off && !opened(&world).openings[&owner(&clouded(&[]))].frozen);
+    // The field says it alone: what the annotation says counts for nothing.
+    let mut shop = clouded(&[("seaway.dev/source-ranges", "10.0.0/8")]);
+    shop.source_ranges = vec!["192.0.2.0/24".parse().expect("a network")];
+    let it = super::clouds::world(usual(), vec![put(&shop)]);
+    assert!(!planned(&it, &shop).options.outside.as_ref().expect("a cloud is asked").off);
     let (world, _) = outside(usual(), &[(CLASS, "silver")]);
     assert!(world.problems()[0].fix.contains("gold"), "{:?}", world.problems());
 }

@@ -43,6 +43,8 @@ fn nodes_are_chosen_by_their_labels_whenever_these_change() {
     for (text, expected) in [
         ("role=worker", &["one", "two"][..]),
         ("role=worker,ssd", &["one"]),
+        // Of any value, as the cloud provider's controller reads it.
+        ("role=", &["one", "two"]),
         ("role=master", &[]),
         ("", &["one", "two", "zero"]),
     ] {
@@ -152,9 +154,16 @@ fn what_is_asked_of_both_families_follows_from_the_policy() {
     let mut four_first = dual(FamilyPolicy::Prefer);
     four_first.families =
         Families { first: Some(Family::V4), second: Some(Family::V6), ..four_first.families };
-    let it = world(no_v6(), vec![put(&four_first)]);
-    let outside = planned(&it, &four_first).options.outside.clone().expect("a cloud is asked");
-    assert_eq!(outside.families, [Family::V4]);
+    for policy in [FamilyPolicy::Prefer, FamilyPolicy::Require, FamilyPolicy::Single] {
+        let shop = Service { families: Families { policy, ..four_first.families }, ..four_first.clone() };
+        let it = world(no_v6(), vec![put(&shop)]);
+        let it = planned(&it, &shop);
+        let outside = it.options.outside.clone().expect("a cloud is asked");
+        assert_eq!((&outside.families[..], it.binds.len()), (&[Family::V4][..], 1), "{policy:?}");
+        // What is there with both keeps both, while its Service wants them.
+        let withheld = Some(Family::V6).filter(|_| policy != FamilyPolicy::Single);
+        assert_eq!((outside.withheld, outside.both), (withheld, false), "{policy:?}");
+    }
 }
 
 #[test]
