@@ -3,8 +3,8 @@
 use seaway_engine::Failure;
 use seaway_model::{Desired, LbKey, Unit};
 use seaway_openstack::{
-    Error, Service,
-    neutron::FloatingIp,
+    Cloud, Error, Service,
+    neutron::{FloatingIp, Status},
     octavia::{LoadBalancer, Provisioning},
     survey::Ability,
 };
@@ -82,9 +82,16 @@ impl Octavia {
         {
             // Who else is on it by now is not known here. Who comes after the question may be missing in its answer.
             let asked = joined.cloud.clock().now();
-            let now = joined.cloud.all::<LoadBalancer>().find::<LoadBalancer>(&balancer.it.id).await;
+            let balancers = joined.cloud.all::<LoadBalancer>();
+            let (now, floating) = tokio::join!(
+                balancers.find::<LoadBalancer>(&balancer.it.id),
+                became_active(&joined.cloud, known.observed.floating.as_ref()),
+            );
             if let Some(now) = now.map_err(failed)? {
                 balancer.it = now;
+            }
+            if floating.is_some() {
+                known.observed.floating = floating;
             }
             self.past(unit, |past| past.asked = Some(asked));
         }
@@ -255,6 +262,16 @@ impl Octavia {
         self.past(unit, |past| past.has_none_kept = has_none);
         Ok(observed)
     }
+}
+
+/// A floating IP as it is now, if it was not ACTIVE yet when it was associated: Neutron makes it so later, and then its revision
+/// is another, so that deleting it by the known one would be refused.
+///
+/// One that is associated with another port by now is not read again: the known revision refuses its deletion.
+async fn became_active(cloud: &Cloud, known: Option<&FloatingIp>) -> Option<FloatingIp> {
+    let known = known.filter(|it| it.port_id.is_some() && it.status != Status::Active)?;
+    let now = cloud.all::<FloatingIp>().find::<FloatingIp>(&known.id).await.ok()??;
+    (now.port_id == known.port_id).then_some(now)
 }
 
 /// Of one with several Services, what is this one's.
