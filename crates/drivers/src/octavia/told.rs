@@ -8,7 +8,7 @@ use seaway_openstack::{Error, octavia::Provisioning, resource::Edit};
 
 use super::{
     Joined, Octavia, affinity, born, copies, drift, is_paused, local,
-    mend::Mend,
+    mend::{Mend, Rebuild},
     pairs::Part,
     partial,
     steps::{Observed, Step},
@@ -35,8 +35,12 @@ impl Octavia {
         let now = joined.cloud.clock().now();
         let status = observed.balancer.as_ref().map(|it| it.it.provisioning_status.clone());
         let rebuild = match desired {
-            Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.rebuild),
-            _ => false,
+            Desired::LoadBalancer(wish) => match &wish.options.outside {
+                Some(it) if it.rebuild && it.rebuild_by_default => Rebuild::ByDefault,
+                Some(it) if it.rebuild => Rebuild::ByService,
+                _ => Rebuild::No,
+            },
+            _ => Rebuild::No,
         };
         let past = self.past(unit, |past| {
             if status == Some(Provisioning::Active) {
@@ -79,8 +83,8 @@ impl Octavia {
                 past.otherwise = otherwise;
                 !past.otherwise.is_empty() && past.remade != past.otherwise
             });
-            observed.mend =
-                is_new.then_some(Mend::Remake { why: "what is asked for comes with a new one alone" });
+            let why = "what is asked for comes with a new one alone";
+            observed.mend = is_new.then_some(Mend::Remake { why, by_default: false });
         }
     }
 
@@ -125,7 +129,7 @@ impl Octavia {
                 let (warning, reason) = if found.is_empty() { (false, "Creating") } else { (true, "Drift") };
                 self.tell(unit, Note { warning, reason, text });
             }
-            (Step::Delete(id), Some(Mend::Remake { why })) => {
+            (Step::Delete(id), Some(Mend::Remake { why, .. })) => {
                 let text = format!("load balancer {id}: {why}; it is deleted and created again");
                 self.tell(unit, Note { warning: true, reason: "Rebuilding", text });
             }
@@ -193,6 +197,9 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
                  or annotate the Service with seaway.dev/rebuild-on-error: \"true\" to recreate it with its addresses."
             ),
             Some(Mend::Remake { .. }) => "No action needed: it is deleted and created again.".to_owned(),
+            None if observed.stays.is_some() => {
+                "It is deleted and created again as soon as the deletion limit allows that.".to_owned()
+            }
             _ => "It is failed over. Octavia's log says why it failed.".to_owned(),
         };
         let problem = |owner: &Owner| {
@@ -217,7 +224,8 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     problems.extend(local::told(wish, observed));
     problems.extend(tags::told(wish, observed));
     problems.extend(vip::told(wish, observed));
-    if let Some(why) = &observed.stays {
+    let serves = balancer.it.provisioning_status != Provisioning::Error;
+    if let Some(why) = observed.stays.as_ref().filter(|_| serves) {
         let problem = |owner: &Owner| {
             let message = format!(
                 "load balancer {} was not recreated, although that was requested: {why}",
