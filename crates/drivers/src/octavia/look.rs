@@ -37,9 +37,7 @@ impl Octavia {
         let read = read::read(&joined.cloud, &joined.cluster, key, &marks, sought.as_ref()).await;
         let failed = |error: Error| self.failed(&Asker::of(unit), &error);
         match (read.map_err(failed)?, key) {
-            (Read::Seen(observed), _) => {
-                self.certified(joined, unit, key, desired, *observed).await.map_err(failed)
-            }
+            (Read::Seen(observed), _) => self.certified(joined, unit, key, desired, *observed).await,
             (Read::Refused(problem), LbKey::Of(owner)) => {
                 if desired.is_absent() {
                     self.tell_what_deletion_waits_for(unit, &problem);
@@ -157,12 +155,12 @@ impl Octavia {
                 parted(&joined.cluster, key, &mut observed, false);
                 read::seat(&joined.cloud, &mut observed).await.map_err(failed)?;
                 observed.stray = survey.stray(&joined.cluster, key).cloned();
-                self.certified(joined, unit, key, desired, *observed).await.map_err(failed)
+                self.certified(joined, unit, key, desired, *observed).await
             }
             Seen::Absent if !unsure && self.is_news(joined, key, desired, &survey) => {
                 let stray = survey.stray(&joined.cluster, key).cloned();
                 let observed = Observed { stray, ..Observed::default() };
-                self.certified(joined, unit, key, desired, observed).await.map_err(failed)
+                self.certified(joined, unit, key, desired, observed).await
             }
             _ => self.read(joined, unit, key, desired).await,
         }
@@ -240,7 +238,7 @@ impl Octavia {
         key: &LbKey,
         desired: &Desired,
         mut observed: Observed,
-    ) -> Result<Observed, Error> {
+    ) -> Result<Observed, Failure> {
         let is_kept = tls::is_kept(desired, &observed);
         let begin = joined.cluster.certificates(key);
         // What goes and never ended TLS has none: so say the last lists, and what was written since.
@@ -252,9 +250,9 @@ impl Octavia {
         if !is_kept && is_known {
             return Ok(observed);
         }
-        match joined.stored.kept(&joined.cloud, &begin).await {
+        match joined.stored.kept(&joined.cloud, &begin).await? {
             Ok(kept) => observed.kept = kept,
-            Err(error) if is_kept => return Err(error),
+            Err(error) if is_kept => return Err(self.failed(&Asker::of(unit), &error)),
             // That can be told later.
             Err(_) => return Ok(observed),
         }
