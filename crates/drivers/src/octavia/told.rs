@@ -11,6 +11,7 @@ use super::{
     mend::{Mend, Rebuild},
     pairs::Part,
     partial,
+    shared::marks,
     steps::{Observed, Step},
     tags, vip,
 };
@@ -42,7 +43,14 @@ impl Octavia {
             },
             _ => Rebuild::No,
         };
+        // Its tag says that we make it, also after a restart: nothing else is written on one that is PENDING_CREATE.
+        let is_being_made = observed.balancer.as_ref().is_some_and(|it| {
+            let key = if let Unit::LoadBalancer(_, key) = unit { marks(&joined.cluster, key) } else { None };
+            it.it.provisioning_status == Provisioning::PendingCreate
+                && key.is_some_and(|key| key.is_first(&it.it.tags))
+        });
         let past = self.past(unit, |past| {
+            past.is_new |= is_being_made;
             if status == Some(Provisioning::Active) {
                 past.is_well();
             } else if status == Some(Provisioning::Error) {

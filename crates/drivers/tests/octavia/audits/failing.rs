@@ -5,23 +5,46 @@ use std::{sync::Arc, time::Duration};
 use seaway_engine::Driver;
 use seaway_model::Desired;
 use seaway_openstack::{
-    octavia::{Member, MemberChange},
+    octavia::{Member, MemberChange, Provisioning},
     resource::Query,
 };
+use seaway_testkit::cloud::Pace;
 
 use super::Served;
 use crate::scene::*;
 
 #[tokio::test]
 async fn one_that_turns_error_while_it_is_made_is_made_again_and_later_each_time() {
-    let scene = Scene::set().await;
+    for restarts in [false, true] {
+        turns_error_while_it_is_made(restarts).await;
+    }
+}
+
+async fn turns_error_while_it_is_made(restarts: bool) {
+    let mut scene = Scene::set().await;
     for _ in 0..3 {
         scene.fake.fail_next("loadbalancer");
     }
     let began = scene.fake.now();
-    let steps = scene.reach(&scene.wish(&[80], &[1])).await;
+    let wish = scene.wish(&[80], &[1]);
+    if restarts {
+        // The process ends while Octavia is making it, and the next one sees it turn ERROR.
+        scene.fake.pace(Pace::Never);
+        let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
+        let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+        let create = scene.driver.steps(&desired, &observed).remove(0);
+        scene.driver.apply(&unit(), &create, &mut observed).await.unwrap();
+        scene.restarted();
+        scene.driver.observe(&unit(), &desired).await.unwrap();
+        let made = scene.balancers().await.remove(0);
+        assert_eq!(made.provisioning_status, Provisioning::PendingCreate);
+        scene.fake.set_provisioning_status(made.id.as_str(), "ERROR");
+        scene.fake.pace(Pace::default());
+    }
+    let steps = scene.reach(&wish).await;
     let creates = steps.iter().filter(|it| it.starts_with("create load balancer")).count();
-    assert_eq!(creates, 4, "{steps:?}");
+    assert_eq!(creates, 4, "restarts: {restarts}: {steps:?}");
+    assert!(!steps.iter().any(|it| it.starts_with("fail load balancer")), "{steps:?}");
     let took = scene.fake.now().duration_since(began).unwrap();
     assert!(took >= Duration::from_secs(5 + 10 + 20), "{took:?}");
     assert_eq!(scene.balancers().await.len(), 1);
