@@ -199,14 +199,14 @@ impl Member {
         let statuses = host.is_none().then(|| Statuses::new(cluster.clone(), campaign.leading()));
         parts.push(campaign.part());
         parts.extend(statuses.iter().map(Statuses::part));
-        if let (Some(file), Some(defaults), Some(statuses)) =
+        if let (Some(file), Some(_), Some(statuses)) =
             (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS), &statuses)
         {
             let name = &arguments.cloud.cluster_name;
             let leading = campaign.leading();
             herald = Some(statuses.herald());
             let (driver, calls) =
-                cloud::driver(file, &cluster, name, defaults, leading, statuses.herald(), usable.clone());
+                cloud::driver(file, &cluster, name, &settings, leading, statuses.herald(), usable.clone());
             bound = bound.also_counted(calls);
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));

@@ -105,7 +105,8 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     let filter = Filter::of(arguments, &world)?;
 
     let defaults = &settings.config.clouds[cloud::CLASS];
-    let dry = CloudSettings { dry_run: true, ..CloudSettings::default() };
+    let limits = settings.requests;
+    let dry = CloudSettings { dry_run: true, limits, ..CloudSettings::default() };
     let name = &arguments.of.cluster_name;
     let driver = Arc::new(cloud::octavia(file, &cluster, name, defaults, dry, || true));
     // What is there and not wanted any more goes, too.

@@ -103,7 +103,7 @@ pub(super) fn driver(
     file: &Path,
     cluster: &Cluster,
     name: &str,
-    defaults: &CloudDefaults,
+    settings: &settings::Settings,
     leading: Leading,
     herald: Herald,
     usable: Arc<AtomicBool>,
@@ -116,7 +116,8 @@ pub(super) fn driver(
         let (may, sole) = (may.clone(), sole.clone());
         move || may() && sole.may_write()
     });
-    let settings = Settings { metrics: calls.clone(), fence, ..Settings::default() };
+    let (defaults, limits) = (&settings.config.clouds[CLASS], settings.requests);
+    let settings = Settings { limits, metrics: calls.clone(), fence, ..Settings::default() };
     let driver = octavia(file, cluster, name, defaults, settings, may).alone(sole);
     let driver = driver.telling(Box::new(move |owner, note| {
         if let Owner::Object { object, uid } = owner {
