@@ -50,6 +50,7 @@ mod vip;
 mod waiting;
 mod walks;
 mod wishes;
+mod written;
 
 #[path = "../../../openstack/tests/client/hurried.rs"]
 #[allow(dead_code)]
