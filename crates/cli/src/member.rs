@@ -101,7 +101,7 @@ fn load(arguments: &Arguments, part: Part) -> Result<Settings> {
     if let Some(snapshot) = &arguments.snapshot {
         settings.snapshot = Some(snapshot.clone());
     }
-    in_cluster(&mut settings, part, arguments.cloud.cloud_config.as_deref())?;
+    in_cluster(&mut settings, part, arguments.cloud.cloud_config.as_deref());
     Ok(settings)
 }
 
@@ -405,15 +405,11 @@ impl Member {
             octavia.mended();
         }
         let mut settings = self.settings.clone();
-        let read = cloud::configure_or_refuse(&mut settings, file);
+        cloud::configure_or_refuse(&mut settings, file);
         cloud::keep_understood(&mut settings, &self.settings);
-        match read {
-            Ok(()) if settings.config == self.settings.config && settings.told == self.settings.told => {}
-            Ok(()) => {
-                self.take(settings).await;
-                info!("{} was read again: load balancers are planned by it", file.display());
-            }
-            Err(wrong) => error!("{} is not read again, the old one goes on: {wrong:#}", file.display()),
+        if settings.config != self.settings.config || settings.told != self.settings.told {
+            self.take(settings).await;
+            info!("{} was read again: load balancers are planned by it", file.display());
         }
     }
 
