@@ -22,6 +22,7 @@ mod groups;
 mod headers;
 mod living;
 mod local;
+mod mappings;
 mod meeting;
 mod member_tls;
 mod numbers;
