@@ -127,7 +127,7 @@ impl Glance {
         let mut settings = settings::load(reach.config.as_deref())?;
         let mut sight = cluster.look(namespace).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
         let by_default = *settings.by_default.get_or_insert_with(|| serves_classless(&sight));
-        in_cluster(&mut settings, Part::Controller, None)?;
+        in_cluster(&mut settings, Part::Controller, None);
         let mut config = settings.config;
         // Its controller knows the cloud, and has said what it knows of each Service.
         let classless = by_default == ByDefault::Octavia;

@@ -101,7 +101,7 @@ fn load(arguments: &Arguments, part: Part) -> Result<Settings> {
     if let Some(snapshot) = &arguments.snapshot {
         settings.snapshot = Some(snapshot.clone());
     }
-    in_cluster(&mut settings, part, arguments.cloud.cloud_config.as_deref())?;
+    in_cluster(&mut settings, part, arguments.cloud.cloud_config.as_deref());
     Ok(settings)
 }
 
@@ -199,14 +199,14 @@ impl Member {
         let statuses = host.is_none().then(|| Statuses::new(cluster.clone(), campaign.leading()));
         parts.push(campaign.part());
         parts.extend(statuses.iter().map(Statuses::part));
-        if let (Some(file), Some(defaults), Some(statuses)) =
+        if let (Some(file), Some(_), Some(statuses)) =
             (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS), &statuses)
         {
             let name = &arguments.cloud.cluster_name;
             let leading = campaign.leading();
             herald = Some(statuses.herald());
             let (driver, calls) =
-                cloud::driver(file, &cluster, name, defaults, leading, statuses.herald(), usable.clone());
+                cloud::driver(file, &cluster, name, &settings, leading, statuses.herald(), usable.clone());
             bound = bound.also_counted(calls);
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
@@ -405,15 +405,11 @@ impl Member {
             octavia.mended();
         }
         let mut settings = self.settings.clone();
-        let read = cloud::configure_or_refuse(&mut settings, file);
+        cloud::configure_or_refuse(&mut settings, file);
         cloud::keep_understood(&mut settings, &self.settings);
-        match read {
-            Ok(()) if settings.config == self.settings.config && settings.told == self.settings.told => {}
-            Ok(()) => {
-                self.take(settings).await;
-                info!("{} was read again: load balancers are planned by it", file.display());
-            }
-            Err(wrong) => error!("{} is not read again, the old one goes on: {wrong:#}", file.display()),
+        if settings.config != self.settings.config || settings.told != self.settings.told {
+            self.take(settings).await;
+            info!("{} was read again: load balancers are planned by it", file.display());
         }
     }
 

@@ -32,6 +32,7 @@ use seaway_model::{
     Config, L4, Name,
     config::{Orphans, Secrets},
 };
+use seaway_openstack::Limits;
 use seaway_proxy::{AccessLog, MemoryLimits};
 
 pub(crate) use self::metrics::Metrics;
@@ -86,6 +87,8 @@ pub(crate) struct Settings {
     pub(crate) audit: Duration,
     /// Load balancers of a cloud in ERROR that do not come back are made again.
     pub(crate) rebuild: bool,
+    /// How many requests a cloud gets.
+    pub(crate) requests: Limits,
     /// Whether Services without a class are ours, where that is said.
     pub(crate) by_default: Option<ByDefault>,
     /// Which keys are set whose defaults differ between a folder and a cluster.
@@ -120,6 +123,7 @@ impl Default for Settings {
             copies: None,
             audit: Duration::from_secs(300),
             rebuild: false,
+            requests: Limits::default(),
             by_default: None,
             said: Said::default(),
             told: Vec::new(),
@@ -143,6 +147,8 @@ impl Settings {
             ("lease", self.lease != before.lease),
             ("quarantine", self.quarantine != before.quarantine),
             ("cloud.audit", self.audit != before.audit),
+            ("cloud.requestsPerSecond", self.requests.per_second != before.requests.per_second),
+            ("cloud.inFlight", self.requests.in_flight != before.requests.in_flight),
             ("pools.metallbNamespace", self.metallb != before.metallb),
             ("certificateCopies", self.copies != before.copies),
         ];
@@ -289,6 +295,11 @@ fn cloud(field: &Field<'_>, settings: &mut Settings) {
         None => {}
     }
     settings.rebuild = section.take("rebuildOnError").bool().unwrap_or(false);
+    let usual = Limits::default();
+    settings.requests = Limits {
+        per_second: section.take("requestsPerSecond").within(1, 1_000).unwrap_or(usual.per_second),
+        in_flight: section.take("inFlight").within(1, 1_000).unwrap_or(usual.in_flight),
+    };
     let orphans = section.take("orphans").one_of(&[("report", Orphans::Report), ("delete", Orphans::Delete)]);
     settings.config.orphans = orphans.unwrap_or(Orphans::Report);
     section.finish();
@@ -392,6 +403,19 @@ mod tests {
         assert_eq!(rests("defaults: {healthCheck: {kind: tcp}}"), Some(false));
         assert_eq!(rests("defaults: {healthCheck: {kind: http, whileUsed: true}}"), Some(true));
         assert_eq!(rests("defaults: {healthCheck: off}"), None);
+    }
+
+    #[test]
+    fn how_many_requests_a_cloud_gets_is_said_and_takes_a_new_process() {
+        let usual = parse("").expect("right");
+        assert_eq!(usual.requests, Limits { per_second: 50, in_flight: 32 });
+        let settings = parse("cloud: {requestsPerSecond: 10, inFlight: 4}").expect("right");
+        assert_eq!(settings.requests, Limits { per_second: 10, in_flight: 4 });
+        assert_eq!(settings.needs_restart(&usual), ["cloud.requestsPerSecond", "cloud.inFlight"]);
+        for wrong in ["requestsPerSecond: 0", "requestsPerSecond: 10000", "inFlight: 0", "inFlight: many"] {
+            let told = faults(&format!("cloud: {{{wrong}}}"));
+            assert_eq!(told.len(), 1, "{wrong}: {told:?}");
+        }
     }
 
     #[test]

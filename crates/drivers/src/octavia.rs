@@ -36,6 +36,7 @@ mod join;
 mod known;
 mod local;
 mod look;
+mod mappings;
 mod member_tls;
 mod mend;
 mod monitors;
@@ -329,7 +330,7 @@ impl Driver for Octavia {
         self.known().entry(unit.clone()).and_modify(|it| it.observed.placed = observed.placed.clone());
         Box::pin(self.weigh(joined, unit, desired, &mut observed)).await?;
         self.judge(joined, unit, desired, &mut observed);
-        Box::pin(self.look_for_external_network(joined, unit, desired, &mut observed)).await;
+        Box::pin(self.look_for_external_network(joined, unit, desired, &mut observed)).await?;
         Box::pin(self.look_ahead(joined, unit, desired, &mut observed)).await?;
         Box::pin(self.look_for_their_groups(joined, unit, desired, &mut observed)).await?;
         Ok(observed)
@@ -364,7 +365,7 @@ impl Driver for Octavia {
             self.surveyed.made(joined.cloud.clock().now(), Used::by(new));
         }
         if step.service() == Service::KeyManager {
-            joined.stored.forget().await;
+            joined.stored.forget();
             self.past(unit, |past| past.has_none_kept = false);
         }
         let until = joined.cloud.clock().now();

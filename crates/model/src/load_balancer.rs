@@ -263,6 +263,8 @@ pub struct Outside {
     pub serial: bool,
     /// One in ERROR that does not come back is deleted, and made again where it was.
     pub rebuild: bool,
+    /// The configuration says so, and not the Service.
+    pub rebuild_by_default: bool,
     /// The same, where something else is asked for that only a new one can have.
     pub remake: bool,
     /// Nothing of it is written until it is no more.

@@ -144,6 +144,7 @@ impl Demand {
             metrics: wishes.metrics,
             serial: usual.serial,
             rebuild: wishes.rebuild.unwrap_or(usual.rebuild),
+            rebuild_by_default: usual.rebuild && wishes.rebuild.is_none(),
             remake: wishes.remake,
             paused: wishes.paused || self.released,
             released: self.released,

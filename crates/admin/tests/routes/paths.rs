@@ -203,6 +203,15 @@ fn metrics_parse_and_their_labels_are_bounded() {
                         "state" if name == "seaway_certificates" => {
                             &["valid", "expiring", "expired", "early", "broken"]
                         }
+                        "state" if name == "seaway_adoption_services" => &[
+                            "adopted",
+                            "unlisted",
+                            "not-chosen",
+                            "other-controller",
+                            "observed",
+                            "not-asked",
+                            "next",
+                        ],
                         "protocol" => &["tcp", "udp"],
                         "direction" => &["in", "out"],
                         "state" => &["up", "down", "ejected", "draining", "unchecked", "serving", "failed"],
@@ -238,6 +247,11 @@ fn metrics_parse_and_their_labels_are_bounded() {
         assert_eq!(value("seaway_unit_failures", ""), 1.0);
         assert_eq!(value("seaway_units_marked", ""), 12.0);
         assert_eq!(value("seaway_access_log_lost", ""), 7.0);
+        let adoption = |state: &str| value("seaway_adoption_services", &format!("state={state}"));
+        let states = ["adopted", "next", "not-asked", "observed"].map(adoption);
+        assert_eq!(states, [5.0, 3.0, 1.0, 0.0], "a state that nobody is in is there, too");
+        assert_eq!(value("seaway_adoption_troubled", ""), 3.0);
+        assert_eq!(value("seaway_adoption_stopped", ""), 1.0);
         assert_eq!(value("seaway_dataplane_memory_bytes", ""), f64::from(3 << 20));
         assert_eq!(value("seaway_dataplane_memory_limit_bytes", ""), f64::from(1 << 30));
         assert_eq!(value("seaway_dataplane_memory_refused", ""), 4.0);

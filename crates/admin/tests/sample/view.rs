@@ -6,8 +6,8 @@ use std::{
 };
 
 use seaway_admin::view::{
-    Answers, Bytes, CertificatesView, CheckView, Http, ListenerView, MemberState, MemberView, MemoryView,
-    PoolView, Readiness, Refused, ServiceView, Sessions, View,
+    AdoptionView, Answers, Bytes, CertificatesView, CheckView, Http, ListenerView, MemberState, MemberView,
+    MemoryView, PoolView, Readiness, Refused, ServiceView, Sessions, View,
 };
 use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
 
@@ -27,7 +27,13 @@ pub(crate) fn at(count: u64) -> View {
         lost_lines: 7,
         memory: MemoryView { bytes: 3 << 20, limit_bytes: 1 << 30, refused: 4, evicted: 5, flows_evicted: 6 },
         services: vec![shop(count), door(count), dns(count), legacy()],
-        adoption: None,
+        adoption: Some(AdoptionView {
+            services: 9,
+            adopted: 5,
+            troubled: 3,
+            stopped: true,
+            waiting: [("next".to_owned(), 3), ("not-asked".to_owned(), 1)].into(),
+        }),
         certificates: CertificatesView {
             by_state: [("valid".to_owned(), 2), ("expiring".to_owned(), 1)].into(),
             first_expiry: Some(Time(1_798_761_600_000)),

@@ -49,7 +49,7 @@ struct Prospect {
 /// As a controller that is started with these arguments.
 pub(crate) fn settings_of(arguments: &Plan, file: &Path) -> Result<Settings> {
     let mut settings = settings::load(arguments.common.config.as_deref())?;
-    in_cluster(&mut settings, Part::Controller, Some(file))?;
+    in_cluster(&mut settings, Part::Controller, Some(file));
     if let Some(why) = cloud::refused(&settings) {
         bail!("{why}");
     }
@@ -105,7 +105,8 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     let filter = Filter::of(arguments, &world)?;
 
     let defaults = &settings.config.clouds[cloud::CLASS];
-    let dry = CloudSettings { dry_run: true, ..CloudSettings::default() };
+    let limits = settings.requests;
+    let dry = CloudSettings { dry_run: true, limits, ..CloudSettings::default() };
     let name = &arguments.of.cluster_name;
     let driver = Arc::new(cloud::octavia(file, &cluster, name, defaults, dry, || true));
     // What is there and not wanted any more goes, too.

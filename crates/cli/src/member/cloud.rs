@@ -50,19 +50,15 @@ fn configure(settings: &mut settings::Settings, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// As at a start: with a file that is refused nothing is written in the cloud, and all else goes on.
-pub(crate) fn configure_or_refuse(settings: &mut settings::Settings, file: &Path) -> Result<()> {
-    let Err(wrong) = configure(settings, file) else { return Ok(()) };
-    if !file.is_file() {
-        return Err(wrong);
-    }
+/// As at a start: with a file that is refused, or not there, nothing is written in the cloud, and all other drivers run.
+pub(crate) fn configure_or_refuse(settings: &mut settings::Settings, file: &Path) {
+    let Err(wrong) = configure(settings, file) else { return };
     without(settings);
     let why = format!("{wrong:#}");
     let defaults = settings.config.clouds.get_mut(CLASS).expect("it was just put there");
     Arc::make_mut(defaults).refused = Some(why.as_str().into());
     settings.told =
         vec![format!("nothing is written in the cloud until {} is corrected: {why}", file.display())];
-    Ok(())
 }
 
 /// What the driver needs of the file, beside what Services are planned by.
@@ -103,7 +99,7 @@ pub(super) fn driver(
     file: &Path,
     cluster: &Cluster,
     name: &str,
-    defaults: &CloudDefaults,
+    settings: &settings::Settings,
     leading: Leading,
     herald: Herald,
     usable: Arc<AtomicBool>,
@@ -116,7 +112,8 @@ pub(super) fn driver(
         let (may, sole) = (may.clone(), sole.clone());
         move || may() && sole.may_write()
     });
-    let settings = Settings { metrics: calls.clone(), fence, ..Settings::default() };
+    let (defaults, limits) = (&settings.config.clouds[CLASS], settings.requests);
+    let settings = Settings { limits, metrics: calls.clone(), fence, ..Settings::default() };
     let driver = octavia(file, cluster, name, defaults, settings, may).alone(sole);
     let driver = driver.telling(Box::new(move |owner, note| {
         if let Owner::Object { object, uid } = owner {
@@ -247,7 +244,7 @@ mod tests {
 
     fn read(file: &Path) -> settings::Settings {
         let mut settings = settings::load(None).unwrap();
-        configure_or_refuse(&mut settings, file).unwrap();
+        configure_or_refuse(&mut settings, file);
         settings
     }
 
@@ -267,8 +264,28 @@ mod tests {
             assert!(settings.told[0].contains(why), "{:?}", settings.told);
             assert!(configure(&mut settings.clone(), conf.path()).is_err());
         }
-        let mut settings = settings::load(None).unwrap();
-        assert!(configure_or_refuse(&mut settings, Path::new("/nowhere/cloud.conf")).is_err());
+    }
+
+    #[test]
+    fn a_cloud_conf_that_is_missing_stops_what_is_done_in_the_cloud_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cloud.conf");
+        let missing = read(&path);
+        let defaults = &missing.config.clouds[&Name::from(CLASS)];
+        assert!(defaults.absent && !defaults.enabled);
+        let why = refused(&missing).expect("it is refused");
+        assert!(why.contains(&format!("{} cannot be read", path.display())), "{why}");
+        assert!(missing.told[0].contains(&path.display().to_string()), "{:?}", missing.told);
+        // It comes: a mount that was late.
+        std::fs::write(&path, "[LoadBalancer]\nsubnet-id=s\n").unwrap();
+        let mut there = read(&path);
+        keep_understood(&mut there, &missing);
+        assert_eq!(refused(&there), None);
+        // It goes: what it said stays in force.
+        std::fs::remove_file(&path).unwrap();
+        let mut gone = read(&path);
+        keep_understood(&mut gone, &there);
+        assert_eq!(gone.config.clouds, there.config.clouds);
     }
 
     #[test]

@@ -3,18 +3,17 @@
 
 use std::path::Path;
 
-use anyhow::Result;
 use seaway_model::config::Opens;
 
 use super::{Part, cloud};
 use crate::settings::{ByDefault, Settings, tenants};
 
 /// `cloud_config`: the file of `--cloud-config`.
-pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Option<&Path>) -> Result<()> {
+pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Option<&Path>) {
     // Other controllers may serve Services of the same cluster, too.
     settings.config.classless = settings.by_default == Some(ByDefault::Native);
     match cloud_config {
-        Some(file) => cloud::configure_or_refuse(settings, file)?,
+        Some(file) => cloud::configure_or_refuse(settings, file),
         None if part == Part::Controller => cloud::without(settings),
         None => {}
     }
@@ -25,5 +24,4 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
         *opens = Opens::Never;
     }
     tenants::close(&mut settings.config, settings.said);
-    Ok(())
 }

@@ -339,11 +339,16 @@ async fn answered(cloud: &Cloud, cluster: &Cluster, mut look: Look) -> Result<Lo
     }
     read::seat(cloud, &mut look.now).await?;
     let (was, is) = (&look.known.observed, &look.now);
-    if moved(was, is) && drift::found(was, is).is_empty() && !explains(was, is) {
+    if moved(was, is) && drift::found(was, is).is_empty() {
         let before: BTreeMap<Id<Pool>, Option<String>> =
             pools(&mut was.clone()).map(|it| (it.pool.id.clone(), it.pool.updated_at.clone())).collect();
-        let has_moved = |_: &ListenerId, it: &Pool| before.get(&it.id) != Some(&it.updated_at);
-        read::weigh(cloud, &mut look.now, has_moved).await?;
+        // Members that fail may be why it moved; or somebody changed where they are probed, and so they fail.
+        let failing = explains(was, is).then(|| newly_failing(was, is));
+        let is_meant = |_: &ListenerId, it: &Pool| {
+            let has_moved = before.get(&it.id) != Some(&it.updated_at);
+            has_moved && failing.as_ref().is_none_or(|failing| failing.contains(&it.id))
+        };
+        read::weigh(cloud, &mut look.now, is_meant).await?;
     }
     Ok(look)
 }
@@ -351,6 +356,19 @@ async fn answered(cloud: &Cloud, cluster: &Cluster, mut look: Look) -> Result<Lo
 fn moved(was: &Observed, is: &Observed) -> bool {
     let at = |it: &Observed| it.balancer.as_ref().and_then(|it| it.it.updated_at.clone());
     at(was) != at(is)
+}
+
+/// Pools with members that are in ERROR and were not.
+fn newly_failing(was: &Observed, is: &Observed) -> BTreeSet<Id<Pool>> {
+    let failing = |it: &Observed| -> BTreeSet<(Id<Pool>, SocketAddr)> {
+        let branches = it.balancer.iter().flat_map(|it| it.branches.values());
+        let members = branches.filter_map(|it| it.pool.as_ref()).flat_map(|pool| {
+            let failed = pool.members.iter().filter(|(_, it)| it.operating == Operating::Error);
+            failed.map(|(at, _)| (pool.pool.id.clone(), *at))
+        });
+        members.collect()
+    };
+    failing(is).difference(&failing(was)).map(|(id, _)| id.clone()).collect()
 }
 
 /// Whether it moved because members or the whole began to serve, or ceased to.

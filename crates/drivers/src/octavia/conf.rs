@@ -2,6 +2,8 @@
 //! what it may say. A value that the cloud provider's controller would refuse to start with refuses the file; any other
 //! that is not understood leaves its default. Both are told with their line.
 
+use std::time::Duration;
+
 use seaway_model::{
     Name,
     config::{CloudDefaults, CloudPlace, FloatingSubnet},
@@ -28,8 +30,8 @@ const BALANCER: &[Row<CloudDefaults>] = &[
     ("lb-provider", |it, text| some(text).map(|name| it.provider = name)),
     ("lb-method", |it, text| balance(text).map(|balance| it.balance = balance)),
     ("create-monitor", |it, text| truth(text).map(|yes| it.monitor = yes)),
-    ("monitor-delay", |it, text| duration(text).map(|time| it.check.interval = time)),
-    ("monitor-timeout", |it, text| duration(text).map(|time| it.check.timeout = time)),
+    ("monitor-delay", |it, text| go_duration(text).map(|time| it.check.interval = time)),
+    ("monitor-timeout", |it, text| go_duration(text).map(|time| it.check.timeout = time)),
     ("monitor-max-retries", |it, text| number(text, 1..=10).map(|n| it.check.rise = n)),
     ("monitor-max-retries-down", |it, text| number(text, 1..=10).map(|n| it.check.fall = n)),
     ("manage-security-groups", |it, text| truth(text).map(|yes| it.groups = yes)),
@@ -135,6 +137,9 @@ const TYPED: [&str; 14] = [
     "ipv6-support-disabled",
 ];
 
+/// Of those, durations as Go writes them: a number alone is none.
+const DURATIONS: [&str; 2] = ["monitor-delay", "monitor-timeout"];
+
 /// What such a file says.
 #[derive(Debug)]
 pub struct Read {
@@ -175,6 +180,7 @@ pub fn read(conf: &CloudConf) -> Read {
     }
     let entries: Vec<&Entry> = conf.ini.entries("Networking").collect();
     set::<_, ()>(conf, "Networking", &entries, NETWORKING, &mut found, &[], told);
+    told.refused.extend(request_timeout(conf));
     told.told.extend(left_to_others(conf));
     told.told.extend(method(conf, &found));
     let Remarks { mut refused, mut told } = remarks;
@@ -236,7 +242,8 @@ fn set<T, O>(
             let Err(why) = set(it, value) else { continue };
             let line = format!("{}: [{section}] {key}: {why}", conf.place(entry.line));
             // A number that nothing can be done with is one all the same.
-            match TYPED.contains(key) && value.parse::<u64>().is_err() {
+            let is_number = value.parse::<u64>().is_ok() && !DURATIONS.contains(key);
+            match TYPED.contains(key) && !is_number {
                 true => remarks.refused.push(line),
                 false => remarks.told.push(format!("{line}; it is ignored")),
             }
@@ -255,6 +262,21 @@ fn set<T, O>(
             entry.key
         ));
     }
+}
+
+/// A number without a unit is no duration of Go, unless it is 0.
+fn go_duration(text: &str) -> Result<Duration, String> {
+    match text.parse::<u64>() {
+        Ok(number) if number > 0 => Err(format!("{text:?} is not a duration: it has no unit; write {text}s")),
+        _ => duration(text),
+    }
+}
+
+/// How long one request may take, which the credentials are read with.
+fn request_timeout(conf: &CloudConf) -> Option<String> {
+    let entry = conf.ini.entry("Metadata", "request-timeout")?;
+    let why = go_duration(entry.value().trim()).err()?;
+    Some(format!("{}: [Metadata] request-timeout: {why}", conf.place(entry.line)))
 }
 
 fn some(text: &str) -> Result<Name, String> {
@@ -283,7 +305,7 @@ pub fn balance(text: &str) -> Result<Option<Balance>, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{path::Path, time::Duration};
+    use std::path::Path;
 
     use super::*;
 
@@ -306,6 +328,9 @@ mod tests {
             ("manage-security-groups=treu", "neither true nor false"),
             ("cascade-delete=never", "neither true nor false"),
             ("monitor-delay=soon", "is not a duration"),
+            ("monitor-delay=5", "\"5\" is not a duration: it has no unit; write 5s"),
+            ("monitor-timeout=3", "write 3s"),
+            ("monitor-timeout=", "is not a duration"),
             ("monitor-max-retries=many", "is not a number from 1 to 10"),
             ("max-shared-lb=two", "is not a number"),
             ("container-store=vault", "is no store"),
@@ -315,8 +340,13 @@ mod tests {
             let told = &read.refused[0];
             assert!(told.starts_with("cloud.conf:3: [LoadBalancer] ") && told.contains(why), "{told}");
         }
-        let read = read_all("[Networking]\nipv6-support-disabled=maybe\n");
-        assert_eq!(read.refused.len(), 1, "{read:?}");
+        for text in ["[Networking]\nipv6-support-disabled=maybe\n", "[Metadata]\nrequest-timeout=45\n"] {
+            assert_eq!(read_all(text).refused.len(), 1, "{text}: {:?}", read_all(text));
+        }
+        let (found, _) = read_text(
+            "[LoadBalancer]\nmonitor-delay=1m30s\nmonitor-timeout=0\n[Metadata]\nrequest-timeout=1.5s\n",
+        );
+        assert_eq!((found.check.interval, found.check.timeout), (Duration::from_secs(90), Duration::ZERO));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use seaway_engine::Failure;
 use seaway_model::{Desired, LbKey, Unit};
 use seaway_openstack::{
-    Error, Service,
-    neutron::FloatingIp,
+    Cloud, Error, Service,
+    neutron::{FloatingIp, Status},
     octavia::{LoadBalancer, Provisioning},
     survey::Ability,
 };
@@ -37,9 +37,7 @@ impl Octavia {
         let read = read::read(&joined.cloud, &joined.cluster, key, &marks, sought.as_ref()).await;
         let failed = |error: Error| self.failed(&Asker::of(unit), &error);
         match (read.map_err(failed)?, key) {
-            (Read::Seen(observed), _) => {
-                self.certified(joined, unit, key, desired, *observed).await.map_err(failed)
-            }
+            (Read::Seen(observed), _) => self.certified(joined, unit, key, desired, *observed).await,
             (Read::Refused(problem), LbKey::Of(owner)) => {
                 if desired.is_absent() {
                     self.tell_what_deletion_waits_for(unit, &problem);
@@ -82,9 +80,16 @@ impl Octavia {
         {
             // Who else is on it by now is not known here. Who comes after the question may be missing in its answer.
             let asked = joined.cloud.clock().now();
-            let now = joined.cloud.all::<LoadBalancer>().find::<LoadBalancer>(&balancer.it.id).await;
+            let balancers = joined.cloud.all::<LoadBalancer>();
+            let (now, floating) = tokio::join!(
+                balancers.find::<LoadBalancer>(&balancer.it.id),
+                became_active(&joined.cloud, known.observed.floating.as_ref()),
+            );
             if let Some(now) = now.map_err(failed)? {
                 balancer.it = now;
+            }
+            if floating.is_some() {
+                known.observed.floating = floating;
             }
             self.past(unit, |past| past.asked = Some(asked));
         }
@@ -150,12 +155,12 @@ impl Octavia {
                 parted(&joined.cluster, key, &mut observed, false);
                 read::seat(&joined.cloud, &mut observed).await.map_err(failed)?;
                 observed.stray = survey.stray(&joined.cluster, key).cloned();
-                self.certified(joined, unit, key, desired, *observed).await.map_err(failed)
+                self.certified(joined, unit, key, desired, *observed).await
             }
             Seen::Absent if !unsure && self.is_news(joined, key, desired, &survey) => {
                 let stray = survey.stray(&joined.cluster, key).cloned();
                 let observed = Observed { stray, ..Observed::default() };
-                self.certified(joined, unit, key, desired, observed).await.map_err(failed)
+                self.certified(joined, unit, key, desired, observed).await
             }
             _ => self.read(joined, unit, key, desired).await,
         }
@@ -233,7 +238,7 @@ impl Octavia {
         key: &LbKey,
         desired: &Desired,
         mut observed: Observed,
-    ) -> Result<Observed, Error> {
+    ) -> Result<Observed, Failure> {
         let is_kept = tls::is_kept(desired, &observed);
         let begin = joined.cluster.certificates(key);
         // What goes and never ended TLS has none: so say the last lists, and what was written since.
@@ -245,9 +250,9 @@ impl Octavia {
         if !is_kept && is_known {
             return Ok(observed);
         }
-        match joined.stored.kept(&joined.cloud, &begin).await {
+        match joined.stored.kept(&joined.cloud, &begin).await? {
             Ok(kept) => observed.kept = kept,
-            Err(error) if is_kept => return Err(error),
+            Err(error) if is_kept => return Err(self.failed(&Asker::of(unit), &error)),
             // That can be told later.
             Err(_) => return Ok(observed),
         }
@@ -255,6 +260,16 @@ impl Octavia {
         self.past(unit, |past| past.has_none_kept = has_none);
         Ok(observed)
     }
+}
+
+/// A floating IP as it is now, if it was not ACTIVE yet when it was associated: Neutron makes it so later, and then its revision
+/// is another, so that deleting it by the known one would be refused.
+///
+/// One that is associated with another port by now is not read again: the known revision refuses its deletion.
+async fn became_active(cloud: &Cloud, known: Option<&FloatingIp>) -> Option<FloatingIp> {
+    let known = known.filter(|it| it.port_id.is_some() && it.status != Status::Active)?;
+    let now = cloud.all::<FloatingIp>().find::<FloatingIp>(&known.id).await.ok()??;
+    (now.port_id == known.port_id).then_some(now)
 }
 
 /// Of one with several Services, what is this one's.

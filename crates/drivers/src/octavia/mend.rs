@@ -1,7 +1,7 @@
 //! What is done about a load balancer in ERROR, and what is remembered of each for it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
@@ -42,6 +42,8 @@ pub(super) struct Past {
     pub(super) came_back: u32,
     /// Listeners that were deleted here and not made here again.
     pub(super) deleted: BTreeMap<ListenerId, Id<Listener>>,
+    /// Pools whose members are to be written once more (mappings.rs).
+    pub(super) unmapped: BTreeSet<ListenerId>,
     /// No certificate is kept for it, as far as was seen.
     pub(super) has_none_kept: bool,
     /// A floating IP that was given up and could not be deleted yet.
@@ -66,6 +68,8 @@ pub enum Mend {
     /// It is deleted, and made again where it was.
     Remake {
         why: &'static str,
+        /// The configuration asks for it, not the Service: the deletion limit counts it.
+        by_default: bool,
     },
     Failover,
     /// Not now.
@@ -74,6 +78,15 @@ pub enum Mend {
     Nothing {
         why: String,
     },
+}
+
+/// Whether one in ERROR that does not come back is made again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Rebuild {
+    #[default]
+    No,
+    ByDefault,
+    ByService,
 }
 
 /// Where a load balancer was that is gone.
@@ -96,15 +109,16 @@ impl Past {
         Past { previewed, ..Past::default() }
     }
 
-    pub(super) fn mend(&self, rebuild: bool, now: Instant) -> Mend {
+    pub(super) fn mend(&self, rebuild: Rebuild, now: Instant) -> Mend {
         if let Some(left) = self.left(now) {
             return Mend::Later(left);
         }
         if self.is_new {
-            return Mend::Remake { why: "it turned ERROR while it was made" };
+            return Mend::Remake { why: "it turned ERROR while it was made", by_default: false };
         }
-        if rebuild && (self.refused.is_some() || self.failovers >= FAILOVERS) {
-            return Mend::Remake { why: "it is in ERROR and did not come back" };
+        if rebuild != Rebuild::No && (self.refused.is_some() || self.failovers >= FAILOVERS) {
+            let by_default = rebuild == Rebuild::ByDefault;
+            return Mend::Remake { why: "it is in ERROR and did not come back", by_default };
         }
         match &self.refused {
             Some((why, at)) if now < *at + REFUSED => Mend::Nothing { why: why.clone() },
@@ -193,9 +207,9 @@ mod tests {
         let mut past = Past { is_new: true, ..Past::default() };
         let mut waits = Vec::new();
         for _ in 0..9 {
-            assert!(matches!(past.mend(false, now), Mend::Remake { .. }));
+            assert!(matches!(past.mend(Rebuild::No, now), Mend::Remake { .. }));
             past.tried(now);
-            let Mend::Later(wait) = past.mend(false, now) else { panic!("it does not wait") };
+            let Mend::Later(wait) = past.mend(Rebuild::No, now) else { panic!("it does not wait") };
             waits.push(wait.as_secs());
             now += wait;
         }
@@ -208,17 +222,23 @@ mod tests {
     fn one_that_served_is_failed_over_and_rebuilt_only_by_choice() {
         let now = Instant::now();
         let mut past = Past::default();
-        assert_eq!(past.mend(true, now), Mend::Failover, "the gentler first");
+        assert_eq!(past.mend(Rebuild::ByService, now), Mend::Failover, "the gentler first");
         assert_eq!(past.refused(&forbidden(), now), (true, true));
-        assert_eq!(past.mend(false, now), Mend::Nothing { why: "policy says no".to_owned() });
-        assert!(matches!(past.mend(true, now), Mend::Remake { .. }));
-        assert_eq!(past.mend(false, now + REFUSED), Mend::Failover, "somebody may have the role by now");
+        assert_eq!(past.mend(Rebuild::No, now), Mend::Nothing { why: "policy says no".to_owned() });
+        for (rebuild, by) in [(Rebuild::ByService, false), (Rebuild::ByDefault, true)] {
+            assert!(matches!(past.mend(rebuild, now), Mend::Remake { by_default, .. } if by_default == by));
+        }
+        assert_eq!(
+            past.mend(Rebuild::No, now + REFUSED),
+            Mend::Failover,
+            "somebody may have the role by now"
+        );
         assert_eq!(past.refused(&forbidden(), now), (true, false), "and that is no news");
         let mut past = Past::default();
         past.failed_over(now);
         let later = now + FIRST;
-        assert_eq!(past.mend(false, later), Mend::Failover, "it is tried again");
-        assert!(matches!(past.mend(true, later), Mend::Remake { .. }));
+        assert_eq!(past.mend(Rebuild::No, later), Mend::Failover, "it is tried again");
+        assert!(matches!(past.mend(Rebuild::ByService, later), Mend::Remake { .. }));
         assert_eq!(past.refused(&Error::new(Class::Broken, "500"), now), (false, false), "that passes");
     }
 }

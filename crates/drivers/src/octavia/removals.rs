@@ -2,7 +2,8 @@
 //! Service's own change asked for it (`seaway_engine::Removal`). Pure.
 //!
 //! Not counted is what serves nobody: a pool that no listener leads to, a floating IP whose place another took, a load balancer
-//! that never was ready or is in ERROR, which the Service's own words have made again.
+//! that never was ready, or one in ERROR that the Service's own words have made again. One in ERROR may forward traffic all the
+//! same, and an outage of Octavia sets many to it: those that are rebuilt because the configuration says so are counted.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,10 @@ use seaway_engine::Removal;
 use seaway_model::ListenerId;
 use seaway_openstack::octavia::Provisioning;
 
-use super::steps::{Observed, Step};
+use super::{
+    mend::Mend,
+    steps::{Observed, Step},
+};
 
 const REMADE: &str = "present load balancer";
 
@@ -29,7 +33,8 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
         let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);
         let is_left = steps.iter().any(|it| matches!(it, Step::Leave(..)));
         let what = if is_left { "place on load balancer" } else { REMADE };
-        if status == Some(&Provisioning::Active) {
+        let by_default = matches!(observed.mend, Some(Mend::Remake { by_default: true, .. }));
+        if status == Some(&Provisioning::Active) || by_default {
             push(format!("{what} {id}"), None, at(&takes_away));
         }
     } else {

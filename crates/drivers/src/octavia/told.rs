@@ -7,10 +7,11 @@ use seaway_model::{Desired, LoadBalancer, Owner, Problem, Reason, Unit};
 use seaway_openstack::{Error, octavia::Provisioning, resource::Edit};
 
 use super::{
-    Joined, Octavia, adopted, affinity, born, copies, drift, is_paused, local,
-    mend::Mend,
+    Joined, Octavia, adopted, affinity, born, copies, drift, is_paused, local, mappings,
+    mend::{Mend, Rebuild},
     pairs::Part,
     partial,
+    shared::marks,
     steps::{Observed, Step},
     tags, vip,
 };
@@ -35,10 +36,21 @@ impl Octavia {
         let now = joined.cloud.clock().now();
         let status = observed.balancer.as_ref().map(|it| it.it.provisioning_status.clone());
         let rebuild = match desired {
-            Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.rebuild),
-            _ => false,
+            Desired::LoadBalancer(wish) => match &wish.options.outside {
+                Some(it) if it.rebuild && it.rebuild_by_default => Rebuild::ByDefault,
+                Some(it) if it.rebuild => Rebuild::ByService,
+                _ => Rebuild::No,
+            },
+            _ => Rebuild::No,
         };
+        // Its tag says that we make it, also after a restart: nothing else is written on one that is PENDING_CREATE.
+        let is_being_made = observed.balancer.as_ref().is_some_and(|it| {
+            let key = if let Unit::LoadBalancer(_, key) = unit { marks(&joined.cluster, key) } else { None };
+            it.it.provisioning_status == Provisioning::PendingCreate
+                && key.is_some_and(|key| key.is_first(&it.it.tags))
+        });
         let past = self.past(unit, |past| {
+            past.is_new |= is_being_made;
             if status == Some(Provisioning::Active) {
                 past.is_well();
             } else if status == Some(Provisioning::Error) {
@@ -54,6 +66,9 @@ impl Octavia {
         observed.shared.going = desired.is_absent();
         if !observed.shared.going || observed.balancer.is_none() {
             self.closed.open(unit);
+        }
+        if let Some(balancer) = &mut observed.balancer {
+            balancer.unmapped.clone_from(&past.unmapped);
         }
         (observed.leftover, observed.given_up) =
             self.past(unit, |past| (past.leftover.clone(), past.abandoned.clone()));
@@ -79,8 +94,8 @@ impl Octavia {
                 past.otherwise = otherwise;
                 !past.otherwise.is_empty() && past.remade != past.otherwise
             });
-            observed.mend =
-                is_new.then_some(Mend::Remake { why: "what is asked for comes with a new one alone" });
+            let why = "what is asked for comes with a new one alone";
+            observed.mend = is_new.then_some(Mend::Remake { why, by_default: false });
         }
     }
 
@@ -99,7 +114,10 @@ impl Octavia {
         }
         let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);
         let in_error = status == Some(&Provisioning::Error);
+        // Also if the answer is lost.
+        let unmapped = observed.balancer.as_ref().and_then(|it| mappings::lost_by(step, it));
         let found = self.past(unit, |past| {
+            past.unmapped.extend(unmapped);
             match (step, &observed.mend) {
                 (Step::Create(_), _) => past.is_new = true,
                 (Step::Failover(_), _) => past.failed_over(now),
@@ -125,7 +143,7 @@ impl Octavia {
                 let (warning, reason) = if found.is_empty() { (false, "Creating") } else { (true, "Drift") };
                 self.tell(unit, Note { warning, reason, text });
             }
-            (Step::Delete(id), Some(Mend::Remake { why })) => {
+            (Step::Delete(id), Some(Mend::Remake { why, .. })) => {
                 let text = format!("load balancer {id}: {why}; it is deleted and created again");
                 self.tell(unit, Note { warning: true, reason: "Rebuilding", text });
             }
@@ -193,6 +211,9 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
                  or annotate the Service with seaway.dev/rebuild-on-error: \"true\" to recreate it with its addresses."
             ),
             Some(Mend::Remake { .. }) => "No action needed: it is deleted and created again.".to_owned(),
+            None if observed.stays.is_some() => {
+                "It is deleted and created again as soon as the deletion limit allows that.".to_owned()
+            }
             _ => "It is failed over. Octavia's log says why it failed.".to_owned(),
         };
         let problem = |owner: &Owner| {
@@ -218,7 +239,8 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     problems.extend(adopted::told(wish, observed));
     problems.extend(tags::told(wish, observed));
     problems.extend(vip::told(wish, observed));
-    if let Some(why) = &observed.stays {
+    let serves = balancer.it.provisioning_status != Provisioning::Error;
+    if let Some(why) = observed.stays.as_ref().filter(|_| serves) {
         let problem = |owner: &Owner| {
             let message = format!(
                 "load balancer {} was not recreated, although that was requested: {why}",

@@ -1,5 +1,7 @@
 //! What others do behind our back: noticed by the next audit, said, and put right.
 
+mod failing;
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -332,51 +334,6 @@ async fn by_choice_one_in_error_is_rebuilt_with_the_same_vip_and_floating_ip() {
         told.contains("cannot be failed over") && told.contains("it is deleted and created again"),
         "{told}"
     );
-}
-
-#[tokio::test]
-async fn one_that_turns_error_while_it_is_made_is_made_again_and_later_each_time() {
-    let scene = Scene::set().await;
-    for _ in 0..3 {
-        scene.fake.fail_next("loadbalancer");
-    }
-    let began = scene.fake.now();
-    let steps = scene.reach(&scene.wish(&[80], &[1])).await;
-    let creates = steps.iter().filter(|it| it.starts_with("create load balancer")).count();
-    assert_eq!(creates, 4, "{steps:?}");
-    let took = scene.fake.now().duration_since(began).unwrap();
-    assert!(took >= Duration::from_secs(5 + 10 + 20), "{took:?}");
-    assert_eq!(scene.balancers().await.len(), 1);
-    assert_eq!(scene.floating().await.len(), 1, "one floating IP leads to the last of them");
-}
-
-#[tokio::test]
-async fn members_that_fail_their_probes_are_named_once_and_nothing_is_written() {
-    let served = Served::begun().await;
-    let pool = served.scene.pools().await.remove(0);
-    let member = served.scene.cloud.within::<Member>(&pool.id);
-    let member = member.list::<Member>(Query::all()).await.unwrap().remove(0);
-    served.scene.fake.set_operating_status(member.id.as_str(), "ERROR");
-    served.scene.fake.set_operating_status(served.balancer().await.id.as_str(), "DEGRADED");
-    served.scene.fake.forget_requests();
-    assert_eq!(served.audit().await.again, [unit()]);
-    let problems = served.problems().await;
-    assert!(
-        problems.contains("1 of 2 members of port") && problems.contains(&member.address.to_string()),
-        "{problems}"
-    );
-    let observed = served.observed().await;
-    let desired = Desired::LoadBalancer(Arc::new(served.wish.clone()));
-    assert!(served.scene.driver.steps(&desired, &observed).is_empty());
-    served.scene.pass(Duration::from_secs(300));
-    assert!(served.audit().await.again.is_empty(), "it is known");
-    // It moves again without a trace in the lists.
-    served.scene.fake.set_operating_status(member.id.as_str(), "ONLINE");
-    served.scene.pass(Duration::from_secs(300));
-    assert_eq!(served.audit().await.again, [unit()]);
-    assert_eq!(served.problems().await, "");
-    let writes = served.scene.fake.requests().iter().filter(|it| it.method != "GET").count();
-    assert_eq!(writes, 0);
 }
 
 /// OVN leaves members out of a load balancer that were OFFLINE when something else was written, and asks them no more.

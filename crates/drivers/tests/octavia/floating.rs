@@ -15,7 +15,7 @@ use seaway_openstack::{
     resource::Edit,
 };
 
-use seaway_testkit::cloud::Fault;
+use seaway_testkit::cloud::{Fault, Hold};
 
 use crate::scene::*;
 
@@ -286,6 +286,49 @@ async fn one_that_is_to_be_kept_outlives_its_service() {
     scene.restarted();
     assert_eq!(scene.remove().await[0], format!("detach floating IP {id}"), "nobody is left to ask");
     assert_eq!(scene.floating().await.remove(0).port_id, None);
+}
+
+/// Neutron makes a floating IP ACTIVE after it answered that it is associated, so the revision of that answer is an old one.
+#[tokio::test]
+async fn one_that_became_active_since_it_was_made_is_deleted_without_a_refusal() {
+    let mut scene = Scene::set().await;
+    let wish = scene.wish(&[80], &[1]);
+    for was_read_since in [false, true] {
+        scene.reach(&wish).await;
+        if was_read_since {
+            scene.restarted();
+            scene.reach(&wish).await;
+        }
+        scene.fake.forget_requests();
+        scene.remove().await;
+        let requests = scene.fake.requests();
+        let refused = requests.iter().filter(|it| it.status == Some(412)).count();
+        let reads = requests.iter().filter(|it| it.fits("GET */floatingips/*")).count();
+        assert_eq!((refused, reads), (0, usize::from(!was_read_since)), "read since: {was_read_since}");
+        assert!(scene.floating().await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn one_that_became_active_is_read_while_its_load_balancer_is() {
+    let scene = Scene::set().await;
+    scene.reach(&scene.wish(&[80], &[1])).await;
+    let holds = ["GET */lbaas/loadbalancers/*", "GET */floatingips/*"].map(|pattern| {
+        let hold = Hold::new();
+        scene.fake.fail(Fault::on(pattern).always().hold(&hold));
+        hold
+    });
+    let looks = tokio::spawn({
+        let driver = scene.driver.clone();
+        async move { driver.observe(&unit(), &Desired::Absent).await.map(drop) }
+    });
+    for hold in &holds {
+        tokio::time::timeout(Duration::from_secs(60), hold.reached(1))
+            .await
+            .expect("neither waits for the other");
+    }
+    holds.iter().for_each(Hold::release);
+    looks.await.unwrap().unwrap();
 }
 
 /// The other controller loses sight of it: it looks for the load balancer first.

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use seaway_engine::{Driver, Failure};
 use seaway_model::Desired;
 use seaway_openstack::{
@@ -92,12 +93,14 @@ async fn what_is_pending_for_too_long_is_told_once_and_is_a_problem_meanwhile() 
     for step in scene.driver.steps(&desired(&[80]), &observed) {
         scene.driver.apply(&unit(), &step, &mut observed).await.unwrap();
     }
+    let stuck = || metric(&scene, "\nseaway_openstack_stuck_load_balancers ");
     for (seconds, is_long) in [(10, false), (800, false), (200, true), (600, true)] {
         scene.pass(Duration::from_secs(seconds));
         let observed = scene.driver.observe(&unit(), &desired(&[80])).await.unwrap();
         let told = scene.driver.conclude(&unit(), &desired(&[80]), &observed).problems;
         assert_eq!(told.len(), usize::from(is_long), "{told:?}");
         assert!(told.iter().all(|(_, it)| it.message.contains("PENDING_CREATE since")), "{told:?}");
+        assert_eq!(stuck(), if is_long { "1" } else { "0" });
     }
     // Who wants something else of it hears it as well.
     let mut observed = scene.driver.observe(&unit(), &desired(&[80, 443])).await.unwrap();
@@ -105,4 +108,22 @@ async fn what_is_pending_for_too_long_is_told_once_and_is_a_problem_meanwhile() 
     let waits = scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap_err();
     assert!(matches!(waits, Failure::Told { .. }), "{waits}");
     assert_eq!(heard.lock().unwrap().iter().filter(|it| it.reason == "Stuck").count(), 1);
+    // It becomes ready after all, or it goes.
+    let id = scene.balancers().await.remove(0).id;
+    scene.fake.set_provisioning_status(id.as_str(), "ACTIVE");
+    scene.pass(Duration::from_secs(10));
+    scene.driver.observe(&unit(), &desired(&[80])).await.unwrap();
+    scene.driver.audit(&"openstack".into()).await.unwrap();
+    assert_eq!(stuck(), "0", "until the next audit it is counted");
+    let help = metric(&scene, "# HELP seaway_openstack_stuck_load_balancers ");
+    assert!(help.contains("pending-limit"), "which limit that is: {help}");
+}
+
+/// The rest of the line that begins so, as Prometheus reads it.
+fn metric(scene: &Scene, begin: &str) -> String {
+    let mut registry = Registry::default();
+    scene.cloud.metrics().register(&mut registry);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    text.split_once(begin).unwrap_or_default().1.lines().next().unwrap_or_default().to_owned()
 }

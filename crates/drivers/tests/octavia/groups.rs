@@ -23,13 +23,13 @@ use seaway_testkit::{
 
 use crate::scene::{Scene, driver};
 
-struct Town {
-    scene: Scene,
+pub(crate) struct Town {
+    pub(crate) scene: Scene,
     driver: Groups,
 }
 
 impl Town {
-    async fn set() -> Town {
+    pub(crate) async fn set() -> Town {
         let scene = Scene::set().await;
         let driver = Groups::new(Arc::new(driver(&scene.cloud, "amphora")));
         Town { scene, driver }
@@ -40,7 +40,7 @@ impl Town {
     }
 
     /// A machine of this number, and the Node on it: `10.0.0.11` is that of number 11.
-    async fn node(&self, number: u8) -> CloudNode {
+    pub(crate) async fn node(&self, number: u8) -> CloudNode {
         let server = format!("00000000-0000-4000-8000-0000000000{number:02}");
         self.port(number, &server).await;
         CloudNode { provider_id: Some(format!("openstack:///{server}").into()), ..nameless(number) }
@@ -59,7 +59,7 @@ impl Town {
         self.scene.cloud.all::<Port>().create(&new).await.unwrap()
     }
 
-    fn wish(&self, services: &[(&str, &[u16])], nodes: &[CloudNode]) -> Group {
+    pub(crate) fn wish(&self, services: &[(&str, &[u16])], nodes: &[CloudNode]) -> Group {
         let openings = services.iter().map(|(name, ports)| {
             let openings = Openings {
                 ports: ports.iter().map(|it| (L4::Tcp, *it)).collect(),
@@ -73,7 +73,7 @@ impl Town {
         Group { openings: openings.collect(), nodes: nodes.to_vec() }
     }
 
-    async fn reach(&self, wish: &Group) -> Vec<String> {
+    pub(crate) async fn reach(&self, wish: &Group) -> Vec<String> {
         self.rest(&wanted(wish)).await
     }
 

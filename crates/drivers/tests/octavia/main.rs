@@ -22,6 +22,7 @@ mod groups;
 mod headers;
 mod living;
 mod local;
+mod mappings;
 mod meeting;
 mod member_tls;
 mod numbers;
@@ -50,6 +51,7 @@ mod vip;
 mod waiting;
 mod walks;
 mod wishes;
+mod written;
 
 #[path = "../../../openstack/tests/client/hurried.rs"]
 #[allow(dead_code)]

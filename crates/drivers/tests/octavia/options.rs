@@ -1,5 +1,5 @@
 //! Each option of the cloud provider's controller, annotations and `cloud.conf`, changes what is planned or is told: none is
-//! passed over in silence.
+//! passed over in silence. (`[Global]` says who we are: `crates/openstack/tests/client/cloud_conf.rs`.)
 
 use std::{path::Path, sync::Arc};
 
@@ -312,6 +312,8 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
     for text in [
         "[Route]\nrouter-id=r\n",
         "[Metadata]\nsearch-order=configDrive\n",
+        // One with a unit is a limit of each request: the client's own tests walk that, and [Global].
+        "[Metadata]\nrequest-timeout=45\n",
         "[BlockStorage]\nbs-version=v3\n",
     ] {
         assert!(is_heard("", text, &[], None), "{text}");

@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use seaway_engine::{Driver, Failure};
-use seaway_model::{Desired, Unit, load_balancer::Named};
-use seaway_openstack::octavia::{LoadBalancer, NewLoadBalancer};
+use seaway_model::{Desired, LoadBalancer, Unit, load_balancer::Named};
+use seaway_openstack::octavia::{LoadBalancer as Balancer, NewLoadBalancer};
 use seaway_testkit::cloud::{Fault, Hold, Pace};
 
-use crate::scene::*;
+use crate::{scene::*, tls::secured};
 
 /// A test is not to wait for ever.
 const IN_VAIN: Duration = Duration::from_secs(60);
@@ -41,11 +41,16 @@ async fn a_list_that_is_slow_keeps_one_worker_and_not_all() {
 
 /// The first Service asks for a list that does not come; the second is told to come back, and is served once it came.
 async fn keeps_one_worker(slow: &str) {
+    keeps_one_worker_of(slow, |wish| wish).await;
+}
+
+async fn keeps_one_worker_of(slow: &str, change: impl Fn(LoadBalancer) -> LoadBalancer) {
     let scene = Scene::set().await;
     let hold = Hold::new();
     scene.fake.fail(Fault::on(slow).always().hold(&hold));
     let [(first, its), (second, of_second)]: [(Unit, Desired); 2] = ["uid-1", "uid-2"].map(|uid| {
-        (unit_of(&owner_of(uid)), Desired::LoadBalancer(Arc::new(scene.wish_of(uid, &[80], &[1]))))
+        let wish = change(scene.wish_of(uid, &[80], &[1]));
+        (unit_of(&owner_of(uid)), Desired::LoadBalancer(Arc::new(wish)))
     });
     let asks = tokio::spawn({
         let driver = scene.driver.clone();
@@ -70,6 +75,18 @@ async fn a_slow_list_at_a_start_keeps_one_worker_and_not_all() {
 async fn a_slow_quota_keeps_one_worker_and_not_all() {
     keeps_one_worker("GET */lbaas/quotas/*").await;
     keeps_one_worker("GET */v2.0/quotas/*").await;
+}
+
+#[tokio::test]
+async fn a_slow_list_of_certificates_keeps_one_worker_and_not_all() {
+    for kind in ["secrets", "containers"] {
+        keeps_one_worker_of(&format!("GET */v1/{kind}*"), |wish| secured(wish, &["shop"])).await;
+    }
+}
+
+#[tokio::test]
+async fn a_slow_list_of_external_networks_keeps_one_worker_and_not_all() {
+    keeps_one_worker("GET */networks*").await;
 }
 
 /// A floating IP is made while the load balancer is: the list that tells of it was due before that was done.
@@ -101,7 +118,7 @@ async fn what_another_made_is_not_asked_for_without_a_pause() {
         vip_subnet_id: Some(scene.subnet.clone()).into(),
         ..NewLoadBalancer::new()
     };
-    let theirs = scene.cloud.all::<LoadBalancer>().create(&theirs).await.unwrap();
+    let theirs = scene.cloud.all::<Balancer>().create(&theirs).await.unwrap();
     let mut wish = scene.wish(&[80], &[1]);
     let id = theirs.id.as_str().into();
     let outside = wish.options.outside.as_mut().unwrap();

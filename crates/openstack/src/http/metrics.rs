@@ -67,7 +67,7 @@ impl Metrics {
         );
         registry.register(
             "seaway_openstack_stuck_load_balancers",
-            "Load balancers that have been PENDING for more than 15 minutes",
+            "Load balancers that have been PENDING for longer than their limit: 15 minutes, or what pending-limit says",
             self.stuck.clone(),
         );
     }

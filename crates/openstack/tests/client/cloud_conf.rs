@@ -68,6 +68,82 @@ fn a_request_timeout_is_a_duration_of_go() {
     }
 }
 
+/// What follows from such a file: credentials with what is secret in them, warnings, or an error.
+fn meant(machine: &Machine, lines: &[&str]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| machine.filled(line)).collect();
+    match of(machine, &format!("[Global]\n{}\n", lines.join("\n"))) {
+        Ok(Reading { credentials, warnings, .. }) => {
+            format!("{credentials:?} {} {warnings:?}", password(&credentials))
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+/// None is passed over in silence.
+#[test]
+fn each_key_of_global_changes_who_we_are_or_is_told() {
+    let machine = Machine::with(&[("other/clouds.yaml", &clouds(&["a", "b"]))]);
+    let own = ["auth-url=http://k:5000/v3", "username=u", "password=p", "tenant-name=t", "domain-name=d"];
+    let trust = ["auth-url=http://k", "trust-id=t", "trustee-id=i", "trustee-password=p"];
+    let by_id = ["auth-url=http://k", "application-credential-id=a", "application-credential-secret=s"];
+    let by_name = [
+        "auth-url=http://k",
+        "username=u",
+        "domain-name=d",
+        "application-credential-name=a",
+        "application-credential-secret=s",
+    ];
+    let token = ["auth-url=http://k", "token=x", "tenant-id=t"];
+    let of_cloud = ["use-clouds=true", "clouds-file=FOLDER/other/clouds.yaml", "cloud=b"];
+    let without = |all: &[&'static str], key: &str| -> Vec<&'static str> {
+        all.iter().copied().filter(|it| !it.starts_with(&format!("{key}="))).collect()
+    };
+    let mut walked = 0;
+    let mut is_heard = |before: &[&str], line: &str| {
+        let after = [before, &[line]].concat();
+        assert_ne!(meant(&machine, before), meant(&machine, &after), "{line} beside {before:?}");
+        walked += 1;
+    };
+    // Each of a whole set, taken away.
+    for all in [&own[..], &trust, &by_id, &by_name, &token, &of_cloud] {
+        for line in all {
+            is_heard(&without(all, line.split('=').next().expect("a key")), line);
+        }
+    }
+    // Instead of one of them.
+    for (instead, line) in [
+        ("username", "user-id=1"),
+        ("tenant-name", "tenant-id=1"),
+        ("tenant-name", "project-id=1"),
+        ("tenant-name", "project-name=1"),
+        ("domain-name", "domain-id=1"),
+    ] {
+        is_heard(&without(&own, instead), line);
+    }
+    // Beside all of them.
+    for line in [
+        "tenant-domain-id=1",
+        "project-domain-id=1",
+        "tenant-domain-name=1",
+        "project-domain-name=1",
+        "user-domain-id=1",
+        "user-domain-name=1",
+        "region=R",
+        "os-endpoint-type=internal",
+        "os-endpoint-type=nowhere",
+        "ca-file=/ca.pem",
+        "cert-file=/cert.pem",
+        "key-file=/key.pem",
+        "tls-insecure=true",
+        "tls-insecure=perhaps",
+        "auht-url=http://k",
+    ] {
+        is_heard(&own, line);
+    }
+    is_heard(&own, "[Metadata]\nrequest-timeout=45s");
+    assert!(walked > 40, "{walked}");
+}
+
 #[test]
 fn trustees_and_application_credentials_of_cloud_conf_are_understood() {
     let machine = Machine::new();

@@ -41,6 +41,11 @@ impl Machine {
         self.folder.path().join(path).display().to_string()
     }
 
+    /// With this folder's path for its name.
+    pub(crate) fn filled(&self, text: &str) -> String {
+        text.replace("FOLDER", &self.folder.path().display().to_string())
+    }
+
     pub(crate) fn set(mut self, variables: &[(&str, &str)]) -> Machine {
         for (name, value) in variables {
             self.around = self.around.with(name, value);

@@ -1,37 +1,66 @@
 //! The network that floating IPs come from, where nobody names one. A cloud that has none reaches VIPs directly: there the
 //! VIP is what is published, as the other controller does it.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
+use seaway_engine::Failure;
 use seaway_model::{Desired, Unit};
 use seaway_openstack::{
     Class, Cloud, Error,
     neutron::{Network, Subnet},
     resource::{Id, Query},
 };
-use tokio::sync::Mutex;
 
-use crate::octavia::{Joined, Octavia, is_paused, steps::Observed, told::Note};
+use crate::octavia::{
+    Joined, Octavia, is_paused,
+    steps::Observed,
+    told::Note,
+    turns::{Late, Turns},
+};
 
 /// All who need it ask once in this time.
 const YOUNG: Duration = Duration::from_secs(300);
 
-/// What was found last; nothing in it: the cloud has no external network.
+/// The external network; `None`: the cloud has none.
+type Found = Option<Id<Network>>;
+
+/// What was found last, and when. A list that is slow delays who asked for it, and nobody else for long.
 #[derive(Default)]
-pub(in crate::octavia) struct External(Mutex<Option<(Instant, Option<Id<Network>>)>>);
+pub(in crate::octavia) struct External {
+    reading: Turns,
+    last: Mutex<Option<(Instant, Found)>>,
+}
 
 impl External {
-    async fn network(&self, cloud: &Cloud) -> Result<Option<Id<Network>>, Error> {
-        let mut last = self.0.lock().await;
-        let now = cloud.clock().now();
-        if let Some((at, found)) = &*last
-            && now.saturating_duration_since(*at) < YOUNG
-        {
-            return Ok(found.clone());
+    async fn network(&self, cloud: &Cloud) -> Result<Result<Found, Error>, Late> {
+        if let Some(found) = self.young(cloud) {
+            return Ok(Ok(found));
         }
-        let found = found(cloud).await?;
-        *last = Some((now, found.clone()));
+        let _turn = self.reading.take().await?;
+        // Another may have asked meanwhile.
+        if let Some(found) = self.young(cloud) {
+            return Ok(Ok(found));
+        }
+        let now = cloud.clock().now();
+        let found = found(cloud).await;
+        if let Ok(found) = &found {
+            *self.last() = Some((now, found.clone()));
+        }
         Ok(found)
+    }
+
+    fn young(&self, cloud: &Cloud) -> Option<Found> {
+        let now = cloud.clock().now();
+        let last = self.last();
+        let young = last.as_ref().filter(|(at, _)| now.saturating_duration_since(*at) < YOUNG);
+        young.map(|(_, found)| found.clone())
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<(Instant, Found)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -43,18 +72,18 @@ impl Octavia {
         unit: &Unit,
         desired: &Desired,
         observed: &mut Observed,
-    ) {
+    ) -> Result<(), Failure> {
         observed.external = None;
         let has_one = observed.floating.is_some() || observed.stray.is_some() || observed.shared.guest;
         if has_one || observed.needless || is_paused(desired) {
-            return;
+            return Ok(());
         }
         let floating = self.wanted(unit, desired, observed).and_then(|it| it.floating);
         if floating.is_none_or(|it| it.network.is_some() || it.requested.is_some()) {
-            return;
+            return Ok(());
         }
         // Who is to be told of an error hears it when a floating IP is asked for.
-        let Ok(found) = self.external.network(&joined.cloud).await else { return };
+        let Ok(found) = self.external.network(&joined.cloud).await? else { return Ok(()) };
         if found.is_none() && !self.past(unit, |past| std::mem::replace(&mut past.is_forced_internal, true)) {
             let text =
                 "this cloud has no external network for floating IPs: the VIP is the Service's address";
@@ -62,6 +91,7 @@ impl Octavia {
             self.tell(unit, Note { warning: true, reason, text: text.to_owned() });
         }
         observed.external = Some(found);
+        Ok(())
     }
 }
 
@@ -78,7 +108,7 @@ pub(super) async fn external(cloud: &Cloud, observed: &Observed) -> Result<Id<Ne
 }
 
 /// The first that has addresses of IPv4; one that is alone is no matter of choice.
-async fn found(cloud: &Cloud) -> Result<Option<Id<Network>>, Error> {
+async fn found(cloud: &Cloud) -> Result<Found, Error> {
     let query = Query::all().with("router:external", true);
     let mut all = cloud.all::<Network>().list::<Network>(query).await?;
     if all.len() == 1 {

@@ -1,4 +1,5 @@
-//! What Barbican has, listed once for all who look at the same time.
+//! What Barbican has, listed once for all who look at the same time. A list that is slow delays who asked for it, and nobody else
+//! for long.
 
 use std::{
     collections::BTreeSet,
@@ -13,13 +14,22 @@ use seaway_openstack::{
 };
 
 use super::Kept;
+use crate::octavia::turns::{Late, Turns};
 
 /// What Barbican has, listed once for all who look at the same time: a project may have thousands of secrets.
 #[derive(Default)]
 pub(in crate::octavia) struct Stored {
-    last: tokio::sync::Mutex<Option<(Instant, Arc<Lists>)>>,
+    reading: Turns,
+    last: Mutex<Last>,
     /// What there may be for those that go.
     seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Last {
+    /// Counts writes, each of which makes what was asked for before it worthless.
+    age: u64,
+    lists: Option<(Instant, Arc<Lists>)>,
 }
 
 #[derive(Default)]
@@ -44,8 +54,9 @@ const TELLS: Duration = Duration::from_secs(3600);
 
 impl Stored {
     /// Something was written.
-    pub(in crate::octavia) async fn forget(&self) {
-        *self.last.lock().await = None;
+    pub(in crate::octavia) fn forget(&self) {
+        let mut last = self.last();
+        (last.age, last.lists) = (last.age + 1, None);
     }
 
     /// Something is about to be written under this name.
@@ -71,9 +82,26 @@ impl Stored {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn last(&self) -> MutexGuard<'_, Last> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// All that is kept whose names begin like this.
-    pub(in crate::octavia) async fn kept(&self, cloud: &Cloud, begin: &str) -> Result<Kept, Error> {
-        let lists = self.lists(cloud).await?;
+    pub(in crate::octavia) async fn kept(
+        &self,
+        cloud: &Cloud,
+        begin: &str,
+    ) -> Result<Result<Kept, Error>, Late> {
+        let lists = match self.young(cloud) {
+            Some(lists) => lists,
+            None => {
+                let _turn = self.reading.take().await?;
+                match self.lists(cloud).await {
+                    Ok(lists) => lists,
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+        };
         let mut kept = Kept::new();
         for it in lists.secrets.iter().filter(|it| it.name.starts_with(begin)) {
             if let Some((name, part)) = it.name.rsplit_once(' ') {
@@ -85,17 +113,23 @@ impl Stored {
             let container = (it.id.clone(), it.container_ref.clone());
             kept.entry(it.name.clone()).or_default().containers.push(container);
         }
-        Ok(kept)
+        Ok(Ok(kept))
     }
 
-    async fn lists(&self, cloud: &Cloud) -> Result<Arc<Lists>, Error> {
-        let mut last = self.last.lock().await;
+    /// What is known without asking.
+    fn young(&self, cloud: &Cloud) -> Option<Arc<Lists>> {
         let now = cloud.clock().now();
-        if let Some((at, lists)) = &*last
-            && now.saturating_duration_since(*at) < YOUNG
-        {
-            return Ok(lists.clone());
+        let last = self.last();
+        let young = last.lists.as_ref().filter(|(at, _)| now.saturating_duration_since(*at) < YOUNG);
+        young.map(|(_, lists)| lists.clone())
+    }
+
+    /// Whose turn it is asks, unless another asked before.
+    async fn lists(&self, cloud: &Cloud) -> Result<Arc<Lists>, Error> {
+        if let Some(lists) = self.young(cloud) {
+            return Ok(lists);
         }
+        let (now, age) = (cloud.clock().now(), self.last().age);
         let secrets = match cloud.all::<Secret>().list::<Secret>(Query::all()).await {
             // Where there is no Barbican, or none for us, nothing was ever kept.
             Err(error) if matches!(error.class(), Class::NoService | Class::Forbidden) => {
@@ -105,7 +139,11 @@ impl Stored {
         };
         let containers = cloud.all::<Container>().list::<Container>(Query::all()).await?;
         let lists = Arc::new(Lists { secrets, containers });
-        *last = Some((now, lists.clone()));
+        let mut last = self.last();
+        if last.age == age {
+            last.lists = Some((now, lists.clone()));
+        }
+        drop(last);
         self.seen().listed = Some((now, lists.clone()));
         Ok(lists)
     }

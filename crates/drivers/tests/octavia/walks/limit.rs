@@ -215,6 +215,44 @@ async fn a_rebuild_that_a_setting_asks_for_is_counted() {
     }
 }
 
+/// An outage of Octavia sets many to ERROR that forward traffic all the same.
+#[tokio::test(start_paused = true)]
+async fn a_rebuild_of_what_is_in_error_is_counted_unless_the_service_asks_for_it() {
+    const REBUILD: &str = "seaway.dev/rebuild-on-error";
+    const FIVE: [&str; 5] = ["shop", "mail", "wiki", "blog", "chat"];
+    for itself in [false, true] {
+        let mut walk = Walk::begin(Dice(1)).await;
+        for name in FIVE {
+            walk.happens(Event::Create(name, vec![80])).await;
+        }
+        walk.passes(A_WHILE).await;
+        match itself {
+            true => FIVE.iter().for_each(|name| {
+                walk.edit(name, |it| _ = it.meta.annotations.insert(REBUILD.into(), "true".into()));
+            }),
+            false => walk.configures(|it| it.rebuild = true).await,
+        }
+        // What a Service asked for within the hour would not be counted anyway.
+        walk.passes(HOUR + A_WHILE).await;
+        let ids = async |walk: &Walk| -> BTreeSet<_> {
+            walk.scene.balancers().await.into_iter().map(|it| it.id).collect()
+        };
+        let before = ids(&walk).await;
+        assert_eq!(before.len(), 5);
+        before.iter().for_each(|id| walk.scene.fake.set_provisioning_status(id.as_str(), "ERROR"));
+        walk.passes(Duration::from_secs(900)).await;
+        let stay = if itself { 0 } else { 2 };
+        let told = walk.limited().await;
+        assert_eq!(ids(&walk).await.intersection(&before).count(), stay, "{told:?}");
+        let waits = told.iter().filter(|it| it.starts_with("its present load balancer")).count();
+        assert_eq!(waits, stay, "{told:?}");
+        walk.passes(HOUR).await;
+        assert!(ids(&walk).await.is_disjoint(&before), "the others in the next hour");
+        assert_eq!(walk.limited().await, [""; 0]);
+        walk.ends().await;
+    }
+}
+
 /// Beside the one that is usual.
 async fn other_subnet(scene: &Scene) -> Id<Subnet> {
     let network = scene.cloud.all::<Subnet>().read::<Subnet>(&scene.subnet).await.unwrap().network_id;

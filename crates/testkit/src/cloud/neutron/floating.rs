@@ -131,10 +131,14 @@ impl State {
         self.neutron.routers.iter().find(leads).map(|it| it.id.clone())
     }
 
-    /// The network notices a moment later whether it carries traffic; it is told before.
+    /// The network notices a moment later whether it carries traffic: one revision later than what was answered.
     fn follow(&mut self, id: &str) {
         if let Some(row) = self.neutron.floating.row_mut(id) {
             let status = if row.text("port_id").is_empty() { "DOWN" } else { "ACTIVE" };
+            if row.text("status") != status {
+                let revision = row.fields.get("revision_number").and_then(Value::as_i64).unwrap_or(0);
+                row.set("revision_number", revision + 1);
+            }
             row.set("status", status);
         }
     }
