@@ -124,6 +124,52 @@ fn addresses_and_traffic_stay_when_the_definition_of_pools_and_roles_are_taken_a
     assert_eq!(scene.answering("shop"), at);
 }
 
+/// Controllers have all rights of the reader from now on, but not to that kind of ours.
+fn withhold(scene: &Scene, kind: &str) {
+    let all = ["addresses", "addresspools", "loadbalancerhosts", "loadbalancerhostslices", "nameowners"];
+    let ours = all.iter().filter(|it| **it != kind).map(|it| format!("{it}.seaway.dev"));
+    let of_all = ["namespaces", "nodes", "services", "endpointslices.discovery.k8s.io"].map(str::to_owned);
+    let resources: Vec<String> = of_all.into_iter().chain(ours).collect();
+    let (resources, role) = (format!("--resource={}", resources.join(",")), format!("without-{kind}"));
+    let (to, user) = (format!("--clusterrole={role}"), "--user=seaway-controller");
+    scene.cluster.kubectl(&["create", "clusterrole", &role, "--verb=list,watch", &resources]);
+    scene.cluster.kubectl(&["create", "clusterrolebinding", &role, &to, user]);
+    scene.cluster.kubectl(&["delete", "clusterrolebinding", READER]);
+}
+
+fn give_back(scene: &Scene) {
+    let (to, user) = ("--clusterrole=seaway-reader", "--user=seaway-controller");
+    scene.cluster.kubectl(&["create", "clusterrolebinding", READER, to, user]);
+}
+
+const READER: &str = "seaway-controller-seaway-reader";
+
+#[test]
+fn a_controller_that_may_not_list_hosts_gives_no_address_of_theirs_to_another_service() {
+    let Some(mut scene) = Scene::up(1) else { return };
+    scene.cluster.apply(&deployment("shop", 1));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop").ip().to_string();
+    withhold(&scene, "loadbalancerhosts");
+    scene.end("controller");
+    // It has the address, and does not hear that it should let go.
+    scene.pause("a");
+    scene.lead("next");
+    let lacks = "may not list loadbalancerhosts.seaway.dev";
+    until("the next one says what it lacks, and what follows", || {
+        let log = scene.log("next");
+        log.contains(lacks) && log.contains("no Service is planned until they are listed")
+    });
+    scene.cluster.kubectl(&["delete", "service", "shop"]);
+    scene.cluster.apply(&asking("other", &at));
+    give_back(&scene);
+    let problems = "{.status.conditions[?(@.type==\"seaway.dev/Problems\")].message}";
+    until("it waits", || scene.field("service/other", problems).contains("is being released"));
+    assert_eq!(scene.field("service/other", "{.status.loadBalancer.ingress}"), "");
+    scene.resume("a");
+    assert_eq!(scene.address("other"), at, "once the host has let go");
+}
+
 #[test]
 fn traffic_stays_when_the_definition_of_addresses_is_deleted_with_all_of_them() {
     let Some(scene) = Scene::up(2) else { return };
