@@ -171,6 +171,39 @@ fn a_controller_that_may_not_list_hosts_gives_no_address_of_theirs_to_another_se
 }
 
 #[test]
+fn addresses_and_traffic_stay_where_a_controller_that_starts_may_not_list_pools() {
+    let Some(mut scene) = Scene::up(1) else { return };
+    scene.cluster.apply(&deployment("shop", 1));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop");
+    let (_clients, load) = clients_of(&scene, at);
+    withhold(&scene, "addresspools");
+    scene.end("controller");
+    scene.lead("next");
+    let condition = |of: &str, what: &str| {
+        let path = format!("{{.status.conditions[?(@.type==\"seaway.dev/{of}\")].{what}}}");
+        scene.field("service/shop", &path)
+    };
+    until("it says that the pool cannot be seen", || {
+        condition("Problems", "message").contains("PoolMissing: ")
+            && condition("Announced", "reason") == "PoolMissing"
+    });
+    // No new one is given out of it.
+    scene.cluster.apply(&service("second", "selector: {app: shop}"));
+    load.goes_on(2 * RATE as usize);
+    assert_eq!(scene.address("shop"), at.ip().to_string());
+    assert_eq!(scene.field("service/second", "{.status.loadBalancer.ingress}"), "");
+    give_back(&scene);
+    until("it can be seen again", || !condition("Problems", "message").contains("PoolMissing: "));
+    scene.answering("second");
+    load.goes_on(RATE as usize);
+    let heard = load.end();
+    eprintln!("{heard}");
+    heard.was_always_answered();
+    assert_eq!(scene.address("shop"), at.ip().to_string());
+}
+
+#[test]
 fn traffic_stays_when_the_definition_of_addresses_is_deleted_with_all_of_them() {
     let Some(scene) = Scene::up(2) else { return };
     scene.cluster.apply(&deployment("shop", 1));
