@@ -33,7 +33,8 @@ pub use ports::OfPorts;
 pub use protecting::CLIENTS;
 pub(crate) use protecting::Protection;
 pub use table::{
-    BALANCE, CHECK, CHECK_INTERVAL, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row, SOURCE_RANGES, TRANSPARENT,
+    BALANCE, CHECK, CHECK_INTERVAL, CHECK_PORT, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row, SOURCE_RANGES,
+    TRANSPARENT,
 };
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 

@@ -7,7 +7,7 @@ use crate::{
     scene::service,
 };
 
-fn with(name: &str, annotations: &str, spec: &str) -> String {
+pub(crate) fn with(name: &str, annotations: &str, spec: &str) -> String {
     let named = format!("name: {name}");
     service(name, spec).replacen(&named, &format!("{named}, annotations: {{{annotations}}}"), 1)
 }
