@@ -186,11 +186,10 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, barred: &[BarredMemb
     Some(problem.at(wanted.field.as_str()).fix(fix))
 }
 
-/// The port at which a Service wants its members' health checked, and which is the machines' own. What the configuration says
-/// for all Services is the operator's word.
+/// The port at which a Service wants its members' health checked, and which is the machines' own.
 pub(crate) fn check_port(demand: &Demand, found: &Members) -> Option<u16> {
     let port = demand.check().and_then(|it| it.port)?;
-    if !found.at_nodes || !demand.wishes.written.contains_key(CHECK_PORT) {
+    if !found.at_nodes {
         return None;
     }
     let service = &demand.service;

@@ -390,7 +390,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
     problems.extend(own_listeners::problem(demand, wanted, &found.refused));
     problems.extend(barred::problem(demand, wanted, &found.barred));
     problems.extend(barred::names_problem(demand, wanted, &found.barred_names));
-    problems.extend(barred::check_problem(demand, wanted, &found));
+    problems.extend(barred::check_problem(demand, wanted, found));
     if demand.cloud.is_some() && found.by_nodes && found.list.is_empty() && !found.no_node_port {
         let message = "no Node may be a member: the members that its load balancer has stay as they are";
         problems.push(problem(Reason::NoEndpoints, message.to_owned()).fix(
