@@ -210,7 +210,7 @@ pub(crate) struct Node {
 /// Which pod this is, told by its manifest: whoever may `get` `pods/proxy` reads its status page.
 #[derive(Debug, Args)]
 pub(crate) struct Pod {
-    /// The pod's address: the status page is there, too, for reading alone
+    /// The pod's address: probes are answered there, and a host's status page is there, too, for reading alone
     #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
     pub(crate) pod_address: Option<IpAddr>,
     /// A port for the kubelet's probes, /live and /ready, and nothing else: on loopback, and at the pod's address

@@ -165,6 +165,7 @@ fn probes_ask_where_they_are_answered_and_hosts_have_no_host_ports() {
             let port = u64::from(member.pod.probe_port.unwrap());
             let in_network = pod["hostNetwork"] == true;
             assert!(!in_network || host && container.get("ports").is_none(), "{container}");
+            assert!(items(&container["ports"]).all(|it| it["containerPort"] == port), "{container}");
             let named = items(&container["ports"]).find(|it| it["name"] == "probes");
             let has_address = items(&container["env"]).any(|it| it["name"] == "POD_IP");
             for probe in ["livenessProbe", "readinessProbe"] {

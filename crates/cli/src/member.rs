@@ -18,7 +18,7 @@ mod serve;
 mod sole;
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     process::ExitCode,
     sync::{
         Arc,
@@ -162,15 +162,7 @@ impl Member {
         let mut bound = Bound::bind_now_or_later(&binding)?;
         // What may only be read is anybody's; and a controller sends nobody anywhere.
         let status_page = if part == Part::Node { bound.addresses() } else { Vec::new() };
-        if let Some(at) = arguments.pod.pod_address {
-            bound = bound.also_for_reading(at)?;
-        }
-        if let Some(port) = arguments.pod.probe_port {
-            // The kubelet of a pod that has the machine's network comes by loopback, that of another to the pod's address.
-            for at in [Some(Ipv4Addr::LOCALHOST.into()), arguments.pod.pod_address].into_iter().flatten() {
-                bound = bound.also_for_probes((at, port).into())?;
-            }
-        }
+        bound = pages::in_pod(bound, &arguments.pod, part)?;
         let watchdog = watchdog::start().context("the watchdog cannot start")?;
         let dog = watchdog.clone();
         bound = bound.living_unless(move || dog.fault().map(|fault| fault.to_string()));

@@ -3,7 +3,7 @@
 use seaway_manifests::{
     FINALIZER, OWN_FINALIZER,
     decode::{Fault, Faults, Field},
-    object::read_accepted,
+    object::{SOURCE_RANGES, read_accepted},
     tree::{Node, Value},
 };
 use seaway_model::{Fact, Kind, Name, ObjectRef, Problem, Reason, announced::ConditionStatus};
@@ -74,8 +74,18 @@ fn problems(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
 
 fn left_out(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
     let told = |Fault { field, message, .. }| {
-        let message = format!("this field is not understood and is left out: {message}");
-        let fix = "The API server accepted it: upgrade Seaway. The rest of the object is followed.";
+        let (what, fix) = if field.starts_with(SOURCE_RANGES) {
+            (
+                "no client may connect until this is corrected, and in a cloud nothing is created or changed",
+                "Write networks as 192.0.2.0/24 or 2001:db8::/32. The rest of the object is followed.",
+            )
+        } else {
+            (
+                "this field is not understood and is left out",
+                "The API server accepted it: upgrade Seaway. The rest of the object is followed.",
+            )
+        };
+        let message = format!("{what}: {message}");
         Problem::new(object.clone(), Reason::Invalid, message).at(field).fix(fix)
     };
     faults.into_iter().map(told).collect()

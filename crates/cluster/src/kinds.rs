@@ -79,6 +79,12 @@ impl Watched {
     pub(crate) const DEFINITIONS: Watched =
         Watched::new(Kind::Config, "apiextensions.k8s.io", "v1", "customresourcedefinitions", Need::Foreign);
 
+    /// Whether a controller plans nothing before it was listed: who may hold an address is known by what hosts report, and
+    /// that none is listed where none may be seen would free what they serve.
+    pub(crate) fn is_required_by_controllers(&self) -> bool {
+        self.need == Need::Required || self.kind == Kind::LoadBalancerHost
+    }
+
     pub(crate) fn of(kind: Kind) -> Option<&'static Watched> {
         WATCHED.iter().find(|it| it.kind == kind)
     }

@@ -352,7 +352,7 @@ impl Driver for Statuses {
                 "this cluster knows no ipMode: kube-proxy on every node answers the address itself, and it does \
                  not come here"
                     .to_owned(),
-                "Upgrade to Kubernetes 1.30.".to_owned(),
+                "Upgrade to Kubernetes 1.31 or later.".to_owned(),
             );
         }
         if let Some(trouble) = &observed.trouble {

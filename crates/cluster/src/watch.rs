@@ -126,6 +126,9 @@ impl Cluster {
                 let feed =
                     Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, shared);
                 let mut feed = feed.about(part);
+                if pulses == Pulses::Felt {
+                    feed = feed.of_controller();
+                }
                 known.clone().for_each(|fact| feed.recall(fact));
                 watch.spawn(format!("the watch of {}", watched.kind), feed.run());
             }

@@ -20,7 +20,7 @@ pub(crate) mod words;
 use seaway_model::{Fact, Kind, Name, ObjectRef};
 
 pub use self::{
-    accepted::{Accepted, read_accepted},
+    accepted::{Accepted, SOURCE_RANGES, read_accepted},
     known_fields::known_fields,
     meta::{HONOURED, uid, uuid},
     service::{FINALIZER, MANAGER, OWN_FINALIZER},

@@ -79,6 +79,9 @@ pub struct Service {
     pub load_balancer_ip: Option<Name>,
     pub class: Option<Name>,
     pub source_ranges: Vec<IpNet>,
+    /// They are not all understood: nobody may connect.
+    #[serde(default)]
+    pub unclear_sources: bool,
     pub publish_not_ready: bool,
     /// It is being deleted, and is there until nobody holds it any more.
     #[serde(default)]

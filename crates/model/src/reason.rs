@@ -80,8 +80,8 @@ reasons! {
         AddressTaken: "Ask for another address, or let both share it: the same seaway.dev/share, and different ports.",
         /// Another Service has this port at the shared address. The other ports are served.
         PortConflict: "Choose another port, or an address of its own. This Service gets it when the other one releases it.",
-        /// The machines need this port themselves, and the address is one of theirs.
-        PortReserved: "Choose another port or an AddressPool with addresses of its own; or allow it by spec.reservedPorts of the pool.",
+        /// The machines need this port themselves.
+        PortReserved: "Choose another port or, for TCP, an AddressPool with addresses of its own; or allow it by spec.reservedPorts of the pool.",
         /// No host may serve: all Nodes are excluded from load balancers.
         HostsExcluded: "Remove the label node.kubernetes.io/exclude-from-external-load-balancers from a Node.",
         /// Two routes claim one path or host name. The older one has it.

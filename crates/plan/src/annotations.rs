@@ -33,7 +33,8 @@ pub use ports::OfPorts;
 pub use protecting::CLIENTS;
 pub(crate) use protecting::Protection;
 pub use table::{
-    BALANCE, CHECK, CHECK_INTERVAL, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row, SOURCE_RANGES, TRANSPARENT,
+    BALANCE, CHECK, CHECK_INTERVAL, CHECK_PORT, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row, SOURCE_RANGES,
+    TRANSPARENT,
 };
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};
 
@@ -193,7 +194,11 @@ impl Wishes {
             let Some(prefix) = PREFIXES.iter().find(|prefix| key.starts_with(**prefix)) else { continue };
             let is_known = rows().any(|row| row.names.contains(&key.as_str()));
             if !is_known && key.as_str() != PUBLISHED {
-                problems.push(unknown(object, key, prefix));
+                let mut problem = unknown(object, key, prefix);
+                if self.close_for_misspelt(key) {
+                    problem.message.push_str("; no listener is opened until this is corrected");
+                }
+                problems.push(problem);
             }
         }
         problems
@@ -242,7 +247,8 @@ pub(crate) fn nobody() -> Vec<IpNet> {
 }
 
 /// Of annotations below these, all mean something.
-const PREFIXES: [&str; 2] = ["seaway.dev/", "loadbalancer.openstack.org/"];
+const PREFIXES: [&str; 2] = [OURS, "loadbalancer.openstack.org/"];
+const OURS: &str = "seaway.dev/";
 /// Written for people, and read by nobody.
 const PUBLISHED: &str = "loadbalancer.openstack.org/load-balancer-address";
 
@@ -298,6 +304,36 @@ mod tests {
     fn a_misspelt_name_of_ours_is_told_with_the_nearest() {
         let (_, problems) = read(&[("seaway.dev/balanse", "source-hash")]);
         assert_eq!(problems[0].fix, "Did you mean seaway.dev/balance?");
+    }
+
+    #[test]
+    fn a_misspelt_name_that_would_protect_closes_unless_the_right_one_is_there_too() {
+        for (name, value, closes) in [
+            ("seaway.dev/source-range", "10.0.0.0/8", true),
+            ("seaway.dev/Source-Ranges", "10.0.0.0/8", true),
+            ("seaway.dev/sourceranges", "10.0.0.0/8", true),
+            ("seaway.dev/client-authority", "ca", true),
+            ("seaway.dev/client-certificate", "required", true),
+            ("seaway.dev/tsl", "own", true),
+            ("seaway.dev/proxy-protocol-form", "10.0.0.0/8", true),
+            ("seaway.dev/balanse", "first", false),
+            ("seaway.dev/tls-port", "443", false),
+            ("seaway.dev/team", "web", false),
+            ("seaway.dev/lb", "1", false),
+            ("seaway.dev/pool", "public", false),
+            ("example.dev/source-range", "10.0.0.0/8", false),
+        ] {
+            let (wishes, problems) = read(&[(name, value)]);
+            let said = problems.iter().any(|it| it.message.contains("no listener is opened"));
+            assert_eq!((wishes.closed, said), (closes, closes), "{name}: {problems:?}");
+            assert!(!wishes.cloud.unclear, "{name}");
+            assert!(
+                !closes || problems[0].fix.starts_with("Did you mean seaway.dev/"),
+                "{name}: {problems:?}"
+            );
+        }
+        let both = [("seaway.dev/source-range", "10.0.0.0/8"), ("seaway.dev/source-ranges", "10.0.0.0/8")];
+        assert!(!read(&both).0.closed);
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //!     our own published addresses, other addresses of hosts ─────────────► never
 //!     an address of a Node ──► only of an endpoint that carries its nodeName, or at a node port; at no reserved port
 //! ```
+//!
+//! The same holds for the port at which their health is checked.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +19,9 @@ use seaway_model::{Member, Name, Problem, Reason, config::MemberRules};
 
 use crate::{
     address_map::AddressMap,
+    annotations::CHECK_PORT,
     demand::{Demand, DemandPort},
+    members::Members,
 };
 
 /// Of the machines: sshd, etcd, the API server, the kubelet with kube-proxy, scheduler and controller manager, and the status
@@ -95,6 +99,11 @@ impl Machines {
             return Some(Barred::OfHost);
         }
         published(&ip).then_some(Barred::Published)
+    }
+
+    /// Whether it is the address of a Node whose own ports nobody may name.
+    pub(crate) fn is_guarded_node(&self, ip: IpAddr) -> bool {
+        !self.rules.machines && self.nodes.owners(plain(ip)).is_some()
     }
 }
 
@@ -175,6 +184,38 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, barred: &[BarredMemb
         format!("In {}, name pods or servers outside the cluster instead of {}.", first.named_by, first.at);
     let problem = Problem::new(demand.owner.object(), Reason::NotAllowed, message);
     Some(problem.at(wanted.field.as_str()).fix(fix))
+}
+
+/// The port at which a Service wants its members' health checked, and which is the machines' own.
+pub(crate) fn check_port(demand: &Demand, found: &Members) -> Option<u16> {
+    let port = demand.check().and_then(|it| it.port)?;
+    if !found.at_nodes {
+        return None;
+    }
+    let service = &demand.service;
+    let is_its_own = service.health_check_node_port == Some(port)
+        || service.ports.iter().any(|it| it.node_port == Some(port));
+    let is_barred = if found.by_nodes { !is_its_own } else { is_reserved(port) };
+    is_barred.then_some(port)
+}
+
+/// The Problem of such a port.
+pub(crate) fn check_problem(demand: &Demand, wanted: &DemandPort, found: &Members) -> Option<Problem> {
+    let port = check_port(demand, found)?;
+    let (whose, fix) = match found.by_nodes {
+        true => (
+            "not a node port of this Service",
+            "Remove the annotation, or set it to a nodePort of the Service or to its healthCheckNodePort.",
+        ),
+        false => ("reserved for the Node", "Remove the annotation, or set it to a port of the pods."),
+    };
+    let message = format!(
+        "members of port {} have addresses of Nodes, where port {port} is {whose}: a connection to the member's own port \
+         checks its health instead",
+        wanted.id()
+    );
+    let problem = Problem::new(demand.owner.object(), Reason::NotAllowed, message);
+    Some(problem.at(demand.wishes.field_of(CHECK_PORT)).fix(fix))
 }
 
 /// The Problem of names that are not looked up.

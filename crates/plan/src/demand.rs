@@ -15,7 +15,7 @@ use seaway_model::{
 use crate::{
     annotations::{
         FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, OfPorts, PROBE_KIND, PROTOCOL, PROXY, SOURCE_RANGES,
-        TLS_CONTAINER, Wishes,
+        TLS_CONTAINER, Wishes, nobody,
     },
     http::{Spoken, spoken},
     index::{Index, ServiceKey},
@@ -152,6 +152,8 @@ impl Demand {
         let object = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone()).object();
         let mut wishes = Wishes::of(&config.defaults);
         let mut problems = wishes.read(&object, &service.meta.annotations);
+        // Who may connect is not known: nobody at our own listeners, and a cloud's load balancer stays as it is.
+        wishes.cloud.unclear |= service.unclear_sources;
         if cloud.is_none() {
             problems.extend(tenant_limits::apply(&object, &mut wishes, &config.tenants.limits));
         }
@@ -225,6 +227,9 @@ impl Demand {
     /// Who may connect; everybody, where there are none. The field alone counts where it is there, as in Kubernetes: what an
     /// annotation says cannot open what the Service closes.
     pub(crate) fn sources(&self) -> Vec<IpNet> {
+        if self.service.unclear_sources {
+            return nobody();
+        }
         let field = &self.service.source_ranges;
         let mut sources = if field.is_empty() { self.wishes.sources.clone() } else { field.clone() };
         sources.sort();

@@ -22,6 +22,7 @@ mod hosts;
 mod keep;
 mod pools;
 mod refuse;
+mod reserved;
 mod runs;
 #[cfg(test)]
 mod tests;

@@ -62,6 +62,8 @@ pub(crate) struct Members {
     pub(crate) refused: Vec<Refused>,
     /// Left out since nobody may name them.
     pub(crate) barred: Vec<BarredMember>,
+    /// Some have the address of a Node, whose other ports are not to be dialled.
+    pub(crate) at_nodes: bool,
     /// Nobody may name any.
     pub(crate) barred_names: BTreeSet<Name>,
 }
@@ -317,13 +319,16 @@ impl Found {
     /// A member that is a listener of our own would make a loop, and one that is a machine would open it. Whoever names it,
     /// this is where it ends.
     fn leave_out_own(&mut self, index: &Index, service: &Service, port: &ServicePort) {
-        let Members { refused, barred, .. } = &mut self.members;
+        let Members { refused, barred, at_nodes, .. } = &mut self.members;
         self.by_address.retain(|at, member| {
             if let Some(why) = index.own.bar(member) {
                 barred.push(BarredMember { at: *at, why, named_by: named_by(index, service, member) });
                 return false;
             }
-            let Some(listening) = index.own.whose(*at, port.protocol) else { return true };
+            let Some(listening) = index.own.whose(*at, port.protocol) else {
+                *at_nodes |= index.own.is_guarded_node(at.ip());
+                return true;
+            };
             let named_by = named_by(index, service, member);
             refused.push(Refused { at: *at, listening, named_by });
             false

@@ -181,6 +181,11 @@ impl OwnListeners {
         self.machines.bar(member, of_host, |ip| self.at_address.contains_key(ip))
     }
 
+    /// Whether it is the address of a Node whose own ports nobody may name.
+    pub(crate) fn is_guarded_node(&self, ip: IpAddr) -> bool {
+        self.machines.is_guarded_node(ip)
+    }
+
     /// Whoever calls plans everything again.
     pub(crate) fn set_status_page(&mut self, at: &[SocketAddr]) {
         self.status_page = at.to_vec();

@@ -333,6 +333,10 @@ pub(crate) fn pool(
 ) -> Pool {
     let wishes = &demand.wishes;
     let mut health = demand.local_check().or_else(|| demand.check());
+    if let Some(check) = health.as_mut().filter(|_| barred::check_port(demand, &found).is_some()) {
+        // What it asks is meant for that port.
+        (check.kind, check.port) = (CheckKind::Tcp, None);
+    }
     // kube-proxy says there which Nodes have pods, before slices do.
     let tells = demand.service.health_check_node_port.filter(|_| found.by_nodes && demand.service.local_only);
     let usual = |it: &&mut HealthCheck| {
@@ -386,6 +390,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
     problems.extend(own_listeners::problem(demand, wanted, &found.refused));
     problems.extend(barred::problem(demand, wanted, &found.barred));
     problems.extend(barred::names_problem(demand, wanted, &found.barred_names));
+    problems.extend(barred::check_problem(demand, wanted, found));
     if demand.cloud.is_some() && found.by_nodes && found.list.is_empty() && !found.no_node_port {
         let message = "no Node may be a member: the members that its load balancer has stay as they are";
         problems.push(problem(Reason::NoEndpoints, message.to_owned()).fix(

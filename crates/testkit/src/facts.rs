@@ -50,6 +50,7 @@ pub fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
         load_balancer_ip: None,
         class: None,
         source_ranges: Vec::new(),
+        unclear_sources: false,
         leaving: false,
         held: seaway_model::fact::Held::No,
         publish_not_ready: false,

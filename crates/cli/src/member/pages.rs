@@ -1,9 +1,30 @@
-//! Pages that cannot be shown, for another process has their port.
+//! Where a pod shows its pages, and those that cannot be shown, for another process has their port.
 
-use seaway_admin::Closed;
+use std::net::Ipv4Addr;
+
+use seaway_admin::{BindError, Bound, Closed};
 use seaway_model::{Change, Kind, ObjectRef, Problem, Reason};
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
+
+use super::Part;
+use crate::args::Pod;
+
+/// A host whose pod is told its address shows its status page there, for `kubectl seaway` tells counters by it (`pods/proxy`).
+/// Of a controller nobody reads anything so: it has no password, and whoever reaches the pod would read names and members of
+/// all namespaces.
+pub(super) fn in_pod(mut bound: Bound, pod: &Pod, part: Part) -> Result<Bound, BindError> {
+    if let Some(at) = pod.pod_address.filter(|_| part == Part::Node) {
+        bound = bound.also_for_reading(at)?;
+    }
+    if let Some(port) = pod.probe_port {
+        // The kubelet of a pod that has the machine's network comes by loopback, that of another to the pod's address.
+        for at in [Some(Ipv4Addr::LOCALHOST.into()), pod.pod_address].into_iter().flatten() {
+            bound = bound.also_for_probes((at, port).into())?;
+        }
+    }
+    Ok(bound)
+}
 
 /// Tells where it is not listened, for as long as that is so.
 pub(super) async fn tell(mut closed: watch::Receiver<Vec<Closed>>, changes: mpsc::Sender<Change>) {
@@ -51,7 +72,25 @@ fn problem(closed: &Closed) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
+    use seaway_admin::Binding;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_controllers_status_page_is_on_loopback_alone_and_the_kubelet_reaches_its_probes() {
+        let [loopback, address] = ["127.0.0.1", "127.0.0.2"].map(|it| it.parse::<IpAddr>().unwrap());
+        let pod =
+            Pod { pod_address: Some(address), probe_port: Some(0), pod_name: None, pod_namespace: None };
+        for (part, shown_at) in [(Part::Controller, vec![loopback]), (Part::Node, vec![loopback, address])] {
+            let bound = Bound::bind(&Binding::Exactly(vec![(loopback, 0).into()])).unwrap();
+            let bound = in_pod(bound, &pod, part).unwrap();
+            let addresses = |of: Vec<SocketAddr>| of.into_iter().map(|it| it.ip()).collect::<Vec<_>>();
+            assert_eq!(addresses(bound.addresses()), shown_at, "{part:?}");
+            assert_eq!(addresses(bound.probed_at()), [loopback, address], "{part:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_port_that_is_taken_is_a_problem_until_it_is_free() {

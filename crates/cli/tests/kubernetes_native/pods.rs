@@ -60,6 +60,16 @@ fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
     let on = ["get", "pods", "-l", "app.kubernetes.io/component=controller", "-o"];
     let nodes = in_system(&scene, &[&on[..], &["jsonpath={.items[*].spec.nodeName}"]].concat());
     assert!(["a b", "b a"].contains(&&*nodes), "{}", all());
+    // Their status pages have no password.
+    let pods = in_system(&scene, &[&on[..], &["jsonpath={.items[*].status.podIP}"]].concat());
+    for pod in pods.split(' ') {
+        let at = |port: u16, path: &str| {
+            let host = if pod.contains(':') { format!("[{pod}]") } else { pod.to_owned() };
+            scene.nodes[0].namespace().curl(&format!("http://{host}:{port}{path}"))
+        };
+        assert!(at(19_361, "/live").is_ok(), "{pod} answers probes");
+        assert!(at(19_361, "/state").is_err() && at(1_936, "/state").is_err(), "{pod} tells nothing else");
+    }
     let leader =
         || in_system(&scene, &["get", "lease/seaway-controller", "-o", "jsonpath={.spec.holderIdentity}"]);
     until_within(A_TERM, "somebody leads", || !leader().is_empty());

@@ -1,10 +1,27 @@
 //! etcd is set back to a backup while every process of Seaway runs.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use seaway_testkit::topology::{until, until_within};
 
 use crate::scene::{A_TERM, Scene, deployment, service};
+
+/// By then all is as the restored cluster says.
+struct Deadline(Instant);
+
+impl Deadline {
+    fn begins() -> Deadline {
+        Deadline(Instant::now() + Duration::from_secs(60))
+    }
+
+    #[track_caller]
+    fn until(&self, what: &str, ready: impl FnMut() -> bool) {
+        until_within(self.0.saturating_duration_since(Instant::now()), what, ready);
+    }
+}
 
 fn owners(scene: &Scene) -> BTreeSet<String> {
     let path = "jsonpath={range .items[*]}{.spec.address}={.spec.owners[*].name} {end}";
@@ -41,17 +58,18 @@ fn an_etcd_set_back_is_survived_without_restarts_and_nothing_is_given_twice() {
     until("all answer", || late.iter().all(|it| answers(it)));
 
     scene.cluster.set_back(&backup);
+    // It answers again: for all that follows there is one minute.
+    let deadline = Deadline::begins();
     let wanted: BTreeSet<String> = [format!("{shop}=shop"), format!("{gone}=gone")].into();
-    until_within(A_TERM, "addresses are whose they were", || owners(&scene) == wanted);
-    until_within(A_TERM, "what was told in time is served", || answers(&shop) && answers(&gone));
+    deadline.until("addresses are whose they were", || owners(&scene) == wanted);
+    deadline.until("what was told in time is served", || answers(&shop) && answers(&gone));
     for at in late.iter().filter(|it| **it != gone) {
-        until_within(A_TERM, &format!("{at} is served no more"), || asked(at).is_err());
+        deadline.until(&format!("{at} is served no more"), || asked(at).is_err());
     }
     let ready = "{.status.conditions[?(@.type==\"seaway.dev/Ready\")].status}";
     for name in ["shop", "gone"] {
-        until_within(A_TERM, &format!("{name} is ready"), || {
-            scene.field(&format!("service/{name}"), ready) == "True"
-        });
+        deadline
+            .until(&format!("{name} is ready"), || scene.field(&format!("service/{name}"), ready) == "True");
     }
     // Life goes on: one more has an address of its own, which hosts serve.
     scene.cluster.apply(&service("next", of_shop));

@@ -124,6 +124,85 @@ fn addresses_and_traffic_stay_when_the_definition_of_pools_and_roles_are_taken_a
     assert_eq!(scene.answering("shop"), at);
 }
 
+/// Controllers have all rights of the reader from now on, but not to that kind of ours.
+fn withhold(scene: &Scene, kind: &str) {
+    let all = ["addresses", "addresspools", "loadbalancerhosts", "loadbalancerhostslices", "nameowners"];
+    let ours = all.iter().filter(|it| **it != kind).map(|it| format!("{it}.seaway.dev"));
+    let of_all = ["namespaces", "nodes", "services", "endpointslices.discovery.k8s.io"].map(str::to_owned);
+    let resources: Vec<String> = of_all.into_iter().chain(ours).collect();
+    let (resources, role) = (format!("--resource={}", resources.join(",")), format!("without-{kind}"));
+    let (to, user) = (format!("--clusterrole={role}"), "--user=seaway-controller");
+    scene.cluster.kubectl(&["create", "clusterrole", &role, "--verb=list,watch", &resources]);
+    scene.cluster.kubectl(&["create", "clusterrolebinding", &role, &to, user]);
+    scene.cluster.kubectl(&["delete", "clusterrolebinding", READER]);
+}
+
+fn give_back(scene: &Scene) {
+    let (to, user) = ("--clusterrole=seaway-reader", "--user=seaway-controller");
+    scene.cluster.kubectl(&["create", "clusterrolebinding", READER, to, user]);
+}
+
+const READER: &str = "seaway-controller-seaway-reader";
+
+#[test]
+fn a_controller_that_may_not_list_hosts_gives_no_address_of_theirs_to_another_service() {
+    let Some(mut scene) = Scene::up(1) else { return };
+    scene.cluster.apply(&deployment("shop", 1));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop").ip().to_string();
+    withhold(&scene, "loadbalancerhosts");
+    scene.end("controller");
+    // It has the address, and does not hear that it should let go.
+    scene.pause("a");
+    scene.lead("next");
+    let lacks = "may not list loadbalancerhosts.seaway.dev";
+    until("the next one says what it lacks, and what follows", || {
+        let log = scene.log("next");
+        log.contains(lacks) && log.contains("no Service is planned until they are listed")
+    });
+    scene.cluster.kubectl(&["delete", "service", "shop"]);
+    scene.cluster.apply(&asking("other", &at));
+    give_back(&scene);
+    let problems = "{.status.conditions[?(@.type==\"seaway.dev/Problems\")].message}";
+    until("it waits", || scene.field("service/other", problems).contains("is being released"));
+    assert_eq!(scene.field("service/other", "{.status.loadBalancer.ingress}"), "");
+    scene.resume("a");
+    assert_eq!(scene.address("other"), at, "once the host has let go");
+}
+
+#[test]
+fn addresses_and_traffic_stay_where_a_controller_that_starts_may_not_list_pools() {
+    let Some(mut scene) = Scene::up(1) else { return };
+    scene.cluster.apply(&deployment("shop", 1));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop");
+    let (_clients, load) = clients_of(&scene, at);
+    withhold(&scene, "addresspools");
+    scene.end("controller");
+    scene.lead("next");
+    let condition = |of: &str, what: &str| {
+        let path = format!("{{.status.conditions[?(@.type==\"seaway.dev/{of}\")].{what}}}");
+        scene.field("service/shop", &path)
+    };
+    until("it says that the pool cannot be seen", || {
+        condition("Problems", "message").contains("PoolMissing: ")
+            && condition("Announced", "reason") == "PoolMissing"
+    });
+    // No new one is given out of it.
+    scene.cluster.apply(&service("second", "selector: {app: shop}"));
+    load.goes_on(2 * RATE as usize);
+    assert_eq!(scene.address("shop"), at.ip().to_string());
+    assert_eq!(scene.field("service/second", "{.status.loadBalancer.ingress}"), "");
+    give_back(&scene);
+    until("it can be seen again", || !condition("Problems", "message").contains("PoolMissing: "));
+    scene.answering("second");
+    load.goes_on(RATE as usize);
+    let heard = load.end();
+    eprintln!("{heard}");
+    heard.was_always_answered();
+    assert_eq!(scene.address("shop"), at.ip().to_string());
+}
+
 #[test]
 fn traffic_stays_when_the_definition_of_addresses_is_deleted_with_all_of_them() {
     let Some(scene) = Scene::up(2) else { return };

@@ -7,10 +7,13 @@ use crate::{
     scene::service,
 };
 
-fn with(name: &str, annotations: &str, spec: &str) -> String {
+pub(crate) fn with(name: &str, annotations: &str, spec: &str) -> String {
     let named = format!("name: {name}");
     service(name, spec).replacen(&named, &format!("{named}, annotations: {{{annotations}}}"), 1)
 }
+
+/// Ports that every Node has for itself: sshd, the API server, the kubelet.
+const OF_MACHINES: [u16; 3] = [22, 6_443, 10_250];
 
 pub(crate) fn tries(shared: &Shared) {
     let shop = shared.shop.ip();
@@ -33,6 +36,15 @@ pub(crate) fn tries(shared: &Shared) {
         with("authority", "seaway.dev/client-authorities: My_CA", pods),
         with("stolen", "seaway.dev/tls: shop/certificate", pods),
         with("absent", "seaway.dev/tls: certificate", pods),
+        // What the spec closes, and an annotation would open.
+        with(
+            "narrow",
+            "seaway.dev/source-ranges: 0.0.0.0/0",
+            &format!("loadBalancerSourceRanges: [198.51.100.7/32], {pods}"),
+        ),
+        with("misspelt", "seaway.dev/source-range: 198.51.100.7/32", pods),
+        with("cannon", "seaway.dev/health-check-interval: 1ms", pods),
+        service("tunnel", pods).replace("port: 80", "port: 8472, protocol: UDP"),
     ];
     shared.applies(&all.join("---"));
     for name in ["takes", "shares", "asks"] {
@@ -44,6 +56,18 @@ pub(crate) fn tries(shared: &Shared) {
         shared.is_refused(name, "no listener is opened");
     }
     shared.is_refused("absent", "certificate");
+    shared.is_refused("narrow", "this annotation is ignored");
+    shared.is_refused("misspelt", "no listener is opened until this is corrected");
+    shared.is_refused("cannon", "members are checked every 500ms, not every 1ms");
+    shared.is_refused("tunnel", "port 8472/UDP is reserved");
+    let of_machines = OF_MACHINES.map(|port| {
+        let ports = format!("port: {port}, targetPort: 80");
+        with(&format!("host-{port}"), "seaway.dev/address-pool: machines", pods).replace("port: 80", &ports)
+    });
+    shared.applies(&of_machines.join("---"));
+    for port in OF_MACHINES {
+        shared.is_refused(&format!("host-{port}"), &format!("port {port}/TCP is reserved on hosts' own"));
+    }
     // The pool has 16.
     let many: Vec<String> = (0..16).map(|at| service(&format!("many-{at}"), pods)).collect();
     shared.applies(&many.join("---"));
@@ -66,7 +90,12 @@ pub(crate) fn hold(shared: &Shared, before: &str) {
         shared.asks(&later, 80).is_ok_and(|it| it.starts_with("shop-"))
     });
     assert!(shared.asks(&shop, 81).is_err(), "nobody else is at the shop's address");
-    for name in ["typo", "authority", "stolen", "absent"] {
+    for port in OF_MACHINES {
+        let answer = shared.asks(&node, port);
+        let is_evil = answer.as_ref().is_ok_and(|it| it.starts_with("evil-"));
+        assert!(!is_evil, "port {port} of the machine: {answer:?}");
+    }
+    for name in ["typo", "authority", "stolen", "absent", "narrow", "misspelt"] {
         // It may have none, as nobody serves it.
         let at = shared.address_now("evil", name);
         for port in [80, 443].into_iter().filter(|_| !at.is_empty()) {

@@ -13,6 +13,12 @@ admin: {listen: [\"127.0.0.1:0\"]}
 pools: {perNamespace: 13}
 frontDoor: {enabled: true, port: 8000, tls: {port: 8443}, parentRef: infra/public}
 ";
+const MACHINES: &str = "
+apiVersion: seaway.dev/v1alpha1
+kind: AddressPool
+metadata: {name: machines}
+spec: {hosts: true, autoAssign: false}
+";
 /// Where programs of the machine listen, as sshd does, and another.
 pub(crate) const MACHINE: [u16; 2] = [22, 9_443];
 
@@ -34,6 +40,8 @@ impl Shared {
         scene.nodes = ["a", "b"].map(|name| scene.cluster.node(name)).into();
         scene.cluster.define(DEFINITIONS);
         scene.install();
+        // Machines' own addresses are there for who asks for them by name.
+        scene.cluster.apply(MACHINES);
         for namespace in ["infra", "shop", "evil"] {
             scene.cluster.kubectl(&["create", "namespace", namespace]);
         }
@@ -182,6 +190,15 @@ spec: {ports: [{port: 80}], selector: {app: shop}}
     pub(crate) fn restart_machine(&mut self) {
         self.machine.clear();
         self.machine = listen(self.scene.nodes[0].namespace());
+    }
+
+    /// What the host of the front door has to say against a route of the hostile namespace.
+    pub(crate) fn told_of_route(&self, name: &str) -> Vec<String> {
+        let state = self.scene.state(&self.scene.nodes[0]);
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap_or_default();
+        let all = state["problems"].as_array().into_iter().flatten();
+        let its = all.filter(|it| it["object"]["kind"] == "HTTPRoute" && it["object"]["name"] == name);
+        its.map(|it| it["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
     /// What answers at a port, asked from outside.

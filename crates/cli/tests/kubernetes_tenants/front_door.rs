@@ -33,6 +33,72 @@ spec:
     )
 }
 
+/// Leads to what its cluster's DNS would say, and so does a route.
+const OUTWARD: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: outward, annotations: {seaway.dev/host: outward.test}}
+spec: {type: ExternalName, externalName: localhost.example, ports: [{port: 9443, appProtocol: http}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: outward}
+spec:
+  parentRefs: [{name: public, namespace: infra}]
+  hostnames: [outward-by-route.test]
+  rules: [{backendRefs: [{name: outward, port: 9443}]}]
+";
+
+/// Of a Gateway that is not ours: with what would be a Problem of ours.
+const FOREIGN: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: foreign}
+spec:
+  parentRefs: [{name: other, namespace: infra}]
+  hostnames: [foreign.test]
+  rules:
+  - filters: [{type: ExtensionRef, extensionRef: {group: example.dev, kind: Filter, name: none}}]
+    backendRefs: [{name: evil, port: 80}, {name: absent, port: 80}]
+";
+
+/// As many as a route may have, each as large as the API server takes.
+fn heavy() -> String {
+    let large = |at: usize| {
+        let value = format!("/{at}/({}){{1,50}}", "[a-z]*|".repeat(140));
+        format!("{{path: {{type: RegularExpression, value: \"{value}\"}}}}")
+    };
+    let rule = |from: usize| {
+        let matches: Vec<String> = (from..from + 64).map(large).collect();
+        format!("{{matches: [{}], backendRefs: [{{name: evil, port: 80}}]}}", matches.join(", "))
+    };
+    format!(
+        "
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {{name: heavy}}
+spec:
+  parentRefs: [{{name: public, namespace: infra}}]
+  hostnames: [heavy.test]
+  rules: [{}, {}]
+",
+        rule(0),
+        rule(64)
+    )
+}
+
+/// What its own names lead to is there, and nowhere else.
+fn tries_others(shared: &Shared) {
+    let clients = "seaway.dev/host: clients.test, seaway.dev/client-authorities: ca";
+    let all = [OUTWARD.to_owned(), FOREIGN.to_owned(), heavy(), squatter("clients", clients)];
+    shared.applies(&all.join("---"));
+    shared.is_refused("outward", "the name localhost.example is not looked up");
+    shared.is_refused("clients", "clients have to show a certificate is not let in at the front door");
+    until("a route with too many expressions is left out", || {
+        shared.told_of_route("heavy").iter().any(|it| it.contains("regular expressions (the limit is 64)"))
+    });
+}
+
 pub(crate) fn tries(shared: &Shared) {
     let expressions: Vec<String> = (0..64)
         .map(|at| format!("{{path: {{type: RegularExpression, value: \"/(login|cart){{1,50}}/{at}.*\"}}}}"))
@@ -74,6 +140,7 @@ pub(crate) fn tries(shared: &Shared) {
             && is_evil(&door("expressions.test", "/login/3", &[]))
             && is_evil(&door("other.example", "/", &[]))
     });
+    tries_others(shared);
 }
 
 /// Whatever is asked of `shop.example`, the shop answers.
@@ -92,6 +159,19 @@ pub(crate) fn hold(shared: &Shared) {
     }
     let answer = shared.shows("shop", "shop.example");
     assert!(answer.as_ref().is_ok_and(|it| it.starts_with("shop-")), "the shop's certificate: {answer:?}");
+    for name in ["outward.test", "outward-by-route.test", "foreign.test", "heavy.test", "clients.test"] {
+        let answer = shared.asks_door(name, "/", &[]);
+        let is_led = ["evil-", "shop-", "the machine"].iter().any(|it| answer.starts_with(it));
+        assert!(!is_led, "{name} leads nowhere: {answer}");
+    }
+    // Of another Gateway's route nothing is said: no Problem, no metric that counts it, no line of a log, no status.
+    assert_eq!(shared.told_of_route("foreign"), [""; 0]);
+    for process in ["controller", "a", "b"] {
+        let log = shared.scene.log(process);
+        assert!(!log.contains("evil/foreign"), "{process}: {log}");
+    }
+    let status = ["-n", "evil", "get", "httproute", "foreign", "-o", "jsonpath={.status}"];
+    assert_eq!(shared.scene.cluster.kubectl(&status).trim(), "");
     // Who is not at the front door by his own will is not there.
     let answer = shared.asks_door("no.such.name", "/shop/shop", &[]);
     assert!(!answer.starts_with("shop-"), "a Service that did not ask is exposed: {answer}");

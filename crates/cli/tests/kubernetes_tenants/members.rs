@@ -1,6 +1,7 @@
 //! Members that are machines, Seaway itself, or others' addresses.
 
 use crate::{
+    addresses::with,
     cluster::{MACHINE, Shared},
     scene::service,
 };
@@ -18,6 +19,13 @@ fn all(shared: &Shared) -> Vec<(&'static str, &'static str, String, u16, &'stati
     ]
 }
 
+/// Ports of all Nodes that health checks are to dial.
+const PROBED: [u16; 2] = [10_250, MACHINE[1]];
+
+fn probe(port: u16) -> String {
+    format!("probe-{port}")
+}
+
 pub(crate) fn tries(shared: &Shared) {
     let link_local = slice("metadata", "IPv4", "addresses: [169.254.169.254]", 80);
     let answer = shared.attempt(&["-n", "evil", "apply", "-f", "-"], &link_local);
@@ -28,6 +36,14 @@ pub(crate) fn tries(shared: &Shared) {
         format!("{}---{}", service(name, ""), slice(name, kind, endpoint, *port))
     });
     shared.applies(&manifests.collect::<Vec<_>>().join("---"));
+    let probes = PROBED.map(|port| {
+        let check = format!("seaway.dev/health-check-port: \"{port}\", seaway.dev/health-check-path: /stats");
+        with(&probe(port), &format!("seaway.dev/members: nodes, {check}"), "selector: {app: evil}")
+    });
+    shared.applies(&probes.join("---"));
+    for port in PROBED {
+        shared.is_refused(&probe(port), &format!("port {port} is not a node port of this Service"));
+    }
     for (name, .., why) in all {
         shared.is_refused(name, why);
     }

@@ -27,7 +27,7 @@ use crate::{
     answer::{Answer, INSTALL},
     connect::Cluster,
     decode::{self, Said},
-    kinds::Watched,
+    kinds::{Need, Watched},
     moment::later,
     seen::{Claim, Version},
     status::rivalry,
@@ -48,6 +48,8 @@ pub(super) struct Feed {
     changes: mpsc::Sender<Change>,
     pub(super) troubles: mpsc::Sender<Trouble>,
     pub(super) known: Known,
+    /// Where it is absent or forbidden, nothing is told of it: that there is none is never assumed.
+    pub(super) required: bool,
     /// Only of the watch of Secrets.
     pub(super) secrets: Option<Secrets>,
     pub(super) hosts: Arc<Hosts>,
@@ -89,6 +91,7 @@ impl Feed {
             changes,
             troubles,
             known,
+            required: watched.need == Need::Required,
             secrets,
             hosts,
             belief,
@@ -107,6 +110,11 @@ impl Feed {
     pub(super) fn about(self, part: Part) -> Feed {
         let watched = if part.is_by_slices() { &Watched::SLICES } else { self.watched };
         Feed { part, watched, ..self }
+    }
+
+    pub(super) fn of_controller(self) -> Feed {
+        let required = self.watched.is_required_by_controllers();
+        Feed { required, ..self }
     }
 
     /// What was told before this began: it is gone if no list has it. What is of another kind is another's.

@@ -49,9 +49,12 @@ impl Feed {
         let watched = self.watched;
         let mut problem = answer.problem(watched, verb);
         let missing = matches!(answer, Answer::NotFound | Answer::Forbidden(_));
-        let goes_on = matches!(answer, Answer::Forbidden(_)) || watched.need == Need::Required;
+        let goes_on = matches!(answer, Answer::Forbidden(_)) || self.required;
         if missing && goes_on && !self.known.is_empty() {
             problem.message = format!("{}; the last known state stays in use", problem.message);
+        }
+        if missing && self.required && !self.synced {
+            problem.message = format!("{}; no Service is planned until they are listed", problem.message);
         }
         let passing = answer.passes();
         let is_missed = match watched.need {
@@ -75,7 +78,7 @@ impl Feed {
         }
         // What is not there, or not for us, counts as empty. What was known once goes on where we may not look; but where
         // the kind is no more, none is left.
-        let optional = missing && watched.need != Need::Required;
+        let optional = missing && !self.required;
         if optional && self.believed {
             if self.missing >= NO_SUCH_KIND {
                 self.known.begin();

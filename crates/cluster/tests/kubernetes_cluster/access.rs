@@ -63,6 +63,7 @@ async fn the_reader_role_is_enough_to_watch_and_a_missing_verb_is_named() {
         ("list", "services", "no-list"),
         ("watch", "endpointslices", "no-watch"),
         ("list", "addresspools", "no-pools"),
+        ("list", "loadbalancerhosts", "no-hosts"),
     ] {
         role_without(&scene, verb, resource, user);
         let kubeconfig = scene.cluster.kubeconfig_of(user, &[]);
@@ -74,6 +75,14 @@ async fn the_reader_role_is_enough_to_watch_and_a_missing_verb_is_named() {
         heard.until("secrets count as empty", |it| it.synced.contains(&Kind::Secret)).await;
         match resource {
             "services" => assert!(!heard.synced.contains(&Kind::Service), "nothing is planned without"),
+            "loadbalancerhosts" => {
+                let told = heard.told_of(&kubernetes());
+                assert!(told.contains("no Service is planned until they are listed"), "{told}");
+                assert!(
+                    !heard.synced.contains(&Kind::LoadBalancerHost),
+                    "addresses would be free that hosts serve"
+                );
+            }
             "addresspools" => {
                 heard.until("pools count as empty", |it| it.synced.contains(&Kind::AddressPool)).await;
             }

@@ -13,7 +13,10 @@ use tokio::{
     time::{interval, timeout},
 };
 
-use crate::server::{Answer, event, list, pace, server_at, server_with, status};
+use crate::{
+    needs::host,
+    server::{Answer, event, list, pace, server_at, server_with, status},
+};
 
 pub(crate) struct Heard {
     changes: mpsc::Receiver<Change>,
@@ -432,6 +435,38 @@ async fn a_host_known_before_is_not_gone_because_we_may_not_look_but_because_a_l
     // What is wrong is told beside what there is, in no order.
     told.retain(|it| it != "well" && it != refused);
     assert_eq!(told, ["synced", "gone a"]);
+}
+
+/// Who may hold an address is known by what hosts report: without it, addresses that they serve would be free.
+#[tokio::test]
+async fn a_controller_that_may_not_list_hosts_waits_and_one_that_may_no_longer_forgets_none() {
+    let listed = |version| Answer::Whole(200, list(version, &[host("a", "3", "10.0.0.1")]));
+    for (code, reason, told_as) in [
+        (403, "Forbidden", "NotPermitted: may not list"),
+        (404, "NotFound", "NotInstalled: the cluster does not have"),
+    ] {
+        let refused = |times: usize| (0..times).map(move |_| Answer::Whole(code, status(code, reason, "no")));
+        let mut answers: Vec<Answer> = refused(9).collect();
+        answers.push(listed("5"));
+        // Then it is watched.
+        answers.extend(refused(9));
+        answers.extend([listed("9"), Answer::Stream(vec![event("ADDED", &host("b", "12", "10.0.0.2"))])]);
+        let scripts = vec![("/loadbalancerhosts?", answers)];
+        let mut heard = begin_as(Pulses::Felt, pace(), Kind::LoadBalancerHost, &[], scripts).await;
+        let mut told = Vec::new();
+        while told.last().is_none_or(|it| it != "put b") {
+            told.push(heard.next().await);
+        }
+        let waits = told.iter().find(|it| it.contains("no Service is planned until they are listed"));
+        assert!(waits.is_some_and(|it| it.starts_with(told_as)), "{told:?}");
+        assert!(told.iter().any(|it| it.contains("the last known state stays in use")), "{told:?}");
+        let (gone, all): (Vec<String>, Vec<String>) = told
+            .into_iter()
+            .filter(|it| it.starts_with("put ") || it.starts_with("gone ") || it == "synced")
+            .partition(|it| it.starts_with("gone "));
+        assert!(gone.is_empty(), "{reason}: {gone:?}");
+        assert_eq!(all[..2], ["put a", "synced"], "{reason}: {all:?}");
+    }
 }
 
 #[tokio::test]

@@ -3,11 +3,14 @@
 //! A newer Kubernetes accepts more than this reader knows. What is not understood is left out and reported, and the rest
 //! of the object is followed: an object that was refused here as a whole would stay as it was before, for ever.
 //!
-//! Strict all the same:
-//! - who may connect: source ranges that are not understood would open what they are to close;
-//! - kinds whose definitions are no part of Kubernetes: what is left out of a pool would be withdrawn from Services.
+//! Source ranges that are not all understood close the Service: what is left of them may be more than is to be let in.
+//!
+//! Pools, and other kinds whose definitions are no part of Kubernetes, stay as they were: of a pool of which a part is left out,
+//! the addresses of that part would be withdrawn from Services.
 
-use seaway_model::Kind;
+use std::sync::Arc;
+
+use seaway_model::{Fact, Kind};
 
 use super::{Broken, KNOWN, Object};
 use crate::{
@@ -22,19 +25,26 @@ pub struct Accepted {
     pub left_out: Vec<Fault>,
 }
 
-/// Fields that protect.
-const STRICT: [&str; 2] = ["spec.loadBalancerSourceRanges", "load-balancer-source-ranges"];
+/// Who may connect.
+pub const SOURCE_RANGES: &str = "spec.loadBalancerSourceRanges";
+/// The same, as it was said before that field: read with all annotations, and a fault of it is reported there.
+const OF_BEFORE: &str = "load-balancer-source-ranges";
 
 /// As [`read_as`](super::read_as), without judging what an API server has judged.
 pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<Accepted, Broken>> {
     let known = KNOWN.iter().find(|known| known.kind == kind)?;
     let faults = Faults::default();
     let root = Field::root(node, &faults);
-    let facts = (known.read)(&root);
-    let faults = faults.into_sorted();
+    let mut facts = (known.read)(&root);
+    let mut faults = faults.into_sorted();
     let lenient = matches!(kind, Kind::Service | Kind::EndpointSlice | Kind::Node | Kind::Namespace);
-    let protects = |fault: &Fault| STRICT.iter().any(|it| fault.field.contains(it));
-    let usable = faults.is_empty() || lenient && !faults.iter().any(protects);
+    if kind == Kind::Service {
+        faults.retain(|it| !it.field.contains(OF_BEFORE));
+        if faults.iter().any(|it| it.field.starts_with(SOURCE_RANGES)) {
+            facts.iter_mut().flatten().for_each(close);
+        }
+    }
+    let usable = faults.is_empty() || lenient;
     let reference = known.reference(node);
     Some(match (facts.filter(|_| usable), reference) {
         (Some(facts), Some(reference)) => {
@@ -44,9 +54,15 @@ pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<Accepted, Broken>
     })
 }
 
+fn close(fact: &mut Fact) {
+    if let Fact::Service(service) = fact {
+        Arc::make_mut(service).unclear_sources = true;
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use seaway_model::{Fact, L4, fact::Service};
+    use seaway_model::{L4, fact::Service};
 
     use super::*;
 
@@ -80,21 +96,21 @@ mod tests {
     }
 
     #[test]
-    fn source_ranges_that_are_not_understood_open_nothing() {
-        for (annotations, spec) in [
-            (
-                "{}",
-                r#"{"type": "LoadBalancer", "ports": [{"port": 80}], "loadBalancerSourceRanges": ["10.0.0/8"]}"#,
-            ),
-            (
-                r#"{"service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0/8"}"#,
-                r#"{"type": "LoadBalancer", "ports": [{"port": 80}]}"#,
-            ),
-        ] {
-            let json =
-                format!(r#"{{"metadata": {{"name": "a", "annotations": {annotations}}}, "spec": {spec}}}"#);
-            assert!(accepted(Kind::Service, &json).is_err(), "{json}");
+    fn a_service_whose_source_ranges_are_not_understood_is_followed_and_closed() {
+        for ranges in [r#"["10.0.0/8"]"#, r#"["192.0.2.0/24", "10.0.0/8"]"#, r#"["192.0.2.0/24", 7]"#] {
+            let spec =
+                r#"{"type": "LoadBalancer", "ports": [{"port": 81}], "loadBalancerSourceRanges": RANGES}"#;
+            let (it, left_out) = service(&spec.replace("RANGES", ranges));
+            assert!(it.unclear_sources && it.ports[0].port == 81, "{ranges}: {it:?}");
+            assert!(left_out.len() == 1 && left_out[0].starts_with(SOURCE_RANGES), "{ranges}: {left_out:?}");
         }
+        let spec = r#"{"type": "LoadBalancer", "ports": [{"port": 81}], "loadBalancerSourceRanges": [" 10.0.0.0/8"]}"#;
+        assert!(!service(spec).0.unclear_sources);
+        // It is read with the other annotations.
+        let json = r#"{"metadata": {"name": "a", "annotations": {"service.beta.kubernetes.io/load-balancer-source-ranges": "10.0.0/8"}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}"#;
+        let read = accepted(Kind::Service, json).expect("is followed");
+        assert!(read.left_out.is_empty(), "{read:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! spec:
 //!   addresses: [192.0.2.0/28, 198.51.100.7-198.51.100.9, 2001:db8::5]   # or `hosts: true`
 //!   controlPlanes: false      # with `hosts`, in a cluster: those of control planes, too
-//!   reservedPorts: []         # with `hosts`, in a cluster: ports of the machines that Services may have
+//!   reservedPorts: []         # in a cluster: ports of the machines that Services may have
 //!   announce: static          # not with `hosts`: a router has a route to hosts, or another program announces them
 //!   autoAssign: true          # used by Services that name no pool
 //!   avoidBuggyIPs: false      # leave out .0 and .255
@@ -44,8 +44,8 @@ pub(super) fn ours(root: &Field<'_>) -> Option<Vec<Fact>> {
         _ => {}
     }
     let (control_planes, reserved_ports) = (spec.child("controlPlanes"), spec.child("reservedPorts"));
-    for field in [&control_planes, &reserved_ports].into_iter().filter(|field| !hosts && field.is_set()) {
-        field.forbidden("may only be set when `hosts` is true");
+    if !hosts && control_planes.is_set() {
+        control_planes.forbidden("may only be set when `hosts` is true");
     }
     let announce = announce(&spec.child("announce"), hosts);
     let read = pool(&spec, &spec, naming.kind, meta, ranges)?;
@@ -226,6 +226,8 @@ mod tests {
         let open =
             pool(&format!("{OURS}spec: {{hosts: true, controlPlanes: true, reservedPorts: [22, 6443]}}\n"));
         assert_eq!((open.control_planes, open.reserved_ports), (true, [22, 6443].into()));
+        let tunnels = pool(&format!("{OURS}spec: {{addresses: [10.0.0.1], reservedPorts: [51820]}}\n"));
+        assert_eq!(tunnels.reserved_ports, [51_820].into());
         let routed = pool(&format!("{OURS}spec: {{addresses: [10.0.0.1], announce: static}}\n"));
         assert_eq!((routed.announce, read.announce), (Some(Announce::Static), None));
     }

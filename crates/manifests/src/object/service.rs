@@ -78,6 +78,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         load_balancer_ip,
         class,
         source_ranges,
+        unclear_sources: false,
         publish_not_ready,
         leaving: is_leaving(root),
         held: held(root),

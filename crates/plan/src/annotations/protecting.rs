@@ -1,12 +1,13 @@
 //! Annotations that protect: who may connect, which certificate is shown, which authorities are believed.
 //!
 //! No default may stand in for one that is not understood: nothing listens until it is corrected, and in a cloud nothing is
-//! created or changed.
+//! created or changed. A name that is nearly one of these was meant to protect, too, and nothing listens.
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, CLIENT_AUTHORITY, CONNECTIONS, PASSTHROUGH, PROXY_FROM, RATE,
-    SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes, nobody,
+    AUTHORITIES, BACKEND_AUTHORITIES, CLIENT_AUTHORITY, CONNECTIONS, OURS, PASSTHROUGH, PROXY_FROM, RATE,
+    SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, rows,
 };
+use crate::spelling::nearest;
 
 /// Whether clients have to show a certificate.
 pub const CLIENTS: &str = "seaway.dev/client-certificates";
@@ -53,6 +54,22 @@ impl Wishes {
             (false, true) => Some("in a cloud nothing is created or changed until this is corrected"),
             (false, false) => None,
         }
+    }
+
+    /// Closes what an unknown name was probably to protect, unless that is said as well. (In a cloud, what is there stays
+    /// as it is: such a name was ignored there when it was made.)
+    pub(super) fn close_for_misspelt(&mut self, key: &str) -> bool {
+        let here = |name: &'static str| name.strip_prefix(OURS);
+        let names: Vec<&str> = rows().flat_map(|row| row.names).copied().filter_map(here).collect();
+        let Some(meant) = key.strip_prefix(OURS).and_then(|it| nearest(it, &names)) else { return false };
+        let is_meant = |row: &&'static super::Row| row.names.iter().any(|it| here(it) == Some(meant));
+        let option = rows().find(is_meant).map(|row| row.names[0]);
+        let protects = option.is_some_and(|it| {
+            let is_one = it == SOURCE_RANGES || ANYWHERE.contains(&it) || HERE_ALONE.contains(&it);
+            is_one && !self.written.contains_key(it)
+        });
+        self.closed |= protects;
+        protects
     }
 
     /// What is asked for and belongs to a listener of its own, so that a shared one cannot have it.

@@ -22,6 +22,8 @@ pub const BALANCE: &str = "seaway.dev/balance";
 pub const TRANSPARENT: &str = "seaway.dev/transparent";
 /// What kind of health check.
 pub const CHECK: &str = "seaway.dev/health-check";
+/// At which port.
+pub const CHECK_PORT: &str = "seaway.dev/health-check-port";
 /// How often.
 pub const CHECK_INTERVAL: &str = "seaway.dev/health-check-interval";
 /// Which clients may connect.
@@ -215,8 +217,8 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/health-check-port"],
-        help: "a port other than the member's",
+        names: &[CHECK_PORT],
+        help: "a port other than the member's; in a cluster, at a Node's address: a node port of the Service, or its healthCheckNodePort",
         set: |wishes, text| {
             let port = text.parse::<u16>().ok().filter(|port| *port > 0);
             wishes.check().port = Some(port.ok_or_else(|| format!("{text:?} is not a port"))?);

@@ -157,6 +157,9 @@ fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<V
 }
 
 fn protection(service: &Service, wishes: &Wishes) -> Option<Protection> {
+    if service.unclear_sources {
+        return Some(Protection::Unclear);
+    }
     let by_spec = !service.source_ranges.is_empty();
     wishes.protection().or_else(|| by_spec.then_some(Protection::Sources(SOURCE_RANGES)))
 }

@@ -113,7 +113,7 @@ pub struct Grant {
     /// Ports that somebody else has, and who. They are no Problems here: the ledger does not know which field a port
     /// comes from. Where others have every port of every address of hosts, `addresses` is empty.
     pub conflicts: Vec<(IpAddr, ListenerId, Owner)>,
-    /// Ports that the machines need themselves, at addresses of theirs.
+    /// Ports that the machines need themselves (`reserved`).
     pub refused: BTreeSet<ListenerId>,
 }
 

@@ -292,13 +292,15 @@ impl View<'_> {
             .collect();
         let lost: BTreeSet<(IpAddr, ListenerId)> =
             conflicts.iter().map(|(ip, port, _)| (*ip, *port)).collect();
-        let asked = || addresses.iter().flat_map(|ip| claim.ports.iter().map(|listener| (*ip, *listener)));
+        let refused = if from_hosts { BTreeSet::new() } else { self.refused_of_pool(claim, &pool) };
+        let open = || claim.ports.iter().filter(|it| !refused.contains(it));
+        let asked = || addresses.iter().flat_map(|ip| open().map(|listener| (*ip, *listener)));
         let may = |(ip, listener): &(IpAddr, ListenerId)| {
             !lost.contains(&(*ip, *listener)) && !self.holdings.is_denied(*ip, &claim.owner, *listener)
         };
         let ports: Vec<(IpAddr, ListenerId)> = asked().filter(may).collect();
         let waits = if ports.len() == asked().count() { Waits::Nothing } else { Waits::Holder };
-        let grant = Some(Grant { addresses, pool, from_hosts, ports, conflicts, refused: BTreeSet::new() });
+        let grant = Some(Grant { addresses, pool, from_hosts, ports, conflicts, refused });
         Decision { grant, waits, ..Decision::default() }
     }
 }

@@ -10,7 +10,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    ops::RangeInclusive,
 };
 
 use seaway_model::{
@@ -24,8 +23,9 @@ use super::{
     decide::{Decision, View, Wish},
     keep::Stays,
     pools::HOSTS,
+    reserved::is_reserved,
 };
-use crate::{barred, index::EXCLUDED};
+use crate::index::EXCLUDED;
 
 /// What the cluster says of a host's Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,14 +134,6 @@ impl Hosts {
     }
 }
 
-/// Where node ports are, unless the API server says otherwise.
-const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
-
-/// Whoever had such a port would have it before the machine's own process, when that is started again.
-fn is_reserved(port: u16) -> bool {
-    barred::is_reserved(port) || NODE_PORTS.contains(&port)
-}
-
 impl Ledger {
     /// What the cluster says of the Node of this name; nothing, if it is gone.
     pub fn put_node(&mut self, name: &Name, node: Option<HostNode>) -> Touched {
@@ -199,7 +191,7 @@ impl View<'_> {
         let mut granted = self.with_ports(claim, addresses, pool.object.name.clone(), true);
         let grant = granted.grant.as_mut()?;
         if self.publishes_nodes(claim) {
-            let refused = |id: &ListenerId| is_reserved(id.port) && !pool.reserved_ports.contains(&id.port);
+            let refused = |id: &ListenerId| is_reserved(id) && !pool.reserved_ports.contains(&id.port);
             grant.refused = claim.ports.iter().copied().filter(refused).collect();
             grant.ports.retain(|(_, id)| !grant.refused.contains(id));
             grant.conflicts.retain(|(_, id, _)| !grant.refused.contains(id));
@@ -339,8 +331,7 @@ fn at_served_addresses(claim: &Claim, grant: &mut Grant) {
 
 /// A pool of hosts' addresses, in one line of YAML, that allows the claim what it has.
 pub(super) fn written(name: &str, claim: &Claim) -> String {
-    let reserved: BTreeSet<u16> =
-        claim.ports.iter().map(|id| id.port).filter(|it| is_reserved(*it)).collect();
+    let reserved: BTreeSet<u16> = claim.ports.iter().filter(|id| is_reserved(id)).map(|id| id.port).collect();
     let ports: Vec<String> = reserved.iter().map(u16::to_string).collect();
     let ports = match ports.as_slice() {
         [] => String::new(),

@@ -56,6 +56,10 @@ fn tcp(port: u16) -> ListenerId {
     ListenerId { l4: L4::Tcp, port }
 }
 
+fn udp(port: u16) -> ListenerId {
+    ListenerId { l4: L4::Udp, port }
+}
+
 /// One port, 80/TCP, and one IPv4 address.
 fn claim(name: &str) -> Claim {
     Claim {

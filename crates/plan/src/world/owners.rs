@@ -411,11 +411,22 @@ fn field_of(demand: &Demand, id: ListenerId) -> String {
 /// Ports that the machines of a cluster need themselves.
 fn reserved(demand: &Demand, grant: &Grant) -> Vec<Problem> {
     let told = |id: &ListenerId| {
-        let message =
-            format!("port {id} is reserved on hosts' own addresses: the machines need it themselves");
+        let (message, instead) = if grant.from_hosts {
+            (
+                format!("port {id} is reserved on hosts' own addresses: the machines need it themselves"),
+                ", or take an address of an AddressPool with spec.addresses",
+            )
+        } else {
+            (
+                format!(
+                    "port {id} is reserved: hosts would bind it at the Service's address, and no process of the machine \
+                     could then bind it for all addresses"
+                ),
+                "",
+            )
+        };
         Problem::new(demand.owner.object(), Reason::PortReserved, message).at(field_of(demand, *id)).fix(format!(
-            "Choose another port, or take an address of an AddressPool with spec.addresses. To allow it all the same: \
-             spec.reservedPorts: [{}] of pool {}.",
+            "Choose another port{instead}. To allow it all the same: spec.reservedPorts: [{}] of AddressPool {}.",
             id.port, grant.pool
         ))
     };

@@ -6,6 +6,7 @@ use seaway_model::{
     Change, Config, Desired, Fact, Name, Problem, Reason, Unit,
     config::{MemberRules, Tenants},
     fact::{Endpoint, EndpointAddress, FactRef, HostReport, Meta, NameAnswer, Node, TargetPort},
+    load_balancer::{CheckKind, HealthCheck},
 };
 use seaway_plan::{Roles, World, dry_run};
 use seaway_testkit::facts::{HOST, endpoint, host, ip, owner, put, put_slice, service, slice, synced};
@@ -56,6 +57,15 @@ fn members(world: &World) -> Vec<String> {
     match world.desire(&unit(&owner(&service("shop", &[])))) {
         Desired::LoadBalancer(it) => {
             it.pools.values().flat_map(|pool| &pool.members).map(|it| it.at.to_string()).collect()
+        }
+        other => panic!("no load balancer but {other:?}"),
+    }
+}
+
+fn check(world: &World) -> HealthCheck {
+    match world.desire(&unit(&owner(&service("shop", &[])))) {
+        Desired::LoadBalancer(it) => {
+            it.pools.values().find_map(|pool| pool.health.clone()).expect("it is checked")
         }
         other => panic!("no load balancer but {other:?}"),
     }
@@ -143,6 +153,62 @@ fn nodes_stay_members_at_their_node_ports() {
     let world = world(CLUSTER, vec![put(&shop), put_slice(&its)]);
     assert_eq!(members(&world), ["192.0.2.5:30080", "192.0.2.6:30080"]);
     assert_eq!(barred(&world), []);
+}
+
+#[test]
+fn no_health_check_dials_a_nodes_own_port() {
+    let allowed = |port: u16| Some(port);
+    // The member's own.
+    let barred_port = None;
+    for (members_are, port, at, told) in [
+        ("nodes", 10_250, barred_port, "not a node port of this Service"),
+        ("nodes", 22, barred_port, "not a node port of this Service"),
+        ("nodes", 9_100, barred_port, "not a node port of this Service"),
+        ("nodes", 30_999, barred_port, "not a node port of this Service"),
+        ("nodes", 30_080, allowed(30_080), ""),
+        ("nodes", 31_000, allowed(31_000), ""),
+        ("pods", 10_250, barred_port, "reserved for the Node"),
+        ("pods", 9_100, allowed(9_100), ""),
+    ] {
+        let mut shop = service("shop", &[("", 80, TargetPort::Number(80))]);
+        shop.ports[0].node_port = Some(30_080);
+        shop.local_only = true;
+        shop.health_check_node_port = Some(31_000);
+        for (key, value) in [
+            ("members", members_are),
+            ("health-check-port", &port.to_string()),
+            ("health-check-path", "/stats"),
+            ("health-check-expect", "secret"),
+        ] {
+            shop.meta.annotations.insert(format!("seaway.dev/{key}").as_str().into(), value.into());
+        }
+        let its = slice("shop", ("", 9090), vec![on(HOST, "192.0.2.5")]);
+        let world = world(CLUSTER, vec![put(&shop), put_slice(&its)]);
+        assert!(!members(&world).is_empty(), "{members_are} {port}: {:?}", world.problems());
+        let check = check(&world);
+        let is_asked = matches!(check.kind, CheckKind::Http { .. });
+        let expected = if members_are == "nodes" && at.is_none() { Some(31_000) } else { at };
+        assert_eq!((check.port, is_asked), (expected, expected.is_some()), "{members_are} {port}");
+        let problems = barred(&world);
+        assert_eq!(problems.len(), usize::from(at.is_none()), "{members_are} {port}: {problems:?}");
+        for it in problems {
+            assert!(it.message.contains(told) && !it.fix.is_empty(), "{it:?}");
+            assert_eq!(it.field.as_str(), "metadata.annotations[seaway.dev/health-check-port]");
+        }
+    }
+}
+
+#[test]
+fn pods_and_machines_of_a_folder_are_checked_at_the_port_that_their_service_names() {
+    let mut shop = service("shop", &[("", 80, TargetPort::Number(80))]);
+    shop.meta.annotations.insert("seaway.dev/health-check-port".into(), "10250".into());
+    let of_pods = slice("shop", ("", 80), vec![on(HOST, "10.0.0.1")]);
+    let cluster = world(CLUSTER, vec![put(&shop), put_slice(&of_pods)]);
+    let on_machine = slice("shop", ("", 80), vec![endpoint("192.0.2.6")]);
+    let folder = world(MemberRules::default(), vec![put(&shop), put_slice(&on_machine)]);
+    for world in [cluster, folder] {
+        assert_eq!((check(&world).port, barred(&world)), (Some(10_250), vec![]));
+    }
 }
 
 #[test]

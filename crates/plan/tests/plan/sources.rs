@@ -49,6 +49,20 @@ fn an_annotation_opens_nothing_that_the_service_closes_and_a_typo_opens_nothing_
 }
 
 #[test]
+fn a_service_whose_source_ranges_are_not_all_understood_is_followed_and_closed() {
+    let mut closed = shop();
+    closed.unclear_sources = true;
+    closed.source_ranges = vec!["0.0.0.0/0".parse().expect("a network")];
+    let its = slice("shop", ("", 80), vec![endpoint("10.0.0.7")]);
+    let world = on_host(vec![host(&["192.0.2.5"], &[]), put(&closed), put_slice(&its)]);
+    let Desired::LoadBalancer(it) = world.desire(&unit(&owner(&closed))) else { panic!("it is ours") };
+    assert!(it.listeners.is_empty(), "{:?}", it.listeners);
+    let members: Vec<String> =
+        it.pools.values().flat_map(|pool| &pool.members).map(|it| it.at.to_string()).collect();
+    assert!(!members.is_empty(), "its members are known once it is corrected");
+}
+
+#[test]
 fn only_networks_that_the_operator_trusts_say_which_address_members_see() {
     let transparent = ("seaway.dev/transparent", "true");
     let from = |nets| ("seaway.dev/proxy-protocol-from", nets);

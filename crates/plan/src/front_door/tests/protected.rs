@@ -48,13 +48,18 @@ fn what_protects_and_is_not_understood_opens_no_listener() {
         ("seaway.dev/backend-tls-authorities", "My_CA"),
         ("seaway.dev/backend-tls-verify", "of"),
         ("seaway.dev/proxy-protocol-from", "10.0.0/8"),
+        ("seaway.dev/source-range", "10.0.0.0/8"),
+        ("seaway.dev/client-authority", "ca"),
     ] {
         let shop = own(&[80, 443], &[(option, value)]);
         let world =
             world(Config::default(), [put(&shop), backed(&shop), told(&tls_secret("own", &["a.example"]))]);
         assert_eq!(open(&world, &shop), [0; 0], "{option}: {value}");
         let told = world.status(&facts::owner(&shop)).expect("it is ours");
-        let named = told.problems.iter().any(|it| it.field.contains(option) && it.fix.contains(':'));
+        let named = told
+            .problems
+            .iter()
+            .any(|it| it.field.contains(option) && (it.fix.contains(':') || it.fix.contains("Did you mean")));
         assert!(named, "{option}: {told:?}");
     }
     // What does not protect leaves its default, as ever.

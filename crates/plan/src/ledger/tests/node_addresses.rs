@@ -115,6 +115,44 @@ fn a_cluster_of_one_excluded_control_plane_is_told_both_commands_one_after_the_o
 }
 
 #[test]
+fn at_addresses_of_a_pool_udp_ports_of_the_machines_are_refused_unless_the_pool_names_them() {
+    let mut ledger = cluster(&[pool("p", &["10.0.0.0/24"])]);
+    let of = |id: ListenerId| Claim { ports: [id, tcp(80)].into(), ..claim("a") };
+    for (id, refused) in [
+        (udp(123), true),
+        (udp(4789), true),
+        (udp(6081), true),
+        (udp(8472), true),
+        (udp(51820), true),
+        (udp(6443), true),
+        (udp(53), false),
+        (udp(30053), false),
+        (tcp(123), false),
+        (tcp(22), false),
+    ] {
+        assert_eq!(ledger.ask(of(id)), "10.0.0.0", "the address and its other port are served: {id}");
+        let grant = ledger.grant(&owner("a")).0.unwrap();
+        assert_eq!(grant.refused, if refused { [id].into() } else { BTreeSet::new() }, "{id}");
+        assert_eq!(grant.ports.iter().any(|(_, it)| *it == id), !refused, "{id}");
+    }
+    ledger.ask(of(udp(8472)));
+    let named = Arc::new(AddressPool { reserved_ports: [8472].into(), ..pool("p", &["10.0.0.0/24"]) });
+    ledger.put_pool(named);
+    assert!(ledger.grant(&owner("a")).0.unwrap().refused.is_empty());
+    // What may have named it cannot be seen any more.
+    ledger.remove_pool(&ObjectRef::new(Kind::AddressPool, "", "p"));
+    assert!(ledger.grant(&owner("a")).0.unwrap().refused.is_empty());
+
+    // Hosts' own addresses, and a folder, where nobody shares the machine.
+    let mut ledger = cluster(&[hosts("ours")]);
+    ledger.ask(of(udp(8472)));
+    assert_eq!(ledger.grant(&owner("a")).0.unwrap().refused, [udp(8472)].into());
+    let mut folder = settled(&[pool("p", &["10.0.0.0/24"])]);
+    folder.ask(of(udp(8472)));
+    assert!(folder.grant(&owner("a")).0.unwrap().refused.is_empty());
+}
+
+#[test]
 fn ports_that_the_machines_need_are_refused_unless_the_pool_names_them() {
     let mut ledger = cluster(&[hosts("ours")]);
     for port in [22, 1936, 2379, 2380, 6443, 10248, 10250, 10259, 30000, 32767] {

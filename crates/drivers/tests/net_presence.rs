@@ -1,0 +1,84 @@
+//! An address of a pool on a machine where Seaway may do less than it should.
+//!
+//! They need root. Elsewhere they say that they were skipped; with `CI=true` or `SEAWAY_NET_TESTS=required` they fail instead.
+
+use std::{
+    io::{Read, Write},
+    net::{IpAddr, Ipv4Addr, TcpListener, TcpStream},
+    process::Command,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use seaway_announce::Steering;
+use seaway_drivers::presence::Presence;
+use seaway_engine::{Conclusion, Driver};
+use seaway_model::{Desired, Fact, LbKey, Reason, Unit, unit::Present};
+use seaway_proxy::{Proxy, Settings};
+use seaway_testkit::{
+    balancing::{self, owner},
+    topology::in_a_network_of_its_own,
+};
+
+const IP: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 7));
+const HOST: &str = "edge-1";
+const KEY: LbKey = LbKey::Whole;
+
+/// Works off that the address is to be there.
+fn settle(presence: &Presence) -> Conclusion {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let wanted = Present { addresses: [(IP, [owner()].into())].into(), ..Present::default() };
+    let (unit, desired) = (Unit::Presence(HOST.into()), Desired::Presence(wanted));
+    runtime.block_on(async {
+        let mut observed = presence.observe(&unit, &desired).await.expect("is observed");
+        for step in presence.steps(&desired, &observed) {
+            presence.apply(&unit, &step, &mut observed).await.expect("is done");
+        }
+        presence.conclude(&unit, &desired, &observed)
+    })
+}
+
+#[test]
+fn an_address_that_may_not_be_guarded_is_served_and_a_problem_says_so() {
+    in_a_network_of_its_own(|| {
+        // A predecessor had the right to put it there.
+        let before = settle(&Presence::new(HOST.into(), Vec::new(), []));
+        assert_eq!(before.problems, []);
+        let this = std::env::current_exe().expect("this test");
+        let mut child = Command::new("setpriv");
+        child.args(["--bounding-set=-net_admin", "--inh-caps=-all"]).arg(this);
+        child.args(["--exact", "child_that_may_not_guard", "--ignored", "--nocapture"]);
+        let output = child.output().expect("setpriv of util-linux");
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told);
+        assert!(output.status.success() && told.contains("1 passed"), "{told}");
+    });
+}
+
+#[test]
+#[ignore = "run by another test, as a process that may not change the network"]
+fn child_that_may_not_guard() {
+    let steering = Arc::new(Steering::new(|port| port == 22));
+    let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
+    proxy.steer_by(steering.clone());
+    let concluded = settle(&Presence::new(HOST.into(), Vec::new(), []).guarded(steering));
+    let [(whose, problem)] = &concluded.problems[..] else { panic!("{:?}", concluded.problems) };
+    assert_eq!((whose, problem.reason), (&owner(), Reason::NotPermitted));
+    let told = format!("at {IP}, other ports of this machine answer as well");
+    assert!(problem.message.starts_with(&told) && problem.fix.contains("NET_ADMIN"), "{problem}");
+    assert!(concluded.again.is_some(), "it is tried again");
+    let holds = |fact: &Fact| matches!(fact, Fact::Host(it) if it.holds.contains(&IP));
+    assert!(concluded.facts.iter().any(holds), "it stays: {:?}", concluded.facts);
+
+    let member = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let at = member.local_addr().expect("is bound");
+    thread::spawn(move || member.accept().map(|(mut client, _)| client.write_all(b"served")));
+    proxy.put_pool(&KEY, Arc::new(balancing::pool(&[at])));
+    proxy.open_at_pool_address(&KEY, IP, Arc::new(balancing::listener(8_080))).expect("is opened");
+    let mut client = TcpStream::connect((IP, 8_080)).expect("it listens");
+    client.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+    let mut said = [0; 6];
+    client.read_exact(&mut said).expect("a member answers");
+    assert_eq!(&said, b"served");
+}

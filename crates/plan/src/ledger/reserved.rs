@@ -1,0 +1,46 @@
+//! Ports that the machines of a cluster need themselves.
+//!
+//! ```text
+//!     hosts' own addresses   the machines' ports and node ports, by TCP and UDP; UDP ports of tunnels and of NTP
+//!     addresses of pools     the machines' ports and those of tunnels and of NTP, by UDP: hosts bind them, and whoever binds
+//!                            them for all addresses later, as a CNI does when a Node starts, is refused by the kernel.
+//!                            By TCP clients are steered to a socket elsewhere
+//! ```
+//! A pool allows those that it names.
+
+use std::{collections::BTreeSet, ops::RangeInclusive};
+
+use seaway_model::{L4, ListenerId, Name};
+
+use super::{claim::Claim, decide::View};
+use crate::barred;
+
+/// Where node ports are, unless the API server says otherwise.
+const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
+
+/// NTP; VXLAN (its own port, and that of Linux, which flannel and Cilium use); Geneve; WireGuard, as flannel and Cilium use it.
+const TUNNELS_AND_TIME: [u16; 7] = [123, 4_789, 6_081, 8_472, 51_820, 51_821, 51_871];
+
+/// At an address of a pool, whoever binds it takes it from the machine.
+fn is_taken(id: &ListenerId) -> bool {
+    id.l4 == L4::Udp && (barred::is_reserved(id.port) || TUNNELS_AND_TIME.contains(&id.port))
+}
+
+/// Whoever had such a port of a host's own address would have it before the machine's own process, when that is started again.
+pub(super) fn is_reserved(id: &ListenerId) -> bool {
+    barred::is_reserved(id.port) || NODE_PORTS.contains(&id.port) || is_taken(id)
+}
+
+impl View<'_> {
+    /// What a claim may not have at addresses of this pool. A pool that cannot be seen may have named them: then nothing ends.
+    pub(super) fn refused_of_pool(&self, claim: &Claim, pool: &Name) -> BTreeSet<ListenerId> {
+        let mut taken: BTreeSet<ListenerId> = claim.ports.iter().copied().filter(is_taken).collect();
+        if taken.is_empty() {
+            return taken;
+        }
+        let pools: Vec<_> = self.pools.ordered().filter(|it| it.object.name == *pool).collect();
+        let is_named = |id: &ListenerId| pools.iter().any(|it| it.reserved_ports.contains(&id.port));
+        taken.retain(|id| self.rules.cluster && !pools.is_empty() && !is_named(id));
+        taken
+    }
+}
