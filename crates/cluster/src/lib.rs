@@ -59,7 +59,7 @@ pub use lease::{Campaign, LEADER, Leading, Terms};
 pub use look::{Pulse, ServiceSight, Sight, Unseen};
 pub use name_owner::{FirstClaims, NameKeeper, NamePace};
 pub use pools::{Counted, PoolReports, PoolSays};
-pub use records::{RECORDS, Recorded, Records, TOLD};
+pub use records::{RECORDS, RELEASED_NAMED, Recorded, Records, TOLD};
 pub use reviews::{Review, Reviews};
 pub use status::{Herald, PENDING, StatusStep, Statuses};
 pub use watch::{Pulses, Wanted, Watch, Wishes, selector_of_host};

@@ -1,6 +1,6 @@
 //! One look at a cluster: everything listed once, nothing watched, nothing written. For people who ask how it stands.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::{join_all, join3};
 use jiff::Timestamp;
@@ -41,6 +41,8 @@ pub struct Sight {
     pub hosts: Vec<(HostSight, Pulse)>,
     /// What the leader left in a cloud, for it saw no deletion; a line each.
     pub orphans: Vec<String>,
+    /// Load balancers that are left as they are, for no setting wants them: by the UID of the Service, a line each.
+    pub released: BTreeMap<Name, String>,
     /// How far its adoption of load balancers is; a line each.
     pub adoption: Vec<String>,
     /// Whoever gives addresses out, where that may be known.
@@ -112,7 +114,12 @@ impl Cluster {
         let (lists, leases, recorded) = join3(lists, leases, self.recorded()).await;
         // Who may not look at Leases either is told of those.
         let recorded = recorded.unwrap_or_default();
-        let mut sight = Sight { orphans: recorded.orphans, adoption: recorded.adoption, ..Sight::default() };
+        let mut sight = Sight {
+            orphans: recorded.orphans,
+            released: recorded.released,
+            adoption: recorded.adoption,
+            ..Sight::default()
+        };
         let is_one = lists.iter().any(|(of, it)| of.kind == Kind::Service && matches!(it, Ok((_, true))));
         sight.only = namespace.filter(|_| is_one).map(Name::from);
         let leases = leases.map(|it| it.items).unwrap_or_else(|answer| {

@@ -195,6 +195,22 @@ pub fn orphans(all: Vec<Belonging>, services: &[(String, String, String)]) -> Ve
     all.into_iter().zip(is_orphan).filter_map(|(it, is_orphan)| is_orphan.then_some(it)).collect()
 }
 
+/// Those of Services that are there and that no setting gives to the cloud: `uids`, as the controller says.
+pub fn released(
+    all: &[Belonging],
+    uids: &BTreeSet<String>,
+    services: &[(String, String, String)],
+) -> Vec<Belonging> {
+    let lives = |of: &String| services.iter().any(|(uid, ..)| uid == of);
+    let is_one = |it: &&Belonging| it.service.as_ref().is_some_and(|of| uids.contains(of) && lives(of));
+    // Of one that is shared, the part that is this Service's is enough.
+    let is_part = |it: &&Belonging| {
+        !matches!(it.thing, Thing::LoadBalancer(_))
+            || !all.iter().any(|other| matches!(other.thing, Thing::Part(..)) && other.on == it.on)
+    };
+    all.iter().filter(is_one).filter(is_part).cloned().collect()
+}
+
 /// What goes with its cluster, and what stays all the same: what others need, and what was to be kept.
 pub fn divided(all: Vec<Belonging>) -> (Vec<Belonging>, Vec<Belonging>) {
     let (whole, shared) = standing(&all, |it| matches!(it.thing, Thing::LoadBalancer(_)));

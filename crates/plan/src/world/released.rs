@@ -5,16 +5,28 @@
 //!     anything else: a default, a class, a flag, a file    ──► what it has is left as it is, and a Problem
 //! ```
 
+use std::collections::BTreeMap;
+
 use seaway_model::{
-    Owner, Problem, Reason, Unit,
+    Name, Owner, Problem, Reason, Unit,
     fact::ServiceKind,
     unit::{LbKey, Place},
 };
 
-use super::World;
+use super::{World, orphans::identity};
 use crate::index::ServiceKey;
 
 impl World {
+    /// Load balancers in clouds that are left as they are: their Services live, and no setting wants them. By the Service's UID.
+    pub fn released(&self) -> BTreeMap<Name, Unit> {
+        let kept = self.owners.values().filter(|it| it.demand.as_ref().is_some_and(|it| it.released));
+        let kept = kept.flat_map(|it| &it.units);
+        let found = self.released.iter().filter(|(owner, _)| self.lives(owner)).flat_map(|(_, units)| units);
+        let balancers =
+            kept.chain(found).filter(|it| matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, _)));
+        balancers.filter_map(|it| Some((identity(it)?, it.clone()))).collect()
+    }
+
     /// Whether what is at this Unit, which nobody wants, is used by a Service all the same.
     pub(super) fn is_released(&self, unit: &Unit) -> bool {
         match unit {
