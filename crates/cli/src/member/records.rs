@@ -73,8 +73,9 @@ async fn follow(
         moved.mark_unchanged();
         let question = |world: &seaway_plan::World| {
             let orphans: BTreeSet<Unit> = world.orphans().cloned().collect();
-            let limited: BTreeSet<(Owner, String)> =
-                world.held_by_limit().map(|(owner, problem)| (owner.clone(), kept(problem))).collect();
+            let limited: BTreeMap<(Owner, String), bool> = (world.held_by_limit())
+                .map(|(owner, problem)| ((owner.clone(), kept(problem)), world.status(owner).is_some()))
+                .collect();
             (world.deletions(), orphans, limited, world.released(), world.adoption())
         };
         let Some((deletions, orphans, limited, released, adoption)) = handle.ask(question).await else {
@@ -85,9 +86,11 @@ async fn follow(
             info!("adoption: {line}");
         }
         adopting.clone_from(&adoption);
-        for (owner, what) in limited.difference(&waiting) {
+        // What has a status has an event with it.
+        for ((owner, what), _) in limited.iter().filter(|(it, has_status)| !**has_status && !waiting.contains(*it)) {
             announce_limit(herald, owner, what);
         }
+        let limited: BTreeSet<(Owner, String)> = limited.into_keys().collect();
         for unit in orphans.difference(&announced) {
             announce(herald, unit);
         }

@@ -197,6 +197,18 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
     until("the limit is reached", || project.balancers().len() == 2 && waiting(&scene).len() == 2);
     let events = ["get", "events.v1.events.k8s.io", "-o", "jsonpath={.items[*].reason}"];
     until("an event says so", || scene.cluster.kubectl(&events).contains("DeletionLimit"));
+    let conditions = |scene: &Scene| {
+        let said = |it: &&str| scene.field(&format!("service/{it}"), PROBLEMS).contains("DeletionLimit: its load balancer");
+        names.into_iter().filter(said).collect::<Vec<_>>()
+    };
+    until("a condition says so", || conditions(&scene) == waiting(&scene));
+    let counted = |scene: &Scene, leader: &str| {
+        let page = format!("{}metrics", scene.page(leader));
+        let metrics = std::process::Command::new("curl").args(["-sS", &page]).output().expect("curl");
+        let metrics = String::from_utf8_lossy(&metrics.stdout).into_owned();
+        metrics.contains("seaway_problems{reason=\"DeletionLimit\"} 2\n")
+    };
+    until("a metric says so", || counted(&scene, "begin"));
 
     // Whoever leads next does not begin at nothing.
     scene.end("begin");
@@ -205,6 +217,8 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
     until("it is told", || waiting(&scene).len() == 2 && scene.log("next").contains("that is the limit"));
     assert_eq!(project.fake.count("DELETE */lbaas/*"), 0);
     assert_eq!(project.balancers().len(), 2);
+    until("a metric says so", || counted(&scene, "next"));
+    assert_eq!(conditions(&scene), waiting(&scene));
 
     // An operator's yes names what may go.
     let [yes, no] = waiting(&scene)[..] else { panic!("two wait") };
@@ -214,4 +228,5 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
     scene.cluster.kubectl(&["annotate", "configmap", "seaway-deletions", &approval]);
     until("it goes", || project.balancers().len() == 1);
     assert!(project.balancers()[0].name.ends_with(no), "{:?}", project.balancers()[0].name);
+    until("it says so no more", || conditions(&scene) == [no]);
 }

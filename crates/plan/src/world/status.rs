@@ -39,7 +39,7 @@ impl World {
             return self.door_status();
         }
         let status = self.guest_status(owner, self.own_status(owner));
-        status.map(|it| self.with_permission(it))
+        status.map(|it| self.with_permission(it)).or_else(|| self.limited_status(owner))
     }
 
     fn own_status(&self, owner: &Owner) -> Option<Status> {
