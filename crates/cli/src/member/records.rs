@@ -87,7 +87,9 @@ async fn follow(
         }
         adopting.clone_from(&adoption);
         // What has a status has an event with it.
-        for ((owner, what), _) in limited.iter().filter(|(it, has_status)| !**has_status && !waiting.contains(*it)) {
+        for ((owner, what), _) in
+            limited.iter().filter(|(it, has_status)| !**has_status && !waiting.contains(*it))
+        {
             announce_limit(herald, owner, what);
         }
         let limited: BTreeSet<(Owner, String)> = limited.into_keys().collect();

@@ -198,7 +198,9 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
     let events = ["get", "events.v1.events.k8s.io", "-o", "jsonpath={.items[*].reason}"];
     until("an event says so", || scene.cluster.kubectl(&events).contains("DeletionLimit"));
     let conditions = |scene: &Scene| {
-        let said = |it: &&str| scene.field(&format!("service/{it}"), PROBLEMS).contains("DeletionLimit: its load balancer");
+        let said = |it: &&str| {
+            scene.field(&format!("service/{it}"), PROBLEMS).contains("DeletionLimit: its load balancer")
+        };
         names.into_iter().filter(said).collect::<Vec<_>>()
     };
     until("a condition says so", || conditions(&scene) == waiting(&scene));

@@ -94,7 +94,11 @@ fn a_service_that_is_no_load_balancer_any_more_says_that_the_limit_keeps_what_it
                 serving: vec![],
             };
             assert!(world.apply(Change::Outcome(outcome)).contains(&status), "{held:?}");
-            assert_eq!(world.desire(&Unit::Status(owner.clone())), Desired::Absent, "what was said is taken back");
+            assert_eq!(
+                world.desire(&Unit::Status(owner.clone())),
+                Desired::Absent,
+                "what was said is taken back"
+            );
         }
     }
 }
