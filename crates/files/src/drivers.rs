@@ -321,6 +321,7 @@ mod tests {
                 waits: None,
                 takes_over: true,
                 unreported: false,
+                left: false,
             }))
         };
         let wanted = [status(1), status(2)];

@@ -148,6 +148,9 @@ pub struct Status {
     /// No driver has reported since this process started: what was written before may still be so.
     #[serde(skip)]
     pub unreported: bool,
+    /// Its addresses stay as they are published, and nothing else is said of it: another controller is to follow it.
+    #[serde(skip)]
+    pub left: bool,
 }
 
 /// How addresses are told to whoever wants to reach them.

@@ -67,6 +67,7 @@ mod tests {
             waits: None,
             takes_over: true,
             unreported: false,
+            left: false,
         }
     }
 }

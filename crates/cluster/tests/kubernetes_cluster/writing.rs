@@ -166,6 +166,7 @@ impl Told {
             waits: None,
             takes_over: true,
             unreported: false,
+            left: false,
         }))
     }
 

@@ -194,6 +194,7 @@ mod tests {
             waits: None,
             takes_over: true,
             unreported: false,
+            left: false,
         };
         (owner, Arc::new(status))
     }

@@ -260,6 +260,7 @@ impl World {
             waits: None,
             takes_over: true,
             unreported: false,
+            left: false,
         })
     }
 
@@ -286,6 +287,7 @@ impl World {
                 waits: None,
                 takes_over: true,
                 unreported: false,
+                left: false,
             }
         });
         let mut problems: BTreeSet<Problem> = status.problems.into_iter().collect();

@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 
 use seaway_model::{
-    Name, Owner, Problem, Reason, Unit,
+    Name, Owner, Problem, Reason, Status, Unit,
     fact::ServiceKind,
+    outcome::Shown,
     unit::{LbKey, Place},
 };
 
@@ -84,6 +85,28 @@ impl World {
                 self.dirt.insert(seaway_model::Dirt::Unit(unit));
             }
         }
+    }
+
+    /// Of a Service that nothing of ours serves, and whose load balancer in the cloud serves on: who reads its addresses, as a
+    /// controller of DNS records does, finds them there until another controller writes them.
+    pub(super) fn left_status(&self, owner: &Owner) -> Option<Status> {
+        let is_left =
+            !self.owners.contains_key(owner) && self.released.contains_key(owner) && self.lives(owner);
+        is_left.then(|| Status {
+            owner: owner.clone(),
+            addresses: Vec::new(),
+            serving: Vec::new(),
+            members: 0,
+            ready: false,
+            problems: Vec::new(),
+            pool: None,
+            announced: None,
+            shown: Shown::default(),
+            waits: None,
+            takes_over: false,
+            unreported: false,
+            left: true,
+        })
     }
 
     /// Of those whose Service is nobody's by today's settings; of the others their own status tells.

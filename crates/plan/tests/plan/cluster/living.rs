@@ -164,6 +164,24 @@ fn who_released_it_may_have_it_served_again() {
 }
 
 #[test]
+fn who_is_released_keeps_the_addresses_that_were_published_until_another_writes_them() {
+    let shop = classless(Held::ByUs);
+    let mut world = world(config(nobodys()), vec![put(&shop)]);
+    let status = Unit::Status(owner(&shop));
+    assert!(world.status(&owner(&shop)).is_some_and(|it| !it.left));
+    let dirt = world.apply(put(&Service { held: Held::No, ..shop.clone() }));
+    assert!(dirt.contains(&Dirt::Unit(status.clone())), "its conditions are taken back: {dirt:?}");
+    assert!(world.status(&owner(&shop)).is_some_and(|it| it.left && it.problems.is_empty()));
+    assert_eq!(world.desire(&unit(&owner(&shop))), Desired::Released);
+    world.apply(put(&Service { held: Held::No, kind: ServiceKind::ClusterIp, ..shop.clone() }));
+    assert_eq!(world.desire(&status), Desired::Absent);
+    // What no load balancer of ours serves was never ours to keep.
+    let other = classless(Held::No);
+    let world = self::world(config(nobodys()), vec![put(&other)]);
+    assert_eq!(world.desire(&status), Desired::Absent);
+}
+
+#[test]
 fn a_second_family_goes_when_its_service_says_so_and_not_because_of_the_configuration() {
     let both = Families { policy: FamilyPolicy::Prefer, first: Some(Family::V4), second: Some(Family::V6) };
     let shop = Service { families: both, ..classless(Held::ByUs) };
