@@ -9,9 +9,13 @@ use anyhow::{Result, anyhow, bail};
 use seaway_cluster::{Access, Cluster, Pulse};
 use seaway_drivers::octavia::{
     belongings::{Belonging, How, Thing, belongings, divided, orphans, released, remove_by},
+    group_release::NodePort,
     retag::Present,
 };
-use seaway_model::{Change, Fact, Name, Problem, fact::ServiceKind};
+use seaway_model::{
+    Change, Fact, L4, Name, Problem,
+    fact::{Service, ServiceKind},
+};
 use seaway_openstack::{Cloud, Error};
 
 use super::{cascades, connect, teller};
@@ -32,6 +36,8 @@ pub(super) struct Asked {
     pub(super) balanced: Vec<Present>,
     /// What its leader said that it leaves as it is, by the UID of the Service.
     released: BTreeMap<Name, String>,
+    /// Ports of Nodes that Services of type LoadBalancer use; nothing, where there was no API server to ask.
+    pub(super) used: Option<BTreeSet<NodePort>>,
     /// Who leads, and so would make anew what is removed.
     pub(super) leader: Option<String>,
     /// Why that is not known.
@@ -76,22 +82,33 @@ pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
         };
         output::error(&format!("stays: {} {}: {why}", it.thing, it.name));
     }
-    if let Some(why) = asked.unsure.as_ref().filter(|_| arguments.yes && !goes.is_empty()) {
-        bail!("whether a controller leads, which would make again what is removed, is not known: {why}");
+    unless_led(&asked, arguments.yes && !goes.is_empty(), "make again what is removed")?;
+    let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
+    finish(&cloud, how, &goes, arguments.yes, "--yes").await
+}
+
+/// Nothing is removed beside a controller that leads, and that would do this.
+pub(super) fn unless_led(asked: &Asked, really: bool, would: &str) -> Result<()> {
+    if let Some(why) = asked.unsure.as_ref().filter(|_| really) {
+        bail!("whether a controller leads, which would {would}, is not known: {why}");
     }
-    if let Some(leader) = asked.leader.as_ref().filter(|_| arguments.yes && !goes.is_empty()) {
+    if let Some(leader) = asked.leader.as_ref().filter(|_| really) {
         bail!(
-            "{leader} leads in this cluster, and would make again what is removed: stop seaway controller first \
+            "{leader} leads in this cluster, and would {would}: stop seaway controller first \
              (kubectl -n seaway-system scale deployment seaway-controller --replicas=0)"
         );
     }
-    let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
-    finish(&cloud, how, &goes, arguments.yes, "--yes").await
+    Ok(())
 }
 
 fn uids(released: &BTreeMap<Name, String>) -> BTreeSet<String> {
     // That of a second family has it behind a slash.
     released.keys().filter_map(|it| it.split('/').next()).map(str::to_owned).collect()
+}
+
+fn node_ports(service: &Service) -> Vec<NodePort> {
+    let ports = service.ports.iter().filter_map(|it| Some((it.protocol, it.node_port?)));
+    ports.chain(service.health_check_node_port.map(|it| (L4::Tcp, it))).collect()
 }
 
 /// They are in use, and no word of ours removes them.
@@ -165,7 +182,8 @@ pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
     if let Some(uid) = &which.cluster_uid {
         let (uid, balanced) = (checked(uid)?, Vec::new());
         let released = BTreeMap::new();
-        return Ok(Asked { uid, services: None, balanced, released, leader: None, unsure: None });
+        let (services, used) = (None, None);
+        return Ok(Asked { uid, services, balanced, released, used, leader: None, unsure: None });
     }
     let credentials = credentials(which.kubeconfig.as_deref(), which.context.as_deref());
     let why = |why: String| anyhow!("the cluster cannot be asked: {why}");
@@ -192,6 +210,11 @@ pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
         _ => None,
     });
     let balanced = balanced.collect();
+    let used = sight.changes.iter().filter_map(|change| match change {
+        Change::Put(Fact::Service(it)) if it.kind == ServiceKind::LoadBalancer => Some(node_ports(it)),
+        _ => None,
+    });
+    let used = used.flatten().collect();
     let unsure = sight.unseen.iter().map(Problem::line).find(|it| it.contains("leases"));
     let leader = sight.leader.filter(|(_, pulse)| *pulse == Pulse::Alive).map(|(who, _)| who.to_string());
     Ok(Asked {
@@ -199,6 +222,7 @@ pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
         services: Some(sight.changes.iter().filter_map(service).collect()),
         balanced,
         released: sight.released,
+        used: Some(used),
         leader,
         unsure,
     })

@@ -211,6 +211,21 @@ pub fn released(
     all.iter().filter(is_one).filter(is_part).cloned().collect()
 }
 
+/// The one load balancer that serves a Service, or serves it first where it has one for each family.
+pub fn primary<'b>(all: &'b [Belonging], uid: &str) -> Option<&'b Id<LoadBalancer>> {
+    let first = |it: &&Belonging| match &it.thing {
+        Thing::LoadBalancer(_) => {
+            it.service.as_deref() == Some(uid) && it.marks.contains(&format!("{KEY}{uid}"))
+        }
+        Thing::Part(_, key) => {
+            matches!(&**key, LbKey::Of(Owner::Object { uid: its, .. }) if its.as_str() == uid)
+        }
+        _ => false,
+    };
+    let ids: BTreeSet<&Id<LoadBalancer>> = all.iter().filter(first).filter_map(|it| it.on.as_ref()).collect();
+    ids.first().filter(|_| ids.len() == 1).copied()
+}
+
 /// What goes with its cluster, and what stays all the same: what others need, and what was to be kept.
 pub fn divided(all: Vec<Belonging>) -> (Vec<Belonging>, Vec<Belonging>) {
     let (whole, shared) = standing(&all, |it| matches!(it.thing, Thing::LoadBalancer(_)));
