@@ -27,6 +27,8 @@ use crate::{
 
 /// So many objects come with one answer.
 const PAGE: u32 = 500;
+/// Where the cloud provider's controller looks for the load balancer of a Service.
+const BALANCER: &str = "loadbalancer.openstack.org/load-balancer-id";
 /// As whom people's wishes are written.
 const PEOPLE: &str = "kubectl-seaway";
 
@@ -201,10 +203,17 @@ impl Cluster {
         self.ask(self.all(of).patch(host, &parameters, &patch)).await.map(drop).map_err(Unanswered)
     }
 
-    /// Takes away the finalizer by which a Service waits for its load balancer in a cloud.
-    pub async fn release(&self, service: &Meta) -> Result<(), Unanswered> {
+    /// Takes away the finalizer by which a Service waits for its load balancer in a cloud; in the same write, names that load
+    /// balancer to the other controller.
+    pub async fn release(&self, service: &Meta, balancer: Option<&str>) -> Result<(), Unanswered> {
         let object = ObjectRef::new(Kind::Service, service.namespace.clone(), service.name.clone());
-        let released = self.merge_service(&object, &HoldStep::Release.body(&service.uid)).await;
+        let mut body = HoldStep::Release.body(&service.uid);
+        if let (Some(id), Some(metadata)) =
+            (balancer, body.get_mut("metadata").and_then(|it| it.as_object_mut()))
+        {
+            metadata.insert("annotations".to_owned(), json!({ BALANCER: id }));
+        }
+        let released = self.merge_service(&object, &body).await;
         released.map(drop).map_err(Unanswered)
     }
 

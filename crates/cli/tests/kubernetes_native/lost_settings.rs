@@ -80,13 +80,32 @@ fn a_default_driver_that_was_lost_deletes_no_load_balancer_and_a_deleted_service
 
     // Somebody gives one up: it is held no longer, and what the cloud has for it stays until it goes.
     let admin = scene.cluster.kubeconfig();
+    let annotate = |what: &str| _ = scene.cluster.kubectl(&["annotate", "service", "three", what]);
+    annotate("loadbalancer.openstack.org/load-balancer-id=5e1f0c9e-7a1b-4c62-9a39-6d9d3f5f2b11");
+    annotate("seaway.dev/tls=shop-tls");
     let (would, note) = plugin.run(admin, "release three");
     assert!(would.contains("default/three: its finalizer would be taken away"), "{would}");
+    assert!(
+        would.contains("Octavia answers 409") && note.contains("The cloud was not asked"),
+        "{would}{note}"
+    );
     assert!(note.contains("Nothing was written"), "{note}");
+    let its = |name: &str| {
+        let all = project.balancers();
+        let found = all.iter().find(|it| it.name.ends_with(&format!("_{name}"))).map(|it| it.id.to_string());
+        found.expect("it is there")
+    };
+    let in_cloud = format!("release three --cloud-conf {}", project.conf.path().display());
+    let (would, _) = plugin.run(admin, &in_cloud);
+    let corrected = format!("load-balancer-id would be corrected: {} instead of 5e1f0c9e", its("three"));
+    assert!(would.contains(&corrected), "{would}");
     assert!(scene.field("service/three", FINALIZERS).contains(CLEANUP));
-    plugin.run(admin, "release three --yes");
+    plugin.run(admin, &format!("{in_cloud} --yes"));
     until("it is released", || scene.field("service/three", FINALIZERS).is_empty());
+    let named = r"{.metadata.annotations.loadbalancer\.openstack\.org/load-balancer-id}";
+    assert_eq!(scene.field("service/three", named), its("three"));
     assert_eq!(project.balancers().len(), 3);
+    annotate("seaway.dev/tls-");
 
     // The default comes back, and all goes on.
     scene.end("native");
