@@ -37,6 +37,7 @@ mod look;
 mod metallb;
 mod moment;
 mod name_owner;
+mod other_signs;
 mod owners;
 mod pools;
 mod records;
