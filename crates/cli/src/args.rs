@@ -11,7 +11,8 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use self::{openstack::OpenStackAdopt, plan::Plan};
+pub(crate) use self::openstack::{OpenStackAdopt, OpenStackReleaseGroup};
+pub(crate) use self::plan::Plan;
 
 /// Load balancers for Kubernetes where the platform has none.
 ///
@@ -396,6 +397,14 @@ pub(crate) enum OpenStackCommand {
     ///     seaway openstack adopt --from-uid OLD --cloud-conf cloud.conf --yes   write it
     #[command(verbatim_doc_comment)]
     Adopt(OpenStackAdopt),
+    /// Take Seaway's security group from the ports of Nodes, and delete it, after another controller has taken over
+    ///
+    /// It goes only if other groups at the same ports let through all of it that Services use. Stop `seaway controller` first.
+    ///
+    ///     seaway openstack release-group --cloud-conf cloud.conf         whether it is needed still, and by what
+    ///     seaway openstack release-group --cloud-conf cloud.conf --yes   away with it
+    #[command(verbatim_doc_comment)]
+    ReleaseGroup(OpenStackReleaseGroup),
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! `kubectl seaway`: a cluster looked at once, planned as a controller that does not lead, and told to people.
 
 mod class;
+mod differs;
 mod explain;
 mod release;
 mod status;

@@ -9,6 +9,7 @@ mod in_cluster;
 mod lead;
 mod metrics;
 mod names;
+mod other_signs;
 mod pages;
 mod recall;
 mod records;
@@ -222,10 +223,8 @@ impl Member {
         let (stop, stopped) = watch::channel(false);
         let engine = watchdog::spawn_engine(&mut parts, engine, stopped);
         let changes = handle.changes();
-        let report = match &host {
-            Some(host) => Some(host.report().context("this host's addresses cannot be listed")?),
-            None => None,
-        };
+        let report = host.as_ref().map(|host| host.report()).transpose();
+        let report = report.context("this host's addresses cannot be listed")?;
         let first = report.map(|it| Change::Put(Fact::Host(Arc::new(it))));
         for change in [Change::Time(now())].into_iter().chain(first) {
             changes.send(change).await.context("the engine ended")?;
@@ -258,6 +257,7 @@ impl Member {
                 Some(Me::new(host.name.clone(), reports, drains))
             }
             None => {
+                other_signs::start(octavia.is_some(), &cluster, &changes, &mut parts).await;
                 let leads = lead::lead(campaign.leading(), changes.clone(), octavia.clone());
                 watchdog::spawn("what follows the leader's Lease", &mut parts, leads);
                 if let Some(octavia) = octavia {

@@ -4,6 +4,7 @@
 mod adopt;
 mod check;
 mod leavings;
+mod release_group;
 mod show;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
@@ -29,11 +30,12 @@ pub(crate) fn run(arguments: &OpenStack) -> Result<ExitCode> {
             OpenStackCommand::Gc(arguments) => leavings::gc(arguments).await,
             OpenStackCommand::Purge(arguments) => leavings::purge(arguments).await,
             OpenStackCommand::Adopt(arguments) => adopt::adopt(arguments).await,
+            OpenStackCommand::ReleaseGroup(arguments) => release_group::release_group(arguments).await,
         }
     })
 }
 
-async fn connect(which: &WhichCloud) -> Result<Cloud, seaway_openstack::Error> {
+pub(crate) async fn connect(which: &WhichCloud) -> Result<Cloud, seaway_openstack::Error> {
     let source = match &which.cloud_conf {
         Some(file) => Source::cloud_conf(file),
         None => Source::client(which.cloud.as_deref()),
@@ -55,6 +57,6 @@ fn cascades(which: &WhichCloud) -> Result<bool> {
 }
 
 /// Progress, for whoever waits: to standard error, so that what is piped stays clean.
-fn teller() -> Arc<dyn Fn(&str) + Send + Sync> {
+pub(crate) fn teller() -> Arc<dyn Fn(&str) + Send + Sync> {
     Arc::new(|line: &str| output::error(&format!("… {line}")))
 }

@@ -1,6 +1,6 @@
 //! One look at a cluster: everything listed once, nothing watched, nothing written. For people who ask how it stands.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::{join_all, join3};
 use jiff::Timestamp;
@@ -27,6 +27,8 @@ use crate::{
 
 /// So many objects come with one answer.
 const PAGE: u32 = 500;
+/// Where the cloud provider's controller looks for the load balancer of a Service.
+const BALANCER: &str = "loadbalancer.openstack.org/load-balancer-id";
 /// As whom people's wishes are written.
 const PEOPLE: &str = "kubectl-seaway";
 
@@ -41,6 +43,8 @@ pub struct Sight {
     pub hosts: Vec<(HostSight, Pulse)>,
     /// What the leader left in a cloud, for it saw no deletion; a line each.
     pub orphans: Vec<String>,
+    /// Load balancers that are left as they are, for no setting wants them: by the UID of the Service, a line each.
+    pub released: BTreeMap<Name, String>,
     /// How far its adoption of load balancers is; a line each.
     pub adoption: Vec<String>,
     /// Whoever gives addresses out, where that may be known.
@@ -112,7 +116,12 @@ impl Cluster {
         let (lists, leases, recorded) = join3(lists, leases, self.recorded()).await;
         // Who may not look at Leases either is told of those.
         let recorded = recorded.unwrap_or_default();
-        let mut sight = Sight { orphans: recorded.orphans, adoption: recorded.adoption, ..Sight::default() };
+        let mut sight = Sight {
+            orphans: recorded.orphans,
+            released: recorded.released,
+            adoption: recorded.adoption,
+            ..Sight::default()
+        };
         let is_one = lists.iter().any(|(of, it)| of.kind == Kind::Service && matches!(it, Ok((_, true))));
         sight.only = namespace.filter(|_| is_one).map(Name::from);
         let leases = leases.map(|it| it.items).unwrap_or_else(|answer| {
@@ -194,10 +203,17 @@ impl Cluster {
         self.ask(self.all(of).patch(host, &parameters, &patch)).await.map(drop).map_err(Unanswered)
     }
 
-    /// Takes away the finalizer by which a Service waits for its load balancer in a cloud.
-    pub async fn release(&self, service: &Meta) -> Result<(), Unanswered> {
+    /// Takes away the finalizer by which a Service waits for its load balancer in a cloud; in the same write, names that load
+    /// balancer to the other controller.
+    pub async fn release(&self, service: &Meta, balancer: Option<&str>) -> Result<(), Unanswered> {
         let object = ObjectRef::new(Kind::Service, service.namespace.clone(), service.name.clone());
-        let released = self.merge_service(&object, &HoldStep::Release.body(&service.uid)).await;
+        let mut body = HoldStep::Release.body(&service.uid);
+        if let (Some(id), Some(metadata)) =
+            (balancer, body.get_mut("metadata").and_then(|it| it.as_object_mut()))
+        {
+            metadata.insert("annotations".to_owned(), json!({ BALANCER: id }));
+        }
+        let released = self.merge_service(&object, &body).await;
         released.map(drop).map_err(Unanswered)
     }
 

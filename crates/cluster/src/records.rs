@@ -4,6 +4,7 @@
 //! ```text
 //!     data.deletions   {"<uid>": 1763838000, …}   seconds; a day's, 5,000 at most
 //!     data.orphans     ["default/shop …", …]      the first hundred
+//!     data.released    {"<uid>": "default/shop …", …}   load balancers of Services that no setting gives to the cloud; 500
 //!     data.adoption    ["212 of 300 …", …]        how far adoption is, and Services that wait
 //!     data.heartbeats  ["5f3a0c11.7", …]          the last that were sent into the cloud (heartbeats.rs)
 //! ```
@@ -28,9 +29,12 @@ use crate::{
 pub const RECORDS: &str = "seaway-deletions";
 const DELETIONS: &str = "deletions";
 const ORPHANS: &str = "orphans";
+const RELEASED: &str = "released";
 const ADOPTION: &str = "adoption";
 /// What people read need not be complete.
 pub const TOLD: usize = 100;
+/// So many Services that are released are named.
+pub const RELEASED_NAMED: usize = 500;
 /// Others write the same object.
 const TRIES: u32 = 5;
 
@@ -40,6 +44,8 @@ pub struct Recorded {
     pub deletions: Vec<Deletion>,
     /// A line each.
     pub orphans: Vec<String>,
+    /// Load balancers that are left as they are, for no setting wants them; by the UID of the Service, a line each.
+    pub released: BTreeMap<Name, String>,
     /// How far adoption is; a line each.
     pub adoption: Vec<String>,
 }
@@ -137,10 +143,13 @@ fn encoded(recorded: &Recorded) -> BTreeMap<String, String> {
         recorded.deletions.iter().map(|it| (&*it.of, it.at.0 / 1_000)).collect();
     let orphans: Vec<&String> = recorded.orphans.iter().take(TOLD).collect();
     let adoption: Vec<&String> = recorded.adoption.iter().take(TOLD).collect();
+    let released: BTreeMap<&str, &String> =
+        recorded.released.iter().take(RELEASED_NAMED + 1).map(|(uid, it)| (&**uid, it)).collect();
     let text = |it: serde_json::Value| it.to_string();
     [
         (DELETIONS.to_owned(), text(serde_json::json!(deletions))),
         (ORPHANS.to_owned(), text(serde_json::json!(orphans))),
+        (RELEASED.to_owned(), text(serde_json::json!(released))),
         (ADOPTION.to_owned(), text(serde_json::json!(adoption))),
     ]
     .into()
@@ -152,9 +161,11 @@ fn decoded(map: &ConfigMap) -> Recorded {
     let deletions: BTreeMap<String, u64> = serde_json::from_str(text(DELETIONS)).unwrap_or_default();
     let deletion =
         |(of, at): (String, u64)| Deletion { of: Name::from(of), at: Time(at.saturating_mul(1_000)) };
+    let released: BTreeMap<String, String> = serde_json::from_str(text(RELEASED)).unwrap_or_default();
     Recorded {
         deletions: deletions.into_iter().map(deletion).collect(),
         orphans: serde_json::from_str(text(ORPHANS)).unwrap_or_default(),
+        released: released.into_iter().map(|(uid, it)| (Name::from(uid), it)).collect(),
         adoption: serde_json::from_str(text(ADOPTION)).unwrap_or_default(),
     }
 }
@@ -167,7 +178,8 @@ mod tests {
     fn what_is_written_is_read_and_what_is_broken_is_nothing() {
         let deletions = vec![Deletion { of: "uid".into(), at: Time(1_763_838_000_000) }];
         let (orphans, adoption) = (vec!["default/shop".to_owned()], vec!["1 of 2".to_owned()]);
-        let recorded = Recorded { deletions, orphans, adoption };
+        let released = [("uid".into(), "load balancer of Service default/bank".to_owned())].into();
+        let recorded = Recorded { deletions, orphans, released, adoption };
         let map = |data| ConfigMap { data: Some(data), ..ConfigMap::default() };
         assert_eq!(decoded(&map(encoded(&recorded))), recorded);
         assert_eq!(decoded(&ConfigMap::default()), Recorded::default());
@@ -180,7 +192,9 @@ mod tests {
         let of = |it: u64| Deletion { of: format!("{it:036}/IPv6").into(), at: Time(it) };
         let orphans: Vec<String> = (0..5_000).map(|it| format!("{it:0500}")).collect();
         let adoption = orphans.clone();
-        let all = encoded(&Recorded { deletions: (0..5_000).map(of).collect(), orphans, adoption });
+        let released = (0..5_000).map(|it| (format!("{it:036}/IPv6").into(), format!("{it:0150}"))).collect();
+        let deletions = (0..5_000).map(of).collect();
+        let all = encoded(&Recorded { deletions, orphans, released, adoption });
         let size: usize = all.iter().map(|(key, value)| key.len() + value.len()).sum();
         assert!(size < 512 * 1_024, "{size} bytes of a mebibyte");
     }

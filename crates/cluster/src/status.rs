@@ -345,6 +345,7 @@ impl Driver for Statuses {
         };
         let published = observed.published.as_ref();
         if let (Desired::Status(status), Some(published)) = (desired, published)
+            && !status.left
             && output::lacks_the_mode(status, published)
         {
             complain(

@@ -30,6 +30,7 @@ mod floating;
 mod former;
 pub(crate) mod fuzz;
 mod gone;
+pub mod group_release;
 pub mod groups;
 mod headers;
 mod join;

@@ -322,6 +322,7 @@ mod tests {
                 takes_over: true,
                 unreported: false,
                 replaced: None,
+                left: false,
             }))
         };
         let wanted = [status(1), status(2)];

@@ -107,6 +107,15 @@ pub struct OtherWrite {
     pub at: Time,
 }
 
+/// What tells that a cloud controller manager runs its controller of Services, beside its writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtherSigns {
+    /// Since when the process leads that holds its Lease now.
+    pub leads_since: Option<Time>,
+    /// The last event about a Service.
+    pub event: Option<OtherWrite>,
+}
+
 /// By the finalizer `service.kubernetes.io/load-balancer-cleanup`, which others use, too, or by one that is ours alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Held {

@@ -26,7 +26,7 @@ pub use address::{Address, AddressState, IpRange};
 pub use announced::{Announce, Announced};
 pub use beside::beside;
 pub use config::Config;
-pub use fact::Fact;
+pub use fact::{Fact, OtherSigns};
 pub use group::Group;
 pub use load_balancer::{L4, Listener, ListenerId, LoadBalancer, Member, Pool, PoolId};
 pub use name::{Kind, Name, ObjectRef, Owner, Time};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     announced::Announced,
     config::Config,
-    fact::{Fact, FactRef},
+    fact::{Fact, FactRef, OtherSigns},
     load_balancer::L4,
     name::{Kind, Name, ObjectRef, Owner, Time},
     problem::Problem,
@@ -48,6 +48,8 @@ pub enum Change {
     Surveyed(Vec<Unit>),
     /// Deletions that were seen before, by this process or another.
     Deletions(Vec<Deletion>),
+    /// What tells that another controller runs; nothing: it is being asked, and until it is known nothing is adopted.
+    OtherSigns(Option<OtherSigns>),
     /// What would be done for a Unit whose Service is not adopted.
     Previewed(Unit, Vec<Name>),
     /// What is there for a Unit was found to be ours: its Service was adopted before.
@@ -152,6 +154,9 @@ pub struct Status {
     pub unreported: bool,
     #[serde(skip)]
     pub replaced: Option<Replaced>,
+    /// Its addresses stay as they are published, and nothing else is said of it: another controller is to follow it.
+    #[serde(skip)]
+    pub left: bool,
 }
 
 /// The load balancer of a cloud that an owner names by its id, and that is gone; and the one that serves the owner.

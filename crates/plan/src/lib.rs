@@ -49,4 +49,6 @@ pub use http::{host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use slices::without_service as slices_without_service;
 pub use uses::Uses;
-pub use world::{Adoption, AskedFor, NotAdopted, Overview, Placement, Roles, Waiting, World, dry_run};
+pub use world::{
+    Adoption, AskedFor, Beside, NotAdopted, Overview, Placement, Roles, Sign, Waiting, World, dry_run,
+};

@@ -40,7 +40,7 @@ use self::{
     owners::OwnerState, silent::Silent,
 };
 pub use self::{
-    adopt::{Adoption, NotAdopted, Waiting},
+    adopt::{Adoption, Beside, NotAdopted, Sign, Waiting},
     asked::AskedFor,
     dry::dry_run,
     status::Overview,
@@ -320,6 +320,7 @@ impl World {
                 self.survey(&there);
                 self.note_listed(&there);
             }
+            Change::OtherSigns(signs) => self.note_other_signs(signs),
             Change::Previewed(unit, steps) => self.note_preview(unit, steps),
             Change::Ours(unit) => self.note_ours(&unit),
             Change::Deletions(seen) => self.recall_deletions(seen),

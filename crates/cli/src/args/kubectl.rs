@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use super::Output;
+use super::{Output, WhichCloud};
 
 /// See how Seaway stands in a cluster: Services, hosts, pools; and take a host out for a while.
 ///
@@ -70,12 +70,16 @@ pub(crate) enum KubectlCommand {
     /// away. Whichever driver is the default serves the Service from then on, at an address of its own; what the cloud has
     /// for it stays until the Service is deleted. Nothing is written without --yes.
     ///
+    /// What the cloud provider's controller would do otherwise with each of them is said beforehand. With the credentials of the
+    /// cloud, its annotation load-balancer-id is written, or corrected, in the same write.
+    ///
     /// A Service with `loadBalancerClass: seaway.dev/octavia` cannot be released: its class cannot be changed, and no other
     /// controller serves it. It would have to be made again without a class.
     ///
-    ///     kubectl seaway release shop              what would be written
-    ///     kubectl seaway release shop --yes
-    ///     kubectl seaway release --all --yes       all of them, in all namespaces
+    ///     kubectl seaway release shop                              what would be written
+    ///     kubectl seaway release shop --cloud-conf cloud.conf      what differs in the cloud, too
+    ///     kubectl seaway release shop --cloud-conf cloud.conf --yes
+    ///     kubectl seaway release --all --yes                       all of them, in all namespaces
     #[command(verbatim_doc_comment)]
     Release(Release),
 }
@@ -131,6 +135,8 @@ pub(crate) struct Release {
     /// All Services that have the Problem
     #[arg(long, conflicts_with = "what")]
     pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) which: WhichCloud,
     /// Write it
     #[arg(long)]
     pub(crate) yes: bool,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::WhichCloud;
+use super::{WhichCloud, WhichCluster};
 
 #[derive(Debug, Args)]
 pub(crate) struct OpenStackAdopt {
@@ -23,6 +23,17 @@ pub(crate) struct OpenStackAdopt {
     #[arg(long, value_name = "NAMESPACE", default_value = "seaway-system")]
     pub(crate) system_namespace: String,
     /// Write what is listed; without it, nothing is
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OpenStackReleaseGroup {
+    #[command(flatten)]
+    pub(crate) which: WhichCloud,
+    #[command(flatten)]
+    pub(crate) of: WhichCluster,
+    /// Change what is listed; without it, nothing is
     #[arg(long)]
     pub(crate) yes: bool,
 }

@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use seaway_cluster::ServiceSight;
+use seaway_cluster::{Cluster, ServiceSight};
+use seaway_drivers::octavia::belongings::{Belonging, Thing, belongings};
 use seaway_model::{Change, Fact, fact::Held, fact::Service};
 use seaway_plan::{RELEASED, ServiceKey};
 
-use super::{at_length, class::immutable, connect, explain};
-use crate::{args::kubectl::Release, output};
+use super::{at_length, class::immutable, connect, differs, explain};
+use crate::{args::kubectl::Release, openstack, output};
 
 pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
     let cluster = connect(&arguments.reach).await?;
@@ -38,14 +39,21 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
     if let Some(key) = &key {
         check(key, services.first().map(|it| &***it), &sight.services)?;
     }
+    let there = match services.is_empty() {
+        true => None,
+        false => in_cloud(arguments, &cluster).await?,
+    };
     let mut failed = 0;
     for service in &services {
         let name = format!("{}/{}", service.meta.namespace, service.meta.name);
         if !arguments.yes {
             output::line(&format!("{name}: its finalizer would be taken away"));
+            let lines = differs::differences(service, there.as_deref());
+            lines.iter().for_each(|it| output::line(&format!("    {it}")));
             continue;
         }
-        match cluster.release(&service.meta).await {
+        let id = there.as_deref().and_then(|it| differs::id_to_write(service, it));
+        match cluster.release(&service.meta, id).await {
             Ok(()) => output::line(&format!("{name}: released")),
             Err(why) => {
                 failed += 1;
@@ -53,12 +61,43 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
             }
         }
     }
+    notes(&services, there.as_deref());
     match (services.len(), arguments.yes) {
         (0, _) => output::error("No Service has the Problem Released: there is nothing to do."),
         (_, false) => output::error("Nothing was written. To write it, add --yes."),
         _ => {}
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the cloud has of this cluster, if its credentials were given.
+async fn in_cloud(arguments: &Release, cluster: &Cluster) -> Result<Option<Vec<Belonging>>> {
+    if arguments.which.cloud.is_none() && arguments.which.cloud_conf.is_none() {
+        return Ok(None);
+    }
+    let uid = cluster.identity().await.map_err(|why| anyhow!("the cluster's UID is not known: {why}"))?;
+    let cloud = openstack::connect(&arguments.which).await?;
+    Ok(Some(belongings(&cloud, &uid, &*openstack::teller()).await?))
+}
+
+/// What is about all of them.
+fn notes(services: &[&std::sync::Arc<Service>], there: Option<&[Belonging]>) {
+    if services.is_empty() {
+        return;
+    }
+    let Some(there) = there else {
+        output::error(
+            "The cloud was not asked: with --cloud-conf FILE or --cloud NAME, loadbalancer.openstack.org/load-balancer-id is \
+             written or corrected, and what differs there is said.",
+        );
+        return;
+    };
+    for it in there.iter().filter(|it| matches!(it.thing, Thing::SecurityGroup(_)) && it.service.is_none()) {
+        output::error(&format!(
+            "Security group {} stays at the ports of Nodes. Once the other controller serves: seaway openstack release-group",
+            it.name
+        ));
+    }
 }
 
 fn is_released(sights: &[ServiceSight], service: &Service) -> bool {

@@ -158,6 +158,13 @@ fn surroundings(glance: &Glance, services: &[Row]) -> String {
         );
         glance.sight.orphans.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
     }
+    if !glance.sight.released.is_empty() {
+        text.push_str(
+            "\nReleased in the cloud: no setting chooses the cloud for these, and they are left as they are (seaway openstack gc \
+             lists their IDs):\n",
+        );
+        glance.sight.released.values().for_each(|it| text.push_str(&format!("  {it}\n")));
+    }
     if !glance.sight.adoption.is_empty() {
         text.push_str("\nAdoption of load balancers:\n");
         glance.sight.adoption.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
@@ -316,6 +323,7 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
         "pools": pools.collect::<Vec<_>>(),
         "leader": glance.sight.leader.as_ref().map(|(who, pulse)| json!({ "name": who, "alive": alive(*pulse) })),
         "orphans": glance.sight.orphans,
+        "released": glance.sight.released.values().collect::<Vec<_>>(),
         "adoption": glance.sight.adoption,
         "only": glance.sight.only,
         "notes": glance.notes(),

@@ -42,6 +42,8 @@ struct Prospect {
     /// The Service, if it is for one.
     object: Option<ObjectRef>,
     steps: Vec<Diff>,
+    /// What is done once all steps are, and others have done theirs.
+    later: Vec<String>,
     /// Why nothing would, or not all of it.
     problems: Vec<String>,
 }
@@ -160,7 +162,8 @@ fn add_planned(prospects: &mut Vec<Prospect>, world: &World, filter: &Filter<'_>
             Some(prospect) => prospect.problems.push(line),
             None => {
                 let (whose, object) = (problem.object.to_string(), Some(problem.object));
-                prospects.push(Prospect { whose, object, steps: Vec::new(), problems: vec![line] });
+                let (steps, later) = (Vec::new(), Vec::new());
+                prospects.push(Prospect { whose, object, steps, later, problems: vec![line] });
             }
         }
     }
@@ -182,7 +185,8 @@ where
 {
     let told = |all: Vec<(Owner, Problem)>| all.iter().map(|(_, it)| it.line()).collect::<Vec<_>>();
     let (whose, object) = (whose(unit), object_of(unit));
-    let mut prospect = Prospect { whose, object, steps: Vec::new(), problems: Vec::new() };
+    let (steps, later) = (Vec::new(), Vec::new());
+    let mut prospect = Prospect { whose, object, steps, later, problems: Vec::new() };
     // What is left as it is has no steps; a Problem of the plan says why.
     if *desired == Desired::Released {
         return prospect;
@@ -192,6 +196,7 @@ where
             let steps = driver.steps(desired, &there);
             let described = steps.iter().enumerate().map(|(at, it)| it.describe(&there, &steps[..at]));
             prospect.steps = described.collect();
+            prospect.later = D::Step::later(desired, &there, &steps);
             // What the driver itself says: what cannot be, by the provider of the load balancer that is there.
             prospect.problems = told(driver.conclude(unit, desired, &there).problems);
         }

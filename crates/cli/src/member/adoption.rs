@@ -16,8 +16,8 @@ pub(super) fn lines(adoption: &Adoption) -> Vec<String> {
         first
             .push_str(&format!("; stopped: the load balancers of {troubled} adopted Services have Problems"));
     }
-    if let Some(by) = beside {
-        first.push_str(&format!("; {by} wrote Services within the last 10 minutes"));
+    if let Some(beside) = beside {
+        first.push_str(&format!("; {beside}"));
     }
     let more = waiting.len().saturating_sub(TOLD - 2);
     let mut lines = vec![first];
@@ -51,7 +51,7 @@ fn line(it: &Waiting) -> String {
 #[cfg(test)]
 mod tests {
     use seaway_model::{ObjectRef, Problem, Reason, config::AdoptMode};
-    use seaway_plan::{NotAdopted, ServiceKey};
+    use seaway_plan::{Beside, NotAdopted, ServiceKey, Sign};
 
     use super::*;
 
@@ -78,8 +78,8 @@ mod tests {
                 "default/shop: not adopted: adopt.mode is observe; would: change the load balancer, describe floating IP 7",
             ]
         );
-        let stopped =
-            Adoption { stopped: true, troubled: 2, beside: Some("occm".into()), ..Adoption::default() };
+        let beside = Some(Beside { by: "occm".into(), sign: Sign::Wrote });
+        let stopped = Adoption { stopped: true, troubled: 2, beside, ..Adoption::default() };
         assert!(lines(&stopped)[0].contains("of 2 adopted Services have Problems; occm wrote Services"));
     }
 

@@ -1,10 +1,13 @@
 //! Keeps deletions that were seen beyond this process, and tells of orphans.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use seaway_cluster::{Herald, Leading, RECORDS, Recorded, Records, Unanswered};
+use seaway_cluster::{Herald, Leading, RECORDS, RELEASED_NAMED, Recorded, Records, Unanswered};
 use seaway_engine::Handle;
-use seaway_model::{Change, Deletion, Kind, LbKey, ObjectRef, Owner, Problem, Reason, Unit};
+use seaway_model::{Change, Deletion, Kind, LbKey, Name, ObjectRef, Owner, Problem, Reason, Unit};
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
@@ -70,11 +73,12 @@ async fn follow(
         moved.mark_unchanged();
         let question = |world: &seaway_plan::World| {
             let orphans: BTreeSet<Unit> = world.orphans().cloned().collect();
-            let limited: BTreeSet<(Owner, String)> =
-                world.held_by_limit().map(|(owner, problem)| (owner.clone(), kept(problem))).collect();
-            (world.deletions(), orphans, limited, world.adoption())
+            let limited: BTreeMap<(Owner, String), bool> = (world.held_by_limit())
+                .map(|(owner, problem)| ((owner.clone(), kept(problem)), world.status(owner).is_some()))
+                .collect();
+            (world.deletions(), orphans, limited, world.released(), world.adoption())
         };
-        let Some((deletions, orphans, limited, adoption)) = handle.ask(question).await else {
+        let Some((deletions, orphans, limited, released, adoption)) = handle.ask(question).await else {
             return Ok(false);
         };
         let adoption = adoption.map(|it| adoption::lines(&it)).unwrap_or_default();
@@ -82,9 +86,13 @@ async fn follow(
             info!("adoption: {line}");
         }
         adopting.clone_from(&adoption);
-        for (owner, what) in limited.difference(&waiting) {
+        // What has a status has an event with it.
+        for ((owner, what), _) in
+            limited.iter().filter(|(it, has_status)| !**has_status && !waiting.contains(*it))
+        {
             announce_limit(herald, owner, what);
         }
+        let limited: BTreeSet<(Owner, String)> = limited.into_keys().collect();
         for unit in orphans.difference(&announced) {
             announce(herald, unit);
         }
@@ -93,7 +101,8 @@ async fn follow(
             .map(|(of, what)| format!("{what} of {of}, which is to be deleted: the limit is reached"));
         let lines = orphans.iter().map(line).chain(held).take(seaway_cluster::TOLD).collect();
         (announced, waiting) = (orphans, limited);
-        let now = Recorded { deletions: seconds(deletions), orphans: lines, adoption };
+        let released = named(released);
+        let now = Recorded { deletions: seconds(deletions), orphans: lines, released, adoption };
         if now != written {
             records.write(&written, &now).await?;
             written = now;
@@ -110,6 +119,15 @@ async fn follow(
 fn seconds(deletions: Vec<Deletion>) -> Vec<Deletion> {
     let whole = |it: Deletion| Deletion { at: seaway_model::Time(it.at.0 / 1_000 * 1_000), ..it };
     deletions.into_iter().map(whole).collect()
+}
+
+/// A line each; what is too much for the object is counted.
+fn named(released: BTreeMap<Name, Unit>) -> BTreeMap<Name, String> {
+    let more = released.len().saturating_sub(RELEASED_NAMED);
+    let named = released.iter().take(RELEASED_NAMED).map(|(uid, unit)| (uid.clone(), line(unit)));
+    // Behind every UID.
+    let counted = (more > 0).then(|| ("more".into(), format!("and {more} more load balancers")));
+    named.chain(counted).collect()
 }
 
 fn line(unit: &Unit) -> String {

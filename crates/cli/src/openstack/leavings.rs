@@ -1,14 +1,21 @@
 //! `seaway openstack gc` and `purge`: what a cluster has in a cloud, and its removal.
 
-use std::process::ExitCode;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+};
 
 use anyhow::{Result, anyhow, bail};
 use seaway_cluster::{Access, Cluster, Pulse};
 use seaway_drivers::octavia::{
-    belongings::{Belonging, How, Thing, belongings, divided, orphans, remove_by},
+    belongings::{Belonging, How, Thing, belongings, divided, orphans, released, remove_by},
+    group_release::NodePort,
     retag::Present,
 };
-use seaway_model::{Change, Fact, Problem, fact::ServiceKind};
+use seaway_model::{
+    Change, Fact, L4, Name, Problem,
+    fact::{Service, ServiceKind},
+};
 use seaway_openstack::{Cloud, Error};
 
 use super::{cascades, connect, teller};
@@ -18,6 +25,8 @@ use crate::{
     output,
 };
 
+const HEADER: [&str; 5] = ["WHAT", "ID", "NAME", "OF SERVICE", ""];
+
 /// A cluster, as far as it was asked.
 pub(super) struct Asked {
     pub(super) uid: String,
@@ -25,6 +34,10 @@ pub(super) struct Asked {
     services: Option<Vec<(String, String, String)>>,
     /// Those of them that want a load balancer.
     pub(super) balanced: Vec<Present>,
+    /// What its leader said that it leaves as it is, by the UID of the Service.
+    released: BTreeMap<Name, String>,
+    /// Ports of Nodes that Services of type LoadBalancer use; nothing, where there was no API server to ask.
+    pub(super) used: Option<BTreeSet<NodePort>>,
     /// Who leads, and so would make anew what is removed.
     pub(super) leader: Option<String>,
     /// Why that is not known.
@@ -42,12 +55,15 @@ pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
     };
     let cloud = connect(&arguments.which).await?;
     let all = belongings(&cloud, &asked.uid, &*teller()).await?;
-    let (there, left) = (all.len(), orphans(all, services));
+    let there = all.len();
+    let stays = released(&all, &uids(&asked.released), services);
+    let left = orphans(all, services);
     output::error(&format!(
         "cluster {}: {there} things in the cloud, {} of them of Services that are no more",
         asked.uid,
         left.len()
     ));
+    tell_released(&stays);
     let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
     finish(&cloud, how, &left, arguments.delete, "--delete").await
 }
@@ -66,17 +82,47 @@ pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
         };
         output::error(&format!("stays: {} {}: {why}", it.thing, it.name));
     }
-    if let Some(why) = asked.unsure.as_ref().filter(|_| arguments.yes && !goes.is_empty()) {
-        bail!("whether a controller leads, which would make again what is removed, is not known: {why}");
+    unless_led(&asked, arguments.yes && !goes.is_empty(), "make again what is removed")?;
+    let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
+    finish(&cloud, how, &goes, arguments.yes, "--yes").await
+}
+
+/// Nothing is removed beside a controller that leads, and that would do this.
+pub(super) fn unless_led(asked: &Asked, really: bool, would: &str) -> Result<()> {
+    if let Some(why) = asked.unsure.as_ref().filter(|_| really) {
+        bail!("whether a controller leads, which would {would}, is not known: {why}");
     }
-    if let Some(leader) = asked.leader.as_ref().filter(|_| arguments.yes && !goes.is_empty()) {
+    if let Some(leader) = asked.leader.as_ref().filter(|_| really) {
         bail!(
-            "{leader} leads in this cluster, and would make again what is removed: stop seaway controller first \
+            "{leader} leads in this cluster, and would {would}: stop seaway controller first \
              (kubectl -n seaway-system scale deployment seaway-controller --replicas=0)"
         );
     }
-    let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
-    finish(&cloud, how, &goes, arguments.yes, "--yes").await
+    Ok(())
+}
+
+fn uids(released: &BTreeMap<Name, String>) -> BTreeSet<String> {
+    // That of a second family has it behind a slash.
+    released.keys().filter_map(|it| it.split('/').next()).map(str::to_owned).collect()
+}
+
+fn node_ports(service: &Service) -> Vec<NodePort> {
+    let ports = service.ports.iter().filter_map(|it| Some((it.protocol, it.node_port?)));
+    ports.chain(service.health_check_node_port.map(|it| (L4::Tcp, it))).collect()
+}
+
+/// They are in use, and no word of ours removes them.
+fn tell_released(stays: &[Belonging]) {
+    if stays.is_empty() {
+        return;
+    }
+    let rows: Vec<Vec<String>> = stays.iter().map(|it| row(it, "released")).collect();
+    output::line(output::table(&HEADER, &rows).trim_end());
+    output::error(&format!(
+        "{} released: no setting chooses the cloud for their Services, which are there. Seaway leaves them as they are, and gc \
+         removes none of them. To have them served again, set defaultDriver: octavia; to give them up: kubectl seaway release",
+        stays.len()
+    ));
 }
 
 async fn finish(
@@ -90,8 +136,9 @@ async fn finish(
         output::error("there is nothing to remove");
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<Vec<String>> = goes.iter().map(row).collect();
-    output::line(output::table(&["WHAT", "ID", "NAME", "OF SERVICE", ""], &rows).trim_end());
+    let is_used = |it: &Belonging| if it.used { "" } else { "unused" };
+    let rows: Vec<Vec<String>> = goes.iter().map(|it| row(it, is_used(it))).collect();
+    output::line(output::table(&HEADER, &rows).trim_end());
     if !really {
         output::error(&format!("nothing was removed: say {flag} to remove these"));
         return Ok(ExitCode::SUCCESS);
@@ -104,7 +151,7 @@ async fn finish(
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn row(it: &Belonging) -> Vec<String> {
+fn row(it: &Belonging, note: &str) -> Vec<String> {
     let (what, id) = match &it.thing {
         Thing::LoadBalancer(id) => ("load balancer", id.to_string()),
         Thing::Part(id, _) => ("part of load balancer", id.to_string()),
@@ -114,8 +161,7 @@ fn row(it: &Belonging) -> Vec<String> {
         Thing::Secret(id) => ("secret", id.to_string()),
     };
     let service = it.service.clone().unwrap_or_else(|| "-".to_owned());
-    let used = if it.used { "" } else { "unused" };
-    vec![what.to_owned(), id, it.name.clone(), service, used.to_owned()]
+    vec![what.to_owned(), id, it.name.clone(), service, note.to_owned()]
 }
 
 pub(super) fn checked(uid: &str) -> Result<String> {
@@ -135,7 +181,9 @@ fn perhaps_gone(why: anyhow::Error) -> anyhow::Error {
 pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
     if let Some(uid) = &which.cluster_uid {
         let (uid, balanced) = (checked(uid)?, Vec::new());
-        return Ok(Asked { uid, services: None, balanced, leader: None, unsure: None });
+        let released = BTreeMap::new();
+        let (services, used) = (None, None);
+        return Ok(Asked { uid, services, balanced, released, used, leader: None, unsure: None });
     }
     let credentials = credentials(which.kubeconfig.as_deref(), which.context.as_deref());
     let why = |why: String| anyhow!("the cluster cannot be asked: {why}");
@@ -162,12 +210,19 @@ pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
         _ => None,
     });
     let balanced = balanced.collect();
+    let used = sight.changes.iter().filter_map(|change| match change {
+        Change::Put(Fact::Service(it)) if it.kind == ServiceKind::LoadBalancer => Some(node_ports(it)),
+        _ => None,
+    });
+    let used = used.flatten().collect();
     let unsure = sight.unseen.iter().map(Problem::line).find(|it| it.contains("leases"));
     let leader = sight.leader.filter(|(_, pulse)| *pulse == Pulse::Alive).map(|(who, _)| who.to_string());
     Ok(Asked {
         uid: uid.to_string(),
         services: Some(sight.changes.iter().filter_map(service).collect()),
         balanced,
+        released: sight.released,
+        used: Some(used),
         leader,
         unsure,
     })

@@ -140,7 +140,7 @@ impl Project {
 const SHOP: &str = "kube_service_kubernetes_default_shop";
 
 /// `seaway openstack …` of this cluster.
-struct Seaway<'s>(&'s Scene, &'s Project);
+pub(crate) struct Seaway<'s>(pub(crate) &'s Scene, pub(crate) &'s Project);
 
 impl Seaway<'_> {
     fn command(&self, words: &str) -> Command {
@@ -158,7 +158,7 @@ impl Seaway<'_> {
         (status.success(), text(stdout), text(stderr))
     }
 
-    fn run(&self, words: &str) -> (String, String) {
+    pub(crate) fn run(&self, words: &str) -> (String, String) {
         let (success, told, noted) = self.try_run(words);
         assert!(success, "{words}: {told}{noted}");
         (told, noted)

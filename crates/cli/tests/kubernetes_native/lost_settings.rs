@@ -2,7 +2,7 @@
 
 use seaway_testkit::topology::until;
 
-use crate::{looking::Plugin, octavia::in_a_cloud, scene::*};
+use crate::{leavings::Seaway, looking::Plugin, octavia::in_a_cloud, scene::*};
 
 const FINALIZERS: &str = "{.metadata.finalizers}";
 const CLEANUP: &str = "service.kubernetes.io/load-balancer-cleanup";
@@ -17,14 +17,20 @@ fn a_default_driver_that_was_lost_deletes_no_load_balancer_and_a_deleted_service
     let Some((mut scene, project)) = in_a_cloud() else { return };
     scene.nodes = vec![scene.cluster.node("a")];
     let names = ["one", "two", "three"];
-    for name in names {
+    // The last was another controller's, whose finalizer it has: its status says nothing of a default that is lost.
+    let all = ["one", "two", "three", "adopted"];
+    for name in all {
         scene.cluster.apply(&service(name, "selector: {app: shop}"));
     }
+    let held = format!(r#"{{"metadata": {{"finalizers": ["{CLEANUP}"]}}}}"#);
+    let as_whom = "--field-manager=openstack-cloud";
+    scene.cluster.kubectl(&["patch", "service", "adopted", "--type=merge", as_whom, "-p", &held]);
     scene.lead("begin");
-    let before = names.map(|name| scene.address(name));
-    scene.until_served(&names);
-    assert_eq!((project.balancers().len(), project.floating().len()), (3, 3));
+    let before = all.map(|name| scene.address(name));
+    scene.until_served(&all);
+    assert_eq!((project.balancers().len(), project.floating().len()), (4, 4));
     scene.end("begin");
+    let plugin = Plugin::new();
 
     for (leader, lost) in [("none", NONE), ("native", NATIVE)] {
         scene.configuration = lost;
@@ -38,7 +44,30 @@ fn a_default_driver_that_was_lost_deletes_no_load_balancer_and_a_deleted_service
         until("it was audited", || project.fake.count("GET */lbaas/loadbalancers*") > 0);
         assert_eq!(project.fake.count("DELETE *"), 0, "{}", scene.log(leader));
         assert_eq!(project.fake.count("PUT */lbaas/*") + project.fake.count("POST */lbaas/*"), 0);
-        assert_eq!(names.map(|name| scene.address(name)), before, "with {lost}");
+        assert_eq!(names.map(|name| scene.address(name)), before[..3], "with {lost}");
+        if lost == NONE {
+            assert_eq!(scene.address("adopted"), before[3]);
+        }
+        let status = || plugin.run(scene.cluster.kubeconfig(), "status").0;
+        let line = |name: &str| format!("  load balancer of Service default/{name}\n");
+        until("all are listed", || all.iter().all(|it| status().contains(&line(it))));
+        assert!(status().contains("\nReleased in the cloud: "), "{}", status());
+        for words in ["gc", "gc --delete"] {
+            let (listed, noted) = Seaway(&scene, &project).run(words);
+            for name in all {
+                let its = |line: &&str| line.ends_with("  released") && line.contains(&format!("_{name}  "));
+                let its: Vec<&str> = listed.lines().filter(its).collect();
+                assert_eq!(its.len(), 1, "the load balancer of {name}: {listed}{noted}");
+            }
+            let addresses =
+                listed.lines().filter(|it| it.starts_with("floating IP") && it.ends_with("  released"));
+            assert_eq!(addresses.count(), 4, "{listed}");
+            assert!(
+                noted.contains("8 released: ") && noted.contains("there is nothing to remove"),
+                "{noted}"
+            );
+        }
+        assert_eq!(project.fake.count("DELETE *"), 0);
         if leader == "none" {
             scene.end(leader);
         }
@@ -46,19 +75,37 @@ fn a_default_driver_that_was_lost_deletes_no_load_balancer_and_a_deleted_service
 
     // Who is deleted takes along what it had, and nothing else.
     scene.cluster.kubectl(&["delete", "service", "two"]);
-    until("its own is gone", || project.balancers().len() == 2 && project.floating().len() == 2);
+    until("its own is gone", || project.balancers().len() == 3 && project.floating().len() == 3);
     assert_eq!([scene.address("one"), scene.address("three")], [before[0].clone(), before[2].clone()]);
 
     // Somebody gives one up: it is held no longer, and what the cloud has for it stays until it goes.
-    let plugin = Plugin::new();
     let admin = scene.cluster.kubeconfig();
+    let annotate = |what: &str| _ = scene.cluster.kubectl(&["annotate", "service", "three", what]);
+    annotate("loadbalancer.openstack.org/load-balancer-id=5e1f0c9e-7a1b-4c62-9a39-6d9d3f5f2b11");
+    annotate("seaway.dev/tls=shop-tls");
     let (would, note) = plugin.run(admin, "release three");
     assert!(would.contains("default/three: its finalizer would be taken away"), "{would}");
+    assert!(
+        would.contains("Octavia answers 409") && note.contains("The cloud was not asked"),
+        "{would}{note}"
+    );
     assert!(note.contains("Nothing was written"), "{note}");
+    let its = |name: &str| {
+        let all = project.balancers();
+        let found = all.iter().find(|it| it.name.ends_with(&format!("_{name}"))).map(|it| it.id.to_string());
+        found.expect("it is there")
+    };
+    let in_cloud = format!("release three --cloud-conf {}", project.conf.path().display());
+    let (would, _) = plugin.run(admin, &in_cloud);
+    let corrected = format!("load-balancer-id would be corrected: {} instead of 5e1f0c9e", its("three"));
+    assert!(would.contains(&corrected), "{would}");
     assert!(scene.field("service/three", FINALIZERS).contains(CLEANUP));
-    plugin.run(admin, "release three --yes");
+    plugin.run(admin, &format!("{in_cloud} --yes"));
     until("it is released", || scene.field("service/three", FINALIZERS).is_empty());
-    assert_eq!(project.balancers().len(), 2);
+    let named = r"{.metadata.annotations.loadbalancer\.openstack\.org/load-balancer-id}";
+    assert_eq!(scene.field("service/three", named), its("three"));
+    assert_eq!(project.balancers().len(), 3);
+    annotate("seaway.dev/tls-");
 
     // The default comes back, and all goes on.
     scene.end("native");
@@ -67,7 +114,9 @@ fn a_default_driver_that_was_lost_deletes_no_load_balancer_and_a_deleted_service
     until("it is well again", || {
         ["one", "three"].iter().all(|name| scene.field(&format!("service/{name}"), PROBLEMS).is_empty())
     });
-    assert_eq!(project.balancers().len(), 2);
+    assert_eq!(project.balancers().len(), 3);
+    let released = || scene.field("configmap/seaway-deletions", "{.data.released}");
+    until("nothing is released any more", || released() == "{}");
 }
 
 #[test]
@@ -167,6 +216,20 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
     until("the limit is reached", || project.balancers().len() == 2 && waiting(&scene).len() == 2);
     let events = ["get", "events.v1.events.k8s.io", "-o", "jsonpath={.items[*].reason}"];
     until("an event says so", || scene.cluster.kubectl(&events).contains("DeletionLimit"));
+    let conditions = |scene: &Scene| {
+        let said = |it: &&str| {
+            scene.field(&format!("service/{it}"), PROBLEMS).contains("DeletionLimit: its load balancer")
+        };
+        names.into_iter().filter(said).collect::<Vec<_>>()
+    };
+    until("a condition says so", || conditions(&scene) == waiting(&scene));
+    let counted = |scene: &Scene, leader: &str| {
+        let page = format!("{}metrics", scene.page(leader));
+        let metrics = std::process::Command::new("curl").args(["-sS", &page]).output().expect("curl");
+        let metrics = String::from_utf8_lossy(&metrics.stdout).into_owned();
+        metrics.contains("seaway_problems{reason=\"DeletionLimit\"} 2\n")
+    };
+    until("a metric says so", || counted(&scene, "begin"));
 
     // Whoever leads next does not begin at nothing.
     scene.end("begin");
@@ -175,6 +238,8 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
     until("it is told", || waiting(&scene).len() == 2 && scene.log("next").contains("that is the limit"));
     assert_eq!(project.fake.count("DELETE */lbaas/*"), 0);
     assert_eq!(project.balancers().len(), 2);
+    until("a metric says so", || counted(&scene, "next"));
+    assert_eq!(conditions(&scene), waiting(&scene));
 
     // An operator's yes names what may go.
     let [yes, no] = waiting(&scene)[..] else { panic!("two wait") };
@@ -184,4 +249,5 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
     scene.cluster.kubectl(&["annotate", "configmap", "seaway-deletions", &approval]);
     until("it goes", || project.balancers().len() == 1);
     assert!(project.balancers()[0].name.ends_with(no), "{:?}", project.balancers()[0].name);
+    until("it says so no more", || conditions(&scene) == [no]);
 }

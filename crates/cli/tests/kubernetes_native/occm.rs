@@ -170,6 +170,55 @@ fn who_only_observes_writes_nothing_and_reports_what_it_would_do() {
     assert_eq!((project.balancers().len(), project.floating().len()), (1, 1));
 }
 
+/// The Lease of a process of theirs that leads since an hour, renewed so many seconds ago.
+fn hold_their_lease(scene: &Scene, ago: i64) {
+    let now = jiff::Timestamp::now().as_second();
+    let moment = |ago: i64| {
+        let at = jiff::Timestamp::from_second(now - ago).expect("a time");
+        at.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()
+    };
+    scene.cluster.apply(&format!(
+        "apiVersion: coordination.k8s.io/v1\nkind: Lease\n\
+         metadata: {{name: cloud-controller-manager, namespace: kube-system}}\n\
+         spec: {{holderIdentity: theirs_1, leaseDurationSeconds: 15, acquireTime: '{}', renewTime: '{}'}}\n",
+        moment(3_600),
+        moment(ago),
+    ));
+}
+
+#[test]
+fn their_controller_that_is_quiet_is_noticed_by_its_lease_and_events_until_it_ends() {
+    let Some((mut scene, project)) = in_a_cloud() else { return };
+    scene.nodes = vec![scene.cluster.node("a")];
+    made_by_them(&scene, &project, "shop");
+    scene.cluster.apply(&service("new", "selector: {app: shop}"));
+    // It reported half an hour ago that all is as it should be, and had nothing to do since.
+    let at = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second() - 1_800).expect("a time");
+    scene.cluster.apply(&format!(
+        "apiVersion: v1\nkind: Event\nmetadata: {{name: shop.1, namespace: default}}\n\
+         involvedObject: {{apiVersion: v1, kind: Service, namespace: default, name: shop}}\n\
+         source: {{component: service-controller}}\nreportingComponent: service-controller\n\
+         reason: EnsuredLoadBalancer\nmessage: Ensured load balancer\ntype: Normal\ncount: 1\n\
+         firstTimestamp: '{at}'\nlastTimestamp: '{at}'\n"
+    ));
+    // Renewed for as long as this takes, by a clock that is ahead.
+    hold_their_lease(&scene, -600);
+    project.fake.forget_requests();
+    scene.lead("controller");
+    let told = || scene.field("configmap/seaway-deletions", "{.data.adoption}");
+    until("it is noticed", || told().contains("service-controller runs: it reported events of Services"));
+    until("what would be done is told", || told().matches("would: ").count() == 2);
+    assert_eq!(project.fake.count("PUT */lbaas/*") + project.fake.count("POST */lbaas/*"), 0);
+    assert!(scene.field("service/shop", READY).is_empty());
+    assert!(scene.field("service/new", FINALIZERS).is_empty());
+
+    // It ends: nobody renews its Lease.
+    hold_their_lease(&scene, 600);
+    until("it is adopted", || scene.field("service/shop", READY) == "True");
+    until("the new one is served", || scene.field("service/new", READY) == "True");
+    assert_eq!(project.balancers().len(), 2);
+}
+
 #[test]
 fn beside_their_running_controller_nothing_is_adopted() {
     let Some((mut scene, project)) = in_a_cloud() else { return };

@@ -225,6 +225,17 @@ impl Migration {
         until("all load balancers are deleted", || self.stage.land.told(&["loadbalancers"]).is_empty());
     }
 
+    /// `seaway openstack …`: whether it is content, and what it says.
+    pub(crate) fn openstack(&self, arguments: &[&str]) -> (bool, String) {
+        let mut command = Command::new(SEAWAY);
+        command.arg("openstack").args(arguments).args(["--system-namespace", "default"]);
+        command.arg("--kubeconfig").arg(self.stage.scene.cluster.kubeconfig());
+        command.arg("--cloud-conf").arg(self.stage.land.conf.path());
+        let done = command.output().expect("it runs");
+        let all = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8_lossy(&all).into_owned())
+    }
+
     /// `kubectl seaway …`: whether it is content, and what it says.
     pub(crate) fn plugin(&self, arguments: &[&str]) -> (bool, String) {
         let mut command = Command::new(SEAWAY);

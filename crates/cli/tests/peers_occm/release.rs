@@ -27,6 +27,15 @@ fn what_is_released_is_occms_again_and_it_deletes_nothing() {
     let ours =
         [("ours", 90), ("ours", 9090), ("stays", 90)].map(|(name, port)| Target::Tcp(all.at(name, port)));
     let requests = all.send(&[targets(&all), ours.to_vec()].concat());
+    // Of a load balancer that is not there any more: OCCM fails on it.
+    let stale = "loadbalancer.openstack.org/load-balancer-id=5e1f0c9e-7a1b-4c62-9a39-6d9d3f5f2b11";
+    let groups = |all: &Migration| {
+        let there = all.stage.land.told(&["security-groups"]);
+        let is_ours = |it: &&serde_json::Value| {
+            it["description"].as_str().is_some_and(|it| it.contains("seaway.dev/group="))
+        };
+        there.values().filter(is_ours).count()
+    };
 
     all.stage.scene.end("controller");
     all.stage.scene.configuration = NOBODY;
@@ -36,13 +45,31 @@ fn what_is_released_is_occms_again_and_it_deletes_nothing() {
             all.field(name, PROBLEMS).contains("no setting chooses the cloud")
         });
     }
-    let (done, told) = all.plugin(&["release", "--all", "--yes"]);
+    all.stage.scene.cluster.kubectl(&["annotate", "service", "ours", stale]);
+    let conf = all.stage.land.conf.path().display().to_string();
+    let (done, told) = all.plugin(&["release", "--all", "--cloud-conf", &conf]);
+    assert!(done && told.contains("load-balancer-id would be corrected"), "{told}");
+    assert!(
+        told.contains("create-monitor=false") && told.contains("seaway openstack release-group"),
+        "{told}"
+    );
+    // Nothing else lets the requests through yet.
+    let (_, told) = all.openstack(&["release-group"]);
+    assert!(told.contains("no other group at port"), "{told}");
+    assert_eq!(groups(&all), 1, "{told}");
+    let (done, told) = all.plugin(&["release", "--all", "--cloud-conf", &conf, "--yes"]);
     for name in made {
         assert!(done && told.contains(&format!("default/{name}: released")), "{told}");
         assert!(!all.field(name, FINALIZERS).contains(CLEANUP), "{told}");
     }
 
     let went = all.back_to_occm();
+    // OCCM's groups are at the same ports now, and ours goes while requests go on.
+    until("OCCM's groups let the same through", || {
+        !all.openstack(&["release-group"]).1.contains("no other group")
+    });
+    until("the Lease has run out, and it goes", || all.openstack(&["release-group", "--yes"]).0);
+    assert_eq!(groups(&all), 0);
     let answers = requests.stop();
     report("release: requests meanwhile", &answers.to_string());
     assert_eq!(went.deletions(), [""; 0]);

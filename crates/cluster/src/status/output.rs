@@ -81,6 +81,10 @@ pub(super) fn lacks_the_mode(status: &Status, published: &Published) -> bool {
 
 impl Output {
     pub(super) fn of(status: &Status, published: &Published) -> Output {
+        if status.left {
+            let is_left = published.ours && published.rival().is_none();
+            return Output { ingress: is_left.then(|| published.ingress.clone()), conditions: Vec::new() };
+        }
         let served = |ip: &&IpAddr| status.serving.iter().any(|it| it.ip == **ip);
         let said = |it: &Ingress| published.ours && published.says(&it.at);
         let told = status.addresses.iter().map(|ip| (ip, shown(&status.shown, *ip)));

@@ -195,6 +195,37 @@ pub fn orphans(all: Vec<Belonging>, services: &[(String, String, String)]) -> Ve
     all.into_iter().zip(is_orphan).filter_map(|(it, is_orphan)| is_orphan.then_some(it)).collect()
 }
 
+/// Those of Services that are there and that no setting gives to the cloud: `uids`, as the controller says.
+pub fn released(
+    all: &[Belonging],
+    uids: &BTreeSet<String>,
+    services: &[(String, String, String)],
+) -> Vec<Belonging> {
+    let lives = |of: &String| services.iter().any(|(uid, ..)| uid == of);
+    let is_one = |it: &&Belonging| it.service.as_ref().is_some_and(|of| uids.contains(of) && lives(of));
+    // Of one that is shared, the part that is this Service's is enough.
+    let is_part = |it: &&Belonging| {
+        !matches!(it.thing, Thing::LoadBalancer(_))
+            || !all.iter().any(|other| matches!(other.thing, Thing::Part(..)) && other.on == it.on)
+    };
+    all.iter().filter(is_one).filter(is_part).cloned().collect()
+}
+
+/// The one load balancer that serves a Service, or serves it first where it has one for each family.
+pub fn primary<'b>(all: &'b [Belonging], uid: &str) -> Option<&'b Id<LoadBalancer>> {
+    let first = |it: &&Belonging| match &it.thing {
+        Thing::LoadBalancer(_) => {
+            it.service.as_deref() == Some(uid) && it.marks.contains(&format!("{KEY}{uid}"))
+        }
+        Thing::Part(_, key) => {
+            matches!(&**key, LbKey::Of(Owner::Object { uid: its, .. }) if its.as_str() == uid)
+        }
+        _ => false,
+    };
+    let ids: BTreeSet<&Id<LoadBalancer>> = all.iter().filter(first).filter_map(|it| it.on.as_ref()).collect();
+    ids.first().filter(|_| ids.len() == 1).copied()
+}
+
 /// What goes with its cluster, and what stays all the same: what others need, and what was to be kept.
 pub fn divided(all: Vec<Belonging>) -> (Vec<Belonging>, Vec<Belonging>) {
     let (whole, shared) = standing(&all, |it| matches!(it.thing, Thing::LoadBalancer(_)));

@@ -25,11 +25,14 @@ use seaway_model::{
 };
 use seaway_openstack::{Service, neutron::NewSecurityGroup};
 
-pub use self::steps::{Observed, Step};
 use self::{
     made::by_those_who_made,
     plugs::{Plug, named},
     steps::{Part, Wanted, steps},
+};
+pub use self::{
+    steps::{Observed, Step},
+    theirs::later,
 };
 use super::{AUDIT, Cluster, Octavia, away::Asker, names::shortened};
 

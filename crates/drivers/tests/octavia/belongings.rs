@@ -2,7 +2,7 @@
 
 use seaway_drivers::octavia::{
     Cluster, Octavia,
-    belongings::{Belonging, Thing, belongings, divided, orphans, remove},
+    belongings::{Belonging, Thing, belongings, divided, orphans, released, remove},
 };
 use seaway_openstack::{
     barbican::{NewSecret, Secret},
@@ -97,6 +97,17 @@ async fn orphans_are_what_no_service_has_any_more() {
     assert_eq!(things(&left), ["load balancer", "floating IP", "secret"], "the group is of all Services");
     let namesake = orphans(all, &[service("uid-9", "nginxservice")]);
     assert_eq!(things(&namesake), ["load balancer", "floating IP", "secret"], "it has one of its own");
+}
+
+#[tokio::test]
+async fn what_the_controller_calls_released_is_listed_while_its_service_is_there() {
+    let scene = furnished().await;
+    let all = of(&scene, "6c1d").await;
+    let services = [("uid-1".to_owned(), "default".to_owned(), "nginxservice".to_owned())];
+    let listed = |uid: &str, services: &[_]| released(&all, &[uid.to_owned()].into(), services);
+    assert_eq!(things(&listed("uid-1", &services)), ["load balancer", "floating IP", "secret"]);
+    assert_eq!(things(&listed("uid-9", &services)), [""; 0], "nobody said so of this one");
+    assert_eq!(things(&listed("uid-1", &[])), [""; 0], "it is gone by now: an orphan");
 }
 
 /// A load balancer of two Services, and the other's listeners on one that is somebody else's.

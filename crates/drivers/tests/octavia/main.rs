@@ -18,6 +18,7 @@ mod floating;
 mod former;
 mod fuzz_seeds;
 mod gone;
+mod group_release;
 mod groups;
 mod headers;
 mod living;

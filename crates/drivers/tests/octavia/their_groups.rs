@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use seaway_drivers::octavia::{
     belongings::{belongings, orphans},
-    groups::Groups,
+    groups::{Groups, later},
 };
 use seaway_engine::{Driver, Failure};
 use seaway_model::{
@@ -159,10 +159,26 @@ async fn a_group_of_theirs_goes_once_its_service_was_taken_over_and_ours_is_at_a
     town.named("lb-sg-uid-3-default-third", "mine").await;
     town.named(THEIRS, "Security Group for default/nginxservice Service LoadBalancer in cluster another")
         .await;
+    let planned = async |town: &Town| {
+        let desired = Desired::Group(Arc::new(town.group.clone()));
+        let there = town.groups().observe(&class(), &desired).await.unwrap();
+        let now = town.groups().steps(&desired, &there);
+        let owners: BTreeSet<Owner> =
+            later(&desired, &there, &now).into_iter().map(|(_, it)| it.clone()).collect();
+        (owners, now)
+    };
+    let (owners, now) = planned(&town).await;
+    assert_eq!(owners, BTreeSet::from([owner(), other.clone()]), "a dry run says that they go: {now:?}");
     town.settle().await;
     assert_eq!(town.at_nodes().await, vec![set(&[OURS, THEIRS]); 2], "nothing was taken over yet");
     town.scene.reach(&town.wish).await;
     town.scene.pass(FOUND);
+    let (owners, now) = planned(&town).await;
+    assert_eq!(owners, BTreeSet::from([other.clone()]), "what goes now is a step: {now:?}");
+    let frozen = town.group.openings.get_mut(&other).unwrap();
+    Arc::make_mut(frozen).frozen = true;
+    assert_eq!(planned(&town).await.0, BTreeSet::new(), "a Service that is paused keeps its own");
+    Arc::make_mut(town.group.openings.get_mut(&other).unwrap()).frozen = false;
     town.settle().await;
     assert_eq!(town.at_nodes().await, vec![set(&[OURS]); 2]);
     let left = set(&[OURS, "lb-sg-uid-2-default-uid-2", "lb-sg-uid-3-default-third", THEIRS]);

@@ -195,6 +195,7 @@ mod tests {
             takes_over: true,
             unreported: false,
             replaced: None,
+            left: false,
         };
         (owner, Arc::new(status))
     }

@@ -12,17 +12,19 @@ mod progress;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    fmt,
     sync::Arc,
 };
 
 use seaway_model::{
-    Desired, Dirt, Kind, LoadBalancer, Name, Owner, Time, Unit,
+    Desired, Dirt, Kind, LoadBalancer, Name, OtherSigns, Owner, Time, Unit,
     config::{Adopt, AdoptMode},
     fact::{Held, OtherWrite, Service, ServiceKind},
     unit::Place,
 };
 
 pub use self::progress::{Adoption, NotAdopted, Waiting};
+
 use super::World;
 use crate::{
     annotations::asks_for_adoption,
@@ -48,7 +50,39 @@ pub(super) struct Adoptions {
     previews: HashMap<Unit, Vec<Name>>,
     /// As they were told, and when by our own clock.
     writes: HashMap<ServiceKey, (OtherWrite, u64)>,
-    beside: Option<Name>,
+    beside: Option<Beside>,
+    signs: OtherSigns,
+    /// Whether it runs is being asked.
+    asking: bool,
+}
+
+/// Another controller that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beside {
+    pub by: Name,
+    pub sign: Sign,
+}
+
+/// By what it was noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// It wrote a Service within the last 10 minutes.
+    Wrote,
+    /// It wrote a Service, and holds its Lease since before that.
+    Leads,
+    /// It reported an event of a Service.
+    Reported,
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = &self.by;
+        match self.sign {
+            Sign::Wrote => write!(f, "{by} wrote Services within the last 10 minutes"),
+            Sign::Leads => write!(f, "{by} runs: the process that holds its Lease wrote Services"),
+            Sign::Reported => write!(f, "{by} runs: it reported events of Services"),
+        }
+    }
 }
 
 impl World {
@@ -161,11 +195,23 @@ impl World {
             Some(write) => {
                 let at = write.at.0.min(self.adoption.now);
                 self.adoption.writes.insert(key.clone(), (write.clone(), at));
-                if !self.is_recent(at) && self.adoption.beside.is_none() {
+                let is_told = self.adoption.beside.is_some() || self.adoption.signs.leads_since.is_some();
+                if !self.is_recent(at) && !is_told {
                     return;
                 }
             }
             None => drop(self.adoption.writes.remove(key)),
+        }
+        self.notice();
+    }
+
+    pub(super) fn note_other_signs(&mut self, signs: Option<OtherSigns>) {
+        let was_asking = std::mem::replace(&mut self.adoption.asking, signs.is_none());
+        if let Some(signs) = signs {
+            self.adoption.signs = signs;
+        }
+        if was_asking != self.adoption.asking {
+            self.look_at_adoptions();
         }
         self.notice();
     }
@@ -287,7 +333,7 @@ impl World {
     }
 
     fn is_gated_by(&self, adopt: &Adopt) -> bool {
-        let is_beside = self.adoption.beside.is_some() && !adopt.beside_occm;
+        let is_beside = (self.adoption.beside.is_some() || self.adoption.asking) && !adopt.beside_occm;
         self.roles.host.is_none() && (is_beside || !adopt.is_open())
     }
 
@@ -295,11 +341,23 @@ impl World {
         at + RUNNING > self.adoption.now
     }
 
-    /// Another controller that wrote Services lately runs.
+    /// Another controller that wrote Services lately runs; so does the one that wrote them, or reported events of them, since its
+    /// process began, if that holds its Lease still.
     fn notice(&mut self) {
-        let recent = self.adoption.writes.values().filter(|(_, at)| self.is_recent(*at));
-        let latest = recent.max_by(|(a, _), (b, _)| (a.at, &a.by).cmp(&(b.at, &b.by)));
-        let latest = latest.map(|(it, _)| it.by.clone());
+        let writes = &self.adoption.writes;
+        // The API server tells seconds.
+        let since = self.adoption.signs.leads_since.map(|it| it.0 / 1_000 * 1_000);
+        let is_its = |at: Time| since.is_some_and(|since| at.0 >= since);
+        let latest = |its: &dyn Fn(&OtherWrite, u64) -> bool| {
+            let its = writes.values().filter(|(it, at)| its(it, *at));
+            its.max_by(|(a, _), (b, _)| (a.at, &a.by).cmp(&(b.at, &b.by))).map(|(it, _)| it.by.clone())
+        };
+        let event = self.adoption.signs.event.as_ref();
+        let reported = event.filter(|it| is_its(it.at) || self.is_recent(it.at.0.min(self.adoption.now)));
+        let beside = |sign: Sign| move |by: Name| Beside { by, sign };
+        let latest = (latest(&|_, at| self.is_recent(at)).map(beside(Sign::Wrote)))
+            .or_else(|| latest(&|it, _| is_its(it.at)).map(beside(Sign::Leads)))
+            .or_else(|| reported.map(|it| it.by.clone()).map(beside(Sign::Reported)));
         if latest != self.adoption.beside {
             self.adoption.beside = latest;
             self.look_at_adoptions();
@@ -335,7 +393,9 @@ impl World {
         let adopt = &self.config.adopt;
         let is_going = service.leaving || service.kind != ServiceKind::LoadBalancer;
         match adopt.mode {
-            _ if !self.adoption.listed => Some(NotAdopted::Unlisted),
+            _ if !self.adoption.listed || self.adoption.asking && !adopt.beside_occm => {
+                Some(NotAdopted::Unlisted)
+            }
             _ if !adopt.only.chooses(&service.meta) => Some(NotAdopted::NotChosen),
             _ if self.adoption.beside.is_some() && !adopt.beside_occm => Some(NotAdopted::OtherController),
             AdoptMode::Observe => Some(NotAdopted::Observed),

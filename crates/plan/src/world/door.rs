@@ -261,6 +261,7 @@ impl World {
             takes_over: true,
             unreported: false,
             replaced: None,
+            left: false,
         })
     }
 
@@ -288,6 +289,7 @@ impl World {
                 takes_over: true,
                 unreported: false,
                 replaced: None,
+                left: false,
             }
         });
         let mut problems: BTreeSet<Problem> = status.problems.into_iter().collect();

@@ -14,7 +14,7 @@ use std::{
 };
 
 use seaway_model::{
-    Deletion, Dirt, Name, Owner, Problem, Reason, Time, Unit,
+    Deletion, Dirt, Name, Owner, Problem, Reason, Status, Time, Unit,
     config::Orphans,
     fact::{FamilyPolicy, Held, Service, ServiceKind},
     unit::{LbKey, Place},
@@ -96,6 +96,39 @@ impl World {
     pub fn held_by_limit(&self) -> impl Iterator<Item = (&Owner, &Problem)> {
         let told = self.outcomes.values().flat_map(|it| &it.problems);
         told.filter(|(_, it)| it.reason == Reason::DeletionLimit).map(|(owner, it)| (owner, it))
+    }
+
+    /// What a Service says that is no load balancer any more, while the limit keeps what it had.
+    pub(super) fn limited_status(&self, owner: &Owner) -> Option<Status> {
+        if !self.is_no_balancer_now(owner) {
+            return None;
+        }
+        let problems: BTreeSet<Problem> =
+            self.held_by_limit().filter(|(whose, _)| *whose == owner).map(|(_, it)| it.clone()).collect();
+        let waits = "its load balancer is to be deleted, and waits for the limit of deletions";
+        (!problems.is_empty()).then(|| Status {
+            owner: owner.clone(),
+            addresses: Vec::new(),
+            serving: Vec::new(),
+            members: 0,
+            ready: false,
+            problems: problems.into_iter().collect(),
+            pool: None,
+            announced: None,
+            shown: seaway_model::outcome::Shown::default(),
+            waits: Some(waits.into()),
+            takes_over: true,
+            unreported: false,
+            left: false,
+        })
+    }
+
+    /// Whether a Service is there that wants no load balancer.
+    pub(super) fn is_no_balancer_now(&self, owner: &Owner) -> bool {
+        let Owner::Object { object, uid } = owner else { return false };
+        let named = self.index.service(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
+        let service = named.filter(|it| it.meta.uid == *uid);
+        service.is_some_and(|it| it.kind != ServiceKind::LoadBalancer) && !self.owners.contains_key(owner)
     }
 
     /// Whether nobody is known to have asked for the end of what is at this Unit, which nobody wants.

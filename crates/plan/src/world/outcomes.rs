@@ -1,7 +1,7 @@
 //! What became of Units, and who is to be told.
 
 use seaway_model::{
-    Dirt, Outcome, Unit,
+    Dirt, Outcome, Owner, Reason, Unit,
     outcome::{Unfinished, UnitState},
     unit::Place,
 };
@@ -70,7 +70,13 @@ impl World {
             concerned.extend(
                 before.iter().chain(now).flat_map(|it| it.problems.iter().map(|(owner, _)| owner.clone())),
             );
-            concerned.retain(|owner| self.owners.contains_key(owner));
+            // What is left to others is not written to.
+            let limited = |owner: &Owner| {
+                let mut told = before.iter().chain(now).flat_map(|it| &it.problems);
+                told.any(|(whose, it)| whose == owner && it.reason == Reason::DeletionLimit)
+                    && self.is_no_balancer_now(owner)
+            };
+            concerned.retain(|owner| self.owners.contains_key(owner) || limited(owner));
             self.dirt.extend(concerned.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
             if self.door.units.contains(&unit) {
                 self.tell_guests();

@@ -5,16 +5,29 @@
 //!     anything else: a default, a class, a flag, a file    ──► what it has is left as it is, and a Problem
 //! ```
 
+use std::collections::BTreeMap;
+
 use seaway_model::{
-    Owner, Problem, Reason, Unit,
+    Name, Owner, Problem, Reason, Status, Unit,
     fact::ServiceKind,
+    outcome::Shown,
     unit::{LbKey, Place},
 };
 
-use super::World;
+use super::{World, orphans::identity};
 use crate::index::ServiceKey;
 
 impl World {
+    /// Load balancers in clouds that are left as they are: their Services live, and no setting wants them. By the Service's UID.
+    pub fn released(&self) -> BTreeMap<Name, Unit> {
+        let kept = self.owners.values().filter(|it| it.demand.as_ref().is_some_and(|it| it.released));
+        let kept = kept.flat_map(|it| &it.units);
+        let found = self.released.iter().filter(|(owner, _)| self.lives(owner)).flat_map(|(_, units)| units);
+        let balancers =
+            kept.chain(found).filter(|it| matches!(it, Unit::LoadBalancer(Place::Cloud { .. }, _)));
+        balancers.filter_map(|it| Some((identity(it)?, it.clone()))).collect()
+    }
+
     /// Whether what is at this Unit, which nobody wants, is used by a Service all the same.
     pub(super) fn is_released(&self, unit: &Unit) -> bool {
         match unit {
@@ -72,6 +85,28 @@ impl World {
                 self.dirt.insert(seaway_model::Dirt::Unit(unit));
             }
         }
+    }
+
+    /// Of a Service that nothing of ours serves, and whose load balancer in the cloud serves on: who reads its addresses, as a
+    /// controller of DNS records does, finds them there until another controller writes them.
+    pub(super) fn left_status(&self, owner: &Owner) -> Option<Status> {
+        let is_left =
+            !self.owners.contains_key(owner) && self.released.contains_key(owner) && self.lives(owner);
+        is_left.then(|| Status {
+            owner: owner.clone(),
+            addresses: Vec::new(),
+            serving: Vec::new(),
+            members: 0,
+            ready: false,
+            problems: Vec::new(),
+            pool: None,
+            announced: None,
+            shown: Shown::default(),
+            waits: None,
+            takes_over: false,
+            unreported: false,
+            left: true,
+        })
     }
 
     /// Of those whose Service is nobody's by today's settings; of the others their own status tells.

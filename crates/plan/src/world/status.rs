@@ -50,7 +50,8 @@ impl World {
             return self.door_status();
         }
         let status = self.guest_status(owner, self.own_status(owner));
-        status.map(|it| self.with_permission(it))
+        let status = status.map(|it| self.with_permission(it));
+        status.or_else(|| self.limited_status(owner)).or_else(|| self.left_status(owner))
     }
 
     fn own_status(&self, owner: &Owner) -> Option<Status> {
@@ -111,6 +112,7 @@ impl World {
             takes_over: true,
             unreported: is_in_cloud && self.is_unreported(&state.units),
             replaced: state.units.iter().find_map(|unit| self.replaced.get(unit)).cloned(),
+            left: false,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Display};
 
 use seaway_drivers::octavia::{self, groups, steps::PoolBranch, wanted::spot};
-use seaway_model::ListenerId;
+use seaway_model::{Desired, ListenerId};
 use seaway_openstack::{
     neutron::{Port, SecurityGroup},
     octavia::{NewHealthMonitor, NewListener, NewLoadBalancer, NewPool},
@@ -43,6 +43,11 @@ impl FieldChange {
 pub(super) trait Describe<Observed>: Display + Sized {
     /// `before`: the steps that come before it.
     fn describe(&self, there: &Observed, before: &[Self]) -> Diff;
+
+    /// What is deleted after these steps, and after those of others, a line each.
+    fn later(_desired: &Desired, _there: &Observed, _now: &[Self]) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 const BALANCER: &str = "load-balancer";
@@ -192,6 +197,16 @@ fn what(step: &octavia::Step, there: &octavia::Observed) -> (&'static str, Strin
 }
 
 impl Describe<groups::Observed> for groups::Step {
+    fn later(desired: &Desired, there: &groups::Observed, now: &[Self]) -> Vec<String> {
+        let line = |(id, owner): (&Id<SecurityGroup>, &seaway_model::Owner)| {
+            format!(
+                "later: delete security group {id} of the other controller, of {owner}, once its load balancer is adopted and \
+                 Seaway's group is at all Nodes"
+            )
+        };
+        groups::later(desired, there, now).into_iter().map(line).collect()
+    }
+
     fn describe(&self, there: &groups::Observed, _: &[Self]) -> Diff {
         use groups::Step;
         let group = there.group.as_ref().map(|it| &it.id);

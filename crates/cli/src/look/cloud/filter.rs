@@ -5,7 +5,7 @@ use seaway_model::{Kind, LbKey, ObjectRef, Unit};
 use seaway_plan::{ServiceKey, World};
 
 use super::{Prospect, diff::Diff};
-use crate::args::plan::Plan;
+use crate::args::plan::{Action, Plan};
 
 pub(super) struct Filter<'a>(&'a Plan);
 
@@ -41,6 +41,9 @@ impl<'a> Filter<'a> {
     pub(super) fn keep(&self, prospect: &mut Prospect) {
         let is_meant = |it: &Diff| self.0.action.is_empty() || self.0.action.contains(&it.action);
         prospect.steps.retain(is_meant);
+        if !self.0.action.is_empty() && !self.0.action.contains(&Action::Delete) {
+            prospect.later.clear();
+        }
     }
 
     fn is_in(&self, namespace: &str) -> bool {

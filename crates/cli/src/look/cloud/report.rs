@@ -52,6 +52,7 @@ fn rows_of(prospect: &Prospect) -> Vec<Vec<String>> {
             rows.push(vec![String::new(), format!("    and {more} more fields (-o json shows all)")]);
         }
     }
+    rows.extend(prospect.later.iter().map(|it| vec![prospect.whose.clone(), it.clone()]));
     rows
 }
 
@@ -106,6 +107,7 @@ fn of_prospect(prospect: &Prospect) -> Value {
         "namespace": object.map(|it| &it.namespace),
         "name": object.map(|it| &it.name),
         "steps": prospect.steps.iter().map(of_step).collect::<Vec<_>>(),
+        "later": prospect.later,
         "problems": prospect.problems,
     })
 }
@@ -142,7 +144,7 @@ mod tests {
     fn prospect(steps: Vec<Diff>, problems: &[&str]) -> Prospect {
         let object = ObjectRef::new(Kind::Service, "default", "shop");
         let problems = problems.iter().map(|it| (*it).to_owned()).collect();
-        Prospect { whose: object.to_string(), object: Some(object), steps, problems }
+        Prospect { whose: object.to_string(), object: Some(object), steps, later: Vec::new(), problems }
     }
 
     fn step(kind: &'static str, action: Action, changes: Vec<FieldChange>) -> Diff {
@@ -183,6 +185,15 @@ mod tests {
         let text = table(&[prospect(vec![step("pool", Action::Create, (0..20).map(new).collect())], &[])]);
         assert!(text.contains("tags[0]: none → xxx") && text.contains("and 8 more fields"), "{text}");
         assert!(text.lines().all(|it| it.chars().count() < 160), "{text}");
+    }
+
+    #[test]
+    fn what_is_deleted_later_is_said_and_is_no_change_now() {
+        let later = "later: delete security group 7".to_owned();
+        let all = [Prospect { later: vec![later.clone()], ..prospect(Vec::new(), &[]) }];
+        assert_eq!(table(&all), format!("FOR                   STEP\nService default/shop  {later}"));
+        assert_eq!(as_json(&all)["objects"][0]["later"], json!([later]));
+        assert_eq!(as_json(&all)["summary"]["steps"], json!(0));
     }
 
     #[test]

@@ -26,6 +26,7 @@ fn status(addresses: &[&str], serving: &[&str], problems: &[&str]) -> Status {
         takes_over: true,
         unreported: false,
         replaced: None,
+        left: false,
     }
 }
 
@@ -66,6 +67,24 @@ fn an_address_is_published_once_it_is_served_and_stays_when_hosts_vanish() {
     assert!(!gone.is_said_by(&said));
     assert_eq!(gone.notes(&said).len(), 1);
     assert!(gone.is_said_by(&written(&gone, &said)));
+}
+
+#[test]
+fn who_is_released_keeps_its_addresses_and_loses_our_conditions() {
+    let nothing = Published { uid: "u".into(), ..Published::default() };
+    let served = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &["it is released"]), &nothing);
+    let said = written(&served, &nothing);
+    let left = Status { left: true, ..status(&[], &[], &[]) };
+    let output = Output::of(&left, &said);
+    assert!(!output.is_said_by(&said), "conditions are there");
+    assert!(output.notes(&said).is_empty(), "no address is withdrawn");
+    let after = written(&output, &said);
+    assert_eq!((&after.ingress, after.conditions.len()), (&said.ingress, 0));
+    assert!(output.is_said_by(&after));
+    // What another wrote since is its own.
+    let others = Published { other: Some("another".into()), ..said };
+    assert_eq!(Output::of(&left, &others).ingress, None);
+    assert!(Output::of(&left, &nothing).is_said_by(&nothing), "nothing of ours is there");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seaway_model::{Group, LbKey, Owner, Unit};
+use seaway_model::{Desired, Group, LbKey, Owner, Unit};
 use seaway_openstack::{
     Class, Cloud, Error,
     neutron::{Port, SecurityGroup},
@@ -95,6 +95,20 @@ pub(super) fn steps(group: &Group, there: &Observed) -> Vec<Step> {
     }
     steps.extend(goes.into_iter().cloned().map(Step::RemoveTheirs));
     steps
+}
+
+/// What these steps do not delete yet, and a later look does: once the load balancers of its Services are taken over, and ours
+/// is at all Nodes.
+pub fn later<'t>(
+    desired: &Desired,
+    there: &'t Observed,
+    now: &[Step],
+) -> Vec<(&'t Id<SecurityGroup>, &'t Owner)> {
+    let Desired::Group(group) = desired else { return Vec::new() };
+    let is_followed = |owner: &Owner| group.openings.get(owner).is_some_and(|it| !it.frozen);
+    let is_now = |id: &Id<SecurityGroup>| now.contains(&Step::RemoveTheirs(id.clone()));
+    let theirs = there.theirs.iter().map(|(id, it)| (id, &it.owner));
+    theirs.filter(|(id, owner)| is_followed(owner) && !is_now(id)).collect()
 }
 
 pub(super) async fn write(cloud: &Cloud, step: &Step, there: &mut Observed) -> Result<(), Error> {

@@ -7,6 +7,7 @@ use seaway_model::{
     unit::Place,
 };
 
+use super::{Beside, Sign};
 use crate::{
     demand::{cloud_of, is_native},
     index::ServiceKey,
@@ -66,7 +67,9 @@ impl NotAdopted {
 
     pub fn why(self) -> &'static str {
         match self {
-            NotAdopted::Unlisted => "the load balancers in the cloud are not listed yet",
+            NotAdopted::Unlisted => {
+                "what is in the cloud, and whether another controller runs, is not known yet"
+            }
             NotAdopted::NotChosen => "adopt.only does not choose it",
             NotAdopted::OtherController => "another controller serves load balancers in this cluster",
             NotAdopted::Observed => "adopt.mode is observe",
@@ -94,7 +97,7 @@ pub struct Adoption {
     /// The others, by name.
     pub waiting: Vec<Waiting>,
     /// The other controller that runs.
-    pub beside: Option<Name>,
+    pub beside: Option<Beside>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -163,18 +166,22 @@ impl World {
     /// A running controller, with what ends this.
     pub(in crate::world) fn adoption_problems(&self) -> Option<Problem> {
         let by = self.adoption.beside.as_ref().filter(|_| !self.config.adopt.beside_occm)?;
-        let its = self.adoption.writes.iter().filter(|(_, (it, _))| it.by == *by);
+        let its = self.adoption.writes.iter().filter(|(_, (it, _))| it.by == by.by);
         let latest = its.max_by(|(a, (x, _)), (b, (y, _))| (x.at, a).cmp(&(y.at, b)));
         let which =
             latest.map(|(key, _)| format!(", {}/{} last", key.namespace, key.name)).unwrap_or_default();
         let message = format!(
-            "{by} serves load balancers in this cluster: it wrote Services within the last 10 minutes{which}. Beside it, \
-             Seaway adopts and makes no load balancer; it serves those that it has"
+            "another controller serves load balancers in this cluster: {by}{which}. Beside it, Seaway adopts and makes no load \
+             balancer; it serves those that it has"
         );
+        let until = match by.sign {
+            Sign::Wrote => "10 minutes after its last write Seaway goes on by itself",
+            Sign::Leads | Sign::Reported => "Once another process holds its Lease, Seaway goes on by itself",
+        };
         let object = ObjectRef::new(Kind::Config, "", "adopt");
         Some(Problem::new(object, Reason::OtherController, message).at("adopt.besideOccm").fix(format!(
-            "Add --controllers=*,-service-lb-controller to the arguments of {by}. 10 minutes after its last write Seaway goes \
-             on by itself; at once, once it has ended: adopt: {{besideOccm: true}} in seaway.yaml."
+            "Add --controllers=*,-service-lb-controller to the arguments of the cloud controller manager. {until}; at once, once it \
+             has ended: adopt: {{besideOccm: true}} in seaway.yaml."
         )))
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Name, Outcome, Problem, Reason, Time, Unit,
+    Change, Config, Desired, Dirt, Name, OtherSigns, Outcome, Problem, Reason, Time, Unit,
     config::{Adopt, AdoptMode, Canary, CloudDefaults},
     fact::{FactRef, Held, OtherWrite, Service, ServiceKind},
     outcome::UnitState,
@@ -274,6 +274,77 @@ fn beside_a_controller_that_wrote_lately_nothing_is_adopted_or_made() {
     assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{dirt:?}");
     assert!(is_served(&world, &shop) && is_served(&world, &new), "it has ended");
     assert!(world.problems().is_empty(), "{:?}", world.problems());
+}
+
+/// What its Lease and its events say, in minutes from now.
+fn signs(leads_since: Option<i64>, event: Option<i64>) -> Change {
+    let at =
+        |minutes: i64| Time(NOW.saturating_add_signed(minutes * i64::try_from(MINUTE).expect("it is small")));
+    let event = event.map(|it| OtherWrite { by: "service-controller".into(), at: at(it) });
+    Change::OtherSigns(Some(OtherSigns { leads_since: leads_since.map(at), event }))
+}
+
+#[test]
+fn a_controller_is_noticed_by_its_lease_and_events_though_it_wrote_nothing_for_long() {
+    // Since when its process leads, when that reported an event, when it wrote; whether it is noticed.
+    let table = [
+        ("its Lease says that it runs", Some(-60), None, Some(-50), true),
+        ("another process holds the Lease by now", Some(-40), None, Some(-50), false),
+        ("nobody renews the Lease", None, None, Some(-50), false),
+        ("it started, and had nothing to write", Some(-60), Some(-59), None, true),
+        ("the process before reported it", Some(-40), Some(-59), None, false),
+        ("it elects no leader", None, Some(-8), None, true),
+        ("and ended", None, Some(-11), None, false),
+        ("a Lease alone: other controllers hold it, too", Some(-60), None, None, false),
+    ];
+    for (case, leads_since, event, write, is_noticed) in table {
+        let minutes = |it: i64| NOW.saturating_add_signed(it * 60_000);
+        let shop = write.map_or(theirs("shop"), |it| wrote(theirs("shop"), minutes(it)));
+        let mut world = unlisted(Adopt::default(), &[&shop]);
+        world.apply(signs(leads_since, event));
+        world.apply(Change::Surveyed(Vec::new()));
+        assert_eq!(is_served(&world, &shop), !is_noticed, "{case}");
+        assert_eq!(
+            world.problems().iter().any(|it| it.reason == Reason::OtherController),
+            is_noticed,
+            "{case}"
+        );
+        // Its controller of Services is ended: other pods of it hold the Lease.
+        world.apply(signs(Some(0), event));
+        world.apply(Change::Time(Time(NOW + MINUTE)));
+        let since_then = event.is_some_and(|it| it > -10);
+        assert_eq!(is_served(&world, &shop), !since_then, "{case}");
+    }
+}
+
+#[test]
+fn nothing_is_adopted_or_made_before_it_is_known_whether_another_runs() {
+    let (served, shop, new) = (Service { held: Held::ByUs, ..named("served") }, theirs("shop"), named("new"));
+    let begin = |adopt: Adopt| {
+        let mut world =
+            World::new(Roles { allocate: true, host: None }, vec![Arc::new(InCloud)], config(adopt));
+        world.apply(Change::Time(Time(NOW)));
+        world.apply(Change::OtherSigns(None));
+        for change in
+            [put(&served), put(&shop), put(&new), node("zero", "10.0.0.9")].into_iter().chain(synced())
+        {
+            world.apply(change);
+        }
+        world.apply(Change::Surveyed(Vec::new()));
+        world
+    };
+    let mut world = begin(Adopt::default());
+    assert!(is_served(&world, &served), "what is ours is served");
+    for service in [&shop, &new] {
+        assert_left(&world, service);
+        assert_eq!(why(&world, service), Some(NotAdopted::Unlisted));
+    }
+    assert!(world.problems().is_empty(), "{:?}", world.problems());
+    let dirt = world.apply(Change::OtherSigns(Some(OtherSigns::default())));
+    assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{dirt:?}");
+    assert!(is_served(&world, &shop) && is_served(&world, &new));
+    let beside = begin(Adopt { beside_occm: true, ..Adopt::default() });
+    assert!(is_served(&beside, &shop), "an operator wants both");
 }
 
 #[test]

@@ -76,6 +76,8 @@ fn a_default_that_is_lost_leaves_load_balancers_groups_finalizers_and_addresses_
             assert_eq!(world.desire(&Unit::Hold(owner(&shop))), Desired::Held);
             let status = world.status(&owner(&shop)).expect("it is told");
             assert_eq!(status.addresses, shop.published);
+            let its = unit(&owner(&shop));
+            assert_eq!(world.released().into_values().collect::<Vec<_>>(), [its], "it is listed");
             let problem = status.problems.iter().find(|it| it.reason == Reason::Released);
             assert!(
                 problem.is_some_and(|it| it.fix.contains("kubectl seaway release")),
@@ -116,7 +118,11 @@ fn what_is_found_of_a_service_that_lives_stays_and_is_told() {
             assert_eq!(world.desire(&unit), Desired::Released, "{unit}");
         }
         assert!(reasons(&world).contains(&Reason::Released));
+        let uid = &shop.meta.uid;
+        let listed: Vec<String> = world.released().into_keys().map(|it| it.to_string()).collect();
+        assert_eq!(listed, [uid.to_string(), format!("{uid}/IPv6")], "a cut name is the same load balancer");
         world.apply(gone(&shop));
+        assert!(world.released().is_empty());
         assert!(!reasons(&world).contains(&Reason::Released));
         for unit in [unit(&owner(&shop)), unit(&cut), group()] {
             assert_eq!(world.desire(&unit), Desired::Absent, "{unit}: nobody uses it");
@@ -154,6 +160,25 @@ fn who_released_it_may_have_it_served_again() {
     world.apply(Change::Config(config(ours())));
     assert!(matches!(world.desire(&unit(&owner(&shop))), Desired::LoadBalancer(_)));
     assert!(!reasons(&world).contains(&Reason::Released));
+    assert!(world.released().is_empty());
+}
+
+#[test]
+fn who_is_released_keeps_the_addresses_that_were_published_until_another_writes_them() {
+    let shop = classless(Held::ByUs);
+    let mut world = world(config(nobodys()), vec![put(&shop)]);
+    let status = Unit::Status(owner(&shop));
+    assert!(world.status(&owner(&shop)).is_some_and(|it| !it.left));
+    let dirt = world.apply(put(&Service { held: Held::No, ..shop.clone() }));
+    assert!(dirt.contains(&Dirt::Unit(status.clone())), "its conditions are taken back: {dirt:?}");
+    assert!(world.status(&owner(&shop)).is_some_and(|it| it.left && it.problems.is_empty()));
+    assert_eq!(world.desire(&unit(&owner(&shop))), Desired::Released);
+    world.apply(put(&Service { held: Held::No, kind: ServiceKind::ClusterIp, ..shop.clone() }));
+    assert_eq!(world.desire(&status), Desired::Absent);
+    // What no load balancer of ours serves was never ours to keep.
+    let other = classless(Held::No);
+    let world = self::world(config(nobodys()), vec![put(&other)]);
+    assert_eq!(world.desire(&status), Desired::Absent);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Deletion, Desired, Dirt, Outcome, Owner, Reason, Time, Unit,
+    Change, Config, Deletion, Desired, Dirt, Outcome, Owner, Problem, Reason, Time, Unit,
     config::{CloudDefaults, Orphans},
     fact::{FactRef, Families, FamilyPolicy, Held, Service, ServiceKind},
     load_balancer::Family,
@@ -51,6 +51,67 @@ fn seen_absent(world: &mut World, unit: &Unit) {
     let unit = unit.clone();
     let state = UnitState::Absent;
     world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving: vec![] }));
+}
+
+/// Its deletion waits: the limit is reached.
+fn limited(world: &mut World, unit: &Unit, owner: &Owner) -> Vec<Dirt> {
+    let problem = Problem::new(owner.object(), Reason::DeletionLimit, "its load balancer is not deleted now");
+    let (state, problems) = (UnitState::UserMustFix, vec![(owner.clone(), problem)]);
+    world.apply(Change::Outcome(Outcome {
+        unit: unit.clone(),
+        state,
+        facts: vec![],
+        problems,
+        serving: vec![],
+    }))
+}
+
+#[test]
+fn a_service_that_is_no_load_balancer_any_more_says_that_the_limit_keeps_what_it_had() {
+    for held in [Held::ByUs, Held::ByOthers] {
+        let was = Service { held, ..shop() };
+        let (owner, its) = (owner(&was), unit(&owner(&was)));
+        let status = Dirt::Unit(Unit::Status(owner.clone()));
+        let plain = Service { kind: ServiceKind::ClusterIp, ..was.clone() };
+        // While it runs, and by a restart.
+        let mut running = begins(1, &[was]);
+        running.apply(put(&plain));
+        let mut restarted = begins(1, &[plain]);
+        restarted.apply(Change::Found(its.clone()));
+        for world in [&mut running, &mut restarted] {
+            assert_eq!(world.desire(&Unit::Status(owner.clone())), Desired::Absent);
+            assert!(limited(world, &its, &owner).contains(&status), "{held:?}");
+            let told = world.status(&owner).expect("it says so");
+            assert_eq!(told.problems.iter().map(|it| it.reason).collect::<Vec<_>>(), [Reason::DeletionLimit]);
+            assert!(!told.ready && told.addresses.is_empty(), "a Service of this type has no address");
+            assert!(told.waits.is_some_and(|it| it.contains("limit")));
+            assert!(world.problems().iter().any(|it| it.reason == Reason::DeletionLimit));
+            let outcome = Outcome {
+                unit: its.clone(),
+                state: UnitState::Absent,
+                facts: vec![],
+                problems: vec![],
+                serving: vec![],
+            };
+            assert!(world.apply(Change::Outcome(outcome)).contains(&status), "{held:?}");
+            assert_eq!(
+                world.desire(&Unit::Status(owner.clone())),
+                Desired::Absent,
+                "what was said is taken back"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_service_that_is_released_is_told_nothing_of_a_limit_for_others_write_its_status() {
+    let was = Service { class: None, held: Held::ByOthers, ..shop() };
+    let mut world = begins(1, std::slice::from_ref(&was));
+    let nobodys = Arc::new(CloudDefaults { groups: true, ..CloudDefaults::default() });
+    let clouds = [(CLASS.into(), nobodys)].into();
+    world.apply(Change::Config(Arc::new(Config { clouds, ..Config::default() })));
+    let dirt = limited(&mut world, &unit(&owner(&was)), &owner(&was));
+    assert!(!dirt.contains(&Dirt::Unit(Unit::Status(owner(&was)))), "{dirt:?}");
 }
 
 fn orphans(world: &World) -> usize {

@@ -1,0 +1,134 @@
+//! What tells that a cloud controller manager runs its controller of Services, beside what it wrote into them.
+//!
+//! ```text
+//!     its Lease    since when the process leads that holds it: what was written later, that process wrote
+//!     its events   of the controller of Services alone, which looks at each Service when it starts
+//! ```
+//! The Lease alone says nothing: controllers of Nodes and routes hold it, too, and they stay when Seaway serves Services.
+
+use jiff::Timestamp;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
+use kube::{Api, api::ListParams};
+use seaway_model::{Name, OtherSigns, Time, fact::OtherWrite};
+
+use crate::{
+    answer::Answer,
+    connect::{Cluster, Unanswered},
+};
+
+/// As its flags have it, unless they say otherwise.
+const NAMESPACE: &str = "kube-system";
+const LEASE: &str = "cloud-controller-manager";
+/// As Kubernetes' own library for cloud controller managers signs its events of Services.
+const SOURCE: &str = "service-controller";
+/// A clock may be ahead of another: one that has ended is believed to run for this long.
+const FRESH: i64 = 120;
+
+impl Cluster {
+    /// Looks once; for events, which are many, where `event` does not say what was told last. What may not be asked tells
+    /// nothing.
+    pub async fn other_signs(&self, event: Option<Option<OtherWrite>>) -> Result<OtherSigns, Unanswered> {
+        let leases: Api<Lease> = Api::namespaced(self.client(), NAMESPACE);
+        let lease = known(self.ask(leases.get_opt(LEASE)).await)?.flatten();
+        let leads_since = lease.as_ref().and_then(|it| leads_since(it, Timestamp::now()));
+        let event = match event {
+            Some(event) => event,
+            None => last(&self.events_of_services().await?),
+        };
+        Ok(OtherSigns { leads_since, event })
+    }
+
+    async fn events_of_services(&self) -> Result<Vec<Event>, Unanswered> {
+        let events: Api<Event> = Api::all(self.client());
+        let its = format!("source={SOURCE},involvedObject.kind=Service");
+        let listed = self.ask(events.list(&ListParams::default().fields(&its))).await;
+        Ok(known(listed)?.map(|it| it.items).unwrap_or_default())
+    }
+}
+
+fn known<T>(answer: Result<T, Answer>) -> Result<Option<T>, Unanswered> {
+    match answer {
+        Ok(it) => Ok(Some(it)),
+        Err(Answer::Forbidden(_) | Answer::NotFound | Answer::Invalid(_)) => Ok(None),
+        Err(answer) => Err(Unanswered(answer)),
+    }
+}
+
+/// When the process began that renews it.
+fn leads_since(lease: &Lease, now: Timestamp) -> Option<Time> {
+    let spec = lease.spec.as_ref()?;
+    spec.holder_identity.as_ref().filter(|it| !it.is_empty())?;
+    let renewed = spec.renew_time.as_ref()?.0;
+    let term = i64::from(spec.lease_duration_seconds.unwrap_or_default()).max(FRESH);
+    let silent = now.as_second().saturating_sub(renewed.as_second());
+    (silent < term).then(|| time(spec.acquire_time.as_ref()?.0)).flatten()
+}
+
+fn last(events: &[Event]) -> Option<OtherWrite> {
+    let by: Name = SOURCE.into();
+    let at = events.iter().filter_map(at).max()?;
+    Some(OtherWrite { by, at })
+}
+
+/// When it was told last.
+fn at(event: &Event) -> Option<Time> {
+    let series = event.series.as_ref().and_then(|it| it.last_observed_time.as_ref()).map(|it| it.0);
+    let single = event.last_timestamp.as_ref().map(|it| it.0);
+    let first = event.event_time.as_ref().map(|it| it.0);
+    let created = event.metadata.creation_timestamp.as_ref().map(|it| it.0);
+    time(series.into_iter().chain(single).chain(first).max().or(created)?)
+}
+
+fn time(at: Timestamp) -> Option<Time> {
+    Some(Time(u64::try_from(at.as_millisecond()).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::{
+        api::{coordination::v1::LeaseSpec, core::v1::EventSeries},
+        apimachinery::pkg::apis::meta::v1::{MicroTime, Time as Moment},
+    };
+
+    use super::*;
+
+    fn second(at: i64) -> Timestamp {
+        Timestamp::from_second(at).expect("a time")
+    }
+
+    #[test]
+    fn a_lease_that_is_renewed_says_since_when_its_process_leads() {
+        let lease = |holder: &str, renewed: i64, seconds: i32| Lease {
+            spec: Some(LeaseSpec {
+                holder_identity: Some(holder.to_owned()),
+                lease_duration_seconds: Some(seconds),
+                acquire_time: Some(MicroTime(second(100))),
+                renew_time: Some(MicroTime(second(renewed))),
+                ..LeaseSpec::default()
+            }),
+            ..Lease::default()
+        };
+        let since = |lease: &Lease| leads_since(lease, second(1_000)).map(|it| it.0);
+        assert_eq!(since(&lease("a", 995, 15)), Some(100_000));
+        assert_eq!(since(&lease("a", 1_060, 15)), Some(100_000), "its clock is ahead of ours");
+        assert_eq!(since(&lease("a", 881, 15)), Some(100_000), "or behind");
+        assert_eq!(since(&lease("a", 880, 15)), None);
+        assert_eq!(since(&lease("a", 880, 137)), Some(100_000));
+        assert_eq!(since(&lease("", 995, 15)), None, "it was given back");
+        assert_eq!(since(&Lease::default()), None);
+    }
+
+    #[test]
+    fn the_last_event_counts_however_it_says_its_time() {
+        let single = |at: i64| Event { last_timestamp: Some(Moment(second(at))), ..Event::default() };
+        let series =
+            EventSeries { last_observed_time: Some(MicroTime(second(30))), ..EventSeries::default() };
+        let of_series =
+            Event { event_time: Some(MicroTime(second(10))), series: Some(series), ..Event::default() };
+        let told = |events: &[Event]| last(events).map(|it| (it.by.to_string(), it.at.0));
+        assert_eq!(told(&[]), None);
+        assert_eq!(told(&[Event::default()]), None, "nobody knows when");
+        assert_eq!(told(&[single(20), single(25)]), Some((SOURCE.to_owned(), 25_000)));
+        assert_eq!(told(&[of_series, single(25)]), Some((SOURCE.to_owned(), 30_000)));
+    }
+}
