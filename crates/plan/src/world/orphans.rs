@@ -123,6 +123,14 @@ impl World {
         })
     }
 
+    /// The same, of one that is served at the front door.
+    pub(super) fn with_limit(&self, mut status: Status) -> Status {
+        if let Some(limited) = self.limited_status(&status.owner) {
+            status.problems.extend(limited.problems);
+        }
+        status
+    }
+
     /// Whether a Service is there that wants no load balancer.
     pub(super) fn is_no_balancer_now(&self, owner: &Owner) -> bool {
         let Owner::Object { object, uid } = owner else { return false };

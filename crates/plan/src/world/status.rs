@@ -50,7 +50,7 @@ impl World {
             return self.door_status();
         }
         let status = self.guest_status(owner, self.own_status(owner));
-        let status = status.map(|it| self.with_permission(it));
+        let status = status.map(|it| self.with_limit(self.with_permission(it)));
         status.or_else(|| self.limited_status(owner)).or_else(|| self.left_status(owner))
     }
 

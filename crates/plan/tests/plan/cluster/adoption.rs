@@ -300,7 +300,16 @@ fn a_controller_is_noticed_by_its_lease_and_events_though_it_wrote_nothing_for_l
     for (case, leads_since, event, write, is_noticed) in table {
         let minutes = |it: i64| NOW.saturating_add_signed(it * 60_000);
         let shop = write.map_or(theirs("shop"), |it| wrote(theirs("shop"), minutes(it)));
-        let mut world = unlisted(Adopt::default(), &[&shop]);
+        let mut world = World::new(
+            Roles { allocate: true, host: None },
+            vec![Arc::new(InCloud)],
+            config(Adopt::default()),
+        );
+        world.apply(Change::Time(Time(NOW)));
+        world.apply(Change::OtherSigns(None));
+        for change in [put(&shop), node("zero", "10.0.0.9")].into_iter().chain(synced()) {
+            world.apply(change);
+        }
         world.apply(signs(leads_since, event));
         world.apply(Change::Surveyed(Vec::new()));
         assert_eq!(is_served(&world, &shop), !is_noticed, "{case}");

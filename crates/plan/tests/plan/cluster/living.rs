@@ -41,6 +41,11 @@ fn native() -> Arc<Config> {
     Arc::new(Config { classless: true, ..Config::clone(&config(nobodys())) })
 }
 
+/// `defaultDriver: none`.
+fn nothing() -> Arc<Config> {
+    Arc::new(Config { classless: false, ..Config::clone(&config(nobodys())) })
+}
+
 fn world(config: Arc<Config>, changes: Vec<Change>) -> World {
     let placements: Vec<Arc<dyn seaway_plan::Placement>> = vec![Arc::new(InCloud)];
     let mut world = World::new(Roles { allocate: true, host: None }, placements, config);
@@ -166,7 +171,7 @@ fn who_released_it_may_have_it_served_again() {
 #[test]
 fn who_is_released_keeps_the_addresses_that_were_published_until_another_writes_them() {
     let shop = classless(Held::ByUs);
-    let mut world = world(config(nobodys()), vec![put(&shop)]);
+    let mut world = world(nothing(), vec![put(&shop)]);
     let status = Unit::Status(owner(&shop));
     assert!(world.status(&owner(&shop)).is_some_and(|it| !it.left));
     let dirt = world.apply(put(&Service { held: Held::No, ..shop.clone() }));
@@ -177,7 +182,7 @@ fn who_is_released_keeps_the_addresses_that_were_published_until_another_writes_
     assert_eq!(world.desire(&status), Desired::Absent);
     // What no load balancer of ours serves was never ours to keep.
     let other = classless(Held::No);
-    let world = self::world(config(nobodys()), vec![put(&other)]);
+    let world = self::world(nothing(), vec![put(&other)]);
     assert_eq!(world.desire(&status), Desired::Absent);
 }
 
