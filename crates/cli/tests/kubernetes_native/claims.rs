@@ -69,15 +69,15 @@ fn addresses_are_given_as_services_and_pools_ask_and_say() {
     let left = r#"{"status":{"loadBalancer":{"ingress":[{"ip":"203.0.113.1","ipMode":"VIP"}]}}}"#;
     let by = ["--subresource=status", "--type=merge", "--field-manager=metallb", "-p", left];
     scene.cluster.kubectl(&[&["patch", "service", "old"], &by[..]].concat());
-    let of_old = || scene.field("service/old", "{.metadata.resourceVersion} {.status}");
-    let before = of_old();
+    let of_old = |scene: &Scene| scene.field("service/old", "{.metadata.resourceVersion} {.status}");
+    let before = of_old(&scene);
     scene.install();
     // By default what is there stays as it is.
     scene.lead("controller");
     until_given(&scene, "newcomer", &["203.0.113.0"]);
     scene.cluster.apply(&service("next", "selector: {app: x}"));
     until_given(&scene, "next", &["203.0.113.2"]);
-    assert_eq!((of_old(), given(&scene, "old")), (before, vec![]), "neither written, nor given away");
+    assert_eq!((of_old(&scene), given(&scene, "old")), (before, vec![]), "neither written, nor given away");
     scene.cluster.kubectl(&["delete", "service", "next"]);
     until("its address is free", || scene.is_gone("address/203-0-113-2"));
     scene.end("controller");
