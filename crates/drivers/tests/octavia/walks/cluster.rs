@@ -36,7 +36,7 @@ const CLOUD: &str = "openstack";
 const AUDIT: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(3_600);
 const WAKE: Duration = Duration::from_secs(2);
-const STEP: Duration = Duration::from_millis(250);
+const STEP: Duration = Duration::from_secs(1);
 /// So many heartbeats go by until a backup is a cluster.
 const BACKUP: usize = 2;
 static TERMS: AtomicU64 = AtomicU64::new(0);
