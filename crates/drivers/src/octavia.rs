@@ -15,6 +15,7 @@ mod audit;
 mod away;
 pub mod belongings;
 mod born;
+mod by_default;
 mod calls;
 mod cascade;
 mod checks;

@@ -21,7 +21,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    affinity, clients,
+    affinity, by_default, clients,
     floating::floating,
     member_tls,
     mend::{Mend, Place},
@@ -369,6 +369,7 @@ fn of_listener(id: ListenerId, wish: &NewListener, there: &Listener) -> Option<S
     change.name = Edit::Leave;
     change.tags = Edit::Leave;
     timeouts::reset(&mut change, wish, there);
+    by_default::reset(&mut change, wish, there);
     tags::keep(&mut change.tags, &wish.tags, &there.tags);
     clients::reset(&mut change, wish, there);
     if there.connection_limit.is_none() && wish.connection_limit == Edit::To(Some(-1)) {

@@ -7,7 +7,7 @@ use seaway_model::{Desired, LoadBalancer, Owner, Problem, Reason, Unit};
 use seaway_openstack::{Error, octavia::Provisioning, resource::Edit};
 
 use super::{
-    Joined, Octavia, affinity, born, copies, drift, is_paused, local,
+    Joined, Octavia, affinity, born, by_default, copies, drift, is_paused, local,
     mend::Mend,
     pairs::Part,
     partial,
@@ -215,6 +215,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
         problems.extend(owners.iter().map(|it| problem(it)));
     }
     problems.extend(local::told(wish, observed));
+    problems.extend(by_default::told(wish, observed));
     problems.extend(tags::told(wish, observed));
     problems.extend(vip::told(wish, observed));
     if let Some(why) = &observed.stays {
@@ -238,7 +239,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     problems
 }
 
-fn some(all: &[String], between: &str) -> String {
+pub(super) fn some(all: &[String], between: &str) -> String {
     match all.len().checked_sub(NAMED).filter(|it| *it > 0) {
         Some(more) => format!("{}{between}and {more} more", all[..NAMED].join(between)),
         None => all.join(between),

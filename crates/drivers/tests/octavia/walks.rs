@@ -36,7 +36,7 @@ use self::{
     cluster::{ApiServer, CLASS, Controller},
     events::{Dice, Event, Foreign, Setting, Trouble},
 };
-use crate::scene::Scene;
+use crate::{scene::Scene, tls};
 
 const NAMES: [&str; 3] = ["shop", "mail", "wiki"];
 const PORTS: [u16; 3] = [80, 443, 8443];
@@ -108,6 +108,7 @@ struct Walk {
     dice: Dice,
     scene: Scene,
     api: ApiServer,
+    container: String,
     config: Config,
     controllers: [Option<Controller>; 2],
     leader: usize,
@@ -144,13 +145,15 @@ impl Walk {
     async fn begin(dice: Dice) -> Walk {
         let scene = Scene::of(Fake::start_here(), "demo", "amphora").await.with_ipv6().await;
         scene.fake.pace(Pace::Time(Duration::from_millis(700)));
-        let config = config(&scene, Setting::Usual);
+        let container = tls::theirs(&scene).await;
+        let config = config(&scene, &container, Setting::Usual);
         let api = ApiServer::default();
         api.set_nodes(nodes(&[11, 12]));
         let mut walk = Walk {
             dice,
             scene,
             api,
+            container,
             config,
             controllers: [None, None],
             leader: 0,
@@ -251,7 +254,7 @@ impl Walk {
             }
             Event::Nodes(numbers) => self.api.set_nodes(nodes(&numbers)),
             Event::Setting(setting) => {
-                self.config = config(&self.scene, setting);
+                self.config = config(&self.scene, &self.container, setting);
                 for it in self.controllers.iter().flatten() {
                     it.configure(&self.config).await;
                 }
@@ -394,10 +397,19 @@ fn node_port(port: u16) -> u16 {
     30_000 + port
 }
 
+/// Those with an odd number are at the edge. Each has two addresses of IPv4.
 fn nodes(numbers: &[u8]) -> Vec<Node> {
     let node = |it: &u8| Node {
-        meta: Meta { name: format!("node-{it}").into(), ..Meta::default() },
-        addresses: vec![[10, 0, 0, *it].into(), [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(*it)].into()],
+        meta: Meta {
+            name: format!("node-{it}").into(),
+            labels: (it % 2 == 1).then(|| ("role".into(), "edge".into())).into_iter().collect(),
+            ..Meta::default()
+        },
+        addresses: vec![
+            [10, 0, 0, *it].into(),
+            [10, 0, 0, 100 + it].into(),
+            [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(*it)].into(),
+        ],
         external: Vec::new(),
         leaving: false,
         provider_id: None,
@@ -407,7 +419,8 @@ fn nodes(numbers: &[u8]) -> Vec<Node> {
     numbers.iter().map(node).collect()
 }
 
-fn config(scene: &Scene, setting: Setting) -> Config {
+/// `container`: a certificate in the cloud's own store.
+fn config(scene: &Scene, container: &str, setting: Setting) -> Config {
     let mut usual = CloudDefaults { classless: true, ..CloudDefaults::default() };
     usual.place.subnet = Some(scene.subnet.as_str().into());
     usual.classes.insert(EDGE.into(), CloudPlace::default());
@@ -423,6 +436,9 @@ fn config(scene: &Scene, setting: Setting) -> Config {
         Setting::NoClass => usual.classes.clear(),
         Setting::NoIpv6 => usual.networking.no_ipv6 = true,
         Setting::Ovn => usual.provider = "ovn".into(),
+        Setting::Selector => usual.nodes = vec![("role".into(), Some("edge".into()))],
+        Setting::Order => usual.networking.order = vec!["10.0.0.96/27".parse().unwrap()],
+        Setting::Tls => usual.tls_container = Some(container.into()),
     }
     Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), ..Config::default() }
 }

@@ -5,7 +5,12 @@ use std::{
     net::IpAddr,
 };
 
-use seaway_model::{Name, config::CloudDefaults, fact::ServiceKind, load_balancer::Balance};
+use seaway_model::{
+    Name,
+    config::CloudDefaults,
+    fact::{Node, ServiceKind},
+    load_balancer::Balance,
+};
 use seaway_openstack::{
     neutron::SecurityGroup,
     octavia::{Algorithm, Listener, LoadBalancer, Member, Pool, Provisioning},
@@ -138,7 +143,7 @@ impl Walk {
     pub(super) async fn ends_with(mut self, setting: Setting) -> Seen {
         self.happened.push(format!("and at the end {setting:?}"));
         self.scene.fake.heal();
-        self.config = config(&self.scene, setting);
+        self.config = config(&self.scene, &self.container, setting);
         for it in self.controllers.iter().flatten() {
             it.configure(&self.config).await;
         }
@@ -189,8 +194,12 @@ impl Walk {
             // Amphorae reach members by the first family.
             let reached = if it.provider.as_deref() == Some("ovn") { 2 } else { 1 };
             let families: BTreeSet<bool> = vips(it).take(reached).map(|it| it.is_ipv6()).collect();
-            let nodes = self.addresses().into_iter().filter(|it| families.contains(&it.is_ipv6()));
-            let nodes: BTreeSet<IpAddr> = nodes.collect();
+            let at = |it: &Node, ip: &IpAddr| (it.meta.name.clone(), ip.is_ipv6());
+            let at = |it: &Node| it.addresses.iter().map(|ip| (*ip, at(it, ip))).collect::<Vec<_>>();
+            // Each once in each family, at whichever address.
+            let nodes: BTreeMap<IpAddr, (Name, bool)> = self.api.nodes().iter().flat_map(at).collect();
+            let here = nodes.values().filter(|(_, is_v6)| families.contains(is_v6)).cloned();
+            let here: BTreeSet<(Name, bool)> = here.collect();
             let method = match (it.provider.as_deref(), usual.balance) {
                 (Some("ovn"), _) => Algorithm::SourceIpPort,
                 (_, Some(Balance::LeastConnections)) => Algorithm::LeastConnections,
@@ -200,8 +209,10 @@ impl Walk {
                 let pool = pools.iter().find(|it| Some(&it.id) == listener.default_pool_id.as_ref());
                 let pool = pool.unwrap_or_else(|| panic!("{} leads nowhere: {history:#?}", listener.name));
                 let members = self.members_of(&pool.id).await.into_iter();
-                let members: BTreeSet<IpAddr> = members.map(|it| it.address).collect();
-                assert_eq!(members, nodes, "members of {}: {history:#?}", pool.name);
+                let members: Vec<_> = members.map(|it| nodes.get(&it.address).cloned()).collect();
+                let count = members.len();
+                let members: BTreeSet<_> = members.into_iter().flatten().collect();
+                assert_eq!((&members, count), (&here, here.len()), "members of {}: {history:#?}", pool.name);
                 assert_eq!(pool.healthmonitor_id.is_some(), usual.monitor, "{}: {history:#?}", pool.name);
                 assert_eq!(pool.lb_algorithm, method, "{}: {history:#?}", pool.name);
             }

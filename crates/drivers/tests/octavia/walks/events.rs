@@ -70,6 +70,12 @@ pub(super) enum Setting {
     NoIpv6,
     /// `lb-provider=ovn`
     Ovn,
+    /// `node-selector=role=edge`, which some Nodes have.
+    Selector,
+    /// `address-sort-order`: Nodes have two addresses of IPv4.
+    Order,
+    /// `default-tls-container-ref`
+    Tls,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +122,9 @@ impl Event {
             Setting::NoClass,
             Setting::NoIpv6,
             Setting::Ovn,
+            Setting::Selector,
+            Setting::Order,
+            Setting::Tls,
         ];
         match dice.roll(23) {
             0..=3 => Event::Create(name, dice.some(&PORTS)),
