@@ -84,7 +84,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_engine::{Conclusion, Driver, Failure, Removal};
+use seaway_engine::{Conclusion, Doubt, Driver, Failure, Removal};
 use seaway_model::{Desired, LbKey, ListenerId, Name, Unit, outcome::Serving, unit::Place};
 use seaway_openstack::{Clock, RealClock, Service, octavia::Provisioning};
 use tokio::sync::OnceCell;
@@ -106,7 +106,7 @@ use self::{
     join::Joined,
     known::Known,
     mend::Past,
-    owners::{first_owner, owner_of},
+    owners::{first_owner, is_paused, owner_of},
     pairs::Part,
     partial::{as_made, with_its_floating},
     poll::SOON,
@@ -236,6 +236,7 @@ impl Octavia {
         let wish = local::as_made(wish, observed);
         let mut wanted = wanted(cluster, key, &owner, &wish, &can);
         self.lessen(&mut wanted, &wish, observed, &can);
+        seats::hold(&mut wanted, observed);
         wanted.floating.take_if(|_| observed.balancer.as_ref().is_some_and(|it| !place::is_led_to(it)));
         // One that is made again is another's, if that is asked for.
         wanted.balancer.provider = Some(asked.unwrap_or_else(|| self.provider.to_string())).into();
@@ -295,6 +296,10 @@ impl Driver for Octavia {
 
     fn removals(&self, observed: &Observed, steps: &[Step]) -> Vec<Removal> {
         removals::removals(observed, steps)
+    }
+
+    fn doubt(&self) -> Option<Doubt> {
+        self.sole.as_ref().and_then(|it| it.doubt())
     }
 
     fn keep(&self, observed: &mut Observed, removals: &[Removal]) {
@@ -490,11 +495,4 @@ impl Driver for Octavia {
 
 fn another_leads() -> Failure {
     Failure::Wait { why: "another leads".to_owned(), after: LOOK }
-}
-
-fn is_paused(desired: &Desired) -> bool {
-    match desired {
-        Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.paused || it.off),
-        _ => false,
-    }
 }

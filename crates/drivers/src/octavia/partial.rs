@@ -111,6 +111,13 @@ impl Octavia {
                 _ => drop(wanted.listeners.remove(id)),
             }
         }
+        for id in &observed.held.listeners {
+            if let (Some(there), Some(wanted)) =
+                (branches.and_then(|it| it.get(id)), wanted.listeners.get_mut(id))
+            {
+                as_it_is(wanted, there);
+            }
+        }
     }
 
     /// Without steps that would change what is to stay as it is.

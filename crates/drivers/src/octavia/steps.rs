@@ -28,6 +28,7 @@ use super::{
     monitors::of_monitor,
     names::{number_in, numbered},
     place::Placed,
+    removals::Held,
     seats::{lost, seats},
     shared::{Marks, Shared},
     spare::{self, Loose},
@@ -65,6 +66,10 @@ pub struct Observed {
     pub doubles: Vec<Id<LoadBalancer>>,
     /// Listeners that a copy of this cluster made again: they stay.
     pub copied: BTreeSet<ListenerId>,
+    /// What stays until it is known that it may go.
+    pub held: Held,
+    /// Members are Nodes, whatever pods do.
+    pub by_nodes: bool,
     /// Certificates that are kept for it.
     pub kept: Kept,
     /// What it is, where several Services are on it.

@@ -11,6 +11,7 @@ use super::{
     mend::Mend,
     pairs::Part,
     partial,
+    removals::Held,
     steps::{Observed, Step},
     tags, vip,
 };
@@ -51,6 +52,13 @@ impl Octavia {
             // What is kept stays where it is.
             observed.stray.take_if(|it| !joined.cluster.made(&it.description, key));
         }
+        observed.held = Held::default();
+        observed.by_nodes = match desired {
+            Desired::LoadBalancer(wish) => {
+                !wish.options.local_only && wish.options.outside.as_ref().is_some_and(|it| it.by_nodes)
+            }
+            _ => false,
+        };
         observed.shared.going = desired.is_absent();
         if !observed.shared.going || observed.balancer.is_none() {
             self.closed.open(unit);

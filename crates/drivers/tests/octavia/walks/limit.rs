@@ -13,7 +13,8 @@ use seaway_testkit::cloud::{Fault, Pace};
 use super::{Dice, Event, NAMES, PORTS, Walk, nodes};
 use crate::scene::Scene;
 
-const A_WHILE: Duration = Duration::from_secs(100);
+/// Who follows a leader that was killed knows by then that no other controller writes.
+const A_WHILE: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn furnished() -> Walk {
