@@ -10,7 +10,14 @@
 //! The Lease of a host is a sign of life, and nobody is elected: a process that starts writes it over whoever ran there
 //! before. One that finds it written over meanwhile has a rival of the same name, and says so.
 
-use std::{pin::pin, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -59,7 +66,11 @@ impl Terms {
 
 /// Whether we hold a Lease, asked at the moment of each write.
 #[derive(Clone, Debug)]
-pub struct Leading(watch::Receiver<Option<Instant>>);
+pub struct Leading {
+    until: watch::Receiver<Option<Instant>>,
+    /// Who led before us gave the Lease back.
+    handed_over: Arc<AtomicBool>,
+}
 
 /// Somebody who leads, or would like to, until it is dropped; [`Campaign::resign`] lets the next begin at once.
 pub struct Campaign {
@@ -85,23 +96,29 @@ impl Leading {
     /// Where there is nobody else.
     pub fn always() -> Leading {
         let far = later(Duration::from_secs(u64::from(u32::MAX)));
-        Leading(watch::channel(Some(far)).1)
+        Leading { until: watch::channel(Some(far)).1, handed_over: Arc::default() }
     }
 
     pub fn is_now(&self) -> bool {
-        self.0.borrow().is_some_and(|until| Instant::now() < until)
+        self.until.borrow().is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Whether who led before us said that it ends, or had no Lease any more. A leader that was killed did not, nor did the one of
+    /// a cluster that this one is a copy of.
+    pub fn is_handed_over(&self) -> bool {
+        self.handed_over.load(Ordering::Relaxed)
     }
 
     /// Returns when it is another than `leading`.
     pub async fn changed_from(&mut self, leading: bool) {
         loop {
-            let until = *self.0.borrow_and_update();
+            let until = *self.until.borrow_and_update();
             let now = until.is_some_and(|until| Instant::now() < until);
             if now != leading {
                 return;
             }
             tokio::select! {
-                changed = self.0.changed() => match (changed, until) {
+                changed = self.until.changed() => match (changed, until) {
                     (Ok(()), _) => {}
                     // Nobody renews it any more.
                     (Err(_), Some(until)) if now => tokio::time::sleep_until(until).await,
@@ -136,6 +153,7 @@ impl Campaign {
         let (tell, leading) = watch::channel(None);
         let (tell_rival, rival) = watch::channel(None);
         let (resign, resigned) = watch::channel(false);
+        let handed_over = Arc::<AtomicBool>::default();
         let candidate = Candidate {
             cluster: cluster.clone(),
             name: name.to_owned(),
@@ -147,10 +165,11 @@ impl Campaign {
             seen: None,
             trouble: None,
             tell,
+            handed_over: handed_over.clone(),
             rival: tell_rival,
         };
         let task = keep(&format!("the Lease {name}"), candidate.run(resigned));
-        Campaign { task, resign, leading: Leading(leading), rival }
+        Campaign { task, resign, leading: Leading { until: leading, handed_over }, rival }
     }
 
     pub fn leading(&self) -> Leading {
@@ -220,6 +239,7 @@ struct Candidate {
     /// What was complained of last.
     trouble: Option<Answer>,
     tell: watch::Sender<Option<Instant>>,
+    handed_over: Arc<AtomicBool>,
     rival: watch::Sender<Option<Name>>,
 }
 
@@ -308,7 +328,10 @@ impl Candidate {
         let api = self.api();
         let lease = match self.cluster.ask(api.get(&self.name)).await {
             Ok(lease) => lease,
-            Err(Answer::NotFound) => return self.write(None, 0).await,
+            Err(Answer::NotFound) => {
+                self.handed_over.store(true, Ordering::Relaxed);
+                return self.write(None, 0).await;
+            }
             Err(answer) => return Err(answer),
         };
         let spec = lease.spec.clone().unwrap_or_default();
@@ -337,6 +360,7 @@ impl Candidate {
             }
             return Ok(false);
         }
+        self.handed_over.store(holder.is_empty(), Ordering::Relaxed);
         self.write(Some(&lease), transitions.saturating_add(1)).await
     }
 

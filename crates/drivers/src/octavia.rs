@@ -16,6 +16,7 @@ mod audit;
 mod away;
 pub mod belongings;
 mod born;
+mod by_default;
 mod calls;
 mod cascade;
 mod checks;
@@ -86,7 +87,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_engine::{Conclusion, Driver, Failure, Removal};
+use seaway_engine::{Conclusion, Doubt, Driver, Failure, Removal};
 use seaway_model::{
     Desired, LbKey, ListenerId, Name, Unit,
     outcome::{Replaced, Serving},
@@ -112,7 +113,7 @@ use self::{
     join::Joined,
     known::Known,
     mend::Past,
-    owners::{first_owner, owner_of},
+    owners::{first_owner, is_paused, owner_of},
     pairs::Part,
     partial::{as_made, with_its_floating},
     poll::SOON,
@@ -243,6 +244,7 @@ impl Octavia {
         let mut wanted = wanted(&self.joined.get()?.cluster, key, &owner, &wish, &can);
         adopted::keep(&mut wanted, &wish, observed);
         self.lessen(&mut wanted, &wish, observed, &can);
+        seats::hold(&mut wanted, observed);
         wanted.floating.take_if(|_| observed.balancer.as_ref().is_some_and(|it| !place::is_led_to(it)));
         // One that is made again is another's, if that is asked for.
         wanted.balancer.provider = Some(asked.unwrap_or_else(|| self.provider.to_string())).into();
@@ -302,6 +304,10 @@ impl Driver for Octavia {
 
     fn removals(&self, observed: &Observed, steps: &[Step]) -> Vec<Removal> {
         removals::removals(observed, steps)
+    }
+
+    fn doubt(&self) -> Option<Doubt> {
+        self.sole.as_ref().and_then(|it| it.doubt())
     }
 
     fn keep(&self, observed: &mut Observed, removals: &[Removal]) {

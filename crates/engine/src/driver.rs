@@ -16,7 +16,7 @@ use seaway_model::{
 use tokio::{task::yield_now, time::timeout};
 use tracing::{debug, error};
 
-use crate::removal::{ASK_AGAIN, Gate, Removal, permit, permitted};
+use crate::removal::{ASK_AGAIN, Doubt, Gate, Permitted, Removal, permit, permitted};
 
 /// Turns Units into reality in one kind of place.
 ///
@@ -40,6 +40,11 @@ pub trait Driver: Send + Sync + 'static {
     /// What of these steps deletes something that served, and puts nothing in its place.
     fn removals(&self, _observed: &Self::Observed, _steps: &[Self::Step]) -> Vec<Removal> {
         Vec::new()
+    }
+
+    /// Why it is not known whether another controller writes in the name of this cluster.
+    fn doubt(&self) -> Option<Doubt> {
+        None
     }
 
     /// These stay for now; the steps are asked for again.
@@ -293,10 +298,12 @@ async fn whole<D: Driver>(
         return Ok(Worked::Previewed { ours: driver.is_ours(unit, &observed), steps });
     }
     if !steps.is_empty() {
-        within::<D, _>(unit, GATE, "look whether it may go", permit(gate, unit, desired)).await?;
+        within::<D, _>(unit, GATE, "look whether it may go", permit(gate, unit, desired, driver.doubt()))
+            .await?;
     }
     let permitted = async { Ok(permitted(driver, gate, unit, desired, &mut observed, steps).await) };
-    let (steps, kept) = within::<D, _>(unit, GATE, "look what of it may go", permitted).await?;
+    let Permitted { steps, problems: kept, waits } =
+        within::<D, _>(unit, GATE, "look what of it may go", permitted).await?;
     for (at, step) in steps.into_iter().enumerate() {
         if at % STEPS_IN_A_ROW == STEPS_IN_A_ROW - 1 {
             yield_now().await;
@@ -305,10 +312,10 @@ async fn whole<D: Driver>(
         within::<D, _>(unit, patience, &step, driver.apply(unit, &step, &mut observed)).await?;
     }
     let mut told = driver.conclude(unit, desired, &observed);
-    if !kept.is_empty() {
+    if waits {
         told.again = Some(told.again.map_or(ASK_AGAIN, |it| it.min(ASK_AGAIN)));
-        told.problems.extend(kept);
     }
+    told.problems.extend(kept);
     let state = match (desired, told.again) {
         (desired, None) if desired.is_absent() => UnitState::Absent,
         (_, Some(after)) => UnitState::Pending(after),

@@ -18,5 +18,5 @@ mod slots;
 
 pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
 pub use queue::backoff;
-pub use removal::{Asked, Counted, DeletionLimit, HeartbeatRecord, Owners, Removal, deletion_limit};
+pub use removal::{Asked, Counted, DeletionLimit, Doubt, HeartbeatRecord, Owners, Removal, deletion_limit};
 pub use run::{Engine, Handle, Phase, Settings};

@@ -6,8 +6,11 @@
 //!
 //! What no Service asked to delete is counted, and stops at a limit: a whole load balancer, a group, and what steps delete below
 //! a load balancer that is wanted (`Driver::removals`), whose other steps go on.
+//!
+//! Whoever does not know whether another controller writes in the name of this cluster (`Driver::doubt`) removes only what a
+//! change that this process saw asked for: the rest waits until it is known, or until an operator approves it.
 
-use std::{collections::BTreeSet, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use seaway_model::{
     Desired, ListenerId, Name, ObjectRef, Owner, Problem, Reason, Unit,
@@ -44,6 +47,20 @@ pub enum Counted {
 pub trait DeletionLimit: Send + Sync + 'static {
     /// `what` goes, of this object; `balancers` are there now.
     fn count<'a>(&'a self, what: &'a str, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted>;
+
+    /// Whether an operator approved deletions of this object.
+    fn approved<'a>(&'a self, _object: &'a ObjectRef) -> Asked<'a, bool> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
+}
+
+/// Why it is not known whether another controller writes in the name of this cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// It will be, soon.
+    NotYet(&'static str),
+    /// Another would not be noticed.
+    Never(&'static str),
 }
 
 /// Who keeps which heartbeats this cluster has sent into a cloud: where it is copied, the copy knows those until then.
@@ -62,6 +79,8 @@ pub struct Removal {
     pub what: Name,
     /// A listener goes with its port.
     pub listener: Option<ListenerId>,
+    /// A member goes with its Node. It is not counted.
+    pub member: Option<IpAddr>,
     /// Which of the steps delete it.
     pub steps: Vec<usize>,
 }
@@ -85,7 +104,12 @@ pub(crate) struct Gate {
 }
 
 /// Whether what is at this Unit may be removed.
-pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) -> Result<(), Failure> {
+pub(crate) async fn permit(
+    gate: Option<&Gate>,
+    unit: &Unit,
+    desired: &Desired,
+    doubt: Option<Doubt>,
+) -> Result<(), Failure> {
     let (Some(gate), true) = (gate, desired.is_absent()) else { return Ok(()) };
     match unit {
         Unit::LoadBalancer(Place::Cloud { .. }, key @ (LbKey::Of(owner) | LbKey::Second(owner, _))) => {
@@ -102,6 +126,9 @@ pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) 
             if is_deleted {
                 return Ok(());
             }
+            if !gate.asked.others() {
+                without_doubt(gate, doubt, owner, what).await?;
+            }
             within_limit(gate, &unit.to_string(), owner, what).await.map_err(not_now)
         }
         Unit::SecurityGroup { class, .. } => {
@@ -113,6 +140,7 @@ pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) 
                 Some(service) => Err(used(owner_of(service), "the security group", "it uses that")),
                 None if gate.asked.others() => Ok(()),
                 None => {
+                    without_doubt(gate, doubt, &whole(), "its security group").await?;
                     let limited = within_limit(gate, &unit.to_string(), &whole(), "its security group").await;
                     limited.map_err(not_now)
                 }
@@ -122,7 +150,15 @@ pub(crate) async fn permit(gate: Option<&Gate>, unit: &Unit, desired: &Desired) 
     }
 }
 
-/// What may be done now of what is to be done at a Unit that is wanted: without what is beyond the limit, and why.
+/// What may be done now of what is to be done at a Unit that is wanted.
+pub(crate) struct Permitted<S> {
+    pub(crate) steps: Vec<S>,
+    pub(crate) problems: Vec<(Owner, Problem)>,
+    /// Something stays for now.
+    pub(crate) waits: bool,
+}
+
+/// Without what is beyond the limit, or in doubt, and why.
 pub(crate) async fn permitted<D: Driver>(
     driver: &D,
     gate: Option<&Gate>,
@@ -130,18 +166,24 @@ pub(crate) async fn permitted<D: Driver>(
     desired: &Desired,
     observed: &mut D::Observed,
     steps: Vec<D::Step>,
-) -> (Vec<D::Step>, Vec<(Owner, Problem)>) {
+) -> Permitted<D::Step> {
     let (Some(gate), Some(owner)) = (gate.filter(|_| !desired.is_absent()), owner_at(unit)) else {
-        return (steps, Vec::new());
+        return Permitted { steps, problems: Vec::new(), waits: false };
     };
     let (mut may, mut kept, mut problems) = (BTreeSet::new(), Vec::new(), Vec::new());
+    let (doubt, mut doubted) = (driver.doubt(), Vec::new());
     for removal in driver.removals(observed, &steps) {
-        let is_asked = match removal.listener {
-            Some(id) => gate.asked.listener(id) || gate.asked.others(),
-            None => gate.asked.others(),
+        let is_asked = match (removal.member, removal.listener) {
+            (Some(ip), _) => gate.asked.member(ip) || gate.asked.others(),
+            (None, Some(id)) => gate.asked.listener(id) || gate.asked.others(),
+            (None, None) => gate.asked.others(),
         };
         let what = &removal.what;
-        let counted = match is_asked {
+        if !is_asked && doubt.is_some() {
+            doubted.push(removal);
+            continue;
+        }
+        let counted = match is_asked || removal.member.is_some() {
             true => Ok(()),
             false => within_limit(gate, &format!("{unit} {what}"), owner, &format!("its {what}")).await,
         };
@@ -153,15 +195,80 @@ pub(crate) async fn permitted<D: Driver>(
             }
         }
     }
+    if !doubted.is_empty() {
+        let whats: Vec<&str> = doubted.iter().map(|it| it.what.as_str()).collect();
+        match without_doubt(gate, doubt, owner, &format!("its {}", first_of(&whats))).await {
+            Ok(()) => may.extend(doubted.into_iter().map(|it| it.what)),
+            Err(failure) => {
+                problems.extend(problems_of(failure));
+                kept.extend(doubted);
+            }
+        }
+    }
     if kept.is_empty() {
-        return (steps, problems);
+        return Permitted { steps, problems, waits: false };
     }
     driver.keep(observed, &kept);
     let steps = driver.steps(desired, observed);
     let stays = driver.removals(observed, &steps).into_iter().filter(|it| !may.contains(&it.what));
     let stays: BTreeSet<usize> = stays.flat_map(|it| it.steps).collect();
     let steps = steps.into_iter().enumerate().filter(|(at, _)| !stays.contains(at)).map(|(_, it)| it);
-    (steps.collect(), problems)
+    Permitted { steps: steps.collect(), problems, waits: true }
+}
+
+/// No change that was seen here asked for it: another controller of the same cluster may want it, or an operator says that none
+/// does.
+async fn without_doubt(gate: &Gate, doubt: Option<Doubt>, owner: &Owner, what: &str) -> Result<(), Failure> {
+    let (object, why) = match doubt {
+        None => return Ok(()),
+        Some(Doubt::NotYet(why)) => {
+            let why = format!("{what} is not deleted yet: {why}");
+            return Err(Failure::Wait { why, after: ASK_AGAIN });
+        }
+        Some(Doubt::Never(why)) => (owner.object(), why),
+    };
+    let approved = match &gate.limit {
+        Some(limit) => limit.approved(&object).await,
+        None => Ok(false),
+    };
+    let (but, fix) = match approved {
+        Ok(true) => return Ok(()),
+        Ok(false) => (String::new(), format!("If there is none, approve it: {}", approval(&object))),
+        Err(error) => (
+            format!(" (whether an operator approved it is not known: {error})"),
+            "The controller must be allowed to read the ConfigMap seaway-deletions: install the roles of this version \
+             (seaway crds), and bind seaway-records."
+                .to_owned(),
+        ),
+    };
+    let message =
+        format!("{what} is not deleted: no change that this process saw asks for it, and {why}{but}");
+    Err(refused(owner.clone(), Reason::OtherController, message, &fix))
+}
+
+fn approval(object: &ObjectRef) -> String {
+    format!(
+        "kubectl -n seaway-system annotate --overwrite configmap seaway-deletions \
+         'seaway.dev/approved-deletions={}/{} until TIME' (2026-11-22T20:00:00Z, within a day).",
+        object.namespace, object.name
+    )
+}
+
+fn problems_of(failure: Failure) -> Vec<(Owner, Problem)> {
+    match failure {
+        Failure::Told { problems, .. } => problems,
+        _ => Vec::new(),
+    }
+}
+
+/// `listener 443/TCP, member 10.0.0.3 of 80/TCP and 12 more`
+fn first_of(all: &[&str]) -> String {
+    const NAMED: usize = 3;
+    let named = all.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match all.len().checked_sub(NAMED).filter(|it| *it > 0) {
+        Some(more) => format!("{named} and {more} more"),
+        None => named,
+    }
 }
 
 fn owner_at(unit: &Unit) -> Option<&Owner> {
@@ -183,10 +290,8 @@ async fn within_limit(gate: &Gate, counted: &str, owner: &Owner, what: &str) -> 
                  that is the limit"
             ),
             format!(
-                "See why so many are to go. It goes on by itself, an hour after each; at once: kubectl -n seaway-system \
-                 annotate --overwrite configmap seaway-deletions \
-                 'seaway.dev/approved-deletions={}/{} until TIME' (2026-11-22T20:00:00Z, within a day).",
-                object.namespace, object.name
+                "See why so many are to go. It goes on by itself, an hour after each; at once: {}",
+                approval(&object)
             ),
         ),
         Err(why) => (

@@ -15,6 +15,8 @@ pub struct Group {
     pub openings: BTreeMap<Owner, Arc<Openings>>,
     /// In the order of their names.
     pub nodes: Vec<CloudNode>,
+    /// Of Nodes that only the configuration of the cloud leaves out: who has the group keeps it.
+    pub passed_over: Vec<IpAddr>,
 }
 
 /// What of Nodes one owner's load balancer reaches, and where it comes from.

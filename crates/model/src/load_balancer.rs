@@ -257,6 +257,11 @@ pub struct Outside {
     pub timeouts: CloudTimeouts,
     /// A certificate that is shown and that nobody here has.
     pub tls: Option<CloudTls>,
+    /// Members that only the configuration of the cloud leaves out (its node-selector, its address-sort-order), of each port:
+    /// those that a pool has stay.
+    pub passed_over: BTreeMap<ListenerId, Vec<Member>>,
+    /// The configuration of the cloud is applied to what is there, too.
+    pub applies: bool,
     /// Where a scraper finds its figures.
     pub metrics: Option<u16>,
     /// It is made one object at a time.
@@ -323,7 +328,7 @@ impl Named {
 }
 
 /// A certificate in the cloud's own store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloudTls {
     /// The address of a container or a secret, of each port where TLS ends by one.
     pub references: BTreeMap<ListenerId, Name>,
@@ -333,6 +338,8 @@ pub struct CloudTls {
     pub field: Name,
     /// The store is one that can be asked for it.
     pub looked_up: bool,
+    /// That is the configuration's word, not the Service's: a listener that serves without TLS stays so.
+    pub by_default: bool,
 }
 
 /// The address that the outside reaches a VIP by.

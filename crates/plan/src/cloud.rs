@@ -141,6 +141,8 @@ impl Demand {
             zone: wishes.zone.clone().or_else(|| usual.zone.clone()),
             timeouts: wishes.timeouts.or(usual.timeouts),
             tls: self.cloud_tls(usual),
+            passed_over: BTreeMap::new(),
+            applies: wishes.apply,
             metrics: wishes.metrics,
             serial: usual.serial,
             rebuild: wishes.rebuild.unwrap_or(usual.rebuild),
@@ -234,7 +236,8 @@ impl Demand {
         };
         let others = self.wishes.cloud.tls_others.clone();
         let is_any = !own.says_nothing() || of_others.is_some();
-        is_any.then_some(CloudTls { references, others, field, looked_up: usual.barbican })
+        let by_default = own.says_nothing() && !self.wishes.cloud.apply;
+        is_any.then_some(CloudTls { references, others, field, looked_up: usual.barbican, by_default })
     }
 
     /// As the Service says, else as is usual in its cloud.

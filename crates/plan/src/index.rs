@@ -62,6 +62,8 @@ pub struct Index {
     endpoints: HashMap<ServiceKey, BTreeMap<EndpointsKey, Arc<Endpoints>>>,
     service_of: HashMap<EndpointsKey, ServiceKey>,
     nodes: BTreeMap<Name, Arc<Node>>,
+    /// What labels said that Nodes were seen to lose.
+    lost_labels: BTreeMap<Name, BTreeMap<Name, Name>>,
     namespaces: HashMap<Name, Arc<Namespace>>,
     answers: HashMap<Name, Arc<NameAnswer>>,
     hosts: BTreeMap<Name, Arc<HostReport>>,
@@ -81,6 +83,7 @@ impl Index {
             Fact::Endpoints(it) => self.put_endpoints(it),
             Fact::Node(it) => {
                 let before = self.nodes.insert(it.meta.name.clone(), it.clone());
+                self.note_lost_labels(before.as_deref(), it);
                 match before {
                     Some(before) if used(&before) != used(it) => vec![Touched::Node(it.meta.name.clone())],
                     Some(before) if before.meta.labels != it.meta.labels => vec![Touched::Labels],
@@ -103,6 +106,23 @@ impl Index {
             }
             Fact::AddressPool(_) | Fact::Secret(_) | Fact::Address(_) | Fact::NameOwner(_) => Vec::new(),
         }
+    }
+
+    /// The last value of each label that it has no more.
+    fn note_lost_labels(&mut self, before: Option<&Node>, now: &Node) {
+        let Some(before) = before.filter(|it| it.meta.labels != now.meta.labels) else { return };
+        let lost = self.lost_labels.entry(now.meta.name.clone()).or_default();
+        for (label, value) in
+            before.meta.labels.iter().filter(|(label, value)| now.meta.labels.get(*label) != Some(value))
+        {
+            lost.insert(label.clone(), value.clone());
+        }
+        lost.retain(|label, value| now.meta.labels.get(label) != Some(value));
+    }
+
+    pub(crate) fn lost_labels(&self, node: &str) -> &BTreeMap<Name, Name> {
+        static NONE: BTreeMap<Name, Name> = BTreeMap::new();
+        self.lost_labels.get(node).unwrap_or(&NONE)
     }
 
     fn put_endpoints(&mut self, it: &Arc<Endpoints>) -> Vec<Touched> {
@@ -132,7 +152,10 @@ impl Index {
                 Kind::Namespace => {
                     self.namespaces.remove(&object.name).map(|_| Touched::Namespace(object.name.clone()))
                 }
-                Kind::Node => self.nodes.remove(&object.name).map(|_| Touched::Node(object.name.clone())),
+                Kind::Node => {
+                    self.lost_labels.remove(&object.name);
+                    self.nodes.remove(&object.name).map(|_| Touched::Node(object.name.clone()))
+                }
                 Kind::HTTPRoute => self.routes.remove(object).map(|_| Touched::Route(object.clone())),
                 _ => None,
             },

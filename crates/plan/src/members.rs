@@ -54,6 +54,8 @@ pub(crate) struct Members {
     pub(crate) awaited: bool,
     /// They are Nodes.
     pub(crate) by_nodes: bool,
+    /// Those Nodes at other addresses that they have, in a cloud.
+    pub(crate) elsewhere_addressed: Vec<Member>,
     /// They are pods, and of each a kubelet says whether it is ready.
     pub(crate) vouched: bool,
     /// Nodes should stand in, and the Service's port has no node port.
@@ -292,6 +294,21 @@ impl Found {
             };
             let well = !node.leaving && (alike_all || node.ready && !node.unschedulable);
             let state = if well { MemberState::Ready } else { MemberState::Draining };
+            let others = node.addresses.iter().filter(|ip| {
+                let is_alike = |it: &&IpAddr| {
+                    Family::of(**it) == Family::of(**ip)
+                        && node.external.contains(it) == node.external.contains(ip)
+                };
+                alike_all && !its.contains(ip) && its.iter().any(|it| is_alike(it))
+            });
+            let other = |ip: &IpAddr| Member {
+                at: SocketAddr::new(*ip, node_port),
+                host_name: None,
+                node: Some(name.clone()),
+                weight,
+                state,
+            };
+            self.members.elsewhere_addressed.extend(others.map(other));
             for ip in its {
                 self.put(*ip, node_port, None, Some(name.clone()), weight, state);
             }

@@ -14,7 +14,7 @@ use seaway_model::{
     group::Openings,
     load_balancer::{
         Action, Affinity, BackendProtocol, BackendTls, Bind, CheckKind, HealthCheck, HttpOptions, Options,
-        Protocol, Redirect, Rule, TlsByName, Trust,
+        Outside, Protocol, Redirect, Rule, TlsByName, Trust,
     },
 };
 
@@ -68,14 +68,17 @@ pub(crate) fn plan(
     let mut planned = Planned { problems: demand.problems.clone(), ..Planned::default() };
     let mut listeners = BTreeMap::new();
     let mut pools = BTreeMap::new();
-    let mut held = BTreeMap::new();
+    let (mut held, mut passed_over) = (BTreeMap::new(), BTreeMap::new());
     planned.problems.extend(uncertified(demand, certificates));
     planned.problems.extend(closed::problem(demand));
     planned.problems.extend(unheeded(demand));
     for wanted in &demand.ports {
         let (from, order) = (demand.members_from(), demand.address_order());
         let mut found = members(index, &demand.service, &wanted.port, host, from, order);
-        demand.select(|name| index.node(name).map(|it| &**it), &mut found);
+        let stays = demand.select(index, &mut found);
+        if !stays.is_empty() {
+            passed_over.insert(wanted.id(), stays);
+        }
         planned.names.extend(found.names.iter().cloned());
         planned.members += found.list.len();
         planned.refused.extend(found.left_out());
@@ -108,10 +111,11 @@ pub(crate) fn plan(
         planned.nobody_here = true;
         listeners.clear();
     }
+    let outside = demand.outside().map(|it| Outside { passed_over, ..it });
     let options = Options {
         local_only: demand.service.local_only,
         health_check_node_port: demand.service.health_check_node_port,
-        outside: demand.outside().map(|it| demand.beside(it, index.nodes().map(|it| &**it))),
+        outside: outside.map(|it| demand.beside(it, index.nodes().map(|it| &**it))),
     };
     planned.openings = demand.openings().map(Arc::new);
     // Hosts open such a listener, which lets nobody in before its certificate came. A cloud cannot.

@@ -388,6 +388,9 @@ impl World {
                 }
             }
             _ => {
+                if let Fact::Node(node) = fact {
+                    self.note_node(&node.meta.name, Some(node));
+                }
                 for touched in self.index.put(fact) {
                     self.follow(touched);
                 }
@@ -430,6 +433,11 @@ impl World {
                 self.look_at_all_released();
             }
             _ => {
+                if let FactRef::Object(object) = reference
+                    && object.kind == Kind::Node
+                {
+                    self.note_node(&object.name, None);
+                }
                 for touched in self.index.remove(reference) {
                     self.follow(touched);
                 }

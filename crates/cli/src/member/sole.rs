@@ -20,7 +20,7 @@ pub(super) async fn keep(
         if !leading.is_now() {
             leading.changed_from(false).await;
         }
-        sole.begin(&term());
+        sole.begin(&term(), leading.is_handed_over());
         loop {
             let pause = driver.beat(&records).await;
             let problem = sole.problem();

@@ -74,13 +74,13 @@ fn compare(provider: &str, words: &'static str) {
         "| {provider}: seconds, median of {ROUNDS} rounds | OCCM | Seaway | ratio, median (all) |\n|---|--:|--:|--:|\n"
     );
     let [theirs, ours] = all;
-    let mut slow = Vec::new();
+    let mut slow: Vec<&str> = Vec::new();
     for ((what, theirs), ours) in WHAT.iter().zip(theirs).zip(ours) {
         let mut ratios = ours;
         ratios.iter_mut().zip(theirs).for_each(|(ours, theirs)| *ours /= theirs);
         let (low, high) = ratios.iter().fold((f64::MAX, 0.0), |(low, high), it| (it.min(low), it.max(high)));
         let (ratio, theirs, ours) = (median(ratios), median(theirs), median(ours));
-        slow.extend((ratio > 1.0).then_some(what));
+        slow.extend((ratio > 1.0).then_some(*what));
         let _ = writeln!(table, "| {what} | {theirs:.1} | {ours:.1} | {ratio:.2} ({low:.2} to {high:.2}) |");
     }
     report("Times: OCCM and Seaway in turn, one Service of one port on two Nodes, with monitors", &table);

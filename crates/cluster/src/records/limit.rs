@@ -58,6 +58,13 @@ impl DeletionLimit for Records {
             Err("it is being written by others".to_owned())
         })
     }
+
+    fn approved<'a>(&'a self, object: &'a ObjectRef) -> Asked<'a, bool> {
+        Box::pin(async move {
+            let kept = self.kept().await.map_err(|answer| answer.why())?;
+            Ok(is_approved(&kept.unwrap_or_default(), object, Timestamp::now().as_second()))
+        })
+    }
 }
 
 /// Those of the last hour. What cannot be read counts as too many.

@@ -18,7 +18,7 @@ mod write;
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Conclusion, Doubt, Driver, Failure};
 use seaway_model::{
     Desired, Group, Name, Owner, Problem, Reason, Unit,
     group::{From, Openings},
@@ -117,6 +117,10 @@ impl Driver for Groups {
             ..NewSecurityGroup::new()
         };
         steps(Some(&Wanted { new, mark: cluster.rule_description(), group }), there)
+    }
+
+    fn doubt(&self) -> Option<Doubt> {
+        self.0.doubt()
     }
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {

@@ -19,7 +19,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    LOOK, Octavia, copies,
+    LOOK, Octavia, by_default, copies,
     pairs::Part,
     steps::{Branch, Observed, Step},
     tls,
@@ -111,6 +111,13 @@ impl Octavia {
                 _ => drop(wanted.listeners.remove(id)),
             }
         }
+        for id in &observed.held.listeners {
+            if let (Some(there), Some(wanted)) =
+                (branches.and_then(|it| it.get(id)), wanted.listeners.get_mut(id))
+            {
+                as_it_is(wanted, there);
+            }
+        }
     }
 
     /// Without steps that would change what is to stay as it is.
@@ -144,7 +151,7 @@ pub(super) fn as_made(mut wish: Wish, observed: &Observed) -> Wish {
     if let (Some(made), Some(outside)) = (made, &mut wish.options.outside) {
         outside.provider = Some(made.into());
     }
-    with_its_floating(wish, observed)
+    by_default::as_made(with_its_floating(wish, observed), observed)
 }
 
 /// The floating IP that it has is its address, though the configuration gives none.
@@ -175,8 +182,10 @@ fn emptied(desired: &Desired, observed: &Observed) -> BTreeSet<ListenerId> {
         let pool = wish.listeners.get(id).and_then(|it| super::wanted::leads_to(it));
         pool.and_then(|it| wish.pools.get(it)).is_some_and(|it| it.members.is_empty())
     };
+    let kept = by_default::with_members(wish, observed);
     let has_members = |it: &Branch| it.pool.as_ref().is_some_and(|it| !it.members.is_empty());
-    let emptied = balancer.branches.iter().filter(|(id, it)| has_members(it) && is_empty(id));
+    let emptied =
+        balancer.branches.iter().filter(|(id, it)| has_members(it) && is_empty(id) && !kept.contains(*id));
     emptied.map(|(id, _)| *id).collect()
 }
 

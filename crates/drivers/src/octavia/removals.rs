@@ -5,7 +5,10 @@
 //! that never was ready, or one in ERROR that the Service's own words have made again. One in ERROR may forward traffic all the
 //! same, and an outage of Octavia sets many to it: those that are rebuilt because the configuration says so are counted.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, SocketAddr},
+};
 
 use seaway_engine::Removal;
 use seaway_model::ListenerId;
@@ -14,7 +17,17 @@ use seaway_openstack::octavia::Provisioning;
 use super::{
     mend::Mend,
     steps::{Observed, Step},
+    wanted::spot,
 };
+
+/// What stays though it is not wanted, until it is known that it may go.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// Members, of which pools.
+    pub members: BTreeMap<ListenerId, BTreeSet<IpAddr>>,
+    /// Listeners in whose place others would come.
+    pub listeners: BTreeSet<ListenerId>,
+}
 
 const REMADE: &str = "present load balancer";
 
@@ -24,7 +37,7 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
     };
     let mut removals = Vec::new();
     let mut push = |what: String, listener: Option<ListenerId>, steps: Vec<usize>| {
-        removals.push(Removal { what: what.into(), listener, steps });
+        removals.push(Removal { what: what.into(), listener, member: None, steps });
     };
     let id = observed.balancer.as_ref().map(|it| it.it.id.to_string()).unwrap_or_default();
     let ends = |it: &Step| matches!(it, Step::Delete(_) | Step::Leave(..));
@@ -41,6 +54,10 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
         for listener in gone(steps) {
             let whose = |it: &Step| matches!(it, Step::RemoveListener(at) | Step::RemovePool(at) | Step::RemoveMonitor(at) if *at == listener);
             push(format!("listener {listener}"), Some(listener), at(&whose));
+        }
+        for listener in replaced(observed, steps) {
+            let whose = |it: &Step| matches!(it, Step::RemoveListener(at) | Step::AddListener(at, _) if *at == listener);
+            push(format!("listener {listener}, in whose place another comes"), Some(listener), at(&whose));
         }
         let is_replaced = |it: &Step| matches!(it, Step::Move(..) | Step::AddFloating(_) | Step::Lead(_));
         if let Some(floating) = &observed.floating
@@ -59,11 +76,19 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
             push(format!("second load balancer {double}"), None, goes);
         }
     }
+    removals.extend(members(observed, steps));
     removals
 }
 
 /// Stays until the limit lets it go: without it, its load balancer is followed as ever.
 pub(super) fn keep(observed: &mut Observed, removals: &[Removal]) {
+    for it in removals {
+        match (it.member, it.listener) {
+            (Some(ip), Some(id)) => _ = observed.held.members.entry(id).or_default().insert(ip),
+            (None, Some(id)) => _ = observed.held.listeners.insert(id),
+            _ => {}
+        }
+    }
     if removals.iter().any(|it| it.what.starts_with(REMADE)) {
         observed.mend = None;
         observed.stays = Some("the deletion limit is reached".to_owned());
@@ -78,6 +103,46 @@ fn gone(steps: &[Step]) -> BTreeSet<ListenerId> {
         _ => None,
     });
     goes.filter(|it| !comes(*it)).collect()
+}
+
+/// Listeners that serve, and that another of another protocol replaces.
+fn replaced(observed: &Observed, steps: &[Step]) -> BTreeSet<ListenerId> {
+    let is_replaced = |id: &ListenerId| {
+        let comes = steps.iter().any(|it| matches!(it, Step::AddListener(at, _) if at == id));
+        let there = observed.balancer.as_ref().and_then(|it| it.branches.get(id));
+        comes && there.is_some_and(|it| it.listener.provisioning_status != Provisioning::Error)
+    };
+    let goes = steps.iter().filter_map(|it| match it {
+        Step::RemoveListener(id) => Some(*id),
+        _ => None,
+    });
+    goes.filter(is_replaced).collect()
+}
+
+/// Nodes that a pool has, and that it is not to have any more.
+fn members(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
+    let Some(balancer) = observed.balancer.as_ref().filter(|_| observed.by_nodes) else { return Vec::new() };
+    let there = |id: &ListenerId| {
+        let pool = balancer.branches.get(id).and_then(|it| it.pool.as_ref());
+        pool.into_iter().flat_map(|it| it.members.keys().copied())
+    };
+    let removal = |id: &ListenerId, at: SocketAddr, step: usize| Removal {
+        what: format!("member {} of {id}", at.ip()).into(),
+        listener: Some(*id),
+        member: Some(at.ip()),
+        steps: vec![step],
+    };
+    let of = |(step, it): (usize, &Step)| -> Vec<Removal> {
+        match it {
+            Step::SetMembers(id, members) => {
+                let goes = there(id).filter(|at| members.iter().all(|it| spot(it) != *at));
+                goes.map(|at| removal(id, at, step)).collect()
+            }
+            Step::RemoveMember(id, at) => vec![removal(id, *at, step)],
+            _ => Vec::new(),
+        }
+    };
+    steps.iter().enumerate().flat_map(of).collect()
 }
 
 fn takes_away(step: &Step) -> bool {

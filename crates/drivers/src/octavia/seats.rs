@@ -6,7 +6,7 @@ use seaway_model::ListenerId;
 use seaway_openstack::octavia::{MemberChange, NewMember, Operating};
 
 use super::{
-    steps::{Balancer, PoolBranch, Seat, Step},
+    steps::{Balancer, Observed, PoolBranch, Seat, Step},
     wanted::{Wanted, WantedListener, spot},
 };
 use seaway_openstack::resource::Edit;
@@ -43,6 +43,30 @@ pub(super) fn seats(id: ListenerId, wish: &WantedListener, there: &BTreeMap<Sock
     let goes = there.keys().filter(|at| wish.members.iter().all(|it| spot(it) != **at));
     steps.extend(goes.map(|at| Step::RemoveMember(id, *at)));
     steps
+}
+
+/// Members that stay until it is known that they may go, as they are.
+pub(super) fn hold(wanted: &mut Wanted, observed: &Observed) {
+    for (id, held) in &observed.held.members {
+        let pool =
+            observed.balancer.as_ref().and_then(|it| it.branches.get(id)).and_then(|it| it.pool.as_ref());
+        let (Some(wish), Some(pool)) = (wanted.listeners.get_mut(id), pool) else { continue };
+        for (at, seat) in pool.members.iter().filter(|(at, _)| held.contains(&at.ip())) {
+            if wish.members.iter().any(|it| spot(it) == *at) {
+                continue;
+            }
+            let alike = wish.members.iter().find(|it| it.address.is_ipv4() == at.is_ipv4());
+            let subnet = alike.map_or(Edit::Leave, |it| it.subnet_id.clone());
+            let is_drained = seat.operating == Operating::Draining;
+            let (weight, port) = seat.terms.unwrap_or((u16::from(!is_drained), None));
+            wish.members.push(NewMember {
+                weight: if weight == 1 { Edit::Leave } else { Edit::To(Some(weight)) },
+                monitor_port: port.map_or(Edit::Leave, |it| Edit::To(Some(it))),
+                subnet_id: subnet,
+                ..NewMember::new(at.ip(), at.port())
+            });
+        }
+    }
 }
 
 /// Those that OVN has lost, to be written again one by one.

@@ -6,6 +6,10 @@
 //!     who begins: the tag is one that this cluster recorded   ─► it writes, at once
 //!                 it is not: another cluster has written it   ─► nothing is written while it changes, and for five minutes after
 //! ```
+//! Until it is known that nobody else does, nothing is removed that no change here asked for (`Driver::doubt`): after a leader
+//! that did not hand over, for the state of its cluster may be a minute old and known to another, until a third heartbeat
+//! follows the second; and where no port can be tagged, until an operator approves it.
+//!
 //! No clocks are compared. A leader that is killed, or did not run for a week, finds the last heartbeat that was recorded. A
 //! cluster whose etcd was set back finds one that it does not know, and that does not change: it waits once. Of two that began
 //! from the same heartbeat the process that sent it stays: it was there before.
@@ -18,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Failure, HeartbeatRecord, chain};
+use seaway_engine::{Doubt, Failure, HeartbeatRecord, chain};
 use seaway_model::{Kind, Name, ObjectRef, Problem, Reason};
 use seaway_openstack::{
     neutron::Port,
@@ -33,6 +37,8 @@ use super::{Cluster, LOOK, Octavia, away::Asker, join::Joined};
 const PERIOD: Duration = Duration::from_secs(60);
 /// Another whose heartbeat did not change so often is no more.
 const SILENT: u32 = 5;
+/// Another that began from the same heartbeat has sent one of its own by then, and that was looked at.
+const SURE: u64 = 3;
 /// A look that failed is repeated so soon, and so often before it is written without.
 const AGAIN: Duration = Duration::from_secs(5);
 const TRIES: u32 = 3;
@@ -59,6 +65,14 @@ struct State {
     /// Another began from a heartbeat of ours.
     is_copied: bool,
     failed: u32,
+    /// Who led before said that it ends.
+    handed_over: bool,
+    /// A heartbeat of this lead was sent, or there was nothing to send it to.
+    sent: bool,
+    /// Nothing was there when it was looked at.
+    is_empty: bool,
+    /// Another would not be seen: ports are not listed, or cannot be tagged.
+    is_blind: bool,
 }
 
 #[derive(Default)]
@@ -89,9 +103,23 @@ struct Heartbeat {
 }
 
 impl SoleWriter {
-    /// A lead begins; `term`: what no other lead of any process has.
-    pub fn begin(&self, term: &str) {
-        *self.state() = State { term: term.into(), ..State::default() };
+    /// A lead begins; `term`: what no other lead of any process has; `handed_over`: who led before said that it ends.
+    pub fn begin(&self, term: &str, handed_over: bool) {
+        *self.state() = State { term: term.into(), handed_over, ..State::default() };
+    }
+
+    /// Why what no change here asked for is not removed now.
+    pub fn doubt(&self) -> Option<Doubt> {
+        let state = self.state();
+        if state.is_blind {
+            return Some(Doubt::Never(
+                "a copy of this cluster, restored from a backup, would not be noticed: Neutron lets no port be listed or tagged",
+            ));
+        }
+        let is_sure = state.sent && (state.handed_over || state.is_empty || state.count >= SURE);
+        (!is_sure).then_some(Doubt::NotYet(
+            "the leader before did not hand over; within three minutes it is known whether a copy of this cluster runs",
+        ))
     }
 
     /// Until the next begins, nothing is known.
@@ -177,12 +205,23 @@ impl SoleWriter {
         matches!(std::mem::replace(&mut state.stand, Stand::Writes), Stand::Yields { .. })
     }
 
+    /// Whether another would see our heartbeat, and we its.
+    fn is_sent(&self, sent: bool) {
+        let mut state = self.state();
+        (state.sent, state.is_blind) = (state.sent || sent, !sent);
+    }
+
+    fn finds_nothing(&self) {
+        let mut state = self.state();
+        (state.sent, state.is_empty, state.is_blind) = (true, true, false);
+    }
+
     /// Whoever cannot look goes on as without this, after some tries.
     fn fails(&self) -> Duration {
         let mut state = self.state();
         state.failed = state.failed.saturating_add(1);
         if state.failed >= TRIES && matches!(state.stand, Stand::Unknown) {
-            state.stand = Stand::Writes;
+            (state.stand, state.is_blind) = (Stand::Writes, true);
         }
         match state.stand {
             Stand::Unknown => AGAIN,
@@ -251,6 +290,7 @@ impl Octavia {
         };
         // Where nothing is ours, nobody disturbs anybody.
         let Some(carrier) = carrier else {
+            sole.finds_nothing();
             return Ok(_ = sole.writes());
         };
         let beat = carrier.tags.iter().find(|it| it.starts_with(BEAT));
@@ -265,22 +305,22 @@ impl Octavia {
         if sole.writes() {
             self.forget();
         }
-        for port in &there {
-            let ours = [finder.clone(), next.to_string()].into_iter().filter(|_| port.id == carrier.id);
-            self.tag(joined, port, ours.collect()).await;
+        for port in there.iter().filter(|it| it.id != carrier.id) {
+            self.tag(joined, port, BTreeSet::new()).await;
         }
-        if there.is_empty() {
-            self.tag(joined, &carrier, [finder, next.to_string()].into()).await;
-        }
+        sole.is_sent(self.tag(joined, &carrier, [finder, next.to_string()].into()).await);
         Ok(())
     }
 
-    async fn tag(&self, joined: &Joined, port: &Port, ours: BTreeSet<String>) {
+    /// `false`: it cannot be tagged.
+    async fn tag(&self, joined: &Joined, port: &Port, ours: BTreeSet<String>) -> bool {
         let is_others = |it: &&String| !it.starts_with(BEAT) && !it.starts_with(FINDER);
         let tags = port.tags.iter().filter(is_others).cloned().chain(ours).collect();
-        if let Err(error) = joined.cloud.all::<Port>().replace_tags(&port.id, &tags).await {
+        let tagged = joined.cloud.all::<Port>().replace_tags(&port.id, &tags).await;
+        if let Err(error) = &tagged {
             warn!(%error, port = port.id.as_str(), "a copy of this cluster would not notice us: the port cannot be tagged");
         }
+        tagged.is_ok()
     }
 
     /// At the load balancer that each of two would choose.

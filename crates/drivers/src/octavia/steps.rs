@@ -21,13 +21,14 @@ use seaway_openstack::{
 };
 
 use super::{
-    adopted, affinity, clients,
+    adopted, affinity, by_default, clients,
     floating::floating,
     mappings, member_tls,
     mend::{Mend, Place},
     monitors::of_monitor,
     names::{number_in, numbered},
     place::Placed,
+    removals::Held,
     seats::{lost, seats},
     shared::{Marks, Shared},
     spare::{self, Loose},
@@ -65,6 +66,10 @@ pub struct Observed {
     pub doubles: Vec<Id<LoadBalancer>>,
     /// Listeners that a copy of this cluster made again: they stay.
     pub copied: BTreeSet<ListenerId>,
+    /// What stays until it is known that it may go.
+    pub held: Held,
+    /// Members are Nodes, whatever pods do.
+    pub by_nodes: bool,
     /// Certificates that are kept for it.
     pub kept: Kept,
     /// What it is, where several Services are on it.
@@ -378,6 +383,7 @@ fn of_listener(id: ListenerId, wish: &NewListener, there: &Listener) -> Option<S
     change.name = Edit::Leave;
     change.tags = Edit::Leave;
     timeouts::reset(&mut change, wish, there);
+    by_default::reset(&mut change, wish, there);
     tags::keep(&mut change.tags, &wish.tags, &there.tags);
     clients::reset(&mut change, wish, there);
     if there.connection_limit.is_none() && wish.connection_limit == Edit::To(Some(-1)) {

@@ -7,10 +7,11 @@ use seaway_model::{Desired, LoadBalancer, Owner, Problem, Reason, Unit};
 use seaway_openstack::{Error, octavia::Provisioning, resource::Edit};
 
 use super::{
-    Joined, Octavia, adopted, affinity, born, copies, drift, is_paused, local, mappings,
+    Joined, Octavia, adopted, affinity, born, by_default, copies, drift, is_paused, local, mappings,
     mend::{Mend, Rebuild},
     pairs::Part,
     partial,
+    removals::Held,
     shared::marks,
     steps::{Observed, Step},
     tags, vip,
@@ -63,6 +64,13 @@ impl Octavia {
             // What is kept stays where it is.
             observed.stray.take_if(|it| !joined.cluster.made(&it.description, key));
         }
+        observed.held = Held::default();
+        observed.by_nodes = match desired {
+            Desired::LoadBalancer(wish) => {
+                !wish.options.local_only && wish.options.outside.as_ref().is_some_and(|it| it.by_nodes)
+            }
+            _ => false,
+        };
         observed.shared.going = desired.is_absent();
         if !observed.shared.going || observed.balancer.is_none() {
             self.closed.open(unit);
@@ -237,6 +245,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     }
     problems.extend(local::told(wish, observed));
     problems.extend(adopted::told(wish, observed));
+    problems.extend(by_default::told(wish, observed));
     problems.extend(tags::told(wish, observed));
     problems.extend(vip::told(wish, observed));
     let serves = balancer.it.provisioning_status != Provisioning::Error;
@@ -261,7 +270,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
     problems
 }
 
-fn some(all: &[String], between: &str) -> String {
+pub(super) fn some(all: &[String], between: &str) -> String {
     match all.len().checked_sub(NAMED).filter(|it| *it > 0) {
         Some(more) => format!("{}{between}and {more} more", all[..NAMED].join(between)),
         None => all.join(between),

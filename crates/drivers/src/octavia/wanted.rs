@@ -28,7 +28,7 @@ use seaway_openstack::{
 
 use super::{
     affinity::{self, persistence},
-    asked, checks,
+    asked, by_default, checks,
     groups::rules::is_transparent,
     names::{Cluster, cut_to_longest, numbered},
     timeouts, tls, vip,
@@ -104,6 +104,7 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
         let mut new = of_listener(&name, number, listener, pool, &wish.options, can);
         certificates.extend(tls::end_tls(&mut new, listener, wish, |it| cluster.certificate(key, it)));
         mark(&mut new.listener, cluster.tag_of(key));
+        by_default::mark(&mut new.listener, *id, outside.tls.as_ref());
         listeners.insert(*id, new);
     }
     let (description, formerly) = descriptions_of_floating(cluster, key, owner, outside.floating.keep);

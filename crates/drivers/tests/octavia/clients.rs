@@ -37,6 +37,7 @@ fn wish(scene: &Scene, shown: Option<&str>, others: &[&str], clients: CloudClien
         references: [(tcp(443), reference.into())].into(),
         field: "metadata.annotations".into(),
         looked_up: true,
+        by_default: false,
     });
     outside.clients = clients;
     wish

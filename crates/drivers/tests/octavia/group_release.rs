@@ -101,11 +101,11 @@ async fn our_group_goes_where_others_let_the_same_through_and_stays_at_every_por
     put(&scene, &two, &[&ours]).await;
     let why = release(&scene.cloud, &it, &used).await.unwrap().unwrap_err();
     assert!(why.contains(two.as_str()), "{why}");
-    assert_eq!(groups_at(&scene, &two).await, [ours.clone()]);
+    assert_eq!(groups_at(&scene, &two).await, std::slice::from_ref(&ours));
     put(&scene, &two, &[&ours, &theirs]).await;
     let it = the_one(&scene, &used).await;
     assert_eq!(release(&scene.cloud, &it, &used).await.unwrap(), Ok(()));
-    assert_eq!(groups_at(&scene, &two).await, [theirs.clone()]);
+    assert_eq!(groups_at(&scene, &two).await, std::slice::from_ref(&theirs));
     let left: BTreeSet<_> = groups_at(&scene, &one).await.into_iter().collect();
     assert_eq!(left, [theirs, anothers].into(), "nothing else is taken from a port");
     assert_eq!(names(&scene).await, ["another cluster's".to_owned(), "theirs".to_owned()].into());

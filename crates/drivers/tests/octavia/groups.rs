@@ -70,7 +70,7 @@ impl Town {
             };
             (owner(name), Arc::new(openings))
         });
-        Group { openings: openings.collect(), nodes: nodes.to_vec() }
+        Group { openings: openings.collect(), nodes: nodes.to_vec(), ..Group::default() }
     }
 
     pub(crate) async fn reach(&self, wish: &Group) -> Vec<String> {
@@ -345,6 +345,10 @@ async fn who_leaves_gives_the_group_back_and_keeps_all_others() {
     town.reach(&town.wish(&[("shop", &[30_080])], &nodes)).await;
     assert_eq!(town.groups_of(12).await.len(), 3);
     town.restarted();
+    // One that only the file leaves out is a member still.
+    let mut wish = town.wish(&[("shop", &[30_080])], &nodes[..1]);
+    wish.passed_over.clone_from(&nodes[1].addresses);
+    assert_eq!(town.reach(&wish).await, [""; 0]);
     town.reach(&town.wish(&[("shop", &[30_080])], &nodes[..1])).await;
     assert_eq!(town.groups_of(12).await, groups);
     assert!(town.has_ours(11).await);

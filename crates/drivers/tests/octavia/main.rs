@@ -6,6 +6,7 @@ mod affinity;
 mod ages;
 mod audits;
 mod belongings;
+mod by_default;
 mod called;
 mod cascade;
 mod changes;

@@ -290,7 +290,8 @@ fn opened(scene: &Scene, services: &[(u16, &[u16])], nodes: &[u8]) -> (Unit, Des
         addresses: vec![[10, 0, 0, *number].into()],
         provider_id: Some(format!("openstack:///{}", server(*number)).into()),
     };
-    let group = Group { openings: openings.collect(), nodes: nodes.iter().map(node).collect() };
+    let group =
+        Group { openings: openings.collect(), nodes: nodes.iter().map(node).collect(), ..Group::default() };
     let unit = Unit::SecurityGroup { cloud: "openstack".into(), class: "seaway.dev/octavia".into() };
     (unit, Desired::Group(Arc::new(group)))
 }

@@ -55,7 +55,7 @@ fn opened(owner: Owner, port: u16, subnet: &Id<Subnet>) -> (Owner, Arc<Openings>
 }
 
 async fn reach(scene: &Scene, of: &[(Owner, Arc<Openings>)]) -> Vec<String> {
-    let group = Group { openings: of.iter().cloned().collect(), nodes: Vec::new() };
+    let group = Group { openings: of.iter().cloned().collect(), ..Group::default() };
     let groups = Groups::new(scene.driver.clone());
     comes_to_rest(&groups, &class(), &Desired::Group(Arc::new(group)), |time| scene.pass(time)).await
 }

@@ -31,7 +31,7 @@ fn by(mut wish: LoadBalancer, provider: &str) -> LoadBalancer {
 }
 
 /// The steps that it took, whatever is told meanwhile.
-async fn reach(scene: &Scene, wish: &LoadBalancer) -> Vec<String> {
+pub(crate) async fn reach(scene: &Scene, wish: &LoadBalancer) -> Vec<String> {
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
     let mut done = Vec::new();
     for _ in 0..100 {
@@ -139,7 +139,7 @@ async fn let_in(there: &'static str, asked: &str, restarts: bool) -> (Vec<String
             ..Openings::default()
         };
         let openings = [(owner(), Arc::new(openings))].into();
-        Desired::Group(Arc::new(Group { openings, nodes: Vec::new() }))
+        Desired::Group(Arc::new(Group { openings, ..Group::default() }))
     };
     let (first, then) = (desired(there), desired(asked));
     let groups = Groups::new(scene.driver.clone());

@@ -135,7 +135,10 @@ async fn while_a_cloud_is_away_for_ten_minutes_groups_and_audits_ask_no_more_tha
         };
         let openings = [(owner_of(&format!("uid-{number}")), Arc::new(openings))].into();
         let unit = Unit::SecurityGroup { cloud: "openstack".into(), class: class.into() };
-        wishes.push((unit, Desired::Group(Arc::new(Group { openings, nodes: vec![node] }))));
+        wishes.push((
+            unit,
+            Desired::Group(Arc::new(Group { openings, nodes: vec![node], ..Group::default() })),
+        ));
     }
     driver.observe(&wishes[0].0, &wishes[0].1).await.unwrap();
     scene.fake.fail(Fault::on("* /load-balancer/*").always().lose_request());

@@ -96,6 +96,11 @@ impl Scene {
     pub(crate) async fn of_both_with(provider: &'static str, minor: usize) -> Scene {
         let scene = Scene::with(provider).await;
         scene.fake.octavia_speaks(minor);
+        scene.with_ipv6().await
+    }
+
+    pub(crate) async fn with_ipv6(self) -> Scene {
+        let scene = self;
         let network = scene.cloud.all::<Subnet>().read::<Subnet>(&scene.subnet).await.unwrap().network_id;
         let six = NewSubnet { cidr: Some("fd00::/64".to_owned()).into(), ..NewSubnet::new(network, 6) };
         scene.cloud.all::<Subnet>().create(&six).await.unwrap();

@@ -44,7 +44,7 @@ impl Town {
         let field = "metadata.annotations[loadbalancer.openstack.org/load-balancer-id]".into();
         wish.options.outside.as_mut().unwrap().named =
             Some(Named { id: balancer.id.as_str().into(), field, by_name: false });
-        let group = Group { openings: Default::default(), nodes: Vec::new() };
+        let group = Group::default();
         let mut town = Town { scene, wish, group };
         let theirs = town.theirs(&owner()).await;
         for number in [11, 12] {

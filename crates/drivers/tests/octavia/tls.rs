@@ -55,7 +55,8 @@ pub(crate) fn referred(mut wish: LoadBalancer, reference: &str) -> LoadBalancer 
     let ports = outside.ports.clone();
     let field = "metadata.annotations[loadbalancer.openstack.org/default-tls-container-ref]".into();
     let references = ports.into_iter().map(|it| (it, reference.into())).collect();
-    outside.tls = Some(CloudTls { references, others: Vec::new(), field, looked_up: true });
+    outside.tls =
+        Some(CloudTls { references, others: Vec::new(), field, looked_up: true, by_default: false });
     wish
 }
 

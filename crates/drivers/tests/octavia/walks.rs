@@ -1,28 +1,27 @@
 //! Random walks: Services come, change and go, settings change, controllers die and follow each other, replies are lost,
 //! others change what is in the cloud, a copy of the cluster runs beside it. The engine, the plan and the driver are the
-//! real ones. Nothing that a living Service uses is ever deleted, and in the end all is as it is wanted.
+//! real ones. Nothing that a living Service uses is ever deleted, members included, and in the end all is as it is wanted.
 
+mod checks;
 mod cluster;
 mod copies;
 mod events;
 mod limit;
 mod revivals;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Config, L4, Name,
-    config::CloudDefaults,
-    fact::{Held, Meta, Node, Service, ServiceKind, ServicePort, TargetPort},
-    load_balancer::Balance,
+    Config, L4,
+    config::{CloudDefaults, CloudPlace},
+    fact::{Families, FamilyPolicy, Held, Meta, Node, Service, ServiceKind, ServicePort, TargetPort},
+    load_balancer::{Balance, Family},
 };
 use seaway_openstack::{
     neutron::{FloatingIp, FloatingIpChange},
-    octavia::{Listener, LoadBalancer, LoadBalancerChange, Member, Provisioning},
+    octavia::{
+        Algorithm, HealthMonitor, Listener, LoadBalancer, LoadBalancerChange, Member, Pool, PoolChange,
+    },
     resource::{Edit, Query},
 };
 use seaway_testkit::{
@@ -33,14 +32,20 @@ use seaway_testkit::{
 use tokio::time::sleep;
 
 use self::{
+    checks::{both, members_in},
     cluster::{ApiServer, CLASS, Controller},
     events::{Dice, Event, Foreign, Setting, Trouble},
 };
-use crate::scene::Scene;
+use crate::{scene::Scene, tls};
 
 const NAMES: [&str; 3] = ["shop", "mail", "wiki"];
 const PORTS: [u16; 3] = [80, 443, 8443];
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+const ITS_CLASS: &str = "loadbalancer.openstack.org/class";
+/// A class of cloud.conf.
+const EDGE: &str = "edge";
+/// Has addresses of both families.
+const DUAL: &str = "wiki";
 /// All that Services want is there by then, whatever went wrong before.
 const LONG: Duration = Duration::from_secs(3_600);
 
@@ -65,7 +70,7 @@ fn whatever_happens_nothing_that_a_living_service_uses_is_deleted() {
         }));
         walks += 1;
         match walked {
-            Ok(it) => seen = Seen { deleted: seen.deleted + it.deleted, beats: seen.beats + it.beats },
+            Ok(it) => seen.add(it),
             Err(_) => {
                 eprintln!("SEAWAY_WALK={seed} repeats it");
                 failed.push(seed);
@@ -75,29 +80,42 @@ fn whatever_happens_nothing_that_a_living_service_uses_is_deleted() {
     let ends = seeds.first().zip(seeds.last());
     eprintln!("{walks} walks, {} failed, seeds {ends:?}, {seen:?}", failed.len());
     assert_eq!(failed, [0; 0], "SEAWAY_WALK repeats one");
-    let shows = seen.deleted > 0 && seen.beats > 0;
+    let shows = seen.deleted > 0 && seen.beats > 0 && seen.written > 0;
     assert!(
         shows || first.is_some(),
-        "walks on which nothing is deleted, or no heartbeat is sent, show nothing"
+        "walks on which nothing is deleted, no members are written, or no heartbeat is sent, show nothing"
     );
 }
 
-/// What came about on walks: objects that were deleted, and heartbeats at a port.
+/// What came about on walks: objects that were deleted, members that were written while others served, and heartbeats at a
+/// port.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     deleted: usize,
+    written: usize,
     beats: usize,
+}
+
+impl Seen {
+    fn add(&mut self, other: Seen) {
+        self.deleted += other.deleted;
+        self.written += other.written;
+        self.beats += other.beats;
+    }
 }
 
 struct Walk {
     dice: Dice,
     scene: Scene,
     api: ApiServer,
+    container: String,
     config: Config,
     controllers: [Option<Controller>; 2],
     leader: usize,
     made: u32,
     seen: Seen,
+    /// Addresses that Nodes had before the last event.
+    nodes: BTreeSet<IpAddr>,
     happened: Vec<String>,
 }
 
@@ -111,6 +129,7 @@ impl Walk {
             }
             return walk.ends().await;
         }
+        let setting = walk.dice.one(&[Setting::Usual, Setting::Monitors, Setting::Groups, Setting::Method]);
         for name in walk.dice.some(&NAMES) {
             let ports = walk.dice.some(&PORTS);
             walk.goes_on(Event::Create(name, ports)).await;
@@ -119,25 +138,28 @@ impl Walk {
             let event = Event::random(&mut walk.dice);
             walk.goes_on(event).await;
         }
-        walk.ends().await
+        walk.ends_with(setting).await
     }
 
     /// Two controllers, of which one leads, at a cloud where nothing is.
     async fn begin(dice: Dice) -> Walk {
-        let scene = Scene::of(Fake::start_here(), "demo", "amphora").await;
+        let scene = Scene::of(Fake::start_here(), "demo", "amphora").await.with_ipv6().await;
         scene.fake.pace(Pace::Time(Duration::from_millis(700)));
-        let config = config(&scene, Setting::Usual);
+        let container = tls::theirs(&scene).await;
+        let config = config(&scene, &container, Setting::Usual);
         let api = ApiServer::default();
         api.set_nodes(nodes(&[11, 12]));
         let mut walk = Walk {
             dice,
             scene,
             api,
+            container,
             config,
             controllers: [None, None],
             leader: 0,
             made: 0,
             seen: Seen::default(),
+            nodes: BTreeSet::new(),
             happened: Vec::new(),
         };
         for at in 0..2 {
@@ -161,26 +183,43 @@ impl Walk {
     /// One event, and a while after it that is long enough for some of what follows from it.
     async fn goes_on(&mut self, event: Event) {
         self.happened.push(format!("{event:?}"));
-        let before = self.used().await;
+        let (before, wanted) = (self.used().await, self.wanted());
+        let now = self.addresses();
+        let nodes = std::mem::replace(&mut self.nodes, now);
+        let nodes: BTreeSet<IpAddr> = nodes.intersection(&self.nodes).copied().collect();
         self.scene.fake.forget_requests();
         let taken = self.happens(event).await;
         let whiles = [1, 3, 20, 400];
         let seconds = self.dice.one(&whiles);
         self.passes(Duration::from_secs(seconds)).await;
-        let wanted = self.wanted();
+        // What was asked for before that, and still is.
+        let wanted = both(&wanted, &self.wanted());
+        let nodes = nodes.intersection(&self.addresses()).copied().collect();
         let requests = self.scene.fake.requests();
         let deleted = requests.iter().filter(|it| it.method == "DELETE");
         let deleted: BTreeSet<String> = deleted.map(|it| last(&it.path)).collect();
         self.seen.deleted += deleted.len();
         self.seen.beats += requests.iter().filter(|it| is_heartbeat(it)).count();
-        for (id, used) in before {
-            let is_used = used.is_in(&wanted) && !taken.contains(&id);
-            assert!(!is_used || !deleted.contains(&id), "{used:?} was deleted, {id}: {:#?}", self.happened);
+        for (id, used) in before.objects.iter().filter(|(id, _)| !taken.contains(*id)) {
+            let is_used = used.is_in(&wanted, &nodes);
+            assert!(!is_used || !deleted.contains(id), "{used:?} was deleted, {id}: {:#?}", self.happened);
+        }
+        for (pool, used) in &before.members {
+            let written = requests.iter().filter(|it| it.fits(&format!("PUT */pools/{pool}/members")));
+            for request in written {
+                let there = members_in(request);
+                let left_out =
+                    used.iter().filter(|it| it.is_in(&wanted, &nodes) && !there.contains(&it.address()));
+                let left_out: Vec<_> = left_out.collect();
+                assert!(left_out.is_empty(), "{left_out:?} left out of {pool}: {:#?}", self.happened);
+                self.seen.written += 1;
+            }
         }
     }
 
     async fn passes(&self, time: Duration) {
-        let step = Duration::from_millis(250);
+        // What follows from an event is seen closely; of an hour, so much of a machine's time is not worth it.
+        let step = if time < LONG { Duration::from_millis(250) } else { Duration::from_secs(1) };
         let mut passed = Duration::ZERO;
         while passed < time {
             sleep(step).await;
@@ -198,6 +237,7 @@ impl Walk {
                 if self.api.service(name).is_none() {
                     self.made += 1;
                     let mut it = service(name, &ports);
+                    it.families = families(name);
                     it.meta.uid = format!("{name}-{}", self.made).into();
                     self.api.write(it);
                 }
@@ -206,12 +246,15 @@ impl Walk {
             Event::Ports(name, ports) => self.edit(name, |it| it.ports = service(name, &ports).ports),
             Event::NoLoadBalancer(name) => self.edit(name, |it| it.kind = ServiceKind::ClusterIp),
             Event::LoadBalancer(name) => self.edit(name, |it| it.kind = ServiceKind::LoadBalancer),
-            Event::Internal(name, internal) => self.edit(name, |it| {
-                it.meta.annotations = annotations(internal);
-            }),
+            Event::Internal(name, internal) => {
+                self.edit(name, |it| annotate(it, INTERNAL, internal.then_some("true")))
+            }
+            Event::Class(name, is_named) => {
+                self.edit(name, |it| annotate(it, ITS_CLASS, is_named.then_some(EDGE)))
+            }
             Event::Nodes(numbers) => self.api.set_nodes(nodes(&numbers)),
             Event::Setting(setting) => {
-                self.config = config(&self.scene, setting);
+                self.config = config(&self.scene, &self.container, setting);
                 for it in self.controllers.iter().flatten() {
                     it.configure(&self.config).await;
                 }
@@ -274,7 +317,7 @@ impl Walk {
                     return Vec::new();
                 };
                 _ = members.delete(&member.id).await;
-                Vec::new()
+                vec![member.id.to_string()]
             }
             Foreign::RemovesListener => {
                 let Some(it) = self.scene.listeners().await.into_iter().next() else { return Vec::new() };
@@ -290,6 +333,22 @@ impl Walk {
                 _ = cloud.all::<LoadBalancer>().change(&it.id, &change).await;
                 Vec::new()
             }
+            Foreign::RemovesMonitor => {
+                let monitors = cloud.all::<HealthMonitor>();
+                if let Some(it) =
+                    monitors.list::<HealthMonitor>(Query::all()).await.unwrap().into_iter().next()
+                {
+                    _ = monitors.delete(&it.id).await;
+                }
+                Vec::new()
+            }
+            Foreign::ChangesMethod => {
+                let Some(it) = self.scene.pools().await.into_iter().next() else { return Vec::new() };
+                let change =
+                    PoolChange { lb_algorithm: Edit::To(Algorithm::SourceIp), ..PoolChange::default() };
+                _ = cloud.all::<Pool>().change(&it.id, &change).await;
+                Vec::new()
+            }
             Foreign::DetachesFloating => {
                 let Some(it) = self.scene.floating().await.into_iter().next() else { return Vec::new() };
                 let change = FloatingIpChange { port_id: Edit::To(None), ..FloatingIpChange::default() };
@@ -298,99 +357,6 @@ impl Walk {
             }
         }
     }
-
-    /// Which Services want a load balancer, by uid, with the ports and whether it has a floating IP.
-    fn wanted(&self) -> BTreeMap<Name, (BTreeSet<u16>, bool)> {
-        let all = self.api.services().into_iter();
-        all.filter(|it| it.kind == ServiceKind::LoadBalancer && !it.leaving)
-            .map(|it| {
-                let ports = it.ports.iter().map(|it| it.port).collect();
-                (it.meta.uid.clone(), (ports, !it.meta.annotations.contains_key(INTERNAL)))
-            })
-            .collect()
-    }
-
-    /// What is in the cloud for Services that want it, by id.
-    async fn used(&self) -> BTreeMap<String, Used> {
-        let wanted = self.wanted();
-        let (balancers, listeners) = (self.scene.balancers().await, self.scene.listeners().await);
-        let floating = self.scene.floating().await;
-        let mut used = BTreeMap::new();
-        for it in balancers.iter().filter(|it| it.provisioning_status != Provisioning::PendingDelete) {
-            let Some(uid) = wanted.keys().find(|uid| is_of(it, uid)) else { continue };
-            used.insert(it.id.to_string(), Used::Balancer(uid.clone()));
-            for it in listeners.iter().filter(|of| of.loadbalancers.iter().any(|at| at.id == it.id)) {
-                used.insert(it.id.to_string(), Used::Listener(uid.clone(), it.protocol_port));
-                let pool = it.default_pool_id.as_ref().map(ToString::to_string);
-                used.extend(pool.map(|id| (id, Used::Listener(uid.clone(), it.protocol_port))));
-            }
-            let leads_here = |of: &&FloatingIp| of.port_id.is_some() && of.port_id == it.vip_port_id;
-            let leads = floating.iter().filter(leads_here);
-            used.extend(leads.map(|of| (of.id.to_string(), Used::Floating(uid.clone()))));
-        }
-        used
-    }
-
-    /// All that went wrong is mended, and then it is as it is wanted.
-    async fn ends(mut self) -> Seen {
-        self.scene.fake.heal();
-        self.config = config(&self.scene, Setting::Usual);
-        for it in self.controllers.iter().flatten() {
-            it.configure(&self.config).await;
-        }
-        self.passes(LONG).await;
-        let wanted = self.wanted();
-        let history = &self.happened;
-        assert!(self.api.services().iter().all(|it| !it.leaving), "one that is deleted stays: {history:#?}");
-        let (balancers, listeners) = (self.scene.balancers().await, self.scene.listeners().await);
-        for (uid, (ports, outside)) in &wanted {
-            let its: Vec<_> = balancers.iter().filter(|it| is_of(it, uid)).collect();
-            let [it] = &its[..] else { panic!("{uid} has {} load balancers: {history:#?}", its.len()) };
-            assert_eq!(it.provisioning_status, Provisioning::Active, "{uid}: {history:#?}");
-            let here = listeners.iter().filter(|of| of.loadbalancers.iter().any(|at| at.id == it.id));
-            let here: BTreeSet<u16> = here.map(|it| it.protocol_port).collect();
-            assert_eq!(here, *ports, "ports of {uid}: {history:#?}");
-            let floating = self.scene.floating().await;
-            let leads = floating.iter().filter(|of| of.port_id == it.vip_port_id).count();
-            assert_eq!(leads, usize::from(*outside), "floating IPs of {uid}: {history:#?}");
-        }
-        let mut members = BTreeSet::new();
-        for pool in self.scene.pools().await {
-            let all = self.scene.cloud.within::<Member>(&pool.id).list::<Member>(Query::all()).await.unwrap();
-            let addresses: BTreeSet<String> = all.iter().map(|it| it.address.to_string()).collect();
-            members.insert(addresses);
-        }
-        let nodes: BTreeSet<String> =
-            self.api.nodes().iter().flat_map(|it| &it.addresses).map(ToString::to_string).collect();
-        assert!(members.iter().all(|it| *it == nodes), "members {members:?}, Nodes {nodes:?}: {history:#?}");
-        let others: Vec<_> = balancers.iter().filter(|it| !wanted.keys().any(|uid| is_of(it, uid))).collect();
-        let leader = self.controllers[self.leader].as_ref().unwrap();
-        let orphans = leader.handle.ask(|world| world.orphans().count()).await.unwrap();
-        assert!(others.len() <= orphans, "left, and not listed: {others:#?} {history:#?}");
-        self.seen
-    }
-}
-
-/// What a Service that lives uses.
-#[derive(Clone, Debug)]
-enum Used {
-    Balancer(Name),
-    Listener(Name, u16),
-    Floating(Name),
-}
-
-impl Used {
-    fn is_in(&self, wanted: &BTreeMap<Name, (BTreeSet<u16>, bool)>) -> bool {
-        match self {
-            Used::Balancer(uid) => wanted.contains_key(uid),
-            Used::Listener(uid, port) => wanted.get(uid).is_some_and(|it| it.0.contains(port)),
-            Used::Floating(uid) => wanted.get(uid).is_some_and(|it| it.1),
-        }
-    }
-}
-
-fn is_of(it: &LoadBalancer, uid: &str) -> bool {
-    it.tags.iter().any(|tag| tag.starts_with("seaway.dev/key=") && tag.contains(uid))
 }
 
 fn is_heartbeat(it: &Recorded) -> bool {
@@ -402,8 +368,17 @@ fn last(path: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-fn annotations(internal: bool) -> BTreeMap<Name, Name> {
-    internal.then(|| (INTERNAL.into(), "true".into())).into_iter().collect()
+fn annotate(service: &mut Service, key: &str, value: Option<&str>) {
+    match value {
+        Some(value) => _ = service.meta.annotations.insert(key.into(), value.into()),
+        None => _ = service.meta.annotations.remove(key),
+    }
+}
+
+fn families(name: &str) -> Families {
+    let second = (name == DUAL).then_some(Family::V6);
+    let policy = if second.is_some() { FamilyPolicy::Prefer } else { FamilyPolicy::Single };
+    Families { policy, first: Some(Family::V4), second }
 }
 
 fn service(name: &str, ports: &[u16]) -> Service {
@@ -412,16 +387,29 @@ fn service(name: &str, ports: &[u16]) -> Service {
         protocol: L4::Tcp,
         port: *it,
         target: TargetPort::Number(*it),
-        node_port: Some(30_000 + it),
+        node_port: Some(node_port(*it)),
         app_protocol: None,
     };
     Service { held: Held::No, ports: ports.iter().map(port).collect(), ..facts::service(name, &[]) }
 }
 
+fn node_port(port: u16) -> u16 {
+    30_000 + port
+}
+
+/// Those with an odd number are at the edge. Each has two addresses of IPv4.
 fn nodes(numbers: &[u8]) -> Vec<Node> {
     let node = |it: &u8| Node {
-        meta: Meta { name: format!("node-{it}").into(), ..Meta::default() },
-        addresses: vec![[10, 0, 0, *it].into()],
+        meta: Meta {
+            name: format!("node-{it}").into(),
+            labels: (it % 2 == 1).then(|| ("role".into(), "edge".into())).into_iter().collect(),
+            ..Meta::default()
+        },
+        addresses: vec![
+            [10, 0, 0, *it].into(),
+            [10, 0, 0, 100 + it].into(),
+            [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(*it)].into(),
+        ],
         external: Vec::new(),
         leaving: false,
         provider_id: None,
@@ -431,9 +419,11 @@ fn nodes(numbers: &[u8]) -> Vec<Node> {
     numbers.iter().map(node).collect()
 }
 
-fn config(scene: &Scene, setting: Setting) -> Config {
+/// `container`: a certificate in the cloud's own store.
+fn config(scene: &Scene, container: &str, setting: Setting) -> Config {
     let mut usual = CloudDefaults { classless: true, ..CloudDefaults::default() };
     usual.place.subnet = Some(scene.subnet.as_str().into());
+    usual.classes.insert(EDGE.into(), CloudPlace::default());
     match setting {
         Setting::Usual => {}
         Setting::NotByDefault => usual.classless = false,
@@ -443,6 +433,12 @@ fn config(scene: &Scene, setting: Setting) -> Config {
         Setting::InternalOnly => usual.internal = true,
         Setting::Groups => usual.groups = true,
         Setting::Method => usual.balance = Some(Balance::LeastConnections),
+        Setting::NoClass => usual.classes.clear(),
+        Setting::NoIpv6 => usual.networking.no_ipv6 = true,
+        Setting::Ovn => usual.provider = "ovn".into(),
+        Setting::Selector => usual.nodes = vec![("role".into(), Some("edge".into()))],
+        Setting::Order => usual.networking.order = vec!["10.0.0.96/27".parse().unwrap()],
+        Setting::Tls => usual.tls_container = Some(container.into()),
     }
     Config { clouds: [(CLASS.into(), Arc::new(usual))].into(), ..Config::default() }
 }

@@ -64,6 +64,8 @@ pub struct CloudWishes {
     pub forwarded_port: OfPorts<bool>,
     pub rebuild_pending: Option<bool>,
     pub remake: bool,
+    /// What only the configuration of the cloud takes away goes, too.
+    pub apply: bool,
     pub paused: bool,
     pub explicit: Explicit,
 }
@@ -194,6 +196,11 @@ pub(super) const ROWS: &[Row] = &[
         names: &["seaway.dev/rebuild-on-change"],
         help: "true: recreate the load balancer, with its addresses, when a setting changes that it can only be given at its creation (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.remake = it),
+    },
+    Row {
+        names: &["seaway.dev/apply-configuration"],
+        help: "true: what only cloud.conf takes away from its load balancer goes: members by node-selector and address-sort-order, listeners by default-tls-container-ref (clouds)",
+        set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.apply = it),
     },
     Row {
         names: &["seaway.dev/pause"],

@@ -1,8 +1,10 @@
 //! Nodes as members of load balancers in clouds: which of them, and what they let in.
 
+use std::collections::BTreeMap;
+
 use ipnet::IpNet;
 use seaway_model::{
-    Name,
+    Member, Name,
     config::MembersFrom,
     fact::{FamilyPolicy, Node},
     group::{CloudNode, From, Openings},
@@ -10,14 +12,30 @@ use seaway_model::{
     outcome::Shown,
 };
 
-use crate::{annotations::BALANCE, demand::Demand, index::is_excluded, members::Members};
+use crate::{
+    annotations::BALANCE,
+    demand::Demand,
+    index::{Index, is_excluded},
+    members::Members,
+};
 
 impl Demand {
     /// Whether a Node is one of its members.
     pub(crate) fn selects(&self, node: &Node) -> bool {
-        self.labels().iter().all(|(name, value)| {
-            node.meta.labels.get(name).is_some_and(|it| value.as_ref().is_none_or(|value| it == value))
-        })
+        self.selects_by(|label| node.meta.labels.get(label))
+    }
+
+    fn selects_by<'l>(&self, label: impl Fn(&Name) -> Option<&'l Name>) -> bool {
+        self.labels()
+            .iter()
+            .all(|(name, value)| label(name).is_some_and(|it| value.as_ref().is_none_or(|value| it == value)))
+    }
+
+    /// Whether a Node would be, if it still had the labels that it was seen to lose: then it is the Node that changed.
+    fn selected(&self, node: &Node, lost: &BTreeMap<Name, Name>) -> bool {
+        let of = |label: &Name| node.meta.labels.get(label);
+        let with_lost = |label: &Name| lost.get(label).or_else(|| of(label));
+        self.selects_by(with_lost)
     }
 
     /// Which addresses of its Nodes come first.
@@ -35,16 +53,35 @@ impl Demand {
         self.wishes.cloud.nodes.as_ref().unwrap_or(&usual.nodes)
     }
 
-    /// Leaves out who is not meant.
-    pub(crate) fn select<'n>(&self, node: impl Fn(&str) -> Option<&'n Node>, found: &mut Members) {
-        if found.by_nodes && self.cloud.is_some() {
-            let is_meant = |name: &str| node(name).is_some_and(|it| self.selects(it));
-            found.list.retain(|it| it.node.as_ref().is_none_or(|name| is_meant(name)));
-            if found.list.iter().all(|it| it.state == MemberState::Draining) {
-                // Nobody would be left to serve: all stay until there is another.
-                found.list.iter_mut().for_each(|it| it.state = MemberState::Ready);
-            }
+    /// Whether only the configuration of the cloud leaves this Node out, neither the Service nor a change of the Node.
+    pub(crate) fn passes_over(&self, node: &Node, index: &Index) -> bool {
+        let wishes = &self.wishes.cloud;
+        let is_by_file = wishes.nodes.is_none() && !wishes.apply;
+        is_by_file && !self.selects(node) && !self.selected(node, index.lost_labels(&node.meta.name))
+    }
+
+    /// Leaves out who is not meant. What is left out by the configuration of the cloud alone, neither by the Service nor by a
+    /// change of the Node, is handed back.
+    pub(crate) fn select(&self, index: &Index, found: &mut Members) -> Vec<Member> {
+        let mut others = std::mem::take(&mut found.elsewhere_addressed);
+        if !found.by_nodes || self.cloud.is_none() {
+            return Vec::new();
         }
+        let node = |it: &Member| it.node.as_ref().and_then(|name| index.node(name));
+        let is_meant = |it: &Member| it.node.is_none() || node(it).is_some_and(|it| self.selects(it));
+        let (meant, left_out): (Vec<Member>, Vec<Member>) =
+            std::mem::take(&mut found.list).into_iter().partition(is_meant);
+        found.list = meant;
+        if found.list.iter().all(|it| it.state == MemberState::Draining) {
+            // Nobody would be left to serve: all stay until there is another.
+            found.list.iter_mut().for_each(|it| it.state = MemberState::Ready);
+        }
+        if self.wishes.cloud.apply {
+            return Vec::new();
+        }
+        others.extend(left_out);
+        others.retain(|it| is_meant(it) || node(it).is_some_and(|it| self.passes_over(it, index)));
+        others
     }
 
     /// Families that it may have addresses of, the first one first.

@@ -3,15 +3,20 @@
 //!
 //! ```text
 //!     a port is taken out of a Service     ─► its listener, with the pool: recorded as deletions are (24 hours, in storage too)
+//!     a Node goes, or changes              ─► its members: for an hour, in this process
 //!     any other change of what it asks for ─► a floating IP, a rebuild: for an hour, in this process
 //!     the deletion of a Service            ─► the security group that only it used
 //! ```
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use seaway_model::{
     ListenerId, Name, Time, Unit,
-    fact::{Held, Meta, Service},
+    fact::{Held, Meta, Node, Service},
     unit::Place,
 };
 
@@ -30,6 +35,7 @@ pub struct AskedFor {
     uid: Name,
     /// As they are recorded.
     listeners: BTreeSet<Name>,
+    members: Arc<BTreeMap<IpAddr, Time>>,
     others: bool,
 }
 
@@ -37,6 +43,11 @@ impl AskedFor {
     /// A port that the Service does not have any more.
     pub fn listener(&self, id: ListenerId) -> bool {
         self.listeners.contains(&of_port(&self.uid, id))
+    }
+
+    /// One whose Node was seen to go, or to change.
+    pub fn member(&self, ip: IpAddr) -> bool {
+        self.members.contains_key(&ip)
     }
 
     /// Anything else.
@@ -49,6 +60,8 @@ impl AskedFor {
 pub(super) struct Changes {
     /// When each changed otherwise than in its ports, by its uid.
     changed: HashMap<Name, Time>,
+    /// When Nodes of these addresses changed.
+    nodes: Arc<BTreeMap<IpAddr, Time>>,
     /// Groups that the deletion or the change of a Service left without any.
     groups: BTreeSet<Name>,
 }
@@ -97,7 +110,8 @@ impl World {
             Unit::LoadBalancer(Place::Cloud { .. }, key) => {
                 let Some(uid) = key.owner().and_then(uid) else { return AskedFor::default() };
                 let all = self.recorded_of(uid);
-                AskedFor { uid: uid.clone(), listeners: all, others: self.changes.changed.contains_key(uid) }
+                let others = self.changes.changed.contains_key(uid);
+                AskedFor { uid: uid.clone(), listeners: all, members: self.changes.nodes.clone(), others }
             }
             Unit::SecurityGroup { .. } => {
                 let is_noted = identity(unit).is_some_and(|it| self.changes.groups.contains(&it));
@@ -128,6 +142,17 @@ impl World {
         }
     }
 
+    /// What becomes of a Node, before that is kept. `None`: it is gone.
+    pub(super) fn note_node(&mut self, name: &str, now: Option<&Node>) {
+        let Some(before) = self.index.node(name).filter(|_| !self.config.clouds.is_empty()) else { return };
+        let terms = |it: &Node| (it.addresses.clone(), it.meta.labels.clone(), it.leaving);
+        if now.is_some_and(|now| terms(now) == terms(before)) {
+            return;
+        }
+        let (its, at) = (before.addresses.clone(), self.now());
+        Arc::make_mut(&mut self.changes.nodes).extend(its.into_iter().map(|ip| (ip, at)));
+    }
+
     /// The last Service that used this group gave it up: because it was deleted, or changed.
     pub(super) fn note_group_given_up(&mut self, group: &Unit, by: Option<&Name>) {
         let is_asked = by.is_some_and(|it| self.is_recorded(it) || self.changes.changed.contains_key(it));
@@ -143,5 +168,8 @@ impl World {
 
     pub(super) fn age_changes(&mut self, now: Time) {
         self.changes.changed.retain(|_, at| at.0 + HOUR > now.0);
+        if self.changes.nodes.values().any(|at| at.0 + HOUR <= now.0) {
+            Arc::make_mut(&mut self.changes.nodes).retain(|_, at| at.0 + HOUR > now.0);
+        }
     }
 }

@@ -24,7 +24,10 @@ impl World {
         let demands: Vec<_> = ours.filter_map(|it| self.owners.get(it)?.demand.as_ref()).collect();
         let is_member = |node: &Node| !is_excluded(node) && demands.iter().any(|it| it.selects(node));
         let nodes = self.index.nodes().filter(|it| is_member(it)).map(|it| cloud_node(it));
-        Some(Arc::new(Group { openings: openings.collect(), nodes: nodes.collect() }))
+        let others = self.index.nodes().filter(|it| !is_excluded(it) && !is_member(it));
+        let others = others.filter(|node| demands.iter().any(|it| it.passes_over(node, &self.index)));
+        let passed_over = others.flat_map(|it| it.addresses.iter().copied()).collect();
+        Some(Arc::new(Group { openings: openings.collect(), nodes: nodes.collect(), passed_over }))
     }
 
     /// One of their owners wants something else.

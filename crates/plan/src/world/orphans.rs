@@ -119,6 +119,7 @@ impl World {
             waits: Some(waits.into()),
             takes_over: true,
             unreported: false,
+            replaced: None,
             left: false,
         })
     }

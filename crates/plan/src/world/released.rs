@@ -105,6 +105,7 @@ impl World {
             waits: None,
             takes_over: false,
             unreported: false,
+            replaced: None,
             left: true,
         })
     }

@@ -172,6 +172,7 @@ fn of_ports(group: &Group, there: &Observed) -> Vec<Step> {
     let lost: Vec<_> = (group.nodes.iter())
         .filter(|it| !matches!(there.plugs.get(it), Some(Plug::At(_))))
         .flat_map(|it| it.addresses.clone())
+        .chain(group.passed_over.iter().copied())
         .collect();
     let left = there.holders().filter(|it| !wanted.contains(&it.id) && !has(it, &lost));
     let may = left.filter(|it| !there.refused.contains_key(&Part::Port(it.id.clone())));

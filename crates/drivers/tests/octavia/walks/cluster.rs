@@ -2,7 +2,7 @@
 //! engine, the real plan and the real driver.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard,
@@ -36,7 +36,7 @@ const CLOUD: &str = "openstack";
 const AUDIT: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(3_600);
 const WAKE: Duration = Duration::from_secs(2);
-const STEP: Duration = Duration::from_millis(250);
+const STEP: Duration = Duration::from_secs(1);
 /// So many heartbeats go by until a backup is a cluster.
 const BACKUP: usize = 2;
 static TERMS: AtomicU64 = AtomicU64::new(0);
@@ -78,6 +78,8 @@ struct Kept {
     /// When each was counted.
     counted: BTreeMap<String, Instant>,
     heartbeats: Vec<String>,
+    /// Services of which an operator approved deletions.
+    approved: BTreeSet<Name>,
     watches: Vec<mpsc::UnboundedSender<Change>>,
 }
 
@@ -151,6 +153,10 @@ impl ApiServer {
         kept.nodes = now;
     }
 
+    pub(super) fn approve(&self, name: &str) {
+        self.kept().approved.insert(name.into());
+    }
+
     /// All there is, and then all that changes.
     fn watch(&self) -> (Vec<Change>, mpsc::UnboundedReceiver<Change>) {
         let (tell, told) = mpsc::unbounded_channel();
@@ -203,6 +209,10 @@ impl DeletionLimit for ApiServer {
             all.entry(what.to_owned()).or_insert_with(Instant::now);
         }
         Box::pin(std::future::ready(Ok(if is_within { Counted::Within } else { Counted::Beyond { limit } })))
+    }
+
+    fn approved<'a>(&'a self, object: &'a ObjectRef) -> Asked<'a, bool> {
+        Box::pin(std::future::ready(Ok(self.kept().approved.contains(&object.name))))
     }
 }
 
@@ -283,6 +293,7 @@ impl Writes {
 pub(super) struct Controller {
     pub(super) handle: Handle,
     leads: Arc<AtomicBool>,
+    handed_over: Arc<AtomicBool>,
     driver: Arc<Octavia>,
     pub(super) sole: Arc<SoleWriter>,
     _stop: watch::Sender<bool>,
@@ -326,11 +337,14 @@ impl Controller {
         tasks.spawn(tell(api.clone(), handle.clone(), leads.clone(), clock));
         tasks.spawn(audit(driver.clone(), handle.clone(), leads.clone()));
         tasks.spawn(remember(api.clone(), handle.clone(), leads.clone()));
-        tasks.spawn(beat(api.clone(), driver.clone(), sole.clone(), leads.clone()));
-        Controller { handle, leads, driver, sole, _stop: stop, _tasks: tasks }
+        let handed_over = Arc::<AtomicBool>::default();
+        tasks.spawn(beat(api.clone(), driver.clone(), sole.clone(), [leads.clone(), handed_over.clone()]));
+        Controller { handle, leads, handed_over, driver, sole, _stop: stop, _tasks: tasks }
     }
 
+    /// From one that ends, or to one that begins.
     pub(super) async fn leads(&self, leads: bool) {
+        self.handed_over.store(leads, Ordering::Relaxed);
         self.leads.store(leads, Ordering::Relaxed);
         self.driver.forget();
         self.say(Change::Leads(leads)).await;
@@ -395,12 +409,14 @@ async fn audit(driver: Arc<Octavia>, handle: Handle, leads: Arc<AtomicBool>) {
 }
 
 /// As long as it leads.
-async fn beat(api: ApiServer, driver: Arc<Octavia>, sole: Arc<SoleWriter>, leads: Arc<AtomicBool>) {
+async fn beat(api: ApiServer, driver: Arc<Octavia>, sole: Arc<SoleWriter>, leads: [Arc<AtomicBool>; 2]) {
+    let [leads, handed_over] = leads;
     loop {
         while !leads.load(Ordering::Relaxed) {
             sleep(STEP).await;
         }
-        sole.begin(&format!("{:08x}", TERMS.fetch_add(1, Ordering::Relaxed)));
+        let term = format!("{:08x}", TERMS.fetch_add(1, Ordering::Relaxed));
+        sole.begin(&term, handed_over.load(Ordering::Relaxed));
         while leads.load(Ordering::Relaxed) {
             let next = Instant::now() + driver.beat(&api).await;
             while leads.load(Ordering::Relaxed) && Instant::now() < next {

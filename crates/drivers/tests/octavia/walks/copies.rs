@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use seaway_model::Reason;
+use seaway_model::{Problem, Reason};
+use seaway_openstack::{octavia::Member, resource::Query};
 use seaway_testkit::cloud::Fault;
 
 use super::{ApiServer, Controller, Dice, Event, Walk, nodes};
@@ -14,6 +15,14 @@ const MINUTE: Duration = Duration::from_secs(60);
 impl Walk {
     async fn served(&self) -> BTreeSet<u16> {
         self.scene.listeners().await.iter().map(|it| it.protocol_port).collect()
+    }
+
+    /// At port 80.
+    async fn members(&self) -> usize {
+        let listeners = self.scene.listeners().await.into_iter();
+        let pool = listeners.filter(|it| it.protocol_port == 80).find_map(|it| it.default_pool_id);
+        let members = self.scene.cloud.within::<Member>(&pool.unwrap());
+        members.list::<Member>(Query::all()).await.unwrap().len()
     }
 
     /// A Service with a load balancer, and a state of its cluster as a backup has it.
@@ -53,6 +62,12 @@ impl Walk {
         }
         seconds
     }
+}
+
+/// What owners hear of other controllers.
+async fn others(controller: &Controller) -> Vec<Problem> {
+    let all = controller.handle.ask(|world| world.problems()).await.unwrap();
+    all.into_iter().filter(|it| it.reason == Reason::OtherController).collect()
 }
 
 fn told(controller: &Controller) -> Option<String> {
@@ -182,29 +197,88 @@ async fn a_right_to_tag_that_was_taken_away_delays_no_leader() {
 
 /// Where Neutron lets no port be tagged, the two do not know of each other.
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_does_not_know_a_port_takes_it_away_once_and_not_again_and_again() {
+async fn where_a_copy_is_not_noticed_it_deletes_nothing_before_an_operator_approves_it() {
     let mut walk = Walk::begin(Dice(1)).await;
     walk.scene.fake.fail(Fault::on(TAGS).always().status(403));
     walk.happens(Event::Create("shop", vec![80])).await;
     walk.passes(A_WHILE).await;
     let copy = walk.api.copy(|_| true);
     walk.happens(Event::Ports("shop", vec![80, 443])).await;
+    walk.happens(Event::Nodes(vec![11, 12, 13])).await;
     walk.passes(A_WHILE).await;
     assert_eq!(walk.served().await, [80, 443].into());
     walk.scene.fake.forget_requests();
     let beside = walk.beside(&copy);
     walk.passes(Duration::from_secs(4_000)).await;
-    assert_eq!(walk.scene.fake.count("DELETE */lbaas/listeners/*"), 1, "of a dozen audits");
-    assert_eq!(walk.served().await, [80, 443].into());
-    let told = beside.handle.ask(|world| world.problems()).await.unwrap();
-    let told: Vec<_> = told.into_iter().filter(|it| it.reason == Reason::OtherController).collect();
-    assert!(told.len() == 1 && told[0].message.contains("443/TCP"), "{told:?}");
+    assert_eq!((walk.writes(), walk.served().await), (Vec::new(), [80, 443].into()));
+    let told = others(&beside).await;
+    assert!(
+        told.len() == 1 && told[0].message.contains("listener 443/TCP, member 10.0.0.13 of 80/TCP"),
+        "{told:?}"
+    );
+    assert!(told[0].fix.contains("seaway.dev/approved-deletions=default/shop until TIME"), "{told:?}");
     drop(beside);
-    walk.passes(A_WHILE).await;
-    // Without it, all is as ever.
+    // Without it, what is seen to be taken away goes as ever.
     walk.happens(Event::Ports("shop", vec![80])).await;
+    walk.happens(Event::Nodes(vec![11, 12])).await;
     walk.passes(A_WHILE).await;
-    assert_eq!(walk.served().await, [80].into());
+    assert_eq!((walk.served().await, walk.members().await), ([80].into(), 2));
+    // What nobody saw to be taken away waits for an approval.
+    walk.happens(Event::Ports("shop", vec![80, 443])).await;
+    walk.passes(A_WHILE).await;
+    walk.controllers = [None, None];
+    walk.happens(Event::Ports("shop", vec![80])).await;
+    walk.happens(Event::Nodes(vec![12, 13])).await;
+    walk.restart_both().await;
+    walk.passes(Duration::from_secs(1_000)).await;
+    assert_eq!((walk.served().await, walk.members().await), ([80, 443].into(), 3), "one that came serves");
+    assert_eq!(others(walk.controllers[walk.leader].as_ref().unwrap()).await.len(), 1);
+    walk.api.approve("shop");
+    walk.passes(A_WHILE).await;
+    assert_eq!((walk.served().await, walk.members().await), ([80].into(), 2));
+    assert_eq!(others(walk.controllers[walk.leader].as_ref().unwrap()).await, []);
+    walk.ends().await;
+}
+
+/// It knows the last heartbeat, and writes until it sees the next one.
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_a_state_of_this_minute_deletes_nothing() {
+    let mut walk = Walk::begin(Dice(1)).await;
+    walk.happens(Event::Create("shop", vec![80])).await;
+    walk.passes(5 * MINUTE + Duration::from_secs(10)).await;
+    let copy = walk.api.fresh_copy(|_| true);
+    walk.happens(Event::Ports("shop", vec![80, 443])).await;
+    walk.happens(Event::Nodes(vec![11, 12, 13])).await;
+    walk.passes(Duration::from_secs(20)).await;
+    assert_eq!((walk.served().await, walk.members().await), ([80, 443].into(), 3));
+    walk.scene.fake.forget_requests();
+    let beside = walk.beside(&copy);
+    walk.passes(Duration::from_secs(15)).await;
+    assert!(beside.sole.may_write(), "it has not seen the original yet");
+    walk.passes(10 * MINUTE).await;
+    assert!(!beside.sole.may_write());
+    assert_eq!((walk.writes(), walk.served().await, walk.members().await), (Vec::new(), [80, 443].into(), 3));
+    drop(beside);
+    walk.ends().await;
+}
+
+/// Who follows a leader that was killed cannot know at once that nobody else writes.
+#[tokio::test(start_paused = true)]
+async fn who_follows_a_killed_leader_serves_at_once_and_deletes_what_nobody_saw_asked_for_three_minutes_later()
+ {
+    let (mut walk, _) = Walk::with_backup().await;
+    walk.controllers = [None, None];
+    walk.happens(Event::Ports("shop", vec![80, 8443])).await;
+    walk.happens(Event::Nodes(vec![12, 13])).await;
+    walk.restart_both().await;
+    walk.passes(Duration::from_secs(50)).await;
+    assert_eq!((walk.served().await, walk.members().await), ([80, 443, 8443].into(), 3));
+    // What it sees asked for goes.
+    walk.happens(Event::Ports("shop", vec![80])).await;
+    walk.passes(Duration::from_secs(15)).await;
+    assert_eq!(walk.served().await, [80, 443].into());
+    walk.passes(4 * MINUTE).await;
+    assert_eq!((walk.served().await, walk.members().await), ([80].into(), 2));
     walk.ends().await;
 }
 

@@ -34,6 +34,8 @@ pub(super) enum Event {
     NoLoadBalancer(&'static str),
     LoadBalancer(&'static str),
     Internal(&'static str, bool),
+    /// It names the class of cloud.conf, or none.
+    Class(&'static str, bool),
     Nodes(Vec<u8>),
     Setting(Setting),
     Killed,
@@ -62,6 +64,18 @@ pub(super) enum Setting {
     Groups,
     /// `lb-method=LEAST_CONNECTIONS`
     Method,
+    /// The section `[LoadBalancerClass "edge"]` is missing.
+    NoClass,
+    /// `ipv6-support-disabled=true`
+    NoIpv6,
+    /// `lb-provider=ovn`
+    Ovn,
+    /// `node-selector=role=edge`, which some Nodes have.
+    Selector,
+    /// `address-sort-order`: Nodes have two addresses of IPv4.
+    Order,
+    /// `default-tls-container-ref`
+    Tls,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +91,8 @@ pub(super) enum Trouble {
 pub(super) enum Foreign {
     RemovesMember,
     RemovesListener,
+    RemovesMonitor,
+    ChangesMethod,
     Renames,
     DetachesFloating,
 }
@@ -103,8 +119,14 @@ impl Event {
             Setting::InternalOnly,
             Setting::Groups,
             Setting::Method,
+            Setting::NoClass,
+            Setting::NoIpv6,
+            Setting::Ovn,
+            Setting::Selector,
+            Setting::Order,
+            Setting::Tls,
         ];
-        match dice.roll(21) {
+        match dice.roll(23) {
             0..=3 => Event::Create(name, dice.some(&PORTS)),
             4 => Event::Delete(name),
             5 | 6 => Event::Ports(name, dice.some(&PORTS)),
@@ -123,10 +145,14 @@ impl Event {
             18 => Event::Foreign(dice.one(&[
                 Foreign::RemovesMember,
                 Foreign::RemovesListener,
+                Foreign::RemovesMonitor,
+                Foreign::ChangesMethod,
                 Foreign::Renames,
                 Foreign::DetachesFloating,
             ])),
             19 => Event::Revivals,
+            20 => Event::Class(name, dice.roll(2) == 0),
+            21 => Event::Setting(dice.one(&settings)),
             _ => Event::Time,
         }
     }

@@ -13,7 +13,8 @@ use seaway_testkit::cloud::{Fault, Pace};
 use super::{Dice, Event, NAMES, PORTS, Walk, nodes};
 use crate::scene::Scene;
 
-const A_WHILE: Duration = Duration::from_secs(100);
+/// Who follows a leader that was killed knows by then that no other controller writes.
+const A_WHILE: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 async fn furnished() -> Walk {
@@ -172,7 +173,7 @@ async fn spent(change: impl Fn(&mut Service)) -> Walk {
 
 #[tokio::test(start_paused = true)]
 async fn a_floating_ip_that_nobody_was_seen_to_give_up_is_counted() {
-    let internal = |it: &mut Service| it.meta.annotations = super::annotations(true);
+    let internal = |it: &mut Service| super::annotate(it, super::INTERNAL, Some("true"));
     let walk = spent(internal).await;
     let told = walk.limited().await;
     let waits = told.iter().filter(|it| it.starts_with("its floating IP 172."));

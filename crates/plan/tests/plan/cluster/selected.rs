@@ -65,6 +65,47 @@ fn nodes_are_chosen_by_their_labels_whenever_these_change() {
     assert_eq!(names(&world, &own), ["one"]);
 }
 
+/// Addresses, by name, of members that only the file leaves out.
+fn passed_over(world: &World, service: &Service) -> Vec<String> {
+    let it = planned(world, service);
+    let outside = it.options.outside.as_ref().expect("a cloud serves it");
+    outside.passed_over.values().flatten().map(|it| it.node.clone().unwrap_or_default().to_string()).collect()
+}
+
+#[test]
+fn nodes_that_only_the_file_leaves_out_are_told_apart_from_those_that_changed() {
+    let workers = || CloudDefaults { nodes: vec![("role".into(), Some("worker".into()))], ..usual() };
+    let nodes = || vec![labelled("one", "10.0.0.1", &[("role", "worker")]), labelled("two", "10.0.0.2", &[])];
+    let build = |shop: &Service| world(workers(), nodes().into_iter().chain([put(shop)]).collect());
+    let shop = clouded(&[]);
+    let mut it = build(&shop);
+    assert_eq!(
+        (names(&it, &shop), passed_over(&it, &shop)),
+        (vec!["one".to_owned()], vec!["two".to_owned(), "zero".to_owned()])
+    );
+    // A Node that lost its label is left out for that.
+    it.apply(labelled("one", "10.0.0.1", &[("role", "else")]));
+    assert_eq!(
+        (names(&it, &shop), passed_over(&it, &shop)),
+        (Vec::new(), vec!["two".to_owned(), "zero".to_owned()])
+    );
+    it.apply(labelled("one", "10.0.0.1", &[("role", "worker")]));
+    assert_eq!(names(&it, &shop), ["one"]);
+    // So is one that the Service itself leaves out, and all where it asks for the file to be applied.
+    for annotation in [
+        ("loadbalancer.openstack.org/node-selector", "role=worker"),
+        ("seaway.dev/apply-configuration", "true"),
+    ] {
+        let shop = clouded(&[annotation]);
+        let it = build(&shop);
+        assert_eq!(
+            (names(&it, &shop), passed_over(&it, &shop)),
+            (vec!["one".to_owned()], Vec::new()),
+            "{annotation:?}"
+        );
+    }
+}
+
 #[test]
 fn local_asks_every_node_whether_it_has_pods_unless_somebody_wants_no_probes() {
     let local = |annotations: &[(&str, &str)]| {

@@ -1,0 +1,261 @@
+//! What is looked at on a walk: that nothing goes that a living Service uses, and that in the end all is as it is wanted.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use seaway_model::{
+    Name,
+    config::CloudDefaults,
+    fact::{Node, ServiceKind},
+    load_balancer::Balance,
+};
+use seaway_openstack::{
+    neutron::SecurityGroup,
+    octavia::{Algorithm, Listener, LoadBalancer, Member, Pool, Provisioning},
+    resource::Query,
+};
+use seaway_testkit::cloud::Recorded;
+
+use super::{CLASS, DUAL, INTERNAL, LONG, Seen, Setting, Walk, config};
+
+/// What a Service asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    ports: BTreeSet<u16>,
+    /// It has a floating IP.
+    outside: bool,
+    /// It has addresses of both families.
+    both: bool,
+}
+
+/// Of each Service that wants a load balancer, by uid.
+pub(super) type Wishes = BTreeMap<Name, Wanted>;
+
+/// What is in the cloud for Services that want it.
+#[derive(Default)]
+pub(super) struct Uses {
+    /// By id.
+    pub(super) objects: BTreeMap<String, Used>,
+    /// By the id of their pool.
+    pub(super) members: BTreeMap<String, Vec<Used>>,
+}
+
+/// What a Service that lives uses.
+#[derive(Clone, Debug)]
+pub(super) enum Used {
+    Balancer(Name),
+    Listener(Name, u16),
+    Member(Name, u16, IpAddr),
+    Floating(Name),
+}
+
+impl Used {
+    pub(super) fn is_in(&self, wanted: &Wishes, nodes: &BTreeSet<IpAddr>) -> bool {
+        let has_port = |uid: &Name, port: &u16| wanted.get(uid).is_some_and(|it| it.ports.contains(port));
+        match self {
+            Used::Balancer(uid) => wanted.contains_key(uid),
+            Used::Listener(uid, port) => has_port(uid, port),
+            Used::Member(uid, port, at) => has_port(uid, port) && nodes.contains(at),
+            Used::Floating(uid) => wanted.get(uid).is_some_and(|it| it.outside),
+        }
+    }
+
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Used::Member(.., at) => Some(*at),
+            _ => None,
+        }
+    }
+}
+
+/// What was asked for then and is asked for now.
+pub(super) fn both(then: &Wishes, now: &Wishes) -> Wishes {
+    let same = |(uid, then): (&Name, &Wanted)| {
+        let now = now.get(uid)?;
+        let ports = then.ports.intersection(&now.ports).copied().collect();
+        let wanted = Wanted { ports, outside: then.outside && now.outside, both: then.both && now.both };
+        Some((uid.clone(), wanted))
+    };
+    then.iter().filter_map(same).collect()
+}
+
+/// Those that a request gives to a pool.
+pub(super) fn members_in(request: &Recorded) -> BTreeSet<Option<IpAddr>> {
+    let members = request.body.as_ref().and_then(|it| it["members"].as_array());
+    let address = |it: &serde_json::Value| it["address"].as_str().and_then(|it| it.parse().ok());
+    members.expect("members are written as a list").iter().map(address).collect()
+}
+
+impl Walk {
+    pub(super) fn wanted(&self) -> Wishes {
+        let all = self.api.services().into_iter();
+        all.filter(|it| it.kind == ServiceKind::LoadBalancer && !it.leaving)
+            .map(|it| {
+                let ports = it.ports.iter().map(|it| it.port).collect();
+                let outside = !it.meta.annotations.contains_key(INTERNAL);
+                (it.meta.uid.clone(), Wanted { ports, outside, both: it.meta.name.as_str() == DUAL })
+            })
+            .collect()
+    }
+
+    /// Those of Nodes.
+    pub(super) fn addresses(&self) -> BTreeSet<IpAddr> {
+        self.api.nodes().iter().flat_map(|it| &it.addresses).copied().collect()
+    }
+
+    pub(super) async fn used(&self) -> Uses {
+        let wanted = self.wanted();
+        let (balancers, listeners) = (self.scene.balancers().await, self.scene.listeners().await);
+        let floating = self.scene.floating().await;
+        let mut used = Uses::default();
+        for it in balancers.iter().filter(|it| it.provisioning_status != Provisioning::PendingDelete) {
+            let Some(uid) = wanted.keys().find(|uid| is_of(it, uid)) else { continue };
+            used.objects.insert(it.id.to_string(), Used::Balancer(uid.clone()));
+            for it in listeners_of(it, &listeners) {
+                let port = it.protocol_port;
+                used.objects.insert(it.id.to_string(), Used::Listener(uid.clone(), port));
+                let Some(pool) = &it.default_pool_id else { continue };
+                used.objects.insert(pool.to_string(), Used::Listener(uid.clone(), port));
+                let member = |it: Member| (it.id, Used::Member(uid.clone(), port, it.address));
+                let members: Vec<_> = self.members_of(pool).await.into_iter().map(member).collect();
+                used.members.insert(pool.to_string(), members.iter().map(|(_, it)| it.clone()).collect());
+                used.objects.extend(members.into_iter().map(|(id, it)| (id.to_string(), it)));
+            }
+            let leads_here =
+                floating.iter().filter(|of| of.port_id.is_some() && of.port_id == it.vip_port_id);
+            used.objects.extend(leads_here.map(|of| (of.id.to_string(), Used::Floating(uid.clone()))));
+        }
+        used
+    }
+
+    async fn members_of(&self, pool: &seaway_openstack::resource::Id<Pool>) -> Vec<Member> {
+        // (It may be gone by now.)
+        self.scene.cloud.within::<Member>(pool).list::<Member>(Query::all()).await.unwrap_or_default()
+    }
+
+    pub(super) async fn ends(self) -> Seen {
+        self.ends_with(Setting::Usual).await
+    }
+
+    /// All that went wrong is mended, and then it is as it is wanted, with this in cloud.conf.
+    pub(super) async fn ends_with(mut self, setting: Setting) -> Seen {
+        self.happened.push(format!("and at the end {setting:?}"));
+        self.scene.fake.heal();
+        self.config = config(&self.scene, &self.container, setting);
+        for it in self.controllers.iter().flatten() {
+            it.configure(&self.config).await;
+        }
+        self.passes(LONG).await;
+        let usual = self.config.clouds[CLASS].clone();
+        let wanted = self.wanted();
+        let history = &self.happened;
+        assert!(self.api.services().iter().all(|it| !it.leaving), "one that is deleted stays: {history:#?}");
+        let balancers = self.scene.balancers().await;
+        for (uid, wanted) in &wanted {
+            self.is_served(uid, wanted, &balancers, &usual).await;
+        }
+        self.are_opened(&wanted, &usual).await;
+        let others: Vec<_> = balancers.iter().filter(|it| !wanted.keys().any(|uid| is_of(it, uid))).collect();
+        let leader = self.controllers[self.leader].as_ref().unwrap();
+        let orphans = leader.handle.ask(|world| world.orphans().count()).await.unwrap();
+        assert!(others.len() <= orphans, "left, and not listed: {others:#?} {history:#?}");
+        self.seen
+    }
+
+    /// By one load balancer, or by one for each family.
+    async fn is_served(
+        &self,
+        uid: &Name,
+        wanted: &Wanted,
+        balancers: &[LoadBalancer],
+        usual: &CloudDefaults,
+    ) {
+        let history = &self.happened;
+        let its: Vec<_> = balancers.iter().filter(|it| is_of(it, uid)).collect();
+        let (second, first): (Vec<_>, Vec<_>) = its.into_iter().partition(|it| is_second(it));
+        let [it] = first[..] else { panic!("{uid} has {} load balancers: {history:#?}", first.len()) };
+        let all = [&[it], &second[..]].concat();
+        let families: Vec<bool> = all.iter().flat_map(|it| vips(it)).map(|it| it.is_ipv6()).collect();
+        let expected: &[bool] = if wanted.both { &[false, true] } else { &[false] };
+        assert_eq!(families, expected, "VIPs of {uid}, whether of IPv6: {history:#?}");
+        let floating = self.scene.floating().await;
+        let leads = floating.iter().filter(|of| of.port_id == it.vip_port_id).count();
+        assert_eq!(leads, usize::from(wanted.outside), "floating IPs of {uid}: {history:#?}");
+        let (listeners, pools) = (self.scene.listeners().await, self.scene.pools().await);
+        for it in all {
+            assert_eq!(it.provisioning_status, Provisioning::Active, "{uid}: {history:#?}");
+            let here: BTreeSet<u16> = listeners_of(it, &listeners).map(|it| it.protocol_port).collect();
+            // What is new is refused where the provider cannot do it.
+            let is_refused = it.provider.as_deref() == Some("ovn") && usual.balance.is_some();
+            let is_right = if is_refused { here.is_subset(&wanted.ports) } else { here == wanted.ports };
+            assert!(is_right, "ports of {uid}: {here:?}, wanted {:?}: {history:#?}", wanted.ports);
+            // Amphorae reach members by the first family.
+            let reached = if it.provider.as_deref() == Some("ovn") { 2 } else { 1 };
+            let families: BTreeSet<bool> = vips(it).take(reached).map(|it| it.is_ipv6()).collect();
+            let at = |it: &Node, ip: &IpAddr| (it.meta.name.clone(), ip.is_ipv6());
+            let at = |it: &Node| it.addresses.iter().map(|ip| (*ip, at(it, ip))).collect::<Vec<_>>();
+            // Each once in each family, at whichever address.
+            let nodes: BTreeMap<IpAddr, (Name, bool)> = self.api.nodes().iter().flat_map(at).collect();
+            let here = nodes.values().filter(|(_, is_v6)| families.contains(is_v6)).cloned();
+            let here: BTreeSet<(Name, bool)> = here.collect();
+            let method = match (it.provider.as_deref(), usual.balance) {
+                (Some("ovn"), _) => Algorithm::SourceIpPort,
+                (_, Some(Balance::LeastConnections)) => Algorithm::LeastConnections,
+                _ => Algorithm::RoundRobin,
+            };
+            for listener in listeners_of(it, &listeners) {
+                let pool = pools.iter().find(|it| Some(&it.id) == listener.default_pool_id.as_ref());
+                let pool = pool.unwrap_or_else(|| panic!("{} leads nowhere: {history:#?}", listener.name));
+                let members = self.members_of(&pool.id).await.into_iter();
+                let members: Vec<_> = members.map(|it| nodes.get(&it.address).cloned()).collect();
+                let count = members.len();
+                let members: BTreeSet<_> = members.into_iter().flatten().collect();
+                assert_eq!((&members, count), (&here, here.len()), "members of {}: {history:#?}", pool.name);
+                assert_eq!(pool.healthmonitor_id.is_some(), usual.monitor, "{}: {history:#?}", pool.name);
+                assert_eq!(pool.lb_algorithm, method, "{}: {history:#?}", pool.name);
+            }
+            let is_here = |of: &&Pool| of.loadbalancers.iter().any(|at| at.id == it.id);
+            let loose: Vec<_> = pools.iter().filter(is_here).filter(|it| it.listeners.is_empty()).collect();
+            assert!(loose.is_empty(), "no listener leads to {loose:#?}: {history:#?}");
+        }
+    }
+
+    /// Nodes let in what load balancers send, where that is asked for.
+    async fn are_opened(&self, wanted: &Wishes, usual: &CloudDefaults) {
+        let history = &self.happened;
+        let groups =
+            self.scene.cloud.all::<SecurityGroup>().list::<SecurityGroup>(Query::all()).await.unwrap();
+        let mut groups = groups.into_iter().filter(|it| it.description.contains("seaway.dev/group="));
+        let Some(group) = groups.next() else {
+            assert!(!usual.groups || wanted.is_empty(), "no security group: {history:#?}");
+            return;
+        };
+        assert!(groups.next().is_none(), "two security groups: {history:#?}");
+        assert!(usual.groups && !wanted.is_empty(), "a security group that no Service uses: {history:#?}");
+        let opened: BTreeSet<u16> =
+            group.security_group_rules.0.iter().filter_map(|it| it.port_range_min).collect();
+        let ports: BTreeSet<u16> =
+            wanted.values().flat_map(|it| &it.ports).map(|it| super::node_port(*it)).collect();
+        assert_eq!(opened, ports, "what the security group opens: {history:#?}");
+    }
+}
+
+fn listeners_of<'l>(it: &'l LoadBalancer, all: &'l [Listener]) -> impl Iterator<Item = &'l Listener> {
+    all.iter().filter(|of| of.loadbalancers.iter().any(|at| at.id == it.id))
+}
+
+fn vips(it: &LoadBalancer) -> impl Iterator<Item = IpAddr> + '_ {
+    it.vip_address.into_iter().chain(it.additional_vips.iter().filter_map(|it| it.ip_address))
+}
+
+fn is_of(it: &LoadBalancer, uid: &str) -> bool {
+    let keys = it.tags.iter().filter_map(|tag| tag.strip_prefix("seaway.dev/key="));
+    keys.map(|it| it.split(':').next()).any(|it| it == Some(uid))
+}
+
+/// Of its second family.
+fn is_second(it: &LoadBalancer) -> bool {
+    it.tags.iter().any(|tag| tag.starts_with("seaway.dev/key=") && tag.ends_with(":IPv6"))
+}
