@@ -447,7 +447,7 @@ mod tests {
             .await
             .expect_err("it goes on");
         let (tell, watched) = watch::channel(Some(Instant::now() + Duration::from_secs(2)));
-        let mut leading = Leading(watched);
+        let mut leading = Leading { until: watched, handed_over: Arc::default() };
         drop(tell);
         leading.changed_from(true).await;
         assert!(!leading.is_now() && leading.hold().is_err());

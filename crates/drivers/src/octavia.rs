@@ -113,7 +113,7 @@ use self::{
     join::Joined,
     known::Known,
     mend::Past,
-    owners::{first_owner, is_paused, owner_of},
+    owners::{first_owner, owner_of},
     pairs::Part,
     partial::{as_made, with_its_floating},
     poll::SOON,

@@ -299,7 +299,7 @@ impl Found {
                     Family::of(**it) == Family::of(**ip)
                         && node.external.contains(it) == node.external.contains(ip)
                 };
-                alike_all && !its.contains(ip) && its.iter().any(|it| is_alike(it))
+                alike_all && !its.contains(ip) && its.iter().any(is_alike)
             });
             let other = |ip: &IpAddr| Member {
                 at: SocketAddr::new(*ip, node_port),

@@ -14,10 +14,3 @@ pub(super) fn owner_of(key: &LbKey, wish: &LoadBalancer) -> Option<Owner> {
     let of_all = || wish.listeners.values().map(|it| &it.owner).min();
     key.owner().or_else(of_all).cloned()
 }
-
-pub(super) fn is_paused(desired: &Desired) -> bool {
-    match desired {
-        Desired::LoadBalancer(wish) => wish.options.outside.as_ref().is_some_and(|it| it.paused || it.off),
-        _ => false,
-    }
-}

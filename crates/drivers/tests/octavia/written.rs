@@ -115,7 +115,7 @@ async fn names_descriptions_and_tags_are_those_that_are_known_by() {
     written.note("its floating IP is to stay", &scene);
 
     let alone = Arc::new(SoleWriter::default());
-    alone.begin("term");
+    alone.begin("term", true);
     driver(&scene.cloud, "amphora").alone(alone).beat(&Recorded::default()).await;
     written.note("a heartbeat", &scene);
 

@@ -138,6 +138,7 @@ fn what_others_wrote_first_is_taken_over_and_what_they_write_after_us_is_left_to
         conditions: Vec::new(),
         ours: false,
         held: HeldBy::default(),
+        balancer: None,
         other: Some("metallb".into()),
         shared: false,
     };
