@@ -38,7 +38,6 @@ mod join;
 mod known;
 mod local;
 mod look;
-mod mappings;
 mod member_tls;
 mod mend;
 mod monitors;

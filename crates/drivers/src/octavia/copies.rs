@@ -23,7 +23,6 @@ impl Octavia {
                 past.deleted.insert(*at, id.clone());
             }
             (Step::AddListener(at, _), _) => _ = past.deleted.remove(at),
-            (Step::RemapMembers(at, _), _) => _ = past.unmapped.remove(at),
             _ => {}
         });
     }

@@ -1,7 +1,7 @@
 //! What is done about a load balancer in ERROR, and what is remembered of each for it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     time::{Duration, Instant},
 };
 
@@ -42,8 +42,6 @@ pub(super) struct Past {
     pub(super) came_back: u32,
     /// Listeners that were deleted here and not made here again.
     pub(super) deleted: BTreeMap<ListenerId, Id<Listener>>,
-    /// Pools whose members are to be written once more (mappings.rs).
-    pub(super) unmapped: BTreeSet<ListenerId>,
     /// No certificate is kept for it, as far as was seen.
     pub(super) has_none_kept: bool,
     /// A floating IP that was given up and could not be deleted yet.

@@ -219,7 +219,6 @@ fn at(step: &Step) -> Option<(ListenerId, bool)> {
         | Step::ChangeMonitor(id, _)
         | Step::RemoveMonitor(id) => Some((*id, false)),
         Step::SetMembers(id, _)
-        | Step::RemapMembers(id, _)
         | Step::AddMember(id, _)
         | Step::ChangeMember(id, ..)
         | Step::RemoveMember(id, _) => Some((*id, true)),

@@ -23,7 +23,7 @@ use seaway_openstack::{
 use super::{
     adopted, affinity, by_default, clients,
     floating::floating,
-    mappings, member_tls,
+    member_tls,
     mend::{Mend, Place},
     monitors::of_monitor,
     names::{number_in, numbered},
@@ -99,8 +99,6 @@ pub struct Balancer {
     pub loose: Loose,
     /// Those whose affinity went with another's pool.
     pub forgotten: BTreeSet<ListenerId>,
-    /// Those whose members OVN's monitors do not find, until they are written once more.
-    pub unmapped: BTreeSet<ListenerId>,
 }
 
 #[derive(Clone, Debug)]
@@ -126,8 +124,7 @@ pub struct Seat {
 
 impl Balancer {
     pub fn new(it: LoadBalancer, branches: BTreeMap<ListenerId, Branch>, loose: Loose) -> Balancer {
-        let (spare, forgotten, unmapped) = Default::default();
-        Balancer { it, branches, spare, loose, forgotten, unmapped }
+        Balancer { it, branches, spare: BTreeMap::new(), loose, forgotten: BTreeSet::new() }
     }
 }
 
@@ -186,8 +183,6 @@ pub enum Step {
     RemoveLoose(Id<Pool>),
     ChangePool(ListenerId, Box<PoolChange>),
     SetMembers(ListenerId, Vec<NewMember>),
-    /// The same members once more.
-    RemapMembers(ListenerId, Vec<NewMember>),
     AddMember(ListenerId, Box<NewMember>),
     ChangeMember(ListenerId, SocketAddr, Box<MemberChange>),
     RemoveMember(ListenerId, SocketAddr),
@@ -340,7 +335,6 @@ pub(super) fn of_children(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<
         }
     }
     affinity::remind(wanted, balancer, steps);
-    mappings::remap(wanted, balancer, steps);
 }
 
 /// What is in ERROR takes no change, and goes.

@@ -7,7 +7,7 @@ use seaway_model::{Desired, LoadBalancer, Owner, Problem, Reason, Unit};
 use seaway_openstack::{Error, octavia::Provisioning, resource::Edit};
 
 use super::{
-    Joined, Octavia, adopted, affinity, born, by_default, copies, drift, is_paused, local, mappings,
+    Joined, Octavia, adopted, affinity, born, by_default, copies, drift, is_paused, local,
     mend::{Mend, Rebuild},
     pairs::Part,
     partial,
@@ -75,9 +75,6 @@ impl Octavia {
         if !observed.shared.going || observed.balancer.is_none() {
             self.closed.open(unit);
         }
-        if let Some(balancer) = &mut observed.balancer {
-            balancer.unmapped.clone_from(&past.unmapped);
-        }
         (observed.leftover, observed.given_up) =
             self.past(unit, |past| (past.leftover.clone(), past.abandoned.clone()));
         observed.copied = self.made_by_a_copy(unit, desired, observed);
@@ -122,10 +119,7 @@ impl Octavia {
         }
         let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);
         let in_error = status == Some(&Provisioning::Error);
-        // Also if the answer is lost.
-        let unmapped = observed.balancer.as_ref().and_then(|it| mappings::lost_by(step, it));
         let found = self.past(unit, |past| {
-            past.unmapped.extend(unmapped);
             match (step, &observed.mend) {
                 (Step::Create(_), _) => past.is_new = true,
                 (Step::Failover(_), _) => past.failed_over(now),

@@ -22,9 +22,6 @@ impl fmt::Display for Step {
             Step::RemoveLoose(id) => write!(f, "delete pool {id}, which nobody leads to"),
             Step::ChangePool(id, _) => write!(f, "change the pool of {id}"),
             Step::SetMembers(id, members) => write!(f, "give the pool of {id} its {} members", members.len()),
-            Step::RemapMembers(id, _) => {
-                write!(f, "write the members of the pool of {id} once more, for OVN's monitor to find them")
-            }
             Step::AddMember(id, new) => write!(f, "add member {} to the pool of {id}", spot(new)),
             Step::ChangeMember(id, at, _) => write!(f, "change member {at} of the pool of {id}"),
             Step::RemoveMember(id, at) => write!(f, "remove member {at} of the pool of {id}"),

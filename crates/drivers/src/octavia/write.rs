@@ -15,7 +15,7 @@ use seaway_openstack::{
 use super::{
     affinity,
     belongings::close,
-    floating, mappings,
+    floating,
     read::weighed,
     seats::terms_of,
     shared,
@@ -158,13 +158,10 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
                 balancer.forgotten.remove(at);
             }
         }
-        Step::SetMembers(at, members) | Step::RemapMembers(at, members) => {
-            let unmapped = mappings::lost_by(step, balancer);
+        Step::SetMembers(at, members) => {
             let pool = pool(balancer, *at, step)?;
             cloud.within::<Member>(&pool.pool.id).replace(members).await?;
             pool.members = members.iter().map(seat).collect();
-            balancer.unmapped.remove(at);
-            balancer.unmapped.extend(unmapped);
         }
         Step::AddMember(at, new) => {
             let pool = pool(balancer, *at, step)?;
@@ -185,14 +182,12 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
             pool.members.insert(*spot, Seat { operating, terms });
         }
         Step::RemoveMember(at, spot) => {
-            let unmapped = mappings::lost_by(step, balancer);
             let pool = pool(balancer, *at, step)?;
             let members = cloud.within::<Member>(&pool.pool.id);
             if let Some(there) = seated(&members, *spot).await? {
                 members.delete(&there.id).await?;
             }
             pool.members.remove(spot);
-            balancer.unmapped.extend(unmapped);
         }
         Step::AddMonitor(at, new) => {
             let pool = pool(balancer, *at, step)?;

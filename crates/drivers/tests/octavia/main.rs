@@ -24,7 +24,6 @@ mod groups;
 mod headers;
 mod living;
 mod local;
-mod mappings;
 mod meeting;
 mod member_tls;
 mod numbers;
