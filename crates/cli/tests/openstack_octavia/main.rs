@@ -13,6 +13,7 @@ mod families;
 mod foreign;
 mod heartbeats;
 mod leavings;
+mod node_ports;
 mod nodes;
 mod operator;
 mod protocols;
