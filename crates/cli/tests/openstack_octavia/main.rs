@@ -16,6 +16,7 @@ mod leavings;
 mod node_ports;
 mod nodes;
 mod operator;
+mod pods;
 mod protocols;
 mod quotas;
 mod rebuilt;
