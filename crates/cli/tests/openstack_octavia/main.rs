@@ -9,6 +9,7 @@ mod crashes;
 mod credentials;
 mod drift;
 mod failing;
+mod failover;
 mod families;
 mod foreign;
 mod heartbeats;
