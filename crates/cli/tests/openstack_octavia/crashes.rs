@@ -14,13 +14,12 @@ use serde_json::Value;
 
 use crate::{
     foreign::Foreign,
-    scene::{deployment, service},
+    scene::deployment,
     stage::{BALANCERS, PATIENCE, Stage, until},
 };
 
 /// Keystone, Octavia and Neutron.
 const PORTS: [u16; 3] = [5000, 9876, 9696];
-const OURS: &str = "loadBalancerClass: seaway.dev/octavia, selector: {app: shop}";
 
 /// On TCP and on UDP.
 const SHOP: &str = "
@@ -61,7 +60,20 @@ const DELETE: [&str; 4] = [
 
 #[test]
 fn a_death_at_any_request_to_the_cloud_leaves_what_is_wanted_once_and_in_the_end_nothing() {
-    let Some(mut stage) = Stage::set("deaths", &[]) else { return };
+    walk("deaths", dies_at);
+}
+
+#[test]
+fn a_lost_answer_of_the_cloud_doubles_nothing() {
+    walk("lost", |_, gate, requests, begin| loses_the_answers_to(gate, requests, begin));
+}
+
+/// Has its way with these requests, to which the last one leads.
+type Strike = fn(&mut Stage, &CloudGate, &[&str], &dyn Fn());
+
+/// A Service is created, changed, cut down and deleted; each kind of request to the cloud is struck once.
+fn walk(role: &str, strike: Strike) {
+    let Some(mut stage) = Stage::set(role, &[]) else { return };
     // Its Nodes answer because of what Seaway opens.
     stage.land.closed = true;
     stage.land.options = "manage-security-groups=true\n";
@@ -75,7 +87,7 @@ fn a_death_at_any_request_to_the_cloud_leaves_what_is_wanted_once_and_in_the_end
         deployment("shop", 1).replace("containers:\n", "containers:\n      - {name: echo, image: udp}\n");
     cluster.apply(&both);
 
-    dies_at(&mut stage, &gate, &CREATE, || cluster.apply(SHOP));
+    strike(&mut stage, &gate, &CREATE, &|| cluster.apply(SHOP));
     let address = stage.address("shop");
     stage.answers(&format!("http://{address}/"), "shop");
     stage.echoes(&address, 7, "shop");
@@ -84,17 +96,17 @@ fn a_death_at_any_request_to_the_cloud_leaves_what_is_wanted_once_and_in_the_end
     // Whoever comes stays with one pod, who is asked more often, on one more port.
     let change = r#"{"metadata": {"annotations": {"loadbalancer.openstack.org/health-monitor-delay": "61"}},
         "spec": {"sessionAffinity": "ClientIP", "ports": [{"name": "more", "port": 8080, "targetPort": 80}]}}"#;
-    dies_at(&mut stage, &gate, &CHANGE, || patch(&cluster, change));
+    strike(&mut stage, &gate, &CHANGE, &|| patch(&cluster, change));
     stage.answers(&format!("http://{address}:8080/"), "shop");
     stage.answers(&format!("http://{address}/"), "shop");
     comes_to(&stage, &before, of_ports(3));
 
     let shrink = r#"{"spec": {"ports": [{"$patch": "delete", "port": 8080}]}}"#;
-    dies_at(&mut stage, &gate, &SHRINK, || patch(&cluster, shrink));
+    strike(&mut stage, &gate, &SHRINK, &|| patch(&cluster, shrink));
     comes_to(&stage, &before, of_ports(2));
     stage.answers(&format!("http://{address}/"), "shop");
 
-    dies_at(&mut stage, &gate, &DELETE, || {
+    strike(&mut stage, &gate, &DELETE, &|| {
         cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
     });
     until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
@@ -104,31 +116,9 @@ fn a_death_at_any_request_to_the_cloud_leaves_what_is_wanted_once_and_in_the_end
     foreign.are_as_they_were(&stage.land);
 }
 
-#[test]
-fn a_lost_answer_of_the_cloud_doubles_nothing() {
-    let Some(mut stage) = Stage::set("lost", &[]) else { return };
-    let gate = CloudGate::before(&PORTS);
-    stage.lead(&gate.auth_url());
-    let before = stage.land.everything();
-    let cluster = stage.scene.cluster.clone();
-
-    lose(&gate, &["POST */lbaas/loadbalancers", "POST */floatingips"]);
-    cluster.apply(&service("shop", OURS));
-    stage.address("shop");
-    let mut wanted = of_ports(1);
-    for kind in ["members", "security_groups", "security_group_rules"] {
-        wanted.remove(kind);
-    }
-    assert_eq!(counted(&stage, &before), wanted);
-
-    lose(&gate, &["DELETE */floatingips/*", "DELETE */lbaas/loadbalancers/*"]);
-    cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    until("nothing is left", || counted(&stage, &before).is_empty());
-}
-
 /// `begin` leads to each of these requests. The first of a kind never gets there, the second is done: before anybody hears
 /// of it the controller is dead, and another one has to take over.
-fn dies_at(stage: &mut Stage, gate: &CloudGate, requests: &[&str], begin: impl FnOnce()) {
+fn dies_at(stage: &mut Stage, gate: &CloudGate, requests: &[&str], begin: &dyn Fn()) {
     let mut deaths: Vec<(String, Hold)> = Vec::new();
     for request in requests {
         let (before, after) = (Hold::new(), Hold::new());
@@ -147,6 +137,16 @@ fn dies_at(stage: &mut Stage, gate: &CloudGate, requests: &[&str], begin: impl F
     gate.heal();
 }
 
+/// The first of each is done, and the connection ends before the answer.
+fn loses_the_answers_to(gate: &CloudGate, requests: &[&str], begin: &dyn Fn()) {
+    gate.take_writes();
+    requests.iter().for_each(|it| gate.fail(Fault::on(it).lose_reply()));
+    begin();
+    for request in requests {
+        until(&format!("it comes to {request}"), || gate.count(request) > 0);
+    }
+}
+
 fn patch(cluster: &Cluster, change: &str) {
     cluster.kubectl(&["patch", "service", "shop", "--patch", change]);
 }
@@ -162,10 +162,6 @@ fn comes_to(stage: &Stage, before: &BTreeMap<String, Value>, wanted: BTreeMap<St
         last == wanted || Instant::now() > end
     });
     assert_eq!(last, wanted);
-}
-
-fn lose(gate: &CloudGate, requests: &[&str]) {
-    requests.iter().for_each(|it| gate.fail(Fault::on(it).lose_reply()));
 }
 
 /// How much there is of each kind that Seaway makes; ports are Octavia's own.

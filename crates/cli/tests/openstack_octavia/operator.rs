@@ -1,5 +1,7 @@
 //! Who runs the cloud.
 
+use std::collections::BTreeSet;
+
 use seaway_openstack::{Call, Cloud, Credentials, Method, Service, Settings, Source};
 use tokio::runtime::Runtime;
 
@@ -12,7 +14,9 @@ pub(crate) struct Operator {
     project: String,
     /// Those of the project's user that let it have load balancers, in Keystone: the first is enough for an Octavia of
     /// today, older ones ask for the second.
-    roles: Vec<String>,
+    roles: [String; 2],
+    /// The one that lets it fail them over: in an Octavia of today, no role of its own is enough.
+    admin: String,
 }
 
 impl Operator {
@@ -21,18 +25,14 @@ impl Operator {
         let runtime = Runtime::new().expect("a runtime");
         let session = land.cloud.session();
         let project = session.project.as_ref().expect("a project").id.clone();
-        let (cloud, roles) = runtime.block_on(async {
-            let cloud = Cloud::connect(source, Settings::default()).await.expect("signed in");
-            let mut roles = Vec::new();
-            for name in ["member", "load-balancer_member"] {
-                let named = Call::get(Service::Identity, "roles", "/roles").query("name", name);
-                let told = cloud.call(named).await.expect("roles").body;
-                let role = told["roles"][0]["id"].as_str().expect("an id");
-                roles.push(format!("/projects/{project}/users/{}/roles/{role}", session.user.id));
-            }
-            (cloud, roles)
+        let cloud = runtime.block_on(Cloud::connect(source, Settings::default())).expect("signed in");
+        let [first, second, admin] = ["member", "load-balancer_member", "admin"].map(|name| {
+            let named = Call::get(Service::Identity, "roles", "/roles").query("name", name);
+            let told = runtime.block_on(cloud.call(named)).expect("roles").body;
+            let role = told["roles"][0]["id"].as_str().expect("an id");
+            format!("/projects/{project}/users/{}/roles/{role}", session.user.id)
         });
-        Operator { runtime, cloud, project, roles }
+        Operator { runtime, cloud, project, roles: [first, second], admin }
     }
 
     pub(crate) fn lets_it_balance(&self, may: bool) {
@@ -43,6 +43,20 @@ impl Operator {
             };
             self.runtime.block_on(self.cloud.call(call)).expect("is done");
         }
+    }
+
+    pub(crate) fn lets_it_fail_over(&self) {
+        let call = Call::new(Service::Identity, Method::PUT, "give", &self.admin);
+        self.runtime.block_on(self.cloud.call(call)).expect("is done");
+    }
+
+    /// The machines below a load balancer of `amphora`.
+    pub(crate) fn amphorae(&self, load_balancer: &str) -> BTreeSet<String> {
+        let call = Call::get(Service::LoadBalancer, "amphorae", "/octavia/amphorae");
+        let call = call.query("loadbalancer_id", load_balancer).query("status", "ALLOCATED");
+        let told = self.runtime.block_on(self.cloud.call(call)).expect("a list").body;
+        let all = told["amphorae"].as_array().into_iter().flatten();
+        all.filter_map(|it| it["id"].as_str().map(str::to_owned)).collect()
     }
 
     pub(crate) fn limits(&self, what: &str, most: i64) {

@@ -7,7 +7,7 @@ use seaway_openstack::{
     barbican::{Container, Secret},
     resource::Query,
 };
-use seaway_testkit::gate::CloudGate;
+use seaway_testkit::{faults::Fault, gate::CloudGate};
 use serde_json::{Value, json};
 
 use crate::{
@@ -15,7 +15,8 @@ use crate::{
     stage::{Land, Stage, until},
 };
 
-const PORTS: [u16; 3] = [5000, 9876, 9696];
+/// Keystone, Octavia, Neutron and Barbican.
+const PORTS: [u16; 4] = [5000, 9876, 9696, 9311];
 
 /// Spoken to by HTTP, and all that can be said of that.
 const HTTP: &str = r#"
@@ -85,7 +86,7 @@ fn a_real_octavia_takes_all_that_ovn_cannot() {
     let theirs = kept_by_hand(&stage.land);
 
     // What `ovn` cannot is told before anything is touched.
-    cluster.apply(&secure(&theirs));
+    cluster.apply(&secure(&gate.through(&theirs)));
     let annotate = |service: &str, annotation: &str| {
         cluster.kubectl(&["annotate", "--overwrite", "service", service, annotation]);
     };
@@ -113,6 +114,8 @@ fn a_real_octavia_takes_all_that_ovn_cannot() {
     annotate("many", "seaway.dev/proxy-protocol=v2");
     annotate("http", "loadbalancer.openstack.org/timeout-client-data=62000");
     cluster.kubectl(&["patch", "service", "http", "-p", r#"{"spec": {"loadBalancerSourceRanges": null}}"#]);
+    // Two secrets and a container: of each, one answer does not come.
+    lose(&gate, &["POST */v1/secrets", "POST */v1/containers"]);
     apply_certificate(&stage, "shop");
     // At once: in between it would have no certificate at all.
     let other = ["loadbalancer.openstack.org/default-tls-container-ref-", "seaway.dev/tls=shop-tls"];
@@ -136,12 +139,18 @@ fn a_real_octavia_takes_all_that_ovn_cannot() {
     assert_eq!(kept(&stage.land), (2, 4), "theirs stays, and ours is there");
 
     // A renewed one is shown, and the old one goes.
+    lose(&gate, &["DELETE */v1/secrets/*", "DELETE */v1/containers/*"]);
     apply_certificate(&stage, "renewed");
     until("it is shown", || {
         let shown = Told::by(&stage).of("listeners", "0", "secure")["default_tls_container_ref"].clone();
         shown.is_string() && shown != first
     });
     until("the old one is gone", || kept(&stage.land) == (2, 4));
+    let lost =
+        [("POST", "secrets"), ("POST", "containers"), ("DELETE", "secrets/*"), ("DELETE", "containers/*")];
+    for (method, path) in lost {
+        assert!(gate.count(&format!("{method} */v1/{path}")) > 0, "{method} {path}");
+    }
 
     // Whoever takes over finds nothing to do.
     let writes = || ["POST", "PUT", "DELETE"].map(|it| gate.done(&format!("{it} */lbaas/*"))).iter().sum();
@@ -164,6 +173,11 @@ fn a_real_octavia_takes_all_that_ovn_cannot() {
     }
     until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
     until("only what is theirs is left", || kept(&stage.land) == (1, 2));
+}
+
+/// The first of each from now on is done, and its answer is lost.
+fn lose(gate: &CloudGate, requests: &[&str]) {
+    requests.iter().for_each(|it| gate.fail(Fault::on(it).lose_reply()));
 }
 
 /// What there is below load balancers, by name.

@@ -130,6 +130,14 @@ impl Migration {
         self.serve(&[service(name, &[("load-balancer-id", &id)], spec)]);
     }
 
+    /// Changes a Service, and waits until OCCM, which runs, has done with it.
+    pub(crate) fn edit(&self, name: &str, change: &str) {
+        let occm = self.occm.as_ref().expect("OCCM runs");
+        let before = occm.ensured(name);
+        self.stage.scene.cluster.kubectl(&["patch", "service", name, "--patch", change]);
+        until(&format!("OCCM has done with {name}"), || occm.ensured(name) > before);
+    }
+
     pub(crate) fn field(&self, service: &str, path: &str) -> String {
         self.stage.scene.field(&format!("service/{service}"), path)
     }
@@ -197,7 +205,7 @@ impl Migration {
         self.gate.take_writes();
         let occm = Occm::start(&self.program, &self.stage);
         for name in &self.services {
-            until(&format!("OCCM serves {name}"), || occm.ensured(name));
+            until(&format!("OCCM serves {name}"), || occm.ensured(name) > 0);
         }
         self.occm = Some(occm);
         self.changes("Going back to OCCM", &before)

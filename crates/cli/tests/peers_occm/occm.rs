@@ -64,10 +64,11 @@ impl Occm {
         kill(Pid::from_raw(id), signal).expect("it runs");
     }
 
-    /// Whether it has said since its start that this Service is as it should be.
-    pub(crate) fn ensured(&self, service: &str) -> bool {
+    /// How often it has said since its start that this Service is as it should be.
+    pub(crate) fn ensured(&self, service: &str) -> usize {
         let its = format!("object=\"default/{service}\"");
-        self.log().lines().any(|line| line.contains(&its) && line.contains("EnsuredLoadBalancer"))
+        let log = self.log();
+        log.lines().filter(|line| line.contains(&its) && line.contains("EnsuredLoadBalancer")).count()
     }
 
     fn log(&self) -> String {

@@ -29,9 +29,18 @@ fn kinds() -> Vec<(&'static str, String)> {
             "loadBalancerSourceRanges: [172.24.4.0/24], ports: [{port: 90, targetPort: 80}]",
         ),
         lone(),
+        service("requested", &[], WEB),
+        service("sticky", &[], WEB),
+        service("families", &[], "ipFamilyPolicy: PreferDualStack, ports: [{port: 90, targetPort: 80}]"),
         service("first", &[], WEB),
     ]
 }
+
+/// What OCCM does at creation alone, and only once asks for.
+const LATER: [(&str, &str); 2] = [
+    ("requested", r#"{"spec": {"loadBalancerIP": "172.24.4.99"}}"#),
+    ("sticky", r#"{"spec": {"sessionAffinity": "ClientIP"}}"#),
+];
 
 /// Its pod is on one of the Nodes, and OCCM has both as members.
 fn lone() -> (&'static str, String) {
@@ -58,6 +67,9 @@ fn walk(role: &'static str, prepare: impl FnOnce(&mut Stage)) {
     all.stage.scene.cluster.apply(&deployment("lone", 1));
     all.serve(&kinds());
     all.serve_on("first", "second", "ports: [{port: 81, targetPort: 80}]");
+    for (name, change) in LATER {
+        all.edit(name, change);
+    }
     let requests = all.send(&[
         Target::Tcp(all.at("two", 90)),
         Target::Tcp(all.at("two", 9090)),
@@ -65,6 +77,9 @@ fn walk(role: &'static str, prepare: impl FnOnce(&mut Stage)) {
         Target::Tcp(all.at("both", 5007)),
         Target::Tcp(all.at("other", 90)),
         Target::Tcp(all.at("ranges", 90)),
+        Target::Tcp(all.at("requested", 90)),
+        Target::Tcp(all.at("sticky", 90)),
+        Target::Tcp(all.at("families", 90)),
         Target::Tcp(all.at("first", 90)),
         Target::Tcp(all.at("second", 81)),
         Target::Udp(all.at("both", 5007)),

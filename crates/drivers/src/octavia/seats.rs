@@ -69,6 +69,38 @@ pub(super) fn hold(wanted: &mut Wanted, observed: &Observed) {
     }
 }
 
+/// As above, for a pool whose members OVN probes: a member that changes its port is removed before it is added again.
+///
+/// OVN's driver keeps for each address of a load balancer which port of Neutron is probed there, and deletes that with a member,
+/// whether or not the pool has another one of that address. It adds members before it removes others, also in one call: a member
+/// that was added for one of the same address would not be probed any more. Removed first, it is known by what is there what
+/// is to be done next, also by a controller that starts in between.
+pub(super) fn probed_seats(
+    id: ListenerId,
+    wish: &WantedListener,
+    there: &BTreeMap<SocketAddr, Seat>,
+) -> Vec<Step> {
+    let stays = |at: &SocketAddr| wish.members.iter().any(|it| spot(it) == *at);
+    let changes_port =
+        |at: &&SocketAddr| wish.members.iter().any(|it| spot(it).ip() == at.ip()) && !stays(at);
+    let moved: Vec<SocketAddr> = there.keys().filter(changes_port).copied().collect();
+    if moved.is_empty() {
+        return seats(id, wish, there);
+    }
+    let mut left = there.clone();
+    let mut steps: Vec<Step> = match wish.serial {
+        true => moved.iter().map(|at| Step::RemoveMember(id, *at)).collect(),
+        false => {
+            left.retain(|at, _| stays(at));
+            let kept = wish.members.iter().filter(|it| left.contains_key(&spot(it)));
+            vec![Step::SetMembers(id, kept.cloned().collect())]
+        }
+    };
+    left.retain(|at, _| !moved.contains(at));
+    steps.extend(seats(id, wish, &left));
+    steps
+}
+
 /// Those that OVN has lost, to be written again one by one.
 ///
 /// Its provider reads what it has, and writes all of it: of two that do so at once, an API process and the agent that hears

@@ -29,7 +29,7 @@ use super::{
     names::{number_in, numbered},
     place::Placed,
     removals::Held,
-    seats::{lost, seats},
+    seats::{lost, probed_seats, seats},
     shared::{Marks, Shared},
     spare::{self, Loose},
     tags, timeouts,
@@ -363,7 +363,7 @@ fn of_branch(
             if branch.pool.protocol == wish.pool.protocol
                 && branch.pool.provisioning_status != Provisioning::Error =>
         {
-            of_pool(id, wish, branch, &name, steps);
+            of_pool(id, wish, branch, affinity::is_of_ovn(balancer), &name, steps);
         }
         other => {
             steps.extend(other.is_some().then_some(Step::RemovePool(id)));
@@ -407,6 +407,7 @@ fn of_pool(
     id: ListenerId,
     wish: &WantedListener,
     there: &PoolBranch,
+    is_of_ovn: bool,
     name: &impl Fn(&str) -> String,
     steps: &mut Vec<Step>,
 ) {
@@ -428,6 +429,8 @@ fn of_pool(
     // A monitor asks members where they say. What it says of them while they are changed takes them out: an old one goes
     // before that, a new one comes after it.
     let (old, new) = of_monitor(id, wish, there, name);
+    let is_probed = there.monitor.is_some() && old.is_none() && is_of_ovn;
+    let seats = if is_probed { probed_seats } else { seats };
     steps.extend(old);
     steps.extend(seats(id, wish, &there.members));
     steps.extend(new);

@@ -26,6 +26,7 @@ mod living;
 mod local;
 mod meeting;
 mod member_tls;
+mod moved;
 mod numbers;
 mod obstacles;
 mod occm;

@@ -105,6 +105,11 @@ impl Ledger {
     pub fn pools_called<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a AddressPool> {
         self.pools.ordered().filter(move |pool| pool.object.name.as_str() == name)
     }
+
+    /// Whether a pool that is there may give this address.
+    pub fn is_in_pool(&self, ip: IpAddr) -> bool {
+        self.pools.ordered().any(|pool| gives(pool, ip))
+    }
 }
 
 /// Namespaces and their selectors: either; Services' selectors: any. What is not given asks for nothing.

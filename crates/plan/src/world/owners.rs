@@ -76,8 +76,11 @@ impl World {
         self.look_at_adoption(key);
         let demand = self.index.service(key).and_then(|it| Demand::of_held(it, self.held(key), &self.config));
         let demand = demand.or_else(|| self.kept_native(key));
-        // What another controller serves is left to it.
-        let demand = demand.filter(|it| it.cloud.is_some() || self.awaits_adoption(&it.owner).is_none());
+        // What another controller serves is left to it, and what was adopted in a cloud to its load balancer there.
+        let demand = demand.filter(|it| {
+            it.cloud.is_some()
+                || self.awaits_adoption(&it.owner).is_none() && !self.is_left_in_cloud(key, &it.service)
+        });
         // What a cloud serves is no host's business.
         let demand = demand.filter(|it| it.cloud.is_none() || self.roles.host.is_none());
         let known = self.of_service.get(key).cloned().unwrap_or_default();

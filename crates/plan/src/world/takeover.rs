@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use seaway_model::{
     AddressState, Owner, Problem, Reason, Status,
     config::AdoptMode,
-    fact::{Service, ServiceKind},
+    fact::{Held, Service, ServiceKind},
 };
 
 use super::{World, adopt::NotAdopted};
@@ -56,6 +56,20 @@ impl World {
             AdoptMode::Ask if !asks_for_adoption(&service.meta.annotations) => Some(NotAdopted::NotAsked),
             _ => Some(NotAdopted::Next),
         }
+    }
+
+    /// Whether a cloud serves it, though no setting names that cloud any more: Seaway adopted it there and wrote its status, it
+    /// has the finalizer of the cloud provider's controller still, and no pool or host of ours has its address.
+    pub(super) fn is_left_in_cloud(&self, key: &ServiceKey, service: &Service) -> bool {
+        let owner = whose(service);
+        let is_ours = |ip: &IpAddr| self.ledger.is_hosts_own(*ip) || self.ledger.is_in_pool(*ip);
+        self.config.pools.cluster
+            && service.class.is_none()
+            && self.held(key) == Held::ByOthers
+            && self.published_by_us.contains(key)
+            && !self.published.get(key).into_iter().flatten().any(is_ours)
+            && !self.holders.contains_key(&owner)
+            && self.owners.get(&owner).is_none_or(|it| it.grant.is_none())
     }
 
     fn is_anothers(&self, key: &ServiceKey, service: &Service) -> bool {

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use http_body_util::BodyExt;
 use hyper::{
     Request, Response, Uri,
-    body::{Bytes, Incoming},
+    body::Incoming,
     client::conn::http1::handshake,
     header::{ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING},
 };
@@ -91,6 +91,11 @@ impl CloudGate {
         format!("http://{}/v3", self.at[0].here)
     }
 
+    /// The same address as services tell it to clients of this gate: what was read past it names the services themselves.
+    pub fn through(&self, address: &str) -> String {
+        String::from_utf8_lossy(&led_here(address.as_bytes(), &self.at)).into_owned()
+    }
+
     /// Scripts what goes wrong. A path is as in `"POST */lbaas/loadbalancers"`.
     pub fn fail(&self, fault: Fault) {
         self.between.fail(fault);
@@ -136,7 +141,13 @@ async fn respond(
     }
     let beyond = HeaderValue::try_from(door.beyond.to_string()).expect("an address is a word");
     head.headers.insert(HOST, beyond);
-    let request = Request::from_parts(head, Body::from(whole(body).await?.to_vec()));
+    // Some services look whether what they are told of is theirs.
+    let said = whole(body).await?;
+    let body = renamed(&said, &doors, |it| (it.here, it.beyond));
+    if body.len() != said.len() {
+        head.headers.remove(CONTENT_LENGTH);
+    }
+    let request = Request::from_parts(head, Body::from(body));
     let is_change = method != "GET" && path.contains("/lbaas/") && !pace.rest.is_zero();
     let mut last = if is_change { Some(pace.last.lock().await) } else { None };
     if let Some(last) = last.as_ref().and_then(|it| **it) {
@@ -163,8 +174,15 @@ async fn forward(request: Request<Body>, door: Door, doors: Arc<Vec<Door>>) -> R
 }
 
 /// The catalog, and links, name where services seem to be.
-fn led_here(body: &Bytes, doors: &[Door]) -> Vec<u8> {
+fn led_here(body: &[u8], doors: &[Door]) -> Vec<u8> {
+    renamed(body, doors, |it| (it.beyond, it.here))
+}
+
+fn renamed(body: &[u8], doors: &[Door], names: impl Fn(&Door) -> (SocketAddr, SocketAddr)) -> Vec<u8> {
     let Ok(text) = std::str::from_utf8(body) else { return body.to_vec() };
-    let lead = |text: String, door: &Door| text.replace(&door.beyond.to_string(), &door.here.to_string());
-    doors.iter().fold(text.to_owned(), lead).into_bytes()
+    let rename = |text: String, door: &Door| {
+        let (from, to) = names(door);
+        text.replace(&from.to_string(), &to.to_string())
+    };
+    doors.iter().fold(text.to_owned(), rename).into_bytes()
 }

@@ -58,6 +58,14 @@ impl OpenStack {
         }
     }
 
+    /// Puts a load balancer into ERROR, as a provider that gave up does. No API can.
+    pub fn put_in_error(&self, load_balancer: &str) {
+        let socket = format!("--socket={}", self.folder.join("run/mysql.sock").display());
+        let statement =
+            format!("update load_balancer set provisioning_status='ERROR' where id='{load_balancer}'");
+        command("mariadb", &["--no-defaults", &socket, "-uroot", "octavia", "-e", &statement]);
+    }
+
     /// All of OVN's load balancers, and what its health monitors found, for the report of a test that failed.
     pub fn ovn(&self) -> String {
         let mut all = String::new();

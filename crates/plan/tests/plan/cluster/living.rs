@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     Change, Config, Desired, Dirt, Outcome, Owner, Reason, Unit,
-    config::{CloudDefaults, CloudNetworking},
+    config::{CloudDefaults, CloudNetworking, PoolRules},
     fact::{FactRef, Families, FamilyPolicy, Held, Service, ServiceKind},
     load_balancer::Family,
     outcome::UnitState,
@@ -184,6 +184,25 @@ fn who_is_released_keeps_the_addresses_that_were_published_until_another_writes_
     let other = classless(Held::No);
     let world = self::world(nothing(), vec![put(&other)]);
     assert_eq!(world.desire(&status), Desired::Absent);
+}
+
+/// Its status is ours and its finalizer the cloud provider's controller's: no pool of ours has its address.
+#[test]
+fn what_was_adopted_in_a_cloud_keeps_its_address_when_native_becomes_the_default() {
+    let in_cluster = Arc::new(Config { pools: PoolRules::CLUSTER, ..Config::clone(&native()) });
+    let adopted = Service {
+        published: vec!["203.0.113.7".parse().expect("an address")],
+        published_by_us: true,
+        ..classless(Held::ByOthers)
+    };
+    let mut world = world(in_cluster.clone(), vec![put(&adopted)]);
+    assert_eq!(world.status(&owner(&adopted)), None, "nothing is written over it");
+    world.apply(Change::Found(unit(&owner(&adopted))));
+    assert!(world.status(&owner(&adopted)).is_some_and(|it| it.left), "its address stays published");
+    // Without that finalizer it is one of our own data plane, whose address waits for a pool.
+    let plain = Service { held: Held::No, ..adopted };
+    let world = self::world(in_cluster, vec![put(&plain)]);
+    assert!(world.status(&owner(&plain)).is_some_and(|it| !it.left));
 }
 
 #[test]
