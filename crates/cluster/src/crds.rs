@@ -179,6 +179,9 @@ mod tests {
         uses("seaway-controller", "", "services/status", &["patch"]);
         uses("seaway-cloud", "", "services", &["get", "patch"]);
         uses("seaway-cloud", "", "namespaces", &["get"]);
+        // Whether the cloud provider's controller runs: its Lease, by its name, and its events.
+        uses("seaway-cloud", "coordination.k8s.io", "leases", &["get"]);
+        uses("seaway-cloud", "", "events", &["list"]);
         uses("seaway-controller", "events.k8s.io", "events", &["create"]);
         uses("seaway-node", "seaway.dev", "loadbalancerhosts", &["create"]);
         uses("seaway-node", "seaway.dev", "loadbalancerhosts/status", &["patch"]);

@@ -112,9 +112,9 @@ use self::{
     join::Joined,
     known::Known,
     mend::Past,
-    owners::{first_owner, owner_of},
+    owners::first_owner,
     pairs::Part,
-    partial::{as_made, with_its_floating},
+    partial::with_its_floating,
     poll::SOON,
     preview::is_paused,
     queued::{Queued, Queues},
@@ -124,7 +124,6 @@ use self::{
     steps::steps,
     survey::{Kept, Used},
     unheeded::unheeded,
-    wanted::{Wanted, wanted},
 };
 
 /// How its places say that they are ours: `Place::Cloud { driver, .. }`.
@@ -231,23 +230,6 @@ impl Octavia {
     fn past<T>(&self, unit: &Unit, act: impl FnOnce(&mut Past) -> T) -> T {
         let mut all = self.past.lock().unwrap_or_else(PoisonError::into_inner);
         act(all.entry(unit.clone()).or_default())
-    }
-
-    fn wanted(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Wanted> {
-        let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish)) = (unit, desired) else { return None };
-        let owner = owner_of(key, wish)?;
-        let can = self.abilities(wish, observed.balancer.as_ref());
-        let asked = wish.options.outside.as_ref().and_then(|it| it.provider.as_deref().map(str::to_owned));
-        let wish = Part::of(key, wish, observed, &can).cut(key, wish);
-        let wish = local::as_made(as_made(wish, observed), observed);
-        let mut wanted = wanted(&self.joined.get()?.cluster, key, &owner, &wish, &can);
-        adopted::keep(&mut wanted, &wish, observed);
-        self.lessen(&mut wanted, &wish, observed, &can);
-        seats::hold(&mut wanted, observed);
-        wanted.floating.take_if(|_| observed.balancer.as_ref().is_some_and(|it| !place::is_led_to(it)));
-        // One that is made again is another's, if that is asked for.
-        wanted.balancer.provider = Some(asked.unwrap_or_else(|| self.provider.to_string())).into();
-        Some(wanted)
     }
 }
 

@@ -80,7 +80,7 @@ pub struct Service {
     pub class: Option<Name>,
     pub source_ranges: Vec<IpNet>,
     /// They are not all understood: nobody may connect.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unclear_sources: bool,
     pub publish_not_ready: bool,
     /// It is being deleted, and is there until nobody holds it any more.

@@ -11,7 +11,10 @@ use seaway_openstack::{
     resource::Edit,
 };
 
-use super::steps::{Balancer, Branch, Observed, PoolBranch, after_number};
+use super::{
+    names::after_number,
+    steps::{Balancer, Branch, Observed, PoolBranch},
+};
 
 /// One line for each thing that is another, as a human reads it. Whether any of it matters, the steps tell.
 pub(super) fn found(known: &Observed, now: &Observed) -> Vec<String> {

@@ -147,6 +147,11 @@ pub(super) fn uid_in(key_text: &str) -> &str {
     key_text.split(':').next().unwrap_or(key_text)
 }
 
+/// `kube_service_…` of `listener_0_kube_service_…`.
+pub(super) fn after_number(name: &str) -> &str {
+    name.splitn(3, '_').nth(2).unwrap_or(name)
+}
+
 /// `listener_0_kube_service_…`; the same for pools and monitors.
 pub fn numbered(kind: &str, number: usize, balancer: &str) -> String {
     cut_to_longest(format!("{kind}_{number}_{balancer}"))

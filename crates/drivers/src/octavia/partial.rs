@@ -19,11 +19,13 @@ use seaway_openstack::{
 };
 
 use super::{
-    LOOK, Octavia, by_default, copies,
+    LOOK, Octavia, adopted, by_default, copies, local,
+    owners::owner_of,
     pairs::Part,
+    place, seats,
     steps::{Branch, Observed, Step},
     tls,
-    wanted::{Wanted, WantedListener, metrics_refused, of_all, refused_at},
+    wanted::{Wanted, WantedListener, metrics_refused, of_all, refused_at, wanted},
 };
 
 /// What of a wish cannot be.
@@ -64,6 +66,24 @@ impl Refused {
 }
 
 impl Octavia {
+    /// What is to be there, by what is there and what its provider can.
+    pub(super) fn wanted(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Wanted> {
+        let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish)) = (unit, desired) else { return None };
+        let owner = owner_of(key, wish)?;
+        let can = self.abilities(wish, observed.balancer.as_ref());
+        let asked = wish.options.outside.as_ref().and_then(|it| it.provider.as_deref().map(str::to_owned));
+        let wish = Part::of(key, wish, observed, &can).cut(key, wish);
+        let wish = local::as_made(as_made(wish, observed), observed);
+        let mut wanted = wanted(&self.joined.get()?.cluster, key, &owner, &wish, &can);
+        adopted::keep(&mut wanted, &wish, observed);
+        self.lessen(&mut wanted, &wish, observed, &can);
+        seats::hold(&mut wanted, observed);
+        wanted.floating.take_if(|_| observed.balancer.as_ref().is_some_and(|it| !place::is_led_to(it)));
+        // One that is made again is another's, if that is asked for.
+        wanted.balancer.provider = Some(asked.unwrap_or_else(|| self.provider.to_string())).into();
+        Some(wanted)
+    }
+
     /// What cannot be, by the provider that is asked for.
     pub fn refuse(&self, desired: &Desired) -> Vec<(Owner, Problem)> {
         match desired {

@@ -18,8 +18,9 @@ use seaway_openstack::{
 
 use super::{
     affinity::{is_of_ovn, lingers},
+    names::after_number,
     seats::seats,
-    steps::{Balancer, Branch, PoolBranch, Step, after_number, named, new_pool, text},
+    steps::{Balancer, Branch, PoolBranch, Step, named, new_pool, text},
     tags,
     wanted::{Wanted, WantedListener},
 };

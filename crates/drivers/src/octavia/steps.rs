@@ -26,7 +26,7 @@ use super::{
     member_tls,
     mend::{Mend, Place},
     monitors::of_monitor,
-    names::{number_in, numbered},
+    names::{after_number, number_in, numbered},
     place::Placed,
     removals::Held,
     seats::{lost, probed_seats, seats},
@@ -476,11 +476,6 @@ impl Numbers {
         self.0.insert(free);
         free
     }
-}
-
-/// `kube_service_…` of `listener_0_kube_service_…`.
-pub(super) fn after_number(name: &str) -> &str {
-    name.splitn(3, '_').nth(2).unwrap_or(name)
 }
 
 pub(super) fn text(name: &Edit<String>) -> &str {

@@ -71,11 +71,11 @@ async fn our_group_goes_where_others_let_the_same_through_and_stays_at_every_por
     let ours = group(&scene, "ours", OURS).await;
     let anothers = group(&scene, "another cluster's", ANOTHERS).await;
     let theirs = group(&scene, "theirs", "theirs").await;
-    // Services use 30080 and 30090; nobody uses 30099 any more.
+    // Services use 30080 and 30090; none uses 30099 any more.
     for port in [30_080, 30_090, 30_099] {
         opens(&scene, &ours, port, "10.0.0.0/24").await;
-        opens(&scene, &anothers, port, "10.0.0.0/24").await;
     }
+    opens(&scene, &anothers, 30_099, "10.0.0.0/24").await;
     opens(&scene, &theirs, 30_080, "0.0.0.0/0").await;
     opens(&scene, &theirs, 30_090, "10.0.0.0/25").await;
     let used = BTreeSet::from([(L4::Tcp, 30_080), (L4::Tcp, 30_090)]);

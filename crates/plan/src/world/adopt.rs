@@ -210,10 +210,11 @@ impl World {
         if let Some(signs) = signs {
             self.adoption.signs = signs;
         }
+        // First who runs: what waits for the answer alone would be adopted beside it.
+        self.notice();
         if was_asking != self.adoption.asking {
             self.look_at_adoptions();
         }
-        self.notice();
     }
 
     pub(super) fn age_adoptions(&mut self, now: Time) {
