@@ -218,7 +218,7 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
     until("an event says so", || scene.cluster.kubectl(&events).contains("DeletionLimit"));
     let conditions = |scene: &Scene| {
         let said = |it: &&str| {
-            scene.field(&format!("service/{it}"), PROBLEMS).contains("DeletionLimit: its load balancer")
+            scene.field(&format!("service/{it}"), PROBLEMS).contains("DeletionLimit: Service default/")
         };
         names.into_iter().filter(said).collect::<Vec<_>>()
     };

@@ -195,7 +195,8 @@ fn addresses_and_traffic_stay_where_a_controller_that_starts_may_not_list_pools(
     assert_eq!(scene.field("service/second", "{.status.loadBalancer.ingress}"), "");
     give_back(&scene);
     until("it can be seen again", || !condition("Problems", "message").contains("PoolMissing: "));
-    scene.answering("second");
+    let second = format!("http://{}/", scene.address("second"));
+    until("a pod answers", || scene.outside.curl(&second).is_ok_and(|it| it.starts_with("shop-")));
     load.goes_on(RATE as usize);
     let heard = load.end();
     eprintln!("{heard}");
