@@ -152,6 +152,7 @@ pub struct Status {
     /// No driver has reported since this process started: what was written before may still be so.
     #[serde(skip)]
     pub unreported: bool,
+    /// Its annotation names a load balancer that is gone: it is to name the one that serves it.
     #[serde(skip)]
     pub replaced: Option<Replaced>,
     /// Its addresses stay as they are published, and nothing else is said of it: another controller is to follow it.
