@@ -17,6 +17,15 @@ pub(crate) const TIMES: u32 = 20;
 /// For one repetition. A test alone takes minutes at most.
 const LIMIT: Duration = Duration::from_secs(900);
 
+/// When repeating ends before all was repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Whether it ever fails is what is asked: the gate has its answer, and minutes to save.
+    FirstFailure,
+    /// How often it fails is what is asked.
+    AllMade,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     pub(crate) made: u32,
@@ -31,9 +40,15 @@ impl Tries {
     }
 }
 
-pub(crate) async fn beside_load(options: &Options, program: &Program, test: &str, times: u32) -> Tries {
+pub(crate) async fn beside_load(
+    options: &Options,
+    program: &Program,
+    test: &str,
+    times: u32,
+    until: Until,
+) -> Tries {
     tokio::select! {
-        tries = repeat(options, program, test, times) => tries,
+        tries = repeat(options, program, test, times, until) => tries,
         () = load(options, program, test) => Tries::default(),
     }
 }
@@ -51,7 +66,7 @@ async fn load(options: &Options, program: &Program, test: &str) {
     }
 }
 
-async fn repeat(options: &Options, program: &Program, test: &str, times: u32) -> Tries {
+async fn repeat(options: &Options, program: &Program, test: &str, times: u32, until: Until) -> Tries {
     let mut tries = Tries::default();
     let mut running = JoinSet::new();
     let mut begun = 0;
@@ -75,6 +90,10 @@ async fn repeat(options: &Options, program: &Program, test: &str, times: u32) ->
             tries.failed += 1;
             let why = run.broke.unwrap_or_default();
             tries.printed.get_or_insert(format!("{}{why}", libtest::failures(&run.output)));
+            if until == Until::FirstFailure {
+                // What still runs is stopped with its set.
+                return tries;
+            }
         }
     }
 }
@@ -94,7 +113,7 @@ pub(crate) async fn on_demand(
             found = true;
             let label = program.label();
             report::line(options, &format!("  {label}: {name}: {times} times beside load"));
-            let tries = beside_load(options, program, &name, times).await;
+            let tries = beside_load(options, program, &name, times, Until::AllMade).await;
             report::line(options, &format!("  {label}: {name}: failed {} of {}", tries.failed, tries.made));
             let (passed, failed) = (tries.made - tries.failed, times - (tries.made - tries.failed));
             all_passed &= failed == 0;

@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use crate::{
-    again,
+    again::{self, Until},
     cargo::Program,
     job::{Job, Progress, Run},
     libtest::{self, Verdict},
@@ -170,8 +170,9 @@ impl Tier<'_> {
                     self.options,
                     &format!("  {name} failed: it is run {} times beside load", again::TIMES),
                 );
-                let tries =
-                    again::beside_load(self.options, &failure.program, &failure.test, again::TIMES).await;
+                let Failure { program, test, .. } = &failure;
+                let until = Until::FirstFailure;
+                let tries = again::beside_load(self.options, program, test, again::TIMES, until).await;
                 let verdict = format!("then {} of {} repetitions failed", tries.failed, tries.made);
                 if tries.all_passed(again::TIMES) {
                     self.counts.failed -= 1;

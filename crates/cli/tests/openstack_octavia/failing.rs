@@ -27,12 +27,12 @@ fn what_neutron_answers_500_to_is_told_and_done_once_it_answers_and_all_else_goe
     stage.answers(&format!("http://{address}/"), "shop");
 
     gate.fail(Fault::on("* */v2.0/*").always().status(500));
-    // Octavia's part of one more port is done; the rest, and all of another Service, waits for Neutron.
+    // One more port, and all of another Service, waits for Neutron. (Whether Octavia is told of the port before Neutron is
+    // known to be away is up to chance: Octavia itself needs Neutron, so it is not asked to change anything from then on.)
     let port = r#"[{"op": "add", "path": "/spec/ports/-", "value": {"name": "more", "port": 8080, "targetPort": 80}},
         {"op": "add", "path": "/spec/ports/0/name", "value": "web"}]"#;
     cluster.kubectl(&["patch", "service", "shop", "--type", "json", "-p", port]);
     cluster.apply(&service("other", OURS));
-    until("the port is there", || stage.land.told(&["healthmonitors"]).len() == 2);
     for it in ["shop", "other"] {
         until(&format!("{it} tells of it"), || problems(it).contains("Neutron breaks over requests"));
     }
