@@ -38,8 +38,8 @@ pub(super) type Wishes = BTreeMap<Name, Wanted>;
 pub(super) struct Uses {
     /// By id.
     pub(super) objects: BTreeMap<String, Used>,
-    /// By the id of their pool.
-    pub(super) members: BTreeMap<String, Vec<Used>>,
+    /// With their ids, by the id of their pool.
+    pub(super) members: BTreeMap<String, Vec<(String, Used)>>,
 }
 
 /// What a Service that lives uses.
@@ -118,10 +118,10 @@ impl Walk {
                 used.objects.insert(it.id.to_string(), Used::Listener(uid.clone(), port));
                 let Some(pool) = &it.default_pool_id else { continue };
                 used.objects.insert(pool.to_string(), Used::Listener(uid.clone(), port));
-                let member = |it: Member| (it.id, Used::Member(uid.clone(), port, it.address));
+                let member = |it: Member| (it.id.to_string(), Used::Member(uid.clone(), port, it.address));
                 let members: Vec<_> = self.members_of(pool).await.into_iter().map(member).collect();
-                used.members.insert(pool.to_string(), members.iter().map(|(_, it)| it.clone()).collect());
-                used.objects.extend(members.into_iter().map(|(id, it)| (id.to_string(), it)));
+                used.objects.extend(members.iter().cloned());
+                used.members.insert(pool.to_string(), members);
             }
             let leads_here =
                 floating.iter().filter(|of| of.port_id.is_some() && of.port_id == it.vip_port_id);
