@@ -22,7 +22,7 @@ spec:
 
 #[test]
 fn ovn_keeps_clients_for_as_long_as_they_are_to_be_kept_and_not_longer() {
-    let Some(mut stage) = Stage::set("affinity", &["a"]) else { return };
+    let Some(mut stage) = Stage::set(&["a"]) else { return };
     stage.lead(AUTH_URL);
     let before = stage.land.everything();
     stage.scene.cluster.apply(SERVICE);

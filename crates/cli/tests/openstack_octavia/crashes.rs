@@ -60,20 +60,20 @@ const DELETE: [&str; 4] = [
 
 #[test]
 fn a_death_at_any_request_to_the_cloud_leaves_what_is_wanted_once_and_in_the_end_nothing() {
-    walk("deaths", dies_at);
+    walk(dies_at);
 }
 
 #[test]
 fn a_lost_answer_of_the_cloud_doubles_nothing() {
-    walk("lost", |_, gate, requests, begin| loses_the_answers_to(gate, requests, begin));
+    walk(|_, gate, requests, begin| loses_the_answers_to(gate, requests, begin));
 }
 
 /// Has its way with these requests, to which the last one leads.
 type Strike = fn(&mut Stage, &CloudGate, &[&str], &dyn Fn());
 
 /// A Service is created, changed, cut down and deleted; each kind of request to the cloud is struck once.
-fn walk(role: &str, strike: Strike) {
-    let Some(mut stage) = Stage::set(role, &[]) else { return };
+fn walk(strike: Strike) {
+    let Some(mut stage) = Stage::set(&[]) else { return };
     // Its Nodes answer because of what Seaway opens.
     stage.land.closed = true;
     stage.land.options = "manage-security-groups=true\n";

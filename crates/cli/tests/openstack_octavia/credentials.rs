@@ -11,7 +11,7 @@ const CONDITION: &str = "{.status.conditions[?(@.type=='seaway.dev/Problems')].m
 
 #[test]
 fn a_wrong_password_is_told_with_what_mends_it_and_all_goes_on_once_that_is_done() {
-    let Some(mut stage) = Stage::set("password", &[]) else { return };
+    let Some(mut stage) = Stage::set(&[]) else { return };
     let before = stage.land.everything();
     stage.lead_with(AUTH_URL, "wrong");
     let ours = "loadBalancerClass: seaway.dev/octavia, selector: {app: shop}";
@@ -40,7 +40,7 @@ fn a_wrong_password_is_told_with_what_mends_it_and_all_goes_on_once_that_is_done
 /// What only operators of the cloud can mend: each is told once, with what to do, and no load balancer is begun.
 #[test]
 fn a_missing_role_and_a_quota_of_nothing_are_told_once_each_and_all_goes_on_once_they_are_mended() {
-    let Some(mut stage) = Stage::set("rights", &[]) else { return };
+    let Some(mut stage) = Stage::alone("rights", &[]) else { return };
     let before = stage.land.everything();
     let operator = Operator::of(&stage.land);
     operator.lets_it_balance(false);

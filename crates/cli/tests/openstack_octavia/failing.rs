@@ -12,7 +12,7 @@ const OURS: &str = "loadBalancerClass: seaway.dev/octavia, selector: {app: shop}
 
 #[test]
 fn what_neutron_answers_500_to_is_told_and_done_once_it_answers_and_all_else_goes_on() {
-    let Some(mut stage) = Stage::set("failing", &[]) else { return };
+    let Some(mut stage) = Stage::set(&[]) else { return };
     stage.land.closed = true;
     stage.land.options = "manage-security-groups=true\n";
     stage.join("a");
@@ -37,7 +37,8 @@ fn what_neutron_answers_500_to_is_told_and_done_once_it_answers_and_all_else_goe
         until(&format!("{it} tells of it"), || problems(it).contains("Neutron breaks over requests"));
     }
     assert_eq!(stage.scene.field("service/shop", "{.status.loadBalancer.ingress[0].ip}"), address);
-    assert!(stage.land.rig.outside().curl(&format!("http://{address}/")).is_ok());
+    // (For a moment, OVN may have no backend of a load balancer that gets a port.)
+    stage.answers(&format!("http://{address}/"), "shop");
 
     gate.heal();
     stage.answers(&format!("http://{address}:8080/"), "shop");

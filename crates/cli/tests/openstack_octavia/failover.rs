@@ -15,7 +15,7 @@ const REFUSED: &str = "{.items[?(@.reason=='FailoverRefused')].message}";
 
 #[test]
 fn a_load_balancer_in_error_stays_as_it_is_until_its_user_may_fail_it_over_and_keeps_its_addresses() {
-    let Some(mut stage) = Stage::set("failover", &["a"]) else { return };
+    let Some(mut stage) = Stage::alone("failover", &["a"]) else { return };
     stage.land.provider = "lb-provider=amphora\n";
     stage.lead(AUTH_URL);
     let before = stage.land.everything();

@@ -12,7 +12,7 @@ const BOTH: &str = "loadBalancerClass: seaway.dev/octavia, selector: {app: shop}
 
 #[test]
 fn a_service_of_two_families_is_served_at_two_vips_by_members_of_each() {
-    let Some(mut stage) = Stage::set("families", &[]) else { return };
+    let Some(mut stage) = Stage::set(&[]) else { return };
     let six = stage.land.add_ipv6();
     stage.join("a");
     stage.lead(AUTH_URL);

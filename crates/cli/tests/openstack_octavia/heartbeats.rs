@@ -15,7 +15,7 @@ const OTHERS: [&str; 2] = ["somebody else's", "owner:team-7"];
 
 #[test]
 fn a_heartbeat_is_a_tag_at_a_port_that_the_next_one_replaces_beside_tags_of_others() {
-    let Some(mut stage) = Stage::set("heartbeats", &["a"]) else { return };
+    let Some(mut stage) = Stage::set(&["a"]) else { return };
     stage.lead(AUTH_URL);
     stage.scene.cluster.apply(&service("shop", OURS));
     stage.address("shop");

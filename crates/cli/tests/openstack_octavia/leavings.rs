@@ -13,7 +13,7 @@ const OURS: &str = "loadBalancerClass: seaway.dev/octavia, selector: {app: shop}
 /// Whoever deletes a cluster without it finds load balancers on its network, and cannot delete that (`A(b)`).
 #[test]
 fn gc_and_purge_remove_what_is_ours_and_nobody_elses() {
-    let Some(mut stage) = Stage::set("leavings", &["a"]) else { return };
+    let Some(mut stage) = Stage::set(&["a"]) else { return };
     let foreign = Foreign::made(&stage.land);
     let bare = stage.land.everything();
     stage.land.options = "manage-security-groups=true\n";

@@ -12,6 +12,7 @@ mod failing;
 mod failover;
 mod families;
 mod foreign;
+mod ground;
 mod heartbeats;
 mod leavings;
 mod node_ports;

@@ -10,7 +10,7 @@ const PORT: &str = "{.spec.ports[0].nodePort}";
 
 #[test]
 fn members_at_another_node_port_answer_and_are_probed_by_ovn() {
-    let Some(mut stage) = Stage::set("node-ports", &["a", "b"]) else { return };
+    let Some(mut stage) = Stage::set(&["a", "b"]) else { return };
     stage.lead(AUTH_URL);
     let before = stage.land.everything();
     let cluster = stage.scene.cluster.clone();

@@ -7,7 +7,7 @@ use crate::{
 
 #[test]
 fn a_node_that_is_a_port_of_neutron_serves_node_ports_to_its_network() {
-    let Some(stage) = Stage::set("nodes", &["a", "b"]) else { return };
+    let Some(stage) = Stage::set(&["a", "b"]) else { return };
     let cluster = &stage.scene.cluster;
     cluster.apply(&deployment("shop", 1));
     cluster.apply(

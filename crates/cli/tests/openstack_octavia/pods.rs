@@ -35,7 +35,7 @@ spec:
 
 #[test]
 fn pods_are_members_and_answer_clients_outside_by_way_of_the_router_of_the_cloud() {
-    let Some(mut stage) = Stage::set("pods", &["a", "b"]) else { return };
+    let Some(mut stage) = Stage::set(&["a", "b"]) else { return };
     // OVN probes ports of Neutron, and pods have none.
     stage.land.monitors = "";
     lead_to_pods(&stage);

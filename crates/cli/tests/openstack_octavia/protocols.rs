@@ -78,7 +78,7 @@ spec: {{type: LoadBalancer, loadBalancerClass: seaway.dev/octavia, selector: {{a
 
 #[test]
 fn a_real_octavia_takes_all_that_ovn_cannot() {
-    let Some(mut stage) = Stage::set("protocols", &["a"]) else { return };
+    let Some(mut stage) = Stage::set(&["a"]) else { return };
     let gate = CloudGate::before(&PORTS);
     stage.lead(&gate.auth_url());
     let before = stage.land.everything();

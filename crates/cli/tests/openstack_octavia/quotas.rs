@@ -13,7 +13,7 @@ const OF_NEUTRON: [&str; 3] = ["port", "floatingip", "security_group"];
 
 #[test]
 fn each_quota_that_is_used_up_is_told_and_what_is_missing_is_made_once_there_is_more() {
-    let Some(mut stage) = Stage::set("quotas", &[]) else { return };
+    let Some(mut stage) = Stage::alone("quotas", &[]) else { return };
     stage.land.closed = true;
     stage.land.options = "manage-security-groups=true\n";
     stage.join("a");

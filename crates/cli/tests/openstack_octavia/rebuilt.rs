@@ -22,7 +22,7 @@ spec:
 
 #[test]
 fn a_rebuilt_cluster_takes_over_load_balancers_of_the_old_one_with_their_addresses() {
-    let Some(mut stage) = Stage::set("rebuilt", &["a"]) else { return };
+    let Some(mut stage) = Stage::set(&["a"]) else { return };
     stage.land.monitors = "";
     stage.lead(AUTH_URL);
     stage.scene.cluster.apply(SERVICE);

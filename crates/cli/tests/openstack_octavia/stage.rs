@@ -4,35 +4,32 @@ use std::{
     collections::BTreeMap,
     fs, mem,
     net::{IpAddr, SocketAddr, UdpSocket},
+    ops::Deref,
     thread,
     time::Duration,
 };
 
 use seaway_openstack::{
-    Call, Cloud, Credentials, Service, Settings, Source,
     neutron::{
-        Direction, EtherType, Gateway, Network, NewNetwork, NewPort, NewRouter, NewSecurityGroup,
-        NewSecurityGroupRule, NewSubnet, Port, Router, SecurityGroup, SecurityGroupRule, Subnet,
+        Direction, EtherType, NewPort, NewSecurityGroupRule, NewSubnet, Port, Router, SecurityGroupRule,
+        Subnet,
     },
     resource::{Id, Query},
 };
 use seaway_testkit::{
     kubernetes::NodeOptions,
-    topology::{Namespace, OpenStack, Project, ask, until_within},
+    topology::{Namespace, OpenStack, ask, until_within},
 };
 use serde_json::Value;
 use tempfile::NamedTempFile;
-use tokio::runtime::Runtime;
 
-use crate::scene::Scene;
+use crate::{ground::Ground, scene::Scene};
 
 /// For whatever two control planes and a controller do on a machine that does other things, too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What Octavia has, and what Neutron has.
+/// What Octavia has.
 pub(crate) const BALANCERS: [&str; 5] = ["loadbalancers", "listeners", "pools", "healthmonitors", "members"];
-const NETWORKS: [&str; 7] =
-    ["networks", "subnets", "routers", "ports", "floatingips", "security-groups", "security-group-rules"];
 
 const PAUSE: Duration = Duration::from_millis(300);
 
@@ -44,13 +41,12 @@ pub(crate) struct Stage {
     pub(crate) land: Land,
 }
 
-/// A project with a network that is led outside.
+/// A project with a network that is led outside, and what cloud.conf says.
 pub(crate) struct Land {
-    pub(crate) cloud: Cloud,
-    pub(crate) runtime: Runtime,
-    network: Id<Network>,
-    pub(crate) subnet: Id<Subnet>,
-    group: Id<SecurityGroup>,
+    /// Until it is dropped.
+    ground: Option<Ground>,
+    /// Others use it before and after.
+    is_shared: bool,
     pub(crate) conf: NamedTempFile,
     /// What `[LoadBalancer]` says of the provider, and of monitors.
     pub(crate) provider: &'static str,
@@ -59,18 +55,46 @@ pub(crate) struct Land {
     pub(crate) options: &'static str,
     /// Machines from now on let nobody in.
     pub(crate) closed: bool,
-    pub(crate) project: Project,
     pub(crate) rig: OpenStack,
 }
 
+impl Deref for Land {
+    type Target = Ground;
+
+    fn deref(&self) -> &Ground {
+        self.ground.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Land {
+    fn drop(&mut self) {
+        if let Some(ground) = self.ground.take().filter(|_| self.is_shared && !thread::panicking()) {
+            ground.give_back();
+        }
+    }
+}
+
 impl Stage {
-    /// With nodes of these names. None where one of the two rigs is missing.
-    pub(crate) fn set(role: &str, nodes: &[&str]) -> Option<Stage> {
+    /// With nodes of these names, in a project that other tests have used and will use. None where one of the two rigs is
+    /// missing.
+    pub(crate) fn set(nodes: &[&str]) -> Option<Stage> {
         let rig = OpenStack::up()?;
         let scene = Scene::bare()?;
-        let mut stage = Stage { scene, land: Land::of(rig, role) };
-        nodes.iter().for_each(|it| stage.join(it));
-        Some(stage)
+        let ground = Ground::take(&rig);
+        Some(Stage { scene, land: Land::of(rig, ground, true) }.joined(nodes))
+    }
+
+    /// The same in a project of its own: what the user of this one may do, or how much, is changed.
+    pub(crate) fn alone(role: &str, nodes: &[&str]) -> Option<Stage> {
+        let rig = OpenStack::up()?;
+        let scene = Scene::bare()?;
+        let ground = Ground::make(&rig, role);
+        Some(Stage { scene, land: Land::of(rig, ground, false) }.joined(nodes))
+    }
+
+    fn joined(mut self, nodes: &[&str]) -> Stage {
+        nodes.iter().for_each(|it| self.join(it));
+        self
     }
 
     /// One more node, on a port of its own.
@@ -171,49 +195,17 @@ pub(crate) fn until(what: &str, mut met: impl FnMut() -> bool) {
 }
 
 impl Land {
-    fn of(rig: OpenStack, role: &str) -> Land {
-        let project = rig.project(role);
-        let runtime = Runtime::new().expect("a runtime");
-        let name = &project.name;
-        let source = Source::Given(Credentials::password(AUTH_URL, name, &project.password(), name));
-        let (cloud, network, subnet, group) = runtime.block_on(async {
-            let cloud = Cloud::connect(source, Settings::default()).await.expect("signed in");
-            let network = NewNetwork { name: "nodes".into(), ..NewNetwork::new() };
-            let network = cloud.all::<Network>().create(&network).await.expect("a network").id;
-            let subnet = NewSubnet {
-                cidr: Some("10.0.0.0/24".to_owned()).into(),
-                ..NewSubnet::new(network.clone(), 4)
-            };
-            let subnet = cloud.all::<Subnet>().create(&subnet).await.expect("a subnet").id;
-            let outside = Query::all().with("router:external", true);
-            let outside = cloud.all::<Network>().list::<Network>(outside).await.expect("networks").remove(0);
-            let router =
-                NewRouter { external_gateway_info: Some(Gateway::to(outside.id)).into(), ..NewRouter::new() };
-            let routers = cloud.all::<Router>();
-            let router = routers.create(&router).await.expect("a router").id;
-            routers.add_interface(&router, &subnet).await.expect("plugged in");
-            let group = NewSecurityGroup { name: "nodes".into(), ..NewSecurityGroup::new() };
-            let group = cloud.all::<SecurityGroup>().create(&group).await.expect("a group").id;
-            let all = NewSecurityGroupRule::new(group.clone(), Direction::Ingress, EtherType::V4);
-            cloud.all::<SecurityGroupRule>().create(&all).await.expect("a rule");
-            (cloud, network, subnet, group)
-        });
-        let conf = NamedTempFile::new().expect("a file");
+    fn of(rig: OpenStack, ground: Ground, is_shared: bool) -> Land {
         let provider = "lb-provider=ovn\nlb-method=SOURCE_IP_PORT\n";
         let monitors = "create-monitor=yes\nmonitor-delay=1m\nmonitor-timeout=30s\nmonitor-max-retries=3\n";
-        let (options, closed) = ("", false);
         Land {
-            cloud,
-            runtime,
-            network,
-            subnet,
-            group,
-            conf,
+            ground: Some(ground),
+            is_shared,
+            conf: NamedTempFile::new().expect("a file"),
             provider,
             monitors,
-            options,
-            closed,
-            project,
+            options: "",
+            closed: false,
             rig,
         }
     }
@@ -244,50 +236,6 @@ impl Land {
             which(&last) && last == before && last.values().all(is_active)
         });
         last
-    }
-
-    /// All that is in the project.
-    pub(crate) fn everything(&self) -> BTreeMap<String, Value> {
-        self.told(&[&BALANCERS[..], &NETWORKS[..]].concat())
-    }
-
-    /// What there is of these kinds, as the cloud tells it: `KIND/ID`, and the whole object.
-    pub(crate) fn told(&self, kinds: &[&str]) -> BTreeMap<String, Value> {
-        let mut all = BTreeMap::new();
-        for kind in kinds {
-            match *kind {
-                "members" => {
-                    for (pool, _) in self.list(Service::LoadBalancer, "/lbaas/pools", "pools") {
-                        all.extend(self.list(Service::LoadBalancer, &format!("/lbaas/{pool}/members"), kind));
-                    }
-                }
-                _ if BALANCERS.contains(kind) => {
-                    all.extend(self.list(Service::LoadBalancer, &format!("/lbaas/{kind}"), kind));
-                }
-                _ => all.extend(self.list(Service::Network, &format!("/{kind}"), &kind.replace('-', "_"))),
-            }
-        }
-        all
-    }
-
-    /// Those of that kind which such a list tells.
-    fn list(&self, service: Service, path: &str, kind: &str) -> Vec<(String, Value)> {
-        let told = self.runtime.block_on(self.cloud.call(Call::get(service, "list", path)));
-        let told = match told {
-            Ok(told) => told,
-            // A pool may go between two lists.
-            Err(error) if error.is_not_found() => return Vec::new(),
-            Err(error) => panic!("{path}: {error}"),
-        };
-        let Value::Array(listed) = told.body[kind].clone() else { panic!("{path}: {}", told.body) };
-        // The network outside is another's.
-        let session = self.cloud.session();
-        let id = session.project.as_ref().map(|it| it.id.as_str());
-        // What is deleted while it is being made may leave such a row, with `ovn`.
-        let is_deleted = |it: &Value| it["provisioning_status"] == "DELETED";
-        let ours = |it: &Value| it["project_id"].as_str() == id && !is_deleted(it);
-        let key = |it: &Value| format!("{kind}/{}", it["id"].as_str().unwrap_or_default());
-        listed.into_iter().filter(ours).map(|it| (key(&it), it)).collect()
     }
 
     /// Machines from now on have an address of IPv6, too, and the router leads there.

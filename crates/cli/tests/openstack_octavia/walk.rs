@@ -25,7 +25,7 @@ spec:
 
 #[test]
 fn nginxservice_becomes_a_load_balancer_that_the_outside_reaches_and_leaves_nothing() {
-    let Some(mut stage) = Stage::set("walk", &["a", "b"]) else { return };
+    let Some(mut stage) = Stage::set(&["a", "b"]) else { return };
     let foreign = Foreign::made(&stage.land);
     stage.lead(AUTH_URL);
     let before = stage.land.everything();

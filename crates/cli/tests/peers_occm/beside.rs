@@ -12,7 +12,7 @@ const ADDRESS: &str = "{.status.loadBalancer.ingress[0].ip}";
 #[test]
 fn occm_deletes_nothing_of_a_service_with_a_class_and_does_not_let_it_go() {
     let Some(program) = Occm::program() else { return };
-    let Some(mut stage) = Stage::set("beside", &["a"]) else { return };
+    let Some(mut stage) = Stage::set(&["a"]) else { return };
     stage.scene.install();
     stage.scene.configuration = CONFIGURATION;
     stage.scene.cluster_name = "seven";

@@ -9,6 +9,8 @@ mod beside;
 #[path = "../openstack_octavia/certificates.rs"]
 #[allow(dead_code, reason = "what it has for Secrets is for others")]
 mod certificates;
+#[path = "../openstack_octavia/ground.rs"]
+mod ground;
 mod groups;
 mod migration;
 mod occm;

@@ -97,7 +97,7 @@ pub(crate) struct Changes {
 impl Migration {
     pub(crate) fn set(role: &'static str, prepare: impl FnOnce(&mut Stage)) -> Option<Migration> {
         let program = Occm::program()?;
-        let mut stage = Stage::set(role, &[])?;
+        let mut stage = Stage::set(&[])?;
         prepare(&mut stage);
         let gate = CloudGate::paced(&PORTS, PACE);
         stage.land.write_conf(&gate.auth_url(), &stage.land.project.password());

@@ -40,7 +40,7 @@ fn occm_and_seaway_create_append_and_delete_in_turn_with_ovn() {
 
 fn compare(provider: &str, words: &'static str) {
     let Some(program) = Occm::program() else { return };
-    let Some(mut stage) = Stage::set("times", &["a", "b"]) else { return };
+    let Some(mut stage) = Stage::set(&["a", "b"]) else { return };
     stage.scene.install();
     stage.scene.configuration = CONFIGURATION;
     stage.scene.cluster_name = "seven";

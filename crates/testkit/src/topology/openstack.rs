@@ -1,7 +1,10 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Once,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use super::{Namespace, command};
@@ -89,10 +92,20 @@ impl OpenStack {
     #[track_caller]
     pub fn project(&self, role: &str) -> Project {
         static NEXT: AtomicU32 = AtomicU32::new(0);
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(|| self.sweep());
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{role}-{}-{number}", std::process::id());
         let folder = PathBuf::from(rig("project", &["create", &name]).trim_end());
         Project { name, folder }
+    }
+
+    /// Deletes, meanwhile, the projects of processes that are no more.
+    fn sweep(&self) {
+        let Ok(folders) = self.folder.join("projects").read_dir() else { return };
+        let names = folders.filter_map(|it| it.ok()?.file_name().into_string().ok());
+        let dead: Vec<String> = names.filter(|it| is_of_the_dead(it)).collect();
+        std::thread::spawn(move || dead.iter().for_each(|it| rig_quietly("project", &["delete", it])));
     }
 
     /// The internet: from there, floating IPs are reached, and there 172.24.4.1 is.
@@ -129,6 +142,12 @@ impl Drop for Project {
     fn drop(&mut self) {
         rig_quietly("project", &["delete", &self.name]);
     }
+}
+
+/// `ROLE-PROCESS-NUMBER`, of a process that has ended.
+fn is_of_the_dead(project: &str) -> bool {
+    let process = project.rsplit('-').nth(1).and_then(|it| it.parse::<u32>().ok());
+    process.is_some_and(|it| !Path::new("/proc").join(it.to_string()).exists())
 }
 
 /// Runs a command of `rig/openstack`, and tells what it printed.
