@@ -73,6 +73,12 @@ dead() {
     done
 }
 
+# What died before is started again in its turn: until then it is none that died while it started.
+forget_dead() {
+    local name
+    for name in $(dead); do rm -f "$run/$name.pid"; done
+}
+
 # wait_for SECONDS WHAT COMMAND...: until COMMAND succeeds; gives up early when a process died.
 wait_for() {
     local limit=$1 what=$2 i gone
