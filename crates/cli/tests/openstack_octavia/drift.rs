@@ -49,12 +49,20 @@ fn what_somebody_changes_by_hand_is_put_right_and_told() {
         until(&format!("an event tells that {what}"), || events().contains(what));
     };
 
-    // Changed: each is one write of somebody else, who waits for the one before, and for what Seaway is putting right already.
-    let listener = id_of::<Listener>(&stage, "listeners", "listener_0_");
-    let pool = id_of::<Pool>(&stage, "pools", "pool_1_");
+    // One after the other, each until it is put right: what is found while Seaway itself writes is put right, and not told.
+    let mended = || {
+        until("it is as it was", || shape(&stage.land.told(&BALANCERS)) == made);
+        rest();
+    };
     let (land, cloud) = (&stage.land, &stage.land.cloud);
+
+    // Changed.
+    let listener = id_of::<Listener>(&stage, "listeners", "listener_0_");
     let limit = ListenerChange { connection_limit: Edit::To(Some(7)), ..ListenerChange::default() };
     by_hand(&stage, || land.runtime.block_on(cloud.all::<Listener>().change(&listener, &limit)));
+    tells("the listener of 80/TCP was changed");
+    mended();
+    let pool = id_of::<Pool>(&stage, "pools", "pool_1_");
     let kept = PoolChange {
         session_persistence: Edit::To(Some(Persistence {
             kind: PersistenceType::SourceIp,
@@ -65,30 +73,31 @@ fn what_somebody_changes_by_hand_is_put_right_and_told() {
         ..PoolChange::default()
     };
     by_hand(&stage, || land.runtime.block_on(cloud.all::<Pool>().change(&pool, &kept)));
+    tells("the pool of 8080/TCP was changed");
+    mended();
     let members = cloud.within::<Member>(&pool);
     let stranger = NewMember::new(Ipv4Addr::new(10, 0, 0, 77), 80_u16);
     by_hand(&stage, || land.runtime.block_on(members.create(&stranger)));
-    tells("the listener of 80/TCP was changed");
-    tells("the pool of 8080/TCP was changed");
     tells("10.0.0.77:80");
-    until("it is as it was", || shape(&stage.land.told(&BALANCERS)) == made);
+    mended();
     serves();
 
-    // Taken away: a member, a monitor, a pool with its listener.
-    rest();
-    let member = stage.land.told(&["members"]);
-    let pool = id_of::<Pool>(&stage, "pools", "pool_1_");
-    let of_pool = land.runtime.block_on(cloud.within::<Member>(&pool).list::<Member>(Query::all()));
+    // Taken away: a member, a monitor, a listener.
+    let of_pool = land.runtime.block_on(members.list::<Member>(Query::all()));
     let first = of_pool.expect("a list").remove(0);
-    assert!(member.contains_key(&format!("members/{}", first.id)));
-    by_hand(&stage, || land.runtime.block_on(cloud.within::<Member>(&pool).delete(&first.id)));
+    by_hand(&stage, || land.runtime.block_on(members.delete(&first.id)));
+    until("the member is gone", || {
+        !stage.land.told(&["members"]).contains_key(&format!("members/{}", first.id))
+    });
+    mended();
     let monitor = id_of::<HealthMonitor>(&stage, "healthmonitors", "monitor_1_");
     by_hand(&stage, || land.runtime.block_on(cloud.all::<HealthMonitor>().delete(&monitor)));
+    tells("the health monitor of 8080/TCP was deleted");
+    mended();
     let listener = id_of::<Listener>(&stage, "listeners", "listener_0_");
     by_hand(&stage, || land.runtime.block_on(cloud.all::<Listener>().delete(&listener)));
     tells("the listener of 80/TCP was deleted");
-    tells("the health monitor of 8080/TCP was deleted");
-    until("it is as it was", || shape(&stage.land.told(&BALANCERS)) == made);
+    mended();
     serves();
 
     cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
