@@ -44,7 +44,7 @@ pub use apart::{in_a_network_of_its_own, with_mounts_of_its_own};
 #[cfg(feature = "kubernetes")]
 pub use datagrams::{Datagrams, ask};
 pub use namespace::Namespace;
-pub use openstack::{OpenStack, Project};
+pub use openstack::{OpenStack, Project, SHARED};
 pub use processes::{Running, command};
 pub use relay::Relay;
 pub use rights::Rights;

@@ -85,6 +85,7 @@ fn what_somebody_changes_by_hand_is_put_right_and_told() {
     // Taken away: a member, a monitor, a listener.
     let of_pool = land.runtime.block_on(members.list::<Member>(Query::all()));
     let first = of_pool.expect("a list").remove(0);
+    assert!(stage.land.told(&["members"]).contains_key(&format!("members/{}", first.id)));
     by_hand(&stage, || land.runtime.block_on(members.delete(&first.id)));
     until("the member is gone", || {
         !stage.land.told(&["members"]).contains_key(&format!("members/{}", first.id))

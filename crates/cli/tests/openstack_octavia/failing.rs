@@ -44,6 +44,7 @@ fn what_neutron_answers_500_to_is_told_and_done_once_it_answers_and_all_else_goe
     stage.answers(&format!("http://{address}:8080/"), "shop");
     let other = stage.address("other");
     stage.answers(&format!("http://{other}/"), "shop");
+    until("each port has a monitor", || stage.land.told(&["healthmonitors"]).len() == 3);
     for it in ["shop", "other"] {
         until(&format!("{it} tells of it no more"), || {
             !problems(it).contains("Neutron breaks over requests")

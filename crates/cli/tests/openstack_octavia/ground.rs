@@ -15,7 +15,7 @@ use seaway_openstack::{
     },
     resource::{Id, Query},
 };
-use seaway_testkit::topology::{OpenStack, Project};
+use seaway_testkit::topology::{OpenStack, Project, SHARED};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -42,7 +42,7 @@ pub(crate) struct Ground {
 impl Ground {
     pub(crate) fn take(rig: &OpenStack) -> Ground {
         let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.unwrap_or_else(|| Ground::make(rig, "shared"))
+        free.unwrap_or_else(|| Ground::make(rig, SHARED))
     }
 
     /// Another test may have it, if it is empty again. Otherwise it is deleted with all that is in it.

@@ -12,6 +12,9 @@ use crate::skip;
 
 const FOLDER: &str = "SEAWAY_RIG_OPENSTACK";
 
+/// The role of projects that tests use one after the other: they outlive the tests, and the process.
+pub const SHARED: &str = "shared";
+
 /// The OpenStack that `rig/openstack/up` has started, which tests share.
 #[derive(Debug)]
 pub struct OpenStack {
@@ -100,7 +103,7 @@ impl OpenStack {
         Project { name, folder }
     }
 
-    /// Deletes, meanwhile, the projects of processes that are no more.
+    /// Deletes, meanwhile, the shared projects of processes that are no more.
     fn sweep(&self) {
         let Ok(folders) = self.folder.join("projects").read_dir() else { return };
         let names = folders.filter_map(|it| it.ok()?.file_name().into_string().ok());
@@ -144,9 +147,10 @@ impl Drop for Project {
     }
 }
 
-/// `ROLE-PROCESS-NUMBER`, of a process that has ended.
+/// `shared-PROCESS-NUMBER`, of a process that has ended. Any other name may be somebody's who works in this cloud.
 fn is_of_the_dead(project: &str) -> bool {
-    let process = project.rsplit('-').nth(1).and_then(|it| it.parse::<u32>().ok());
+    let rest = project.strip_prefix(SHARED).and_then(|it| it.strip_prefix('-'));
+    let process = rest.and_then(|it| it.split_once('-')).and_then(|(it, _)| it.parse::<u32>().ok());
     process.is_some_and(|it| !Path::new("/proc").join(it.to_string()).exists())
 }
 
@@ -163,4 +167,22 @@ pub(super) fn rig_quietly(name: &str, arguments: &[&str]) {
 
 fn path(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../rig/openstack")).join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_shared_projects_of_ended_processes_are_swept_away() {
+        let own = format!("shared-{}-0", std::process::id());
+        for (project, is_dead) in [
+            ("shared-4294967295-0", true),
+            (own.as_str(), false),
+            ("mine-4294967295-0", false),
+            ("demo-2026-11", false),
+            ("shared", false),
+            ("shared-x-0", false),
+        ] {
+            assert_eq!(super::is_of_the_dead(project), is_dead, "{project}");
+        }
+    }
 }
