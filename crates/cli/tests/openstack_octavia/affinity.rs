@@ -66,7 +66,7 @@ fn ovn_keeps_clients_for_as_long_as_they_are_to_be_kept_and_not_longer() {
     until("nothing is wrong any more", || !problems().contains("ovn keeps"));
 
     stage.scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
 }
 
 const PROBLEMS: &str = "{.status.conditions[?(@.type=='seaway.dev/Problems')].message}";

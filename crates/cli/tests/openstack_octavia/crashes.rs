@@ -109,7 +109,7 @@ fn walk(strike: Strike) {
     strike(&mut stage, &gate, &DELETE, &|| {
         cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
     });
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
     until("the Service is gone", || {
         cluster.kubectl(&["get", "services", "-o", "name"]) == "service/kubernetes"
     });

@@ -34,7 +34,7 @@ fn a_wrong_password_is_told_with_what_mends_it_and_all_goes_on_once_that_is_done
     stage.address("shop");
     until("it is told no more", || !stage.scene.field("service/shop", CONDITION).contains("password"));
     stage.scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
 }
 
 /// What only operators of the cloud can mend: each is told once, with what to do, and no load balancer is begun.
@@ -64,7 +64,7 @@ fn a_missing_role_and_a_quota_of_nothing_are_told_once_each_and_all_goes_on_once
     stage.address("shop");
     until("it is told no more", || !stage.scene.field("service/shop", CONDITION).contains("may have 0"));
     cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
 }
 
 /// In a condition of the Service and in one event.

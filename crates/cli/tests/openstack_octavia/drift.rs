@@ -102,7 +102,7 @@ fn what_somebody_changes_by_hand_is_put_right_and_told() {
     serves();
 
     cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
 }
 
 /// One write, as soon as nothing is under way.

@@ -53,5 +53,5 @@ fn what_neutron_answers_500_to_is_told_and_done_once_it_answers_and_all_else_goe
     assert_eq!(stage.land.told(&["floatingips"]).len(), 2, "nothing was made twice");
 
     cluster.kubectl(&["delete", "service", "shop", "other", "--wait=false"]);
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
 }

@@ -53,7 +53,7 @@ fn a_load_balancer_in_error_stays_as_it_is_until_its_user_may_fail_it_over_and_k
     assert_eq!(stage.address("shop"), address);
 
     stage.scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
 }
 
 /// The load balancer with all that belongs to it.

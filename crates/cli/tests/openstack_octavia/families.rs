@@ -44,5 +44,5 @@ fn a_service_of_two_families_is_served_at_two_vips_by_members_of_each() {
     until("who is inside is answered by IPv6, too", answered);
 
     cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
 }

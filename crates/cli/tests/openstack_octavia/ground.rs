@@ -105,6 +105,13 @@ impl Ground {
         self.told(&[&BALANCERS[..], &NETWORKS[..]].concat())
     }
 
+    /// Whether nothing is there but what was before. The cloud is asked for one kind after the other, and for no more once there is
+    /// something: each list costs it more than what is waited for.
+    pub(crate) fn has_only(&self, before: &BTreeMap<String, Value>) -> bool {
+        let mut kinds = BALANCERS.iter().chain(&NETWORKS);
+        kinds.all(|it| self.told(&[it]).keys().all(|it| before.contains_key(it)))
+    }
+
     /// What there is of these kinds, as the cloud tells it: `KIND/ID`, and the whole object.
     pub(crate) fn told(&self, kinds: &[&str]) -> BTreeMap<String, Value> {
         let mut all = BTreeMap::new();

@@ -43,5 +43,5 @@ fn members_at_another_node_port_answer_and_are_probed_by_ovn() {
     until("both are probed again", are_probed);
 
     cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
 }

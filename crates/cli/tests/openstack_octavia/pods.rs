@@ -80,7 +80,7 @@ fn pods_are_members_and_answer_clients_outside_by_way_of_the_router_of_the_cloud
     all_answer();
 
     cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
 }
 
 /// What a cloud provider's route controller does for each Node.

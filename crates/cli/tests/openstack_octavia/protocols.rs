@@ -171,7 +171,7 @@ fn a_real_octavia_takes_all_that_ovn_cannot() {
     for name in ["http", "many", "secure"] {
         cluster.kubectl(&["delete", "service", name, "--wait=false"]);
     }
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
     until("only what is theirs is left", || kept(&stage.land) == (1, 2));
 }
 

@@ -78,5 +78,5 @@ fn each_quota_that_is_used_up_is_told_and_what_is_missing_is_made_once_there_is_
     stage.answers(&format!("http://{address}/"), "shop");
 
     cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
-    until("nothing is left", || stage.land.everything().keys().all(|it| before.contains_key(it)));
+    until("nothing is left", || stage.land.has_only(&before));
 }

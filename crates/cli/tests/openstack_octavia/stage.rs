@@ -231,8 +231,12 @@ impl Land {
     ) -> BTreeMap<String, Value> {
         let mut last = BTreeMap::new();
         until("all is ACTIVE, and stays as it is", || {
-            let before = mem::replace(&mut last, self.told(&BALANCERS));
             let is_active = |it: &Value| it["provisioning_status"] == "ACTIVE";
+            // One list tells that it is too early for all of them.
+            if !self.told(&BALANCERS[..1]).values().all(is_active) {
+                return false;
+            }
+            let before = mem::replace(&mut last, self.told(&BALANCERS));
             which(&last) && last == before && last.values().all(is_active)
         });
         last

@@ -10,6 +10,7 @@ mod beside;
 #[allow(dead_code, reason = "what it has for Secrets is for others")]
 mod certificates;
 #[path = "../openstack_octavia/ground.rs"]
+#[allow(dead_code, reason = "what it has for Seaway alone is for others")]
 mod ground;
 mod groups;
 mod migration;
