@@ -1,6 +1,8 @@
 //! Everything of a running process but the data plane: folder, engine, ledger, status page. It may end and start anew
 //! while connections go on.
 
+mod missing;
+
 use std::{
     collections::HashMap,
     net::SocketAddr,
@@ -32,6 +34,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
+use self::missing::Missing;
 use crate::{
     run::Process,
     settings::Settings,
@@ -118,6 +121,8 @@ impl Control {
         let first = first.chain([Change::Put(Fact::Host(Arc::new(report)))]);
         let first = first.chain([Change::Time(now())]).chain(certificates);
         let first = first.chain(problems.into_iter().map(|it| Change::Reported(it.object.clone(), vec![it])));
+        let mut missing = Missing::of(host);
+        let first = first.chain(missing.look());
         let mut told = Told::default();
         for change in first.chain(manifests).chain([Change::Synced(Kind::Address)]) {
             told.log(&change);
@@ -151,9 +156,14 @@ impl Control {
                 }
             }
         });
+        let mut told_missing = Told::default();
         let addresses = host.watch_addresses(move |report| {
-            // The engine may have ended; then nobody needs to know.
-            let _ = changes.blocking_send(Change::Put(Fact::Host(Arc::new(report))));
+            let missing = missing.look();
+            missing.iter().for_each(|it| told_missing.log(it));
+            for change in [Change::Put(Fact::Host(Arc::new(report)))].into_iter().chain(missing) {
+                // The engine may have ended; then nobody needs to know.
+                let _ = changes.blocking_send(change);
+            }
         });
         let addresses =
             addresses.inspect_err(|error| warn!(%error, "changes of addresses are not noticed")).ok();

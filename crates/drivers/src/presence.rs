@@ -114,6 +114,16 @@ impl Presence {
         Ok(self.report_of(&self.look()?))
     }
 
+    /// Addresses that the configuration names as the host's own, and that none of its interfaces has now.
+    pub fn missing(&self) -> Result<Vec<IpAddr>, Error> {
+        if self.named.is_empty() {
+            return Ok(Vec::new());
+        }
+        let observed = self.look()?;
+        let is_missing = |ip: &&IpAddr| !ip.is_unspecified() && !observed.is_local(**ip);
+        Ok(self.named.iter().filter(is_missing).copied().collect())
+    }
+
     fn report_of(&self, observed: &Observed) -> HostReport {
         let ours = observed.ours.keys().copied();
         let (holds, applied) = match &*self.wanted.lock().unwrap_or_else(PoisonError::into_inner) {

@@ -78,6 +78,8 @@ reasons! {
         AddressOutsidePools: "Ask for an address of a pool, or add it to one.",
         /// The Service asks for an address that another one has.
         AddressTaken: "Ask for another address, or let both share it: the same seaway.dev/share, and different ports.",
+        /// The configuration names an address of this host that none of its interfaces has.
+        AddressMissing: "Put the address on an interface (ip address add), or correct host.addresses in seaway.yaml and restart Seaway.",
         /// Another Service has this port at the shared address. The other ports are served.
         PortConflict: "Choose another port, or an address of its own. This Service gets it when the other one releases it.",
         /// The machines need this port themselves.

@@ -33,7 +33,7 @@ impl AddressWatch {
     /// Calls `tell` with a new report after each change of an address or a link.
     pub fn start(
         presence: Arc<Presence>,
-        tell: impl Fn(HostReport) + Send + 'static,
+        mut tell: impl FnMut(HostReport) + Send + 'static,
     ) -> std::io::Result<AddressWatch> {
         let ended = Arc::new(AtomicBool::new(false));
         let end = ended.clone();
@@ -41,7 +41,7 @@ impl AddressWatch {
         let watch = move || {
             heartbeat.enter();
             while !end.load(Ordering::Relaxed) {
-                if let Err(error) = follow(&presence, &tell, &end, &heartbeat) {
+                if let Err(error) = follow(&presence, &mut tell, &end, &heartbeat) {
                     warn!(%error, "changes of addresses cannot be watched; trying again");
                     thread::park_timeout(PAUSE);
                     heartbeat.beat();
@@ -71,13 +71,13 @@ impl Drop for AddressWatch {
 
 fn follow(
     presence: &Presence,
-    tell: &impl Fn(HostReport),
+    tell: &mut impl FnMut(HostReport),
     ended: &AtomicBool,
     heartbeat: &Heartbeat,
 ) -> Result<(), seaway_announce::Error> {
     let mut watch = Watch::open()?;
     // Whoever takes it may be slow.
-    let tell = |report| heartbeat.waiting(|| tell(report));
+    let mut tell = |report| heartbeat.waiting(|| tell(report));
     // Whatever happened while nobody watched.
     tell(presence.report()?);
     let mut pause = Duration::ZERO;

@@ -101,8 +101,13 @@ impl Host {
 
     /// Tells a report after each change of an address, until it is dropped.
     pub fn watch_addresses(
+    /// Addresses that the configuration names as this host's own, and that none of its interfaces has now.
+    pub fn missing_addresses(&self) -> Result<Vec<IpAddr>, seaway_announce::Error> {
+        self.presence.missing()
+    }
+
         &self,
-        tell: impl Fn(HostReport) + Send + 'static,
+        tell: impl FnMut(HostReport) + Send + 'static,
     ) -> std::io::Result<AddressWatch> {
         AddressWatch::start(self.presence.clone(), tell)
     }

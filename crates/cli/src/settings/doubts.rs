@@ -1,6 +1,6 @@
 //! What is well written in `seaway.yaml`, and will not work on this machine as it is now.
 
-use std::fs::File;
+use std::{fs::File, io::ErrorKind, net::UdpSocket};
 
 use seaway_model::config::Opens;
 
@@ -16,7 +16,20 @@ pub(crate) fn of(settings: &Settings) -> Vec<String> {
             path.display()
         ))
     });
-    unreadable.chain(port_of_status_page(settings)).collect()
+    unreadable.chain(port_of_status_page(settings)).chain(missing_addresses(settings)).collect()
+}
+
+/// Sockets of a load balancer are bound whether the address is there or not; this one is not.
+fn missing_addresses(settings: &Settings) -> impl Iterator<Item = String> + '_ {
+    let is_missing = |error: std::io::Error| error.kind() == ErrorKind::AddrNotAvailable;
+    let missing =
+        settings.addresses.iter().filter(move |ip| UdpSocket::bind((**ip, 0)).is_err_and(is_missing));
+    missing.map(|ip| {
+        format!(
+            "host.addresses: no interface of this machine has {ip}, so clients do not reach what is served there. Put it on \
+             an interface (ip address add), or correct host.addresses."
+        )
+    })
 }
 
 /// The front door listens on this host's addresses; where these are loopback, the status page is in its way.
@@ -49,6 +62,12 @@ mod tests {
         let missing = doubts("frontDoor: {certificates: [{cert: a.pem, key: a.key}]}");
         assert_eq!(missing.len(), 2, "{missing:?}");
         assert!(missing[0].starts_with("/nowhere/a.pem: No such file or directory"), "{missing:?}");
+        let nowhere = doubts("host: {addresses: [127.0.0.1, 192.0.2.9]}");
+        assert_eq!(nowhere.len(), 1, "{nowhere:?}");
+        assert!(
+            nowhere[0].starts_with("host.addresses: no interface of this machine has 192.0.2.9"),
+            "{nowhere:?}"
+        );
         let table = [
             ("frontDoor: {port: 1936}\nadmin: {listen: ['0.0.0.0:1936']}", 1),
             ("frontDoor: {port: 1936, addresses: [127.0.0.1]}\nadmin: {listen: ['127.0.0.1:1936']}", 1),

@@ -9,7 +9,7 @@ use seaway_testkit::stopwatch::{Stopwatch, median};
 
 use crate::{
     backends::{Backend, Talk, manifest},
-    harness::{Seaway, Setup, own_address, own_addresses, until},
+    harness::{Seaway, Setup, own_address, own_addresses, path, run, stdout, until},
 };
 
 fn pool(name: &str, range: &str, more: &str) -> String {
@@ -133,4 +133,22 @@ fn a_port_that_another_process_has_spoils_that_listener_alone_and_is_tried_again
     drop(foreign);
     until("it is served", || Talk::open(seaway.at(8080)).is_ok());
     until("nothing is wrong", || seaway.problems().is_empty());
+}
+
+#[test]
+fn an_address_of_the_configuration_that_no_interface_has_is_told_and_the_others_are_served() {
+    let backend = Backend::start("a");
+    let seaway = Setup::new()
+        .address("192.0.2.77".parse().expect("an address"))
+        .write("a.yaml", &manifest("a", 8080, &[], &[backend.at]))
+        .start();
+    assert!(Talk::open(seaway.at(8080)).is_ok());
+    let told: Vec<_> = seaway.problems().into_iter().filter(|it| it.0 == "AddressMissing").collect();
+    assert_eq!(told.len(), 1, "{:?}", seaway.problems());
+    assert!(told[0].1.contains("no interface of this machine has 192.0.2.77"), "{told:?}");
+    assert!(seaway.log().contains("no interface of this machine has 192.0.2.77"), "{}", seaway.log());
+    let config = seaway.folder.0.path().join("seaway.yaml");
+    let checked = run(&["config", "--check", path(&config)]);
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(stdout(&checked).contains("no interface of this machine has 192.0.2.77"), "{}", stdout(&checked));
 }

@@ -371,3 +371,21 @@ fn a_low_port_without_the_capability_is_a_problem_of_that_listener_alone() {
         assert!(Talk::open(seaway.at(80)).is_err());
     });
 }
+
+#[test]
+fn an_address_of_the_configuration_that_comes_later_is_reached_and_told_no_more() {
+    in_a_network_of_its_own(|| {
+        let backend = Backend::start("a");
+        let late: IpAddr = "192.0.2.77".parse().expect("an address");
+        let seaway = Setup::new()
+            .address(late)
+            .write("web.yaml", &Service::tcp("web", 80).to(backend.at).text())
+            .start();
+        until("it is told", || seaway.has_problem("AddressMissing"));
+        command("ip", &["address", "add", "192.0.2.77/32", "dev", "lo"]);
+        until("it is told no more", || !seaway.has_problem("AddressMissing"));
+        assert!(Talk::open((late, 80).into()).is_ok(), "{}", seaway.log());
+        command("ip", &["address", "delete", "192.0.2.77/32", "dev", "lo"]);
+        until("it is told again", || seaway.has_problem("AddressMissing"));
+    });
+}
