@@ -19,7 +19,7 @@ use seaway_drivers::{
     presence::Presence,
 };
 use seaway_files::{Folder, read_folder};
-use seaway_model::{Address, Change, Fact, Kind, Problem, Reason, fact::HostReport};
+use seaway_model::{Address, Change, Fact, Kind, Owner, Problem, Reason, fact::HostReport, outcome::Serving};
 use seaway_plan::{
     FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run, explain::explain as tell,
     slices_without_service,
@@ -44,8 +44,28 @@ struct Look {
     unused: Vec<Problem>,
 }
 
+/// What was given and served before this look.
+#[derive(Default)]
+struct Before {
+    addresses: Vec<Address>,
+    serving: Vec<(Owner, Serving)>,
+}
+
+impl Before {
+    /// What the state folder says, if there is one; it is neither made nor locked. Addresses are only of one that is named:
+    /// others may be of other manifests.
+    fn of(common: &Common, settings: &Settings) -> Before {
+        let named = common.state_dir.clone().or_else(|| settings.state_dir.clone());
+        let used = state_dir_of(common, settings).ok();
+        Before {
+            addresses: named.map(|dir| seaway_files::state::stored_addresses(&dir)).unwrap_or_default(),
+            serving: used.map(|dir| seaway_files::state::stored_serving(&dir)).unwrap_or_default(),
+        }
+    }
+}
+
 impl Look {
-    fn at(dir: &Path, settings: &Settings, addresses: Vec<Address>) -> Result<Look> {
+    fn at(dir: &Path, settings: &Settings, before: Before) -> Result<Look> {
         let (folder, changes, _) = read_folder(dir)?;
         let roles = Roles { allocate: true, host: Some(settings.host.clone()) };
         let mut world = World::new(
@@ -53,7 +73,8 @@ impl Look {
             vec![Arc::new(OnHost(settings.host.clone()))],
             Arc::new(settings.config.clone()),
         );
-        let stored = addresses.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
+        before.serving.into_iter().for_each(|(owner, at)| world.was_served(owner, &at));
+        let stored = before.addresses.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
         let report = Change::Put(Fact::Host(Arc::new(host_report(settings))));
         let certificates = seaway_files::pem::read(&settings.pems);
         let first = stored.chain([report, Change::Time(now())]).chain(certificates);
@@ -70,14 +91,14 @@ impl Look {
 
 impl Look {
     /// What is piped in, as a file that lies on no disk.
-    fn at_standard_input(settings: &Settings) -> Result<Look> {
+    fn at_standard_input(settings: &Settings, before: Before) -> Result<Look> {
         let mut text = Vec::new();
         std::io::stdin().read_to_end(&mut text).context("standard input cannot be read")?;
         let file = memfd_create(c"standard input", MFdFlags::MFD_CLOEXEC).context("no file in memory")?;
         let mut file = File::from(file);
         file.write_all(&text)?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let mut look = Look::at(Path::new(&path), settings, Vec::new())?;
+        let mut look = Look::at(Path::new(&path), settings, before)?;
         let number = file.as_raw_fd().to_string();
         for problem in look.problems.iter_mut().chain(&mut look.unused) {
             if let Some(place) = problem.place.as_mut().filter(|it| *it.file == *path) {
@@ -124,19 +145,13 @@ fn host_report(settings: &Settings) -> HostReport {
     presence.report().unwrap_or_else(|_| unknown())
 }
 
-/// Addresses that were given before, if there is a state folder; it is neither made nor locked.
-fn stored(common: &Common, settings: &Settings) -> Vec<Address> {
-    let state = common.state_dir.clone().or_else(|| settings.state_dir.clone());
-    state.map(|dir| seaway_files::state::stored_addresses(&dir)).unwrap_or_default()
-}
-
 pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
     if let Some(file) = arguments.of.cloud_config.as_ref().filter(|_| arguments.cloud) {
         return Ok(cloud::plan(arguments, file));
     }
     let settings = settings::load(arguments.common.config.as_deref())?;
     let dir = manifests_of(arguments.folder.dir(), &settings)?;
-    let look = Look::at(&dir, &settings, stored(&arguments.common, &settings))?;
+    let look = Look::at(&dir, &settings, Before::of(&arguments.common, &settings))?;
     match arguments.output {
         Output::Table => {
             output::line(table(&look).trim_end());
@@ -263,10 +278,11 @@ fn service_json(overview: &Overview) -> Value {
 
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
     let settings = settings::load(arguments.common.config.as_deref())?;
+    let before = Before::of(&arguments.common, &settings);
     let (of, look) = if arguments.manifests.as_os_str() == "-" {
-        (STANDARD_INPUT.to_owned(), Look::at_standard_input(&settings)?)
+        (STANDARD_INPUT.to_owned(), Look::at_standard_input(&settings, before)?)
     } else {
-        (arguments.manifests.display().to_string(), Look::at(&arguments.manifests, &settings, Vec::new())?)
+        (arguments.manifests.display().to_string(), Look::at(&arguments.manifests, &settings, before)?)
     };
     // A name that is resolved only at run time is no mistake of a manifest.
     let problems: Vec<&Problem> =
@@ -297,7 +313,7 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
         member::cloud::without(&mut settings);
     }
     let dir: PathBuf = manifests_of(arguments.folder.dir(), &settings)?;
-    let look = Look::at(&dir, &settings, stored(&arguments.common, &settings))
+    let look = Look::at(&dir, &settings, Before::of(&arguments.common, &settings))
         .context("the folder cannot be planned")?;
     let (namespace, name) = arguments.service.split_once('/').unwrap_or(("default", &arguments.service));
     match tell(&look.world, &ServiceKey::new(namespace, name)) {

@@ -4,7 +4,7 @@
 //!     lock            flock, with the holder's pid in it
 //!     identity        who we are to clouds: generated once
 //!     ledger.jsonl    addresses with their owners: never lost          ledger.rs
-//!     status.json     what each Service got: output only               status.rs
+//!     status.json     what each Service got: for people, and for `check`               status.rs
 //!     last-good/      manifests as they were last good                 ../last_good.rs
 //! ```
 
@@ -28,7 +28,7 @@ use seaway_model::Name;
 pub(crate) use self::ledger::check_reading;
 pub use self::{
     ledger::{Ledger, LedgerError, stored_addresses},
-    status::StatusFile,
+    status::{StatusFile, stored_serving},
 };
 use crate::disk::{self, Durable};
 

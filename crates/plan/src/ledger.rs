@@ -83,6 +83,8 @@ pub struct Ledger {
     ending: BTreeMap<Owner, Ends>,
     /// Hosts' own addresses that owners had before this process began.
     remembered: BTreeMap<Owner, Vec<IpAddr>>,
+    /// Who answered where when this was last written down.
+    answered: BTreeMap<(IpAddr, ListenerId), Owner>,
     /// What another controller published for Services that may be adopted from it: others are not given it.
     reserved: AddressMap<Owner>,
 }
@@ -180,8 +182,11 @@ impl Ledger {
         }
         self.settling = true;
         let mut touched = Touched::default();
+        let answered = self.deny_ports_of_others();
         let had = |age: &Age| {
-            self.remembered.contains_key(&age.owner) || self.holdings.formerly(&age.owner).next().is_some()
+            self.remembered.contains_key(&age.owner)
+                || answered.contains(&age.owner)
+                || self.holdings.formerly(&age.owner).next().is_some()
         };
         let (returning, new): (Vec<Age>, Vec<Age>) = self.ages().into_iter().partition(had);
         for age in &returning {

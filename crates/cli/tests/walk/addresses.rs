@@ -152,3 +152,27 @@ fn an_address_of_the_configuration_that_no_interface_has_is_told_and_the_others_
     assert_eq!(checked.status.code(), Some(1));
     assert!(stdout(&checked).contains("no interface of this machine has 192.0.2.77"), "{}", stdout(&checked));
 }
+
+#[test]
+fn a_check_beside_a_running_process_blames_the_service_that_came_later() {
+    let backend = Backend::start("a");
+    let seaway = Setup::new().write("web.yaml", &manifest("web", 8080, &[], &[backend.at])).start();
+    seaway.folder.write("broken.yaml", &manifest("broken", 8080, &[], &[backend.at]));
+    let is_told = |it: &(String, String, String)| it.0 == "PortConflict" && it.2.contains("broken.yaml");
+    until("the later one is told", || seaway.problems().iter().any(is_told));
+    until("it is written down", || {
+        seaway.status()["services"]["Service default/web"]["serving"][0]["port"] == 8080
+    });
+    let config = seaway.folder.0.path().join("seaway.yaml");
+    let (manifests, state) = (seaway.folder.manifests(), seaway.folder.state());
+    let check = |more: &[&str]| {
+        let arguments = [&["check", path(&manifests), "--config", path(&config)], more].concat();
+        stdout(&run(&arguments))
+    };
+    let beside = check(&["--state-dir", path(&state)]);
+    assert!(beside.contains("belongs to Service default/web"), "{beside}");
+    // Without it nobody knows; and it says by which rule this one was chosen.
+    let alone = check(&["--state-dir", path(&manifests)]);
+    assert!(alone.contains("belongs to Service default/broken"), "{alone}");
+    assert!(alone.contains("when Seaway starts, the older Service gets it"), "{alone}");
+}

@@ -1,16 +1,17 @@
-//! `status.json`: what each Service got, for people and scripts. Output only; it is never read back.
+//! `status.json`: what each Service got, for people and scripts. Who serves never reads it back; who checks a folder does, to
+//! know what is served beside it.
 
 use std::{
     collections::BTreeMap,
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use seaway_model::{Kind, ObjectRef, Owner, Problem, Reason, Status};
-use serde::Serialize;
+use seaway_model::{Kind, ObjectRef, Owner, Problem, Reason, Status, outcome::Serving};
+use serde::{Deserialize, Serialize};
 
 use super::StateDir;
 use crate::disk::{self, Durable};
@@ -83,6 +84,22 @@ impl Drop for StatusFile {
             let _ = writer.join();
         }
     }
+}
+
+/// Where each owner is served by the process that has this state folder, or had it last. Nothing, where that cannot be read.
+pub fn stored_serving(state: &Path) -> Vec<(Owner, Serving)> {
+    #[derive(Deserialize)]
+    struct Served {
+        owner: Owner,
+        serving: Vec<Serving>,
+    }
+    #[derive(Deserialize)]
+    struct Page {
+        services: BTreeMap<String, Served>,
+    }
+    let page = fs::read(state.join(FILE)).ok().and_then(|text| serde_json::from_slice::<Page>(&text).ok());
+    let services = page.into_iter().flat_map(|it| it.services.into_values());
+    services.flat_map(|it| it.serving.into_iter().map(move |at| (it.owner.clone(), at))).collect()
 }
 
 /// `{"services": {"Service default/shop": {…}}}`

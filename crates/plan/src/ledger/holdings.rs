@@ -159,6 +159,10 @@ impl Holdings {
         !self.denied.is_empty() && self.denied.contains(&(ip, owner.clone(), listener))
     }
 
+    pub(super) fn deny(&mut self, ip: IpAddr, owner: Owner, listener: ListenerId) {
+        self.denied.insert((ip, owner, listener));
+    }
+
     /// Everybody was heard who had an address: ports that nobody came back to are anybody's.
     pub(super) fn deny_nobody(&mut self) -> BTreeSet<Owner> {
         std::mem::take(&mut self.denied).into_iter().map(|(_, owner, _)| owner).collect()

@@ -10,7 +10,7 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Dirt, LoadBalancer, Name, Owner, Problem, Reason, Unit,
+    Address, AddressState, Dirt, ListenerId, LoadBalancer, Name, Owner, Problem, Reason, Unit,
     fact::{FamilyPolicy, HostReport, HostSays, NotServed},
     load_balancer::{Bind, Family},
     outcome::Serving,
@@ -57,6 +57,12 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Where a running process says that owners are served, told before anything is planned: of those who ask for one port of
+    /// the host, who has it keeps it.
+    pub fn was_served(&mut self, owner: Owner, at: &Serving) {
+        self.ledger.answered(owner, at.ip, ListenerId { l4: at.protocol, port: at.port });
     }
 
     /// Whether Seaway published hosts' own addresses for it.

@@ -444,7 +444,8 @@ fn conflicts(demand: &Demand, grant: &Grant) -> Vec<Problem> {
         problems.push(
             Problem::new(demand.owner.object(), Reason::PortConflict, format!("port {id} on {ip} belongs to {other}"))
                 .at(field)
-                .fix("Choose another port, or write an AddressPool so that each Service has an address of its own."),
+                .fix("Choose another port, or write an AddressPool so that each Service has an address of its own. Whoever has the \
+                     port keeps it; when Seaway starts, the older Service gets it, else the first by namespace and name."),
         );
     }
     problems

@@ -6,6 +6,7 @@ mod histories;
 mod loops;
 mod members;
 mod properties;
+mod served_before;
 mod slices;
 mod sources;
 mod world;
