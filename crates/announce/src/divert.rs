@@ -22,6 +22,10 @@ const ROUTES: u32 = 21_153;
 /// Of the rule: after the kernel's own addresses (0), before everything that people usually write.
 const PRIORITY: u32 = 83;
 
+/// Removes what [`divert`] makes: for a shell, as root. It is left when a process ends, for another of ours may need it.
+pub const UNDIVERT: &str = "nft delete table inet seaway; for f in -4 -6; do ip $f rule del fwmark 0x5ea1 table 21153; \
+                            ip $f route flush table 21153; done";
+
 const TABLE: &[u8] = b"seaway\0";
 const CHAIN: &[u8] = b"divert\0";
 

@@ -38,7 +38,7 @@ mod watch;
 pub use arp::{Arp, Enforced, Setting, Unmet};
 pub use conflict::{Conflict, Wanted, overlaps};
 pub use diag::{Listener, Sockets};
-pub use divert::divert;
+pub use divert::{UNDIVERT, divert};
 pub use error::Error;
 pub use guard::Guard;
 pub use links::{Added, Assigned, Held, LABEL, Link, Links, MARK, Observed, Removed};

@@ -21,9 +21,8 @@ use seaway_plan::{Demand, FRONT_DOOR, Placement};
 use seaway_proxy::{KeyError, OpenError, Proxy, Running};
 use tracing::info;
 
-use self::seen::Answers;
 pub use self::{
-    seen::Unseen,
+    seen::{Answers, Unseen},
     steps::{Step, steps},
 };
 
@@ -54,7 +53,7 @@ impl Placement for OnHost {
 pub struct Native {
     proxy: Proxy,
     place: Place,
-    answers: Answers,
+    answers: Arc<Answers>,
 }
 
 /// What runs for a Unit, which listeners could not be opened, and which certificates cannot be used.
@@ -72,7 +71,13 @@ pub struct Observed {
 
 impl Native {
     pub fn new(proxy: Proxy, host: Name) -> Native {
-        Native { proxy, place: OnHost(host).place(), answers: Answers::default() }
+        Native { proxy, place: OnHost(host).place(), answers: Arc::default() }
+    }
+
+    /// Shares what it knows of answers that are led back.
+    #[must_use]
+    pub fn with_answers(self, answers: Arc<Answers>) -> Native {
+        Native { answers, ..self }
     }
 
     fn problems(&self, desired: &Desired, observed: &Observed) -> Vec<(Owner, Problem)> {

@@ -22,7 +22,7 @@ use std::{
 use seaway_admin::view::MemoryView;
 use seaway_announce::{Arp, Enforced, Links, Steering};
 use seaway_drivers::{
-    native::{Native, OnHost},
+    native::{Answers, Native, OnHost},
     presence::Presence,
 };
 use seaway_engine::Drivers;
@@ -60,6 +60,7 @@ pub struct Host {
     pub name: Name,
     pub proxy: Proxy,
     presence: Arc<Presence>,
+    answers: Arc<Answers>,
 }
 
 impl Host {
@@ -72,7 +73,7 @@ impl Host {
         recorded: impl IntoIterator<Item = IpAddr>,
     ) -> Host {
         let presence = Arc::new(Presence::new(name.clone(), named, recorded));
-        Host { name, proxy, presence }
+        Host { name, proxy, presence, answers: Arc::default() }
     }
 
     /// A host of a cluster: its addresses of pools answer at our ports alone, whatever else listens on the machine, and take no
@@ -81,7 +82,7 @@ impl Host {
         let steering = Arc::new(Steering::new(is_reserved_port));
         proxy.steer_by(steering.clone());
         let presence = Arc::new(Presence::new(name.clone(), named, []).guarded(steering));
-        Host { name, proxy, presence }
+        Host { name, proxy, presence, answers: Arc::default() }
     }
 
     pub fn placement(&self) -> Arc<dyn Placement> {
@@ -91,7 +92,8 @@ impl Host {
     /// Adds what works this host's Units off.
     #[must_use]
     pub fn drivers(&self, drivers: Drivers) -> Drivers {
-        drivers.with(Native::new(self.proxy.clone(), self.name.clone())).with_shared(self.presence.clone())
+        let native = Native::new(self.proxy.clone(), self.name.clone()).with_answers(self.answers.clone());
+        drivers.with(native).with_shared(self.presence.clone())
     }
 
     /// What this host says of itself now.
@@ -99,13 +101,13 @@ impl Host {
         self.presence.report()
     }
 
-    /// Tells a report after each change of an address, until it is dropped.
-    pub fn watch_addresses(
     /// Addresses that the configuration names as this host's own, and that none of its interfaces has now.
     pub fn missing_addresses(&self) -> Result<Vec<IpAddr>, seaway_announce::Error> {
         self.presence.missing()
     }
 
+    /// Tells a report after each change of an address, until it is dropped.
+    pub fn watch_addresses(
         &self,
         tell: impl FnMut(HostReport) + Send + 'static,
     ) -> std::io::Result<AddressWatch> {
@@ -118,6 +120,9 @@ impl Host {
         let drained = self.proxy.drain(Instant::now() + patience);
         if let Err(error) = self.presence.clear() {
             tracing::warn!(%error, "addresses stay on lo");
+        }
+        if let Some(left) = self.answers.left() {
+            tracing::info!("{left}");
         }
         drained
     }

@@ -122,6 +122,21 @@ fn members_see_the_clients_address_and_their_answers_come_back() {
         let seaway = serve(&members, &[]);
         let tcp = given(&seaway, "tcp-four", 80);
         until("it answers again", || asked_by_tcp(&outside, tcp) == CLIENTS[0]);
+        // What stays after a clean stop is in the log, with the commands that remove it.
+        let mut seaway = seaway;
+        seaway.signal(nix::sys::signal::Signal::SIGTERM);
+        assert!(seaway.wait().success());
+        let mut remove = None;
+        until("the log says how to remove it", || {
+            remove = seaway.log().lines().find_map(|it| Some(it.split_once("as root: ")?.1.to_owned()));
+            remove.is_some()
+        });
+        let rules = || {
+            command("ip", &["rule"]) + &command("ip", &["-6", "rule"]) + &command("nft", &["list", "tables"])
+        };
+        assert!(rules().contains("21153") && rules().contains("inet seaway"), "{}", rules());
+        command("sh", &["-c", &remove.expect("it was found")]);
+        assert!(!rules().contains("21153") && !rules().contains("seaway"), "{}", rules());
     });
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::{Error, divert};
+use seaway_announce::{Error, UNDIVERT, divert};
 use seaway_engine::chain;
 use seaway_model::{Owner, Pool, Problem, Reason};
 
@@ -15,7 +15,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Whether answers to clients' addresses come to our sockets, and since when that is known.
 #[derive(Default)]
-pub(super) struct Answers(Mutex<Option<(Instant, Result<(), Unseen>)>>);
+pub struct Answers(Mutex<Option<(Instant, Result<(), Unseen>)>>);
 
 /// Why they do not.
 #[derive(Clone, Debug)]
@@ -37,6 +37,19 @@ impl Answers {
                 led
             }
         }
+    }
+
+    /// What is left on this machine once nobody leads them back any more, with the commands that remove it; nothing, if no
+    /// Service asked for it.
+    pub fn left(&self) -> Option<String> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let led = matches!(&*known, Some((_, Ok(()))));
+        led.then(|| {
+            format!(
+                "seaway.dev/transparent used an nftables table and routing rules, which stay for the next start and affect \
+                 no other traffic. To remove them, as root: {UNDIVERT}"
+            )
+        })
     }
 
     /// The pool as it can be served: better that members see this host than that nobody is answered.
