@@ -77,6 +77,8 @@ pub struct Folder {
     pub(crate) dir: PathBuf,
     hasher: RandomState,
     files: BTreeMap<Name, File>,
+    /// Beside them when the folder was opened: names that went wrong.
+    unread: BTreeSet<Name>,
     claims: Claims,
     reported: HashMap<ObjectRef, Vec<Problem>>,
     /// Which files have something to say against an object.
@@ -141,6 +143,7 @@ impl Folder {
             dir: dir.to_owned(),
             hasher: RandomState::new(),
             files: BTreeMap::new(),
+            unread: BTreeSet::new(),
             claims: Claims::default(),
             reported: HashMap::new(),
             accused: HashMap::new(),
@@ -152,7 +155,8 @@ impl Folder {
             last_good: state.map(|state| LastGood::open(state, runtime, bell.clone())),
             bell,
         };
-        let listing = listing.map_err(fail)?;
+        let mut listing = listing.map_err(fail)?;
+        folder.unread = std::mem::take(&mut listing.unread);
         let mut changes = Vec::new();
         folder.claims.tell_default_namespace(&mut changes);
         let touched = folder.take_in(listing, Instant::now(), &HashSet::new());

@@ -38,6 +38,19 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
             None => format!("Write it on the Service, or remove it: an EndpointSlice has {WEIGHT} only."),
         }));
     }
+    for (slice, name) in misspelt(demand, wanted, found) {
+        let meant = &wanted.port.name;
+        let message = format!(
+            "EndpointSlice {slice} has no port {:?}: its endpoints are not used for it",
+            meant.as_str()
+        );
+        let fix = format!(
+            "It has a port {:?}, which the Service does not. Did you mean {:?}?",
+            name.as_str(),
+            meant.as_str()
+        );
+        problems.push(problem(Reason::NoSuchPort, message).fix(fix));
+    }
     // A demand may be of one port alone; slices are of the Service.
     let is_first = demand.ports.first().is_some_and(|it| it.field == wanted.field);
     if !found.by_hand || found.list.is_empty() || !is_first {
@@ -55,6 +68,25 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
         )));
     }
     problems
+}
+
+/// Slices with a port whose name is nearly that of one that they lack: of other ports of theirs nothing is said, for what
+/// people write may have more than a Service uses.
+fn misspelt<'m>(
+    demand: &'m Demand,
+    wanted: &'m DemandPort,
+    found: &'m Members,
+) -> impl Iterator<Item = (&'m Name, &'m Name)> {
+    let ports = &demand.service.ports;
+    let is_told_elsewhere = !found.by_hand || found.list.is_empty() || wanted.port.name.is_empty();
+    let slices = found.portless.iter().filter(move |_| !is_told_elsewhere);
+    let in_use = slices.filter(move |(_, its)| ports.iter().any(|it| has_port(its, it)));
+    in_use.flat_map(move |(slice, its)| {
+        let unknown =
+            its.iter().filter(move |it| !ports.iter().any(|port| has_port(std::slice::from_ref(*it), port)));
+        let near = unknown.filter(move |it| nearest(&it.name, &[wanted.port.name.as_str()]).is_some());
+        near.map(move |it| (slice, &it.name))
+    })
 }
 
 fn wanted_ports(demand: &Demand) -> String {

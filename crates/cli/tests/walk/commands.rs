@@ -84,15 +84,18 @@ fn check_names_what_is_written_and_counts_for_nothing() {
     folder.write("web.yaml", "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n");
     folder.write("list.yaml", "backends: [a]\n");
     folder.write("kustomization.yaml", "resources: [shop.yaml]\n");
+    folder.write("other.yml.txt", shop);
+    folder.write("aside.yaml.bak", shop);
     let text = told();
     for part in [
         "unknown field, which is ignored (did you mean \"targetPort\"?)",
         "web.yaml:2:7: Manifest web.yaml: kind: Ingress is not served here: write an HTTPRoute",
         "list.yaml:1:1: Manifest list.yaml: no object of Kubernetes",
+        "Manifest other.yml.txt: it is not read: names of manifests end in .yaml, .yml or .json",
     ] {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }
-    assert!(!text.contains("kustomization"), "{text}");
+    assert!(!text.contains("kustomization") && !text.contains("aside"), "{text}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What lies in the folder: manifests in it and below it, never what editors and tools leave about.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -49,11 +49,13 @@ impl Stamp {
 pub(crate) struct Listing {
     /// By path below the folder. A file that cannot even be looked at has no stamp.
     pub(crate) files: BTreeMap<Name, Option<Stamp>>,
+    /// Files beside them whose names say that somebody may think they are read.
+    pub(crate) unread: BTreeSet<Name>,
 }
 
 impl Listing {
     pub(crate) fn of_one(name: &Path, stamp: Option<Stamp>) -> Listing {
-        Listing { files: BTreeMap::from([(key(name), stamp)]) }
+        Listing { files: BTreeMap::from([(key(name), stamp)]), unread: BTreeSet::new() }
     }
 }
 
@@ -92,6 +94,9 @@ pub(crate) fn walk(dir: &Path, enter: &mut dyn FnMut(&Path)) -> io::Result<Listi
                         enter_target(dir, &entry.path(), enter);
                     }
                 }
+                Ok(it) if it.is_file() && looks_like_manifest(name) => {
+                    listing.unread.insert(key(&path));
+                }
                 Err(_) if is_manifest(name) => {
                     listing.files.insert(key(&path), None);
                 }
@@ -123,6 +128,15 @@ pub(crate) fn is_manifest(name: &str) -> bool {
     !is_hidden(name) && ["yaml", "yml", "json"].iter().any(|it| extension.eq_ignore_ascii_case(it))
 }
 
+/// `x.yaml.txt`, `x.ymal`: a name that went wrong. What people put aside (`x.yaml.bak`, `x.yaml.off`, `x.yaml~`) is not
+/// among them, nor what is of other programs.
+fn looks_like_manifest(name: &str) -> bool {
+    const NEARLY: [&str; 6] = ["ymal", "yalm", "yam", "yaml1", "jsn", "jason"];
+    let Some((stem, extension)) = name.rsplit_once('.') else { return false };
+    let is = |ending: &&str| extension.eq_ignore_ascii_case(ending);
+    NEARLY.iter().any(is) || extension.eq_ignore_ascii_case("txt") && is_manifest(stem)
+}
+
 pub(crate) fn is_hidden(name: &str) -> bool {
     name.starts_with(['.', '#'])
 }
@@ -130,6 +144,17 @@ pub(crate) fn is_hidden(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_went_wrong_are_told_from_what_is_put_aside() {
+        for name in ["x.yaml.txt", "x.yml.TXT", "x.ymal", "x.yalm"] {
+            assert!(looks_like_manifest(name), "{name}");
+        }
+        for name in ["x.yaml", "x.yaml.bak", "x.yaml.off", "x.yaml~", "notes.txt", "README.md", "yaml", "txt"]
+        {
+            assert!(!looks_like_manifest(name), "{name}");
+        }
+    }
 
     #[test]
     fn what_editors_leave_about_is_no_manifest() {

@@ -81,6 +81,10 @@ impl Folder {
                 }
             }
         }
+        for name in &self.unread {
+            let message = "it is not read: names of manifests end in .yaml, .yml or .json";
+            problems.push(problem(name, 0, 0, message).fix("rename it, or move it to another folder"));
+        }
         if self.files.is_empty() {
             let message = "no manifests are here: their names end in .yaml, .yml or .json";
             let here = Problem::new(self.here(), Reason::Ignored, message);

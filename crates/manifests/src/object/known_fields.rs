@@ -31,7 +31,17 @@ const ENDPOINTS: &str = "subsets[addresses[hostname ip nodeName targetRef] notRe
 const SECRET: &str = "data immutable stringData type";
 const NAMESPACE: &str = "spec status";
 const NODE: &str = "spec status";
-const HTTP_ROUTE: &str = "spec status";
+/// Of Gateway API's experimental channel, which has all that the standard one has.
+const HTTP_ROUTE: &str = "spec{hostnames parentRefs[group kind name namespace port sectionName] rules[backendRefs[FILTERS \
+    group kind name namespace port weight] FILTERS matches[headers[name type value] method path{type value} \
+    queryParams[name type value]] name retry{attempts backoff codes} sessionPersistence timeouts{backendRequest request}] \
+    useDefaultGateways} status";
+const FILTERS: &str = "filters[cors{allowCredentials allowHeaders allowMethods allowOrigins exposeHeaders maxAge} \
+    extensionRef{group kind name} externalAuth requestHeaderModifier{add[name value] remove set[name value]} \
+    requestMirror{backendRef{group kind name namespace port} fraction{denominator numerator} percent} \
+    requestRedirect{hostname path{replaceFullPath replacePrefixMatch type} port scheme statusCode} \
+    responseHeaderModifier{add[name value] remove set[name value]} type \
+    urlRewrite{hostname path{replaceFullPath replacePrefixMatch type}}]";
 const ADDRESS_POOL: &str = "spec{addresses announce autoAssign avoidBuggyIPs controlPlanes hosts namespaceSelectors \
     namespaces priority reservedPorts serviceSelectors} status";
 const IP_ADDRESS_POOL: &str = "spec{addresses autoAssign avoidBuggyIPs serviceAllocation{namespaceSelectors namespaces \
@@ -39,7 +49,7 @@ const IP_ADDRESS_POOL: &str = "spec{addresses autoAssign avoidBuggyIPs serviceAl
 
 static TABLES: LazyLock<BTreeMap<Kind, Shape>> = LazyLock::new(|| {
     let table = |fields: &str| {
-        let mut words = format!("{META} {fields}");
+        let mut words = format!("{META} {fields}").replace("FILTERS", FILTERS);
         words = words.replace(['{', '['], " { ").replace(['}', ']'], " } ");
         Shape::read(&mut words.split_whitespace().peekable())
     };
@@ -154,6 +164,25 @@ mod tests {
             unknown_of(Kind::EndpointSlice, text),
             ["1 endpoints[0].conditions.redy: unknown field, which is ignored (did you mean \"ready\"?)"]
         );
+    }
+
+    #[test]
+    fn a_misspelt_field_of_a_route_is_named_wherever_it_stands() {
+        let text = "spec:\n  hostname: [a.example]\n  rules:\n  - backendRef: [{name: a}]\n    backendRefs: [{nmae: a}]\n\
+                    \x20   filters: [{type: URLRewrite, urlRewrite: {pth: {}}}]\n    matches: [{path: {tpye: Exact}}]\n";
+        assert_eq!(
+            unknown_of(Kind::HTTPRoute, text),
+            [
+                "2 spec.hostname: unknown field, which is ignored (did you mean \"hostnames\"?)",
+                "4 spec.rules[0].backendRef: unknown field, which is ignored (did you mean \"backendRefs\"?)",
+                "5 spec.rules[0].backendRefs[0].nmae: unknown field, which is ignored (did you mean \"name\"?)",
+                "6 spec.rules[0].filters[0].urlRewrite.pth: unknown field, which is ignored (did you mean \"path\"?)",
+                "7 spec.rules[0].matches[0].path.tpye: unknown field, which is ignored (did you mean \"type\"?)",
+            ]
+        );
+        // Fields that Seaway does not follow are known all the same.
+        let text = "spec: {rules: [{name: a, sessionPersistence: {type: Cookie}, retry: {codes: [500]}}], useDefaultGateways: All}\n";
+        assert!(unknown_of(Kind::HTTPRoute, text).is_empty());
     }
 
     #[test]

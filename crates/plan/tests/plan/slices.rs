@@ -5,7 +5,7 @@ use std::sync::Arc;
 use seaway_model::{
     Change, Config, Fact, Kind, L4, ObjectRef, Reason,
     config::{Exposed, Opens},
-    fact::{Endpoints, Meta, Node, Service, ServiceKind, TargetPort},
+    fact::{EndpointPort, Endpoints, Meta, Node, Service, ServiceKind, TargetPort},
 };
 use seaway_plan::{ServiceKey, explain::explain, slices_without_service};
 use seaway_testkit::facts::{endpoint, host, owner, put, put_slice, service, slice};
@@ -110,4 +110,28 @@ fn a_slice_of_a_port_that_nobody_asks_for_is_used_by_its_service_all_the_same() 
         ],
     );
     assert_eq!(world.problems(), []);
+}
+
+#[test]
+fn a_port_of_a_slice_that_is_nearly_one_that_it_lacks_is_told() {
+    let with = |ports: &[(&str, u16)]| {
+        let mut slice = slice("shop", ("web", 0), vec![endpoint("10.1.0.2")]);
+        slice.ports = ports
+            .iter()
+            .map(|(name, port)| EndpointPort { name: (*name).into(), protocol: L4::Tcp, port: Some(*port) })
+            .collect();
+        named(slice, "shop-2")
+    };
+    let said = told(vec![with(&[("wbe", 9000), ("admin", 8081)])]);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].1.contains("shop-2 has no port \"web\"") && said[0].1.contains("Did you mean \"web\"?"),
+        "{said:?}"
+    );
+    // More than the Service uses is no mistake, nor is a slice for each port.
+    for ports in
+        [&[("web", 8080), ("metrics", 9)][..], &[("admin", 8081)], &[("admin", 8081), ("metrics", 9)]]
+    {
+        assert_eq!(told(vec![with(ports)]), [], "{ports:?}");
+    }
 }
