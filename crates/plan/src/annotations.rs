@@ -4,6 +4,7 @@
 mod cloud;
 mod http;
 mod octavia;
+pub(crate) mod places;
 mod ports;
 mod protecting;
 mod table;
@@ -29,6 +30,8 @@ pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
 pub(crate) use cloud::{FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, options as of_clouds};
 pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
 pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
+pub(crate) use places::asks;
+pub use places::{Place, place_names, places};
 pub use ports::OfPorts;
 pub use protecting::CLIENTS;
 pub(crate) use protecting::Protection;

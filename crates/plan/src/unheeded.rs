@@ -1,8 +1,12 @@
-//! What a Service asks of HTTP, where nobody speaks it for it: to pass over that in silence would look like a promise.
+//! What a Service asks for where it does nothing, as `annotations::places` says: to pass over that in silence would look like
+//! a promise.
 
-use seaway_model::{Problem, Reason, load_balancer::Protocol};
+use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol};
 
-use crate::{annotations::of_clouds, demand::Demand};
+use crate::{
+    annotations::{AUTHORITIES, CLIENTS, PASSTHROUGH, Place, TRANSPARENT, Wishes, asks, of_clouds, places},
+    demand::Demand,
+};
 
 /// Annotations that are about requests and answers.
 const OF_HTTP: [&str; 7] = [
@@ -26,12 +30,78 @@ pub(crate) fn unheeded(demand: &Demand) -> Vec<Problem> {
         }));
     }
     problems.extend(of_http(demand));
+    problems.extend(of_tls(demand));
     problems
 }
 
-fn of_http(demand: &Demand) -> Vec<Problem> {
+/// What is written and asks for something that is had at none of these places: by our name, and where it stands.
+pub(crate) fn idle<'w>(
+    wishes: &'w Wishes,
+    annotations: &'w Labels,
+    at: &'w [Place],
+) -> impl Iterator<Item = (&'static str, &'w Name)> {
+    let value = |field: &Name| {
+        annotations.iter().find(|(key, _)| field.ends_with(&format!("[{key}]"))).map(|it| it.1)
+    };
+    let written =
+        wishes.written.iter().filter(|(option, _)| !places(option).iter().any(|it| at.contains(it)));
+    written
+        .filter(move |(option, field)| value(field).is_none_or(|it| asks(option, it)))
+        .map(|(option, field)| (*option, field))
+}
+
+/// Whether the Service wants to be at the front door beside its own address.
+fn is_at_front_door(demand: &Demand) -> bool {
     let http = &demand.wishes.http;
-    let elsewhere = http.front_door == Some(true) || !http.hosts.is_empty() || !http.paths.is_empty();
+    http.front_door == Some(true) || !http.hosts.is_empty() || !http.paths.is_empty()
+}
+
+/// What is about TLS, or about the front door, of a Service that has neither.
+fn of_tls(demand: &Demand) -> Vec<Problem> {
+    // What the configuration serves beside the Service's own ports is not what its annotations are about.
+    if demand.hosts_only || demand.cloud.is_some() {
+        return Vec::new();
+    }
+    let mut at: Vec<Place> = Vec::new();
+    for wanted in &demand.ports {
+        at.extend(demand.ends_tls(wanted).then_some(Place::Tls));
+        at.push(if demand.protocol(&wanted.port) == Protocol::Http { Place::Http } else { Place::Tcp });
+    }
+    if is_at_front_door(demand) {
+        at.push(if demand.wishes.tls.through { Place::Passthrough } else { Place::FrontDoor });
+    }
+    // Where clients have to show a certificate, nothing is opened without TLS, and that is told.
+    let told_elsewhere = |it: &str| {
+        OF_HTTP.contains(&it)
+            || it == AUTHORITIES && !demand.wishes.tls.clients_optional
+            || [CLIENTS, PASSTHROUGH, TRANSPARENT].contains(&it)
+            || of_clouds().any(|of| of == it)
+    };
+    let idle = idle(&demand.wishes, &demand.service.meta.annotations, &at)
+        .filter(|(option, _)| !told_elsewhere(option));
+    let problem = |(option, field): (&str, &Name)| {
+        let (what, fix) = match places(option) {
+            [Place::FrontDoor, ..] => (
+                "it is about the front door, where this Service is not",
+                "Say seaway.dev/front-door: \"true\"; or remove it.",
+            ),
+            all if all.contains(&Place::Http) => (
+                "members are spoken to by TLS where HTTP is understood or TLS ends; at this Service's own address bytes are \
+                 passed on as they come",
+                "Say seaway.dev/protocol: http, or name a certificate in seaway.dev/tls; or remove it.",
+            ),
+            _ => (
+                "it is about TLS, which does not end at this Service's own address",
+                "Name a certificate in seaway.dev/tls; or remove it.",
+            ),
+        };
+        Problem::new(demand.owner.object(), Reason::Unsupported, what).at(field.clone()).fix(fix)
+    };
+    idle.map(problem).collect()
+}
+
+fn of_http(demand: &Demand) -> Vec<Problem> {
+    let elsewhere = is_at_front_door(demand);
     let spoken = demand.ports.iter().any(|it| demand.protocol(&it.port) == Protocol::Http);
     // What the configuration serves beside the Service's own ports is not what its annotations are about.
     if elsewhere || spoken || demand.hosts_only {

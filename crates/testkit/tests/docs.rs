@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::{Reason, reason::ALL};
-use seaway_plan::annotations::rows;
+use seaway_plan::annotations::{place_names, rows};
 
 const BEGIN: &str = "<!-- annotations: written by a test; see CONTRIBUTING.md -->\n";
 const END: &str = "<!-- end -->\n";
@@ -29,10 +29,12 @@ fn the_page_of_annotations_is_that_of_the_table() {
 }
 
 fn table() -> String {
-    let mut text = String::from("| annotation | what it says | also read as |\n|---|---|---|\n");
+    let mut text =
+        String::from("| annotation | what it says | works at | also read as |\n|---|---|---|---|\n");
     for row in rows() {
         let others: Vec<String> = row.names[1..].iter().map(|name| format!("`{name}`")).collect();
-        text += &format!("| `{}` | {} | {} |\n", row.names[0], row.help, others.join(", "));
+        let (name, works_at) = (row.names[0], place_names(row.names[0]));
+        text += &format!("| `{name}` | {} | {works_at} | {} |\n", row.help, others.join(", "));
     }
     text
 }

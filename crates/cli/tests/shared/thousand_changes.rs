@@ -97,10 +97,9 @@ impl<'a> Changes<'a> {
     /// All of it, as it is before the first change.
     pub(crate) fn begin(&self) {
         (self.apply)("tls", &self.pairs[1].secret);
-        // Long connections outlive the removal of their member.
         let web = |name: &str, more: &str, protocol: &str| {
             format!(
-                "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations: {{{more}seaway.dev/drain: 1h}}\nspec:\n  ports: [{{name: main, port: 80, appProtocol: {protocol}}}]\n"
+                "apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations: {{{more}}}\nspec:\n  ports: [{{name: main, port: 80, appProtocol: {protocol}}}]\n"
             )
         };
         (self.apply)(

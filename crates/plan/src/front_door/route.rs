@@ -9,8 +9,9 @@ use seaway_model::{
 
 use super::{guest::Guest, shares::expressions};
 use crate::{
-    annotations::{Protection, Wishes},
+    annotations::{AUTHORITIES, CLIENTS, CONNECTIONS, Place, Protection, RATE, SOURCE_RANGES, Wishes},
     index::{Given, Index, ServiceKey},
+    unheeded::idle,
 };
 
 /// What `snapshot` lets a compiled pattern take.
@@ -45,6 +46,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>) -> Guest {
     let limits = PatternLimits::of(route, given);
     let protection = wishes.protection();
     guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));
+    guest.problems.extend(of_services(route, &wishes));
     for (number, written) in route.rules.iter().enumerate() {
         let field = format!("spec.rules[{number}]");
         let mut rule = Reader { route, index, limits, guest: &mut guest }.rule(written, &field);
@@ -65,6 +67,19 @@ fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Op
     let message = "the front door cannot do this for a route: its rules answer 500";
     let problem = Problem::new(route.object(), Reason::Unsupported, message);
     Some(problem.at(wishes.field_of(option)).fix("Remove it, or give the Service a LoadBalancer of its own."))
+}
+
+/// What is said of the route, and does something on Services alone.
+fn of_services(route: &HttpRoute, wishes: &Wishes) -> Vec<Problem> {
+    let protects = [SOURCE_RANGES, CONNECTIONS, RATE, AUTHORITIES, CLIENTS];
+    let idle = idle(wishes, &route.meta.annotations, &[Place::Route])
+        .filter(|(option, _)| !protects.contains(option));
+    let problem = |(_, field): (&str, &Name)| {
+        Problem::new(route.object(), Reason::Unsupported, "it does nothing on an HTTPRoute")
+            .at(field.clone())
+            .fix("Write it on the Service that the route leads to, or remove it.")
+    };
+    idle.map(problem).collect()
 }
 
 struct Reader<'a> {

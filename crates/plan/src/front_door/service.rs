@@ -11,9 +11,10 @@ use seaway_model::{
 
 use super::guest::Guest;
 use crate::{
-    annotations::{self, Protection, SOURCE_RANGES, Wishes},
+    annotations::{self, Place, Protection, SOURCE_RANGES, Wishes},
     http::{Spoken, spoken},
     index::{Given, ServiceKey},
+    unheeded::idle,
 };
 
 /// The field that makes the paths of a Service's name.
@@ -67,7 +68,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         return None;
     }
     if wishes.tls.through && !matches!(asks(&wishes), Some(false)) {
-        return Some(passing(guest, service, &wishes));
+        return Some(passing(guest, service, &wishes, config));
     }
     let ports = match ports(service, &wishes, config) {
         Ok(ports) => ports,
@@ -95,11 +96,42 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         let hosts: Vec<HostPattern> = wishes.http.hosts.clone();
         guest.rule(Rule { hosts, ..rule }, |_| wishes.field_of(annotations::HOST));
     }
+    guest.problems.extend(idle_here(service, &wishes, Place::FrontDoor, config));
     Some(guest)
 }
 
+/// What is said of the Service, and cannot be had where many Services share listeners. One that has listeners of its own has it
+/// there.
+fn idle_here(service: &Service, wishes: &Wishes, at: Place, config: &Config) -> Vec<Problem> {
+    let is_exposed = config
+        .exposed
+        .iter()
+        .any(|it| it.namespace == service.meta.namespace && it.service == service.meta.name);
+    if service.kind == ServiceKind::LoadBalancer || is_exposed {
+        return Vec::new();
+    }
+    let (what, fix) = match at {
+        Place::Passthrough => (
+            "it does nothing at the front door where TLS is passed on to members untouched",
+            "Remove it; or remove seaway.dev/tls-passthrough, if TLS may end at the front door.",
+        ),
+        _ => (
+            "it does nothing at the front door, whose listeners many Services share",
+            "Remove it, or give the Service an address of its own: spec.type: LoadBalancer.",
+        ),
+    };
+    let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    // A word of another system was written for that.
+    let ours = |field: &Name| field.contains("[seaway.dev/");
+    let here = [at];
+    let idle = idle(wishes, &service.meta.annotations, &here)
+        .filter(|(option, field)| *option != annotations::CLIENTS && ours(field));
+    idle.map(|(_, field)| Problem::new(key.object(), Reason::Unsupported, what).at(field.clone()).fix(fix))
+        .collect()
+}
+
 /// One that is there by TLS alone, which does not end here.
-fn passing(mut guest: Guest, service: &Service, wishes: &Wishes) -> Guest {
+fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config) -> Guest {
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let mut problem = |reason, what: &str, fix: &str| {
         let field = wishes.field_of(annotations::PASSTHROUGH);
@@ -120,6 +152,7 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes) -> Guest {
         problem(Reason::NoSuchPort, "it has no TCP port", "Give it one, such as 443.");
         return guest;
     };
+    guest.problems.extend(idle_here(service, wishes, Place::Passthrough, config));
     let to = guest.lead_to(&key, port.port);
     guest.pass(wishes.http.hosts.clone(), to, &wishes.field_of(annotations::HOST));
     guest

@@ -5,6 +5,7 @@ mod cluster;
 mod limits;
 mod names;
 mod owners;
+mod places;
 mod protected;
 mod recorded;
 mod routes;

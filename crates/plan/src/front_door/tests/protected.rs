@@ -20,7 +20,7 @@ fn own(ports: &[u16], say: &[(&str, &str)]) -> Service {
     shop
 }
 
-fn authorities(name: &str) -> Secret {
+pub(super) fn authorities(name: &str) -> Secret {
     let pem = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
     Secret { kind: "Opaque".into(), ..secret(name, &[("ca.crt", pem)]) }
 }

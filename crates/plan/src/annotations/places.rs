@@ -1,0 +1,111 @@
+//! Where an annotation does something: one table. What is said elsewhere is a Problem, and a test goes through all of it.
+
+use Place::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
+
+use super::{
+    AUTHORITIES, BACKEND_AUTHORITIES, CLIENTS, CONNECTIONS, FRONT_DOOR, HOST, PASSTHROUGH, PATH, PROTOCOL,
+    PROXY_FROM, RATE, SOURCE_RANGES, TLS, TRANSPARENT, of_clouds, table::ADDRESS,
+};
+
+/// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A LoadBalancer's own address, where bytes are passed on.
+    Tcp,
+    /// The same, where HTTP is spoken.
+    Http,
+    /// The same, where TLS ends.
+    Tls,
+    /// The front door, where HTTP of many Services is.
+    FrontDoor,
+    /// The front door, where TLS goes on to members untouched.
+    Passthrough,
+    /// A route at the front door.
+    Route,
+}
+
+const OWN: &[Place] = &[Tcp, Http, Tls];
+const OWN_AND_FRONT_DOOR: &[Place] = &[Tcp, Http, Tls, FrontDoor, Passthrough];
+const WHERE_HTTP_IS: &[Place] = &[Http, Tls, FrontDoor];
+
+/// Whose `off` asks for something.
+const VERIFY: &str = "seaway.dev/backend-tls-verify";
+
+/// Of a LoadBalancer's own listeners. Those that protect keep a Service out of places where they cannot be had.
+const OF_LISTENERS: [&str; 14] = [
+    ADDRESS,
+    "seaway.dev/address-pool",
+    "seaway.dev/share",
+    "seaway.dev/share-across-namespaces",
+    PROXY_FROM,
+    SOURCE_RANGES,
+    CONNECTIONS,
+    RATE,
+    PROTOCOL,
+    "seaway.dev/timeout-idle",
+    "seaway.dev/timeout-half-closed",
+    "seaway.dev/timeout-udp",
+    "seaway.dev/drain",
+    // Of UDP, which is nowhere else.
+    "seaway.dev/health-check-send",
+];
+
+/// Of those where TLS ends.
+const WITH_TLS: [&str; 5] =
+    [AUTHORITIES, CLIENTS, "seaway.dev/tls-ports", "seaway.dev/hsts", "seaway.dev/tls-profile"];
+
+/// Of requests and answers, and of TLS to members.
+const OF_HTTP: [&str; 10] = [
+    "seaway.dev/sticky-cookie",
+    "seaway.dev/sticky-cookie-mode",
+    "seaway.dev/max-body-size",
+    "seaway.dev/timeout-answer",
+    "seaway.dev/reuse-connections",
+    "seaway.dev/passive-ejection-errors",
+    "seaway.dev/backend-tls",
+    "seaway.dev/backend-tls-name",
+    BACKEND_AUTHORITIES,
+    VERIFY,
+];
+
+/// Where it does something, by our name for it.
+pub fn places(option: &str) -> &'static [Place] {
+    match option {
+        TLS => &[Tcp, Http, Tls, FrontDoor, Route],
+        "seaway.dev/https-redirect" => &[Tls, FrontDoor, Route],
+        TRANSPARENT => &[Tcp],
+        "seaway.dev/timeout-keep-alive" => &[Http, Tls],
+        // On a LoadBalancer, too, they ask for the front door.
+        FRONT_DOOR | HOST => OWN_AND_FRONT_DOOR,
+        PATH => &[Tcp, Http, Tls, FrontDoor],
+        "seaway.dev/strip-prefix" => &[FrontDoor],
+        PASSTHROUGH => &[FrontDoor, Passthrough],
+        _ if of_clouds().any(|it| it == option) => &[],
+        _ if WITH_TLS.contains(&option) => &[Tls],
+        _ if OF_LISTENERS.contains(&option) => OWN,
+        _ if OF_HTTP.contains(&option) => WHERE_HTTP_IS,
+        // Of members: who they are, how they are chosen and checked.
+        _ => OWN_AND_FRONT_DOOR,
+    }
+}
+
+/// The same, for people.
+pub fn place_names(option: &str) -> String {
+    let all = places(option);
+    let own = match OWN.iter().filter(|it| all.contains(it)).count() {
+        0 => None,
+        3 => Some("own address"),
+        _ if all.contains(&Http) => Some("own address (HTTP)"),
+        _ if all.contains(&Tls) => Some("own address (TLS)"),
+        _ => Some("own address (TCP, UDP)"),
+    };
+    let others = [(FrontDoor, "front door"), (Passthrough, "passthrough"), (Route, "HTTPRoute")];
+    let others = others.into_iter().filter(|(place, _)| all.contains(place)).map(|(_, name)| name);
+    let names: Vec<&str> = own.into_iter().chain(others).collect();
+    if names.is_empty() { "clouds".to_owned() } else { names.join(", ") }
+}
+
+/// Whether what is written asks for something: `false`, `off` and `0` ask for what is so anyway.
+pub(crate) fn asks(option: &str, value: &str) -> bool {
+    option == VERIFY || !matches!(value.trim(), "false" | "off" | "no" | "none" | "0")
+}

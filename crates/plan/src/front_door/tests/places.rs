@@ -1,0 +1,248 @@
+//! Each annotation at each place: it changes what is planned there, or it is a Problem. Nothing is asked for in silence.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use seaway_model::{
+    Change, Config, Desired, Fact, Kind, L4, ObjectRef, Owner, Unit,
+    config::Secrets,
+    fact::{ServiceKind, ServicePort},
+};
+use seaway_testkit::facts::{self, ip};
+
+use super::{protected::authorities, routes::route_to, scene::*};
+use crate::{
+    World,
+    annotations::{CLIENTS, Place, places, rows},
+    certificates::tests::tls_secret,
+};
+
+/// A value of each annotation that is not the default, and what it presupposes. (`None`: for clouds alone.)
+#[rustfmt::skip]
+const SAMPLES: &[(&str, &str, &[(&str, &str)])] = &[
+    ("seaway.dev/members", "nodes", &[]),
+    ("seaway.dev/balance", "source-hash", &[]),
+    ("seaway.dev/address", "192.0.2.12", &[]),
+    ("seaway.dev/address-pool", "second", &[]),
+    ("seaway.dev/share", "key", &[]),
+    ("seaway.dev/share-across-namespaces", "*", &[("seaway.dev/share", "peers"), ("seaway.dev/address", "192.0.2.19")]),
+    ("seaway.dev/source-ranges", "10.0.0.0/8", &[]),
+    ("seaway.dev/health-check", "http", &[]),
+    ("seaway.dev/health-check-path", "/healthz", &[]),
+    ("seaway.dev/health-check-host", "a.example", &[]),
+    ("seaway.dev/health-check-status", "200", &[]),
+    ("seaway.dev/health-check-service", "a", &[("seaway.dev/health-check", "grpc")]),
+    ("seaway.dev/health-check-send", "ping", &[("seaway.dev/health-check", "udp")]),
+    ("seaway.dev/health-check-expect", "ok", &[("seaway.dev/health-check", "http")]),
+    ("seaway.dev/health-check-port", "9000", &[]),
+    ("seaway.dev/health-check-interval", "17s", &[]),
+    ("seaway.dev/health-check-timeout", "900ms", &[]),
+    ("seaway.dev/health-check-rise", "7", &[]),
+    ("seaway.dev/health-check-fall", "8", &[]),
+    ("seaway.dev/passive-ejection", "9", &[]),
+    ("seaway.dev/passive-ejection-errors", "9", &[]),
+    ("seaway.dev/passive-ejection-share", "33", &[]),
+    ("seaway.dev/slow-start", "41s", &[]),
+    ("seaway.dev/panic-threshold", "43", &[]),
+    ("seaway.dev/proxy-protocol", "v2", &[]),
+    ("seaway.dev/transparent", "true", &[]),
+    ("seaway.dev/proxy-protocol-from", "10.0.0.0/8", &[]),
+    ("seaway.dev/max-connections", "5", &[]),
+    ("seaway.dev/max-new-connections-per-second", "5", &[]),
+    ("seaway.dev/timeout-connect", "7s", &[]),
+    ("seaway.dev/timeout-idle", "7m", &[]),
+    ("seaway.dev/timeout-half-closed", "7s", &[]),
+    ("seaway.dev/timeout-udp", "7s", &[]),
+    ("seaway.dev/drain", "7m", &[]),
+    ("seaway.dev/protocol", "http", &[]),
+    ("seaway.dev/front-door", "false", &[]),
+    ("seaway.dev/host", "b.example", &[]),
+    ("seaway.dev/path", "/over-there", &[]),
+    ("seaway.dev/strip-prefix", "true", &[]),
+    ("seaway.dev/sticky-cookie", "sticky", &[]),
+    ("seaway.dev/sticky-cookie-mode", "rewrite", &[("seaway.dev/sticky-cookie", "true")]),
+    ("seaway.dev/max-body-size", "7Mi", &[]),
+    ("seaway.dev/timeout-answer", "7m", &[]),
+    ("seaway.dev/reuse-connections", "never", &[]),
+    ("seaway.dev/timeout-keep-alive", "7m", &[]),
+    ("seaway.dev/tls", "other", &[]),
+    ("seaway.dev/tls-ports", "80", &[]),
+    ("seaway.dev/https-redirect", "true", &[]),
+    ("seaway.dev/tls-passthrough", "true", &[]),
+    ("seaway.dev/hsts", "9h", &[]),
+    ("seaway.dev/tls-profile", "modern", &[]),
+    ("seaway.dev/client-authorities", "ca", &[]),
+    ("seaway.dev/client-certificates", "optional", &[("seaway.dev/client-authorities", "ca")]),
+    ("seaway.dev/backend-tls", "true", &[]),
+    ("seaway.dev/backend-tls-name", "in.example", &[("seaway.dev/backend-tls", "true")]),
+    ("seaway.dev/backend-tls-authorities", "ca", &[("seaway.dev/backend-tls", "true")]),
+    ("seaway.dev/backend-tls-verify", "off", &[("seaway.dev/backend-tls", "true")]),
+];
+
+/// Values that are understood, of what only a cloud does.
+fn of_a_cloud(name: &str) -> &'static str {
+    match name.strip_prefix("seaway.dev/").unwrap_or_default() {
+        "cloud-monitor-path" => "/healthz",
+        "cloud-monitor-codes" => "200",
+        "cloud-monitor-type" => "TCP",
+        "metrics-port" => "9000",
+        "pending-limit" => "5m",
+        "node-selector" | "load-balancer-tags" | "listener-tags" | "pool-tags" | "floating-ip-tags" => "a=b",
+        it if it.starts_with("cloud-timeout-") => "7000",
+        it if it.starts_with("cloud-monitor-") => "7",
+        _ => "true",
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// A LoadBalancer's own address: bytes are passed on.
+    Tcp,
+    Http,
+    Tls,
+    FrontDoor,
+    Passthrough,
+    Route,
+}
+
+impl At {
+    const ALL: [At; 6] = [At::Tcp, At::Http, At::Tls, At::FrontDoor, At::Passthrough, At::Route];
+
+    /// With what is beside it: the datagrams of a LoadBalancer are passed on, whatever its streams are.
+    fn places(self) -> &'static [Place] {
+        match self {
+            At::Tcp => &[Place::Tcp],
+            At::Http => &[Place::Http, Place::Tcp],
+            At::Tls => &[Place::Tls, Place::Tcp],
+            At::FrontDoor => &[Place::FrontDoor],
+            At::Passthrough => &[Place::Passthrough],
+            At::Route => &[Place::Route],
+        }
+    }
+
+    fn is_own(self) -> bool {
+        matches!(self, At::Tcp | At::Http | At::Tls)
+    }
+
+    fn says(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            At::Tcp | At::FrontDoor | At::Route => &[],
+            At::Http => &[("seaway.dev/protocol", "http")],
+            At::Tls => &[("seaway.dev/tls", "own")],
+            At::Passthrough => &[("seaway.dev/host", "a.example"), ("seaway.dev/tls-passthrough", "true")],
+        }
+    }
+
+    /// Where the sample says what is so anyway.
+    fn otherwise(self, name: &str) -> Option<&'static str> {
+        match (name, self) {
+            ("seaway.dev/front-door", At::Tcp | At::Http | At::Tls) => Some("true"),
+            ("seaway.dev/protocol", At::Http | At::Tls) => Some("tcp"),
+            ("seaway.dev/front-door", At::Route) => Some("true"),
+            ("seaway.dev/strip-prefix", At::FrontDoor) => Some("false"),
+            ("seaway.dev/tls-passthrough", At::Passthrough) => Some("false"),
+            // What it refines keeps a Service out.
+            (CLIENTS, it) if it != At::Tls => Some("required"),
+            _ => None,
+        }
+    }
+
+    /// A World with an object at this place that says this.
+    fn world(self, say: &[(&str, &str)]) -> World {
+        let mut config = Config::default();
+        config.front_door.tls.secrets = Secrets::Named;
+        config.front_door.tls.certificates = vec![ObjectRef::new(Kind::Secret, "default", "own")];
+        let shop = service("shop", &[80, 443]);
+        let mut peer = saying(
+            service("elsewhere/peer", &[7]),
+            &[
+                ("seaway.dev/share", "peers"),
+                ("seaway.dev/share-across-namespaces", "*"),
+                ("seaway.dev/address", "192.0.2.19"),
+            ],
+        );
+        peer.kind = ServiceKind::LoadBalancer;
+        let mut changes: Vec<Change> = vec![
+            facts::pool(("192.0.2.10", "192.0.2.19")),
+            second_pool(),
+            put(&peer),
+            backed(&peer),
+            told(&tls_secret("own", &["a.example"])),
+            told(&tls_secret("other", &["b.example"])),
+            told(&authorities("ca")),
+        ];
+        // What stands in both is said once: the later one.
+        let all: Vec<(&str, &str)> = self.says().iter().chain(say).copied().collect();
+        match self {
+            At::Route => {
+                let mut route = route_to("shop", 80);
+                route
+                    .meta
+                    .annotations
+                    .extend(all.iter().map(|(name, value)| ((*name).into(), (*value).into())));
+                changes.extend([put(&shop), backed(&shop), put_route(&route)]);
+            }
+            At::FrontDoor | At::Passthrough => {
+                let shop = saying(shop, &all);
+                changes.extend([put(&shop), backed(&shop)]);
+            }
+            At::Tcp | At::Http | At::Tls => {
+                let mut shop = saying(shop, &all);
+                shop.kind = ServiceKind::LoadBalancer;
+                let plain = shop.ports[0].clone();
+                shop.ports.push(ServicePort { name: "dns".into(), protocol: L4::Udp, port: 53, ..plain });
+                changes.extend([put(&shop), backed(&shop)]);
+            }
+        }
+        world(config, changes)
+    }
+}
+
+fn second_pool() -> Change {
+    match facts::pool(("192.0.2.20", "192.0.2.29")) {
+        Change::Put(Fact::AddressPool(mut pool)) => {
+            let its = Arc::make_mut(&mut pool);
+            (its.object, its.priority) = (ObjectRef::new(Kind::AddressPool, "", "second"), 9);
+            its.auto_assign = false;
+            Change::Put(Fact::AddressPool(pool))
+        }
+        other => panic!("no pool: {other:?}"),
+    }
+}
+
+/// All that is to be, as text.
+fn planned(world: &World) -> String {
+    let owners: BTreeSet<Owner> = world.overview().into_iter().map(|it| it.status.owner).collect();
+    let mut units: Vec<Unit> = owners.iter().map(unit).chain([door()]).collect();
+    units.extend((10..30).map(|last| Unit::Address(ip(&format!("192.0.2.{last}")))));
+    let desired: Vec<Desired> = units.iter().map(|it| world.desire(it)).collect();
+    format!("{desired:?}")
+}
+
+fn told_of(world: &World, name: &str) -> bool {
+    world.problems().iter().any(|it| it.field.contains(&format!("[{name}]")))
+}
+
+#[test]
+fn what_is_asked_for_is_planned_or_a_problem() {
+    let mut silent = Vec::new();
+    for row in rows() {
+        let name = row.names[0];
+        let sample = SAMPLES.iter().find(|it| it.0 == name);
+        let (value, first) = sample.map_or((of_a_cloud(name), &[][..]), |it| (it.1, it.2));
+        assert_eq!(sample.is_none(), row.help.contains("(clouds"), "{name} needs a sample here");
+        for at in At::ALL {
+            let value = at.otherwise(name).unwrap_or(value);
+            let kept_out = name == CLIENTS && at.otherwise(name).is_some();
+            let first = if kept_out { &[] } else { first };
+            let (before, after) = (at.world(first), at.world(&[first, &[(name, value)]].concat()));
+            let here = places(name).iter().any(|it| at.places().contains(it));
+            let works = here && planned(&before) != planned(&after);
+            // What protects and cannot be had there keeps a Service out.
+            let closed = !at.is_own() && entrances(&after).is_empty();
+            if !works && !closed && !told_of(&after, name) {
+                silent.push(format!("{name} {at:?}"));
+            }
+        }
+    }
+    assert_eq!(silent, [""; 0], "{silent:#?}");
+}
