@@ -221,9 +221,15 @@ fn members(text: &mut String, world: &World, key: &ServiceKey, service: &Service
             writeln!(text, "Port {}/{} {:?} leads to {target}", port.port, port.protocol, port.name.as_str());
     }
     for slice in world.index().endpoints(key) {
-        let is_used = service.ports.iter().any(|port| has_port(&slice.ports, port));
-        let unused = format!(", not used: it has no port of this Service, but {}", listed(&slice.ports));
-        let unused = if is_used { "" } else { &*unused };
+        let lacking = service.ports.iter().filter(|port| !has_port(&slice.ports, port));
+        let lacking: Vec<String> = lacking.map(|it| format!("{}/{}", it.port, it.protocol)).collect();
+        let unused = match lacking.len() {
+            0 => String::new(),
+            all if all == service.ports.len() => {
+                format!(", not used: it has no port of this Service, but {}", listed(&slice.ports))
+            }
+            _ => format!(", not used for {}: it has {}", lacking.join(", "), listed(&slice.ports)),
+        };
         let _ = writeln!(text, "{}: {} endpoints{unused}", slice.object, slice.endpoints.len());
         for endpoint in slice.endpoints.iter().filter(|it| !it.ready || it.terminating) {
             let at = match &endpoint.at {

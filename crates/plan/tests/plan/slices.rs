@@ -81,6 +81,12 @@ fn explain_says_of_each_slice_whether_it_is_used() {
     let unused = "EndpointSlice default/shop-2: 1 endpoints, not used: it has no port of this Service, but 9000/TCP \"wbe\"\n";
     assert!(text.contains(unused), "{text}");
     assert!(text.contains("10.1.0.1:8080  listed as ready"), "{text}");
+    let two =
+        service("shop", &[("web", 80, TargetPort::Number(8080)), ("admin", 81, TargetPort::Number(81))]);
+    let world = on_host(vec![host(&["192.0.2.5"], &[]), put(&two), put_slice(&good)]);
+    let text = explain(&world, &ServiceKey::new("default", "shop")).expect("it is there");
+    let partly = "EndpointSlice default/shop-1: 1 endpoints, not used for 81/TCP: it has 8080/TCP \"web\"\n";
+    assert!(text.contains(partly), "{text}");
 }
 
 /// As `tcpServices` asks for one port of a Service.
