@@ -82,16 +82,16 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
     let problem = |(option, field): (&str, &Name)| {
         let (what, fix) = match places(option) {
             [Place::FrontDoor, ..] => (
-                "it is about the front door, where this Service is not",
+                "this annotation has no effect: it is about the front door, where this Service is not",
                 "Say seaway.dev/front-door: \"true\"; or remove it.",
             ),
             all if all.contains(&Place::Http) => (
-                "members are spoken to by TLS where HTTP is understood or TLS ends; at this Service's own address bytes are \
-                 passed on as they come",
+                "this annotation has no effect: it is about TLS to members, which is spoken where HTTP is understood or TLS ends; \
+                 this Service passes bytes on as they come",
                 "Say seaway.dev/protocol: http, or name a certificate in seaway.dev/tls; or remove it.",
             ),
             _ => (
-                "it is about TLS, which does not end at this Service's own address",
+                "this annotation has no effect: it is about TLS, which does not end at this Service's own address",
                 "Name a certificate in seaway.dev/tls; or remove it.",
             ),
         };

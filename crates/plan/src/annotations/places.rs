@@ -74,6 +74,8 @@ pub fn places(option: &str) -> &'static [Place] {
         TLS => &[Tcp, Http, Tls, FrontDoor, Route],
         "seaway.dev/https-redirect" => &[Tls, FrontDoor, Route],
         TRANSPARENT => &[Tcp],
+        // Connections that are passed on have those of their listener.
+        "seaway.dev/timeout-connect" => &[Tcp, Http, Tls, FrontDoor],
         "seaway.dev/timeout-keep-alive" => &[Http, Tls],
         // On a LoadBalancer, too, they ask for the front door.
         FRONT_DOOR | HOST => OWN_AND_FRONT_DOOR,

@@ -75,7 +75,7 @@ fn of_services(route: &HttpRoute, wishes: &Wishes) -> Vec<Problem> {
     let idle = idle(wishes, &route.meta.annotations, &[Place::Route])
         .filter(|(option, _)| !protects.contains(option));
     let problem = |(_, field): (&str, &Name)| {
-        Problem::new(route.object(), Reason::Unsupported, "it does nothing on an HTTPRoute")
+        Problem::new(route.object(), Reason::Unsupported, "this annotation has no effect on an HTTPRoute")
             .at(field.clone())
             .fix("Write it on the Service that the route leads to, or remove it.")
     };

@@ -112,11 +112,11 @@ fn idle_here(service: &Service, wishes: &Wishes, at: Place, config: &Config) -> 
     }
     let (what, fix) = match at {
         Place::Passthrough => (
-            "it does nothing at the front door where TLS is passed on to members untouched",
+            "this annotation has no effect where the front door passes TLS on to members",
             "Remove it; or remove seaway.dev/tls-passthrough, if TLS may end at the front door.",
         ),
         _ => (
-            "it does nothing at the front door, whose listeners many Services share",
+            "this annotation has no effect at the front door, whose listeners many Services share",
             "Remove it, or give the Service an address of its own: spec.type: LoadBalancer.",
         ),
     };

@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
-    Change, Config, Desired, Fact, Kind, L4, ObjectRef, Owner, Unit,
+    Change, Config, Desired, Fact, Kind, L4, LoadBalancer, ObjectRef, Owner, Unit,
     config::Secrets,
     fact::{ServiceKind, ServicePort},
+    load_balancer::{BackendProtocol, HttpTerms, Protocol, Timeouts},
 };
 use seaway_testkit::facts::{self, ip};
 
@@ -214,8 +215,25 @@ fn planned(world: &World) -> String {
     let owners: BTreeSet<Owner> = world.overview().into_iter().map(|it| it.status.owner).collect();
     let mut units: Vec<Unit> = owners.iter().map(unit).chain([door()]).collect();
     units.extend((10..30).map(|last| Unit::Address(ip(&format!("192.0.2.{last}")))));
-    let desired: Vec<Desired> = units.iter().map(|it| world.desire(it)).collect();
+    let desired: Vec<Desired> = units.iter().map(|it| in_use(world.desire(it))).collect();
     format!("{desired:?}")
+}
+
+/// Without what nothing looks at where bytes are passed on.
+fn in_use(desired: Desired) -> Desired {
+    let Desired::LoadBalancer(wanted) = desired else { return desired };
+    let mut wanted = LoadBalancer::clone(&wanted);
+    for pool in wanted.pools.values_mut().filter(|it| it.protocol == BackendProtocol::Opaque) {
+        let pool = Arc::make_mut(pool);
+        pool.http = HttpTerms::default();
+        pool.passive.iter_mut().for_each(|it| it.errors = None);
+    }
+    let usual = Timeouts::default();
+    for listener in wanted.listeners.values_mut().filter(|it| it.protocol == Protocol::Opaque) {
+        let times = &mut Arc::make_mut(listener).timeouts;
+        (times.answer, times.keep_alive) = (usual.answer, usual.keep_alive);
+    }
+    Desired::LoadBalancer(Arc::new(wanted))
 }
 
 fn told_of(world: &World, name: &str) -> bool {
