@@ -6,6 +6,7 @@
 
 mod accepted;
 mod addresses;
+mod backends;
 mod endpoints;
 mod http_route;
 mod known_fields;
@@ -46,7 +47,7 @@ pub struct Reading {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     pub reference: ObjectRef,
-    /// Several for Endpoints with several subsets; none for Endpoints without any.
+    /// Several for Endpoints with several subsets and for a Service with `seaway.dev/backends`; none for Endpoints without any.
     pub facts: Vec<Fact>,
 }
 
@@ -126,7 +127,7 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
     let faults = Faults::default();
     let root = Field::root(node, &faults);
     let facts = if known.version == version {
-        (known.read)(&root)
+        (known.read)(&root).map(|facts| backends::expanded(&root, facts))
     } else {
         let why = format!("no matches for kind {kind:?} in version {version:?} (known: {:?})", known.version);
         root.child("apiVersion").fault(why);

@@ -26,6 +26,7 @@ use seaway_model::{
 
 use crate::spelling::nearest;
 
+pub use crate::members::{HEAVIEST, WEIGHT};
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
 pub(crate) use cloud::{FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, options as of_clouds};
 pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
@@ -36,7 +37,7 @@ pub use ports::OfPorts;
 pub use protecting::CLIENTS;
 pub(crate) use protecting::Protection;
 pub use table::{
-    BALANCE, CHECK, CHECK_INTERVAL, CHECK_PORT, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row, SOURCE_RANGES,
+    BACKENDS, BALANCE, CHECK, CHECK_INTERVAL, CHECK_PORT, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row, SOURCE_RANGES,
     TRANSPARENT,
 };
 pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, TLS, TlsWishes, hsts};

@@ -23,12 +23,12 @@ use crate::{
 };
 
 /// On an EndpointSlice: what each of its endpoints counts for.
-pub(crate) const WEIGHT: &str = "seaway.dev/weight";
+pub const WEIGHT: &str = "seaway.dev/weight";
 
 const OURS: &str = "seaway.dev/";
 
 /// As for a weight of the Gateway API.
-const HEAVIEST: u32 = 1_000_000;
+pub const HEAVIEST: u32 = 1_000_000;
 
 /// The members of a pool, and what was noticed on the way.
 #[derive(Debug, Default, PartialEq)]

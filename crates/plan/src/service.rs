@@ -415,7 +415,11 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         } else {
             "nobody resolves the Service's selector here, and it has no EndpointSlice, so nobody answers"
         };
-        problems.push(problem(Reason::NoEndpoints, whose.into()).fix(slice_to_write(demand)));
+        problems.push(problem(Reason::NoEndpoints, whose.into()).fix(if found.by_hand {
+            backends_to_write(demand)
+        } else {
+            slice_to_write(demand)
+        }));
     } else if found.no_node_port {
         problems.push(no_node_port(&object, &wanted.field));
     } else if found.portless.len() == found.slices && found.portless.iter().any(|(_, it)| !it.is_empty()) {
@@ -447,6 +451,19 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         problems.push(problem(Reason::NoEndpoints, why));
     }
     problems
+}
+
+/// The line that would end the Problem, in a folder.
+fn backends_to_write(demand: &Demand) -> String {
+    let target = demand.ports.first().map(|it| &it.port.target);
+    let port = match target {
+        Some(TargetPort::Number(number)) if demand.ports.len() == 1 => format!(":{number}"),
+        _ => String::new(),
+    };
+    format!(
+        "Name its backends, yours in place of 192.0.2.1:\n\nmetadata:\n  annotations:\n    seaway.dev/backends: \"192.0.2.1{port}\"\n\nOr write an \
+         EndpointSlice: docs/manifests.md."
+    )
 }
 
 /// The manifest that would end the Problem.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    backends::{Backend, Talk},
+    backends::{Backend, Talk, manifest},
     harness::{Seaway, Setup, own_addresses, until},
     manifests::Service,
 };
@@ -199,4 +199,22 @@ fn an_external_name_that_is_no_name_is_refused() {
     until("it is told", || {
         seaway.problems().iter().any(|it| it.0 == "Invalid" && it.2.contains("db.yaml:4:"))
     });
+}
+
+#[test]
+fn backends_in_one_line_are_served_and_followed_and_a_mistake_leaves_them_as_they_were() {
+    let (a, b) = (Backend::start("a"), Backend::start("b"));
+    let naming = |backends: &str| manifest("shop", 8080, &[("seaway.dev/backends", backends)], &[]);
+    let seaway = Setup::new().write("shop.yaml", &naming(&a.at.to_string())).start();
+    only(&seaway, 8080, "a");
+    seaway.folder.write("shop.yaml", &naming(&format!("{} weight=0, {}", a.at, b.at)));
+    only(&seaway, 8080, "b");
+    seaway.folder.write("shop.yaml", &naming("localhost:8080"));
+    until("it is told", || seaway.problems().iter().any(|it| it.2.contains("write 127.0.0.1")));
+    only(&seaway, 8080, "b");
+    seaway.folder.write("shop.yaml", &naming(&a.at.to_string()));
+    only(&seaway, 8080, "a");
+    // Without it, nobody answers, and the line to write is told.
+    seaway.folder.write("shop.yaml", &manifest("shop", 8080, &[], &[]));
+    until("it is told", || seaway.state()["problems"].to_string().contains("seaway.dev/backends"));
 }

@@ -36,10 +36,17 @@ pub const RATE: &str = "seaway.dev/max-new-connections-per-second";
 pub const PROXY_FROM: &str = "seaway.dev/proxy-protocol-from";
 /// What members are told by.
 pub const PROXY: &str = "seaway.dev/proxy-protocol";
+/// Who answers, of a Service in a folder: whoever reads the folder makes endpoints of it.
+pub const BACKENDS: &str = "seaway.dev/backends";
 pub(super) const ADDRESS: &str = "seaway.dev/address";
 
 /// The order matters where one row refines another: `health-check` comes before its details.
 pub(super) const ROWS: &[Row] = &[
+    Row {
+        names: &[BACKENDS],
+        help: "in a folder, who answers: 10.0.0.1:8080, 10.0.0.2:8080 weight=3. In a cluster that is a Problem",
+        set: |_, _| Err("backends are named so in a folder alone; in a cluster, write an EndpointSlice".to_owned()),
+    },
     Row {
         names: &["seaway.dev/members"],
         help: "pods, nodes (at their node ports), or auto: pods where the host is a Node",

@@ -20,6 +20,7 @@ use crate::{
 /// A value of each annotation that is not the default, and what it presupposes. (`None`: for clouds alone.)
 #[rustfmt::skip]
 const SAMPLES: &[(&str, &str, &[(&str, &str)])] = &[
+    ("seaway.dev/backends", "10.0.0.1:80", &[]),
     ("seaway.dev/members", "nodes", &[]),
     ("seaway.dev/balance", "source-hash", &[]),
     ("seaway.dev/address", "192.0.2.12", &[]),

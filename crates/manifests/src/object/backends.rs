@@ -1,0 +1,234 @@
+//! `seaway.dev/backends`: the endpoints of a Service in one line, for folders. In a cluster, whoever may change a Service could
+//! name any address with it: there EndpointSlices alone say who answers.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use seaway_model::{
+    Fact, Kind, Name, ObjectRef,
+    fact::{Endpoint, EndpointAddress, EndpointPort, Endpoints, Labels, Service, ServiceKind},
+};
+use seaway_plan::annotations::{BACKENDS, HEAVIEST, WEIGHT};
+
+use super::{addresses, meta::judge, words};
+use crate::decode::{Field, lenient_ip};
+
+/// As many endpoints as a slice may have.
+const MOST: usize = 1000;
+const FORM: &str = "must be ADDRESS:PORT, and weight=N after it if need be, several with a comma in between (e.g. \
+                    \"10.0.0.1:8080, 10.0.0.2:8080 weight=3\")";
+
+/// Those with one port and one weight are as one slice.
+type Groups = BTreeMap<(Option<u16>, Option<u32>), Vec<Endpoint>>;
+
+/// A Service of a folder, and the endpoints that its annotation names. The annotation has done its work then.
+pub(super) fn expanded(root: &Field<'_>, facts: Vec<Fact>) -> Vec<Fact> {
+    let [Fact::Service(service)] = facts.as_slice() else { return facts };
+    let Some(text) = service.meta.annotations.get(BACKENDS) else { return facts };
+    let metadata = root.child("metadata");
+    let annotations = metadata.child("annotations");
+    let field = annotations.key(BACKENDS);
+    let groups = read(&field, text, service);
+    let mut whole = Service::clone(service);
+    whole.meta.annotations.remove(BACKENDS);
+    let object = ObjectRef::new(Kind::Service, whole.meta.namespace.clone(), whole.meta.name.clone());
+    let endpoints = groups.into_iter().zip(0_u16..).map(|(((number, weight), endpoints), part)| {
+        let weight = weight.map(|it| (Name::from(WEIGHT), it.to_string().as_str().into()));
+        // The Service's ports by their own names: all lead to this one.
+        let ports = whole.ports.iter().map(|it| EndpointPort {
+            name: it.name.clone(),
+            protocol: it.protocol,
+            port: number,
+        });
+        Fact::Endpoints(Arc::new(Endpoints {
+            object: object.clone(),
+            part,
+            service: object.name.clone(),
+            annotations: weight.into_iter().collect::<Labels>(),
+            ports: ports.collect(),
+            endpoints,
+        }))
+    });
+    let endpoints: Vec<Fact> = endpoints.collect();
+    [Fact::Service(Arc::new(whole))].into_iter().chain(endpoints).collect()
+}
+
+fn read(field: &Field<'_>, text: &str, service: &Service) -> Groups {
+    let mut groups = Groups::new();
+    if matches!(service.kind, ServiceKind::ExternalName(_)) {
+        field.forbidden("a Service of type ExternalName is answered for by that name");
+        return groups;
+    }
+    let written: Vec<&str> =
+        text.split([',', '\n']).map(str::trim).filter(|written| !written.is_empty()).collect();
+    if written.is_empty() {
+        field.invalid(text, FORM);
+    } else if written.len() > MOST {
+        field.too_many(written.len(), MOST);
+    }
+    let first = service.ports.first().map(|it| &it.target);
+    let is_one_port = service.ports.iter().all(|it| Some(&it.target) == first);
+    for written in written {
+        let Some((at, number, weight)) = backend(field, written) else { continue };
+        if number.is_some() && !is_one_port {
+            let why = "must be without a port, for this Service has several: each leads to its own targetPort";
+            field.invalid(written, why);
+        }
+        groups.entry((number, weight)).or_default().push(Endpoint {
+            at,
+            ready: true,
+            serving: true,
+            terminating: false,
+            node: None,
+            for_zones: Vec::new(),
+            for_nodes: Vec::new(),
+        });
+    }
+    groups
+}
+
+/// Where it is, at which port if one is named, and what it counts for if that is said.
+fn backend(field: &Field<'_>, written: &str) -> Option<(EndpointAddress, Option<u16>, Option<u32>)> {
+    let mut words = written.split_whitespace();
+    let (host, number) = place(field, words.next()?)?;
+    let mut weight = None;
+    for word in words {
+        let Some(number) = word.strip_prefix("weight=") else {
+            field.invalid(written, FORM);
+            return None;
+        };
+        weight = number.parse().ok().filter(|it| *it <= HEAVIEST);
+        if weight.is_none() {
+            field.invalid(written, &format!("weight must be a whole number from 0 to {HEAVIEST}"));
+            return None;
+        }
+    }
+    Some((host, number, weight))
+}
+
+/// `192.0.2.1:80`, `[2001:db8::1]:80`, `app.example:80`, or any of them without a port.
+fn place(field: &Field<'_>, text: &str) -> Option<(EndpointAddress, Option<u16>)> {
+    let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(text);
+    let (host, port) = match (text.parse::<SocketAddr>(), bare.parse::<IpAddr>()) {
+        (Ok(at), _) => (at.ip().to_string(), Some(at.port())),
+        (_, Ok(ip)) => (ip.to_string(), None),
+        _ => match text.rsplit_once(':') {
+            None => (text.to_owned(), None),
+            Some((host, port)) => match port.parse() {
+                Ok(port) => (host.to_owned(), Some(port)),
+                Err(_) => {
+                    field.invalid(text, "the port must be a number from 1 to 65535");
+                    return None;
+                }
+            },
+        },
+    };
+    if port == Some(0) {
+        field.invalid(text, "the port must be a number from 1 to 65535");
+        return None;
+    }
+    if let Some(ip) = lenient_ip(&host) {
+        return addresses::endpoint(field, text, ip).then_some((EndpointAddress::Ip(ip), port));
+    }
+    match host.as_str() {
+        "" => field.invalid(text, FORM),
+        "localhost" => field.invalid(text, "write 127.0.0.1 or [::1]: names are resolved by DNS"),
+        _ => judge(field, &host, words::domain_name),
+    }
+    Some((EndpointAddress::Name(host.as_str().into()), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::tests::{facts, faults};
+
+    fn service(ports: &str, backends: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations:\n    seaway.dev/backends: {backends}\n\
+             spec: {{ports: [{ports}]}}\n"
+        )
+    }
+
+    /// Each slice: its port, its weight, who is in it.
+    fn slices(ports: &str, backends: &str) -> Vec<(Option<u16>, Option<String>, Vec<String>)> {
+        let all = facts(&service(ports, backends));
+        let Some(Fact::Service(service)) = all.first() else { panic!("{all:?}") };
+        assert!(service.meta.annotations.is_empty(), "it has done its work");
+        let slices = all.iter().skip(1).map(|it| {
+            let Fact::Endpoints(it) = it else { panic!("{it:?}") };
+            assert_eq!(it.ports.len(), service.ports.len());
+            let at = it.endpoints.iter().map(|it| match &it.at {
+                EndpointAddress::Ip(ip) => ip.to_string(),
+                EndpointAddress::Name(name) => name.to_string(),
+            });
+            (it.ports[0].port, it.annotations.get(WEIGHT).map(ToString::to_string), at.collect())
+        });
+        slices.collect()
+    }
+
+    #[test]
+    fn backends_of_one_port_and_one_weight_are_as_one_slice() {
+        let two = |a: &str, b: &str| vec![a.to_owned(), b.to_owned()];
+        let one = |it: &str| vec![it.to_owned()];
+        assert_eq!(
+            slices("{port: 80}", "10.0.0.1:3000, 10.0.0.2:3000"),
+            [(Some(3000), None, two("10.0.0.1", "10.0.0.2"))]
+        );
+        assert_eq!(
+            slices(
+                "{port: 80}",
+                "|-\n      10.0.0.1:3000 weight=9\n      [2001:db8::1]:3000\n      app.example:3001\n"
+            ),
+            [
+                (Some(3000), None, one("2001:db8::1")),
+                (Some(3000), Some("9".to_owned()), one("10.0.0.1")),
+                (Some(3001), None, one("app.example")),
+            ]
+        );
+        // Without a port: each port's own target.
+        assert_eq!(
+            slices("{name: a, port: 80}, {name: b, port: 443}", "127.0.0.1"),
+            [(None, None, one("127.0.0.1"))]
+        );
+        // DNS speaks both.
+        assert_eq!(
+            slices("{name: t, port: 53}, {name: u, port: 53, protocol: UDP}", "'[::1]:5353'"),
+            [(Some(5353), None, one("::1"))]
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_with_what_to_write() {
+        let table = [
+            ("''", "must be ADDRESS:PORT"),
+            ("10.0.0.1:x", "the port must be a number from 1 to 65535"),
+            ("10.0.0.1:0", "the port must be a number from 1 to 65535"),
+            ("10.0.0.1:3000 10.0.0.2:3000", "with a comma in between"),
+            ("10.0.0.1:3000 weight=-1", "weight must be a whole number from 0 to 1000000"),
+            ("localhost:3000", "write 127.0.0.1 or [::1]"),
+            ("0.0.0.0:3000", "may not be unspecified"),
+            ("web:3000", "should be a domain with at least two segments"),
+            ("5", "must be a string, in quotes"),
+        ];
+        for (backends, why) in table {
+            let told = faults(&service("{port: 80}", backends));
+            let at = "6 metadata.annotations[seaway.dev/backends]: ";
+            assert!(told[0].starts_with(at) && told[0].contains(why), "{backends}: {told:?}");
+        }
+        let told = faults(&service("{name: a, port: 80}, {name: b, port: 443}", "10.0.0.1:3000"));
+        assert!(told[0].contains("must be without a port, for this Service has several"), "{told:?}");
+    }
+
+    #[test]
+    fn a_cluster_does_not_go_by_it() {
+        let text = r#"{"metadata": {"name": "web", "annotations": {"seaway.dev/backends": "10.0.0.1:1"}}, "spec": {"ports": [{"port": 80}]}}"#;
+        let node = serde_json::from_str(text).expect("is JSON");
+        let object = crate::object::read_as(Kind::Service, &node).expect("is known").expect("is whole");
+        let [Fact::Service(service)] = object.facts.as_slice() else { panic!("{:?}", object.facts) };
+        assert!(service.meta.annotations.contains_key(BACKENDS), "so that it is told");
+    }
+}
