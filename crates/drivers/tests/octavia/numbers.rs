@@ -298,15 +298,19 @@ fn opened(scene: &Scene, services: &[(u16, &[u16])], nodes: &[u8]) -> (Unit, Des
 
 /// As a controller audits: all lists, and then a look at what rests, the group of Nodes as well.
 async fn audited(scene: &Scene, wishes: Vec<(Unit, Desired)>) -> Spent {
-    scene.fake.forget_requests();
+    listed(scene).await;
     let start = scene.clock.now();
+    let lists = spent(scene, start, start);
+    let looks = worked(scene, wishes).await;
+    Spent { calls: lists.calls + looks.calls, polls: lists.polls + looks.polls, ..looks }
+}
+
+async fn listed(scene: &Scene) {
+    scene.fake.forget_requests();
     let found = scene.driver.audit(&"openstack".into()).await.unwrap();
     assert!(found.again.is_empty() && found.found.is_empty(), "nothing happened");
     let groups = Groups::new(scene.driver.clone());
     groups.survey(&"openstack".into(), &"seaway.dev/octavia".into()).await.unwrap();
-    let lists = spent(scene, start, start);
-    let looks = worked(scene, wishes).await;
-    Spent { calls: lists.calls + looks.calls, polls: lists.polls + looks.polls, ..looks }
 }
 
 fn wish(scene: &Scene, number: u16, ports: &[u16], nodes: &[u8]) -> LoadBalancer {
@@ -410,4 +414,74 @@ async fn requests_are_as_few_as_promised() {
     let rows = rows(size).await;
     let table = markdown(size, &rows);
     assert!(rows.iter().all(Row::is_met), "{table}");
+}
+
+/// What was asked, by kind, without polls: `PUT lbaas/pools/ID/members`. What is not a write is asked once for all.
+#[cfg(test)]
+fn kinds(scene: &Scene) -> std::collections::BTreeMap<String, usize> {
+    let is_id = |part: &&str| part.len() >= 32 && part.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
+    let mut kinds = std::collections::BTreeMap::new();
+    for it in scene.fake.requests().iter().filter(|it| !it.path.contains("/auth/") && !it.is_poll()) {
+        let parts = it.path.split('/').filter(|it| !it.is_empty()).skip(2);
+        let parts: Vec<&str> = parts.map(|it| if is_id(&it) { "ID" } else { it }).collect();
+        *kinds.entry(format!("{} {}", it.method, parts.join("/"))).or_default() += 1;
+    }
+    kinds
+}
+
+/// Each of these is a promise: what the lists say is compared with what was left there, so that what others changed, what came
+/// back after it was deleted, and orphans are seen.
+#[cfg(test)]
+#[tokio::test]
+async fn an_audit_asks_for_one_list_of_each_kind_however_many_services_there_are() {
+    for services in [2, 7] {
+        let scene = Scene::set().await;
+        plug(&scene, &[FIRST, FIRST + 1]).await;
+        let all: Vec<(u16, &[u16])> = (1..=services).map(|it| (it, &[80, 443][..])).collect();
+        let wishes = || {
+            let each = all.iter().map(|(it, ports)| wished(&scene, &(*it, ports, &[FIRST, FIRST + 1])));
+            each.chain([opened(&scene, &all, &[FIRST, FIRST + 1])]).collect::<Vec<_>>()
+        };
+        worked(&scene, wishes()).await;
+        pass(&scene, Duration::from_secs(60));
+        listed(&scene).await;
+        let lists = [
+            "GET lbaas/healthmonitors",
+            "GET lbaas/listeners",
+            "GET lbaas/loadbalancers",
+            "GET lbaas/pools",
+            "GET floatingips",
+            "GET security-groups",
+            // From where members are reached.
+            "GET subnets",
+        ];
+        assert_eq!(kinds(&scene), lists.map(|it| (it.to_owned(), 1)).into(), "{services} Services");
+    }
+}
+
+#[cfg(test)]
+#[tokio::test]
+async fn a_node_that_comes_or_goes_costs_two_writes_for_each_service_and_two_calls_for_all() {
+    for services in [2, 7] {
+        let scene = Scene::set().await;
+        scene.fake.pace(Pace::Time(Duration::from_secs(1)));
+        plug(&scene, &[FIRST, FIRST + 1, FIRST + 2]).await;
+        let all: Vec<(u16, &[u16])> = (1..=services).map(|it| (it, &[80, 443][..])).collect();
+        let wishes = |nodes: &[u8]| {
+            let each = all.iter().map(|(it, ports)| wished(&scene, &(*it, ports, nodes)));
+            each.chain([opened(&scene, &all, nodes)]).collect::<Vec<_>>()
+        };
+        worked(&scene, wishes(&[FIRST, FIRST + 1])).await;
+        pass(&scene, Duration::from_secs(60));
+        let members = ("PUT lbaas/pools/ID/members".to_owned(), 2 * usize::from(services));
+        let port = ("PUT ports/ID".to_owned(), 1);
+        for (nodes, reads) in [(&[FIRST, FIRST + 1, FIRST + 2][..], 1), (&[FIRST, FIRST + 1], 0)] {
+            let spent = worked(&scene, wishes(nodes)).await;
+            let found = ("GET ports".to_owned(), reads);
+            let asked = [members.clone(), port.clone(), found].into_iter().filter(|(_, it)| *it > 0);
+            assert_eq!(kinds(&scene), asked.collect(), "{services} Services, {nodes:?}");
+            // One every 150 ms while something moves, for two changes of a second.
+            assert!(spent.polls <= 18, "{services} Services, {nodes:?}: {} polls", spent.polls);
+        }
+    }
 }
