@@ -5,7 +5,7 @@
 //! and for all Services where it belongs to all of them.
 //!
 //! What no Service asked to delete is counted, and stops at a limit: a whole load balancer, a group, and what steps delete below
-//! a load balancer that is wanted (`Driver::removals`), whose other steps go on.
+//! a load balancer that is wanted (`Driver::removals`), whose other steps go on. Members and rules of a group are not counted.
 //!
 //! Whoever does not know whether another controller writes in the name of this cluster (`Driver::doubt`) removes only what a
 //! change that this process saw asked for: the rest waits until it is known, or until an operator approves it.
@@ -13,7 +13,7 @@
 use std::{collections::BTreeSet, future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Desired, ListenerId, Name, ObjectRef, Owner, Problem, Reason, Unit,
+    Desired, L4, ListenerId, Name, ObjectRef, Owner, Problem, Reason, Unit,
     fact::Service,
     unit::{LbKey, Place},
 };
@@ -73,14 +73,16 @@ pub trait HeartbeatRecord: Send + Sync + 'static {
 }
 
 /// Something that served, which steps delete and put nothing in the place of: counted, unless its Service's change asked for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removal {
     /// `listener 80/TCP`.
     pub what: Name,
     /// A listener goes with its port.
     pub listener: Option<ListenerId>,
-    /// A member goes with its Node. It is not counted.
-    pub member: Option<IpAddr>,
+    /// A member, or the security group at a port, goes with its Node, of which these are addresses. It is not counted.
+    pub node: Vec<IpAddr>,
+    /// A rule of a security group goes with the node port. It is not counted.
+    pub node_port: Option<(L4, u16)>,
     /// Which of the steps delete it.
     pub steps: Vec<usize>,
 }
@@ -173,19 +175,16 @@ pub(crate) async fn permitted<D: Driver>(
     let (mut may, mut kept, mut problems) = (BTreeSet::new(), Vec::new(), Vec::new());
     let (doubt, mut doubted) = (driver.doubt(), Vec::new());
     for removal in driver.removals(observed, &steps) {
-        let is_asked = match (removal.member, removal.listener) {
-            (Some(ip), _) => gate.asked.member(ip) || gate.asked.others(),
-            (None, Some(id)) => gate.asked.listener(id) || gate.asked.others(),
-            (None, None) => gate.asked.others(),
-        };
+        let is_asked = is_asked_for(&gate.asked, &removal);
         let what = &removal.what;
         if !is_asked && doubt.is_some() {
             doubted.push(removal);
             continue;
         }
-        let counted = match is_asked || removal.member.is_some() {
+        let is_counted = removal.node.is_empty() && removal.node_port.is_none();
+        let counted = match is_asked || !is_counted {
             true => Ok(()),
-            false => within_limit(gate, &format!("{unit} {what}"), owner, &format!("its {what}")).await,
+            false => within_limit(gate, &format!("{unit} {what}"), &owner, &format!("its {what}")).await,
         };
         match counted {
             Ok(()) => _ = may.insert(what.clone()),
@@ -197,7 +196,7 @@ pub(crate) async fn permitted<D: Driver>(
     }
     if !doubted.is_empty() {
         let whats: Vec<&str> = doubted.iter().map(|it| it.what.as_str()).collect();
-        match without_doubt(gate, doubt, owner, &format!("its {}", first_of(&whats))).await {
+        match without_doubt(gate, doubt, &owner, &format!("its {}", first_of(&whats))).await {
             Ok(()) => may.extend(doubted.into_iter().map(|it| it.what)),
             Err(failure) => {
                 problems.extend(problems_of(failure));
@@ -214,6 +213,15 @@ pub(crate) async fn permitted<D: Driver>(
     let stays: BTreeSet<usize> = stays.flat_map(|it| it.steps).collect();
     let steps = steps.into_iter().enumerate().filter(|(at, _)| !stays.contains(at)).map(|(_, it)| it);
     Permitted { steps: steps.collect(), problems, waits: true }
+}
+
+fn is_asked_for(asked: &AskedFor, removal: &Removal) -> bool {
+    match (&removal.node[..], removal.listener, removal.node_port) {
+        ([], None, None) => asked.others(),
+        ([], _, Some((l4, port))) => asked.node_port(l4, port),
+        ([], Some(id), None) => asked.listener(id) || asked.others(),
+        (node, ..) => node.iter().any(|ip| asked.node(*ip)) || asked.others(),
+    }
 }
 
 /// No change that was seen here asked for it: another controller of the same cluster may want it, or an operator says that none
@@ -271,9 +279,10 @@ fn first_of(all: &[&str]) -> String {
     }
 }
 
-fn owner_at(unit: &Unit) -> Option<&Owner> {
+fn owner_at(unit: &Unit) -> Option<Owner> {
     match unit {
-        Unit::LoadBalancer(Place::Cloud { .. }, key) => key.owner(),
+        Unit::LoadBalancer(Place::Cloud { .. }, key) => key.owner().cloned(),
+        Unit::SecurityGroup { class, .. } => Some(Owner::Config(class.clone())),
         _ => None,
     }
 }

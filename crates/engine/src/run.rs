@@ -296,7 +296,8 @@ impl Engine {
     /// What is to be removed passes it, and what a cloud has.
     fn gate(&mut self, unit: &Unit, job: &Job) -> Option<Gate> {
         let Job::Whole(desired) = job else { return None };
-        let is_in_cloud = matches!(unit, Unit::LoadBalancer(Place::Cloud { .. }, _));
+        let is_in_cloud =
+            matches!(unit, Unit::LoadBalancer(Place::Cloud { .. }, _) | Unit::SecurityGroup { .. });
         let owners = self.owners.clone().filter(|_| desired.is_absent() || is_in_cloud)?;
         let now = Instant::now();
         let recent = self.balancers.filter(|(at, _)| !desired.is_absent() && now - *at < COUNT_AGAIN);

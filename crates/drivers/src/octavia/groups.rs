@@ -11,6 +11,7 @@
 mod made;
 pub(super) mod plugs;
 mod read;
+mod removals;
 pub mod rules;
 pub mod steps;
 mod theirs;
@@ -18,7 +19,7 @@ mod write;
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Conclusion, Doubt, Driver, Failure};
+use seaway_engine::{Conclusion, Doubt, Driver, Failure, Removal};
 use seaway_model::{
     Desired, Group, Name, Owner, Problem, Reason, Unit,
     group::{From, Openings},
@@ -117,6 +118,10 @@ impl Driver for Groups {
             ..NewSecurityGroup::new()
         };
         steps(Some(&Wanted { new, mark: cluster.rule_description(), group }), there)
+    }
+
+    fn removals(&self, there: &Observed, steps: &[Step]) -> Vec<Removal> {
+        removals::removals(there, steps)
     }
 
     fn doubt(&self) -> Option<Doubt> {

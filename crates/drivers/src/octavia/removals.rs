@@ -37,7 +37,7 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
     };
     let mut removals = Vec::new();
     let mut push = |what: String, listener: Option<ListenerId>, steps: Vec<usize>| {
-        removals.push(Removal { what: what.into(), listener, member: None, steps });
+        removals.push(Removal { what: what.into(), listener, steps, ..Removal::default() });
     };
     let id = observed.balancer.as_ref().map(|it| it.it.id.to_string()).unwrap_or_default();
     let ends = |it: &Step| matches!(it, Step::Delete(_) | Step::Leave(..));
@@ -83,9 +83,9 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
 /// Stays until the limit lets it go: without it, its load balancer is followed as ever.
 pub(super) fn keep(observed: &mut Observed, removals: &[Removal]) {
     for it in removals {
-        match (it.member, it.listener) {
-            (Some(ip), Some(id)) => _ = observed.held.members.entry(id).or_default().insert(ip),
-            (None, Some(id)) => _ = observed.held.listeners.insert(id),
+        match (&it.node[..], it.listener) {
+            ([], Some(id)) => _ = observed.held.listeners.insert(id),
+            (node, Some(id)) => observed.held.members.entry(id).or_default().extend(node),
             _ => {}
         }
     }
@@ -129,8 +129,9 @@ fn members(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
     let removal = |id: &ListenerId, at: SocketAddr, step: usize| Removal {
         what: format!("member {} of {id}", at.ip()).into(),
         listener: Some(*id),
-        member: Some(at.ip()),
+        node: vec![at.ip()],
         steps: vec![step],
+        ..Removal::default()
     };
     let of = |(step, it): (usize, &Step)| -> Vec<Removal> {
         match it {

@@ -7,6 +7,7 @@ mod cluster;
 mod copies;
 mod events;
 mod limit;
+mod openings;
 mod revivals;
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};

@@ -6,6 +6,7 @@
 //!     a Node goes, or changes              ─► its members: for an hour, in this process
 //!     any other change of what it asks for ─► a floating IP, a rebuild: for an hour, in this process
 //!     the deletion of a Service            ─► the security group that only it used
+//!     that, or any change of a Service     ─► rules of the group for its node ports: for an hour, in this process
 //! ```
 
 use std::{
@@ -15,8 +16,8 @@ use std::{
 };
 
 use seaway_model::{
-    ListenerId, Name, Time, Unit,
-    fact::{Held, Meta, Node, Service},
+    L4, ListenerId, Name, Time, Unit,
+    fact::{Held, Meta, Node, Service, ServiceKind},
     unit::Place,
 };
 
@@ -35,9 +36,12 @@ pub struct AskedFor {
     uid: Name,
     /// As they are recorded.
     listeners: BTreeSet<Name>,
-    members: Arc<BTreeMap<IpAddr, Time>>,
+    nodes: Arc<BTreeMap<IpAddr, Time>>,
+    node_ports: Arc<NodePorts>,
     others: bool,
 }
+
+type NodePorts = BTreeMap<(L4, u16), Time>;
 
 impl AskedFor {
     /// A port that the Service does not have any more.
@@ -45,9 +49,14 @@ impl AskedFor {
         self.listeners.contains(&of_port(&self.uid, id))
     }
 
-    /// One whose Node was seen to go, or to change.
-    pub fn member(&self, ip: IpAddr) -> bool {
-        self.members.contains_key(&ip)
+    /// What is of a Node that was seen to go, or to change.
+    pub fn node(&self, ip: IpAddr) -> bool {
+        self.nodes.contains_key(&ip)
+    }
+
+    /// What is open for a Service that was seen to go, or to change.
+    pub fn node_port(&self, l4: L4, port: u16) -> bool {
+        self.node_ports.contains_key(&(l4, port))
     }
 
     /// Anything else.
@@ -62,6 +71,8 @@ pub(super) struct Changes {
     changed: HashMap<Name, Time>,
     /// When Nodes of these addresses changed.
     nodes: Arc<BTreeMap<IpAddr, Time>>,
+    /// When Services changed, or went, that had these node ports.
+    node_ports: Arc<NodePorts>,
     /// Groups that the deletion or the change of a Service left without any.
     groups: BTreeSet<Name>,
 }
@@ -78,6 +89,12 @@ pub(super) fn used_ports(service: &Service) -> impl Iterator<Item = Name> + '_ {
 
 fn ports(service: &Service) -> BTreeSet<ListenerId> {
     service.ports.iter().map(|it| ListenerId { l4: it.protocol, port: it.port }).collect()
+}
+
+/// Where Nodes are reached for it.
+fn node_ports(service: &Service) -> impl Iterator<Item = (L4, u16)> + '_ {
+    let ports = service.ports.iter().filter_map(|it| Some((it.protocol, it.node_port?)));
+    ports.chain(service.health_check_node_port.map(|it| (L4::Tcp, it)))
 }
 
 /// What it asks for beside its ports; not what controllers write.
@@ -111,11 +128,16 @@ impl World {
                 let Some(uid) = key.owner().and_then(uid) else { return AskedFor::default() };
                 let all = self.recorded_of(uid);
                 let others = self.changes.changed.contains_key(uid);
-                AskedFor { uid: uid.clone(), listeners: all, members: self.changes.nodes.clone(), others }
+                let (uid, nodes) = (uid.clone(), self.changes.nodes.clone());
+                AskedFor { uid, listeners: all, nodes, others, ..AskedFor::default() }
             }
             Unit::SecurityGroup { .. } => {
                 let is_noted = identity(unit).is_some_and(|it| self.changes.groups.contains(&it));
-                AskedFor { others: is_noted || self.holds.awaits(unit), ..AskedFor::default() }
+                // Of one that is wanted, another Service's end asks for nothing but what was its own.
+                let others = !self.unit_owners.contains_key(unit) && (is_noted || self.holds.awaits(unit));
+                let Changes { nodes, node_ports, .. } = &self.changes;
+                let (nodes, node_ports) = (nodes.clone(), node_ports.clone());
+                AskedFor { nodes, node_ports, others, ..AskedFor::default() }
             }
             _ => AskedFor::default(),
         }
@@ -132,14 +154,35 @@ impl World {
         for id in &now {
             self.forget_deletion(&of_port(its, *id));
         }
-        let before = self.index.service(&key).filter(|it| it.meta.uid == *its).cloned();
-        let Some(before) = before else { return };
+        let known = self.index.service(&key).cloned();
+        // Its end was seen, by its deletion or by whoever held it for a load balancer.
+        let is_over = service.kind != ServiceKind::LoadBalancer && service.held != Held::No;
+        if service.leaving || is_over {
+            self.note_node_ports(service);
+        }
+        if let Some(before) = known.as_ref().filter(|it| it.meta.uid != *its) {
+            self.note_node_ports(before);
+        }
+        let Some(before) = known.filter(|it| it.meta.uid == *its) else { return };
+        let is_same_wish = wish(&before) == wish(service);
+        if !is_same_wish || before.ports != service.ports {
+            self.note_node_ports(&before);
+        }
         for id in ports(&before).difference(&now) {
             self.see_deletion(of_port(its, *id));
         }
-        if wish(&before) != wish(service) {
+        if !is_same_wish {
             self.changes.changed.insert(its.clone(), self.now());
         }
+    }
+
+    /// Those of a Service that goes, or changes.
+    pub(super) fn note_node_ports(&mut self, service: &Service) {
+        if self.config.clouds.is_empty() {
+            return;
+        }
+        let at = self.now();
+        Arc::make_mut(&mut self.changes.node_ports).extend(node_ports(service).map(|it| (it, at)));
     }
 
     /// What becomes of a Node, before that is kept. `None`: it is gone.
@@ -170,6 +213,9 @@ impl World {
         self.changes.changed.retain(|_, at| at.0 + HOUR > now.0);
         if self.changes.nodes.values().any(|at| at.0 + HOUR <= now.0) {
             Arc::make_mut(&mut self.changes.nodes).retain(|_, at| at.0 + HOUR > now.0);
+        }
+        if self.changes.node_ports.values().any(|at| at.0 + HOUR <= now.0) {
+            Arc::make_mut(&mut self.changes.node_ports).retain(|_, at| at.0 + HOUR > now.0);
         }
     }
 }

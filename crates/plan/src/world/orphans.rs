@@ -193,9 +193,9 @@ impl World {
 
     /// A watch says that it was deleted.
     pub(super) fn note_deleted(&mut self, key: &ServiceKey) {
-        if let Some(service) = self.index.service(key) {
-            let uid = service.meta.uid.clone();
-            self.see_deletion(uid);
+        if let Some(service) = self.index.service(key).cloned() {
+            self.note_node_ports(&service);
+            self.see_deletion(service.meta.uid.clone());
         }
     }
 

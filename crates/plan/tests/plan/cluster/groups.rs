@@ -131,3 +131,42 @@ fn the_last_service_waits_until_the_group_is_gone_and_nobody_else_does() {
     seen_absent(&mut world, group());
     assert_eq!(hold(&world, &late), Desired::Absent);
 }
+
+#[test]
+fn rules_are_closed_for_what_services_were_seen_to_give_up_and_for_nothing_else() {
+    let closes = |world: &World, port| world.asked_for(&group()).node_port(L4::Tcp, port);
+    let started = |services: &[&Service]| world(opened(), services.iter().map(|it| put(it)).collect());
+    let (shop, mail) = (clouded(&[]), another("mail", 30_025));
+    let mut now = started(&[&shop, &mail]);
+    assert!(!closes(&now, 30_080) && !closes(&now, 30_025), "who begins has seen nothing change");
+    now.apply(put(&shop));
+    now.apply(Change::Missing(FactRef::Object(owner(&mail).object())));
+    assert!(
+        !closes(&now, 30_080) && !closes(&now, 30_025),
+        "a list that lacks a Service did not see its end"
+    );
+    let changes: [(&str, fn(&mut Service)); 5] = [
+        ("another node port", |it| it.ports[0].node_port = Some(31_080)),
+        ("no port", |it| it.ports.clear()),
+        ("source ranges", |it| it.source_ranges = vec!["192.0.2.0/24".parse().expect("a network")]),
+        ("no load balancer", |it| it.kind = seaway_model::fact::ServiceKind::ClusterIp),
+        ("deleted", |it| it.leaving = true),
+    ];
+    for (what, change) in changes {
+        let mut now = started(&[&shop, &mail]);
+        let mut changed = shop.clone();
+        change(&mut changed);
+        now.apply(put(&changed));
+        assert!(closes(&now, 30_080) && !closes(&now, 30_025), "{what}");
+        now.apply(Change::Time(seaway_model::Time(3_700_000)));
+        assert!(!closes(&now, 30_080), "{what}: an hour later it is as good as not seen");
+    }
+    let mut now = started(&[&shop, &mail]);
+    now.apply(Change::Gone(FactRef::Object(owner(&mail).object())));
+    assert!(closes(&now, 30_025) && !closes(&now, 30_080));
+    // Who begins while one is deleted sees that as well.
+    let leaving = Service { leaving: true, held: Held::ByUs, ..mail.clone() };
+    assert!(closes(&started(&[&shop, &leaving]), 30_025));
+    let no_balancer = Service { kind: seaway_model::fact::ServiceKind::NodePort, ..mail.clone() };
+    assert!(!closes(&started(&[&shop, &no_balancer]), 30_025), "it never had one that we know of");
+}
