@@ -145,7 +145,8 @@ fn rules_are_closed_for_what_services_were_seen_to_give_up_and_for_nothing_else(
         !closes(&now, 30_080) && !closes(&now, 30_025),
         "a list that lacks a Service did not see its end"
     );
-    let changes: [(&str, fn(&mut Service)); 5] = [
+    type Edit = fn(&mut Service);
+    let changes: [(&str, Edit); 5] = [
         ("another node port", |it| it.ports[0].node_port = Some(31_080)),
         ("no port", |it| it.ports.clear()),
         ("source ranges", |it| it.source_ranges = vec!["192.0.2.0/24".parse().expect("a network")]),
