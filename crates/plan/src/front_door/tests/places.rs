@@ -17,9 +17,12 @@ use crate::{
     certificates::tests::tls_secret,
 };
 
-/// A value of each annotation that is not the default, and what it presupposes. (`None`: for clouds alone.)
+/// An annotation, a value of it that is not the default, and what it presupposes.
+type Sample = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// Of all but those for clouds alone.
 #[rustfmt::skip]
-const SAMPLES: &[(&str, &str, &[(&str, &str)])] = &[
+const SAMPLES: &[Sample] = &[
     ("seaway.dev/backends", "10.0.0.1:80", &[]),
     ("seaway.dev/members", "nodes", &[]),
     ("seaway.dev/balance", "source-hash", &[]),
