@@ -19,7 +19,7 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{AUTHORITIES, BACKEND_AUTHORITIES, CHECK, TLS, TRANSPARENT},
+    annotations::{AUTHORITIES, BACKEND_AUTHORITIES, BACKENDS, CHECK, TLS, TRANSPARENT},
     barred,
     certificates::Certificates,
     closed,
@@ -415,11 +415,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         } else {
             "nobody resolves the Service's selector here, and it has no EndpointSlice, so nobody answers"
         };
-        problems.push(problem(Reason::NoEndpoints, whose.into()).fix(if found.by_hand {
-            backends_to_write(demand)
-        } else {
-            slice_to_write(demand)
-        }));
+        problems.push(problem(Reason::NoEndpoints, whose.into()).fix(slice_to_write(demand)));
     } else if found.no_node_port {
         problems.push(no_node_port(&object, &wanted.field));
     } else if found.portless.len() == found.slices && found.portless.iter().any(|(_, it)| !it.is_empty()) {
@@ -453,24 +449,19 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
     problems
 }
 
-/// The line that would end the Problem, in a folder.
-fn backends_to_write(demand: &Demand) -> String {
-    let target = demand.ports.first().map(|it| &it.port.target);
-    let port = match target {
-        Some(TargetPort::Number(number)) if demand.ports.len() == 1 => format!(":{number}"),
-        _ => String::new(),
-    };
-    format!(
-        "Name its backends, yours in place of 192.0.2.1:\n\nmetadata:\n  annotations:\n    seaway.dev/backends: \"192.0.2.1{port}\"\n\nOr write an \
-         EndpointSlice: docs/manifests.md."
-    )
-}
-
-/// The manifest that would end the Problem.
+/// The line that would end the Problem in a folder, and the manifest that would anywhere.
 fn slice_to_write(demand: &Demand) -> String {
     let meta = &demand.service.meta;
+    let port = match demand.ports.as_slice() {
+        [DemandPort { port, .. }] => match &port.target {
+            TargetPort::Number(number) => format!(":{number}"),
+            TargetPort::Name(_) => ":8080".to_owned(),
+        },
+        _ => String::new(),
+    };
     let mut text = format!(
-        "Write who answers:\n\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-1\n  namespace: {namespace}\n  labels:\n    kubernetes.io/service-name: {name}\naddressType: IPv4\nendpoints:\n- addresses: [192.0.2.1]   # yours\nports:\n",
+        "In a folder, name its backends in metadata.annotations, yours in place of 192.0.2.1: {BACKENDS}: \"192.0.2.1{port}\". \
+         In a cluster, write an EndpointSlice:\n\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-1\n  namespace: {namespace}\n  labels:\n    kubernetes.io/service-name: {name}\naddressType: IPv4\nendpoints:\n- addresses: [192.0.2.1]   # yours\nports:\n",
         name = meta.name,
         namespace = meta.namespace,
     );
