@@ -210,7 +210,7 @@ fn backends_in_one_line_are_served_and_followed_and_a_mistake_leaves_them_as_the
     seaway.folder.write("shop.yaml", &naming(&format!("{} weight=0, {}", a.at, b.at)));
     only(&seaway, 8080, "b");
     seaway.folder.write("shop.yaml", &naming("localhost:8080"));
-    until("it is told", || seaway.problems().iter().any(|it| it.2.contains("write 127.0.0.1")));
+    until("it is told", || seaway.problems().iter().any(|it| it.1.contains("write 127.0.0.1")));
     only(&seaway, 8080, "b");
     seaway.folder.write("shop.yaml", &naming(&a.at.to_string()));
     only(&seaway, 8080, "a");
