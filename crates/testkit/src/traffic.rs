@@ -42,7 +42,7 @@ pub use self::{
     member::Member,
 };
 
-/// Who has no answer by then has none.
+/// Who has no answer by then has none, unless a target is more patient.
 pub const NO_ANSWER: Duration = Duration::from_secs(5);
 
 /// How a client asks, and what it takes for an answer.
@@ -75,11 +75,13 @@ pub struct Target {
     host: String,
     per_second: u32,
     kept: bool,
+    patience: Duration,
 }
 
 impl Target {
     pub fn new(name: &'static str, kind: Kind, at: SocketAddr) -> Target {
-        Target { name, kind, at, host: "shop.example".to_owned(), per_second: 20, kept: false }
+        let host = "shop.example".to_owned();
+        Target { name, kind, at, host, per_second: 20, kept: false, patience: NO_ANSWER }
     }
 
     /// The host name that is asked for, which is of the certificate, too.
@@ -93,6 +95,13 @@ impl Target {
     #[must_use]
     pub fn times(mut self, per_second: u32) -> Target {
         self.per_second = per_second;
+        self
+    }
+
+    /// Waits this long for an answer: where the machine may be busy for seconds, and only what is lost counts.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Target {
+        self.patience = patience;
         self
     }
 

@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Kind, NO_ANSWER, Target};
+use super::{Kind, Target};
 
 /// What somebody said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) enum Connection {
 impl Connection {
     /// Opens one, asks, and sees it end.
     pub(super) async fn ask_once(target: &Target) -> io::Result<Answer> {
-        within(async { Connection::open(target).await?.ask(target).await }).await
+        within(target, async { Connection::open(target).await?.ask(target).await }).await
     }
 
     pub(super) async fn open(target: &Target) -> io::Result<Connection> {
@@ -178,8 +178,8 @@ async fn udp_socket(is_v4: bool) -> io::Result<UdpSocket> {
     }
 }
 
-pub(super) async fn within<T>(job: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(NO_ANSWER, job).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+pub(super) async fn within<T>(target: &Target, job: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(target.patience, job).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 fn is_the_word(back: &[u8]) -> io::Result<()> {

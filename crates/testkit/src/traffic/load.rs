@@ -226,7 +226,7 @@ async fn ask_in_turn(
         {
             open = None;
         }
-        let answer = within(async {
+        let answer = within(&target, async {
             if open.is_none() {
                 open = Some(Connection::open(&target).await?);
             }
