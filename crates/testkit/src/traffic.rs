@@ -98,6 +98,13 @@ impl Target {
         self
     }
 
+    /// Due so many times more rarely, and once a second at least.
+    #[must_use]
+    pub fn slower(mut self, times: u32) -> Target {
+        self.per_second = self.per_second.checked_div(times).unwrap_or_default().max(1);
+        self
+    }
+
     /// Waits this long for an answer: where the machine may be busy for seconds, and only what is lost counts.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Target {

@@ -138,8 +138,8 @@ impl<'a> Changes<'a> {
         (self.apply)("route", &text);
     }
 
-    /// Makes all of them; tells how many were seen, how long the slowest took to be seen, and what became of the load.
-    pub(crate) fn make(&self, clients: &Clients, doors: &Doors) -> (usize, Duration, Heard) {
+    /// Makes all of them, under a load that is so many times less than 300 requests a second; tells how many were seen, how long the slowest took to be seen, and what became of the load.
+    pub(crate) fn make(&self, clients: &Clients, doors: &Doors, slower: u32) -> (usize, Duration, Heard) {
         let new = |kind: Kind, at: SocketAddr| Target::new("what changed", kind, at).host(SHOP);
         let plain = |kind: Kind, at: SocketAddr, name: &str| clients.is_answered_by(&new(kind, at), name);
         let is_shown = |pair: &Pair| {
@@ -159,7 +159,7 @@ impl<'a> Changes<'a> {
         until("datagrams are served", || plain(Kind::Udp, doors.dns, "a"));
         assert!(!is_open());
 
-        let load = self.load(clients, doors);
+        let load = self.load(clients, doors, slower);
         load.goes_on(5);
         let (mut seen, mut slowest) = (0, Duration::ZERO);
         for change in 0..CHANGES {
@@ -191,8 +191,8 @@ impl<'a> Changes<'a> {
         (seen, slowest, load.end())
     }
 
-    /// New and kept connections of each protocol; 300 requests a second in all.
-    fn load(&self, clients: &Clients, doors: &Doors) -> Load {
+    /// New and kept connections of each protocol; 300 requests a second in all, divided by `slower`.
+    fn load(&self, clients: &Clients, doors: &Doors, slower: u32) -> Load {
         let both = self.pairs.each_ref().map(|it| it.certificate.clone());
         let tls = || Kind::Tls(trusting(&both));
         let all = vec![
@@ -212,7 +212,7 @@ impl<'a> Changes<'a> {
             Target::new("UDP, kept", Kind::Udp, doors.dns).kept(),
         ];
         // A datagram that is lost has no answer, however long one waits; all else is only slow on a machine that is busy.
-        clients.load(all.into_iter().map(|it| it.patience(PATIENCE)).collect())
+        clients.load(all.into_iter().map(|it| it.slower(slower).patience(PATIENCE)).collect())
     }
 }
 

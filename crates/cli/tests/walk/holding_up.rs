@@ -67,7 +67,7 @@ fn a_thousand_changes_of_the_folder_are_each_served_and_drop_nothing() {
         echo: seaway.at(thousand_changes::STAYS),
         dns: seaway.at(thousand_changes::UDP),
     };
-    nobody_noticed(changes.make(&Clients::here(), &doors));
+    nobody_noticed(changes.make(&Clients::here(), &doors, 1));
     assert!(seaway.problems().is_empty(), "{:?}", seaway.problems());
 }
 
