@@ -59,7 +59,7 @@ pub(super) fn expanded(root: &Field<'_>, facts: Vec<Fact>) -> Vec<Fact> {
 fn read(field: &Field<'_>, text: &str, service: &Service) -> Groups {
     let mut groups = Groups::new();
     if matches!(service.kind, ServiceKind::ExternalName(_)) {
-        field.forbidden("a Service of type ExternalName is answered for by that name");
+        field.forbidden("the backend of a Service of type ExternalName is its externalName");
         return groups;
     }
     let written: Vec<&str> =
@@ -222,6 +222,13 @@ mod tests {
         }
         let told = faults(&service("{name: a, port: 80}, {name: b, port: 443}", "10.0.0.1:3000"));
         assert!(told[0].contains("must be without a port, for this Service has several"), "{told:?}");
+    }
+
+    #[test]
+    fn a_service_of_an_external_name_has_no_other_backends() {
+        let text = service("{port: 80}", "10.0.0.1:80")
+            .replace("spec: {", "spec: {type: ExternalName, externalName: a.example, ");
+        assert!(faults(&text)[0].contains("its externalName"), "{:?}", faults(&text));
     }
 
     #[test]
