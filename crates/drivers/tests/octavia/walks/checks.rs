@@ -6,13 +6,13 @@ use std::{
 };
 
 use seaway_model::{
-    Name,
+    LbKey, Name, Owner, Unit,
     config::CloudDefaults,
     fact::{Node, ServiceKind},
     load_balancer::Balance,
 };
 use seaway_openstack::{
-    neutron::SecurityGroup,
+    neutron::{FloatingIp, SecurityGroup},
     octavia::{Algorithm, Listener, LoadBalancer, Member, Pool, Provisioning},
     resource::Query,
 };
@@ -157,11 +157,32 @@ impl Walk {
             self.is_served(uid, wanted, &balancers, &usual).await;
         }
         self.are_opened(&wanted, &usual).await;
-        let others: Vec<_> = balancers.iter().filter(|it| !wanted.keys().any(|uid| is_of(it, uid))).collect();
-        let leader = self.controllers[self.leader].as_ref().unwrap();
-        let orphans = leader.handle.ask(|world| world.orphans().count()).await.unwrap();
-        assert!(others.len() <= orphans, "left, and not listed: {others:#?} {history:#?}");
+        self.is_nothing_left(&wanted, &balancers).await;
         self.seen
+    }
+
+    /// What no Service wants is listed, each by its key, and has nothing that is not below it.
+    async fn is_nothing_left(&self, wanted: &Wishes, balancers: &[LoadBalancer]) {
+        let history = &self.happened;
+        let leader = self.controllers[self.leader].as_ref().unwrap();
+        let orphans: BTreeSet<String> =
+            leader.handle.ask(|world| world.orphans().map(key_of).collect()).await.unwrap();
+        for it in balancers.iter().filter(|it| !wanted.keys().any(|uid| is_of(it, uid))) {
+            let its: Vec<&str> = keys_of(it).collect();
+            let is_listed = !its.is_empty() && its.iter().all(|key| orphans.contains(*key));
+            assert!(is_listed, "left, and not listed: {it:#?}, listed: {orphans:?}: {history:#?}");
+        }
+        let is_below =
+            |of: &FloatingIp| balancers.iter().any(|it| of.port_id.is_some() && of.port_id == it.vip_port_id);
+        let floating = self.scene.floating().await;
+        let loose: Vec<_> = floating.iter().filter(|it| !is_below(it)).collect();
+        assert!(loose.is_empty(), "floating IPs of nobody: {loose:#?}: {history:#?}");
+        let pools = self.scene.pools().await;
+        let loose: Vec<_> = pools.iter().filter(|it| it.loadbalancers.is_empty()).collect();
+        assert!(loose.is_empty(), "pools of nobody: {loose:#?}: {history:#?}");
+        let listeners = self.scene.listeners().await;
+        let loose: Vec<_> = listeners.iter().filter(|it| it.loadbalancers.is_empty()).collect();
+        assert!(loose.is_empty(), "listeners of nobody: {loose:#?}: {history:#?}");
     }
 
     /// By one load balancer, or by one for each family.
@@ -250,9 +271,25 @@ fn vips(it: &LoadBalancer) -> impl Iterator<Item = IpAddr> + '_ {
     it.vip_address.into_iter().chain(it.additional_vips.iter().filter_map(|it| it.ip_address))
 }
 
+fn keys_of(it: &LoadBalancer) -> impl Iterator<Item = &str> {
+    it.tags.iter().filter_map(|tag| tag.strip_prefix("seaway.dev/key="))
+}
+
+/// As its tag has it.
+fn key_of(unit: &Unit) -> String {
+    let uid = |owner: &Owner| match owner {
+        Owner::Object { uid, .. } => uid.to_string(),
+        Owner::Config(name) => name.to_string(),
+    };
+    match unit {
+        Unit::LoadBalancer(_, LbKey::Of(owner)) => uid(owner),
+        Unit::LoadBalancer(_, LbKey::Second(owner, family)) => format!("{}:{}", uid(owner), family.as_str()),
+        other => other.to_string(),
+    }
+}
+
 fn is_of(it: &LoadBalancer, uid: &str) -> bool {
-    let keys = it.tags.iter().filter_map(|tag| tag.strip_prefix("seaway.dev/key="));
-    keys.map(|it| it.split(':').next()).any(|it| it == Some(uid))
+    keys_of(it).map(|it| it.split(':').next()).any(|it| it == Some(uid))
 }
 
 /// Of its second family.
