@@ -55,7 +55,7 @@ fn one_group_replaces_those_of_occm_and_goes_back_without_a_lost_request() {
     all.serve(&kinds());
     let requests = all.send(&targets(&all));
     let before = all.tree();
-    all.come_to_seaway();
+    let came = all.come_to_seaway();
     let theirs = || {
         let all = all.stage.land.told(&["security-groups"]);
         let is_theirs =
@@ -68,6 +68,18 @@ fn one_group_replaces_those_of_occm_and_goes_back_without_a_lost_request() {
     let answers = requests.stop();
     report("groups: requests meanwhile", &answers.to_string());
 
+    let ports = ports(&all.stage).len();
+    let once = [&["POST security-groups"][..], &vec!["PUT ports"; ports]].concat();
+    assert_eq!(
+        came.written_beyond(&["POST security-group-rules"]),
+        once,
+        "one group, and one write per port of a Node"
+    );
+    assert_eq!(
+        later.written_beyond(&["DELETE security-groups", "PUT ports"]),
+        [""; 0],
+        "OCCM's groups go, and nothing else"
+    );
     let is_of_groups = |it: &&String| it.split(' ').take(2).any(|word| word.starts_with("security_group"));
     let others: Vec<&String> = beyond_tags(&later.seen).into_iter().filter(|it| !is_of_groups(it)).collect();
     assert_eq!(others, [""; 0], "of load balancers, tags and descriptions alone");

@@ -258,16 +258,17 @@ impl Migration {
 impl fmt::Display for Changes {
     /// How many requests of each kind there were, and how many things of each kind are different.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let written = self.written.iter().map(|it| {
-            // Of `PUT /v2/lbaas/pools/ID/members`, what is not an id.
-            let is_word = |it: &&str| !it.is_empty() && !it.starts_with("v2") && it.len() < 30;
-            it.split(['/', ' ']).filter(is_word).collect::<Vec<_>>().join(" ")
-        });
         // `created KIND …`, `deleted KIND …`, or `KIND FIELD …`.
         let seen = self.seen.iter().map(|it| it.split(' ').take(2).collect::<Vec<_>>().join(" "));
-        writeln!(out, "{} writes: {}", self.written.len(), counted(written))?;
+        writeln!(out, "{} writes: {}", self.written.len(), counted(self.written.iter().map(|it| kind(it))))?;
         write!(out, "{} differences: {}", self.seen.len(), counted(seen))
     }
+}
+
+/// Of `PUT /v2/lbaas/pools/ID/members`, what is not an id: `PUT lbaas pools members`.
+fn kind(written: &str) -> String {
+    let is_word = |it: &&str| !it.is_empty() && !it.starts_with("v2") && it.len() < 30;
+    written.split(['/', ' ']).filter(is_word).collect::<Vec<_>>().join(" ")
 }
 
 fn counted(all: impl Iterator<Item = String>) -> String {
@@ -276,7 +277,21 @@ fn counted(all: impl Iterator<Item = String>) -> String {
     counts.iter().map(|(it, count)| format!("{count} {it}")).collect::<Vec<_>>().join(", ")
 }
 
+/// Writes of tags and descriptions, also of those at a port by which whoever leads says so: what a load balancer does, and where it
+/// leads, is as it was.
+const NAMES: [&str; 4] =
+    ["PUT lbaas loadbalancers", "PUT lbaas listeners", "PUT floatingips", "PUT ports tags"];
+
 impl Changes {
+    /// The kind of each write that is neither of tags nor of descriptions, nor of these kinds, sorted.
+    pub(crate) fn written_beyond(&self, kinds: &[&str]) -> Vec<String> {
+        let written = self.written.iter().map(|it| kind(it));
+        let mut beyond: Vec<String> =
+            written.filter(|it| !NAMES.iter().chain(kinds).any(|kind| it == kind)).collect();
+        beyond.sort();
+        beyond
+    }
+
     /// Requests that were to delete something, but for security groups and their rules: OCCM makes groups anew, and takes
     /// the rules out of them that Neutron gave them.
     pub(crate) fn deletions(&self) -> Vec<&String> {
