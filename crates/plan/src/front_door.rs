@@ -40,7 +40,6 @@ use seaway_model::{
     load_balancer::{Certificate, HostPattern, Rule, TlsByName},
 };
 
-pub(crate) use self::view::why_not;
 use self::{
     claims::{Claim, Claims},
     guest::{Guest, Rank},
@@ -54,6 +53,7 @@ pub use self::{
     told::Lost,
     view::{Entrance, FrontDoorView, Lead},
 };
+pub(crate) use self::{told::not_redirected, view::why_not};
 use crate::index::{Given, ServiceKey};
 
 /// What the configuration calls it.

@@ -14,6 +14,7 @@ use crate::{
 };
 
 pub const TLS: &str = "seaway.dev/tls";
+pub const REDIRECT: &str = "seaway.dev/https-redirect";
 pub const PASSTHROUGH: &str = "seaway.dev/tls-passthrough";
 pub const BACKEND_AUTHORITIES: &str = "seaway.dev/backend-tls-authorities";
 pub const AUTHORITIES: &str = "seaway.dev/client-authorities";
@@ -93,7 +94,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/https-redirect", "serviceloadbalancer/lb.sslTerm"],
+        names: &[REDIRECT, "serviceloadbalancer/lb.sslTerm"],
         help: "true: what is asked for in the open is sent to https; or false",
         set: |wishes, text| {
             wishes.tls.redirect = Some(yes_or_no(text)?);

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use seaway_model::{Kind, ObjectRef};
+use seaway_model::{
+    Kind, ObjectRef,
+    config::{FrontDoorTls, Secrets},
+};
 
 use super::Certificates;
 
@@ -10,6 +13,18 @@ impl Certificates {
     pub(super) fn not_known_yet(&self, object: &ObjectRef) -> bool {
         let is_unanswered = self.not_asked || self.asked_by_name && !self.absent.contains(object);
         is_unanswered && object.kind == Kind::Secret && !self.known.contains_key(object)
+    }
+
+    /// Whether TLS cannot end at the front door: no certificate is there, and all that may bring one were read.
+    pub(crate) fn lacks_any_at_front_door<'a>(
+        &self,
+        settings: &'a FrontDoorTls,
+        named: impl Iterator<Item = &'a ObjectRef> + Clone,
+    ) -> bool {
+        let may_come = self.not_asked && settings.secrets == Secrets::All;
+        !may_come
+            && !self.any_at_front_door(settings, named.clone())
+            && !settings.certificates.iter().chain(named).any(|it| self.not_known_yet(it))
     }
 
     /// Whether it is another than before.

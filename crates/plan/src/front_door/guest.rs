@@ -13,7 +13,7 @@ use seaway_model::{
 
 use super::claims::Claim;
 use crate::{
-    annotations::{TLS, Wishes},
+    annotations::{REDIRECT, TLS, Wishes},
     certificates::Certificates,
     index::ServiceKey,
 };
@@ -50,6 +50,8 @@ pub(super) struct Guest {
     pub(super) certificates: Vec<ObjectRef>,
     /// Whether it is only there for TLS; nothing, if it does not care.
     pub(super) redirect: Option<bool>,
+    /// Where it asks for that.
+    pub(super) redirect_field: Name,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -108,6 +110,7 @@ impl Guest {
             through: None,
             certificates: Vec::new(),
             redirect: None,
+            redirect_field: Name::default(),
             problems: Vec::new(),
         }
     }
@@ -121,7 +124,7 @@ impl Guest {
         certificates: &Certificates,
     ) {
         self.certificates = wishes.tls.objects(namespace);
-        self.redirect = wishes.tls.redirect;
+        (self.redirect, self.redirect_field) = (wishes.tls.redirect, wishes.field_of(REDIRECT));
         let (object, field) = (self.owner.object(), wishes.field_of(TLS));
         self.problems.extend(certificates.told(&object, &field, &self.certificates, hosts));
     }

@@ -29,6 +29,11 @@ impl FrontDoor {
         ports.into_iter().flatten().map(|port| ListenerId { l4: L4::Tcp, port }).collect()
     }
 
+    /// No certificate is there, so that TLS does not end here.
+    pub(crate) fn lacks_certificates(&self, given: Given<'_>) -> bool {
+        given.certificates.lacks_any_at_front_door(&given.config.front_door.tls, self.certificates.keys())
+    }
+
     /// The objects whose certificates are shown, in order.
     fn certified<'a>(&'a self, given: Given<'a>) -> Vec<&'a ObjectRef> {
         let settings = &given.config.front_door.tls;

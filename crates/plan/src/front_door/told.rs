@@ -70,6 +70,14 @@ impl FrontDoor {
         Some(Told { members, problems: problems.into_iter().collect(), leads })
     }
 
+    /// What somebody is told who asks that http be redirected to https, while no certificate is there.
+    pub(crate) fn not_redirected(&self, owner: &Owner) -> Option<Problem> {
+        let object = owner.object();
+        let guest = self.ranks.get(&object).and_then(|rank| self.guests.get(rank))?;
+        let asks = guest.owner == *owner && guest.leads() && guest.redirect == Some(true);
+        asks.then(|| not_redirected(object, guest.redirect_field.clone()))
+    }
+
     pub(crate) fn problems(&self) -> BTreeSet<Problem> {
         self.owners().iter().filter_map(|owner| self.told(owner)).flat_map(|it| it.problems).collect()
     }
@@ -126,6 +134,15 @@ impl FrontDoor {
             && !service.is_route()
             && self.guests.get(route).is_some_and(|guest| guest.backends.contains_key(&key))
     }
+}
+
+/// `field` asks that requests be redirected to https, and the front door has no certificate for it.
+pub(crate) fn not_redirected(object: ObjectRef, field: Name) -> Problem {
+    let what =
+        "requests are answered over http and not redirected to https: the front door has no certificate";
+    Problem::new(object, Reason::NoSuchSecret, what).at(field).fix(
+        "Name a certificate: frontDoor.tls.certificates, or seaway.dev/tls at a Service or an HTTPRoute.",
+    )
 }
 
 impl Lost {

@@ -32,12 +32,14 @@ impl World {
         let named = self.is_named(&secret.object);
         let changed = self.certificates.put(secret, named);
         self.certificate_changed(&secret.object, changed, &before);
+        self.note_lack_at_door();
     }
 
     pub(super) fn remove_secret(&mut self, object: &ObjectRef) {
         let before = self.shown_before(object);
         let changed = self.certificates.remove(object, self.is_named(object));
         self.certificate_changed(object, changed, &before);
+        self.note_lack_at_door();
     }
 
     /// By a Service, a route or the configuration.
@@ -76,6 +78,7 @@ impl World {
             let before = self.shown_before(&object);
             self.certificate_changed(&object, Changed { content: true, names: false }, &before);
         }
+        self.note_lack_at_door();
         self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
     }
 

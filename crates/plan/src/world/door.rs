@@ -25,6 +25,8 @@ pub(super) struct Door {
     problems: Vec<Problem>,
     /// While it is open.
     pub(super) units: Vec<Unit>,
+    /// It is open, and has no certificate.
+    pub(super) lacks_certificates: bool,
 }
 
 impl World {
@@ -134,6 +136,23 @@ impl World {
     }
 
     fn open_or_close_door(&mut self) {
+        self.open_or_close();
+        self.note_lack_at_door();
+    }
+
+    /// Who asks for a redirect to https hears whether there can be one.
+    pub(super) fn note_lack_at_door(&mut self) {
+        let lacks = !self.door.units.is_empty() && self.door.guests.lacks_certificates(self.given());
+        if self.door.lacks_certificates != lacks {
+            self.door.lacks_certificates = lacks;
+            self.tell_guests();
+            if !self.door.units.is_empty() {
+                self.replan_door();
+            }
+        }
+    }
+
+    fn open_or_close(&mut self) {
         let owner = front_door::owner();
         let settings = &self.config.front_door;
         if !self.door.guests.opens(settings) {
@@ -172,6 +191,9 @@ impl World {
         let owner = front_door::owner();
         let (grant, mut problems) = self.ledger.grant(&owner);
         problems.extend(self.certificates.missing(&self.config.front_door.tls, &owner.object()));
+        if self.door.lacks_certificates && self.config.front_door.tls.redirect {
+            problems.push(front_door::not_redirected(owner.object(), "frontDoor.tls.redirect".into()));
+        }
         for (ip, id, other) in grant.iter().flat_map(|it| &it.conflicts) {
             let message = format!("port {id} on {ip} belongs to {other}");
             problems.push(
@@ -294,8 +316,14 @@ impl World {
         });
         let mut problems: BTreeSet<Problem> = status.problems.into_iter().collect();
         problems.extend(told.problems);
+        problems.extend(self.not_redirected(owner));
         status.problems = problems.into_iter().collect();
         Some(status)
+    }
+
+    fn not_redirected(&self, owner: &Owner) -> Option<Problem> {
+        let lacks = self.door.lacks_certificates;
+        lacks.then(|| self.door.guests.not_redirected(owner)).flatten()
     }
 
     /// The door's Unit came out otherwise: everybody who is there hears of it.
@@ -306,6 +334,7 @@ impl World {
 
     pub(super) fn door_problems(&self) -> BTreeSet<Problem> {
         let mut problems = self.door.guests.problems();
+        problems.extend(self.door.guests.owners().iter().filter_map(|it| self.not_redirected(it)));
         problems.extend(self.door.problems.iter().cloned());
         problems
     }

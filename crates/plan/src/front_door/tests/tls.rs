@@ -227,7 +227,18 @@ fn what_is_asked_for_in_the_open_is_sent_to_tls_if_so_wished() {
             })
         };
         assert_eq!(sent_on(&world, 80), [false; 3], "not before there is somewhere to be sent to");
+        let why =
+            "requests are answered over http and not redirected to https: the front door has no certificate";
+        let told_why =
+            |world: &World| problems(world).into_iter().filter(|it| it.ends_with(why)).collect::<Vec<_>>();
+        let asked = "Service default/wanted: metadata.annotations[serviceloadbalancer/lb.sslTerm]";
+        let by_all = everybody.then_some("Config frontDoor: frontDoor.tls.redirect");
+        let places: Vec<_> = [asked].into_iter().chain(by_all).map(|it| format!("{it}: {why}")).collect();
+        assert_eq!(told_why(&world), places);
+        let status = world.status(&facts::owner(&wanted)).expect("it is there");
+        assert!(status.problems.iter().any(|it| it.message == why), "{status:?}");
         world.apply(told(&pair));
+        assert_eq!(told_why(&world), [""; 0]);
         assert_eq!(sent_on(&world, 80), expected);
         assert_eq!(sent_on(&world, 443), [false; 3]);
     }
