@@ -14,7 +14,7 @@ use seaway_openstack::{
 };
 use seaway_testkit::cloud::{Fault, Pace};
 
-use crate::scene::*;
+use crate::{opened::other_subnet, scene::*};
 
 /// OVN does so: what was deleted is ACTIVE again by a late status update, or was never deleted at all.
 #[tokio::test]
@@ -41,13 +41,15 @@ async fn what_was_deleted_and_is_still_there_is_deleted_again() {
 /// A request that was repeated is done minutes later: what it makes is older by its date than what serves.
 #[tokio::test]
 async fn a_late_twin_goes_and_the_one_that_serves_stays_however_old_they_are() {
-    for restarts in [false, true] {
+    for (restarts, elsewhere) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut scene = Scene::set().await;
         let wish = scene.wish(&[80], &[1]);
+        // Nobody said where it is, and Nodes are in several subnets: a request that is repeated may say another.
+        let subnet = if elsewhere { other_subnet(&scene).await } else { scene.subnet.clone() };
         let late = NewLoadBalancer {
             name: "late".into(),
             description: "Kubernetes external service default/nginxservice from cluster kubernetes".into(),
-            vip_subnet_id: Some(scene.subnet.clone()).into(),
+            vip_subnet_id: Some(subnet.clone()).into(),
             ..NewLoadBalancer::new()
         };
         let late = scene.cloud.all::<Balancer>().create(&late).await.unwrap().id;
@@ -55,6 +57,7 @@ async fn a_late_twin_goes_and_the_one_that_serves_stays_however_old_they_are() {
         scene.reach(&wish).await;
         let all = scene.balancers().await;
         let serves = all.iter().find(|it| it.id != late).unwrap().clone();
+        assert_eq!(serves.vip_subnet_id != Some(subnet), elsewhere);
         let change = LoadBalancerChange {
             name: serves.name.as_str().into(),
             tags: Edit::To(serves.tags.clone()),

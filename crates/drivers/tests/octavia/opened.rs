@@ -76,7 +76,7 @@ fn set(rules: &[&str]) -> BTreeSet<String> {
 }
 
 /// Behind the same router.
-async fn other_subnet(scene: &Scene) -> Id<Subnet> {
+pub(crate) async fn other_subnet(scene: &Scene) -> Id<Subnet> {
     let network = scene.cloud.all::<Subnet>().read::<Subnet>(&scene.subnet).await.unwrap().network_id;
     let new = NewSubnet { cidr: Some("10.0.7.0/24".to_owned()).into(), ..NewSubnet::new(network, 4) };
     let subnet = scene.cloud.all::<Subnet>().create(&new).await.unwrap().id;
