@@ -104,6 +104,7 @@ pub use self::{
     seats::terms_of,
     steps::{Observed, Step},
     told::{Note, Tell},
+    unheeded::unheeded,
 };
 use self::{
     away::{Asker, Away},
@@ -123,7 +124,6 @@ use self::{
     shared::{Closed, marks},
     steps::steps,
     survey::{Kept, Used},
-    unheeded::unheeded,
 };
 
 /// How its places say that they are ours: `Place::Cloud { driver, .. }`.

@@ -257,6 +257,9 @@ pub struct Outside {
     pub timeouts: CloudTimeouts,
     /// A certificate that is shown and that nobody here has.
     pub tls: Option<CloudTls>,
+    pub tls_terms: CloudTlsTerms,
+    /// Ports in plaintext whose clients are to be sent to https.
+    pub to_https: BTreeSet<ListenerId>,
     /// Members that only the configuration of the cloud leaves out (its node-selector, its address-sort-order), of each port:
     /// those that a pool has stay.
     pub passed_over: BTreeMap<ListenerId, Vec<Member>>,

@@ -3,22 +3,22 @@
 mod nodes;
 mod remarks;
 
-pub(crate) use self::nodes::cloud_node;
+pub(crate) use self::{nodes::cloud_node, remarks::is_told};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use seaway_model::{
     L4, ListenerId, Name, Problem, Reason,
     config::{CloudDefaults, CloudPlace, MembersFrom},
     fact::FamilyPolicy,
     load_balancer::{
-        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, CloudVip, Explicit,
-        Floating, HealthCheck, Limits, Named, Outside, ProbeKind, Protocol,
+        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, CloudTlsTerms, CloudVip,
+        Explicit, Floating, HealthCheck, Limits, Named, Outside, ProbeKind, Protocol,
     },
 };
 
 use crate::{
-    annotations::{CALLED, CHECK, CONNECTIONS, NAMED, OfPorts, nobody},
+    annotations::{CALLED, CHECK, CLIENTS, CONNECTIONS, NAMED, OfPorts, nobody},
     demand::{Demand, DemandPort},
 };
 
@@ -141,6 +141,11 @@ impl Demand {
             zone: wishes.zone.clone().or_else(|| usual.zone.clone()),
             timeouts: wishes.timeouts.or(usual.timeouts),
             tls: self.cloud_tls(usual),
+            tls_terms: CloudTlsTerms {
+                profile: self.wishes.tls.profile.unwrap_or_default(),
+                hsts: self.wishes.tls.hsts.filter(|it| *it > 0),
+            },
+            to_https: self.to_https(),
             passed_over: BTreeMap::new(),
             applies: wishes.apply,
             metrics: wishes.metrics,
@@ -255,7 +260,23 @@ impl Demand {
             revoked: cloud.client_revoked.clone(),
             optional: tls.clients_optional,
             by_secret: tls.authorities.is_some(),
+            unvouched: self.wishes.written.contains_key(CLIENTS) && !tls.clients_optional,
         }
+    }
+
+    /// Ports in plaintext whose clients are to be sent to where TLS ends.
+    fn to_https(&self) -> BTreeSet<ListenerId> {
+        let ends = |it: &&DemandPort| self.ends_tls_anywhere(it);
+        if self.wishes.tls.redirect != Some(true) || !self.ports.iter().any(|it| ends(&it)) {
+            return BTreeSet::new();
+        }
+        let open = self.ports.iter().filter(|it| it.port.protocol == L4::Tcp && !ends(it));
+        open.map(DemandPort::id).collect()
+    }
+
+    /// By a certificate of a Secret, or of the cloud's own store.
+    pub(crate) fn ends_tls_anywhere(&self, wanted: &DemandPort) -> bool {
+        self.ends_tls(wanted) || self.cloud_ends_tls(wanted.id())
     }
 
     /// By a certificate of the cloud's own store.

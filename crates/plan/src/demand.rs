@@ -291,8 +291,7 @@ impl Demand {
     /// Whether members may be spoken to by TLS: where what comes is merely passed on, whoever sends it does that.
     pub(crate) fn speaks_tls(&self, wanted: &DemandPort) -> bool {
         self.protocol(&wanted.port) == Protocol::Http
-            || (self.ends_tls(wanted) || self.cloud_ends_tls(wanted.id()))
-                && self.wishes.tls.members.spoken == Some(true)
+            || self.ends_tls_anywhere(wanted) && self.wishes.tls.members.spoken == Some(true)
     }
 
     /// Where clients are sent to from the open.

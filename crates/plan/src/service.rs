@@ -223,8 +223,9 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
     };
     let tls = demand.ends_tls(wanted).then(|| tls(demand, given));
     let mut rule = Rule::everything_to(demand.owner.clone(), pool);
-    if let (None, Protocol::Http, Some(true), Some(port)) =
-        (&tls, protocol, wishes.tls.redirect, demand.tls_port())
+    // Clouds are asked for it elsewhere (`Outside::to_https`): members of the port are to follow all the same.
+    if let (None, None, Protocol::Http, Some(true), Some(port)) =
+        (&demand.cloud, &tls, protocol, wishes.tls.redirect, demand.tls_port())
     {
         rule.action = to_https(port);
     }

@@ -5,6 +5,7 @@ use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol}
 
 use crate::{
     annotations::{AUTHORITIES, CLIENTS, PASSTHROUGH, Place, TRANSPARENT, Wishes, asks, of_clouds, places},
+    cloud::is_told,
     demand::Demand,
 };
 
@@ -59,12 +60,13 @@ fn is_at_front_door(demand: &Demand) -> bool {
 /// What is about TLS, or about the front door, of a Service that has neither.
 fn of_tls(demand: &Demand) -> Vec<Problem> {
     // What the configuration serves beside the Service's own ports is not what its annotations are about.
-    if demand.hosts_only || demand.cloud.is_some() {
+    if demand.hosts_only {
         return Vec::new();
     }
+    let in_cloud = demand.cloud.is_some();
     let mut at: Vec<Place> = Vec::new();
     for wanted in &demand.ports {
-        at.extend(demand.ends_tls(wanted).then_some(Place::Tls));
+        at.extend(demand.ends_tls_anywhere(wanted).then_some(Place::Tls));
         at.push(if demand.protocol(&wanted.port) == Protocol::Http { Place::Http } else { Place::Tcp });
     }
     if is_at_front_door(demand) {
@@ -76,6 +78,7 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
             || it == AUTHORITIES && !demand.wishes.tls.clients_optional
             || [CLIENTS, PASSTHROUGH, TRANSPARENT].contains(&it)
             || of_clouds().any(|of| of == it)
+            || in_cloud && is_told(it)
     };
     let idle = idle(&demand.wishes, &demand.service.meta.annotations, &at)
         .filter(|(option, _)| !told_elsewhere(option));
@@ -92,7 +95,10 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
             ),
             _ => (
                 "this annotation has no effect: it is about TLS, which does not end at this Service's own address",
-                "Name a certificate in seaway.dev/tls; or remove it.",
+                match in_cloud {
+                    true => "Name a certificate in seaway.dev/tls-container or seaway.dev/tls; or remove it.",
+                    false => "Name a certificate in seaway.dev/tls; or remove it.",
+                },
             ),
         };
         Problem::new(demand.owner.object(), Reason::Unsupported, what).at(field.clone()).fix(fix)

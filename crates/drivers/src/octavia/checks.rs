@@ -17,6 +17,8 @@ use super::{groups::rules::is_transparent, wanted::seconds};
 
 /// Octavia refuses less for UDP-CONNECT.
 pub(super) const LEAST_UDP_DELAY: u64 = 3;
+pub(super) const MOST_RETRIES: u64 = 10;
+pub(super) const MOST_WEIGHT: u32 = 256;
 
 /// As this provider can.
 pub(super) fn check(options: &Options, pool: &Pool, can: &Abilities) -> Option<HealthCheck> {
@@ -40,7 +42,9 @@ pub(super) fn members<'p>(
         match (it.state, it.weight) {
             (MemberState::Draining, _) => Some((it, 0)),
             (MemberState::Ready, 0) => all.then_some((it, 1)),
-            (MemberState::Ready, weight) => Some((it, u16::try_from(weight.min(256)).unwrap_or(256))),
+            (MemberState::Ready, weight) => {
+                Some((it, u16::try_from(weight.min(MOST_WEIGHT)).unwrap_or(u16::MAX)))
+            }
         }
     })
 }
@@ -66,7 +70,7 @@ pub(super) fn monitor(check: &HealthCheck, l4: L4) -> NewHealthMonitor {
     };
     let least = if kind == MonitorType::UdpConnect { LEAST_UDP_DELAY } else { 1 };
     let delay = seconds(check.interval).max(least);
-    let retries = |it: u8| u64::from(it.clamp(1, 10));
+    let retries = |it: u8| u64::from(it).clamp(1, MOST_RETRIES);
     let mut monitor = NewHealthMonitor {
         max_retries_down: Edit::To(Some(retries(check.fall))),
         // A probe that lasts longer than the pause to the next is refused.

@@ -72,7 +72,8 @@ pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -
     let Some(outside) = &wish.options.outside else { return Vec::new() };
     let CloudClients { authority, revoked, .. } = &outside.clients;
     let by_secret = outside.clients.by_secret || listener.tls.as_ref().is_some_and(|it| it.clients.is_some());
-    if authority.is_none() && revoked.is_none() && !by_secret {
+    let is_asked = authority.is_some() || by_secret || outside.clients.unvouched;
+    if revoked.is_none() && !is_asked {
         return Vec::new();
     }
     let ends_tls = is_ended(wish, listener);
@@ -81,7 +82,7 @@ pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -
     let mut refuse = |reason, message: String, fix: &str| {
         refused.push(Problem::new(listener.owner.object(), reason, message).fix(fix));
     };
-    if ends_nowhere && (authority.is_some() || by_secret) {
+    if ends_nowhere {
         let message = "clients are to show certificates, and TLS ends at none of its ports".to_owned();
         refuse(
             Reason::BadAnnotation,
@@ -93,11 +94,17 @@ pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -
         return refused;
     }
     if authority.is_none() {
-        let (reason, message) = match by_secret {
-            true => (Reason::Unsupported, "the cloud does not have the authorities of clients in a Secret"),
-            false => (
+        let (reason, message) = match (by_secret, revoked) {
+            (true, _) => {
+                (Reason::Unsupported, "the cloud does not have the authorities of clients in a Secret")
+            }
+            (_, Some(_)) => (
                 Reason::BadAnnotation,
                 "a list of revoked certificates is of an authority of clients, and none is named",
+            ),
+            (_, None) => (
+                Reason::BadAnnotation,
+                "clients are to show certificates, and no authority is named that vouches for them",
             ),
         };
         let fix = "Name a secret of Barbican with the authority: seaway.dev/client-ca-container.";

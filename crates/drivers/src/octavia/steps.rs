@@ -33,7 +33,7 @@ use super::{
     shared::{Marks, Shared},
     spare::{self, Loose},
     tags, timeouts,
-    tls::{Kept, Lost, keep},
+    tls::{Kept, Lost, keep, terms},
     vip,
     wanted::{Wanted, WantedFloating, WantedListener},
 };
@@ -380,6 +380,7 @@ fn of_listener(id: ListenerId, wish: &NewListener, there: &Listener) -> Option<S
     by_default::reset(&mut change, wish, there);
     tags::keep(&mut change.tags, &wish.tags, &there.tags);
     clients::reset(&mut change, wish, there);
+    terms::reset(&mut change, wish, there);
     if there.connection_limit.is_none() && wish.connection_limit == Edit::To(Some(-1)) {
         change.connection_limit = Edit::Leave;
     }

@@ -3,6 +3,7 @@
 //! put there are named by their references, and left alone.
 
 mod stored;
+pub(super) mod terms;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +12,7 @@ use std::{
 
 use seaway_model::{
     Desired, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason,
-    load_balancer::{Certificate, CloudTls, Protocol, TlsByName, TlsProfile},
+    load_balancer::{Certificate, CloudTls, Protocol, TlsByName},
 };
 use seaway_openstack::{
     Cloud, Error,
@@ -61,6 +62,7 @@ pub(super) fn end_tls(
     it: &mut WantedListener,
     listener: &Listener,
     wish: &LoadBalancer,
+    can: &Abilities,
     name: impl Fn(&Certificate) -> String,
 ) -> BTreeMap<String, Arc<Certificate>> {
     let mut kept = BTreeMap::new();
@@ -79,12 +81,6 @@ pub(super) fn end_tls(
             let mut refs = refs.into_iter();
             it.listener.default_tls_container_ref = Edit::To(refs.next());
             it.listener.sni_container_refs = Edit::To(refs.collect());
-            if tls.profile == TlsProfile::Modern {
-                it.listener.tls_versions = Edit::To(Some(vec!["TLSv1.3".to_owned()]));
-            }
-            if let Some(seconds) = tls.hsts.filter(|it| *it > 0) {
-                it.listener.hsts_max_age = Edit::To(Some(u64::from(seconds)));
-            }
         }
         (None, Some((reference, theirs))) => {
             it.listener.default_tls_container_ref = Edit::To(Some(reference.to_string()));
@@ -94,6 +90,7 @@ pub(super) fn end_tls(
         (None, None) => return kept,
     }
     it.listener.protocol = Spoken::TerminatedHttps;
+    terms::ask(&mut it.listener, terms::of(wish, listener), can);
     // Members are spoken to by HTTP; whether they hear who the client is, is another wish.
     if it.listener.insert_headers.is_left() {
         it.listener.insert_headers = Edit::To(BTreeMap::new());
@@ -139,6 +136,11 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
             let what = "this provider of load balancers cannot end TLS".to_owned();
             refuse(Reason::Unsupported, what, "Choose another provider, or serve TLS at the members.");
             continue;
+        }
+        if terms::needs_versions(wish, listener) && !can.has(Ability::TlsVersions) {
+            let what = format!("this provider of load balancers has no {}", Ability::TlsVersions.as_str());
+            let fix = "Remove seaway.dev/tls-profile, or choose another provider.";
+            refuse(Reason::Unsupported, what, fix);
         }
         let theirs = theirs.filter(|(_, it)| listener.tls.is_none() && it.looked_up);
         let named = theirs.iter().flat_map(|(reference, it)| it.others.iter().chain([*reference]));
@@ -262,6 +264,9 @@ pub(super) fn leave_lost(wanted: &mut Wanted, desired: &Desired, observed: &Obse
         it.listener.sni_container_refs = Edit::Leave;
         it.listener.insert_headers = Edit::Leave;
         it.listener.protocol = there.listener.protocol.clone();
+        if it.listener.protocol != Spoken::TerminatedHttps {
+            terms::leave(&mut it.listener);
+        }
         if let Some(pool) = &there.pool {
             it.pool.protocol = pool.pool.protocol.clone();
         }

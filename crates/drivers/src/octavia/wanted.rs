@@ -102,7 +102,7 @@ pub fn wanted(cluster: &Cluster, key: &LbKey, owner: &Owner, wish: &LoadBalancer
         let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else { continue };
         let number = outside.ports.iter().position(|it| it == id).unwrap_or(listeners.len());
         let mut new = of_listener(&name, number, listener, pool, &wish.options, can);
-        certificates.extend(tls::end_tls(&mut new, listener, wish, |it| cluster.certificate(key, it)));
+        certificates.extend(tls::end_tls(&mut new, listener, wish, can, |it| cluster.certificate(key, it)));
         mark(&mut new.listener, cluster.tag_of(key));
         by_default::mark(&mut new.listener, *id, outside.tls.as_ref());
         listeners.insert(*id, new);
@@ -321,6 +321,15 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
         let problem = Problem::new(listener.owner.object(), Reason::Unsupported, message);
         refused.push((listener.owner.clone(), problem.fix(fix)));
     };
+    if wish.options.outside.as_ref().is_some_and(|it| it.to_https.contains(&id)) {
+        say(
+            "load balancers of a cloud send no client to https: no listener is made that would serve in plaintext, and one \
+             that is there stays"
+                .to_owned(),
+            "Remove seaway.dev/https-redirect, and the port is served in plaintext; or remove the port; or serve the Service \
+             with the native driver.",
+        );
+    }
     let served = leads_to(listener).and_then(|it| wish.pools.get(it));
     if served.is_some_and(|it| it.proxy.is_some()) && listener.protocol == Protocol::Http {
         say(

@@ -75,28 +75,54 @@ async fn two_transports_share_a_port_only_where_the_api_lets_them() {
 
 #[tokio::test]
 async fn probes_that_are_not_as_somebody_said_are_told() {
-    let seconds = Duration::from_secs;
-    for (l4, interval, timeout, expected) in [
-        (L4::Tcp, 5, 3, None),
-        (L4::Tcp, 5, 9, Some("may last 5 seconds, not 9")),
-        (L4::Udp, 1, 1, Some("come every 3 seconds at most, not every 1")),
-        (L4::Udp, 5, 3, None),
+    let check = |interval, timeout, rise, fall| HealthCheck {
+        interval: Duration::from_millis(interval),
+        timeout: Duration::from_millis(timeout),
+        rise,
+        fall,
+        ..HealthCheck::default()
+    };
+    for (l4, check, expected) in [
+        (L4::Tcp, check(5_000, 3_000, 2, 3), None),
+        (L4::Tcp, check(5_000, 9_000, 2, 3), Some("may last 5 seconds, not 9")),
+        (L4::Udp, check(1_000, 1_000, 2, 3), Some("come every 3 seconds at most, not every 1")),
+        (L4::Udp, check(5_000, 3_000, 2, 3), None),
+        (L4::Tcp, check(300, 1_000, 2, 3), Some("probes come every 1 seconds, not 300ms")),
+        (L4::Tcp, check(2_500, 1_000, 2, 3), Some("probes come every 3 seconds, not 2.5s")),
+        (L4::Tcp, check(7_200_000, 1_000, 2, 3), Some("probes come every 3600 seconds, not 7200s")),
+        (L4::Tcp, check(5_000, 900, 2, 3), Some("may last 1 seconds, not 900ms")),
+        (L4::Tcp, check(5_000, 3_000, 10, 10), None),
+        (L4::Tcp, check(5_000, 3_000, 11, 10), Some("10 successes in a row are enough, not 11")),
+        (L4::Tcp, check(5_000, 3_000, 10, 255), Some("10 failures in a row are enough, not 255")),
     ] {
         let scene = Scene::set().await;
         let mut wish = scene.wish(&[53], &[1]);
         transport(&mut wish, l4);
         for pool in wish.pools.values_mut() {
-            let check = HealthCheck {
-                interval: seconds(interval),
-                timeout: seconds(timeout),
-                ..HealthCheck::default()
-            };
-            Arc::make_mut(pool).health = Some(check);
+            Arc::make_mut(pool).health = Some(check.clone());
         }
         let (told, _) = made(&scene, &wish).await;
         match expected {
             Some(expected) => assert!(told.len() == 1 && told[0].contains(expected), "{told:?}"),
             None => assert_eq!(told, [""; 0]),
         }
+    }
+}
+
+#[tokio::test]
+async fn weights_that_are_cut_are_told() {
+    for (weight, expected) in [(256, None), (257, Some("256 at most: 10.0.0.2:30080 has 257"))] {
+        let scene = Scene::set().await;
+        let mut wish = scene.wish(&[80], &[1, 2]);
+        let pool = Arc::make_mut(wish.pools.values_mut().next().unwrap());
+        pool.members[1].weight = weight;
+        let at = pool.members[1].at;
+        let (told, made) = made(&scene, &wish).await;
+        let members = &made["listeners"][0]["default_pool"]["members"];
+        assert_eq!(members[1]["weight"], 256, "{members}");
+        let expected: Vec<String> =
+            expected.iter().map(|it| it.replace("10.0.0.2:30080", &at.to_string())).collect();
+        assert_eq!(told.len(), expected.len(), "{told:?}");
+        assert!(expected.iter().all(|it| told[0].contains(it)), "{told:?}");
     }
 }

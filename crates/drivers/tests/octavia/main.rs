@@ -48,6 +48,7 @@ mod shares;
 mod tags;
 mod their_groups;
 mod tls;
+mod tls_terms;
 mod troubles;
 mod vip;
 mod waiting;

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::ListenerId;
+use super::{ListenerId, TlsProfile};
 use crate::name::Name;
 
 /// Tags that a user asks for, of each kind of object.
@@ -123,6 +123,16 @@ pub struct CloudClients {
     pub optional: bool,
     /// They are asked for by an authority that the cloud does not have.
     pub by_secret: bool,
+    /// They are asked for, and no authority is named.
+    pub unvouched: bool,
+}
+
+/// How TLS is spoken with clients where it ends by a certificate of the cloud's own store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CloudTlsTerms {
+    pub profile: TlsProfile,
+    /// `Strict-Transport-Security`, in seconds.
+    pub hsts: Option<u32>,
 }
 
 /// What guards and limits the address of a load balancer, by id.

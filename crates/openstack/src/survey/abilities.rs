@@ -41,6 +41,13 @@ pub enum Ability {
     Clients,
     /// Security groups of the user at the VIP.
     VipGroups,
+    /// Which versions of TLS a listener speaks.
+    TlsVersions,
+    /// `Strict-Transport-Security`.
+    Hsts,
+    ConnectionLimits,
+    /// A QoS policy of Neutron at the VIP.
+    VipQos,
 }
 
 /// What a provider can do, as far as is known.
@@ -54,12 +61,12 @@ pub struct Abilities {
 }
 
 use Ability::{
-    AdditionalVips, AllowedCidrs, CheckedHost, Clients, CookieAffinity, Failover, Flavors, Http, L7,
-    MemberTls, Prometheus, Proxy, RoundRobin, Sctp, SharedPorts, SourceIpAffinity, Tags, Tcp, Timeouts, Tls,
-    Udp, UdpByHttp, VipGroups, Zones,
+    AdditionalVips, AllowedCidrs, CheckedHost, Clients, ConnectionLimits, CookieAffinity, Failover, Flavors,
+    Hsts, Http, L7, MemberTls, Prometheus, Proxy, RoundRobin, Sctp, SharedPorts, SourceIpAffinity, Tags, Tcp,
+    Timeouts, Tls, TlsVersions, Udp, UdpByHttp, VipGroups, VipQos, Zones,
 };
 
-const ALL: [Ability; 24] = [
+const ALL: [Ability; 28] = [
     Tcp,
     Udp,
     Sctp,
@@ -84,13 +91,17 @@ const ALL: [Ability; 24] = [
     MemberTls,
     Clients,
     VipGroups,
+    TlsVersions,
+    Hsts,
+    ConnectionLimits,
+    VipQos,
 ];
 
 /// `octavia` is the old name of `amphora`, `amphorav2` was its name for two releases.
 const KNOWN: [(&[&str], &[Ability]); 2] =
     [(&["amphora", "amphorav2", "octavia"], &[]), (&["ovn"], &OVN_REFUSES)];
 
-const OVN_REFUSES: [Ability; 17] = [
+const OVN_REFUSES: [Ability; 21] = [
     Http,
     Tls,
     Proxy,
@@ -108,10 +119,14 @@ const OVN_REFUSES: [Ability; 17] = [
     MemberTls,
     Clients,
     VipGroups,
+    TlsVersions,
+    Hsts,
+    ConnectionLimits,
+    VipQos,
 ];
 
 /// Since which minor version of the API `2.x` there are words for it.
-const SINCE: [(Ability, u32); 14] = [
+const SINCE: [(Ability, u32); 16] = [
     (Timeouts, 1),
     (Tags, 5),
     (Flavors, 6),
@@ -122,9 +137,11 @@ const SINCE: [(Ability, u32); 14] = [
     (SharedPorts, 13),
     (Zones, 14),
     (UdpByHttp, 16),
+    (TlsVersions, 17),
     (Sctp, 23),
     (Prometheus, 25),
     (AdditionalVips, 26),
+    (Hsts, 27),
     (VipGroups, 29),
 ];
 
@@ -174,6 +191,10 @@ impl Ability {
             MemberTls => "TLS to members",
             Clients => "certificates of clients",
             VipGroups => "security groups of the VIP",
+            TlsVersions => "choice of TLS versions",
+            Hsts => "Strict-Transport-Security (HSTS)",
+            ConnectionLimits => "connection limits",
+            VipQos => "QoS policy of the VIP",
         }
     }
 }
@@ -213,6 +234,10 @@ mod tests {
             ("amphora", 28, VipGroups, false),
             ("amphora", 29, VipGroups, true),
             ("ovn", 30, VipGroups, false),
+            ("amphora", 16, TlsVersions, false),
+            ("amphora", 17, TlsVersions, true),
+            ("amphora", 26, Hsts, false),
+            ("amphora", 27, Hsts, true),
             ("amphora", 7, MemberTls, false),
             ("amphora", 8, MemberTls, true),
             ("ovn", 30, MemberTls, false),

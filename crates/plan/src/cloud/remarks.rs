@@ -4,7 +4,7 @@ use seaway_model::{
     L4, Problem, Reason,
     config::CloudDefaults,
     fact::FamilyPolicy,
-    load_balancer::{Family, Protocol},
+    load_balancer::{CookieMode, Family, Protocol},
 };
 
 use crate::{
@@ -49,10 +49,17 @@ const TO_MEMBERS: [&str; 7] = [
     "seaway.dev/backend-tls-verify",
 ];
 const STICKY: &str = "seaway.dev/sticky-cookie";
+const STICKY_MODE: &str = "seaway.dev/sticky-cookie-mode";
+const SENT: &str = "seaway.dev/health-check-send";
 /// The name of a cookie where none is said.
 const USUAL_COOKIE: &str = "SERVERID";
 /// Providers that do nothing but `SOURCE_IP_PORT`.
 const BY_SOURCE_PORT: &str = "ovn";
+
+/// Whether what is written of it is looked at here, or by the driver.
+pub(crate) fn is_told(option: &str) -> bool {
+    NATIVE.iter().chain(&NATIVE_OF_HTTP).chain(&TO_MEMBERS).any(|it| *it == option)
+}
 
 impl Demand {
     pub(super) fn remarks(&self, usual: &CloudDefaults) -> Vec<Problem> {
@@ -77,6 +84,17 @@ impl Demand {
         {
             let message = format!("the cloud chooses the name of its cookie: it is not called {name}");
             remark(field, message, "Say \"true\".");
+        }
+        if let (Some((_, CookieMode::Rewrite)), false, Some(field)) =
+            (&http.cookie, at_front_door, self.wishes.written.get(STICKY_MODE))
+        {
+            let message = "the cloud inserts a cookie of its own: the members' is not rewritten".to_owned();
+            remark(field, message, "Say insert.");
+        }
+        if let Some(field) = self.wishes.written.get(SENT).filter(|_| !at_front_door) {
+            let message =
+                "load balancers of a cloud choose what their probes send: it is not this".to_owned();
+            remark(field, message, "Remove it, or serve the Service with the native driver.");
         }
         if let [first, _, ..] = self.wishes.requested[..] {
             let message = format!("of several addresses the first is asked for, {first}");

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use seaway_model::{
     LoadBalancer, PoolId, Unit,
     load_balancer::{
-        Balance, CloudHeaders, CloudProbe, CloudTimeouts, HealthCheck, ProbeKind, Protocol, ProxyVersion,
+        Balance, CloudHeaders, CloudProbe, CloudTimeouts, CloudTlsTerms, HealthCheck, ProbeKind, Protocol,
+        ProxyVersion, TlsProfile,
     },
 };
 use seaway_openstack::{
@@ -114,7 +115,10 @@ impl Place {
             Rare::Certificates => it = secured(it, &["shop"]),
             Rare::References => {
                 it = referred(it, &self.reference);
-                outside(&mut it, &|it| _ = it.tls.as_mut().unwrap().references.remove(&tcp(80)));
+                outside(&mut it, &|it| {
+                    it.tls.as_mut().unwrap().references.remove(&tcp(80));
+                    it.tls_terms = CloudTlsTerms { profile: TlsProfile::Modern, hsts: Some(3_600) };
+                });
             }
             Rare::Limits => {
                 it.listeners.values_mut().for_each(|it| Arc::make_mut(it).limits.connections = Some(2_000));
@@ -204,10 +208,12 @@ pub(super) async fn shape(scene: &Scene) -> Vec<String> {
         ];
         let shows = it.default_tls_container_ref.is_some();
         lines.push(format!(
-            "listener {} {} limit {:?} times {times:?} TLS {shows} and {} headers {:?} from {:?} tags {:?}",
+            "listener {} {} limit {:?} times {times:?} TLS {shows} {:?} HSTS {:?} and {} headers {:?} from {:?} tags {:?}",
             it.protocol_port,
             it.protocol,
             it.connection_limit,
+            it.tls_versions,
+            it.hsts_max_age,
             it.sni_container_refs.len(),
             it.insert_headers,
             it.allowed_cidrs,

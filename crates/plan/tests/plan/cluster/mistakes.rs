@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use seaway_model::{Desired, Group, Name, Reason, config::CloudDefaults, load_balancer::Outside};
+use seaway_model::{
+    Desired, Group, L4, ListenerId, Name, Reason,
+    config::CloudDefaults,
+    fact::ServicePort,
+    load_balancer::{Action, CloudTlsTerms, Outside, TlsProfile},
+};
 use seaway_plan::World;
 use seaway_testkit::facts::{owner, put};
 
@@ -75,6 +80,11 @@ fn what_is_asked_for_and_not_done_in_a_cloud_is_told() {
         ("seaway.dev/backend-tls", "true", "do not have this"),
         ("seaway.dev/address", "192.0.2.1,192.0.2.2", "the first is asked for"),
         ("loadbalancer.openstack.org/lb-method", "SOURCE_IP_PORT", "it does ROUND_ROBIN"),
+        ("seaway.dev/hsts", "1h", "it is about TLS"),
+        ("seaway.dev/tls-profile", "modern", "it is about TLS"),
+        ("seaway.dev/https-redirect", "true", "it is about TLS"),
+        ("seaway.dev/strip-prefix", "true", "it is about the front door"),
+        ("seaway.dev/health-check-send", "ping", "choose what their probes send"),
     ] {
         let (world, _) = outside(usual(), &[(key, value)]);
         let problems = world.problems();
@@ -85,6 +95,31 @@ fn what_is_asked_for_and_not_done_in_a_cloud_is_told() {
     let ovn = CloudDefaults { provider: "ovn".into(), ..usual() };
     let method = "loadbalancer.openstack.org/lb-method";
     assert!(outside(ovn, &[(method, "SOURCE_IP_PORT")]).0.problems().is_empty());
+}
+
+/// Members of a port in plaintext follow, whatever becomes of it: it leads to them as ever.
+#[test]
+fn how_tls_is_spoken_and_who_is_sent_to_https_is_asked_of_a_cloud() {
+    let mut shop = clouded(&[
+        ("seaway.dev/tls-container", "443:http://barbican/v1/secrets/x"),
+        ("seaway.dev/protocol", "http"),
+        ("seaway.dev/https-redirect", "true"),
+        ("seaway.dev/tls-profile", "modern"),
+        ("seaway.dev/hsts", "1h"),
+    ]);
+    let https = ServicePort { name: "https".into(), port: 443, ..shop.ports[0].clone() };
+    shop.ports.push(https);
+    let it = super::clouds::world(usual(), vec![put(&shop)]);
+    assert_eq!(it.problems(), []);
+    let planned = planned(&it, &shop);
+    let outside = planned.options.outside.as_ref().expect("a cloud is asked");
+    assert_eq!(outside.tls_terms, CloudTlsTerms { profile: TlsProfile::Modern, hsts: Some(3_600) });
+    let open = ListenerId { l4: L4::Tcp, port: shop.ports[0].port };
+    assert_eq!(outside.to_https, [open].into());
+    assert!(matches!(planned.listeners[&open].rules[0].action, Action::Forward(_)));
+    // In a cloud as elsewhere, where clients are to show certificates, somebody has to vouch for them.
+    let (_, it) = self::outside(usual(), &[("seaway.dev/client-certificates", "required")]);
+    assert!(it.clients.unvouched);
 }
 
 #[test]

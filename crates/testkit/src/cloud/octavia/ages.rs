@@ -6,7 +6,7 @@ use super::{Octavia, forms::Fault, schema::Kind};
 use crate::cloud::exchange::{Refusal, Request};
 
 /// Which attributes came with which version `2.x`, wherever they stand in a body.
-const SINCE: [(&str, usize); 9] = [
+const SINCE: [(&str, usize); 11] = [
     ("client_authentication", 8),
     ("client_ca_tls_container_ref", 8),
     ("client_crl_container_ref", 8),
@@ -14,7 +14,9 @@ const SINCE: [(&str, usize); 9] = [
     ("tls_container_ref", 8),
     ("ca_tls_container_ref", 8),
     ("crl_container_ref", 8),
+    ("tls_versions", 17),
     ("additional_vips", 26),
+    ("hsts_max_age", 27),
     ("vip_sg_ids", 29),
 ];
 
