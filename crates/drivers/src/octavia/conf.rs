@@ -201,6 +201,19 @@ const OTHERS: [(&str, &str, &str); 4] = [
 const NODES: &str = "the cloud controller manager writes the addresses of Nodes by it, and goes on doing so; \
      members are at the InternalIP that a Node has";
 
+/// All keys of a section that mean something.
+pub fn keys(section: &str) -> Vec<&'static str> {
+    let others = OTHERS.iter().filter(|it| it.0 == section).map(|it| it.1);
+    let of_cloud = |rows: &'static [Row<CloudDefaults>]| rows.iter().map(|it| it.0);
+    let of_place = PLACE.iter().map(|it| it.0);
+    match section {
+        "LoadBalancer" => of_cloud(BALANCER).chain(of_place).collect(),
+        "LoadBalancerClass" => of_place.collect(),
+        "Networking" => of_cloud(NETWORKING).collect(),
+        _ => others.collect(),
+    }
+}
+
 fn left_to_others(conf: &CloudConf) -> impl Iterator<Item = String> + '_ {
     OTHERS.iter().flat_map(move |(section, key, why)| {
         let entries = conf.ini.entries(section).filter(|it| it.key.eq_ignore_ascii_case(key));

@@ -22,6 +22,7 @@ mod gone;
 mod group_release;
 mod groups;
 mod headers;
+mod heeded;
 mod living;
 mod local;
 mod meeting;

@@ -1,10 +1,10 @@
 //! Each option of the cloud provider's controller, annotations and `cloud.conf`, changes what is planned or is told: none is
 //! passed over in silence. (`[Global]` says who we are: `crates/openstack/tests/client/cloud_conf.rs`.)
 
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use seaway_drivers::octavia::{
-    InCloud, OCTAVIA, conf,
+    InCloud, OCTAVIA, conf, unheeded,
     wanted::{refused, wanted},
 };
 use seaway_model::{
@@ -14,26 +14,31 @@ use seaway_model::{
     unit::Place,
 };
 use seaway_openstack::{credentials::CloudConf, survey::Abilities};
-use seaway_plan::{Roles, World};
+use seaway_plan::{Roles, World, annotations::rows};
 use seaway_testkit::facts::{ip, owner, put, shop, synced};
 
 use crate::scene::cluster;
 
 const CLASS: &str = "seaway.dev/octavia";
 const THEIRS: &str = "loadbalancer.openstack.org/";
+const OF_KUBERNETES: &str = "service.beta.kubernetes.io/";
+/// What the second cannot do is told.
+const PROVIDERS: [&str; 2] = ["amphora", "ovn"];
 const ID: &str = "00000000-0000-4000-8000-000000000001";
 const OTHER: &str = "00000000-0000-4000-8000-000000000002";
 
-/// What follows from a file and a Service: all that is done, as text, and all that is said.
-struct Meant {
-    done: String,
-    told: Vec<String>,
+/// What follows from a file and a Service, as text: what the cloud is asked for, what else is done, and what is said.
+pub(crate) struct Meant {
+    pub(crate) asked: String,
+    pub(crate) options: String,
+    pub(crate) told: Vec<String>,
 }
 
 fn service(annotations: &[(&str, &str)]) -> Service {
     let mut shop = shop();
     shop.class = Some(CLASS.into());
-    shop.ports[0].node_port = Some(30_080);
+    (shop.ports[0].port, shop.ports[0].node_port) = (80, Some(30_080));
+    let tls = ServicePort { port: 443, node_port: Some(30_443), name: "tls".into(), ..shop.ports[0].clone() };
     let udp = ServicePort {
         protocol: L4::Udp,
         port: 53,
@@ -41,7 +46,7 @@ fn service(annotations: &[(&str, &str)]) -> Service {
         name: "dns".into(),
         ..shop.ports[0].clone()
     };
-    shop.ports.push(udp);
+    shop.ports.extend([tls, udp]);
     shop.families =
         Families { first: Some(Family::V4), second: Some(Family::V6), policy: FamilyPolicy::Prefer };
     shop.meta.annotations = annotations.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
@@ -55,7 +60,7 @@ fn node(name: &str, labels: &[(&str, &str)], addresses: &[&str]) -> Change {
     Change::Put(Fact::Node(Arc::new(Node { meta, addresses, ready: true, ..Node::default() })))
 }
 
-fn meant(file: &str, annotations: &[(&str, &str)]) -> Meant {
+pub(crate) fn meant(file: &str, annotations: &[(&str, &str)]) -> Meant {
     let conf = CloudConf::parse(Path::new("cloud.conf"), file).expect("an INI");
     let read = conf::read(&conf);
     let mut told = [read.refused, read.told, conf.unknown()].concat();
@@ -81,28 +86,92 @@ fn meant(file: &str, annotations: &[(&str, &str)]) -> Meant {
     let provider = wish.options.outside.as_ref().and_then(|it| it.provider.clone()).expect("one is usual");
     let can = Abilities::of(&provider, None);
     told.extend(refused(&wish, &can).into_iter().map(|(_, it)| it.message));
+    told.extend(unheeded(&wish, &can).into_iter().map(|(_, it)| it.message));
     let group = world.desire(&Unit::SecurityGroup { cloud: "openstack".into(), class: CLASS.into() });
     let of: &Owner = &owner(&service);
     let asked = wanted(&cluster("6c1d"), &key, of, &wish, &can);
     let status = world.status(of);
-    let done = format!("{asked:?} {:?} {group:?} {status:?} {}", wish.options, defaults.cascade);
-    Meant { done, told }
+    let asked = format!("{asked:?} {group:?} {status:?}");
+    Meant { asked, options: format!("{:?} {}", wish.options, defaults.cascade), told }
 }
 
-/// In this file, with these annotations, one more of each.
-fn is_heard(file: &str, more: &str, annotations: &[(&str, &str)], one: Option<(&str, &str)>) -> bool {
-    let before = meant(file, annotations);
-    let both: Vec<(&str, &str)> = annotations.iter().copied().chain(one).collect();
-    let after = meant(&format!("{file}{more}"), &both);
-    before.done != after.done || after.told.iter().any(|it| !before.told.contains(it))
+/// What is done with what is there already, or by the driver itself: the options of the load balancer have it.
+const BY_OPTIONS: [&str; 10] = [
+    "loadbalancer.openstack.org/load-balancer-id",
+    "seaway.dev/load-balancer-name",
+    "seaway.dev/pending-limit",
+    "seaway.dev/rebuild-on-pending",
+    "cascade-delete",
+    "ipv6-support-disabled",
+    "container-store",
+    "max-shared-lb",
+    "pending-limit",
+    "rebuild-on-pending",
+];
+
+/// Rows that were passed over in silence.
+struct Walk {
+    /// What each file begins with.
+    file: String,
+    silent: Vec<String>,
+    keys: BTreeSet<String>,
+}
+
+impl Walk {
+    fn of(provider: &str) -> Walk {
+        let file = format!("[LoadBalancer]\nlb-provider={provider}\n");
+        Walk { file, silent: Vec::new(), keys: BTreeSet::new() }
+    }
+
+    /// With these lines and annotations, one more of each. `key`: what it is about.
+    fn row(&mut self, key: &str, (lines, more): (&str, &str), annotations: [&[(&str, &str)]; 2]) {
+        let [first, then] = annotations;
+        let both: Vec<(&str, &str)> = first.iter().chain(then).copied().collect();
+        let before = meant(&format!("{}{lines}", self.file), first);
+        let after = meant(&format!("{}{lines}{more}", self.file), &both);
+        let is_heard = before.asked != after.asked
+            || before.told != after.told
+            || BY_OPTIONS.contains(&key) && before.options != after.options;
+        if !is_heard && !self.is_so_anyway(more, then) {
+            self.silent.push(format!("{key}: {more:?} {both:?}"));
+        }
+        self.keys.insert(key.to_owned());
+    }
+
+    /// That is what OVN does, whoever asks.
+    fn is_so_anyway(&self, more: &str, then: &[(&str, &str)]) -> bool {
+        let value = then.first().map_or(more.trim(), |it| it.1);
+        self.file.contains("ovn") && value.ends_with("SOURCE_IP_PORT")
+    }
+
+    /// An annotation, with others and lines of the file.
+    fn annotation(&mut self, lines: &str, first: &[(&str, &str)], (key, value): (&str, &str)) {
+        let key = if key.contains('/') { key.to_owned() } else { format!("{THEIRS}{key}") };
+        self.row(&key, (lines, ""), [first, &[(&key, value)]]);
+    }
+
+    /// A line of a section that begins with these lines.
+    fn line(&mut self, lines: &str, line: &str, annotations: &[(&str, &str)]) {
+        let key = line.rsplit('\n').next().and_then(|it| it.split_once('=')).expect("a key").0;
+        self.row(key, (lines, &format!("{line}\n")), [annotations, &[]]);
+    }
+
+    /// Nothing was silent, and no key of this table is missing.
+    fn ends(&mut self, of: &str, table: impl IntoIterator<Item = String>) {
+        assert_eq!(self.silent, [""; 0], "{of}, {}: {:#?}", self.file, self.silent);
+        let missing: Vec<String> = table.into_iter().filter(|it| !self.keys.contains(it)).collect();
+        assert_eq!(missing, [""; 0], "{of}: rows without a sample");
+        self.keys.clear();
+    }
 }
 
 #[test]
 fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() {
     const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
     const RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-    let conf = "[LoadBalancer]\nmanage-security-groups=true\n[LoadBalancerClass \"gold\"]\nsubnet-id=s\n";
-    for (key, value) in [
+    const CONTAINER: &str = "http://barbican/v1/containers/00000000-0000-4000-8000-000000000003";
+    let lines = "manage-security-groups=true\n[LoadBalancerClass \"gold\"]\nsubnet-id=s\n";
+    let all = [
         (INTERNAL, "true"),
         (INTERNAL, "ture"),
         (RANGES, "192.0.2.0/24"),
@@ -121,7 +190,7 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("floating-subnet-tags", "a,b"),
         ("keep-floatingip", "true"),
         ("x-forwarded-for", "true"),
-        ("default-tls-container-ref", "http://barbican/v1/containers/00000000-0000-4000-8000-000000000003"),
+        ("default-tls-container-ref", CONTAINER),
         ("proxy-protocol", "true"),
         ("proxy-protocol", "v2"),
         ("proxy-protocol", "80:v2"),
@@ -171,13 +240,8 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("seaway.dev/pending-limit", "5s"),
         ("seaway.dev/rebuild-on-pending", "true"),
         ("floating-ntework-id", ID),
-    ] {
-        let full = format!("{THEIRS}{key}");
-        let key = if key.contains('/') { key } else { full.as_str() };
-        assert!(is_heard(conf, "", &[], Some((key, value))), "{key}: {value}");
-    }
-    let probed = [(&*format!("{THEIRS}enable-health-monitor"), "true")];
-    for (key, value) in [
+    ];
+    let of_probes = [
         ("health-monitor-delay", "7"),
         ("health-monitor-timeout", "2"),
         ("health-monitor-max-retries", "4"),
@@ -189,25 +253,32 @@ fn each_annotation_of_the_other_controller_changes_what_is_planned_or_is_told() 
         ("seaway.dev/cloud-monitor-path", "/healthz"),
         ("seaway.dev/cloud-monitor-codes", "200,204"),
         ("seaway.dev/cloud-monitor-codes", "fine"),
-    ] {
-        let full = format!("{THEIRS}{key}");
-        let key = if key.contains('/') { key } else { full.as_str() };
-        assert!(is_heard(conf, "", &probed, Some((key, value))), "{key}: {value}");
-    }
-    // One beside another.
-    for (first, (key, value)) in [
+    ];
+    let one_beside_another = [
         (("floating-subnet", "public-*"), ("floating-subnet-tags", "a")),
         (("floating-subnet-tags", "a"), ("floating-subnet", "public-*")),
         (("x-forwarded-for", "true"), ("proxy-protocol", "true")),
         (("proxy-protocol", "true"), ("x-forwarded-for", "true")),
         (("subnet-id", ID), ("network-id", OTHER)),
-    ] {
-        let (before, key) = (format!("{THEIRS}{}", first.0), format!("{THEIRS}{key}"));
-        assert!(is_heard(conf, "", &[(&before, first.1)], Some((&key, value))), "{key}: {value}");
+    ];
+    // It is written for people: whoever writes it asks for nothing.
+    const FOR_PEOPLE: &str = "loadbalancer.openstack.org/load-balancer-address";
+    let theirs = || {
+        rows().flat_map(|it| it.names).filter(|it| it.starts_with(THEIRS) || it.starts_with(OF_KUBERNETES))
+    };
+    for provider in PROVIDERS {
+        let mut walk = Walk::of(provider);
+        all.iter().for_each(|it| walk.annotation(lines, &[], *it));
+        let probed = [(&*format!("{THEIRS}enable-health-monitor"), "true")];
+        of_probes.iter().for_each(|it| walk.annotation(lines, &probed, *it));
+        for (first, then) in one_beside_another {
+            walk.annotation(lines, &[(&format!("{THEIRS}{}", first.0), first.1)], then);
+        }
+        walk.annotation(&format!("subnet-id={ID}\n"), &[], ("network-id", OTHER));
+        walk.ends("annotations", theirs().map(|it| (*it).to_owned()));
+        let (before, after) = (meant(&walk.file, &[]), meant(&walk.file, &[(FOR_PEOPLE, "192.0.2.1")]));
+        assert_eq!((before.asked, before.options, before.told), (after.asked, after.options, after.told));
     }
-    let with_subnet = format!("[LoadBalancer]\nsubnet-id={ID}\n");
-    let network = format!("{THEIRS}network-id");
-    assert!(is_heard(&with_subnet, "", &[], Some((&network, OTHER))), "network-id beside subnet-id");
 }
 
 #[test]
@@ -218,11 +289,11 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
         [(&*format!("{THEIRS}default-tls-container-ref"), "http://barbican/v1/containers/nothing")];
     let ref_of_all =
         "default-tls-container-ref=http://barbican/v1/secrets/00000000-0000-4000-8000-000000000003";
-    for (line, annotations) in [
+    let of_all = [
         ("enabled=false", &[][..]),
         ("enabled=flase", &[]),
         ("lb-version=v1", &[]),
-        ("lb-provider=ovn", &[]),
+        ("lb-provider=other", &[]),
         ("lb-method=LEAST_CONNECTIONS", &[]),
         ("lb-method=SOURCE_IP_PORT", &[]),
         ("create-monitor=true", &[]),
@@ -264,10 +335,8 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
         ("vip-qos-policy=00000000-0000-4000-8000-000000000001", &[]),
         ("pending-limit=soon", &[]),
         ("rebuild-on-pending=true", &[]),
-    ] {
-        assert!(is_heard("[LoadBalancer]\n", &format!("{line}\n"), annotations, None), "{line}");
-    }
-    for line in [
+    ];
+    let of_probes = [
         "monitor-delay=7s",
         "monitor-timeout=2s",
         "monitor-max-retries=4",
@@ -276,11 +345,8 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
         "monitor-type=HELLO",
         "monitor-type=HTTP\nmonitor-path=/healthz",
         "monitor-type=HTTP\nmonitor-codes=200-204",
-    ] {
-        let conf = "[LoadBalancer]\ncreate-monitor=true\n";
-        assert!(is_heard(conf, &format!("{line}\n"), &[], None), "{line}");
-    }
-    for key in [
+    ];
+    let of_classes = [
         "network-id",
         "subnet-id",
         "member-subnet-id",
@@ -291,31 +357,35 @@ fn each_key_of_their_file_changes_what_is_planned_or_is_told() {
         "vip-security-groups",
         "vip-qos-policy",
         "lb-provider",
-    ] {
-        let conf = "[LoadBalancerClass \"gold\"]\n";
-        assert!(is_heard(conf, &format!("{key}={ID}\n"), &golden, None), "class: {key}");
-    }
-    for line in ["internal-lb=true", "internal-lb=ture"] {
-        let conf = "[LoadBalancerClass \"gold\"]\nsubnet-id=s\n";
-        assert!(is_heard(conf, &format!("{line}\n"), &golden, None), "class: {line}");
-    }
-    for line in [
+    ];
+    let of_networking = [
         "ipv6-support-disabled=true",
         "public-network-name=public",
         "internal-network-name=private",
         "address-sort-order=192.168.0.0/16, 10.0.0.0/8",
         "address-sort-order=everywhere",
         "public-netwrok-name=public",
-    ] {
-        assert!(is_heard("[Networking]\n", &format!("{line}\n"), &[], None), "{line}");
-    }
-    for text in [
-        "[Route]\nrouter-id=r\n",
-        "[Metadata]\nsearch-order=configDrive\n",
+    ];
+    let table = |section: &str| conf::keys(section).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    for provider in PROVIDERS {
+        let mut walk = Walk::of(provider);
+        of_all.iter().for_each(|(line, annotations)| walk.line("", line, annotations));
+        of_probes.iter().for_each(|line| walk.line("create-monitor=true\n", line, &[]));
+        walk.ends("[LoadBalancer]", table("LoadBalancer"));
+        let (class, usual) =
+            ("[LoadBalancerClass \"gold\"]\n", "[LoadBalancerClass \"gold\"]\nsubnet-id=s\n");
+        of_classes.iter().for_each(|key| walk.line(class, &format!("{key}={ID}"), &golden));
+        ["internal-lb=true", "internal-lb=ture"].iter().for_each(|line| walk.line(usual, line, &golden));
+        walk.ends("[LoadBalancerClass]", table("LoadBalancerClass"));
+        of_networking.iter().for_each(|line| walk.line("[Networking]\n", line, &[]));
+        walk.ends("[Networking]", table("Networking"));
+        walk.line("[Route]\n", "router-id=r", &[]);
+        walk.ends("[Route]", table("Route"));
+        walk.line("[Metadata]\n", "search-order=configDrive", &[]);
         // One with a unit is a limit of each request: the client's own tests walk that, and [Global].
-        "[Metadata]\nrequest-timeout=45\n",
-        "[BlockStorage]\nbs-version=v3\n",
-    ] {
-        assert!(is_heard("", text, &[], None), "{text}");
+        walk.line("[Metadata]\n", "request-timeout=45", &[]);
+        walk.ends("[Metadata]", table("Metadata"));
+        walk.row("bs-version", ("", "[BlockStorage]\nbs-version=v3\n"), [&[], &[]]);
+        walk.ends("[BlockStorage]", []);
     }
 }
