@@ -109,6 +109,14 @@ const BY_OPTIONS: [&str; 10] = [
     "rebuild-on-pending",
 ];
 
+/// Octavia takes it, and OVN does nothing by it.
+const IGNORED_BY_OVN: [&str; 4] = [
+    "loadbalancer.openstack.org/connection-limit",
+    "seaway.dev/vip-qos-policy",
+    "connection-limit",
+    "vip-qos-policy",
+];
+
 /// Rows that were passed over in silence.
 struct Walk {
     /// What each file begins with.
@@ -129,7 +137,8 @@ impl Walk {
         let both: Vec<(&str, &str)> = first.iter().chain(then).copied().collect();
         let before = meant(&format!("{}{lines}", self.file), first);
         let after = meant(&format!("{}{lines}{more}", self.file), &both);
-        let is_heard = before.asked != after.asked
+        let is_ignored = self.is_of_ovn() && IGNORED_BY_OVN.contains(&key);
+        let is_heard = before.asked != after.asked && !is_ignored
             || before.told != after.told
             || BY_OPTIONS.contains(&key) && before.options != after.options;
         if !is_heard && !self.is_so_anyway(more, then) {
@@ -138,10 +147,14 @@ impl Walk {
         self.keys.insert(key.to_owned());
     }
 
+    fn is_of_ovn(&self) -> bool {
+        self.file.contains("ovn")
+    }
+
     /// That is what OVN does, whoever asks.
     fn is_so_anyway(&self, more: &str, then: &[(&str, &str)]) -> bool {
         let value = then.first().map_or(more.trim(), |it| it.1);
-        self.file.contains("ovn") && value.ends_with("SOURCE_IP_PORT")
+        self.is_of_ovn() && value.ends_with("SOURCE_IP_PORT")
     }
 
     /// An annotation, with others and lines of the file.
