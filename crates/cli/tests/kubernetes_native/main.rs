@@ -12,6 +12,7 @@ mod crashes;
 mod credentials;
 mod deaths;
 mod draining;
+mod fence;
 mod hears;
 mod honoured;
 mod leaders;
