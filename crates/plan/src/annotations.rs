@@ -27,8 +27,10 @@ use seaway_model::{
 use crate::spelling::nearest;
 
 pub use crate::members::{HEAVIEST, WEIGHT};
-pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, INTERNAL};
-pub(crate) use cloud::{FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, options as of_clouds};
+pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, GIVE_AWAY, INTERNAL};
+pub(crate) use cloud::{
+    FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, gives_away, options as of_clouds,
+};
 pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
 pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
 pub(crate) use places::asks;

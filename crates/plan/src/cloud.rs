@@ -18,7 +18,7 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{CALLED, CHECK, CLIENTS, CONNECTIONS, NAMED, OfPorts, nobody},
+    annotations::{CALLED, CHECK, CLIENTS, CONNECTIONS, GIVE_AWAY, NAMED, OfPorts, nobody},
     demand::{Demand, DemandPort},
 };
 
@@ -27,6 +27,8 @@ const WHICH_CLOUD: &str =
 
 /// What a Service is told first whose load balancer in a cloud is left as it is.
 pub const RELEASED: &str = "no setting chooses the cloud that has its load balancer";
+/// The same, of one with a class.
+pub const GIVEN_AWAY: &str = "its load balancer in the cloud is given away";
 
 impl Demand {
     /// Whom a cloud leads to: Nodes, unless pods are asked for by name. They stay, whether or not they have pods.
@@ -315,12 +317,21 @@ impl Demand {
 
     fn enabled(&mut self, usual: &CloudDefaults) {
         if self.released && !usual.absent {
-            let message = format!("{RELEASED}: it is left as it is, and nothing of it is changed");
-            self.problems.push(
-                Problem::new(self.owner.object(), Reason::Released, message)
-                    .at("defaultDriver")
-                    .fix("To have it served again, set defaultDriver: octavia. To give it up, run: kubectl seaway release."),
-            );
+            let (why, at, fix) = match &self.service.class {
+                None => (
+                    RELEASED,
+                    "defaultDriver".into(),
+                    "To have it served again, set defaultDriver: octavia. To give it up, run: kubectl seaway release.",
+                ),
+                Some(_) => (
+                    GIVEN_AWAY,
+                    format!("metadata.annotations[{GIVE_AWAY}]"),
+                    "To have it served again, remove the annotation. To have another controller serve it, make the Service again \
+                     without a class (docs/from-occm-back.md).",
+                ),
+            };
+            let message = format!("{why}: it is left as it is, and nothing of it is changed");
+            self.problems.push(Problem::new(self.owner.object(), Reason::Released, message).at(at).fix(fix));
         }
         if let Some(why) = &usual.refused {
             let message = format!(

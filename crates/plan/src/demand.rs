@@ -15,7 +15,7 @@ use seaway_model::{
 use crate::{
     annotations::{
         FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, OfPorts, PROBE_KIND, PROTOCOL, PROXY, SOURCE_RANGES,
-        TLS_CONTAINER, Wishes, nobody,
+        TLS_CONTAINER, Wishes, gives_away, nobody,
     },
     http::{Spoken, spoken},
     index::{Index, ServiceKey},
@@ -340,20 +340,28 @@ pub(crate) fn cloud_of<'c>(
     config: &'c Config,
 ) -> Option<(&'c Name, &'c Arc<CloudDefaults>)> {
     match &service.class {
-        Some(class) => config.clouds.get_key_value(class),
+        Some(class) => config.clouds.get_key_value(class).filter(|_| !is_given_away(service)),
         None => config.clouds.iter().find(|(_, it)| it.classless),
     }
 }
 
+/// A class cannot be changed: whether an annotation says that no cloud is chosen by it any more.
+pub(crate) fn is_given_away(service: &Service) -> bool {
+    service.class.is_some() && gives_away(&service.meta.annotations)
+}
+
 /// The cloud that may have a load balancer for a Service that nobody serves by today's settings: it was ours, or it would
-/// not be held by us. It is neither deleted nor replaced by one elsewhere before somebody says so.
+/// not be held by us. It is neither deleted nor replaced by one elsewhere before somebody says so. What a Service with a class
+/// gave away stays so when nobody holds it any more, too.
 fn released_by<'c>(
     service: &Service,
     held: Held,
     config: &'c Config,
 ) -> Option<(&'c Name, &'c Arc<CloudDefaults>)> {
-    let is_held = held == Held::ByUs && service.class.is_none();
-    config.clouds.iter().next().filter(|_| is_held)
+    match &service.class {
+        Some(class) => config.clouds.get_key_value(class).filter(|_| is_given_away(service)),
+        None => config.clouds.iter().next().filter(|_| held == Held::ByUs),
+    }
 }
 
 pub(crate) fn is_native(service: &Service, config: &Config) -> bool {

@@ -79,7 +79,11 @@ fn served_by(text: &mut String, overview: &Overview) {
     let Some(demand) = &overview.demand else { return };
     let Some((class, _)) = &demand.cloud else { return };
     let _ = match (demand.released, &demand.service.class) {
-        (true, _) => writeln!(
+        (true, Some(_)) => writeln!(
+            text,
+            "  not changed: its load balancer of the cloud ({class}) is given away, and stays as it is"
+        ),
+        (true, None) => writeln!(
             text,
             "  not changed: no setting gives it to the cloud ({class}); what it has there stays as it is"
         ),

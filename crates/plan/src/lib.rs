@@ -42,7 +42,7 @@ mod world;
 
 pub use barred::is_reserved as is_reserved_port;
 pub use certificates::CertificateCounts;
-pub use cloud::RELEASED;
+pub use cloud::{GIVEN_AWAY, RELEASED};
 pub use demand::Demand;
 pub use front_door::{Entrance, FRONT_DOOR, FirstClaims, FrontDoorView, Lead, Lost};
 pub use http::{host as host_pattern, is_token};

@@ -134,6 +134,8 @@ pub struct World {
     replaced: HashMap<Unit, Replaced>,
     /// Those that live, and have a load balancer in a cloud that nothing we know of wants.
     released: BTreeMap<Owner, BTreeSet<Unit>>,
+    /// Services, by UID, whose load balancer is another controller's by now.
+    given_away: BTreeSet<Name>,
     deletions: Deletions,
     changes: Changes,
     adoption: Adoptions,
@@ -209,6 +211,7 @@ impl World {
             stands: HashMap::new(),
             replaced: HashMap::new(),
             released: BTreeMap::new(),
+            given_away: BTreeSet::new(),
             deletions: Deletions::default(),
             changes: Changes::default(),
             adoption: Adoptions::default(),
@@ -378,6 +381,7 @@ impl World {
                 let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
                 self.note_other_write(&key, service.other_write.as_ref());
                 self.note_change(service);
+                self.note_whether_given_away(service);
                 self.note_end(service);
                 let held_otherwise = self.note_held(&key, service.held);
                 let bare = self.note_published(service);

@@ -18,6 +18,8 @@ pub(crate) const TLS_CONTAINER: &str = "seaway.dev/tls-container";
 pub const CLOUD_CLASS: &str = "seaway.dev/cloud-class";
 /// Whether a Service that another controller serves is to be adopted; read where it is not planned, too.
 const ADOPT: &str = "seaway.dev/adopt";
+/// That the load balancer of a Service with a class is given away; read where it is not planned, too.
+pub const GIVE_AWAY: &str = "seaway.dev/released";
 pub(crate) const NAMED: &str = "seaway.dev/load-balancer-id";
 
 const MILLISECONDS: RangeInclusive<u64> = 0..=u32::MAX as u64;
@@ -91,6 +93,11 @@ pub(super) use theirs;
 /// A value that is not understood asks for nothing.
 pub(crate) fn asks_for_adoption(annotations: &Labels) -> bool {
     annotations.get(ADOPT).is_some_and(|it| yes_or_no(it) == Ok(true))
+}
+
+/// The same: what is not understood gives nothing away.
+pub(crate) fn gives_away(annotations: &Labels) -> bool {
+    annotations.get(GIVE_AWAY).is_some_and(|it| yes_or_no(it) == Ok(true))
 }
 
 /// Of the three that choose a subnet of floating IPs, a name is beside tags, and the id beats both.
@@ -206,6 +213,11 @@ pub(super) const ROWS: &[Row] = &[
         names: &["seaway.dev/pause"],
         help: "true: nothing of it is written in the cloud until this is gone (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.paused = it),
+    },
+    Row {
+        names: &[GIVE_AWAY],
+        help: "true: its load balancer is left as it is, for another controller; kubectl seaway release writes this (clouds; with seaway.dev/octavia as spec.loadBalancerClass)",
+        set: |_, text| yes_or_no(text).map(drop),
     },
     Row {
         names: &[ADOPT],

@@ -54,7 +54,8 @@ impl World {
     /// Whether a Service is to be held.
     pub(super) fn hold(&self, owner: &Owner) -> Desired {
         let awaited = self.holds.going.get(owner).is_some_and(|it| self.is_awaited(it));
-        if awaited || self.is_in_cloud(owner) { Desired::Held } else { Desired::Absent }
+        let holds = self.is_in_cloud(owner) && !self.is_given_away(owner);
+        if awaited || holds { Desired::Held } else { Desired::Absent }
     }
 
     /// Who holds it, as the Service says.

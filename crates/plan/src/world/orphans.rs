@@ -184,7 +184,9 @@ impl World {
             self.see_deletion(format!("{uid}/{}", family.as_str()).into());
         }
         let is_one = service.kind == ServiceKind::LoadBalancer;
-        if service.leaving || !is_one && (was_one || service.held != Held::No) {
+        if self.given_away.contains(&uid) {
+            // What it had is not its own any more.
+        } else if service.leaving || !is_one && (was_one || service.held != Held::No) {
             self.see_deletion(uid);
         } else if is_one {
             self.deletions.seen.remove(&uid);
@@ -195,7 +197,9 @@ impl World {
     pub(super) fn note_deleted(&mut self, key: &ServiceKey) {
         if let Some(service) = self.index.service(key).cloned() {
             self.note_node_ports(&service);
-            self.see_deletion(service.meta.uid.clone());
+            if !self.given_away.contains(&service.meta.uid) {
+                self.see_deletion(service.meta.uid.clone());
+            }
         }
     }
 

@@ -3,19 +3,23 @@
 //! ```text
 //!     a Service is deleted, or is no load balancer any more ──► what it had is removed
 //!     anything else: a default, a class, a flag, a file    ──► what it has is left as it is, and a Problem
+//!     its annotation gives that away, and nobody holds it    ──► the same, and then it is deleted or no load balancer any more: too
 //! ```
 
 use std::collections::BTreeMap;
 
 use seaway_model::{
     Name, Owner, Problem, Reason, Status, Unit,
-    fact::ServiceKind,
+    fact::{Held, Service, ServiceKind},
     outcome::Shown,
     unit::{LbKey, Place},
 };
 
-use super::{World, orphans::identity};
-use crate::index::ServiceKey;
+use super::{
+    World,
+    orphans::{identity, uid},
+};
+use crate::{demand::is_given_away, index::ServiceKey};
 
 impl World {
     /// Load balancers in clouds that are left as they are: their Services live, and no setting wants them. By the Service's UID.
@@ -31,12 +35,27 @@ impl World {
     /// Whether what is at this Unit, which nobody wants, is used by a Service all the same.
     pub(super) fn is_released(&self, unit: &Unit) -> bool {
         match unit {
-            Unit::LoadBalancer(Place::Cloud { .. }, key) => {
-                key.owner().is_some_and(|owner| self.lives(owner) && !self.asked_for_its_end(key))
-            }
+            Unit::LoadBalancer(Place::Cloud { .. }, key) => key.owner().is_some_and(|owner| {
+                self.is_given_away(owner) || self.lives(owner) && !self.asked_for_its_end(key)
+            }),
             // It lets through what goes to their members.
             Unit::SecurityGroup { .. } => self.released.keys().any(|it| self.lives(it)),
             _ => false,
+        }
+    }
+
+    /// Whether its load balancer is another controller's by now, whatever becomes of the Service.
+    pub(super) fn is_given_away(&self, owner: &Owner) -> bool {
+        uid(owner).is_some_and(|it| self.given_away.contains(it))
+    }
+
+    /// Who is held by us still takes along what it had.
+    pub(super) fn note_whether_given_away(&mut self, service: &Service) {
+        let uid = &service.meta.uid;
+        if is_given_away(service) && service.held == Held::No {
+            self.given_away.insert(uid.clone());
+        } else if service.kind == ServiceKind::LoadBalancer {
+            self.given_away.remove(uid);
         }
     }
 

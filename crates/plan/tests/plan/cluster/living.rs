@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use seaway_model::{
     Change, Config, Desired, Dirt, Outcome, Owner, Reason, Unit,
-    config::{CloudDefaults, CloudNetworking, PoolRules},
+    config::{CloudDefaults, CloudNetworking, Orphans, PoolRules},
     fact::{FactRef, Families, FamilyPolicy, Held, Service, ServiceKind},
     load_balancer::Family,
     outcome::UnitState,
 };
-use seaway_plan::{Roles, World};
+use seaway_plan::{GIVEN_AWAY, Roles, World};
 use seaway_testkit::facts::{HOST, owner, put, synced};
 
-use super::clouds::{InCloud, clouded, group, second, unit};
+use super::clouds::{InCloud, clouded, group, planned, second, unit};
 use super::scene::OnHost;
 
 const CLASS: &str = "seaway.dev/somecloud";
@@ -277,4 +277,78 @@ fn what_another_controller_made_and_holds_is_left_to_it() {
     world.apply(Change::Surveyed(Vec::new()));
     let dirt = world.apply(put(&Service { leaving: true, ..shop.clone() }));
     assert!(!dirt.contains(&Dirt::Unit(Unit::Hold(owner(&shop)))), "{dirt:?}");
+}
+
+/// `kubectl seaway release` of a Service whose class cannot be changed.
+#[test]
+fn what_a_service_with_a_class_gave_away_is_left_as_it_is_and_stays_whatever_becomes_of_the_service() {
+    type Becomes = fn(&Service) -> Change;
+    let ends: [(&str, Becomes); 3] = [
+        ("deleted", gone),
+        ("being deleted, for another holds it", |it| put(&Service { leaving: true, ..it.clone() })),
+        ("of another type, which has no class", |it| {
+            put(&Service { kind: ServiceKind::NodePort, class: None, ..it.clone() })
+        }),
+    ];
+    let away = |held, said: &str| Service {
+        held,
+        published: vec!["203.0.113.7".parse().expect("an address")],
+        ..clouded(&[("seaway.dev/released", said), ("loadbalancer.openstack.org/load-balancer-id", "8c1f")])
+    };
+    for orphans in [Orphans::Report, Orphans::Delete] {
+        let config = Arc::new(Config { orphans, ..Config::clone(&config(nobodys())) });
+        for (case, end) in ends {
+            let served = Service { held: Held::ByUs, ..clouded(&[]) };
+            let mut world = world(config.clone(), vec![put(&served)]);
+            let (its, hold) = (unit(&owner(&served)), Unit::Hold(owner(&served)));
+
+            // It is left alone first, and held until nothing in the cloud is ours.
+            world.apply(put(&away(Held::ByUs, "true")));
+            let outside = || planned(&world, &served).options.outside.clone().expect("a cloud has it");
+            assert!(outside().paused && outside().released, "nothing of it is written");
+            assert_eq!(world.desire(&hold), Desired::Held);
+            let told = world.status(&owner(&served)).expect("it is told").problems;
+            let told = told.iter().find(|it| it.reason == Reason::Released).expect("it is released");
+            assert!(
+                told.message.contains(GIVEN_AWAY) && told.fix.contains("remove the annotation"),
+                "{told:?}"
+            );
+
+            // Nobody holds it, and nobody does again; what Nodes let in for it stays.
+            let mut free = away(Held::No, "true");
+            world.apply(put(&free));
+            assert_eq!(world.desire(&hold), Desired::Absent);
+            assert!(planned(&world, &served).options.outside.as_ref().is_some_and(|it| it.released));
+            assert!(matches!(world.desire(&group()), Desired::Group(_)));
+            let status = world.status(&owner(&served)).expect("it is told");
+            assert_eq!(status.addresses, free.published);
+            world.apply(end(&free));
+            assert_eq!(world.desire(&its), Desired::Released, "{case}, {orphans:?}");
+            assert!(!world.saw_end_of(&its) && world.orphans().all(|it| *it != its), "{case}, {orphans:?}");
+
+            // It is a load balancer again, and somebody wants it of us: from then on it is ours as any other.
+            free.meta.annotations.clear();
+            world.apply(put(&free));
+            assert_eq!(world.desire(&hold), Desired::Held);
+            let held = Service { held: Held::ByUs, ..free };
+            world.apply(put(&held));
+            assert!(planned(&world, &served).options.outside.as_ref().is_some_and(|it| !it.paused));
+            world.apply(put(&Service { leaving: true, ..held.clone() }));
+            assert!(world.desire(&its).is_absent() && world.saw_end_of(&its), "{case}, {orphans:?}");
+        }
+    }
+
+    // Who is held still takes along what it has; and what is not understood, or without a class, gives nothing away.
+    let held = away(Held::ByUs, "true");
+    let mut world = world(config(nobodys()), vec![put(&held)]);
+    world.apply(put(&Service { leaving: true, ..held.clone() }));
+    assert!(world.desire(&unit(&owner(&held))).is_absent());
+    for said in ["false", "sure"] {
+        let it = away(Held::ByUs, said);
+        let world = self::world(config(nobodys()), vec![put(&it)]);
+        assert!(planned(&world, &it).options.outside.as_ref().is_some_and(|it| !it.released), "{said}");
+    }
+    let plain = Service { class: None, ..away(Held::ByUs, "true") };
+    let world = self::world(config(ours()), vec![put(&plain)]);
+    assert!(planned(&world, &plain).options.outside.as_ref().is_some_and(|it| !it.released));
 }
