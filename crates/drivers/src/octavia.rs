@@ -30,6 +30,7 @@ mod find;
 mod floating;
 mod former;
 pub(crate) mod fuzz;
+pub mod give_away;
 mod gone;
 pub mod group_release;
 pub mod groups;

@@ -16,7 +16,7 @@ pub struct Cluster {
 }
 
 /// All tags begin so that tell which cluster it is of.
-const CLUSTER: &str = "seaway.dev/cluster=";
+pub(super) const CLUSTER: &str = "seaway.dev/cluster=";
 /// All tags begin so that tell which load balancer it is.
 pub(super) const KEY: &str = "seaway.dev/key=";
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];

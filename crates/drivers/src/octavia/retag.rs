@@ -21,11 +21,10 @@ use seaway_openstack::{
 
 use super::{
     belongings::PATIENCE,
-    names::{Cluster, KEY},
+    names::{CLUSTER, Cluster, KEY},
     shared::{guests_of, has_strangers, was_left},
 };
 
-const CLUSTER: &str = "seaway.dev/cluster=";
 /// Tags of Services that share a load balancer begin so.
 const GUESTS: &str = "seaway.dev/guest";
 

@@ -18,6 +18,7 @@ mod families;
 mod floating;
 mod former;
 mod fuzz_seeds;
+mod give_away;
 mod gone;
 mod group_release;
 mod groups;
