@@ -217,6 +217,14 @@ impl Cluster {
         released.map(drop).map_err(Unanswered)
     }
 
+    /// Writes one annotation of a Service; refused if it is another of that name by now.
+    pub async fn annotate(&self, service: &Meta, name: &str, value: &str) -> Result<(), Unanswered> {
+        let object = ObjectRef::new(Kind::Service, service.namespace.clone(), service.name.clone());
+        let annotations = json!({ name: value });
+        let body = json!({ "metadata": { "uid": &*service.uid, "annotations": annotations } });
+        self.merge_service(&object, &body).await.map(drop).map_err(Unanswered)
+    }
+
     /// The namespace that whoever asks is in: that of the kubeconfig's context.
     pub fn default_namespace(&self) -> Name {
         self.client().default_namespace().into()

@@ -63,9 +63,9 @@ pub(crate) enum KubectlCommand {
     /// Hosts that are not heard of any more
     #[command(subcommand)]
     Host(HostCommand),
-    /// Stop holding Services whose load balancer in a cloud no setting wants any more
+    /// Stop holding Services whose load balancer in a cloud is to be another controller's
     ///
-    /// Such a Service has the Problem "Released": after `defaultDriver: octavia` was taken away, its load balancer and its
+    /// A Service that no setting gives to the cloud any more has the Problem "Released": after `defaultDriver: octavia` was taken away, its load balancer and its
     /// address are left as they are, and it is held by a finalizer, so that they go with it. `release` takes that finalizer
     /// away. Whichever driver is the default serves the Service from then on, at an address of its own; what the cloud has
     /// for it stays until the Service is deleted. Nothing is written without --yes.
@@ -73,8 +73,10 @@ pub(crate) enum KubectlCommand {
     /// What the cloud provider's controller would do otherwise with each of them is said beforehand. With the credentials of the
     /// cloud, its annotation load-balancer-id is written, or corrected, in the same write.
     ///
-    /// A Service with `loadBalancerClass: seaway.dev/octavia` cannot be released: its class cannot be changed, and no other
-    /// controller serves it. It would have to be made again without a class.
+    /// The class of a Service with `loadBalancerClass: seaway.dev/octavia` cannot be changed, and the cloud provider's controller
+    /// serves none with a class. Such a Service is released by its name, and with the credentials of the cloud: Seaway's tags
+    /// are taken off its load balancer, which nothing of Seaway deletes any more, and nobody follows its ports and Nodes until
+    /// another controller does. How that comes by it is said beforehand.
     ///
     ///     kubectl seaway release shop                              what would be written
     ///     kubectl seaway release shop --cloud-conf cloud.conf      what differs in the cloud, too

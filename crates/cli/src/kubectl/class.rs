@@ -1,18 +1,122 @@
-//! Services that stay with Seaway because of their class, said before anybody tries to give them away.
+//! Services with a class, given away: their class cannot be changed, so more than a finalizer is written.
+//!
+//! ```text
+//!     annotation seaway.dev/released ─► a controller that leads says that it leaves it alone ─► tags are taken off in the cloud
+//!         ─► the finalizer is taken away, and load-balancer-id written
+//! ```
+//! In this order: what has no finalizer has no tags either, so nothing of ours deletes it, whatever becomes of the Service. A run
+//! that was interrupted can be repeated; until its finalizer is gone, what the cloud has for it goes with the Service.
 
-use seaway_model::fact::Service;
+use std::time::{Duration, Instant};
 
-use crate::member::cloud::CLASS;
+use anyhow::{Result, anyhow, bail};
+use seaway_cluster::{Cluster, Pulse, ServiceSight, Sight};
+use seaway_drivers::octavia::{
+    belongings::belongings,
+    give_away::{GiveAway, give_away},
+};
+use seaway_model::{
+    Change, Fact,
+    fact::{Held, Service},
+};
+use seaway_plan::{GIVEN_AWAY, annotations::GIVE_AWAY};
+use tokio::time::sleep;
 
-/// Why it cannot be given to another controller; nothing, if it can.
-pub(super) fn immutable(service: &Service) -> Option<String> {
-    let class = service.class.as_ref().filter(|it| it.as_str() == CLASS)?;
-    Some(format!(
-        "not released: spec.loadBalancerClass {class} cannot be changed, and the cloud provider's controller serves no Service \
-         with a class: without Seaway nothing would follow its ports and Nodes. To give it away, make it again without one; \
-         seaway.dev/keep-floating-ip: \"true\" keeps its floating IP meanwhile (docs/from-occm-back.md). As long as it is there, it is \
-         held by the finalizer seaway.dev/load-balancer-cleanup, so it cannot be deleted once Seaway is gone."
-    ))
+use super::{at_length, differs, release::InCloud};
+use crate::{member::cloud::CLASS, openstack};
+
+/// A controller that leads hears of it by its watch.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Whether it is one of ours by its class.
+pub(super) fn has(service: &Service) -> bool {
+    service.class.as_ref().is_some_and(|it| it.as_str() == CLASS)
+}
+
+/// What giving it away means, and how another controller comes by its load balancer.
+pub(super) fn beforehand(service: &Service) -> Vec<String> {
+    let (namespace, name) = (&service.meta.namespace, &service.meta.name);
+    // A new one would answer only once the other controller has told the health monitor.
+    let check = service.health_check_node_port.filter(|_| service.local_only);
+    let check = check.map(|it| format!(", \"healthCheckNodePort\": {it}")).unwrap_or_default();
+    let patch = |kind: &str, more: &str| {
+        format!(
+            "    kubectl -n {namespace} patch service {name} -p '{{\"spec\": {{\"type\": \"{kind}\"{more}}}}}'"
+        )
+    };
+    vec![
+        format!(
+            "spec.loadBalancerClass {CLASS} cannot be changed as long as it is a LoadBalancer, and the cloud provider's controller \
+             serves no Service with a class"
+        ),
+        format!(
+            "{GIVE_AWAY}=true is written, Seaway's tags are taken off its load balancer, listeners and floating IP, and its finalizer \
+             seaway.dev/load-balancer-cleanup is taken away"
+        ),
+        "nothing is deleted, by this or when the Service is deleted: its load balancer, floating IP and listeners stay as they are"
+            .to_owned(),
+        "from then on Seaway does not serve it: nothing follows its ports and Nodes until another controller does".to_owned(),
+        "for the other controller to take the load balancer over, take the class away by another type, and come back:".to_owned(),
+        patch("NodePort", ""),
+        patch("LoadBalancer", &check),
+        format!("for Seaway to serve it again: kubectl -n {namespace} annotate service {name} {GIVE_AWAY}-"),
+    ]
+}
+
+/// Gives it away.
+pub(super) async fn release(cluster: &Cluster, service: &Service, there: &InCloud) -> Result<()> {
+    cluster.annotate(&service.meta, GIVE_AWAY, "true").await.map_err(|why| anyhow!("{why}"))?;
+    if service.held != Held::No {
+        until_left_alone(cluster, service).await?;
+    }
+    // A controller may have written until then.
+    let all = belongings(&there.cloud, &there.uid, &*openstack::teller()).await?;
+    let there = InCloud { cloud: there.cloud.clone(), uid: there.uid.clone(), all };
+    let id = differs::id_to_write(service, &there.all);
+    if let Some(parts) = parts(service, &there)? {
+        give_away(&there.cloud, &there.uid, &parts).await?;
+    }
+    cluster.release(&service.meta, id).await.map_err(|why| anyhow!("{why}"))
+}
+
+/// What is given away; an error says why nothing is.
+pub(super) fn parts(service: &Service, there: &InCloud) -> Result<Option<GiveAway>> {
+    GiveAway::of(&there.all, &service.meta.uid).map_err(|why| anyhow!("{why}"))
+}
+
+/// Who leads would write its tags again before it hears that they are to go.
+async fn until_left_alone(cluster: &Cluster, service: &Service) -> Result<()> {
+    let since = Instant::now();
+    loop {
+        let now = cluster.look(Some(&service.meta.namespace)).await;
+        let now = now.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
+        let leader = now.leader.filter(|(_, it)| *it == Pulse::Alive);
+        let Some((leader, _)) = leader.filter(|_| !is_left_alone(&now.services, service)) else {
+            return Ok(());
+        };
+        if since.elapsed() > PATIENCE {
+            bail!(
+                "{leader} leads, and does not say that it leaves this Service alone (Problem Released). Run this again, or stop that \
+                 controller first: {GIVE_AWAY} is written, and no more"
+            );
+        }
+        sleep(LOOK).await;
+    }
+}
+
+fn is_left_alone(sights: &[ServiceSight], service: &Service) -> bool {
+    let of = |it: &&ServiceSight| (&it.namespace, &it.name) == (&service.meta.namespace, &service.meta.name);
+    sights.iter().find(of).is_some_and(|it| it.problems.iter().any(|it| it.contains(GIVEN_AWAY)))
+}
+
+/// Each that is ours by its class, as it is now.
+pub(super) fn all(sight: &Sight) -> impl Iterator<Item = &Service> {
+    let services = sight.changes.iter().filter_map(|change| match change {
+        Change::Put(Fact::Service(it)) => Some(&**it),
+        _ => None,
+    });
+    services.filter(|it| has(it) && it.held == Held::ByUs)
 }
 
 #[cfg(test)]
@@ -22,12 +126,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_of_a_class_is_told_that_it_has_no_way_back() {
+    fn a_service_of_a_class_is_told_what_becomes_of_it_and_how_another_takes_it_over() {
         let of = |class: Option<&str>| Service { class: class.map(Into::into), ..shop() };
-        let told = immutable(&of(Some(CLASS))).expect("it is told");
-        assert!(told.contains("seaway.dev/load-balancer-cleanup"), "{told}");
-        assert!(told.contains("cannot be changed") && told.contains("make it again without one"), "{told}");
-        assert_eq!(immutable(&of(None)), None);
-        assert_eq!(immutable(&of(Some("somebody.else/lb"))), None);
+        assert!(has(&of(Some(CLASS))) && !has(&of(None)) && !has(&of(Some("somebody.else/lb"))));
+        let told = beforehand(&of(Some(CLASS))).join("\n");
+        for words in [
+            "spec.loadBalancerClass seaway.dev/octavia cannot be changed",
+            "serves no Service with a class",
+            "seaway.dev/released=true is written",
+            "finalizer seaway.dev/load-balancer-cleanup is taken away",
+            "nothing is deleted",
+            r#"kubectl -n default patch service shop -p '{"spec": {"type": "NodePort"}}'"#,
+            r#"kubectl -n default patch service shop -p '{"spec": {"type": "LoadBalancer"}}'"#,
+            "kubectl -n default annotate service shop seaway.dev/released-",
+        ] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        let local = Service { local_only: true, health_check_node_port: Some(32_100), ..of(Some(CLASS)) };
+        let told = beforehand(&local).join("\n");
+        assert!(told.contains(r#"{"type": "LoadBalancer", "healthCheckNodePort": 32100}"#), "{told}");
+    }
+
+    #[test]
+    fn a_controller_leaves_it_alone_once_its_problem_says_so() {
+        let of = |problem: &str| ServiceSight {
+            namespace: "default".into(),
+            name: "shop".into(),
+            problems: vec![problem.to_owned()],
+            ..ServiceSight::default()
+        };
+        assert!(is_left_alone(&[of(&format!("Released: {GIVEN_AWAY}: it is left as it is"))], &shop()));
+        assert!(!is_left_alone(&[of("NoMembers: nobody")], &shop()));
+        assert!(!is_left_alone(&[], &shop()));
     }
 }

@@ -1,4 +1,4 @@
-//! `kubectl seaway release`: Services that no setting gives to a cloud any more are held no longer.
+//! `kubectl seaway release`: Services that no setting gives to a cloud any more, or that are given away, are held no longer.
 
 use std::process::ExitCode;
 
@@ -6,10 +6,18 @@ use anyhow::{Result, anyhow, bail};
 use seaway_cluster::{Cluster, ServiceSight};
 use seaway_drivers::octavia::belongings::{Belonging, Thing, belongings};
 use seaway_model::{Change, Fact, fact::Held, fact::Service};
+use seaway_openstack::Cloud;
 use seaway_plan::{RELEASED, ServiceKey};
 
-use super::{at_length, class::immutable, connect, differs, explain};
+use super::{at_length, class, connect, differs, explain};
 use crate::{args::kubectl::Release, openstack, output};
+
+/// What the cloud has of this cluster.
+pub(super) struct InCloud {
+    pub(super) cloud: Cloud,
+    pub(super) uid: String,
+    pub(super) all: Vec<Belonging>,
+}
 
 pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
     let cluster = connect(&arguments.reach).await?;
@@ -30,9 +38,11 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
         None => is_released(&sight.services, it),
     };
     if key.is_none() {
-        for service in services.clone().filter(|it| it.held == Held::ByUs) {
+        for service in class::all(&sight) {
             let (namespace, name) = (&service.meta.namespace, &service.meta.name);
-            immutable(service).iter().for_each(|why| output::error(&format!("{namespace}/{name}: {why}")));
+            output::error(&format!(
+                "{namespace}/{name}: it has a class, and is released by its name alone: kubectl seaway release {namespace}/{name}"
+            ));
         }
     }
     let services: Vec<_> = services.filter(|it| is_meant(it)).collect();
@@ -43,6 +53,12 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
         true => None,
         false => in_cloud(arguments, &cluster).await?,
     };
+    if let [service] = &services[..]
+        && class::has(service)
+    {
+        return of_class(arguments, &cluster, service, there.as_ref()).await;
+    }
+    let there = there.map(|it| it.all);
     let mut failed = 0;
     for service in &services {
         let name = format!("{}/{}", service.meta.namespace, service.meta.name);
@@ -71,13 +87,42 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
 }
 
 /// What the cloud has of this cluster, if its credentials were given.
-async fn in_cloud(arguments: &Release, cluster: &Cluster) -> Result<Option<Vec<Belonging>>> {
+async fn in_cloud(arguments: &Release, cluster: &Cluster) -> Result<Option<InCloud>> {
     if arguments.which.cloud.is_none() && arguments.which.cloud_conf.is_none() {
         return Ok(None);
     }
     let uid = cluster.identity().await.map_err(|why| anyhow!("the cluster's UID is not known: {why}"))?;
     let cloud = openstack::connect(&arguments.which).await?;
-    Ok(Some(belongings(&cloud, &uid, &*openstack::teller()).await?))
+    let all = belongings(&cloud, &uid, &*openstack::teller()).await?;
+    Ok(Some(InCloud { cloud, uid: uid.to_string(), all }))
+}
+
+/// What is to be known of it is said first, also where it is written.
+async fn of_class(
+    arguments: &Release,
+    cluster: &Cluster,
+    service: &Service,
+    there: Option<&InCloud>,
+) -> Result<ExitCode> {
+    let name = format!("{}/{}", service.meta.namespace, service.meta.name);
+    output::line(&format!("{name}:"));
+    let all = there.map(|it| &*it.all);
+    let lines = class::beforehand(service).into_iter().chain(differs::differences(service, all));
+    lines.for_each(|it| output::line(&format!("    {it}")));
+    let Some(there) = there else {
+        bail!(
+            "{name}: not released: Seaway's tags are to be taken off its load balancer: say who may do that, with --cloud-conf FILE or \
+             --cloud NAME"
+        );
+    };
+    let not_released = |why| anyhow!("{name}: not released: {why:#}");
+    class::parts(service, there).map_err(not_released)?;
+    if !arguments.yes {
+        bail!("Nothing was written. To write it, add --yes.");
+    }
+    class::release(cluster, service, there).await.map_err(not_released)?;
+    output::line(&format!("{name}: released"));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What is about all of them.
@@ -109,8 +154,8 @@ fn is_released(sights: &[ServiceSight], service: &Service) -> bool {
 /// Whoever is served by the cloud would be held again at once.
 fn check(key: &ServiceKey, service: Option<&Service>, sights: &[ServiceSight]) -> Result<()> {
     let Some(service) = service else { bail!("there is no Service {}/{}", key.namespace, key.name) };
-    if let Some(why) = immutable(service) {
-        bail!("Service {}/{}: {why}", key.namespace, key.name);
+    if class::has(service) {
+        return Ok(());
     }
     if service.held != Held::ByUs {
         bail!("Service {}/{} is not held by Seaway", key.namespace, key.name);

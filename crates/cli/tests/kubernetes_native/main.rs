@@ -13,6 +13,7 @@ mod credentials;
 mod deaths;
 mod draining;
 mod fence;
+mod giving_away;
 mod hears;
 mod honoured;
 mod leaders;
