@@ -86,6 +86,13 @@ impl Octavia {
                 became_active(&joined.cloud, known.observed.floating.as_ref()),
             );
             if let Some(now) = now.map_err(failed)? {
+                let ours = joined.cluster.tag();
+                if balancer.it.tags.contains(&ours) && !now.tags.contains(&ours) {
+                    // Whoever took our tags off has it now. What is ours beside it is found as after a restart.
+                    let observed = self.read(joined, unit, key, desired).await?;
+                    self.known().insert(unit.clone(), Known::of(observed.clone(), asked));
+                    return Ok(observed);
+                }
                 balancer.it = now;
             }
             if floating.is_some() {

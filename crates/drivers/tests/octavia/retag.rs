@@ -169,3 +169,26 @@ async fn of_two_that_have_the_same_tags_none_is_taken() {
     assert_eq!(all.len(), 2);
     assert!(all.iter().all(|it| why(it).contains("same tags")), "{all:?}");
 }
+
+/// Another controller serves by it now, or whoever did that means to.
+#[tokio::test]
+async fn whose_tags_were_taken_off_meanwhile_stays_when_its_service_is_deleted() {
+    for restarts in [false, true] {
+        let mut scene = Scene::set().await;
+        scene.reach(&scene.wish(&[80], &[1])).await;
+        let made = scene.balancers().await.remove(0);
+        let tags = made.tags.iter().filter(|it| !it.starts_with("seaway.dev/")).cloned().collect();
+        let change = LoadBalancerChange { tags: Edit::To(tags), ..LoadBalancerChange::default() };
+        scene.cloud.all::<LoadBalancer>().change(&made.id, &change).await.unwrap();
+        scene.pass(std::time::Duration::from_secs(60));
+        scene.balancers().await;
+        if restarts {
+            scene.restarted();
+        }
+        scene.remove().await;
+        let left: Vec<_> = scene.balancers().await.into_iter().map(|it| it.id).collect();
+        assert_eq!(left, [made.id], "restarts: {restarts}");
+        let leads: Vec<_> = scene.floating().await.into_iter().map(|it| it.port_id).collect();
+        assert_eq!(leads, [made.vip_port_id], "restarts: {restarts}");
+    }
+}
