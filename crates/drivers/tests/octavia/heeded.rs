@@ -173,9 +173,14 @@ const OF_WHAT_IS_THERE: &[(&str, &str)] = &[
 ];
 
 /// What does nothing to the load balancer of a Service that a cloud serves: the front door is another place, and whether a
-/// Service is adopted is asked before it is planned.
-const ELSEWHERE: [&str; 4] =
-    ["seaway.dev/front-door", "seaway.dev/host", "seaway.dev/path", "seaway.dev/adopt"];
+/// Service is adopted, or released, is asked before it is planned.
+const ELSEWHERE: [&str; 5] = [
+    "seaway.dev/front-door",
+    "seaway.dev/host",
+    "seaway.dev/path",
+    "seaway.dev/adopt",
+    "seaway.dev/released",
+];
 
 #[test]
 fn each_annotation_changes_what_is_asked_of_a_cloud_or_is_a_problem() {
