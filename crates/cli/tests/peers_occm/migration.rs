@@ -200,9 +200,15 @@ impl Migration {
 
     /// Ends Seaway, and has OCCM serve all of it.
     pub(crate) fn back_to_occm(&mut self) -> Changes {
+        self.back_to_occm_after(|_| ())
+    }
+
+    /// The same, with something between the two.
+    pub(crate) fn back_to_occm_after(&mut self, between: impl FnOnce(&Migration)) -> Changes {
         let before = self.tree();
         self.stage.scene.kill("controller");
         self.gate.take_writes();
+        between(self);
         let occm = Occm::start(&self.program, &self.stage);
         for name in &self.services {
             until(&format!("OCCM serves {name}"), || occm.ensured(name) > 0);

@@ -23,9 +23,10 @@ fn what_is_released_is_occms_again_and_it_deletes_nothing() {
     all.serve(&[
         service("ours", &[("keep-floatingip", "true")], two),
         service("stays", &[], "externalTrafficPolicy: Local, ports: [{port: 90, targetPort: 80}]"),
+        service("classed", &[], "loadBalancerClass: seaway.dev/octavia, ports: [{port: 90, targetPort: 80}]"),
     ]);
-    let ours =
-        [("ours", 90), ("ours", 9090), ("stays", 90)].map(|(name, port)| Target::Tcp(all.at(name, port)));
+    let ours = [("ours", 90), ("ours", 9090), ("stays", 90), ("classed", 90)]
+        .map(|(name, port)| Target::Tcp(all.at(name, port)));
     let requests = all.send(&[targets(&all), ours.to_vec()].concat());
     // Of a load balancer that is not there any more: OCCM fails on it.
     let stale = "loadbalancer.openstack.org/load-balancer-id=5e1f0c9e-7a1b-4c62-9a39-6d9d3f5f2b11";
@@ -47,6 +48,11 @@ fn what_is_released_is_occms_again_and_it_deletes_nothing() {
     }
     all.stage.scene.cluster.kubectl(&["annotate", "service", "ours", stale]);
     let conf = all.stage.land.conf.path().display().to_string();
+    let published = all.at("classed", 90);
+    let (done, told) = all.plugin(&["release", "classed", "--cloud-conf", &conf]);
+    assert!(!done && told.contains("cannot be changed"), "its class, beforehand: {told}");
+    let (done, told) = all.plugin(&["release", "classed", "--cloud-conf", &conf, "--yes"]);
+    assert!(done, "{told}");
     let (done, told) = all.plugin(&["release", "--all", "--cloud-conf", &conf]);
     assert!(done && told.contains("load-balancer-id would be corrected"), "{told}");
     assert!(
@@ -63,7 +69,18 @@ fn what_is_released_is_occms_again_and_it_deletes_nothing() {
         assert!(!all.field(name, FINALIZERS).contains(CLEANUP), "{told}");
     }
 
-    let went = all.back_to_occm();
+    // docs/from-occm-back.md: the class goes with the type.
+    let went = all.back_to_occm_after(|all| {
+        for kind in ["NodePort", "LoadBalancer"] {
+            let change = format!(r#"{{"spec": {{"type": "{kind}"}}}}"#);
+            all.stage.scene.cluster.kubectl(&["patch", "service", "classed", "-p", &change]);
+        }
+        all.stage.scene.cluster.kubectl(&["annotate", "service", "classed", "seaway.dev/released-"]);
+    });
+    until("it is published at the same address", || {
+        !all.field("classed", "{.status.loadBalancer.ingress}").is_empty()
+    });
+    assert_eq!(all.at("classed", 90), published);
     // OCCM's groups are at the same ports now, and ours goes while requests go on.
     until("OCCM's groups let the same through", || {
         !all.openstack(&["release-group"]).1.contains("no other group")
