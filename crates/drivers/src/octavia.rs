@@ -39,6 +39,7 @@ mod join;
 mod known;
 mod local;
 mod look;
+mod lost_vip;
 mod member_tls;
 mod mend;
 mod monitors;
@@ -350,6 +351,9 @@ impl Driver for Octavia {
         let removed = gone::Child::of(step, observed);
         let queued = Queued::by(step, observed);
         let done = self.write(joined, unit, step, observed).await;
+        if let Err(error) = &done {
+            Box::pin(self.look_for_vip(joined, unit, (step, observed), error)).await;
+        }
         if let (Ok(()), Step::Create(new)) = (&done, step) {
             self.surveyed.made(joined.cloud.clock().now(), Used::by(new));
         }

@@ -24,7 +24,7 @@ use super::{
     wanted::{Wanted, leads_to},
 };
 
-const OVN: &str = "ovn";
+pub(super) const OVN: &str = "ovn";
 
 pub(super) fn persistence(pool: &Wish, l4: L4) -> Option<Persistence> {
     match &pool.affinity {

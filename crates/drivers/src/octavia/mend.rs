@@ -54,6 +54,8 @@ pub(super) struct Past {
     pub(super) pending_since: Option<std::time::SystemTime>,
     /// The one that never was ready, and beside which another was made.
     pub(super) abandoned: Option<Id<LoadBalancer>>,
+    /// The one whose VIP has no port any more.
+    pub(super) without_vip: Option<Id<LoadBalancer>>,
     /// Its owner was told that this is long.
     pub(super) is_told_stuck: bool,
     /// Its Service was not adopted when it was looked at last: it hears nothing of that.

@@ -78,6 +78,7 @@ impl Octavia {
         adopted::keep(&mut wanted, &wish, observed);
         self.lessen(&mut wanted, &wish, observed, &can);
         seats::hold(&mut wanted, observed);
+        observed.balancer.iter().for_each(|it| place::name_subnets(&mut wanted, it));
         wanted.floating.take_if(|_| observed.balancer.as_ref().is_some_and(|it| !place::is_led_to(it)));
         // One that is made again is another's, if that is asked for.
         wanted.balancer.provider = Some(asked.unwrap_or_else(|| self.provider.to_string())).into();

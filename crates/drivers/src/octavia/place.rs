@@ -18,6 +18,7 @@ use seaway_openstack::{
 };
 
 use super::{
+    affinity::OVN,
     groups::plugs::{Plug, named, plugs},
     steps::{Balancer, Observed},
     wanted::{Wanted, is_inside},
@@ -167,6 +168,22 @@ pub(super) fn fill(wanted: &mut Wanted, placed: &Placed) {
         }
         let new = NewAdditionalVip { subnet_id: subnet.clone(), ip_address };
         wanted.balancer.additional_vips = Edit::To(vec![new]);
+    }
+}
+
+/// OVN looks for members in the subnet of the VIP alone. It refuses a write that has one of the other family and does not name
+/// its subnet: that of the second VIP.
+pub(super) fn name_subnets(wanted: &mut Wanted, it: &Balancer) {
+    if it.it.provider.as_deref() != Some(OVN) {
+        return;
+    }
+    let first = it.it.vip_address.map(Family::of);
+    let second = it.it.additional_vips.iter().find(|it| it.ip_address.map(Family::of) != first);
+    let Some(subnet) = second.and_then(|it| it.subnet_id.as_ref()) else { return };
+    for member in wanted.listeners.values_mut().flat_map(|it| &mut it.members) {
+        if Some(Family::of(member.address)) != first && member.subnet_id == Edit::Leave {
+            member.subnet_id = Edit::To(Some(subnet.clone()));
+        }
     }
 }
 

@@ -102,6 +102,9 @@ impl Octavia {
             let why = "what is asked for comes with a new one alone";
             observed.mend = is_new.then_some(Mend::Remake { why, by_default: false });
         }
+        if status == Some(Provisioning::Active) && !is_paused(desired) {
+            self.judge_vip(unit, desired, observed);
+        }
     }
 
     /// Whether it is time for a step; and if so, its owner hears why.

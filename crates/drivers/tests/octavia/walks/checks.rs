@@ -12,7 +12,7 @@ use seaway_model::{
     load_balancer::Balance,
 };
 use seaway_openstack::{
-    neutron::{FloatingIp, SecurityGroup},
+    neutron::{FloatingIp, Port, SecurityGroup},
     octavia::{Algorithm, Listener, LoadBalancer, Member, Pool, Provisioning},
     resource::Query,
 };
@@ -109,8 +109,12 @@ impl Walk {
         let wanted = self.wanted();
         let (balancers, listeners) = (self.scene.balancers().await, self.scene.listeners().await);
         let floating = self.scene.floating().await;
+        // One that came back after its deletion has no VIP, and nobody uses it.
+        let ports = self.scene.cloud.all::<Port>().list::<Port>(Query::all()).await.unwrap();
+        let has_vip = |it: &&LoadBalancer| ports.iter().any(|port| Some(&port.id) == it.vip_port_id.as_ref());
         let mut used = Uses::default();
-        for it in balancers.iter().filter(|it| it.provisioning_status != Provisioning::PendingDelete) {
+        let there = balancers.iter().filter(|it| it.provisioning_status != Provisioning::PendingDelete);
+        for it in there.filter(has_vip) {
             let Some(uid) = wanted.keys().find(|uid| is_of(it, uid)) else { continue };
             used.objects.insert(it.id.to_string(), Used::Balancer(uid.clone()));
             for it in listeners_of(it, &listeners) {
@@ -226,7 +230,14 @@ impl Walk {
                 (_, Some(Balance::LeastConnections)) => Algorithm::LeastConnections,
                 _ => Algorithm::RoundRobin,
             };
-            for listener in listeners_of(it, &listeners) {
+            // One that somebody else deleted may have come back beside the one that took its place (ARCHITECTURE.md, "Known, and
+            // open"): it leads nowhere.
+            let has_other = |this: &Listener| {
+                let mut all = listeners_of(it, &listeners);
+                all.any(|other| other.protocol_port == this.protocol_port && other.id != this.id)
+            };
+            let came_back = |it: &&Listener| it.default_pool_id.is_none() && has_other(it);
+            for listener in listeners_of(it, &listeners).filter(|it| !came_back(it)) {
                 let pool = pools.iter().find(|it| Some(&it.id) == listener.default_pool_id.as_ref());
                 let pool = pool.unwrap_or_else(|| panic!("{} leads nowhere: {history:#?}", listener.name));
                 let members = self.members_of(&pool.id).await.into_iter();

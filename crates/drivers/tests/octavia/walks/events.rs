@@ -168,5 +168,13 @@ pub(super) fn found() -> Vec<Vec<Event>> {
         Event::Setting(Setting::InternalOnly),
         Event::Time,
     ];
-    vec![internal]
+    // OVN refused every write of members that had some of its second family.
+    let members = vec![
+        Event::Setting(Setting::Ovn),
+        Event::Create("wiki", vec![8443]),
+        Event::Time,
+        Event::Foreign(Foreign::RemovesMember),
+        Event::Time,
+    ];
+    vec![internal, members]
 }

@@ -64,3 +64,18 @@ async fn one_that_comes_back_beside_its_service_that_was_made_again_is_not_taken
     assert_eq!(all.len(), 1, "{all:#?}");
     walk.ends().await;
 }
+
+/// Without the port of its VIP. Its Service wants a load balancer again by then.
+#[tokio::test(start_paused = true)]
+async fn one_that_comes_back_while_its_service_wants_one_again_is_made_anew() {
+    let mut walk = probed(&["shop"]).await;
+    let before = walk.scene.balancers().await.remove(0).id;
+    walk.happens(Event::NoLoadBalancer("shop")).await;
+    walk.passes(Duration::from_secs(6)).await;
+    assert_eq!(walk.scene.balancers().await.len(), 1, "it came back");
+    walk.happens(Event::LoadBalancer("shop")).await;
+    walk.passes(Duration::from_secs(700)).await;
+    let all = walk.scene.balancers().await;
+    assert!(all.len() == 1 && all[0].id != before, "{all:#?}");
+    walk.ends().await;
+}
