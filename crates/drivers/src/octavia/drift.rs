@@ -59,6 +59,10 @@ fn of_balancer(was: &Balancer, is: &Balancer, found: &mut Vec<String>) {
     for (id, name) in is.loose.iter().filter(|(id, name)| !was.loose.contains_key(id) && own(name)) {
         found.push(format!("pool {id} ({name}) is there, and no listener leads to it"));
     }
+    let own = |name: &str| name.starts_with("listener_") && after_number(name) == is.it.name;
+    for (id, name) in is.twins.iter().filter(|(id, name)| !was.twins.contains_key(id) && own(name)) {
+        found.push(format!("listener {id} ({name}) is there beside another at its port, and has no pool"));
+    }
     for (id, was) in &was.branches {
         match is.branches.get(id) {
             Some(is) => of_branch(*id, was, is, found),

@@ -18,8 +18,8 @@ use super::{
     find::{Found, Sought, Why, find},
     names::Cluster,
     shared::{Marks, divide},
-    spare::{Loose, loose},
-    steps::{Balancer, Branch, Observed, PoolBranch, Seat, listens},
+    spare::{Branches, Loose, Twins, by_port, loose},
+    steps::{Balancer, Branch, Observed, PoolBranch, Seat},
 };
 
 pub(super) enum Read {
@@ -55,7 +55,7 @@ pub(super) async fn read(
     let is_enough =
         floating.as_ref().is_some_and(|floating| !sought.is_some_and(|it| it.wants_another(floating)));
     let stray = if is_enough || why.is_guest() { None } else { stray(cloud, cluster, key).await? };
-    let (branches, loose) = match it.provisioning_status {
+    let ((branches, twins), loose) = match it.provisioning_status {
         // What is below may be gone by the time that it is asked for.
         Provisioning::PendingDelete => Default::default(),
         _ => branches(cloud, &it).await?,
@@ -79,7 +79,7 @@ pub(super) async fn read(
     {
         return Ok(Read::Refused(problem));
     }
-    let balancer = Some(Balancer::new(it, branches, loose));
+    let balancer = Some(Balancer::new(it, (branches, twins), loose));
     let observed = Observed { balancer, floating, stray, doubles, shared, ..Observed::default() };
     Ok(Read::Seen(Box::new(observed)))
 }
@@ -102,7 +102,7 @@ async fn stray(cloud: &Cloud, cluster: &Cluster, key: &LbKey) -> Result<Option<F
     Ok(found.into_iter().find(|it| it.port_id.is_none() && cluster.made(&it.description, key)))
 }
 
-async fn branches(cloud: &Cloud, it: &LoadBalancer) -> Result<(BTreeMap<ListenerId, Branch>, Loose), Error> {
+async fn branches(cloud: &Cloud, it: &LoadBalancer) -> Result<((Branches, Twins), Loose), Error> {
     let id = &it.id;
     let below = || Query::all().with("loadbalancer_id", id);
     let listeners = cloud.all::<Listener>().list::<Listener>(below()).await?;
@@ -121,19 +121,19 @@ async fn branches(cloud: &Cloud, it: &LoadBalancer) -> Result<(BTreeMap<Listener
     }
     let branch = |listener: Listener| {
         let pool = listener.default_pool_id.as_ref().and_then(|id| known.get(id)).cloned();
-        (listens(&listener), Branch { listener, pool })
+        Branch { listener, pool }
     };
-    let mut branches: BTreeMap<_, _> = listeners.into_iter().map(branch).collect();
-    if it.provisioning_status == Provisioning::Active && branches.values().any(is_pending) {
+    let mut branches: Vec<_> = listeners.into_iter().map(branch).collect();
+    if it.provisioning_status == Provisioning::Active && branches.iter().any(is_pending) {
         cloud.clock().sleep(AT_WORK).await;
         let now = cloud.all::<LoadBalancer>().find::<LoadBalancer>(id).await?;
         if now.is_some_and(|now| {
             now.provisioning_status == it.provisioning_status && now.updated_at == it.updated_at
         }) {
-            branches.values_mut().for_each(give_up);
+            branches.iter_mut().for_each(give_up);
         }
     }
-    Ok((branches, loose))
+    Ok((by_port(branches), loose))
 }
 
 /// Who works on what is below a load balancer, one after the other, writes it down there now and then: to the second, and

@@ -155,5 +155,6 @@ fn takes_away(step: &Step) -> bool {
             | Step::RemovePool(_)
             | Step::RemoveMonitor(_)
             | Step::RemoveLoose(_)
+            | Step::RemoveTwin(_)
     )
 }

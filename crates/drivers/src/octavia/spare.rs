@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use seaway_model::ListenerId;
 use seaway_openstack::{
-    octavia::{LoadBalancer, NewListener, NewPool, Pool, Provisioning},
+    octavia::{Listener, LoadBalancer, NewListener, NewPool, Pool, Provisioning},
     resource::{Edit, Id},
 };
 
@@ -20,13 +20,37 @@ use super::{
     affinity::{is_of_ovn, lingers},
     names::after_number,
     seats::seats,
-    steps::{Balancer, Branch, PoolBranch, Step, named, new_pool, text},
+    steps::{Balancer, Branch, PoolBranch, Step, listens, named, new_pool, text},
     tags,
     wanted::{Wanted, WantedListener},
 };
 
 /// Pools that no listener leads to, by their ids, with their names.
 pub type Loose = BTreeMap<Id<Pool>, String>;
+
+/// Listeners without a pool at the port of another, by their ids, with their names. Octavia makes none: on OVN a late status brings
+/// back one that was deleted, after another took its place.
+pub type Twins = BTreeMap<Id<Listener>, String>;
+
+/// By what they listen at.
+pub type Branches = BTreeMap<ListenerId, Branch>;
+
+pub(super) fn by_port(all: impl IntoIterator<Item = Branch>) -> (Branches, Twins) {
+    let (mut branches, mut twins) = (Branches::new(), Twins::new());
+    for branch in all {
+        let at = listens(&branch.listener);
+        let (stays, twin) = match branches.remove(&at) {
+            Some(other) if branch.pool.is_none() && other.pool.is_some() => (other, Some(branch)),
+            Some(other) => (branch, Some(other).filter(|it| it.pool.is_none())),
+            None => (branch, None),
+        };
+        // Of two without a pool, it is not known which one is to have it.
+        let twin = twin.filter(|_| stays.pool.is_some());
+        twins.extend(twin.map(|it| (it.listener.id, it.listener.name)));
+        branches.insert(at, stays);
+    }
+    (branches, twins)
+}
 
 /// Those of this load balancer.
 pub(super) fn loose<'p>(it: &LoadBalancer, pools: impl Iterator<Item = &'p Pool>) -> Loose {
@@ -41,11 +65,13 @@ pub(super) fn clear(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>)
         Edit::To(tags) => tags::own(tags).is_subset(&balancer.it.tags),
         Edit::Leave => false,
     };
-    let is_ours = |name: &str| {
+    let is_ours = |kind: &str, name: &str| {
         let whose = after_number(name);
-        name.starts_with("pool_") && (whose == own || marks && whose == balancer.it.name)
+        name.starts_with(kind) && (whose == own || marks && whose == balancer.it.name)
     };
-    let left = balancer.loose.iter().filter(|(_, name)| is_ours(name)).map(|(id, _)| id);
+    let twins = balancer.twins.iter().filter(|(_, name)| is_ours("listener_", name));
+    steps.extend(twins.map(|(id, _)| Step::RemoveTwin(id.clone())));
+    let left = balancer.loose.iter().filter(|(_, name)| is_ours("pool_", name)).map(|(id, _)| id);
     let unused = balancer.spare.iter().filter(|(id, spare)| {
         let Some(wish) = wanted.listeners.get(id) else { return true };
         let there = balancer.branches.get(id);

@@ -31,7 +31,7 @@ use super::{
     removals::Held,
     seats::{lost, probed_seats, seats},
     shared::{Marks, Shared},
-    spare::{self, Loose},
+    spare::{self, Branches, Loose, Twins},
     tags, timeouts,
     tls::{Kept, Lost, keep, terms},
     vip,
@@ -97,6 +97,7 @@ pub struct Balancer {
     /// Made to take the place of those that serve.
     pub spare: BTreeMap<ListenerId, PoolBranch>,
     pub loose: Loose,
+    pub twins: Twins,
     /// Those whose affinity went with another's pool.
     pub forgotten: BTreeSet<ListenerId>,
 }
@@ -123,8 +124,8 @@ pub struct Seat {
 }
 
 impl Balancer {
-    pub fn new(it: LoadBalancer, branches: BTreeMap<ListenerId, Branch>, loose: Loose) -> Balancer {
-        Balancer { it, branches, spare: BTreeMap::new(), loose, forgotten: BTreeSet::new() }
+    pub fn new(it: LoadBalancer, (branches, twins): (Branches, Twins), loose: Loose) -> Balancer {
+        Balancer { it, branches, spare: BTreeMap::new(), loose, twins, forgotten: BTreeSet::new() }
     }
 }
 
@@ -181,6 +182,8 @@ pub enum Step {
     Turn(ListenerId),
     /// No listener leads to it.
     RemoveLoose(Id<Pool>),
+    /// Without a pool, at the port of another.
+    RemoveTwin(Id<Listener>),
     ChangePool(ListenerId, Box<PoolChange>),
     SetMembers(ListenerId, Vec<NewMember>),
     AddMember(ListenerId, Box<NewMember>),

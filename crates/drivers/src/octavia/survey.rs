@@ -24,8 +24,8 @@ use super::{
     names::{Cluster, KEY},
     read::is_pending,
     shared::{guests, was_left},
-    spare::loose,
-    steps::{Balancer, Branch, Observed, PoolBranch, listens},
+    spare::{by_port, loose},
+    steps::{Balancer, Branch, Observed, PoolBranch},
     turns::{Late, Turns},
 };
 
@@ -218,7 +218,7 @@ impl Survey {
             return Seen::Torn;
         }
         let mut sizes = BTreeMap::new();
-        let mut branches = BTreeMap::new();
+        let mut branches = Vec::new();
         for listener in listeners {
             let mut branch = None;
             if let Some(pool) = listener.default_pool_id.as_ref() {
@@ -228,15 +228,15 @@ impl Survey {
                 sizes.insert(pool.id.clone(), pool.members.len());
                 branch = Some(PoolBranch { pool: pool.clone(), monitor, members: BTreeMap::new() });
             }
-            branches.insert(listens(listener), Branch { listener: listener.clone(), pool: branch });
+            branches.push(Branch { listener: listener.clone(), pool: branch });
         }
-        if it.provisioning_status == Provisioning::Active && branches.values().any(is_pending) {
+        if it.provisioning_status == Provisioning::Active && branches.iter().any(is_pending) {
             return Seen::Torn;
         }
         let floating = it.vip_port_id.as_ref().and_then(|port| self.attached.get(port)).cloned();
         let below = it.pools.iter().filter_map(|one| self.pools.get(&one.id));
         let loose = loose(it, below);
-        let balancer = Some(Balancer::new(it.clone(), branches, loose));
+        let balancer = Some(Balancer::new(it.clone(), by_port(branches), loose));
         Seen::Whole(Box::new(Observed { balancer, floating, ..Observed::default() }), sizes)
     }
 

@@ -19,8 +19,8 @@ use super::{
     read::weighed,
     seats::terms_of,
     shared,
-    spare::Loose,
-    steps::{Balancer, Branch, Observed, PoolBranch, Seat, Step, listens},
+    spare::{Loose, by_port},
+    steps::{Balancer, Branch, Observed, PoolBranch, Seat, Step},
     tls::{self, Kept},
     wanted::spot,
 };
@@ -37,7 +37,7 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
                 Error::new(Class::Strange, format!("what was made is not understood: {wrong}"))
                     .doing(step.to_string())
             })?;
-            observed.balancer = Some(Balancer::new(it, branches, Loose::new()));
+            observed.balancer = Some(Balancer::new(it, by_port(branches), Loose::new()));
             (observed.place, observed.mend) = (None, None);
             return Ok(());
         }
@@ -151,6 +151,10 @@ async fn below(cloud: &Cloud, step: &Step, balancer: &mut Balancer, kept: &Kept)
             balancer.spare.retain(|_, it| it.pool.id != *pool);
             affinity::forget(balancer);
         }
+        Step::RemoveTwin(listener) => {
+            cloud.all::<Listener>().delete(listener).await?;
+            balancer.twins.remove(listener);
+        }
         Step::ChangePool(at, change) => {
             let pool = pool(balancer, *at, step)?;
             pool.pool = cloud.all::<Pool>().change(&pool.pool.id, change).await?;
@@ -255,7 +259,7 @@ fn seat(new: &NewMember) -> (SocketAddr, Seat) {
 }
 
 /// The answer to a whole load balancer tells all below it.
-fn branches(it: &LoadBalancer) -> Result<BTreeMap<ListenerId, Branch>, Wrong> {
+fn branches(it: &LoadBalancer) -> Result<Vec<Branch>, Wrong> {
     let mut pools = BTreeMap::new();
     for pool in &it.pools {
         let pool = pool.whole()?;
@@ -267,11 +271,11 @@ fn branches(it: &LoadBalancer) -> Result<BTreeMap<ListenerId, Branch>, Wrong> {
         }
         pools.insert(pool.id.clone(), PoolBranch { pool, monitor, members });
     }
-    let mut branches = BTreeMap::new();
+    let mut branches = Vec::new();
     for listener in &it.listeners {
         let listener = listener.whole()?;
         let pool = listener.default_pool_id.as_ref().and_then(|id| pools.get(id)).cloned();
-        branches.insert(listens(&listener), Branch { listener, pool });
+        branches.push(Branch { listener, pool });
     }
     Ok(branches)
 }

@@ -139,6 +139,7 @@ impl Describe<octavia::Observed> for octavia::Step {
             Step::RemoveListener(_)
             | Step::RemovePool(_)
             | Step::RemoveLoose(_)
+            | Step::RemoveTwin(_)
             | Step::RemoveMember(..)
             | Step::RemoveMonitor(_)
             | Step::RemoveFloating(_)
@@ -171,6 +172,7 @@ fn what(step: &octavia::Step, there: &octavia::Observed) -> (&'static str, Strin
         Step::ChangePool(id, _) => (POOL, id.to_string(), Change),
         Step::RemovePool(id) => (POOL, id.to_string(), Delete),
         Step::RemoveLoose(id) => (POOL, id.to_string(), Delete),
+        Step::RemoveTwin(id) => (LISTENER, id.to_string(), Delete),
         Step::SetMembers(id, _) => (MEMBER, id.to_string(), Change),
         Step::AddMember(id, new) => (MEMBER, format!("{} of {id}", spot(new)), Create),
         Step::ChangeMember(id, at, _) => (MEMBER, format!("{at} of {id}"), Change),

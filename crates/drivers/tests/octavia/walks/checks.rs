@@ -214,6 +214,11 @@ impl Walk {
             let here: BTreeSet<u16> = listeners_of(it, &listeners).map(|it| it.protocol_port).collect();
             // What is new is refused where the provider cannot do it.
             let is_refused = it.provider.as_deref() == Some("ovn") && usual.balance.is_some();
+            assert_eq!(
+                here.len(),
+                listeners_of(it, &listeners).count(),
+                "two listeners at one port of {uid}: {history:#?}"
+            );
             let is_right = if is_refused { here.is_subset(&wanted.ports) } else { here == wanted.ports };
             assert!(is_right, "ports of {uid}: {here:?}, wanted {:?}: {history:#?}", wanted.ports);
             // Amphorae reach members by the first family.
@@ -230,14 +235,7 @@ impl Walk {
                 (_, Some(Balance::LeastConnections)) => Algorithm::LeastConnections,
                 _ => Algorithm::RoundRobin,
             };
-            // One that somebody else deleted may have come back beside the one that took its place (ARCHITECTURE.md, "Known, and
-            // open"): it leads nowhere.
-            let has_other = |this: &Listener| {
-                let mut all = listeners_of(it, &listeners);
-                all.any(|other| other.protocol_port == this.protocol_port && other.id != this.id)
-            };
-            let came_back = |it: &&Listener| it.default_pool_id.is_none() && has_other(it);
-            for listener in listeners_of(it, &listeners).filter(|it| !came_back(it)) {
+            for listener in listeners_of(it, &listeners) {
                 let pool = pools.iter().find(|it| Some(&it.id) == listener.default_pool_id.as_ref());
                 let pool = pool.unwrap_or_else(|| panic!("{} leads nowhere: {history:#?}", listener.name));
                 let members = self.members_of(&pool.id).await.into_iter();

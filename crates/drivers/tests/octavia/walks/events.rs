@@ -176,5 +176,14 @@ pub(super) fn found() -> Vec<Vec<Event>> {
         Event::Foreign(Foreign::RemovesMember),
         Event::Time,
     ];
-    vec![internal, members]
+    // A listener that somebody deleted came back beside its successor, and stayed.
+    let twin = vec![
+        Event::Setting(Setting::Monitors),
+        Event::Create("wiki", vec![443]),
+        Event::Time,
+        Event::Revivals,
+        Event::Foreign(Foreign::RemovesListener),
+        Event::Time,
+    ];
+    vec![internal, members, twin]
 }

@@ -45,7 +45,10 @@ fn there() -> Observed {
     let pool = PoolBranch { pool: read(pool), monitor: None, members };
     let branches = BTreeMap::from([(PORT_80, Branch { listener: read(listener), pool: Some(pool) })]);
     let balancer = read(json!({"id": ID, "name": "shop", "tags": ["mine"], "vip_port_id": OTHER}));
-    Observed { balancer: Some(Balancer::new(balancer, branches, BTreeMap::new())), ..Observed::default() }
+    Observed {
+        balancer: Some(Balancer::new(balancer, (branches, BTreeMap::new()), BTreeMap::new())),
+        ..Observed::default()
+    }
 }
 
 fn told(step: &Step) -> (&'static str, String, Action, Vec<String>) {
