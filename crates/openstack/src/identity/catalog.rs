@@ -155,8 +155,9 @@ fn is_version(part: &str) -> bool {
     })
 }
 
-fn trimmed(url: &str) -> String {
-    url.trim().trim_end_matches('/').to_owned()
+/// Without spaces around it, and without slashes at its end.
+pub(super) fn trimmed(url: &str) -> String {
+    url.trim_start().trim_end_matches(|c: char| c == '/' || c.is_whitespace()).to_owned()
 }
 
 /// `load_balancer`, `load-balancer` and `loadbalancer` have all been seen.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{
-    catalog::{unversioned, versioned},
+    catalog::{trimmed, unversioned, versioned},
     v2, v3,
 };
 use crate::{
@@ -31,7 +31,7 @@ pub fn catalog(bytes: &[u8]) {
                 Ok(found) => {
                     let is_it = fitting.any(|it| {
                         let of_region = [&it.region, &it.region_id].into_iter().flatten();
-                        it.url.trim().trim_end_matches('/') == found.url
+                        trimmed(&it.url) == found.url
                             && region.is_none_or(|region| of_region.into_iter().any(|it| it == region))
                     });
                     assert!(is_it, "{} is not in the catalog, in region {region:?}", found.url);
