@@ -1,6 +1,6 @@
 //! What is killed and started anew, and what goes on meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use seaway_testkit::{
     kubernetes::Gate,
@@ -58,6 +58,15 @@ fn a_controller_that_starts_anew_writes_nothing_and_nobody_notices_a_dead_api_se
     }
     until("the host is in a slice, which the first one lists", || {
         versions(&scene, "loadbalancerhostslices").len() == 2
+    });
+    // Who is killed before that leaves it to the heir.
+    let words = |object: &str, path: &str| {
+        let all = scene.field(object, path);
+        all.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    until("the slices have the addresses that the host has", || {
+        let its = words("loadbalancerhosts", "{.items[*].status.addresses[*]}");
+        !its.is_empty() && its == words("loadbalancerhostslices", "{.items[*].spec.hosts[*].addresses[*]}")
     });
     scene.kill("controller");
     let before = KINDS.map(|kind| versions(&scene, kind));
