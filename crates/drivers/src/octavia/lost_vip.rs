@@ -4,7 +4,7 @@
 //! It is noticed where no floating IP can lead to it, and made again.
 
 use seaway_model::{Desired, Unit};
-use seaway_openstack::{Error, neutron::Port};
+use seaway_openstack::{Error, neutron::Port, resource::Query};
 
 use super::{
     Joined, Octavia,
@@ -15,8 +15,8 @@ use super::{
 const WHY: &str = "the port of its VIP is gone";
 
 impl Octavia {
-    /// Neutron knows no such port: it is asked once more, for the port alone. One that its Service named may be another
-    /// project's, and is not seen by everybody.
+    /// Neutron lists the ports of that network, and the VIP's is not among them. An empty list proves nothing: whoever lacks a role
+    /// sees no port. A port that the Service names may belong to another project, and is hidden from this one.
     pub(super) async fn look_for_vip(
         &self,
         joined: &Joined,
@@ -25,11 +25,14 @@ impl Octavia {
         error: &Error,
     ) {
         let Some(balancer) = observed.balancer.as_ref().filter(|_| error.is_not_found()) else { return };
-        let Some(port) = &balancer.it.vip_port_id else { return };
-        if matches!(step, Step::AddFloating(_) | Step::Lead(_))
-            && error.message().contains(port.as_str())
-            && matches!(joined.cloud.all::<Port>().find::<Port>(port).await, Ok(None))
-        {
+        let (Some(port), Some(network)) = (&balancer.it.vip_port_id, &balancer.it.vip_network_id) else {
+            return;
+        };
+        if !matches!(step, Step::AddFloating(_) | Step::Lead(_)) || !error.message().contains(port.as_str()) {
+            return;
+        }
+        let ports = joined.cloud.all::<Port>().list::<Port>(Query::all().with("network_id", network)).await;
+        if ports.is_ok_and(|all| !all.is_empty() && all.iter().all(|it| it.id != *port)) {
             self.past(unit, |past| past.without_vip = Some(balancer.it.id.clone()));
         }
     }

@@ -389,3 +389,35 @@ async fn one_whose_place_another_took_goes_after_a_restart_and_with_its_service(
         assert_eq!(left, [new.id], "{end}");
     }
 }
+
+/// Neutron answers 404 to who lacks a role, and lists no port; or lists the port all the same.
+#[tokio::test]
+async fn a_port_that_is_only_hidden_is_no_reason_to_make_its_load_balancer_again() {
+    for is_listed in [false, true] {
+        let mut scene = Scene::set().await;
+        let wish = scene.wish(&[80], &[1]);
+        scene.reach(&wish).await;
+        let before = scene.balancers().await.remove(0);
+        let port = before.vip_port_id.clone().unwrap();
+        let floating = scene.floating().await.remove(0).id;
+        scene.cloud.all::<FloatingIp>().delete(&floating).await.unwrap();
+        scene.restarted();
+        let why = format!("Port {port} could not be found.");
+        let no =
+            serde_json::json!({ "NeutronError": { "type": "PortNotFound", "message": why, "detail": "" } });
+        scene.fake.fail(Fault::on("POST */floatingips").always().reply(404, no.clone()));
+        scene.fake.fail(Fault::on("GET */ports/*").always().reply(404, no));
+        if !is_listed {
+            let none = serde_json::json!({ "ports": [] });
+            scene.fake.fail(Fault::on("GET */ports").always().reply(200, none));
+        }
+        assert!(strive(&scene, &wish).await.is_some(), "no floating IP can be had");
+        let asked = scene.fake.requests().iter().any(|it| it.fits("GET */ports"));
+        assert!(asked, "the ports are listed");
+        scene.fake.heal();
+        assert_eq!(strive(&scene, &wish).await.map(|_| ()), None, "and then it can");
+        let after: Vec<_> = scene.balancers().await.into_iter().map(|it| it.id).collect();
+        assert_eq!(after, [before.id], "is listed: {is_listed}");
+        assert_eq!(scene.floating().await.len(), 1);
+    }
+}
