@@ -28,7 +28,7 @@ const WHICH_CLOUD: &str =
 /// What a Service is told first whose load balancer in a cloud is left as it is.
 pub const RELEASED: &str = "no setting chooses the cloud that has its load balancer";
 /// The same, of one with a class.
-pub const GIVEN_AWAY: &str = "its load balancer in the cloud is given away";
+pub const GIVEN_AWAY: &str = "its load balancer in the cloud is left to another controller";
 
 impl Demand {
     /// Whom a cloud leads to: Nodes, unless pods are asked for by name. They stay, whether or not they have pods.
@@ -326,8 +326,8 @@ impl Demand {
                 Some(_) => (
                     GIVEN_AWAY,
                     format!("metadata.annotations[{GIVE_AWAY}]"),
-                    "To have it served again, remove the annotation. To have another controller serve it, make the Service again \
-                     without a class (docs/from-occm-back.md).",
+                    "To have it served again, remove the annotation. To have another controller serve it, change spec.type to \
+                     NodePort and back to LoadBalancer, which removes the class (docs/from-occm-back.md).",
                 ),
             };
             let message = format!("{why}: it is left as it is, and nothing of it is changed");

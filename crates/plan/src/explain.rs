@@ -81,7 +81,7 @@ fn served_by(text: &mut String, overview: &Overview) {
     let _ = match (demand.released, &demand.service.class) {
         (true, Some(_)) => writeln!(
             text,
-            "  not changed: its load balancer of the cloud ({class}) is given away, and stays as it is"
+            "  not changed: its load balancer of the cloud ({class}) is left to another controller, and stays as it is"
         ),
         (true, None) => writeln!(
             text,

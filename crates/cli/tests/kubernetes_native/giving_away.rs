@@ -94,7 +94,9 @@ fn what_a_service_with_a_class_gives_away_stays_when_it_is_deleted_or_another_ta
     // Who leads leaves it as it is: it has no finalizer, its tags do not come back, and Nodes let in what is for it.
     let problems = "{.status.conditions[?(@.type=='seaway.dev/Problems')].message}";
     until("it says so", || {
-        both.iter().all(|it| scene.field(&format!("service/{it}"), problems).contains("is given away"))
+        both.iter().all(|it| {
+            scene.field(&format!("service/{it}"), problems).contains("is left to another controller")
+        })
     });
     let settles = |scene: &Scene, project: &Project, name: &str| {
         project.fake.forget_requests();

@@ -104,7 +104,7 @@ pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -
             ),
             (_, None) => (
                 Reason::BadAnnotation,
-                "clients are to show certificates, and no authority is named that vouches for them",
+                "client certificates are required, and no certificate authority is named to verify them",
             ),
         };
         let fix = "Name a secret of Barbican with the authority: seaway.dev/client-ca-container.";

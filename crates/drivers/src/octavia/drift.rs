@@ -61,7 +61,7 @@ fn of_balancer(was: &Balancer, is: &Balancer, found: &mut Vec<String>) {
     }
     let own = |name: &str| name.starts_with("listener_") && after_number(name) == is.it.name;
     for (id, name) in is.twins.iter().filter(|(id, name)| !was.twins.contains_key(id) && own(name)) {
-        found.push(format!("listener {id} ({name}) is there beside another at its port, and has no pool"));
+        found.push(format!("listener {id} ({name}) is a duplicate at its port, and has no pool"));
     }
     for (id, was) in &was.branches {
         match is.branches.get(id) {

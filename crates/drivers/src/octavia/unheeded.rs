@@ -90,13 +90,15 @@ fn otherwise(check: &HealthCheck, l4: L4) -> Vec<(String, &'static str)> {
         [("probes come every", check.interval, asked.0), ("a probe may last", check.timeout, asked.1)]
     {
         if time != Duration::from_secs(is) {
-            let message = format!("{what} {is} seconds, not {time:?}: it is counted in seconds, 1 to 3600");
+            let message =
+                format!("{what} {is} seconds, not {time:?}: Octavia takes whole seconds, 1 to 3600");
             found.push((message, "Say whole seconds."));
         }
     }
     for (what, most) in [("successes", check.rise), ("failures", check.fall)] {
         if u64::from(most) > MOST_RETRIES {
-            let message = format!("{MOST_RETRIES} {what} in a row are enough, not {most}");
+            let message =
+                format!("{MOST_RETRIES} {what} in a row are required, not {most}: Octavia takes 10 at most");
             found.push((message, "Say 10 or less."));
         }
     }

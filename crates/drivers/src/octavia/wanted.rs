@@ -323,11 +323,10 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
     };
     if wish.options.outside.as_ref().is_some_and(|it| it.to_https.contains(&id)) {
         say(
-            "load balancers of a cloud send no client to https: no listener is made that would serve in plaintext, and one \
-             that is there stays"
+            "redirects to https are not supported on a load balancer of a cloud: no plaintext listener is created, and an \
+             existing one stays"
                 .to_owned(),
-            "Remove seaway.dev/https-redirect, and the port is served in plaintext; or remove the port; or serve the Service \
-             with the native driver.",
+            "Remove the port; or use the native driver; or remove seaway.dev/https-redirect, and the port is served in plaintext.",
         );
     }
     let served = leads_to(listener).and_then(|it| wish.pools.get(it));

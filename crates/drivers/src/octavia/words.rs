@@ -20,7 +20,9 @@ impl fmt::Display for Step {
             Step::AddSpare(id, new) => write!(f, "create pool {} beside that of {id}", text(&new.name)),
             Step::Turn(id) => write!(f, "lead the listener of {id} to its new pool"),
             Step::RemoveLoose(id) => write!(f, "delete pool {id}, which nobody leads to"),
-            Step::RemoveTwin(id) => write!(f, "delete listener {id}, which came back and has no pool"),
+            Step::RemoveTwin(id) => {
+                write!(f, "delete listener {id}, a duplicate at its port that has no pool")
+            }
             Step::ChangePool(id, _) => write!(f, "change the pool of {id}"),
             Step::SetMembers(id, members) => write!(f, "give the pool of {id} its {} members", members.len()),
             Step::AddMember(id, new) => write!(f, "add member {} to the pool of {id}", spot(new)),

@@ -92,8 +92,8 @@ async fn probes_that_are_not_as_somebody_said_are_told() {
         (L4::Tcp, check(7_200_000, 1_000, 2, 3), Some("probes come every 3600 seconds, not 7200s")),
         (L4::Tcp, check(5_000, 900, 2, 3), Some("may last 1 seconds, not 900ms")),
         (L4::Tcp, check(5_000, 3_000, 10, 10), None),
-        (L4::Tcp, check(5_000, 3_000, 11, 10), Some("10 successes in a row are enough, not 11")),
-        (L4::Tcp, check(5_000, 3_000, 10, 255), Some("10 failures in a row are enough, not 255")),
+        (L4::Tcp, check(5_000, 3_000, 11, 10), Some("10 successes in a row are required, not 11")),
+        (L4::Tcp, check(5_000, 3_000, 10, 255), Some("10 failures in a row are required, not 255")),
     ] {
         let scene = Scene::set().await;
         let mut wish = scene.wish(&[53], &[1]);

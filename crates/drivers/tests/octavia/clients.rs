@@ -108,7 +108,7 @@ async fn nothing_is_served_without_the_certificates_that_are_asked_for() {
     let revoked = CloudClients { revoked: Some(NOWHERE.into()), ..CloudClients::default() };
     let unvouched = CloudClients { unvouched: true, ..CloudClients::default() };
     for (provider, minor, ends_tls, clients, why) in [
-        ("amphora", 30, true, unvouched.clone(), "no authority is named that vouches"),
+        ("amphora", 30, true, unvouched.clone(), "no certificate authority is named"),
         ("amphora", 30, false, unvouched, "TLS ends at none"),
         ("amphora", 30, false, revoked.clone(), "TLS ends at none"),
         ("amphora", 30, true, by_secret.clone(), "authorities of clients in a Secret"),

@@ -141,12 +141,15 @@ async fn nothing_is_made_in_plaintext_where_https_is_asked_for() {
         ports
     };
     let told = scene.reach_telling(&sent(&[1])).await;
-    assert!(told.iter().any(|it| it.message.contains("80/TCP: load balancers of a cloud send")), "{told:?}");
+    assert!(
+        told.iter().any(|it| it.message.contains("80/TCP: redirects to https are not supported")),
+        "{told:?}"
+    );
     assert_eq!(ports(scene.listeners().await), [443]);
     scene.reach(&two(&[1])).await;
     assert_eq!(ports(scene.listeners().await), [80, 443]);
     let told = scene.reach_telling(&sent(&[1, 2])).await;
-    assert!(told.iter().any(|it| it.message.contains("one that is there stays")), "{told:?}");
+    assert!(told.iter().any(|it| it.message.contains("an existing one stays")), "{told:?}");
     assert_eq!(ports(scene.listeners().await), [80, 443]);
     assert!(scene.pools().await.iter().all(|it| it.members.len() == 2), "members follow");
 }

@@ -56,7 +56,10 @@ fn a_service_that_is_left_as_it_is_in_a_cloud_is_told_so() {
         assert!(!told.contains("somebody else's") && !told.contains("not served"), "{told}");
     }
     let told = told(&clouded(&[("seaway.dev/released", "true")]), None, true, false);
-    assert!(told.contains("is given away, and stays as it is") && !told.contains("not served"), "{told}");
+    assert!(
+        told.contains("is left to another controller, and stays as it is") && !told.contains("not served"),
+        "{told}"
+    );
 }
 
 #[test]
