@@ -259,9 +259,13 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
         list.items().filter_map(|item| item.ip()).collect::<Vec<_>>()
     };
     let not_served = status.child("notServed");
+    let spec = root.child("spec");
+    let declared = spec.child("addresses");
+    let declared = (!declared.is_missing()).then(|| declared.items().filter_map(|it| it.ip()).collect());
     Some(Arc::new(HostReport {
         host: metadata.child("name").name()?.into(),
         addresses: ips("addresses"),
+        declared,
         holds: ips("held").into_iter().collect(),
         applied: status.child("applied").name().and_then(|it| it.parse().ok()).unwrap_or_default(),
         not_served: not_served.items().filter_map(|item| item.child("address").ip()).collect(),
@@ -313,6 +317,21 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn of_what_a_host_reports_others_believe_what_people_wrote_down() {
+        for (spec, own) in [
+            (json!({}), vec![ip("10.0.0.1"), ip("fd00::1")]),
+            (json!({ "addresses": ["fd00::1", "192.0.2.9"] }), vec![ip("fd00::1")]),
+            (json!({ "addresses": [] }), vec![]),
+        ] {
+            let object = json!({ "metadata": { "name": "a" }, "spec": spec, "status": status(&running(), &says(), false) });
+            let node: Node = serde_json::from_value(object).expect("is a tree");
+            let report = read(&Field::root(&node, &Faults::default())).expect("is a host");
+            assert_eq!(report.own(), own);
+            assert_eq!((report.addresses.len(), report.declared.is_some()), (2, spec != json!({})));
+        }
+    }
+
+    #[test]
     fn what_a_host_says_reads_back() {
         let says = says();
         let object = json!({ "metadata": { "name": "a" }, "spec": { "drain": true }, "status": status(&running(), &says, false) });
@@ -329,6 +348,7 @@ pub(crate) mod tests {
                 applied: 4711,
                 not_served: [ip("192.0.2.2")].into(),
                 drain: true,
+                declared: None,
             }
         );
     }

@@ -294,6 +294,9 @@ pub struct HostReport {
     pub host: Name,
     /// Its own addresses: what pools with `hosts: true` publish.
     pub addresses: Vec<IpAddr>,
+    /// Which addresses are its own, if whoever runs the cluster wrote them down (`spec.addresses`).
+    #[serde(default)]
+    pub declared: Option<BTreeSet<IpAddr>>,
     /// Which addresses of our pools are present on it, so that a socket there can be reached.
     pub holds: BTreeSet<IpAddr>,
     /// Of a host in a cluster, the highest version of an Address that it has applied: what `holds` is as of.
@@ -305,6 +308,14 @@ pub struct HostReport {
     /// Somebody wants nobody new to be sent there.
     #[serde(default)]
     pub drain: bool,
+}
+
+impl HostReport {
+    /// Of the addresses that it reports, those that others may take for its own.
+    pub fn own(&self) -> Vec<IpAddr> {
+        let is_declared = |ip: &IpAddr| self.declared.as_ref().is_none_or(|it| it.contains(ip));
+        self.addresses.iter().copied().filter(is_declared).collect()
+    }
 }
 
 /// What a namespace claimed before others did, as the leader wrote it down: its own until it has claimed it no more for a while.

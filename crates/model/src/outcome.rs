@@ -1,6 +1,6 @@
 //! What came of it: outcomes re-enter the World as changes, and statuses are folded from them.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +42,8 @@ pub enum Change {
     Leads(bool),
     /// Whether this host is to serve nobody new, while who is connected may finish.
     Drains(bool),
+    /// Whoever runs the cluster wrote down which addresses are this host's own, or did so no more.
+    Declared(Option<BTreeSet<IpAddr>>),
     /// Something of ours that was found in a cloud: if nobody wants it, it goes.
     Found(Unit),
     /// All of ours that a cloud has, as it was listed: what is not here is not there.

@@ -46,7 +46,7 @@ pub(crate) struct Machines {
 pub(crate) enum Barred {
     Special(&'static str),
     Published,
-    OfHost,
+    OfHost(Name),
     OfNode(Name),
     ReservedPort(Name),
 }
@@ -74,11 +74,11 @@ impl Machines {
         self.nodes.put(node, now)
     }
 
-    /// `of_host`, `published`: whether an address is a host's, or one that we publish.
+    /// `of_host`, `published`: whose an address is, and whether we publish it.
     pub(crate) fn bar(
         &self,
         member: &Member,
-        of_host: impl Fn(&IpAddr) -> bool,
+        of_host: impl Fn(&IpAddr) -> Option<Name>,
         published: impl Fn(&IpAddr) -> bool,
     ) -> Option<Barred> {
         if self.rules.machines {
@@ -95,8 +95,8 @@ impl Machines {
                 Some(node) => is_reserved(member.at.port()).then(|| Barred::ReservedPort(node.clone())),
             };
         }
-        if of_host(&ip) {
-            return Some(Barred::OfHost);
+        if let Some(host) = of_host(&ip) {
+            return Some(Barred::OfHost(host));
         }
         published(&ip).then_some(Barred::Published)
     }
@@ -159,7 +159,7 @@ impl fmt::Display for Barred {
         match self {
             Barred::Special(what) => f.write_str(what),
             Barred::Published => f.write_str("an address that Seaway publishes"),
-            Barred::OfHost => f.write_str("an address of a host"),
+            Barred::OfHost(host) => write!(f, "an address of host {host}, as that reports"),
             Barred::OfNode(node) => {
                 write!(f, "an address of Node {node}, and the endpoint does not carry its nodeName")
             }

@@ -20,6 +20,7 @@ use seaway_model::{
 };
 
 use crate::{
+    address_map::AddressMap,
     barred::{Barred, Machines},
     demand::{Demand, DemandPort},
     front_door,
@@ -36,8 +37,8 @@ pub(crate) struct OwnListeners {
     of_owner: HashMap<Owner, Vec<Place>>,
     /// How many listeners are at an address.
     at_address: HashMap<IpAddr, u32>,
-    /// Own addresses of hosts, each as often as hosts report it.
-    hosts: HashMap<IpAddr, u32>,
+    /// Own addresses of hosts, as they report.
+    hosts: AddressMap<Name>,
     status_page: Vec<SocketAddr>,
     machines: Machines,
     dependents: Dependents,
@@ -101,7 +102,7 @@ impl OwnListeners {
 
     /// An address of a host of ours, so that what listens at all addresses is reached there.
     fn is_local(&self, ip: IpAddr) -> bool {
-        ip.is_loopback() || self.hosts.contains_key(&ip) || self.at_address.contains_key(&ip)
+        ip.is_loopback() || self.hosts.owners(ip).is_some() || self.at_address.contains_key(&ip)
     }
 
     /// What an owner listens at from now on. Tells who has members there.
@@ -145,19 +146,12 @@ impl OwnListeners {
     }
 
     /// A host has other addresses of its own. Tells who has members there.
-    pub(crate) fn set_host(&mut self, before: &[IpAddr], now: &[IpAddr]) -> BTreeSet<Dependent> {
-        if before == now {
+    pub(crate) fn set_host(&mut self, host: &Name, now: &[IpAddr]) -> BTreeSet<Dependent> {
+        if self.hosts.of(host) == now {
             return BTreeSet::new();
         }
-        for ip in now {
-            *self.hosts.entry(*ip).or_default() += 1;
-        }
-        for ip in before {
-            release(&mut self.hosts, *ip);
-        }
-        let changed = before.iter().filter(|ip| !now.contains(ip));
-        let changed = changed.chain(now.iter().filter(|ip| !before.contains(ip)));
-        changed.flat_map(|ip| self.dependents.with_members_at(*ip)).collect()
+        let changed = self.hosts.put(host, now.to_vec());
+        changed.into_iter().flat_map(|ip| self.dependents.with_members_at(ip)).collect()
     }
 
     /// A Node has other addresses. Tells who has members there.
@@ -177,7 +171,7 @@ impl OwnListeners {
 
     /// Why nobody may have that member.
     pub(crate) fn bar(&self, member: &Member) -> Option<Barred> {
-        let of_host = |ip: &IpAddr| self.hosts.contains_key(ip);
+        let of_host = |ip: &IpAddr| self.hosts.owners(*ip)?.first().cloned();
         self.machines.bar(member, of_host, |ip| self.at_address.contains_key(ip))
     }
 

@@ -96,6 +96,8 @@ pub struct World {
     secrets_by_name: bool,
     /// This host is to serve nobody new.
     drains: bool,
+    /// Which addresses of this host are its own, if people wrote them down.
+    declared: Option<BTreeSet<IpAddr>>,
     /// Who names each Secret.
     certified: HashMap<ObjectRef, BTreeSet<ServiceKey>>,
     secrets_of: HashMap<ServiceKey, BTreeSet<ObjectRef>>,
@@ -186,6 +188,7 @@ impl World {
             certificates: Certificates::default(),
             secrets_by_name: false,
             drains: false,
+            declared: None,
             certified: HashMap::new(),
             secrets_of: HashMap::new(),
             ledger,
@@ -318,6 +321,7 @@ impl World {
                 self.note_lead(leads);
             }
             Change::Drains(drains) => self.drain(drains),
+            Change::Declared(addresses) => self.declare(addresses),
             Change::Found(unit) => self.find(unit),
             Change::Surveyed(there) => {
                 self.survey(&there);
@@ -356,12 +360,10 @@ impl World {
                     return;
                 }
                 self.end_silence(&report.host);
-                let touched = self.ledger.put_host(report);
+                let touched = self.put_host(report);
                 if !self.index.put(fact).is_empty() {
                     self.regrant(touched);
-                    let addresses = before.as_ref().map_or(&[][..], |it| &it.addresses);
-                    let dependents = self.index.own.set_host(addresses, &report.addresses);
-                    self.replan_dependents(dependents);
+                    self.bar_host(report);
                     self.host_changed(before.as_deref(), report);
                 }
                 // Somebody took an address away behind our back. (One that could never be put there is not lost.)
@@ -427,10 +429,8 @@ impl World {
             FactRef::Address(ip) => self.remove_address(*ip),
             FactRef::Host(host) => {
                 let touched = self.ledger.remove_host(host);
-                let before = self.index.host(host).cloned();
                 self.index.remove(reference);
-                let addresses = before.as_ref().map_or(&[][..], |it| &it.addresses);
-                let dependents = self.index.own.set_host(addresses, &[]);
+                let dependents = self.index.own.set_host(host, &[]);
                 self.regrant(touched);
                 self.replan_dependents(dependents);
                 self.refresh_statuses();

@@ -1,6 +1,6 @@
 //! What a part of a cluster hears, passed on to its engine with a word in the log on what is wrong.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_cluster::HostReports;
 use seaway_model::{Change, Fact, Kind, Name, fact::FactRef};
@@ -22,6 +22,7 @@ pub(super) struct Me {
     host: Name,
     reports: Arc<HostReports>,
     drains: bool,
+    declared: Option<BTreeSet<IpAddr>>,
 }
 
 impl Hearing {
@@ -68,12 +69,16 @@ impl Hearing {
 impl Me {
     /// `drains`: as it was known last.
     pub(super) fn new(host: Name, reports: Arc<HostReports>, drains: bool) -> Me {
-        Me { host, reports, drains }
+        Me { host, reports, drains, declared: None }
     }
 
     fn hear(&mut self, change: Change) -> Vec<Change> {
         match &change {
-            Change::Put(Fact::Host(report)) if report.host == self.host => self.wish(report.drain),
+            Change::Put(Fact::Host(report)) if report.host == self.host => {
+                let mut changes = self.wish(report.drain);
+                changes.extend(self.declare(report.declared.as_ref()));
+                changes
+            }
             // Nobody's wish is left to heed. One that may not be read is another matter: it stands.
             Change::Gone(FactRef::Host(host)) if *host == self.host => {
                 warn!(%host, "somebody deleted the object of this host: it is written again");
@@ -86,6 +91,16 @@ impl Me {
             }
             _ => gone_with_its_node(&change, &self.host).into_iter().chain([change]).collect(),
         }
+    }
+
+    /// Of a host whose object is gone nobody takes back what was written down: it is written again.
+    fn declare(&mut self, declared: Option<&BTreeSet<IpAddr>>) -> Option<Change> {
+        if self.declared.as_ref() == declared {
+            return None;
+        }
+        info!("somebody changed spec.addresses of this host");
+        self.declared = declared.cloned();
+        Some(Change::Declared(self.declared.clone()))
     }
 
     fn wish(&mut self, drains: bool) -> Vec<Change> {

@@ -75,7 +75,7 @@ impl Pulse {
 impl Hosts {
     /// A host said something: whether that is to be told.
     pub(super) fn say(&self, report: Arc<HostReport>) -> bool {
-        self.addresses.put(&report.host, &report.addresses);
+        self.addresses.put(&report.host, &report.own());
         let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let told = hosts.get(&report.host).map_or(Life::Lives, |it| it.told);
         hosts.insert(report.host.clone(), Host { report, told });

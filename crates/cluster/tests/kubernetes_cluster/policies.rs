@@ -191,6 +191,16 @@ async fn a_host_s_token_writes_what_is_that_host_s_alone() {
     made.expect("its Lease is its own");
     assert!(!matches!(renewed, Err(kube::Error::Api(status)) if status.code == 403));
 
+    // Which addresses are its own, people say.
+    let mut says = host("edge-1");
+    says.data = json!({"spec": {"addresses": ["192.0.2.7"]}});
+    let why = refused(hosts(&edge).create(&PostParams::default(), &says).await);
+    assert!(why.contains("the host edge-1 may not write its spec"), "{why}");
+    let declare = |ip: &str| Patch::Merge(json!({"spec": {"addresses": [ip]}}));
+    let wrong = hosts(&admin).patch("edge-1", &PatchParams::default(), &declare("192.0.2")).await;
+    assert!(wrong.is_err_and(|it| it.to_string().contains("must be an IP address")));
+    hosts(&admin).patch("edge-1", &PatchParams::default(), &declare("192.0.2.7")).await.expect("people may");
+
     // People who may, may: kubectl seaway drain, and taking a host away.
     let drained = Patch::Merge(json!({"spec": {"drain": true}}));
     hosts(&admin).patch("b", &PatchParams::default(), &drained).await.expect("an administrator may");

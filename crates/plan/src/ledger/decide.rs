@@ -92,7 +92,8 @@ impl View<'_> {
             let pool = candidates.iter().find(|pool| pool.hosts && pool.object.name == had.pool);
             if let Some(pool) = pool {
                 wish.prefer(had.addresses.iter().copied());
-                if let Some(granted) = self.publish_hosts(claim, pool, &wish, Partly::Allowed) {
+                let granted = self.publish_hosts(claim, pool, &wish, Partly::Allowed, &had.addresses);
+                if let Some(granted) = granted {
                     return granted;
                 }
             }
@@ -118,7 +119,7 @@ impl View<'_> {
             return granted;
         }
         let partly = candidates.iter().filter(|pool| self.usable(claim, pool, &kept)).find_map(|pool| {
-            pool.hosts.then(|| self.publish_hosts(claim, pool, &wish, Partly::Allowed)).flatten()
+            pool.hosts.then(|| self.publish_hosts(claim, pool, &wish, Partly::Allowed, &[])).flatten()
         });
         partly.unwrap_or_else(|| self.refuse(claim, &wish, &kept, &candidates))
     }
@@ -176,7 +177,7 @@ impl View<'_> {
             if pool.hosts {
                 // Hosts' own addresses and pools' do not go together.
                 let only = Wish(vec![families.to_vec()]);
-                let whole = || self.publish_hosts(claim, pool, &only, Partly::Refused);
+                let whole = || self.publish_hosts(claim, pool, &only, Partly::Refused, &[]);
                 if let Some(granted) = kept.is_empty().then(whole).flatten() {
                     return Some(granted);
                 }

@@ -3,8 +3,11 @@
 //! ```text
 //!     folder   all that the hosts report
 //!     cluster  Nodes: ExternalIPs if the host has any, else InternalIPs; none of excluded Nodes and of control planes
-//!              hosts that are no Nodes: all that they report
+//!              hosts that are no Nodes: those that their spec.addresses names
 //! ```
+//! What a host says of itself is no reason to send people there: whoever has its token could say anything. What a Service has
+//! from a host without spec.addresses, as versions before it gave them, stays.
+//!
 //! A Node's machine has more addresses than the cluster knows: bridges, tunnels, virtual addresses of others.
 
 use std::{
@@ -41,30 +44,38 @@ pub struct HostNode {
 #[derive(Debug, Default)]
 pub(super) struct Hosts {
     reports: BTreeMap<Name, Vec<IpAddr>>,
-    /// Each with the first host that has it.
+    /// Each with the first host that has it; before others come those of which the cluster or people say so.
     addresses: BTreeMap<IpAddr, Name>,
     /// Nobody new is to be sent there.
     draining: BTreeSet<Name>,
     /// Those that are Nodes, or were.
     nodes: BTreeMap<Name, HostNode>,
+    /// Those whose addresses people wrote down.
+    declared: BTreeSet<Name>,
 }
 
 impl Hosts {
     /// False if nothing changed by it.
     pub(super) fn put(&mut self, report: &HostReport) -> bool {
-        let earlier = self.reports.insert(report.host.clone(), report.addresses.clone());
-        let changed = earlier.is_none_or(|earlier| earlier != report.addresses);
+        let own = report.own();
+        let changed = self.reports.get(&report.host) != Some(&own);
+        self.reports.insert(report.host.clone(), own);
         let drained = match report.drain {
             true => self.draining.insert(report.host.clone()),
             false => self.draining.remove(&report.host),
         };
+        let declared = match report.declared.is_some() {
+            true => self.declared.insert(report.host.clone()),
+            false => self.declared.remove(&report.host),
+        };
         self.arrange();
-        changed || drained
+        changed || drained || declared
     }
 
     pub(super) fn remove(&mut self, host: &str) -> bool {
         let changed = self.reports.remove(host).is_some();
         self.draining.remove(host);
+        self.declared.remove(host);
         self.arrange();
         changed
     }
@@ -78,7 +89,11 @@ impl Hosts {
             None => return false,
         };
         let earlier = self.nodes.insert(name.clone(), node.clone());
-        earlier.is_none_or(|earlier| earlier != node)
+        let changed = earlier.is_none_or(|earlier| earlier != node);
+        if changed {
+            self.arrange();
+        }
+        changed
     }
 
     pub(super) fn whose(&self, ip: IpAddr) -> Option<&Name> {
@@ -99,12 +114,27 @@ impl Hosts {
     }
 
     fn is_published(&self, ip: IpAddr, host: &Name, control_planes: bool) -> bool {
-        let Some(node) = self.nodes.get(host) else { return true };
+        let Some(node) = self.nodes.get(host) else { return self.declared.contains(host) };
         let reported = self.reports.get(host).map_or(&[][..], Vec::as_slice);
         // One that is translated on the way is none of the host's own: nobody could listen there.
         let has_external = node.external.iter().any(|it| reported.contains(it));
         let known = if has_external { &node.external } else { &node.internal };
         !node.excluded && (control_planes || !node.control_plane) && known.contains(&ip)
+    }
+
+    /// The host beside the Nodes that alone says that the address is its own.
+    fn undeclared(&self, ip: IpAddr) -> Option<&Name> {
+        self.whose(ip).filter(|host| self.is_undeclared(host))
+    }
+
+    pub(super) fn is_undeclared(&self, host: &Name) -> bool {
+        !self.nodes.contains_key(host) && !self.declared.contains(host)
+    }
+
+    /// The first host that every pool leaves out as nobody wrote down its addresses.
+    fn first_undeclared(&self) -> Option<(&Name, &[IpAddr])> {
+        let mut reports = self.reports.iter().filter(|(host, _)| self.is_undeclared(host));
+        reports.next().map(|(host, addresses)| (host, addresses.as_slice()))
     }
 
     /// Hosts that a pool leaves out as they are control planes.
@@ -126,10 +156,14 @@ impl Hosts {
 
     fn arrange(&mut self) {
         self.addresses.clear();
-        for (host, addresses) in &self.reports {
-            for ip in addresses {
-                self.addresses.entry(*ip).or_insert_with(|| host.clone());
-            }
+        let all =
+            || self.reports.iter().flat_map(|(host, addresses)| addresses.iter().map(move |ip| (*ip, host)));
+        let is_known = |(ip, host): &(IpAddr, &Name)| {
+            let of_node = |it: &HostNode| it.internal.contains(ip) || it.external.contains(ip);
+            self.declared.contains(*host) || self.nodes.get(*host).is_some_and(of_node)
+        };
+        for (ip, host) in all().filter(is_known).chain(all()) {
+            self.addresses.entry(ip).or_insert_with(|| host.clone());
         }
     }
 }
@@ -193,23 +227,30 @@ impl View<'_> {
     pub(super) fn on_hosts(&self, claim: &Claim, had: Option<&Grant>, mut wish: Wish) -> Decision {
         wish.prefer(had.into_iter().flat_map(|had| had.addresses.iter().copied()));
         let pool = self.pools.default();
-        self.publish_hosts(claim, pool, &wish, Partly::Allowed)
+        self.publish_hosts(claim, pool, &wish, Partly::Allowed, &[])
             .unwrap_or_else(|| self.refuse(claim, &wish, &super::decide::Places::new(), &[pool]))
     }
 
-    /// None if the hosts do not have such addresses.
+    /// None if the hosts do not have such addresses. `had`: what the owner has of hosts' addresses.
     pub(super) fn publish_hosts(
         &self,
         claim: &Claim,
         pool: &AddressPool,
         wish: &Wish,
         partly: Partly,
+        had: &[IpAddr],
     ) -> Option<Decision> {
+        let is_undeclared = |ip: &IpAddr| self.publishes_nodes(claim) && self.hosts.undeclared(*ip).is_some();
+        let stay: Vec<IpAddr> = had.iter().copied().filter(is_undeclared).collect();
         let addresses = match &*claim.exactly {
-            [] => wish.0.iter().find_map(|families| self.own(claim, families, pool))?,
+            [] => wish.0.iter().find_map(|families| self.own(claim, families, pool, &stay))?,
             exactly => exactly.to_vec(),
         };
+        let undeclared = addresses.iter().copied().find(is_undeclared);
         let mut granted = self.with_ports(claim, addresses, pool.object.name.clone(), true);
+        if let Some((ip, host)) = undeclared.and_then(|ip| Some((ip, self.hosts.undeclared(ip)?))) {
+            granted.problems.push(undeclared_problem(claim, ip, host));
+        }
         let grant = granted.grant.as_mut()?;
         if self.publishes_nodes(claim) {
             let refused = |id: &ListenerId| is_reserved(id) && !pool.reserved_ports.contains(&id.port);
@@ -281,8 +322,17 @@ impl View<'_> {
         })
     }
 
-    fn own(&self, claim: &Claim, families: &[Family], pool: &AddressPool) -> Option<Vec<IpAddr>> {
-        let own: Vec<IpAddr> = self.published_by(claim, pool).collect();
+    /// `stay`: what it keeps although no pool publishes it any more.
+    fn own(
+        &self,
+        claim: &Claim,
+        families: &[Family],
+        pool: &AddressPool,
+        stay: &[IpAddr],
+    ) -> Option<Vec<IpAddr>> {
+        let published: BTreeSet<IpAddr> =
+            self.published_by(claim, pool).chain(stay.iter().copied()).collect();
+        let own: Vec<IpAddr> = published.into_iter().collect();
         let of = |family: &Family| {
             let found: Vec<IpAddr> = match claim.requested_in(*family) {
                 Some(ip) => Some(ip).into_iter().filter(|ip| self.is_own(claim, *ip, &own)).collect(),
@@ -340,8 +390,32 @@ impl View<'_> {
             ));
             fixes.push(format!("To have a Node serve: kubectl label node {host} {EXCLUDED}-"));
         }
+        if let Some((host, addresses)) = self.hosts.first_undeclared() {
+            message.push_str(&format!(
+                "; the host {host} is no Node, and its spec.addresses does not say which addresses are its own"
+            ));
+            fixes.push(format!("To publish those of {host}: {}", declare(host, addresses)));
+        }
         (!fixes.is_empty()).then(|| (message, fixes.join(" ")))
     }
+}
+
+/// Whoever runs the cluster says by this which addresses a host has.
+pub(super) fn declare(host: &Name, addresses: &[IpAddr]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(|ip| format!("\"{ip}\"")).collect();
+    format!(
+        "kubectl patch loadbalancerhost {host} --type merge -p '{{\"spec\":{{\"addresses\":[{}]}}}}'",
+        addresses.join(",")
+    )
+}
+
+fn undeclared_problem(claim: &Claim, ip: IpAddr, host: &Name) -> Problem {
+    let message = format!(
+        "it has {ip} of the host {host}, which is no Node, and whose spec.addresses does not say that the address is its \
+         own; the Service keeps it, and no other Service gets it"
+    );
+    let problem = Problem::new(claim.owner.object(), Reason::AddressOutsidePools, message);
+    problem.fix(format!("If it is an address of {host}: {}", declare(host, &[ip])))
 }
 
 /// An address where others have every port is not published.

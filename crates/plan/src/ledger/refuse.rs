@@ -90,11 +90,13 @@ impl View<'_> {
                 && self.rules.cluster
             {
                 let message = format!("{ip} is an address of host {host} that no pool publishes");
-                into.problems.push(
-                    problem(claim, Reason::AddressOutsidePools, message)
-                        .at(field)
-                        .fix("Ask for an address that the host's Node says is its own, or for none."),
-                );
+                let fix = match self.hosts.is_undeclared(host) {
+                    true => format!("If it is an address of {host}: {}", hosts::declare(host, &[ip])),
+                    false => {
+                        "Ask for an address that the host's Node says is its own, or for none.".to_owned()
+                    }
+                };
+                into.problems.push(problem(claim, Reason::AddressOutsidePools, message).at(field).fix(fix));
             }
             return;
         }

@@ -20,7 +20,7 @@ use seaway_model::{
 use super::{World, owners::OwnerState};
 use crate::{
     index::{EXCLUDED, ServiceKey, is_control_plane, is_excluded},
-    ledger::HostNode,
+    ledger::{HostNode, Touched},
     members::members,
     service::beside_nodes,
 };
@@ -83,6 +83,36 @@ impl World {
         let addresses = ips.iter().filter_map(|ip| self.addresses.get(ip));
         let owners: BTreeSet<&Owner> = addresses.flat_map(|it| &it.owners).collect();
         self.dirt.extend(owners.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+    }
+
+    /// Which of its addresses may be published.
+    pub(super) fn put_host(&mut self, report: &HostReport) -> Touched {
+        let is_ours = self.roles.host.as_ref() == Some(&report.host);
+        match &self.declared {
+            Some(_) if is_ours => {
+                let declared = self.declared.clone();
+                self.ledger.put_host(&HostReport { declared, ..report.clone() })
+            }
+            _ => self.ledger.put_host(report),
+        }
+    }
+
+    /// No member may be at its addresses. What this host says of itself it knows; nobody else has to believe it.
+    pub(super) fn bar_host(&mut self, report: &HostReport) {
+        let is_ours = self.roles.host.as_ref() == Some(&report.host);
+        let barred = if is_ours { report.addresses.clone() } else { report.own() };
+        let dependents = self.index.own.set_host(&report.host, &barred);
+        self.replan_dependents(dependents);
+    }
+
+    /// People wrote down which addresses this host has, or took that back.
+    pub(super) fn declare(&mut self, addresses: Option<BTreeSet<IpAddr>>) {
+        self.declared = addresses;
+        let own = self.roles.host.as_ref().and_then(|host| self.index.host(host)).cloned();
+        if let Some(own) = own {
+            let touched = self.put_host(&own);
+            self.regrant(touched);
+        }
     }
 
     /// Sockets close or open, and nothing else: who is connected needs addresses and pools as they are.

@@ -93,7 +93,7 @@ fn an_address_that_is_the_machine_itself_is_no_member_whoever_names_it() {
         ("fd00:ec2::254", "a cloud's metadata service"),
         ("224.0.0.1", "no address of a single machine"),
         ("192.0.2.10", "an address that Seaway publishes"),
-        ("172.17.0.1", "an address of a host"),
+        ("172.17.0.1", "an address of host edge-1, as that reports"),
         ("192.0.2.5", "an address of Node edge-1, and the endpoint does not carry its nodeName"),
         ("192.0.2.6", "an address of Node b, and the endpoint does not carry its nodeName"),
     ] {

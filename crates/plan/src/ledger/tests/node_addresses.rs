@@ -81,6 +81,74 @@ fn excluded_nodes_and_control_planes_are_left_out_and_the_latter_may_be_asked_fo
     assert_eq!(ledger.has("a"), ["192.0.2.1"]);
 }
 
+/// At another port than others.
+fn beside(claim: Claim) -> Claim {
+    Claim { ports: [tcp(81)].into(), ..claim }
+}
+
+/// With its token anybody may report anything.
+#[test]
+fn of_a_host_that_is_no_node_only_what_people_wrote_down_is_published() {
+    let declared = |addresses: &[&str], own: &[&str]| HostReport {
+        declared: Some(own.iter().map(|it| ip(it)).collect()),
+        ..report("edge", addresses)
+    };
+    let mut ledger = cluster(&[hosts("ours")]);
+    ledger.put_host(&report("edge", &["192.0.2.7", "192.0.2.1"]));
+    assert_eq!(ledger.ask(claim("a")), "192.0.2.1 192.0.2.2", "nor does it take another's");
+    assert_eq!(ledger.ask(beside(asking("b", &["192.0.2.7"]))), "AddressOutsidePools");
+    let command =
+        r#"kubectl patch loadbalancerhost edge --type merge -p '{"spec":{"addresses":["192.0.2.7"]}}'"#;
+    assert!(fix(&ledger, "b").contains(command), "{}", fix(&ledger, "b"));
+
+    ledger.put_host(&declared(&["192.0.2.7", "192.0.2.8"], &["192.0.2.7", "192.0.2.9"]));
+    assert_eq!(ledger.has("a"), ["192.0.2.1", "192.0.2.2", "192.0.2.7"]);
+    assert_eq!(ledger.has("b"), ["192.0.2.7"]);
+    ledger.put_host(&declared(&["192.0.2.7"], &[]));
+    assert_eq!(ledger.has("a"), ["192.0.2.1", "192.0.2.2"], "it is none of its own");
+}
+
+#[test]
+fn a_host_that_is_no_node_and_alone_is_told_how_to_be_published() {
+    let mut ledger = cluster(&[hosts("ours")]);
+    for host in ["one", "two"] {
+        ledger.remove_host(host);
+    }
+    ledger.put_host(&report("edge", &["192.0.2.7", "2001:db8::7"]));
+    assert_eq!(ledger.ask(claim("a")), "NoPool");
+    assert!(ledger.told("a")[0].1.contains("the host edge is no Node"), "{:?}", ledger.told("a"));
+    assert!(fix(&ledger, "a").contains(r#"["192.0.2.7","2001:db8::7"]"#), "{}", fix(&ledger, "a"));
+}
+
+/// Versions before published whatever a host outside reported.
+#[test]
+fn what_a_service_has_of_a_host_that_is_no_node_stays_and_is_told() {
+    let mut ledger = Ledger::new();
+    ledger.set_rules(PoolRules::CLUSTER);
+    ledger.put_pool(Arc::new(hosts("ours")));
+    ledger.put_host(&report("edge", &["192.0.2.7", "172.17.0.1"]));
+    ledger.put_host(&report("one", &["192.0.2.1"]));
+    ledger.put_node(&"one".into(), Some(node(&["192.0.2.1"], &[])));
+    ledger.remember(owner("a"), vec![ip("192.0.2.1"), ip("192.0.2.7")]);
+    ledger.claim(claim("a"));
+    ledger.claim(beside(claim("b")));
+    ledger.settle();
+    assert_eq!(
+        (ledger.has("a"), ledger.has("b")),
+        (vec!["192.0.2.1".into(), "192.0.2.7".into()], vec!["192.0.2.1".into()])
+    );
+    assert!(
+        ledger.told("a")[0].1.contains("192.0.2.7 of the host edge, which is no Node"),
+        "{:?}",
+        ledger.told("a")
+    );
+    ledger.put_host(&report("edge", &["192.0.2.7", "172.17.0.1", "192.0.2.9"]));
+    assert_eq!(ledger.has("a"), ["192.0.2.1", "192.0.2.7"], "nothing new of it");
+    let own = Some([ip("192.0.2.7")].into());
+    ledger.put_host(&HostReport { declared: own, ..report("edge", &["192.0.2.7", "172.17.0.1"]) });
+    assert_eq!((ledger.has("a"), ledger.told("a")), (vec!["192.0.2.1".into(), "192.0.2.7".into()], vec![]));
+}
+
 #[test]
 fn a_cluster_of_control_planes_alone_is_told_how_to_publish_them() {
     let mut ledger = cluster(&[hosts("ours")]);

@@ -77,7 +77,8 @@ fn what_cannot_be_known_is_said_to_be_unknown() {
 #[test]
 fn hosts_answer_for_their_own_addresses() {
     let of_hosts = other_pool(|it| (it.hosts, it.ranges) = (true, Vec::new()));
-    let host = heard(HostReport { addresses: vec![ip("198.51.100.7")], ..applied("a", 5) });
+    let declared = Some([ip("198.51.100.7")].into());
+    let host = heard(HostReport { addresses: vec![ip("198.51.100.7")], declared, ..applied("a", 5) });
     let world = leader(vec![of_hosts, host, put(&shop())]);
     assert_eq!(status(&world, &shop()).addresses, [ip("198.51.100.7")]);
     assert_eq!(is(&world), (ConditionStatus::True, AnnouncedReason::HostAddress));

@@ -1,10 +1,15 @@
 //! A host that is to serve nobody new.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
-use seaway_model::{AddressState, Change, Config, Desired, Dirt, Kind, fact::HostReport};
+use seaway_model::{
+    AddressState, Change, Config, Desired, Dirt, Fact, Kind,
+    config::{MemberRules, PoolRules, Tenants},
+    fact::{AddressPool, HostReport},
+    load_balancer::Bind,
+};
 use seaway_plan::{Roles, World};
-use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, shop, synced};
+use seaway_testkit::facts::{HOST, endpoint, host, ip, owner, pool, put, put_slice, shop, slice, synced};
 
 use super::scene::{OnHost, PUBLIC, controller, heard, on_host, present, unit, written};
 
@@ -78,4 +83,40 @@ fn a_host_opens_nothing_before_it_knows_whether_it_drains() {
         Desired::LoadBalancer(it) => assert!(it.listeners.is_empty()),
         other => panic!("no load balancer but {other:?}"),
     }
+}
+
+/// It is no Node, and its own process publishes nothing that people did not write down either.
+#[test]
+fn a_host_beside_the_nodes_serves_at_its_own_addresses_once_people_wrote_them_down() {
+    let roles = Roles { allocate: false, host: Some(HOST.into()) };
+    let members = MemberRules { machines: false, names: false };
+    let tenants = Tenants { members, ..Tenants::default() };
+    let config = Config { pools: PoolRules::CLUSTER, tenants, ..Config::default() };
+    let mut world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(config));
+    let Change::Put(Fact::AddressPool(public)) = pool(PUBLIC) else { unreachable!() };
+    let of_hosts = AddressPool { hosts: true, ranges: Vec::new(), ..AddressPool::clone(&public) };
+    let on_bridge = put_slice(&slice("shop", ("", 80), vec![endpoint("172.17.0.1"), endpoint("10.0.0.1")]));
+    let told = [
+        Change::Put(Fact::AddressPool(Arc::new(of_hosts))),
+        put(&shop()),
+        on_bridge,
+        host(&["192.0.2.7", "172.17.0.1"], &[]),
+    ];
+    for change in told.into_iter().chain(synced()).chain([Change::Leads(false)]) {
+        world.apply(change);
+    }
+    let shop = shop();
+    let binds = |world: &World| match world.desire(&unit(&owner(&shop))) {
+        Desired::LoadBalancer(it) => it.binds.iter().filter_map(Bind::ip).collect(),
+        _ => Vec::new(),
+    };
+    assert_eq!(binds(&world), Vec::<IpAddr>::new());
+    world.apply(Change::Declared(Some([ip("192.0.2.7")].into())));
+    assert_eq!(binds(&world), [ip("192.0.2.7")]);
+    let Desired::LoadBalancer(it) = world.desire(&unit(&owner(&shop))) else { panic!("it is served") };
+    let members: Vec<IpAddr> = it.pools.values().flat_map(|it| &it.members).map(|it| it.at.ip()).collect();
+    assert_eq!(members, [ip("10.0.0.1")], "its bridge is its own, whatever is published");
+    // What is there stays, as with any host that nobody wrote anything down of.
+    world.apply(Change::Declared(None));
+    assert_eq!(binds(&world), [ip("192.0.2.7")]);
 }
