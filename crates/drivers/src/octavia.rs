@@ -334,7 +334,12 @@ impl Driver for Octavia {
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
         self.ask(&asker)?;
-        if step.locks() {
+        let leads = step.leads() && observed.balancer.as_ref().is_some_and(affinity::is_of_ovn);
+        // One that is pending for so long is not waited for: its address is needed all the same.
+        if leads && observed.is_pending() && observed.stuck.is_none() {
+            return Err(observed.waits(step, self.soon(observed)));
+        }
+        if step.locks() || leads {
             let queued = self.is_queued(joined, observed).await;
             if let Some(left) = queued.map_err(|error| self.failed(&asker, &error))? {
                 let why = format!("{step}: OVN is still working on the previous write");
@@ -350,6 +355,7 @@ impl Driver for Octavia {
         let at = observed.balancer.as_ref().map(|it| it.it.id.clone());
         let removed = gone::Child::of(step, observed);
         let queued = Queued::by(step, observed);
+        let members = observed.members();
         let done = self.write(joined, unit, step, observed).await;
         if let Err(error) = &done {
             Box::pin(self.look_for_vip(joined, unit, (step, observed), error)).await;
@@ -380,6 +386,7 @@ impl Driver for Octavia {
             Ok(()) => {
                 self.note_leftover(unit, step, None);
                 self.note_written(unit, step, removed.as_ref());
+                self.note_added(unit, step, observed, &members);
                 self.note_removed(unit, removed);
                 self.away.is_back(step.service());
                 self.refusals.passed(unit);

@@ -197,6 +197,7 @@ impl Octavia {
             return None;
         }
         // Members are OFFLINE for a moment whenever their monitors are made.
+        seen.added = self.past(&unit, |past| past.added.clone());
         seen.unasked = survey.at.saturating_duration_since(here.until) > QUIET && is_unasked(&seen);
         let before = std::mem::replace(&mut here.observed, seen.clone());
         if ask != Ask::Nothing {
@@ -258,7 +259,7 @@ fn open(
 fn is_unasked(it: &Observed) -> bool {
     let Some(balancer) = it.balancer.as_ref().filter(|it| affinity::is_of_ovn(it)) else { return false };
     let mut pools = balancer.branches.values().filter_map(|it| it.pool.as_ref());
-    pools.any(|it| unasked(it).next().is_some())
+    pools.any(|pool| unasked(pool, &it.added).next().is_some())
 }
 
 /// Half a day to a whole one, always the same for the same Unit: so they are spread.

@@ -1,7 +1,8 @@
 //! What is done about a load balancer in ERROR, and what is remembered of each for it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     time::{Duration, Instant},
 };
 
@@ -42,6 +43,8 @@ pub(super) struct Past {
     pub(super) came_back: u32,
     /// Listeners that were deleted here and not made here again.
     pub(super) deleted: BTreeMap<ListenerId, Id<Listener>>,
+    /// Members that were added here, and not written once more since then.
+    pub(super) added: BTreeSet<SocketAddr>,
     /// No certificate is kept for it, as far as was seen.
     pub(super) has_none_kept: bool,
     /// A floating IP that was given up and could not be deleted yet.

@@ -1,11 +1,15 @@
 //! What must change so that a pool has its members: all in one call, or one by one where a provider wants that. Pure.
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
-use seaway_model::ListenerId;
+use seaway_model::{ListenerId, Unit};
 use seaway_openstack::octavia::{MemberChange, NewMember, Operating};
 
 use super::{
+    Octavia, affinity,
     steps::{Balancer, Observed, PoolBranch, Seat, Step},
     wanted::{Wanted, WantedListener, spot},
 };
@@ -107,22 +111,66 @@ pub(super) fn probed_seats(
 /// of health monitors, one loses its change. Members that are OFFLINE at that moment, because their monitors were just made
 /// anew, are left out of the load balancer, and then nobody asks them any more: they stay OFFLINE until they are written,
 /// and a Service that lost all of them answers nobody. One that does not answer its monitor is in ERROR instead.
-pub(super) fn lost(wanted: &Wanted, balancer: &Balancer) -> Vec<Step> {
+///
+/// So is a new one whose address the provider did not find among what it had just written: it notes then no port to probe it
+/// at, and it stays in ERROR. Of those that were `added` here each is written once more: the provider notes the port then, and
+/// leaves a member in ERROR until it answers.
+pub(super) fn lost(wanted: &Wanted, balancer: &Balancer, added: &BTreeSet<SocketAddr>) -> Vec<Step> {
     let write = || MemberChange { admin_state_up: Edit::To(true), ..MemberChange::default() };
     let of_port = |(id, wish): (&ListenerId, &WantedListener)| {
         let pool = balancer.branches.get(id).and_then(|it| it.pool.as_ref());
-        let lost =
-            pool.into_iter().flat_map(unasked).filter(|at| wish.members.iter().any(|it| spot(it) == *at));
+        let lost = pool
+            .into_iter()
+            .flat_map(|it| unasked(it, added))
+            .filter(|at| wish.members.iter().any(|it| spot(it) == *at));
         let id = *id;
         lost.map(move |at| Step::ChangeMember(id, at, Box::new(write()))).collect::<Vec<_>>()
     };
     wanted.listeners.iter().flat_map(of_port).collect()
 }
 
+impl Observed {
+    /// Where members are, of all ports.
+    pub(super) fn members(&self) -> BTreeSet<SocketAddr> {
+        let branches = self.balancer.iter().flat_map(|it| it.branches.values());
+        branches.filter_map(|it| it.pool.as_ref()).flat_map(|it| it.members.keys()).copied().collect()
+    }
+}
+
+impl Octavia {
+    /// Which members a write added on OVN, and which it wrote once more. `before`: where members were.
+    pub(super) fn note_added(
+        &self,
+        unit: &Unit,
+        step: &Step,
+        observed: &Observed,
+        before: &BTreeSet<SocketAddr>,
+    ) {
+        if !observed.balancer.as_ref().is_some_and(affinity::is_of_ovn) {
+            return;
+        }
+        let now = observed.members();
+        self.past(unit, |past| {
+            past.added.extend(now.difference(before));
+            past.added.retain(|at| now.contains(at));
+            if let Step::ChangeMember(_, at, _) = step {
+                past.added.remove(at);
+            }
+        });
+    }
+}
+
 /// Members of OVN that no monitor asks, though there is one.
-pub(super) fn unasked(pool: &PoolBranch) -> impl Iterator<Item = SocketAddr> + '_ {
-    let offline = pool.members.iter().filter(|(_, it)| it.operating == Operating::Offline);
-    offline.filter(|_| pool.monitor.is_some()).map(|(at, _)| *at)
+pub(super) fn unasked<'a>(
+    pool: &'a PoolBranch,
+    added: &'a BTreeSet<SocketAddr>,
+) -> impl Iterator<Item = SocketAddr> + 'a {
+    let is_unasked = |(at, it): &(&SocketAddr, &Seat)| match it.operating {
+        Operating::Offline => true,
+        Operating::Error => added.contains(*at),
+        _ => false,
+    };
+    pool.members.iter().filter(|_| pool.monitor.is_some()).filter(is_unasked).map(|(at, _)| *at)
 }
 
 /// What is not known of a member counts as right: writing all members again would take each of them out for a moment.

@@ -88,6 +88,8 @@ pub struct Observed {
     pub stays: Option<String>,
     /// OVN asks members no more, as an audit saw long after the last change.
     pub unasked: bool,
+    /// Members that were added here, and not written once more since then.
+    pub added: BTreeSet<SocketAddr>,
 }
 
 #[derive(Clone, Debug)]
@@ -138,11 +140,8 @@ impl Observed {
     /// Nothing else of ours is there than the load balancer itself.
     pub fn is_alone(&self) -> bool {
         let besides = self.floating.is_some() || self.stray.is_some() || self.leftover.is_some();
-        !besides && self.doubles.is_empty() && self.kept.is_empty() && self.has_no_group()
-    }
-
-    fn has_no_group(&self) -> bool {
-        self.their_groups.iter().all(Vec::is_empty)
+        let has_no_group = self.their_groups.iter().all(Vec::is_empty);
+        !besides && self.doubles.is_empty() && self.kept.is_empty() && has_no_group
     }
 
     /// What is left of it once its load balancer is gone: where it was, and what led there.
@@ -262,7 +261,7 @@ pub fn steps(wanted: Option<&Wanted>, observed: &Observed, ours: impl Fn(&str) -
         let before = steps.len();
         of_balancer(wanted, balancer, &mut steps);
         if observed.unasked && steps.len() == before {
-            steps.extend(lost(wanted, balancer));
+            steps.extend(lost(wanted, balancer, &observed.added));
         }
     }
     // Last: whatever is wrong with it, members and ports follow.
