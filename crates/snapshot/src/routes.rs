@@ -8,6 +8,7 @@
 //! what was made of them, and every rule keeps its number for as long as it stays.
 
 mod changes;
+mod expressions;
 mod paths;
 
 use std::{
@@ -23,6 +24,7 @@ use seaway_model::{
 };
 
 use changes::Changes;
+use expressions::Compiler;
 use paths::Paths;
 
 /// What a request asks for. Everything as it was sent; cases and escapes are dealt with here.
@@ -56,6 +58,7 @@ pub struct Routes {
     /// By the suffix after `*.`.
     under: HashMap<Text, Arc<Paths>>,
     anywhere: Arc<Paths>,
+    compiler: Compiler,
 }
 
 #[derive(Clone, Debug)]
@@ -81,23 +84,26 @@ impl Routes {
             exact: self.exact.clone(),
             under: self.under.clone(),
             anywhere: self.anywhere.clone(),
+            compiler: self.compiler.clone(),
             ..Routes::default()
         };
+        let compiler = &mut routes.compiler;
         for (host, change) in changes.by_host() {
             let (map, name) = match host {
                 None => {
-                    Arc::make_mut(&mut routes.anywhere).change(change, &changes.places);
+                    Arc::make_mut(&mut routes.anywhere).change(change, &changes.places, compiler);
                     continue;
                 }
                 Some(HostPattern::Exact(name)) => (&mut routes.exact, name),
                 Some(HostPattern::Under(name)) => (&mut routes.under, name),
             };
             let paths = map.entry(Text(name.clone())).or_default();
-            Arc::make_mut(paths).change(change, &changes.places);
+            Arc::make_mut(paths).change(change, &changes.places, compiler);
             if paths.is_empty() {
                 map.remove(name.as_bytes());
             }
         }
+        routes.compiler.forget_unused();
         (routes.rules, routes.free) = (changes.rules, changes.free);
         routes
     }

@@ -2,22 +2,25 @@
 
 use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
-use regex::bytes::{Regex, RegexBuilder};
+use regex::bytes::Regex;
 use seaway_model::{
     Name,
     load_balancer::{Match, PathMatch, TextMatch},
 };
 
-use super::{Asked, Found, Numbered, Text, changes::Change};
-
-/// What a compiled pattern may take, so that one route cannot take it all.
-const PATTERN_SIZE: usize = 1 << 20;
+use super::{
+    Asked, Found, Numbered, Text,
+    changes::Change,
+    expressions::{Compiler, Expression, Expressions},
+};
 
 /// Cheap to clone: what no change touches is shared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paths {
     exact: HashMap<Text, Arc<[Candidate]>>,
-    patterns: Arc<[(Arc<Regex>, Candidate)]>,
+    patterns: Arc<[(Expression, Candidate)]>,
+    /// The same list, compiled.
+    expressions: Expressions,
     /// Without the slash at the end.
     prefixes: HashMap<Text, Arc<[Candidate]>>,
     /// Segments of the longest prefix there ever was: no more of a path is looked at.
@@ -49,7 +52,7 @@ enum Place {
 
 impl Paths {
     /// `places`: where each rule is in the list.
-    pub(super) fn change(&mut self, change: Change<'_>, places: &[u32]) {
+    pub(super) fn change(&mut self, change: Change<'_>, places: &[u32], compiler: &mut Compiler) {
         let mut touched: HashMap<Place, Vec<Candidate>> = HashMap::new();
         for asked in change.gone.iter().flat_map(|it| matches(it)) {
             touched.entry(Place::of(asked)).or_default();
@@ -57,9 +60,11 @@ impl Paths {
         let mut patterns = Vec::new();
         for it in &change.fresh {
             for asked in matches(it) {
-                let Some(candidate) = Candidate::new(it.number, asked) else { continue };
+                let Some(candidate) = Candidate::new(it.number, asked, compiler) else { continue };
                 match Place::of(asked) {
-                    Place::Pattern => patterns.extend(path_pattern(asked).map(|it| (it, candidate))),
+                    Place::Pattern => {
+                        patterns.extend(expression(it, asked, compiler).map(|it| (it, candidate)));
+                    }
                     place => touched.entry(place).or_default().push(candidate),
                 }
             }
@@ -71,6 +76,7 @@ impl Paths {
             let staying = self.patterns.iter().filter(|(_, it)| stays(it)).cloned();
             patterns.extend(staying);
             patterns.sort_by_key(|(_, it)| it.rank(places));
+            self.expressions = compiler.expressions(patterns.iter().map(|(it, _)| it));
             self.patterns = patterns.into();
         }
         for (place, mut list) in touched {
@@ -103,8 +109,9 @@ impl Paths {
         if let Some(rule) = self.exact.get(path).and_then(|list| first(list)) {
             return Some(Found { rule, prefix: path.len() });
         }
-        let mut patterns = self.patterns.iter();
-        if let Some((_, found)) = patterns.find(|(pattern, it)| pattern.is_match(path) && it.fits(asked)) {
+        let fits = |place: usize| self.patterns.get(place).is_some_and(|(_, it)| it.fits(asked));
+        let pattern = self.expressions.first(path, fits).and_then(|place| self.patterns.get(place));
+        if let Some((_, found)) = pattern {
             return Some(Found { rule: found.rule as usize, prefix: path.len() });
         }
         let mut prefix = self.beginning(path);
@@ -145,17 +152,16 @@ fn matches(numbered: &Numbered) -> &[Match] {
     if numbered.rule.matches.is_empty() { EVERYTHING } else { &numbered.rule.matches }
 }
 
-fn path_pattern(asked: &Match) -> Option<Arc<Regex>> {
-    match &asked.path {
-        Some(PathMatch::Regex(pattern)) => whole(pattern),
-        _ => None,
-    }
+fn expression(of: &Numbered, asked: &Match, compiler: &mut Compiler) -> Option<Expression> {
+    let Some(PathMatch::Regex(text)) = &asked.path else { return None };
+    let namespace = of.rule.owner.object().namespace;
+    Some(Expression { text: text.clone(), namespace, regex: compiler.whole(text)? })
 }
 
 impl Candidate {
-    fn new(rule: u32, asked: &Match) -> Option<Candidate> {
-        let texts = |all: &[(Name, TextMatch)]| -> Option<Box<[_]>> {
-            all.iter().map(|(name, text)| Some((name.clone(), Wanted::new(text)?))).collect()
+    fn new(rule: u32, asked: &Match, compiler: &mut Compiler) -> Option<Candidate> {
+        let mut texts = |all: &[(Name, TextMatch)]| -> Option<Box<[_]>> {
+            all.iter().map(|(name, text)| Some((name.clone(), Wanted::new(text, compiler)?))).collect()
         };
         Some(Candidate {
             rule,
@@ -182,10 +188,10 @@ impl Candidate {
 }
 
 impl Wanted {
-    fn new(text: &TextMatch) -> Option<Wanted> {
+    fn new(text: &TextMatch, compiler: &mut Compiler) -> Option<Wanted> {
         match text {
             TextMatch::Exact(text) => Some(Wanted::Exact(text.clone())),
-            TextMatch::Regex(pattern) => whole(pattern).map(Wanted::Pattern),
+            TextMatch::Regex(pattern) => compiler.whole(pattern).map(Wanted::Pattern),
         }
     }
 
@@ -233,11 +239,6 @@ fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> {
         rest = &rest[length..];
         Some(byte)
     })
-}
-
-/// A pattern speaks of the whole text, as in Gateway API.
-fn whole(pattern: &str) -> Option<Arc<Regex>> {
-    RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(PATTERN_SIZE).build().ok().map(Arc::new)
 }
 
 #[cfg(test)]
