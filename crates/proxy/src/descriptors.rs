@@ -1,4 +1,5 @@
-//! Descriptors of the process: some are kept for what must go on, and no load balancer takes all of the others.
+//! Descriptors of the process: some are kept for what must go on, and neither a namespace nor a load balancer takes all of the
+//! others.
 //!
 //! ```text
 //!     0 ───────────────────── 4/5 ──────────────── reserve ── limit
@@ -6,20 +7,23 @@
 //!                              │ its share waits    │ those who are in already
 //! ```
 //!
+//! Namespaces have the same share each, their load balancers the same within that, however many they are.
+//!
 //! The kernel gives the lowest free number, so the number of a new descriptor tells that all below are taken, by
 //! whatever: sockets that listen, pipes, files. Nobody has to count.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 use std::{
+    collections::HashMap,
     os::fd::{AsRawFd, BorrowedFd},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
-use seaway_model::LbKey;
+use seaway_model::{LbKey, Name, Owner};
 
 use crate::sys::{self, Waker};
 
@@ -37,9 +41,11 @@ pub(crate) struct Descriptors {
     reserve: u64,
     /// The highest number that somebody new got, until it is found that lower ones are free again.
     last: AtomicU64,
-    /// Load balancers that have any of them.
+    /// Those of load balancers that listen. What belongs to nobody in particular is one more.
+    namespaces: Mutex<HashMap<Name, Weak<Namespace>>>,
+    /// How many of these have any.
     holders: AtomicU32,
-    /// Load balancers that listen.
+    /// How many there are.
     all: AtomicU32,
     scarce: AtomicBool,
     reported_at: AtomicU64,
@@ -54,10 +60,21 @@ impl Drop for Taken {
     }
 }
 
+/// Whose load balancers have a share together.
+#[derive(Default)]
+struct Namespace {
+    held: AtomicU32,
+    /// Load balancers that have any.
+    holders: AtomicU32,
+    /// Load balancers that listen.
+    all: AtomicU32,
+}
+
 /// What a load balancer has of them.
 pub(crate) struct Share {
     held: AtomicU32,
     of: Arc<Descriptors>,
+    namespace: Arc<Namespace>,
     /// `None`: nobody else's.
     load_balancer: Option<LbKey>,
 }
@@ -73,11 +90,27 @@ impl Descriptors {
             next,
             reserve: (limit / 16).min(MOST_RESERVED),
             last: AtomicU64::new(0),
+            namespaces: Mutex::default(),
             holders: AtomicU32::new(0),
             all: AtomicU32::new(0),
             scarce: AtomicBool::new(false),
             reported_at: AtomicU64::new(0),
         }
+    }
+
+    fn namespace(&self, key: &LbKey) -> Arc<Namespace> {
+        let name = match key.owner() {
+            Some(Owner::Object { object, .. }) => object.namespace.clone(),
+            _ => Name::default(),
+        };
+        let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = namespaces.get(&name).and_then(Weak::upgrade) {
+            return known;
+        }
+        namespaces.retain(|_, it| it.strong_count() > 0);
+        let new = Arc::new(Namespace::default());
+        namespaces.insert(name, Arc::downgrade(&new));
+        new
     }
 
     /// Somebody new has it. `false`: that was the last one for newcomers.
@@ -141,14 +174,17 @@ impl Descriptors {
 
 impl Share {
     pub(crate) fn new(of: Arc<Descriptors>, load_balancer: LbKey) -> Arc<Share> {
-        of.all.fetch_add(1, Relaxed);
-        Arc::new(Share { held: AtomicU32::new(0), of, load_balancer: Some(load_balancer) })
+        let namespace = of.namespace(&load_balancer);
+        if namespace.all.fetch_add(1, Relaxed) == 0 {
+            of.all.fetch_add(1, Relaxed);
+        }
+        Arc::new(Share { held: AtomicU32::new(0), of, namespace, load_balancer: Some(load_balancer) })
     }
 
     /// Of whoever has all to itself.
     pub(crate) fn unlimited() -> Arc<Share> {
         let of = Arc::new(Descriptors::within(u64::MAX, |_, _| 0));
-        Arc::new(Share { held: AtomicU32::new(0), of, load_balancer: None })
+        Arc::new(Share { held: AtomicU32::new(0), of, namespace: Arc::default(), load_balancer: None })
     }
 
     /// Takes so many, unless others need them more; they are given back by [`Share::give_back`].
@@ -168,25 +204,39 @@ impl Share {
     }
 
     pub(crate) fn take_anyway(&self, count: u32) {
-        if self.held.fetch_add(count, Relaxed) == 0 {
+        if self.namespace.held.fetch_add(count, Relaxed) == 0 {
             self.of.holders.fetch_add(1, Relaxed);
+        }
+        if self.held.fetch_add(count, Relaxed) == 0 {
+            self.namespace.holders.fetch_add(1, Relaxed);
         }
     }
 
     pub(crate) fn give_back(&self, count: u32) {
         if self.held.fetch_sub(count, Relaxed) == count {
+            self.namespace.holders.fetch_sub(1, Relaxed);
+        }
+        if self.namespace.held.fetch_sub(count, Relaxed) == count {
             self.of.holders.fetch_sub(1, Relaxed);
         }
     }
 
-    /// As many as others of those who have any, and one who has none yet, could have too. Who is alone has all.
+    /// As many as others of those who have any, and one who has none yet, could have too: among namespaces, and among the load
+    /// balancers of one. Who is alone has all.
     fn has_its_share(&self) -> bool {
-        let held = self.held.load(Relaxed);
-        let holders = self.of.holders.load(Relaxed).saturating_add(u32::from(held == 0));
-        self.of.all.load(Relaxed) > 1 && {
-            let share = self.of.budget().checked_div(u64::from(holders).saturating_add(1));
-            u64::from(held) >= share.unwrap_or_default()
-        }
+        let share = |all: &AtomicU32, holders: &AtomicU32, held: u32, of: u64| match all.load(Relaxed) {
+            0 | 1 => None,
+            _ => {
+                let holders = holders.load(Relaxed).saturating_add(u32::from(held == 0));
+                of.checked_div(u64::from(holders).saturating_add(1))
+            }
+        };
+        let Namespace { held: together, holders, all } = &*self.namespace;
+        let (held, together) = (self.held.load(Relaxed), together.load(Relaxed));
+        let of_namespace = share(&self.of.all, &self.of.holders, together, self.of.budget());
+        let own = share(all, holders, held, of_namespace.unwrap_or(self.of.budget()));
+        of_namespace.is_some_and(|share| u64::from(together) >= share)
+            || own.is_some_and(|share| u64::from(held) >= share)
     }
 
     /// Once in an episode, however many it turns away.
@@ -210,7 +260,7 @@ fn next_number(of: &Descriptors, others: usize) -> u64 {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        if self.load_balancer.is_some() {
+        if self.load_balancer.is_some() && self.namespace.all.fetch_sub(1, Relaxed) == 1 {
             self.of.all.fetch_sub(1, Relaxed);
         }
     }
@@ -218,6 +268,8 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
+    use seaway_model::{Kind, ObjectRef};
+
     use super::*;
 
     fn within(limit: u64) -> Arc<Descriptors> {
@@ -226,6 +278,11 @@ mod tests {
 
     fn share(of: &Arc<Descriptors>) -> Arc<Share> {
         Share::new(of.clone(), LbKey::Whole)
+    }
+
+    fn share_of(of: &Arc<Descriptors>, namespace: &str, index: usize) -> Arc<Share> {
+        let object = ObjectRef::new(Kind::Service, namespace, format!("service-{index}"));
+        Share::new(of.clone(), LbKey::Of(Owner::Object { object, uid: "1".into() }))
     }
 
     /// Of so many clients; each takes two descriptors, and nobody leaves.
@@ -257,9 +314,38 @@ mod tests {
         // It recovers as soon as there is enough again.
         of.last.store(100, Relaxed);
         assert!(greedy.take(2, 1));
-        assert_eq!(of.holders.load(Relaxed), 3);
+        assert_eq!(late.namespace.holders.load(Relaxed), 3);
         late.give_back(2);
-        assert_eq!(of.holders.load(Relaxed), 2);
+        assert_eq!((late.namespace.holders.load(Relaxed), of.holders.load(Relaxed)), (2, 1));
+    }
+
+    #[test]
+    fn many_load_balancers_of_one_namespace_take_no_more_than_one() {
+        let of = within(1600);
+        let many: Vec<_> = (0..50).map(|index| share_of(&of, "crowd", index)).collect();
+        let (one, late) = (share_of(&of, "shop", 0), share_of(&of, "late", 0));
+        let crowd = |clients| many.iter().map(|share| served(&of, share, clients)).sum::<usize>();
+        assert_eq!(served(&of, &one, 50), 50);
+        assert_eq!(crowd(40), 550, "four fifths of all are taken now");
+        // A third of all for each of the two and one more: 500 descriptors.
+        assert_eq!(served(&of, &one, 300), 200, "it has as much as the whole crowd may have");
+        assert_eq!(crowd(1), 0);
+        assert_eq!(served(&of, &late, 1), 1);
+    }
+
+    #[test]
+    fn namespaces_that_went_take_no_share() {
+        let of = within(1600);
+        let (one, other) = (share_of(&of, "shop", 0), share_of(&of, "other", 0));
+        one.take_anyway(2);
+        other.take_anyway(2);
+        assert_eq!((of.all.load(Relaxed), of.holders.load(Relaxed)), (2, 2));
+        other.give_back(2);
+        drop(other);
+        assert_eq!((of.all.load(Relaxed), of.holders.load(Relaxed)), (1, 1));
+        assert_eq!(served(&of, &one, 700), 700, "it is alone");
+        drop(share_of(&of, "third", 0));
+        assert_eq!(of.namespaces.lock().unwrap().len(), 2);
     }
 
     #[test]
