@@ -114,6 +114,7 @@ pub(crate) async fn follow(
     }
     if let Some(proxy) = proxy.cloned() {
         proxy.limit_memory(settings.memory);
+        proxy.share_new_connections(settings.config.tenants.limits.new_per_worker);
         let wanted = settings.access_log.clone();
         match tokio::task::spawn_blocking(move || proxy.log_requests(wanted)).await {
             Ok(Ok(())) => {}
@@ -131,6 +132,7 @@ pub(crate) fn start_proxy(settings: &Settings) -> Result<Proxy> {
     }
     let proxy = Proxy::start(data_plane).context("the data plane cannot start")?;
     proxy.limit_memory(settings.memory);
+    proxy.share_new_connections(settings.config.tenants.limits.new_per_worker);
     proxy.log_requests(settings.access_log.clone())?;
     Ok(proxy)
 }

@@ -25,7 +25,10 @@ use std::{
 
 use seaway_model::{LbKey, Name, Owner};
 
-use crate::sys::{self, Waker};
+use crate::{
+    arrivals::{Arrivals, PerSecond},
+    sys::{self, Waker},
+};
 
 /// Where the limit is high, more than so many are not kept.
 const MOST_RESERVED: u64 = 512;
@@ -49,6 +52,7 @@ pub(crate) struct Descriptors {
     all: AtomicU32,
     scarce: AtomicBool,
     reported_at: AtomicU64,
+    pub(crate) arrivals: Arrivals,
 }
 
 /// One that a load balancer has beside those of its clients, as long as it is open.
@@ -68,6 +72,7 @@ struct Namespace {
     holders: AtomicU32,
     /// Load balancers that listen.
     all: AtomicU32,
+    arrivals: PerSecond,
 }
 
 /// What a load balancer has of them.
@@ -95,14 +100,12 @@ impl Descriptors {
             all: AtomicU32::new(0),
             scarce: AtomicBool::new(false),
             reported_at: AtomicU64::new(0),
+            arrivals: Arrivals::default(),
         }
     }
 
     fn namespace(&self, key: &LbKey) -> Arc<Namespace> {
-        let name = match key.owner() {
-            Some(Owner::Object { object, .. }) => object.namespace.clone(),
-            _ => Name::default(),
-        };
+        let name = namespace_of(key).cloned().unwrap_or_default();
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = namespaces.get(&name).and_then(Weak::upgrade) {
             return known;
@@ -187,6 +190,23 @@ impl Share {
         Arc::new(Share { held: AtomicU32::new(0), of, namespace: Arc::default(), load_balancer: None })
     }
 
+    /// One more client may come in this second. What is nobody's in particular is never refused: others come by it as well.
+    pub(crate) fn admits(&self, now: u64) -> bool {
+        let admitted = self.of.arrivals.admit(&self.namespace.arrivals, now);
+        let is_owned = || self.load_balancer.as_ref().is_some_and(|it| namespace_of(it).is_some());
+        if admitted || !is_owned() {
+            return true;
+        }
+        if self.of.arrivals.is_news(now) {
+            tracing::warn!(
+                load_balancer = ?self.load_balancer,
+                "its namespace has more than its share of the new connections of a second: more are refused, so that others \
+                 are served",
+            );
+        }
+        false
+    }
+
     /// Takes so many, unless others need them more; they are given back by [`Share::give_back`].
     pub(crate) fn take(&self, count: u32, now: u64) -> bool {
         // Nearly always there is enough.
@@ -231,7 +251,7 @@ impl Share {
                 of.checked_div(u64::from(holders).saturating_add(1))
             }
         };
-        let Namespace { held: together, holders, all } = &*self.namespace;
+        let Namespace { held: together, holders, all, .. } = &*self.namespace;
         let (held, together) = (self.held.load(Relaxed), together.load(Relaxed));
         let of_namespace = share(&self.of.all, &self.of.holders, together, self.of.budget());
         let own = share(all, holders, held, of_namespace.unwrap_or(self.of.budget()));
@@ -249,6 +269,13 @@ impl Share {
                  others are served; raise the limit of open files, or limit its connections",
             );
         }
+    }
+}
+
+fn namespace_of(key: &LbKey) -> Option<&Name> {
+    match key.owner()? {
+        Owner::Object { object, .. } => Some(&object.namespace),
+        Owner::Config(_) => None,
     }
 }
 
@@ -331,6 +358,19 @@ mod tests {
         assert_eq!(served(&of, &one, 300), 200, "it has as much as the whole crowd may have");
         assert_eq!(crowd(1), 0);
         assert_eq!(served(&of, &late, 1), 1);
+    }
+
+    #[test]
+    fn load_balancers_of_a_namespace_share_its_new_connections_and_those_of_nobody_are_let_in() {
+        let of = within(u64::MAX);
+        of.arrivals.share(1_000);
+        let flood: Vec<_> = (0..3).map(|index| share_of(&of, "flood", index)).collect();
+        let (shop, front_door) = (share_of(&of, "shop", 0), share(&of));
+        let come = |share: &Share, count: usize| (0..count).filter(|_| share.admits(5_000)).count();
+        assert_eq!((come(&front_door, 1), come(&shop, 1)), (1, 1));
+        assert_eq!(flood.iter().map(|it| come(it, 10_000)).sum::<usize>(), 798);
+        assert_eq!(come(&shop, 1_000), 249, "a quarter, with the one before");
+        assert_eq!(come(&front_door, 1_000), 1_000);
     }
 
     #[test]

@@ -47,6 +47,7 @@
 //! `shared.adopted` before `open` is called; the sockets to hand over are `listener.sockets()`.
 
 mod access;
+mod arrivals;
 mod descriptors;
 #[cfg(test)]
 mod failing;

@@ -309,6 +309,13 @@ impl Proxy {
         self.shared().memory.set(limits);
     }
 
+    /// From when on namespaces share new connections: so many in a second for each worker. `None`: never.
+    pub fn share_new_connections(&self, per_worker: Option<u32>) {
+        let workers = self.shared().workers.len() as u64;
+        let most = u64::from(per_worker.unwrap_or_default()).saturating_mul(workers);
+        self.shared().descriptors.arrivals.share(most);
+    }
+
     /// What is held for clients, for whom the rest of the statistics is too much.
     pub fn memory(&self) -> MemoryStatistics {
         MemoryStatistics::of(self.shared())

@@ -31,6 +31,7 @@ struct LimitsSaid {
     expressions: bool,
     check_interval: bool,
     checks_per_second: bool,
+    new_per_worker: bool,
 }
 
 pub(super) fn read(field: &Field<'_>, tenants: &mut Tenants, said: &mut Said) {
@@ -73,6 +74,9 @@ fn limits(field: &Field<'_>, limits: &mut TenantLimits, said: &mut LimitsSaid) {
     }
     if let Some(most) = number("checksPerSecond") {
         (limits.checks_per_second, said.checks_per_second) = (most, true);
+    }
+    if let Some(most) = number("newConnectionsPerWorker") {
+        (limits.new_per_worker, said.new_per_worker) = (most, true);
     }
     limits.connections = number("connections").flatten();
     limits.new_per_second = number("newConnectionsPerSecond").flatten();
@@ -141,6 +145,9 @@ pub(crate) fn close(config: &mut Config, said: Said) {
     if !said.limits.checks_per_second {
         tenants.limits.checks_per_second = usual.checks_per_second;
     }
+    if !said.limits.new_per_worker {
+        tenants.limits.new_per_worker = usual.new_per_worker;
+    }
     if !said.per_namespace {
         config.pools.per_namespace = PoolRules::CLUSTER.per_namespace;
     }
@@ -171,7 +178,7 @@ mod tests {
 
     const ALL: &str = "tenants:\n  membersByName: true\n  transparentFrom: [192.0.2.0/24]\n  limits: {rules: 10, \
                        expressions: 0, checkInterval: 5ms, checksPerSecond: 7, connections: 8, newConnectionsPerSecond: \
-                       9}\npools: {perNamespace: 0}\nfrontDoor:\n  services: all\n  \
+                       9, newConnectionsPerWorker: 6}\npools: {perNamespace: 0}\nfrontDoor:\n  services: all\n  \
                        tls: {secrets: all}\n  parentRef: infra/public\n  hostOwners:\n    names: {shop.example: shop, \
                        '*.Shop.example': [shop, cart]}\n    others: refuse\n";
 
@@ -211,6 +218,7 @@ mod tests {
             checks_per_second: Some(7),
             connections: Some(8),
             new_per_second: Some(9),
+            new_per_worker: Some(6),
         };
         assert_eq!((cluster.tenants.limits, cluster.pools.per_namespace), (limits, None));
         let owners: Vec<String> = (cluster.front_door.owners.names.iter())

@@ -29,6 +29,8 @@ pub struct TenantLimits {
     /// What a Service may set for one of its ports, and has if it sets nothing.
     pub connections: Option<u32>,
     pub new_per_second: Option<u32>,
+    /// New connections of all in a second, for each worker of a host, from which on namespaces share them.
+    pub new_per_worker: Option<u32>,
 }
 
 impl TenantLimits {
@@ -39,6 +41,7 @@ impl TenantLimits {
         checks_per_second: Some(1_000),
         connections: None,
         new_per_second: None,
+        new_per_worker: Some(10_000),
     };
 }
 

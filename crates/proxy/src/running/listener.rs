@@ -92,7 +92,7 @@ pub enum Refusal {
     Source,
     /// The limit on connections.
     Connections,
-    /// The limit on new connections per second.
+    /// The limit on new connections per second, or the share of its namespace.
     Rate,
     /// A PROXY protocol header was required, and is missing, wrong or late.
     Header,
@@ -312,6 +312,9 @@ impl RunningListener {
         if let Some(rate) = tuned.listener.limits.new_per_second
             && !self.in_time(rate, now)
         {
+            return Err(Refusal::Rate);
+        }
+        if !self.share.admits(now) {
             return Err(Refusal::Rate);
         }
         self.enter_if(tuned, |share, count| share.take(count, now))
