@@ -79,6 +79,14 @@ impl LbKey {
         }
     }
 
+    /// Of the object that owns it; nobody's in particular, where that is the configuration.
+    pub fn namespace(&self) -> Option<&Name> {
+        match self.owner()? {
+            Owner::Object { object, .. } => Some(&object.namespace),
+            Owner::Config(_) => None,
+        }
+    }
+
     pub fn second_family(&self) -> Option<Family> {
         match self {
             LbKey::Second(_, family) => Some(*family),

@@ -23,7 +23,7 @@ use std::{
     },
 };
 
-use seaway_model::{LbKey, Name, Owner};
+use seaway_model::{LbKey, Name};
 
 use crate::{
     arrivals::{Arrivals, PerSecond},
@@ -105,7 +105,7 @@ impl Descriptors {
     }
 
     fn namespace(&self, key: &LbKey) -> Arc<Namespace> {
-        let name = namespace_of(key).cloned().unwrap_or_default();
+        let name = key.namespace().cloned().unwrap_or_default();
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = namespaces.get(&name).and_then(Weak::upgrade) {
             return known;
@@ -193,7 +193,7 @@ impl Share {
     /// One more client may come in this second. What is nobody's in particular is never refused: others come by it as well.
     pub(crate) fn admits(&self, now: u64) -> bool {
         let admitted = self.of.arrivals.admit(&self.namespace.arrivals, now);
-        let is_owned = || self.load_balancer.as_ref().is_some_and(|it| namespace_of(it).is_some());
+        let is_owned = || self.load_balancer.as_ref().is_some_and(|it| it.namespace().is_some());
         if admitted || !is_owned() {
             return true;
         }
@@ -272,13 +272,6 @@ impl Share {
     }
 }
 
-fn namespace_of(key: &LbKey) -> Option<&Name> {
-    match key.owner()? {
-        Owner::Object { object, .. } => Some(&object.namespace),
-        Owner::Config(_) => None,
-    }
-}
-
 fn next_number(of: &Descriptors, others: usize) -> u64 {
     let wakers: Vec<_> = (0..=others).map_while(|_| Waker::new().ok()).collect();
     let next = wakers.get(others);
@@ -295,7 +288,7 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
-    use seaway_model::{Kind, ObjectRef};
+    use seaway_model::{Kind, ObjectRef, Owner};
 
     use super::*;
 

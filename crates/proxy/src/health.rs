@@ -17,6 +17,7 @@ mod probe;
 mod registry;
 mod request_queue;
 mod rounds;
+mod waiting;
 
 use std::{
     io,

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use seaway_model::{LbKey, PoolId};
+use seaway_model::{LbKey, Name, PoolId};
 use seaway_snapshot::Standing;
 
 use super::{
@@ -27,6 +27,8 @@ pub(super) struct CheckRegistry {
     targets: Slab<Target>,
     by_check: HashMap<Rc<Check>, usize>,
     generation: u32,
+    /// How many targets each has.
+    namespaces: HashMap<Name, usize>,
     /// What changed since somebody took it.
     pub(super) changes: Vec<HealthChange>,
 }
@@ -43,6 +45,8 @@ pub(super) struct Target {
     pub(super) check: Rc<Check>,
     /// Tells it from others that had its place before.
     pub(super) generation: u32,
+    /// Of the first who asked for it; what is nobody's in particular has no name.
+    pub(super) namespace: Name,
     sequence: CheckSequence,
     seen_well: bool,
     /// Nobody checks it until one of its pools is used.
@@ -83,6 +87,11 @@ impl CheckRegistry {
         let rests = pool.rests(now);
         // Whoever is down would be so for ever if nobody looked.
         self.rouse(&name, |target| !rests || !target.sequence.is_settled())
+    }
+
+    /// More than one namespace has members that are checked.
+    pub(super) fn has_several_namespaces(&self) -> bool {
+        self.namespaces.len() > 1
     }
 
     /// A pool is used again. Returns targets that have to be checked from now on.
@@ -214,14 +223,19 @@ impl CheckRegistry {
         let Some(check) = check else {
             return self.judge(id, Health::Unknown, now, "it is not checked any more");
         };
+        let owner = |it: &CheckedMember| it.pool.live().compiled.pool().owner.object().namespace;
+        let namespace = self.checked_members.at(id).map(owner).unwrap_or_default();
         let check = Rc::new(check);
         let slot = match self.by_check.entry(check.clone()) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(vacant) => {
                 self.generation = self.generation.wrapping_add(1);
+                let targets = self.namespaces.entry(namespace.clone()).or_default();
+                *targets = targets.saturating_add(1);
                 let slot = self.targets.insert(Target {
                     check,
                     generation: self.generation,
+                    namespace,
                     sequence: CheckSequence::known(was_down),
                     seen_well: false,
                     rests: true,
@@ -253,6 +267,12 @@ impl CheckRegistry {
         target.checked_members.retain(|checked_member| *checked_member != id);
         if target.checked_members.is_empty() {
             self.by_check.remove(&target.check);
+            if let Entry::Occupied(mut targets) = self.namespaces.entry(target.namespace.clone()) {
+                *targets.get_mut() = targets.get().saturating_sub(1);
+                if *targets.get() == 0 {
+                    targets.remove();
+                }
+            }
             self.targets.remove(slot);
         }
     }

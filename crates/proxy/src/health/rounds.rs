@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BinaryHeap, HashMap},
     hash::{BuildHasher, Hasher, RandomState},
     io, mem,
     net::SocketAddr,
@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::{LbKey, PoolId};
+use seaway_model::{LbKey, Name, PoolId};
 use seaway_watchdog::Heartbeat;
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
     check::{Check, CheckResult},
     probe::{Begun, Probe},
     registry::CheckRegistry,
+    waiting::Waiting,
 };
 use crate::sys::{Epoll, Events, millis};
 
@@ -32,9 +33,10 @@ pub(super) struct Rounds {
     /// Ejected by the data path, which lets them back by itself: only to be told then.
     out: BinaryHeap<Reverse<(u64, LbKey, PoolId, SocketAddr)>>,
     open: HashMap<u64, Open>,
-    /// Due, but too many sockets are open.
-    queue: VecDeque<Visit>,
-    most_open: usize,
+    /// Due, and not begun yet.
+    waiting: Waiting<Visit>,
+    /// Some of these may begin at once.
+    has_more: bool,
     random: Jitter,
     lacking: bool,
     /// When so many are due, those that nobody wants any more are dropped.
@@ -42,9 +44,12 @@ pub(super) struct Rounds {
 }
 
 const COMPACT_AT: usize = 4_096;
+/// More are not begun before events are looked at again: an answer that has come is not to be taken for silence.
+const BEGUN_IN_A_TURN: usize = 64;
 
 struct Open {
     probe: Probe,
+    namespace: Name,
     time_up: u64,
     check: Rc<Check>,
 }
@@ -83,8 +88,8 @@ impl Rounds {
             due: BinaryHeap::new(),
             out: BinaryHeap::new(),
             open: HashMap::new(),
-            queue: VecDeque::new(),
-            most_open: most_open.max(1),
+            waiting: Waiting::new(most_open),
+            has_more: false,
             random: Jitter::new(),
             lacking: false,
             compact_at: COMPACT_AT,
@@ -119,6 +124,9 @@ impl Rounds {
     }
 
     fn patience(&self) -> Option<u64> {
+        if self.has_more {
+            return Some(0);
+        }
         let due = self.due.peek().map(|Reverse((at, _))| *at);
         let out = self.out.peek().map(|Reverse((at, ..))| *at);
         due.into_iter().chain(out).min().map(|at| at.saturating_sub(millis()))
@@ -188,7 +196,11 @@ impl Rounds {
             }
             self.due.pop();
             match due {
-                Due::Check(visit) => self.queue.push_back(visit),
+                Due::Check(visit) => {
+                    if let Some(target) = self.check_registry.target(visit.slot as usize, visit.generation) {
+                        self.waiting.push(&target.namespace, visit);
+                    }
+                }
                 Due::TimeUp(visit) => {
                     // An entry of an earlier check of the same target may still be on the heap.
                     if let Some(open) = self.open.get(&visit.mark()).filter(|open| open.time_up <= now) {
@@ -202,29 +214,48 @@ impl Rounds {
             let Some(Reverse((_, key, pool, member))) = self.out.pop() else { break };
             self.check_registry.released(key, pool, member, now);
         }
-        while self.open.len() < self.most_open {
-            let Some(visit) = self.queue.pop_front() else { break };
-            self.begin(visit);
+        let several = self.check_registry.has_several_namespaces();
+        self.has_more = false;
+        for begun in 0..=BEGUN_IN_A_TURN {
+            if begun == BEGUN_IN_A_TURN {
+                self.has_more = true;
+                break;
+            }
+            let Some((namespace, visit)) = self.waiting.next(several) else { break };
+            self.begin(namespace, visit);
         }
     }
 
-    fn begin(&mut self, visit: Visit) {
-        if self.check_registry.rests(visit.slot as usize, visit.generation, millis()) {
-            return;
+    fn begin(&mut self, namespace: Name, visit: Visit) {
+        if let Some(open) = self.opened(namespace.clone(), visit) {
+            if let Some(before) = self.open.insert(visit.mark(), open) {
+                self.waiting.ended(&before.namespace);
+            }
+        } else {
+            self.waiting.ended(&namespace);
         }
-        let Some(target) = self.check_registry.target(visit.slot as usize, visit.generation) else { return };
-        let check = target.check.clone();
+    }
+
+    fn opened(&mut self, namespace: Name, visit: Visit) -> Option<Open> {
+        if self.check_registry.rests(visit.slot as usize, visit.generation, millis()) {
+            return None;
+        }
+        let check = self.check_registry.target(visit.slot as usize, visit.generation)?.check.clone();
         let probe = match Probe::begin(&check) {
             Begun::Waiting(probe) => probe,
-            Begun::Found(check_result) => return self.conclude(visit, &check, &check_result),
+            Begun::Found(check_result) => {
+                self.conclude(visit, &check, &check_result);
+                return None;
+            }
         };
         // Edges: told once of the connection and once of the answer, never to be changed in between.
         if let Err(error) = self.epoll.watch_edges(probe.socket(), visit.mark()) {
-            return self.conclude(visit, &check, &CheckResult::Unable(error.to_string()));
+            self.conclude(visit, &check, &CheckResult::Unable(error.to_string()));
+            return None;
         }
         let time_up = millis().saturating_add(check.timeout.as_millis() as u64);
         self.due.push(Reverse((time_up, Due::TimeUp(visit))));
-        self.open.insert(visit.mark(), Open { probe, time_up, check });
+        Some(Open { probe, namespace, time_up, check })
     }
 
     fn proceed(&mut self, visit: Visit) {
@@ -237,6 +268,7 @@ impl Rounds {
     fn finish(&mut self, visit: Visit, check_result: &CheckResult) {
         // Closing the socket takes it out of epoll.
         if let Some(open) = self.open.remove(&visit.mark()) {
+            self.waiting.ended(&open.namespace);
             self.conclude(visit, &open.check, check_result);
         }
     }

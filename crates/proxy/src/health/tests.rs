@@ -16,7 +16,7 @@ use std::{
 };
 
 use seaway_model::{
-    LbKey, Pool,
+    Kind, LbKey, ObjectRef, Owner, Pool, PoolId,
     load_balancer::{CheckKind, HealthCheck, Passive, ProxyVersion},
 };
 use seaway_snapshot::Standing;
@@ -324,6 +324,39 @@ fn many_more_members_than_open_sockets_are_all_checked() {
     }
     let check_registry = CheckRegistry::new(CheckKind::Tcp, &members, |_| {});
     until("all 2,000 are down", || members.iter().all(|at| check_registry.health(*at) == Health::Down));
+}
+
+/// Those of one who has taken all sockets would have been open for a minute, and those of others would have waited for them.
+#[test]
+fn members_of_one_namespace_that_never_answer_keep_no_check_of_another_waiting() {
+    let silent = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let members: Vec<SocketAddr> =
+        (0..1_000_u32).map(|it| (Ipv4Addr::from(0x7f4d_0100 + it), port).into()).collect();
+    let flood = CheckRegistry::new(CheckKind::http(), &members, |pool| {
+        pool.owner = owner_in("flood");
+        let health = pool.health.as_mut().unwrap();
+        health.timeout = Duration::from_secs(60);
+    });
+    let (_socket, dead) = dead_tcp(FAMILIES[0]);
+    let mut other = Pool { id: PoolId("other".into()), owner: owner_in("shop"), ..pool(&[dead]) };
+    other.health = flood.pool.health.clone().map(|it| HealthCheck { kind: CheckKind::Tcp, ..it });
+    let running = Arc::new(RunningPool::empty(LbKey::Whole, other.id.clone()));
+    running.put(Some(Arc::new(other)), sys::millis());
+    // As many of the others as there may be are under way before.
+    let mut waiting = Vec::new();
+    silent.set_nonblocking(true).unwrap();
+    until("the flood is there", || {
+        waiting.extend(silent.accept());
+        waiting.len() >= MOST_OPEN / 2
+    });
+    flood.prober.watch(&running);
+    let health = || running.live().members[0].health();
+    until("the other is found to be down", || health() == Health::Down);
+}
+
+fn owner_in(namespace: &str) -> Owner {
+    Owner::Object { object: ObjectRef::new(Kind::Service, namespace, "web"), uid: "1".into() }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use seaway_model::{Pool, load_balancer::HealthCheck};
+use seaway_model::{Kind, ObjectRef, Owner, Pool, load_balancer::HealthCheck};
 
 use seaway_snapshot::Cursor;
 use seaway_testkit::balancing::pool;
@@ -273,4 +273,24 @@ fn a_member_that_joins_a_pool_in_use_is_checked_at_once() {
     checks.admit(at_leisure("one", &[A]));
     checks.used("one", 1);
     assert_eq!(checks.admit(at_leisure("one", &[A, B])).len(), 1);
+}
+
+#[test]
+fn a_check_counts_for_the_namespace_that_asked_for_it_first() {
+    let mut checks = TestRegistry::new();
+    let of = |namespace: &str, pool: Pool| {
+        let object = ObjectRef::new(Kind::Service, namespace, "web");
+        Pool { owner: Owner::Object { object, uid: "1".into() }, ..pool }
+    };
+    let slot = checks.admit(of("shop", named("one", &[A])))[0];
+    checks.admit(of("other", named("two", &[A])));
+    assert!(!checks.check_registry.has_several_namespaces());
+    let generation = checks.check_registry.generation_of(slot).unwrap();
+    assert_eq!(checks.check_registry.target(slot, generation).unwrap().namespace, Name::from("shop"));
+    checks.admit(of("other", named("two", &[A, B])));
+    assert!(checks.check_registry.has_several_namespaces());
+    checks.admit(of("other", named("two", &[])));
+    assert!(!checks.check_registry.has_several_namespaces());
+    checks.admit(of("shop", named("one", &[])));
+    assert!(checks.check_registry.namespaces.is_empty());
 }
