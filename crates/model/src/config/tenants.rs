@@ -41,7 +41,7 @@ impl TenantLimits {
         checks_per_second: Some(1_000),
         connections: None,
         new_per_second: None,
-        new_per_worker: Some(10_000),
+        new_per_worker: Some(20_000),
     };
 }
 

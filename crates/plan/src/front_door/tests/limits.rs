@@ -116,3 +116,12 @@ fn expressions_that_are_too_many_or_too_large_are_not_compiled() {
     let alone = super::scene::world(Config::default(), [put_route(&large)]);
     assert!(alone.problems().is_empty(), "in a folder it may be as large: {:?}", problems(&alone));
 }
+
+/// `^(?:/a)|(/b)$` is one, and speaks of less than the whole path.
+#[test]
+fn what_is_an_expression_only_within_the_parentheses_around_it_is_none() {
+    for (pattern, is_one) in [("/a)|(/b", false), ("/a)(?:/b", false), ("(/a)|(/b)", true), (r"/a\)", true)] {
+        let world = super::scene::world(Config::default(), [put_route(&patterns("a/one", 1, &[pattern]))]);
+        assert_eq!(world.problems().is_empty(), is_one, "{pattern}: {:?}", problems(&world));
+    }
+}
