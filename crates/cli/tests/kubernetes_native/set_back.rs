@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_testkit::topology::{until, until_within};
+use seaway_testkit::{
+    kubernetes::{Backup, Cluster},
+    topology::{until, until_within},
+};
 
 use crate::scene::{A_TERM, Scene, deployment, service};
 
@@ -32,6 +35,15 @@ fn owners(scene: &Scene) -> BTreeSet<String> {
 
 #[test]
 fn an_etcd_set_back_is_survived_without_restarts_and_nothing_is_given_twice() {
+    survives(Cluster::set_back);
+}
+
+#[test]
+fn an_etcd_set_back_with_its_revision_bumped_is_survived_without_restarts_and_nothing_is_given_twice() {
+    survives(Cluster::set_back_with_greater_versions);
+}
+
+fn survives(set_back: impl FnOnce(&Cluster, &Backup)) {
     let Some(scene) = Scene::up(2) else { return };
     scene.cluster.apply(&deployment("shop", 2));
     let of_shop = "selector: {app: shop}, ipFamilyPolicy: SingleStack, ipFamilies: [IPv4]";
@@ -57,7 +69,7 @@ fn an_etcd_set_back_is_survived_without_restarts_and_nothing_is_given_twice() {
     assert!(late.contains(&gone), "the lowest that is free: {late:?}");
     until("all answer", || late.iter().all(|it| answers(it)));
 
-    scene.cluster.set_back(&backup);
+    set_back(&scene.cluster, &backup);
     // It answers again: for all that follows there is one minute.
     let deadline = Deadline::begins();
     let wanted: BTreeSet<String> = [format!("{shop}=shop"), format!("{gone}=gone")].into();

@@ -31,6 +31,23 @@ impl Cluster {
     /// Ends the control plane, and starts it with what was there then. Versions count on from that time; who watches is cut.
     #[track_caller]
     pub fn set_back(&self, to: &Backup) {
+        self.put_back(to);
+        self.start_api();
+    }
+
+    /// As above, but versions are greater than any that was told, and all that was told of before is forgotten: as `etcdutl
+    /// snapshot restore --bump-revision N --mark-compacted` leaves it.
+    #[track_caller]
+    pub fn set_back_with_greater_versions(&self, to: &Backup) {
+        let newest = self.plane().revision().expect("etcd says how far it is");
+        self.put_back(to);
+        // What was written while it ended is not in it.
+        self.plane().bump_revision(newest + 1_000).expect("etcd is written to");
+        self.start_api();
+    }
+
+    #[track_caller]
+    fn put_back(&self, to: &Backup) {
         self.spoil();
         for name in CONTROL_PLANE {
             let process = self.signal(name, Signal::SIGKILL);
@@ -39,7 +56,6 @@ impl Cluster {
         let data = self.folder().join("data/etcd");
         fs::remove_dir_all(&data).expect("nobody uses it");
         copy(&to.0, &data).expect("the backup is there");
-        self.start_api();
     }
 }
 

@@ -107,7 +107,7 @@ impl Cluster {
         self.api.get_or_init(|| Api::start(self.kubeconfig().to_owned()))
     }
 
-    fn plane(&self) -> &ControlPlane {
+    pub(super) fn plane(&self) -> &ControlPlane {
         self.plane.as_ref().expect("it is taken by the drop alone")
     }
 

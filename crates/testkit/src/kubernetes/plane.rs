@@ -165,6 +165,32 @@ impl ControlPlane {
         self.in_runtime(async |etcd, _| etcd.compact().await)
     }
 
+    /// Of the last write of anybody.
+    pub(super) fn revision(&self) -> Result<u64, String> {
+        self.in_runtime(async |etcd, _| etcd.revision().await)
+    }
+
+    /// While nothing of it runs: what comes next is of greater revisions than that one, and nothing before is known of.
+    pub(super) fn bump_revision(&self, beyond: u64) -> Result<(), String> {
+        let (run, data) = (self.folder.join("run"), self.folder.join("data/etcd"));
+        let socket = |name: &str| format!("unix://{}", run.join(name).display());
+        // As `up` has it.
+        let mut etcd = Command::new(self.programs.join("etcd"));
+        etcd.arg("--data-dir").arg(data).args(["--unsafe-no-fsync", "--log-level", "error", "--name", "rig"]);
+        etcd.args(["--listen-client-urls", &socket("etcd.sock"), "--listen-peer-urls", &socket("peer.sock")]);
+        etcd.args(["--advertise-client-urls", "http://localhost:2379"]);
+        etcd.args(["--initial-advertise-peer-urls", "http://localhost:2380"]);
+        etcd.args(["--initial-cluster", "rig=http://localhost:2380"]).stdin(Stdio::null());
+        let mut etcd = etcd.spawn().map_err(|it| it.to_string())?;
+        let bumped = self.in_runtime(async |etcd, _| {
+            etcd.until_it_answers().await?;
+            etcd.exceed(beyond).await?;
+            etcd.compact().await
+        });
+        let ended = etcd.kill().and_then(|()| etcd.wait());
+        bumped.and(ended.map(drop).map_err(|it| it.to_string()))
+    }
+
     /// A kubeconfig.
     #[track_caller]
     pub(super) fn identity(&self, user: &str, groups: &[&str], server: &str) -> Vec<u8> {

@@ -1,17 +1,24 @@
 //! What a control plane has stored, by the JSON interface of its etcd.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, StatusCode, body::Bytes, client::conn::http1, header::HOST};
 use hyper_util::rt::TokioIo;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, time::sleep};
+
+use crate::topology::PATIENCE;
 
 /// All objects of Kubernetes are between these keys.
 const FIRST: &str = "/registry/";
 const END: &str = "/registry0";
+const BESIDE: &str = "/beside";
 /// etcd takes 128 operations at once.
 const BATCH: usize = 100;
 
@@ -56,11 +63,35 @@ impl Etcd {
         Ok(revisions)
     }
 
+    pub(super) async fn until_it_answers(&self) -> Result<(), String> {
+        let began = Instant::now();
+        while let Err(why) = self.revision().await {
+            if began.elapsed() > PATIENCE {
+                return Err(why);
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// Of the last write.
+    pub(super) async fn revision(&self) -> Result<u64, String> {
+        let answer = self.ask("/v3/kv/range", json!({"key": encoded(FIRST), "limit": 1})).await?;
+        text(&answer["header"]["revision"]).parse().map_err(|_| format!("no revision: {answer}"))
+    }
+
     /// Forgets what each key was before its last write.
     pub(super) async fn compact(&self) -> Result<(), String> {
-        let answer = self.ask("/v3/kv/range", json!({"key": encoded(FIRST), "limit": 1})).await?;
-        let revision = text(&answer["header"]["revision"]);
+        let revision = self.revision().await?.to_string();
         self.ask("/v3/kv/compaction", json!({"revision": revision, "physical": true})).await.map(drop)
+    }
+
+    /// Writes beside what Kubernetes has, until revisions are greater than that one.
+    pub(super) async fn exceed(&self, revision: u64) -> Result<(), String> {
+        while self.revision().await? <= revision {
+            self.put(&[(BESIDE, "")]).await?;
+        }
+        self.delete(&[BESIDE]).await
     }
 
     async fn write(&self, operations: Vec<Value>) -> Result<String, String> {
