@@ -123,6 +123,11 @@ impl Scene {
         Scene::of(Scene::bare()?, nodes)
     }
 
+    /// As above, by another configuration.
+    pub(crate) fn with(nodes: usize, configuration: &'static str) -> Option<Scene> {
+        Scene::of(Scene { configuration, ..Scene::bare()? }, nodes)
+    }
+
     /// Whose nodes are not Ready when they were silent for ten seconds.
     pub(crate) fn strict(nodes: usize) -> Option<Scene> {
         Scene::of(Scene::with_grace("10s")?, nodes)

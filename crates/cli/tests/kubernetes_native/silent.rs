@@ -16,6 +16,9 @@ use crate::{
 /// Each on a new connection.
 const RATE: u32 = 500;
 
+/// Longer than it takes to see that it lasts.
+const SHORT_QUARANTINE: &str = "{defaultDriver: native, quarantine: 10s, admin: {listen: [\"127.0.0.1:0\"]}}";
+
 /// Clients of the shop, in the network outside.
 fn clients_of(scene: &Scene, at: SocketAddr) -> (Clients, Load) {
     let clients = scene.outside.run(Clients::here);
@@ -70,6 +73,33 @@ fn what_a_silent_host_may_hold_is_given_to_another_once_somebody_says_that_it_is
     until("it serves the other one", || scene.state(&scene.nodes[1]).contains("other"));
     assert_eq!(scene.address("other"), at);
     assert!(answers(&scene));
+}
+
+#[test]
+fn what_a_silent_host_may_hold_is_given_to_another_once_the_quarantine_is_over() {
+    let Some(mut scene) = Scene::with(2, SHORT_QUARANTINE) else { return };
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.address("shop");
+    until("both hosts serve it", || scene.nodes.iter().all(|node| scene.state(node).contains(&at)));
+    scene.kill("b");
+    scene.cluster.kubectl(&["delete", "service", "shop"]);
+    scene.cluster.apply(&asking("other", &at));
+    let told =
+        || scene.field("service/other", "{.status.conditions[?(@.type==\"seaway.dev/Problems\")].message}");
+    until("it waits", || told().contains("is being released"));
+    until("the other host has let go", || {
+        !scene.field("loadbalancerhost/a", "{.status.holds}").contains(&at)
+    });
+    let is_over = || scene.log("controller").contains("is dead: its Lease has ended");
+    until_within(A_TERM, "it has the address", || {
+        let given = scene.field("service/other", "{.status.loadBalancer.ingress[0].ip}");
+        // It is logged before anybody acts on it.
+        assert!(given.is_empty() || is_over(), "{given} is given though b may hold it");
+        given == at
+    });
+    let log = scene.log("controller");
+    assert!(log.contains("during the quarantine"), "it was silent before it was dead: {log}");
+    until("it is served", || scene.state(&scene.nodes[0]).contains("other"));
 }
 
 #[test]
