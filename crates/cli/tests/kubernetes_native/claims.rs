@@ -1,8 +1,9 @@
 //! Who gets which address, as a cluster says it: policies of families, sharing, requests, pools that change.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, process::Command};
 
 use seaway_testkit::{kubernetes::METALLB, topology::until};
+use serde_json::Value;
 
 use crate::scene::{Scene, service};
 
@@ -91,6 +92,7 @@ fn addresses_are_given_as_services_and_pools_ask_and_say() {
     families(&scene);
     shared(&scene);
     requested(&scene);
+    announced_by_others(&scene);
     changed(&scene);
     pools(&scene);
 }
@@ -173,6 +175,37 @@ fn requested(scene: &Scene) {
             given(scene, name).first().is_some_and(|it| it.starts_with("198.51.100.24"))
         });
     }
+}
+
+/// What MetalLB's speaker would act on, and Seaway does not, is a Problem of the controller while it is there.
+fn announced_by_others(scene: &Scene) {
+    let kinds = [("L2Advertisement", "v1beta1"), ("BGPAdvertisement", "v1beta1"), ("BGPPeer", "v1beta2")];
+    let definition = |(kind, version): (&str, &str)| {
+        let of_pools = METALLB.replace("IPAddressPool", kind).replace("v1beta1", version);
+        of_pools.replace("ipaddresspool", &kind.to_lowercase())
+    };
+    scene.cluster.define(&kinds.map(definition).join("---"));
+    let object = |(kind, version): (&str, &str)| {
+        format!(
+            "apiVersion: metallb.io/{version}\nkind: {kind}\nmetadata: {{name: theirs, namespace: default}}\n"
+        )
+    };
+    scene.cluster.apply(&kinds.map(object).join("---\n"));
+    let page = format!("{}state", scene.page("controller"));
+    let told = || {
+        let state =
+            Command::new("curl").args(["-sS", "--noproxy", "*", &page]).output().expect("curl").stdout;
+        let state: Value = serde_json::from_slice(&state).unwrap_or_default();
+        let all = state["problems"].as_array().cloned().unwrap_or_default();
+        let its = all.iter().filter(|it| it["reason"] == "Unsupported" && it["object"]["name"] == "theirs");
+        let mut its: Vec<String> =
+            its.map(|it| it["object"]["kind"].as_str().unwrap_or_default().to_owned()).collect();
+        its.sort();
+        its
+    };
+    until("each of them is told of", || told() == ["BGPAdvertisement", "BGPPeer", "L2Advertisement"]);
+    scene.cluster.kubectl(&["delete", "l2advertisements.metallb.io/theirs", "bgppeers.metallb.io/theirs"]);
+    until("what is gone is not", || told() == ["BGPAdvertisement"]);
 }
 
 /// Services that become something else, or go.
