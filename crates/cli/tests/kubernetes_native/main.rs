@@ -16,6 +16,7 @@ mod fence;
 mod giving_away;
 mod hears;
 mod honoured;
+mod host_addresses;
 mod leaders;
 mod leavings;
 mod looking;

@@ -1,0 +1,110 @@
+//! Hosts' own addresses: who has them from a version that needed no pool, and which of the machines' ports Services get.
+
+use seaway_testkit::topology::until;
+
+use crate::scene::{Scene, deployment, service};
+
+/// As versions published hosts' addresses where a cluster had no pool.
+const BEFORE: [&str; 4] = ["patch", "service", "old", "--subresource=status"];
+/// Of sshd, the status page, the API server and the kubelet, and one of the node ports. Nothing listens at them here but the
+/// kubelet.
+const OF_MACHINES: [u16; 5] = [22, 1_936, 6_443, 10_250, 30_500];
+
+fn at_port(name: &str, port: u16) -> String {
+    let spec = "selector: {app: shop}, allocateLoadBalancerNodePorts: false";
+    service(name, spec).replace("port: 80", &format!("port: {port}, targetPort: 80"))
+}
+
+fn problems(scene: &Scene, service: &str) -> String {
+    let path = "{.status.conditions[?(@.type==\"seaway.dev/Problems\")].message}";
+    scene.field(&format!("service/{service}"), path)
+}
+
+fn published(scene: &Scene, service: &str) -> String {
+    scene.field(&format!("service/{service}"), "{.status.loadBalancer.ingress[*].ip}")
+}
+
+/// The pool that somebody is told to apply: the last that is printed.
+fn printed(told: &str) -> Option<String> {
+    let from = told.rfind("{apiVersion: seaway.dev/v1alpha1, kind: AddressPool")?;
+    let mut depth = 0;
+    let end = told[from..].char_indices().find(|(_, it)| {
+        depth += i32::from(*it == '{') - i32::from(*it == '}');
+        depth == 0
+    })?;
+    Some(told[from..=from + end.0].to_owned())
+}
+
+#[test]
+fn hosts_addresses_from_a_version_without_pools_stay_and_ports_of_the_machines_are_given_by_name_only() {
+    let Some(mut scene) = Scene::bare() else { return };
+    scene.nodes = vec![scene.cluster.node("a")];
+    scene.install();
+    scene.cluster.kubectl(&["delete", "addresspool", "public"]);
+    let host = scene.nodes[0].addresses()[0].clone();
+    let answers = |scene: &Scene, port: u16| {
+        scene.outside.curl(&format!("http://{host}:{port}/")).is_ok_and(|it| it.starts_with("shop-"))
+    };
+    scene.cluster.apply(&deployment("shop", 1));
+    let two = "ports: [{name: http, port: 80}, {name: ssh, port: 22, targetPort: 80}]";
+    scene.cluster.apply(&at_port("old", 80).replace("ports: [{port: 80, targetPort: 80}]", two));
+    let ingress =
+        format!(r#"{{"status":{{"loadBalancer":{{"ingress":[{{"ip":"{host}","ipMode":"Proxy"}}]}}}}}}"#);
+    let by = ["--type=merge", "--field-manager=seaway", "-p", &ingress];
+    scene.cluster.kubectl(&[&BEFORE[..], &by].concat());
+
+    // The new version starts.
+    scene.lead("controller");
+    scene.serve(0);
+    until("what it has is served", || answers(&scene, 80) && answers(&scene, 22));
+    until("it is told of the pool", || problems(&scene, "old").contains("PoolMissing: "));
+    let pool = printed(&problems(&scene, "old")).expect("a pool is printed");
+    assert!(pool.contains("spec: {hosts: true, reservedPorts: [22]}"), "{pool}");
+    scene.cluster.apply(&at_port("new", 81));
+    until("a new one waits", || problems(&scene, "new").contains("NoPool: "));
+    let told = printed(&problems(&scene, "new")).expect("a pool is printed");
+    assert!(told.contains("spec: {hosts: true}"), "{told}");
+    let of = "reason=NoPool,regarding.name=new";
+    let events = ["get", "events.events.k8s.io", "--field-selector", of, "-o", "jsonpath={.items[*].note}"];
+    until("an event prints the pool, too", || scene.cluster.kubectl(&events).contains(&told));
+    assert_eq!((published(&scene, "old"), published(&scene, "new")), (host.clone(), String::new()));
+
+    scene.cluster.apply(&pool);
+    until("the new one is served", || published(&scene, "new") == host && answers(&scene, 81));
+    until("nothing is wrong any more", || problems(&scene, "old").is_empty());
+    assert_eq!(published(&scene, "old"), host);
+    assert!(answers(&scene, 80) && answers(&scene, 22));
+
+    ports_of_machines(&scene, &answers);
+}
+
+fn ports_of_machines(scene: &Scene, answers: &dyn Fn(&Scene, u16) -> bool) {
+    let name = |port: u16| if port == 22 { "old".to_owned() } else { format!("at-{port}") };
+    let is_refused = |port: u16| {
+        let told = problems(scene, &name(port));
+        told.contains("PortReserved: ") && told.contains(&format!("port {port}/TCP is reserved"))
+    };
+    let others = &OF_MACHINES[1..];
+    scene.cluster.apply(&others.iter().map(|it| at_port(&name(*it), *it)).collect::<Vec<_>>().join("---"));
+    let name_ports = |ports: &[u16]| {
+        let spec = format!("{{\"spec\":{{\"reservedPorts\":{ports:?}}}}}");
+        scene.cluster.kubectl(&["patch", "addresspool", "hosts", "--type=merge", "-p", &spec]);
+    };
+    name_ports(&[]);
+    for port in OF_MACHINES {
+        until(&format!("port {port} is refused"), || is_refused(port));
+    }
+    for port in others {
+        assert_eq!(published(scene, &name(*port)), "", "nothing of it is served");
+    }
+    until("port 22 is served no more", || !answers(scene, 22));
+    assert!(answers(scene, 80), "the other port of that Service is");
+    assert!(others.iter().all(|port| !answers(scene, *port)));
+
+    name_ports(&OF_MACHINES);
+    for port in OF_MACHINES {
+        until(&format!("port {port} is given"), || !is_refused(port));
+        // There the kubelet is.
+        until(&format!("port {port} is served"), || port == 10_250 || answers(scene, port));
+    }
+}
