@@ -35,8 +35,13 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn up() -> Option<Shared> {
+        Shared::by(CONFIGURATION)
+    }
+
+    /// As above, by another configuration.
+    pub(crate) fn by(configuration: &'static str) -> Option<Shared> {
         let mut scene = Scene::bare()?;
-        scene.configuration = CONFIGURATION;
+        scene.configuration = configuration;
         scene.nodes = ["a", "b"].map(|name| scene.cluster.node(name)).into();
         scene.cluster.define(DEFINITIONS);
         scene.install();
@@ -192,13 +197,14 @@ spec: {ports: [{port: 80}], selector: {app: shop}}
         self.machine = listen(self.scene.nodes[0].namespace());
     }
 
-    /// What the host of the front door has to say against a route of the hostile namespace.
+    /// What the host of the front door has to say against a route of the hostile namespace, each with its reason.
     pub(crate) fn told_of_route(&self, name: &str) -> Vec<String> {
         let state = self.scene.state(&self.scene.nodes[0]);
         let state: serde_json::Value = serde_json::from_str(&state).unwrap_or_default();
         let all = state["problems"].as_array().into_iter().flatten();
         let its = all.filter(|it| it["object"]["kind"] == "HTTPRoute" && it["object"]["name"] == name);
-        its.map(|it| it["message"].as_str().unwrap_or_default().to_owned()).collect()
+        let text = |it: &serde_json::Value| it.as_str().unwrap_or_default().to_owned();
+        its.map(|it| format!("{}: {}", text(&it["reason"]), text(&it["message"]))).collect()
     }
 
     /// What answers at a port, asked from outside.

@@ -4,7 +4,7 @@ use seaway_testkit::topology::until;
 
 use crate::cluster::{Shared, secret};
 
-fn squatter(name: &str, annotations: &str) -> String {
+pub(crate) fn squatter(name: &str, annotations: &str) -> String {
     format!(
         "
 apiVersion: v1
@@ -31,6 +31,16 @@ spec:
     backendRefs: [{{name: evil, port: 80}}]
 "
     )
+}
+
+/// A route of that host name alone.
+pub(crate) fn routed(name: &str, host: &str, matches: &str) -> String {
+    let own = format!("hostnames: [{host}]");
+    route(name, matches, "").replace(&format!("hostnames: [shop.example, \"*.example\", {name}.test]"), &own)
+}
+
+pub(crate) fn is_evil(answer: &str) -> bool {
+    answer.starts_with("evil-")
 }
 
 /// Leads to what its cluster's DNS would say, and so does a route.
@@ -131,7 +141,6 @@ pub(crate) fn tries(shared: &Shared) {
     shared.scene.cluster.kubectl(&["delete", "nameowner", "shop"]);
     until("it is recorded again", recorded);
     let door = |host: &str, path: &str, more: &[&str]| shared.asks_door(host, path, more);
-    let is_evil = |it: &str| it.starts_with("evil-");
     until("its own names are served", || {
         is_evil(&door("path.test", "/login", &[]))
             && is_evil(&door("header.test", "/", &["-H", "X-Any: 1"]))

@@ -7,6 +7,7 @@
 mod addresses;
 mod cluster;
 mod front_door;
+mod listed;
 mod members;
 mod rights;
 #[path = "../kubernetes_native/scene.rs"]
