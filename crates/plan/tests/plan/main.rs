@@ -1,5 +1,6 @@
 //! Facts in, plans out: no cluster, no clock, no socket.
 
+mod checks;
 mod cluster;
 mod fuzz_seeds;
 mod histories;
