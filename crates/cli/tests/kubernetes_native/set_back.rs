@@ -102,6 +102,8 @@ fn survives(set_back: impl FnOnce(&Cluster, &Backup)) {
         let applied: Vec<u64> = applied.split_whitespace().filter_map(|it| it.parse().ok()).collect();
         applied.len() == 2 && applied.iter().all(|it| Some(*it) == newest)
     });
+    let wanted: BTreeSet<String> = wanted.into_iter().chain([format!("{next}=next")]).collect();
+    assert_eq!(owners(&scene), wanted, "nothing moved, and nobody has two");
     for process in ["controller", "a", "b"] {
         let log = scene.log(process);
         assert_eq!(log.matches("seaway starts").count(), 1, "{process} was not started again");

@@ -173,8 +173,7 @@ impl Feed {
             };
             let version = page.metadata.resource_version.unwrap_or_default();
             let items: Vec<Told> = page.items.into_iter().filter_map(|it| self.meant(it)).collect();
-            let older = items.iter().any(|it| self.known.was_newer(&key(it), it.version()));
-            if older || is_lower(&version, self.heard) {
+            if items.iter().any(|it| self.is_of_a_backup(it)) || is_lower(&version, self.heard) {
                 self.set_back().await?;
                 return Ok(Ok(None));
             }
@@ -358,7 +357,13 @@ impl Feed {
         let (fact, left_out) = match decode::read(self.watched.kind, told) {
             Said::Fact(fact) => (fact, Vec::new()),
             Said::Partly(fact, left_out) => (fact, left_out),
-            Said::Nothing => return self.remove(&key, told.version()).await,
+            Said::Nothing => {
+                self.remove(&key, told.version()).await?;
+                if self.are_all_heard() {
+                    self.known.note(&key, told.version());
+                }
+                return Ok(());
+            }
             Said::Broken(object, problems) => {
                 self.tell_absent(&object).await?;
                 self.known.complain(&key, object.clone());

@@ -77,6 +77,13 @@ impl Known {
         known.zip(version.parse::<u64>().ok()).is_some_and(|(known, now)| now < *known)
     }
 
+    /// All that was written until `heard` was heard, and of this nothing is known any more.
+    pub(crate) fn is_there_again(&self, key: &Key, version: &str, heard: Option<u64>) -> bool {
+        let is_from_before =
+            heard.zip(version.parse().ok()).is_some_and(|(heard, now): (u64, u64)| now <= heard);
+        is_from_before && !self.versions.contains_key(key)
+    }
+
     /// It was heard as another object, whose versions are not this one's.
     pub(crate) fn forget_version(&mut self, key: &Key) {
         self.versions.remove(key);

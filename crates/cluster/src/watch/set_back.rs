@@ -3,14 +3,16 @@
 //!
 //! ```text
 //!     a watch was cut ─► one small list: is its version, or that of what was changed last, lower than what was heard?
-//!     a whole list    ─► is any object of it older than it was heard?
+//!     a whole list    ─► is any object of it older than it was heard, or there again though it was deleted?
 //!                              │ yes, once for all kinds
 //!                              ▼
 //!          Change::SetBack ─► every kind is listed again and told as Synced, as after a start
 //! ```
 //! No store makes an object older, and no answer that asks for the newest is older than what was heard before: a restored
 //! backup alone does. (One restored with greater versions, `--bump-revision`, is known by its objects; where none of them is
-//! older, versions only grew, and nothing has to be learned again.)
+//! older or there again, versions only grew, and nothing has to be learned again.) Nor does one take a deletion back: what was
+//! written last before the newest that was heard, and is not known, was deleted since. Services tell by that alone, where one
+//! was deleted after the backup: its Address may be listed later, when another has been given.
 
 use kube::api::ListParams;
 use seaway_model::{Change, Kind};
@@ -20,7 +22,7 @@ use super::{
     belief::Belief,
     feed::{Feed, Over, key},
 };
-use crate::answer::Answer;
+use crate::{answer::Answer, told::Told};
 
 /// Names are unique in a namespace alone.
 const OF_ONE_NAME: u32 = 500;
@@ -55,6 +57,18 @@ impl Feed {
         let mut items = page.items.into_iter().filter_map(|it| self.meant(it));
         let older = items.any(|it| self.known.was_newer(&key(&it), it.version()));
         Ok(older || is_lower(&version, self.heard))
+    }
+
+    /// Whether an object of a list tells it.
+    pub(super) fn is_of_a_backup(&self, told: &Told) -> bool {
+        let (key, version) = (key(told), told.version());
+        self.known.was_newer(&key, version)
+            || self.are_all_heard() && self.known.is_there_again(&key, version, self.heard)
+    }
+
+    /// Of other kinds some are selected, now these and now those.
+    pub(super) fn are_all_heard(&self) -> bool {
+        matches!(self.watched.kind, Kind::Service | Kind::Address)
     }
 
     /// Tells it, unless another kind did.
@@ -117,6 +131,17 @@ mod tests {
         assert!(!known.was_newer(&key("new"), "3"), "nobody heard of it");
         known.remove(&key("b"));
         assert_eq!(known.newest(), Some(&key("a")));
+        for (name, version, heard, again) in [
+            ("b", "90", Some(100), true),
+            // It was made anew.
+            ("b", "101", Some(100), false),
+            ("a", "70", Some(100), false),
+            // Nothing is known of before.
+            ("b", "90", None, false),
+            ("b", "opaque", Some(100), false),
+        ] {
+            assert_eq!(known.is_there_again(&key(name), version, heard), again, "{name} {version} {heard:?}");
+        }
         known.forget_versions();
         assert!(!known.was_newer(&key("a"), "3"));
     }

@@ -260,3 +260,29 @@ async fn a_store_that_was_set_back_is_noticed_and_all_kinds_are_told_again() {
         assert_eq!(told, wanted, "{name}");
     }
 }
+
+/// Versions were bumped, and nothing that is left is older: what was deleted since is there again.
+#[tokio::test]
+async fn a_store_that_was_set_back_is_noticed_by_what_was_deleted_since() {
+    let both = || Answer::Whole(200, list("900", &[service("a", 70), service("b", 90)]));
+    let scripts = vec![(
+        "/services?",
+        vec![
+            Answer::Whole(200, list("100", &[service("a", 70), service("b", 90)])),
+            Answer::Cut(format!("{}\n{{", event("DELETED", &service("b", 500)))),
+            Answer::Whole(200, list("900", &[service("a", 70)])),
+            Answer::Whole(410, status(410, "Expired", "too old resource version")),
+            both(),
+            both(),
+            Answer::Stream(vec![event("ADDED", &service("c", 901))]),
+        ],
+    )];
+    let mut heard = begin_at(pace(), Kind::Service, &[], scripts).await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|it| it != "put c") {
+        told.push(heard.next().await);
+    }
+    told.retain(|it| it != "well" && !it.starts_with("Unreachable"));
+    let wanted = ["put a", "put b", "synced", "gone b", "set back", "put a", "put b", "synced", "put c"];
+    assert_eq!(told, wanted);
+}
