@@ -6,6 +6,9 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{Setup, until};
 
+#[cfg(target_arch = "x86_64")]
+mod hanging;
+
 #[test]
 fn a_process_with_a_source_that_hangs_ends_and_says_why() {
     let folder = tempfile::tempdir().expect("a folder");
