@@ -216,7 +216,9 @@ impl Engine {
                 Some(question) = self.questions.recv() => question(&self.world),
                 count = self.changes.recv_many(&mut batch, 1_024) => {
                     if count == 0 { break }
+                    // One may be a reason to plan thousands of Services again; a thousand of them are no hang.
                     for change in batch.drain(..) {
+                        self.pulse.iter().for_each(Pulse::beat);
                         self.learn(change);
                     }
                 }

@@ -67,6 +67,8 @@ pub struct Service {
     pub kind: ServiceKind,
     /// `clusterIP: None`.
     pub headless: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cluster_ips: Vec<IpAddr>,
     pub selector: Labels,
     pub ports: Vec<ServicePort>,
     pub families: Families,

@@ -5,6 +5,7 @@
 //!     loopback, link-local, metadata of clouds, unspecified, multicast ──► never
 //!     our own published addresses, other addresses of hosts ─────────────► never
 //!     an address of a Node ──► only of an endpoint that carries its nodeName, or at a node port; at no reserved port
+//!     the ClusterIP of a Service ──► only of one of the same namespace, and never the API server's
 //! ```
 //!
 //! The same holds for the port at which their health is checked.
@@ -21,6 +22,7 @@ use crate::{
     address_map::AddressMap,
     annotations::CHECK_PORT,
     demand::{Demand, DemandPort},
+    index::ServiceKey,
     members::Members,
 };
 
@@ -39,6 +41,8 @@ pub fn is_reserved(port: u16) -> bool {
 pub(crate) struct Machines {
     rules: MemberRules,
     nodes: AddressMap<Name>,
+    /// ClusterIPs.
+    services: AddressMap<ServiceKey>,
 }
 
 /// What a member may not be.
@@ -48,6 +52,7 @@ pub(crate) enum Barred {
     Published,
     OfHost(Name),
     OfNode(Name),
+    OfService(ServiceKey),
     ReservedPort(Name),
 }
 
@@ -74,10 +79,16 @@ impl Machines {
         self.nodes.put(node, now)
     }
 
+    /// A Service has these ClusterIPs from now on. Tells which came or went.
+    pub(crate) fn set_service(&mut self, service: &ServiceKey, now: &[IpAddr]) -> Vec<IpAddr> {
+        self.services.put(service, now.iter().copied().map(plain).collect())
+    }
+
     /// `of_host`, `published`: whose an address is, and whether we publish it.
     pub(crate) fn bar(
         &self,
         member: &Member,
+        namespace: &Name,
         of_host: impl Fn(&IpAddr) -> Option<Name>,
         published: impl Fn(&IpAddr) -> bool,
     ) -> Option<Barred> {
@@ -94,6 +105,11 @@ impl Machines {
                 None => nodes.first().cloned().map(Barred::OfNode),
                 Some(node) => is_reserved(member.at.port()).then(|| Barred::ReservedPort(node.clone())),
             };
+        }
+        // From the network of a Node it answers whoever may not ask there, and the API server as well.
+        let is_theirs = |it: &&ServiceKey| it.namespace != *namespace || it.is_api_server();
+        if let Some(service) = self.services.owners(ip).and_then(|all| all.iter().find(is_theirs)) {
+            return Some(Barred::OfService(service.clone()));
         }
         if let Some(host) = of_host(&ip) {
             return Some(Barred::OfHost(host));
@@ -163,6 +179,7 @@ impl fmt::Display for Barred {
             Barred::OfNode(node) => {
                 write!(f, "an address of Node {node}, and the endpoint does not carry its nodeName")
             }
+            Barred::OfService(it) => write!(f, "the ClusterIP of Service {}/{}", it.namespace, it.name),
             Barred::ReservedPort(node) => write!(f, "a port of Node {node} that is reserved for itself"),
         }
     }

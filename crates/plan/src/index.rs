@@ -1,7 +1,7 @@
 //! The facts, trimmed and joined: who is asked by which key, without scanning.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -11,7 +11,10 @@ use seaway_model::{
     name::{Kind, ObjectRef},
 };
 
-use crate::{certificates::Certificates, own_listeners::OwnListeners};
+use crate::{
+    certificates::Certificates,
+    own_listeners::{Dependent, OwnListeners},
+};
 
 /// A Service's namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +26,11 @@ pub struct ServiceKey {
 impl ServiceKey {
     pub fn new(namespace: impl Into<Name>, name: impl Into<Name>) -> ServiceKey {
         ServiceKey { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// Kubernetes' own, which leads to its API server.
+    pub(crate) fn is_api_server(&self) -> bool {
+        (&*self.namespace, &*self.name) == ("default", "kubernetes")
     }
 
     pub fn object(&self) -> ObjectRef {
@@ -42,6 +50,8 @@ pub enum Touched {
     /// Of a Node, of which nothing else is another.
     Labels,
     Host,
+    /// Whoever has members at addresses that are another's now, or no more.
+    Members(BTreeSet<Dependent>),
 }
 
 /// What planning looks at.
@@ -78,7 +88,11 @@ impl Index {
         match fact {
             Fact::Service(it) => {
                 let key = ServiceKey::new(it.meta.namespace.clone(), it.meta.name.clone());
-                changed(self.services.insert(key.clone(), it.clone()), it, Touched::Service(key))
+                let members = self.own.set_service(&key, &it.cluster_ips);
+                let mut touched =
+                    changed(self.services.insert(key.clone(), it.clone()), it, Touched::Service(key));
+                touched.extend((!members.is_empty()).then_some(Touched::Members(members)));
+                touched
             }
             Fact::Endpoints(it) => self.put_endpoints(it),
             Fact::Node(it) => {
@@ -147,7 +161,10 @@ impl Index {
             FactRef::Object(object) => match object.kind {
                 Kind::Service => {
                     let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
-                    self.services.remove(&key).map(|_| Touched::Service(key))
+                    let members = self.own.set_service(&key, &[]);
+                    let service = self.services.remove(&key).map(|_| Touched::Service(key));
+                    let members = (!members.is_empty()).then_some(Touched::Members(members));
+                    return service.into_iter().chain(members).collect();
                 }
                 Kind::Namespace => {
                     self.namespaces.remove(&object.name).map(|_| Touched::Namespace(object.name.clone()))

@@ -338,7 +338,7 @@ impl Found {
     fn leave_out_own(&mut self, index: &Index, service: &Service, port: &ServicePort) {
         let Members { refused, barred, at_nodes, .. } = &mut self.members;
         self.by_address.retain(|at, member| {
-            if let Some(why) = index.own.bar(member) {
+            if let Some(why) = index.own.bar(member, &service.meta.namespace) {
                 barred.push(BarredMember { at: *at, why, named_by: named_by(index, service, member) });
                 return false;
             }

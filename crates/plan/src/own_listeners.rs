@@ -160,6 +160,12 @@ impl OwnListeners {
         changed.into_iter().flat_map(|ip| self.dependents.with_members_at(ip)).collect()
     }
 
+    /// A Service has other ClusterIPs. Tells who has members there.
+    pub(crate) fn set_service(&mut self, service: &ServiceKey, ips: &[IpAddr]) -> BTreeSet<Dependent> {
+        let changed = self.machines.set_service(service, ips);
+        changed.into_iter().flat_map(|ip| self.dependents.with_members_at(ip)).collect()
+    }
+
     /// Whoever calls plans everything again.
     pub(crate) fn set_rules(&mut self, rules: MemberRules) {
         self.machines.set_rules(rules);
@@ -169,10 +175,10 @@ impl OwnListeners {
         self.machines.rules()
     }
 
-    /// Why nobody may have that member.
-    pub(crate) fn bar(&self, member: &Member) -> Option<Barred> {
+    /// Why nobody of that namespace may have that member.
+    pub(crate) fn bar(&self, member: &Member, namespace: &Name) -> Option<Barred> {
         let of_host = |ip: &IpAddr| self.hosts.owners(*ip)?.first().cloned();
-        self.machines.bar(member, of_host, |ip| self.at_address.contains_key(ip))
+        self.machines.bar(member, namespace, of_host, |ip| self.at_address.contains_key(ip))
     }
 
     /// Whether it is the address of a Node whose own ports nobody may name.

@@ -470,6 +470,7 @@ impl World {
             Touched::Route(route) => self.refresh_route(&route),
             Touched::Node(node) => self.refresh_nodes(&node),
             Touched::Labels => self.select_anew(),
+            Touched::Members(dependents) => self.replan_dependents(dependents),
         }
     }
 

@@ -31,6 +31,7 @@ pub fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
         },
         kind: ServiceKind::LoadBalancer,
         headless: false,
+        cluster_ips: Vec::new(),
         selector: BTreeMap::new(),
         ports: ports
             .iter()

@@ -261,6 +261,32 @@ async fn a_controller_s_token_changes_of_a_service_its_finalizer_and_one_annotat
     ] {
         patch(body.clone()).await.unwrap_or_else(|error| panic!("{body}: {error}"));
     }
+    // The other way to the same object.
+    for (body, why) in [
+        (
+            json!({"metadata": {"annotations": {"seaway.dev/source-ranges": "0.0.0.0/0"}}}),
+            "one annotation alone",
+        ),
+        (json!({"metadata": {"finalizers": ["example.com/more"]}}), "two finalizers alone"),
+        (json!({"metadata": {"labels": {"a": "c"}}}), "its status, its finalizers"),
+        (
+            json!({"metadata": {"ownerReferences": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "7e8c7d5e-3b6e-4c55-8f0a-0d7f1a2b3c4d"}
+            ]}}),
+            "its status, its finalizers",
+        ),
+    ] {
+        let answer =
+            services.patch_status("shop", &PatchParams::default(), &Patch::Merge(body.clone())).await;
+        let told = refused(answer);
+        assert!(told.contains(why), "{body}: {told}");
+    }
+    let body = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}});
+    services
+        .patch_status("shop", &PatchParams::default(), &Patch::Merge(body))
+        .await
+        .expect("its status is ours");
+
     // Others change it as before; and what is left of it goes.
     scene.here(&["label", "service", "shop", "a=c", "--overwrite"]);
     scene.here(&["patch", "service", "shop", "--type=merge", "-p", r#"{"metadata": {"finalizers": null}}"#]);

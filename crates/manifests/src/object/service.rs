@@ -44,7 +44,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
             ("NodePort", Type::NodePort),
         ])
         .unwrap_or(Type::ClusterIp);
-    let headless = cluster_ips(&spec, kind);
+    let (headless, cluster_ips) = cluster_ips(&spec, kind);
     let external_name = (kind == Type::ExternalName).then(|| external_name(&spec));
     let ports = ports::read(&spec.child("ports"), kind == Type::ClusterIp);
     let list = spec.child("ports");
@@ -69,6 +69,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
             Type::ExternalName => ServiceKind::ExternalName(external_name??),
         },
         headless,
+        cluster_ips,
         selector,
         ports,
         families,
@@ -97,8 +98,8 @@ fn published(root: &Field<'_>) -> Vec<IpAddr> {
     ingress.items().filter_map(|item| lenient_ip(item.child("ip").name()?)).collect()
 }
 
-/// Whether the Service is headless.
-fn cluster_ips(spec: &Field<'_>, kind: Type) -> bool {
+/// Whether the Service is headless, and where it is reached within the cluster.
+fn cluster_ips(spec: &Field<'_>, kind: Type) -> (bool, Vec<IpAddr>) {
     let (one, many) = (spec.child("clusterIP"), spec.child("clusterIPs"));
     let mut written = Vec::new();
     for item in many.items() {
@@ -130,7 +131,10 @@ fn cluster_ips(spec: &Field<'_>, kind: Type) -> bool {
         }
         _ => {}
     }
-    headless
+    let mut ips: Vec<IpAddr> = written.into_iter().chain(one.name()).filter_map(lenient_ip).collect();
+    ips.sort_unstable();
+    ips.dedup();
+    (headless, ips)
 }
 
 fn valid_cluster_ip(field: &Field<'_>, written: &str) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use seaway_model::{
     Change, Config, Desired, Fact, Name, Problem, Reason, Unit,
     config::{MemberRules, Tenants},
-    fact::{Endpoint, EndpointAddress, FactRef, HostReport, Meta, NameAnswer, Node, TargetPort},
+    fact::{Endpoint, EndpointAddress, FactRef, HostReport, Meta, NameAnswer, Node, ServiceKind, TargetPort},
     load_balancer::{CheckKind, HealthCheck},
 };
 use seaway_plan::{Roles, World, dry_run};
@@ -75,6 +75,35 @@ fn barred(world: &World) -> Vec<Problem> {
     world.problems().into_iter().filter(|it| it.reason == Reason::NotAllowed).collect()
 }
 
+/// Services at ClusterIPs: another namespace's, the API server's, and one of the same namespace.
+fn in_cluster() -> [Change; 3] {
+    let at = |namespace: &str, name: &str, ips: &[&str]| {
+        let mut it = service(name, &[("", 80, TargetPort::Number(80))]);
+        it.kind = ServiceKind::ClusterIp;
+        it.meta.namespace = namespace.into();
+        it.cluster_ips = ips.iter().map(|it| ip(it)).collect();
+        put(&it)
+    };
+    [
+        at("other", "web", &["10.96.7.7", "fd00:96::7"]),
+        at("default", "kubernetes", &["10.96.0.1"]),
+        at("default", "own", &["10.96.9.9"]),
+    ]
+}
+
+#[test]
+fn the_cluster_ip_of_a_service_of_the_same_namespace_may_be_a_member_and_others_once_they_are_gone() {
+    let its = slice("shop", ("", 9090), vec![endpoint("10.96.9.9"), endpoint("10.96.7.7")]);
+    let mut world = world(CLUSTER, in_cluster().into_iter().chain([shop(), put_slice(&its)]).collect());
+    assert_eq!(members(&world), ["10.96.9.9:9090"]);
+    let [theirs, ..] = in_cluster();
+    let Change::Put(fact) = &theirs else { unreachable!() };
+    world.apply(Change::Gone(fact.reference()));
+    assert_eq!(members(&world), ["10.96.7.7:9090", "10.96.9.9:9090"]);
+    world.apply(theirs);
+    assert_eq!(members(&world), ["10.96.9.9:9090"]);
+}
+
 #[test]
 fn an_address_that_is_the_machine_itself_is_no_member_whoever_names_it() {
     let mine = service("vip", &[("", 443, TargetPort::Number(443))]);
@@ -96,12 +125,16 @@ fn an_address_that_is_the_machine_itself_is_no_member_whoever_names_it() {
         ("172.17.0.1", "an address of host edge-1, as that reports"),
         ("192.0.2.5", "an address of Node edge-1, and the endpoint does not carry its nodeName"),
         ("192.0.2.6", "an address of Node b, and the endpoint does not carry its nodeName"),
+        ("10.96.7.7", "the ClusterIP of Service other/web"),
+        ("fd00:96::7", "the ClusterIP of Service other/web"),
+        ("10.96.0.1", "the ClusterIP of Service default/kubernetes"),
     ] {
         for by_name in [false, true] {
             let naming = if by_name { named("evil.example") } else { endpoint(at) };
             let mut its = slice("shop", ("", 9090), vec![naming, endpoint("10.0.0.1")]);
             let vip = [put(&mine), held("192.0.2.10", &[&mine])];
-            let changes = [shop(), put_slice(&its), answered("evil.example", &[at])].into_iter().chain(vip);
+            let changes = [shop(), put_slice(&its), answered("evil.example", &[at])];
+            let changes = changes.into_iter().chain(vip).chain(in_cluster());
             let world = world(WITH_NAMES, changes.collect());
             assert_eq!(members(&world), ["10.0.0.1:9090"], "{at} by name: {by_name}");
             let problems = barred(&world);
