@@ -89,11 +89,11 @@ pub fn address(bytes: &[u8]) {
 pub fn host(bytes: &[u8]) {
     let Some(object) = told(bytes) else { return };
     let Some(Fact::Host(report)) = followed(Kind::LoadBalancerHost, &object) else { return };
-    let says = says(&report);
     let faults = Faults::default();
     let seen = host::sight(&Field::root(&object.tree, &faults), &report).expect("who reports is seen");
     let missing: BTreeSet<_> = seen.not_served.iter().map(|it| it.0).collect();
     assert_eq!(missing, report.not_served, "people see what the plan sees");
+    let says = says(&report, seen.unlisted);
     for changed in [false, true] {
         let again = told_again(&json!({
             "metadata": { "name": report.host },
@@ -103,18 +103,19 @@ pub fn host(bytes: &[u8]) {
         let Some(Fact::Host(back)) = followed(Kind::LoadBalancerHost, &again) else { panic!("{says:?}") };
         assert_eq!(back, report);
         let seen_again = host::sight(&Field::root(&again.tree, &faults), &back).expect("who reports is seen");
-        assert_eq!(seen_again.running, seen.running);
+        assert_eq!((seen_again.running, seen_again.unlisted), (seen.running.clone(), seen.unlisted));
         assert_eq!(host::heard_of(&again.tree), (!changed).then(|| report.addresses.clone()));
     }
 }
 
-fn says(report: &HostReport) -> HostSays {
+fn says(report: &HostReport, unlisted: u64) -> HostSays {
     let not_served = |address| NotServed { address, reason: Reason::PortInUse, message: "why".into() };
     HostSays {
         applied: report.applied,
         addresses: report.addresses.clone(),
         held: report.holds.iter().copied().collect(),
         not_served: report.not_served.iter().copied().map(not_served).collect(),
+        unlisted: usize::try_from(unlisted).unwrap_or(usize::MAX),
     }
 }
 

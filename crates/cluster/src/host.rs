@@ -42,6 +42,14 @@ const AT_MOST: Duration = Duration::from_secs(1);
 
 /// What hosts watch others by.
 const CHANGED: &str = "addressesChanged";
+/// How many are in neither list.
+const UNLISTED: &str = "unlisted";
+/// What definitions of before do not know: it is written without these then.
+const ADDED: [&str; 2] = [CHANGED, UNLISTED];
+/// So many addresses that are not served are told with a message, and messages are no longer than this together: thousands
+/// of others have their reason.
+const MESSAGES: usize = 500;
+const MESSAGES_LENGTH: usize = 200_000;
 
 /// Writes what a host says, until this is dropped.
 pub struct HostReports {
@@ -118,12 +126,7 @@ async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: w
         }
         let addresses = Some((says.addresses.clone(), said.lost));
         let changed = known != addresses;
-        let mut answer = write(&cluster, &host, status(&running, says, changed)).await;
-        // Definitions are older, and then other hosts hear of all that is written.
-        if changed && answer.as_ref().is_err_and(|it| it.why().contains(CHANGED)) {
-            answer = write(&cluster, &host, status(&running, says, false)).await;
-        }
-        match answer {
+        match write_as_defined(&cluster, &host, status(&running, says, changed)).await {
             // They have heard it by then; from now on they need not hear what else is written.
             Ok(()) if changed => {
                 (known, failures) = (addresses, 0);
@@ -149,6 +152,25 @@ fn seed(host: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     host.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Where definitions are older, without what these do not know: other hosts hear of all that is written then, and people do
+/// not hear how much is not listed.
+async fn write_as_defined(cluster: &Cluster, host: &str, mut status: Value) -> Result<(), Answer> {
+    loop {
+        let answer = write(cluster, host, status.clone()).await;
+        if !answer.as_ref().is_err_and(|it| remove_unknown(&mut status, &it.why())) {
+            return answer;
+        }
+    }
+}
+
+/// False if `why` names nothing that could be removed.
+fn remove_unknown(status: &mut Value, why: &str) -> bool {
+    let Some(fields) = status.as_object_mut() else { return false };
+    let before = fields.len();
+    fields.retain(|key, _| !ADDED.contains(&key.as_str()) || !why.contains(key.as_str()));
+    fields.len() < before
 }
 
 #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
@@ -206,8 +228,17 @@ fn api_version() -> String {
 /// `changed`: its addresses are others than before, which other hosts select by (`watch/part.rs`).
 #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 pub(crate) fn status(running: &Running, says: &HostSays, changed: bool) -> Value {
-    let not_served: Vec<Value> = (says.not_served.iter())
-        .map(|it| json!({ "address": it.address, "reason": it.reason.as_str(), "message": it.message }))
+    let mut length = 0_usize;
+    let not_served: Vec<Value> = (says.not_served.iter().enumerate())
+        .map(|(at, it)| {
+            let mut told = json!({ "address": it.address, "reason": it.reason.as_str() });
+            let message = json!(it.message);
+            length = length.saturating_add(message.to_string().len());
+            if at < MESSAGES && length <= MESSAGES_LENGTH {
+                told["message"] = message;
+            }
+            told
+        })
         .collect();
     let mut status = json!({
         "version": running.version,
@@ -219,6 +250,9 @@ pub(crate) fn status(running: &Running, says: &HostSays, changed: bool) -> Value
     });
     if changed {
         status[CHANGED] = true.into();
+    }
+    if says.unlisted > 0 {
+        status[UNLISTED] = says.unlisted.into();
     }
     if let Some(page) = &running.page {
         status["page"] = json!({ "namespace": page.namespace, "pod": page.pod, "port": page.port });
@@ -232,8 +266,10 @@ pub struct HostSight {
     pub report: Arc<HostReport>,
     pub plan_version: u64,
     pub running: Running,
-    /// What `report` names without reasons.
+    /// What `report` names without reasons. Of many, only the first have a message.
     pub not_served: Vec<(IpAddr, Name, Name)>,
+    /// How many more it does not serve, or still holds, without naming them.
+    pub unlisted: u64,
 }
 
 pub(crate) fn sight(root: &Field<'_>, report: &Arc<HostReport>) -> Option<HostSight> {
@@ -249,6 +285,7 @@ pub(crate) fn sight(root: &Field<'_>, report: &Arc<HostReport>) -> Option<HostSi
         plan_version: status.child("planVersion").within(0, i64::MAX).unwrap_or_default(),
         running: Running { version: word(&status, "version"), page },
         not_served: not_served.items().filter_map(read).collect(),
+        unlisted: status.child(UNLISTED).within(0, i64::MAX).unwrap_or_default(),
     })
 }
 
@@ -275,7 +312,10 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use seaway_model::{Reason, fact::NotServed};
+    use seaway_model::{
+        fact::NotServed,
+        reason::{ALL, Reason},
+    };
 
     use super::*;
 
@@ -303,7 +343,69 @@ pub(crate) mod tests {
                 reason: Reason::PortInUse,
                 message: "x".into(),
             }],
+            unlisted: 3,
         }
+    }
+
+    /// What etcd takes, with some room for metadata and for who manages which field.
+    const ETCD: usize = 1_500_000 - 50_000;
+
+    fn v6(at: usize) -> IpAddr {
+        IpAddr::from((0xfd00_1111_2222_3333_4444_5555_0000_0000 + at as u128).to_be_bytes())
+    }
+
+    /// The longest that a host of so many exceptions says; the plan names no more.
+    fn says_much(addresses: usize, message: &str) -> HostSays {
+        let listed = addresses.min(HostSays::MOST_LISTED);
+        let reason = Reason::PortInUse;
+        let not_served = (0..listed).map(|at| NotServed { address: v6(at), reason, message: message.into() });
+        HostSays {
+            held: (0..listed).map(|at| v6(at + listed)).collect(),
+            not_served: not_served.collect(),
+            unlisted: 2 * (addresses - listed),
+            ..says()
+        }
+    }
+
+    #[test]
+    fn a_report_of_any_number_of_exceptions_is_below_what_etcd_takes() {
+        let names = ALL.iter().flat_map(|(.., all)| *all).map(|it| it.name.len());
+        let longer = names.max().expect("there are some") - Reason::PortInUse.as_str().len();
+        for addresses in [0, 499, 501, 8_000, 10_000, 60_000] {
+            for message in ["", "nginx listens there: stop it", &"\u{1}".repeat(1_000)] {
+                let says = says_much(addresses, message);
+                let written = status(&running(), &says, true);
+                let length = written.to_string().len() + says.not_served.len() * longer;
+                assert!(length < ETCD, "{addresses} with {} bytes: {length}", message.len());
+                let object = json!({ "metadata": { "name": "a" }, "status": written });
+                let node: Node = serde_json::from_value(object).expect("is a tree");
+                let faults = Faults::default();
+                let root = Field::root(&node, &faults);
+                let report = read(&root).expect("is a host");
+                let seen = sight(&root, &report).expect("is seen");
+                assert_eq!(report.applied, says.applied);
+                assert!(report.holds.iter().eq(&says.held), "{addresses}");
+                assert!(report.not_served.iter().eq(says.not_served.iter().map(|it| &it.address)));
+                assert_eq!(seen.unlisted, says.unlisted as u64);
+                assert!(seen.not_served.iter().all(|it| !it.1.is_empty()), "each has its reason");
+                let with_message = seen.not_served.iter().take_while(|it| it.2.as_str() == message).count();
+                let wanted = if message.len() < 100 { MESSAGES.min(addresses) } else { 30.min(addresses) };
+                assert!(with_message >= wanted, "{addresses}: {with_message}");
+                assert!(message.is_empty() || with_message <= MESSAGES);
+            }
+        }
+    }
+
+    #[test]
+    fn where_definitions_are_older_all_that_they_know_is_written() {
+        let mut status = full();
+        let unknown = ".status.addressesChanged: field not declared in schema";
+        assert!(remove_unknown(&mut status, unknown) && status.get(CHANGED).is_none());
+        assert!(!remove_unknown(&mut status, unknown), "it is not tried for ever");
+        assert!(remove_unknown(&mut status, ".status.unlisted: field not declared in schema"));
+        assert!(status.get(UNLISTED).is_none() && status.get("notServed").is_some());
+        let before = status.clone();
+        assert!(!remove_unknown(&mut status, ".status.notServed: Invalid value") && status == before);
     }
 
     #[test]

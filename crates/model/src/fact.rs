@@ -354,6 +354,14 @@ pub struct HostSays {
     /// Of our pools, present though they should be no more.
     pub held: Vec<IpAddr>,
     pub not_served: Vec<NotServed>,
+    /// How many more there are of these two, which are not named: `applied` is below the versions of them all, so that
+    /// nobody believes anything of them.
+    pub unlisted: usize,
+}
+
+impl HostSays {
+    /// Of either list, so that the object stays below what etcd takes (1.5 MiB).
+    pub const MOST_LISTED: usize = 8_000;
 }
 
 /// An address that should be served here and is not.

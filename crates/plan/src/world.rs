@@ -17,6 +17,7 @@ mod outcomes;
 mod own_listeners;
 mod owners;
 mod released;
+mod report_limit;
 mod settle;
 mod silent;
 mod status;

@@ -129,8 +129,12 @@ fn how(host: &HostSight, pulse: Pulse, overview: &Overview, serves: bool) -> Str
         return "drains: it takes nobody new".to_owned();
     }
     match cannot {
+        Some((ip, reason, why)) if why.is_empty() => format!("cannot serve {ip}: {reason}"),
         Some((ip, reason, why)) => format!("cannot serve {ip}: {reason}: {why}"),
         None if serves => "serves it".to_owned(),
+        None if host.unlisted > 0 => {
+            format!("may not serve it: {} addresses that it does not serve are not listed", host.unlisted)
+        }
         None if overview.demand.as_ref().is_some_and(|it| it.service.local_only) => {
             "does not serve it: no ready pod is there (externalTrafficPolicy: Local), or it did not hear of it yet".to_owned()
         }

@@ -197,8 +197,18 @@ fn problems(glance: &Glance, services: &[Row]) -> Vec<String> {
     };
     let mut all: Vec<String> = services.iter().flat_map(of_service).collect();
     for (host, _) in &glance.sight.hosts {
-        let told = host.not_served.iter();
-        all.extend(told.map(|(ip, reason, why)| format!("host {}: {ip}: {reason}: {why}", host.report.host)));
+        let name = &host.report.host;
+        all.extend(host.not_served.iter().map(|(ip, reason, why)| match why.is_empty() {
+            true => format!("host {name}: {ip}: {reason}"),
+            false => format!("host {name}: {ip}: {reason}: {why}"),
+        }));
+        if host.unlisted > 0 {
+            let (count, applied) = (host.unlisted, host.report.applied);
+            all.push(format!(
+                "host {name}: {count} more addresses that it does not serve, or still holds, are not listed; they and all \
+                 others written after version {applied} count as not served there"
+            ));
+        }
     }
     all
 }
@@ -309,6 +319,7 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
             "notServed": not_served
                 .map(|(ip, reason, why)| json!({ "address": ip, "reason": reason, "message": why }))
                 .collect::<Vec<_>>(),
+            "unlisted": host.unlisted,
             "drain": host.report.drain,
             "open": open(glance, host),
         })

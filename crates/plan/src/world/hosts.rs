@@ -17,7 +17,7 @@ use seaway_model::{
     unit::Place,
 };
 
-use super::{World, owners::OwnerState};
+use super::{World, owners::OwnerState, report_limit::limited};
 use crate::{
     index::{EXCLUDED, ServiceKey, is_control_plane, is_excluded},
     ledger::{HostNode, Touched},
@@ -260,6 +260,8 @@ impl World {
                 None => said.applied = said.applied.min(version.saturating_sub(1)),
             }
         }
+        let version = |ip| self.addresses.get(&ip).map_or(0, |it| it.version);
+        let mut said = limited(said, HostSays::MOST_LISTED, version);
         // By 0 it would say that it tells all it holds, of an Address, too, that it has heard of and not yet said so.
         said.applied = said.applied.max(NOTHING_APPLIED);
         Some(said)

@@ -1,9 +1,10 @@
 //! Hosts that give nothing out: they have what is written, and say how far they are.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use seaway_model::{
-    Address, AddressState, Change, Desired, Dirt, Fact, L4, ListenerId, Outcome, Problem, Reason, Time, Unit,
+    Address, AddressState, Change, Desired, Dirt, Fact, L4, ListenerId, Name, Outcome, Problem, Reason, Time,
+    Unit,
     fact::{Endpoint, FactRef, HostReport, HostSays, Service, TargetPort},
     load_balancer::Bind,
     outcome::{Serving, UnitState},
@@ -11,7 +12,7 @@ use seaway_model::{
 use seaway_plan::World;
 use seaway_testkit::facts::{HOST, endpoint, host, ip, owner, pool, put, put_slice, service, shop, slice};
 
-use super::scene::{PUBLIC, heard, held, on_host, present, unit, written};
+use super::scene::{PUBLIC, controller, heard, held, on_host, present, unit, written};
 
 fn served(world: &World, service: &Service) -> (Vec<Bind>, Vec<ListenerId>) {
     match world.desire(&unit(&owner(service))) {
@@ -97,7 +98,7 @@ fn a_host_says_how_far_it_is_and_only_exceptions() {
     );
 
     world.apply(concluded(vec![Serving { ip: ip("192.0.2.17"), protocol: L4::Tcp, port: 8080 }], vec![]));
-    let well = HostSays { applied: 5, addresses: vec![ip("10.0.0.5")], held: vec![], not_served: vec![] };
+    let well = HostSays { applied: 5, addresses: vec![ip("10.0.0.5")], ..HostSays::default() };
     assert_eq!(told(&world), well);
 
     world.apply(written("192.0.2.17", &[], AddressState::Releasing, 7));
@@ -130,6 +131,49 @@ fn what_a_host_says_is_as_long_with_a_hundred_services_as_with_one() {
     };
     let well = HostSays { applied: 5, addresses: vec![ip("10.0.0.5")], ..HostSays::default() };
     assert_eq!((said(1), said(100)), (well.clone(), well));
+}
+
+/// 0 is the first that is written.
+fn numbered(at: usize) -> IpAddr {
+    IpAddr::from((0xfd00 << 112 | at as u128).to_be_bytes())
+}
+
+#[test]
+fn a_host_that_serves_none_of_thousands_of_addresses_is_believed_to_serve_none() {
+    const ALL: usize = HostSays::MOST_LISTED + 500;
+    let shop = shop();
+    let address =
+        |at: usize| written(&numbered(at).to_string(), &[&shop], AddressState::Held, at as u64 + 10);
+    let all = || (0..ALL).map(address);
+    let here = HostReport { host: HOST.into(), applied: ALL as u64 + 10, ..HostReport::default() };
+    let facts = [pool(PUBLIC), put(&shop)].into_iter();
+    let mut world = on_host(facts.clone().chain(all()).chain([heard(here)]).collect());
+    let taken = Problem::new(owner(&shop).object(), Reason::PortInUse, "nginx listens there");
+    let (unit, problems) = (unit(&owner(&shop)), vec![(owner(&shop), taken)]);
+    world.apply(Change::Outcome(Outcome {
+        unit,
+        state: UnitState::Done,
+        facts: vec![],
+        problems,
+        serving: vec![],
+    }));
+    let said = world.said().expect("a host");
+    assert_eq!(said.not_served.len(), HostSays::MOST_LISTED);
+    assert_eq!(said.not_served.len() + said.unlisted, ALL);
+
+    let read = HostReport {
+        host: HOST.into(),
+        applied: said.applied,
+        not_served: said.not_served.iter().map(|it| it.address).collect(),
+        ..HostReport::default()
+    };
+    let who = |host: HostReport| {
+        let reader = controller(facts.clone().chain(all()).chain([heard(host)]).collect());
+        reader.who_serves(&owner(&shop))
+    };
+    assert!(who(read.clone()).is_empty());
+    // As if the list alone were shorter.
+    assert_eq!(who(HostReport { applied: ALL as u64 + 10, ..read }), [Name::from(HOST)]);
 }
 
 #[test]
