@@ -106,8 +106,8 @@ impl Table {
         // The dash is HAProxy's mark between its own columns and those of its modules.
         let always = [("pid", "1"), ("-", "-")];
         for (column, cell) in row.iter().map(|(column, cell)| (*column, cell.as_str())).chain(always) {
-            match self.columns.get(column) {
-                Some(&at) => cells[at] = cell,
+            match self.columns.get(column).and_then(|at| cells.get_mut(*at)) {
+                Some(place) => *place = cell,
                 None => debug_assert!(false, "HAProxy has no column {column}"),
             }
         }
@@ -123,7 +123,7 @@ fn frontend(name: &str, protocol: L4, listeners: &[&ListenerView], number: usize
     let (mut all, mut bytes, mut rate, mut http) = (Sessions::default(), Bytes::default(), None, None);
     for listener in listeners {
         all = sum(all, &listener.sessions);
-        bytes += listener.bytes;
+        bytes.add_assign(listener.bytes);
         add(&mut rate, listener.rate);
         add(&mut http, listener.http);
     }
@@ -151,7 +151,7 @@ fn backend(name: &str, pool: &PoolView, number: usize) -> Row {
     let (mut all, mut bytes, mut rate, mut http) = (Sessions::default(), Bytes::default(), None, None);
     for member in &pool.members {
         all = sum(all, &member.sessions);
-        bytes += member.bytes;
+        bytes.add_assign(member.bytes);
         add(&mut rate, member.rate);
         add(&mut http, member.http);
     }
@@ -218,16 +218,16 @@ fn answers(row: &mut Row, http: Option<Http>, rate: Option<Rate>) {
 /// Peaks of different moments add up to an upper bound, which is how HAProxy's own aggregates are read too.
 fn sum(all: Sessions, one: &Sessions) -> Sessions {
     Sessions {
-        current: all.current + one.current,
-        peak: all.peak + one.peak,
-        total: all.total + one.total,
-        limit: one.limit.map_or(all.limit, |limit| Some(all.limit.unwrap_or(0) + limit)),
+        current: all.current.saturating_add(one.current),
+        peak: all.peak.saturating_add(one.peak),
+        total: all.total.saturating_add(one.total),
+        limit: one.limit.map_or(all.limit, |limit| Some(all.limit.unwrap_or(0).saturating_add(limit))),
     }
 }
 
 fn add<T: Default + AddAssign>(sum: &mut Option<T>, one: Option<T>) {
     if let Some(one) = one {
-        *sum.get_or_insert_default() += one;
+        sum.get_or_insert_default().add_assign(one);
     }
 }
 

@@ -35,6 +35,8 @@
 //!
 //! It does not know the data plane, the plan, or where the numbers come from; it never changes what is served.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 pub mod fuzz;
 pub mod logging;
 pub mod notify;

@@ -70,6 +70,7 @@ impl LogHandle {
     }
 
     /// For tests and for callers that bring their own logging: remembers the level, changes nothing.
+    #[allow(clippy::expect_used, reason = "the level is a constant")]
     pub fn detached() -> LogHandle {
         let (_, handle) = subscriber(Format::Human, "info", false, io::sink).expect("info is a level");
         handle

@@ -95,7 +95,7 @@ impl Metrics {
         self.members = members;
         let mut totals = self.gone.clone();
         for (protocol, counts) in self.listeners.values().chain(self.members.values()) {
-            *totals.entry(*protocol).or_default() += *counts;
+            totals.entry(*protocol).or_default().add_assign(*counts);
         }
         totals
     }
@@ -112,7 +112,7 @@ fn retire<K: Hash + Eq>(
             Some((_, new)) if new.went_on_from(old) => continue,
             _ => *old,
         };
-        *gone.entry(*protocol).or_default() += lost;
+        gone.entry(*protocol).or_default().add_assign(lost);
     }
 }
 
@@ -130,16 +130,16 @@ impl Counts {
 
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Counts) {
-        self.connections += other.connections;
-        self.incoming += other.incoming;
-        self.outgoing += other.outgoing;
-        self.by_source += other.by_source;
-        self.by_limit += other.by_limit;
-        self.errors += other.errors;
-        self.connect_errors += other.connect_errors;
-        self.retries += other.retries;
-        self.check_failures += other.check_failures;
-        self.http += other.http;
+        self.connections = self.connections.saturating_add(other.connections);
+        self.incoming = self.incoming.saturating_add(other.incoming);
+        self.outgoing = self.outgoing.saturating_add(other.outgoing);
+        self.by_source = self.by_source.saturating_add(other.by_source);
+        self.by_limit = self.by_limit.saturating_add(other.by_limit);
+        self.errors = self.errors.saturating_add(other.errors);
+        self.connect_errors = self.connect_errors.saturating_add(other.connect_errors);
+        self.retries = self.retries.saturating_add(other.retries);
+        self.check_failures = self.check_failures.saturating_add(other.check_failures);
+        self.http.add_assign(other.http);
     }
 }
 

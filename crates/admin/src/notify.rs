@@ -41,7 +41,8 @@ impl Notifier {
         // systemd compares it with the moment at which it asked, to tell this reload from an older one.
         match clock_gettime(ClockId::CLOCK_MONOTONIC) {
             Ok(now) => {
-                let microseconds = now.tv_sec() * 1_000_000 + now.tv_nsec() / 1000;
+                let microseconds =
+                    now.tv_sec().saturating_mul(1_000_000).saturating_add(now.tv_nsec() / 1_000);
                 self.note(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
             }
             Err(error) => tracing::warn!(%error, "no monotonic clock: the reload is not announced"),

@@ -28,6 +28,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    #[allow(clippy::expect_used, reason = "the text is made of constants and digests in base64")]
     pub(crate) fn new() -> Page {
         let digest = |content: &str| format!("'sha256-{}'", base64(&Sha256::digest(content)));
         let policy = format!(

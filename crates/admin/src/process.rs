@@ -16,13 +16,13 @@ pub(crate) struct Usage {
     pub(crate) threads: u64,
 }
 
-/// The unit of /proc/self/stat; 100 on every architecture that we run on.
-const TICKS_PER_SECOND: u64 = 100;
+/// The unit of /proc/self/stat: a hundredth of a second on every architecture that we run on.
+const MILLISECONDS_PER_TICK: u64 = 10;
 
 impl Usage {
     pub(crate) fn now() -> Usage {
         let status = read("/proc/self/status");
-        let kilobytes = |key| number_after(&status, key).unwrap_or(0) * 1024;
+        let kilobytes = |key| number_after(&status, key).unwrap_or(0).saturating_mul(1024);
         Usage {
             cpu: cpu(&read("/proc/self/stat")).unwrap_or_default(),
             resident_bytes: kilobytes("VmRSS:"),
@@ -49,7 +49,7 @@ fn cpu(stat: &str) -> Option<Duration> {
     let mut fields = rest.split_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
-    Some(Duration::from_millis((user + system) * 1000 / TICKS_PER_SECOND))
+    Some(Duration::from_millis(user.saturating_add(system).saturating_mul(MILLISECONDS_PER_TICK)))
 }
 
 fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {

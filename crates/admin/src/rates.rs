@@ -84,7 +84,7 @@ impl Sampler {
             return;
         }
         // One that is older than the window is enough to measure a slow asker by.
-        while self.samples.len() > 1 && sample.at.duration_since(self.samples[1].at) > WINDOW {
+        while self.samples.get(1).is_some_and(|second| sample.at.duration_since(second.at) > WINDOW) {
             self.samples.pop_front();
         }
         self.samples.push_back(sample);

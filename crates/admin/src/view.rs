@@ -205,7 +205,7 @@ pub struct Refused {
 
 impl Refused {
     pub fn total(&self) -> u64 {
-        self.by_source + self.by_limit
+        self.by_source.saturating_add(self.by_limit)
     }
 }
 
@@ -334,18 +334,18 @@ impl std::ops::AddAssign for Rate {
 
 impl std::ops::AddAssign for Http {
     fn add_assign(&mut self, other: Http) {
-        self.requests += other.requests;
-        self.answers.interim += other.answers.interim;
-        self.answers.good += other.answers.good;
-        self.answers.elsewhere += other.answers.elsewhere;
-        self.answers.refused += other.answers.refused;
-        self.answers.failed += other.answers.failed;
+        self.requests = self.requests.saturating_add(other.requests);
+        self.answers.interim = self.answers.interim.saturating_add(other.answers.interim);
+        self.answers.good = self.answers.good.saturating_add(other.answers.good);
+        self.answers.elsewhere = self.answers.elsewhere.saturating_add(other.answers.elsewhere);
+        self.answers.refused = self.answers.refused.saturating_add(other.answers.refused);
+        self.answers.failed = self.answers.failed.saturating_add(other.answers.failed);
     }
 }
 
 impl std::ops::AddAssign for Bytes {
     fn add_assign(&mut self, other: Bytes) {
-        self.incoming += other.incoming;
-        self.outgoing += other.outgoing;
+        self.incoming = self.incoming.saturating_add(other.incoming);
+        self.outgoing = self.outgoing.saturating_add(other.outgoing);
     }
 }

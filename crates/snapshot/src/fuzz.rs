@@ -1,5 +1,11 @@
 //! Targets for fuzzing: plain functions over bytes that panic when an invariant does not hold (`fuzz/README.md`).
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "what is wrong ends the fuzz target"
+)]
+
 use std::{cmp::Reverse, sync::Arc};
 
 use seaway_model::{

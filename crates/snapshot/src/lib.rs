@@ -12,6 +12,8 @@
 //! The crate is pure. It does not know sockets, clocks, randomness or who is healthy: a [`Cursor`] carries the seed
 //! and the turn, [`Conditions`] answer for health, load and warmth at the moment of the pick.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 pub mod fuzz;
 mod hash;
 mod maglev;

@@ -9,8 +9,8 @@
 use crate::hash::{exponential, mix};
 
 /// Primes, each about twice the one before.
-const SIZES: [u32; 9] =
-    [32_749, 65_521, 131_071, 262_139, 524_287, 1_048_573, 2_097_143, 4_194_301, 8_388_593];
+const SIZES: [u32; 9] = [32_749, 65_521, 131_071, 262_139, 524_287, 1_048_573, 2_097_143, 4_194_301, LARGEST];
+const LARGEST: u32 = 8_388_593;
 
 /// Slots per member, at least.
 const FINENESS: usize = 100;
@@ -38,9 +38,9 @@ impl Maglev {
     }
 
     pub fn member(&self, hash: u64) -> usize {
-        // A multiplication instead of a division: the high bits of the hash choose the slot.
-        let slot = (u128::from(hash) * self.slots.len() as u128) >> 64;
-        usize::from(self.slots[slot as usize])
+        // A multiplication instead of a division: the high bits of the hash choose the slot, which is always there.
+        let slot = u128::from(hash).wrapping_mul(self.slots.len() as u128) >> 64;
+        usize::from(self.slots.get(slot as usize).copied().unwrap_or(FREE))
     }
 
     pub fn slots(&self) -> &[u16] {
@@ -52,12 +52,12 @@ const FREE: u16 = u16::MAX;
 
 fn size_for(members: usize) -> u32 {
     let wanted = members.saturating_mul(FINENESS);
-    SIZES.into_iter().find(|size| *size as usize >= wanted).unwrap_or(SIZES[SIZES.len() - 1])
+    SIZES.into_iter().find(|size| *size as usize >= wanted).unwrap_or(LARGEST)
 }
 
 /// Each slot to the member with the best draw for it: an exponential race, which each wins by its weight.
 fn race(members: &[(u16, u64, u32)], size: u32) -> Box<[u16]> {
-    let equal = members.windows(2).all(|two| two[0].2 == two[1].2);
+    let equal = members.windows(2).all(|two| matches!(two, [one, other] if one.2 == other.2));
     let winner = |slot: u32| {
         let salt = mix(u64::from(slot));
         let draw = |hash: u64| mix(hash ^ salt);
@@ -81,14 +81,14 @@ fn take_turns(members: &[(u16, u64, u32)], heaviest: u32, size: u32) -> Box<[u16
     let mut free = size;
     loop {
         for walk in &mut walks {
-            walk.credit += u64::from(walk.weight);
-            if walk.credit < u64::from(heaviest) {
+            let credit = walk.credit.saturating_add(u64::from(walk.weight));
+            let Some(left) = credit.checked_sub(u64::from(heaviest)) else {
+                walk.credit = credit;
                 continue;
-            }
-            walk.credit -= u64::from(heaviest);
-            let slot = walk.next_free(&slots, size);
-            slots[slot] = walk.member;
-            free -= 1;
+            };
+            walk.credit = left;
+            walk.take_next_free(&mut slots, size);
+            free = free.saturating_sub(1);
             if free == 0 {
                 return slots;
             }
@@ -108,21 +108,23 @@ struct Walk {
 
 impl Walk {
     fn new(member: u16, hash: u64, weight: u32, size: u32) -> Walk {
-        let at = (mix(hash) % u64::from(size)) as u32;
+        // No size is 0.
+        let below = |hash: u64, end: u32| hash.checked_rem(end.into()).unwrap_or_default() as u32;
+        let at = below(mix(hash), size);
         // From 1 to size - 1: with a prime size every skip visits every slot.
-        let skip = (mix(hash ^ 0xdead_beef) % u64::from(size - 1)) as u32 + 1;
+        let skip = below(mix(hash ^ 0xdead_beef), size.saturating_sub(1)).saturating_add(1);
         Walk { member, weight, order: hash, credit: 0, at, skip }
     }
 
-    fn next_free(&mut self, slots: &[u16], size: u32) -> usize {
+    fn take_next_free(&mut self, slots: &mut [u16], size: u32) {
         loop {
-            let slot = self.at as usize;
-            self.at += self.skip;
-            if self.at >= size {
-                self.at -= size;
-            }
-            if slots[slot] == FREE {
-                return slot;
+            let slot = slots.get_mut(self.at as usize);
+            // Both are below the size, the largest of which is far below half of what the type holds.
+            let next = self.at.wrapping_add(self.skip);
+            self.at = next.checked_sub(size).unwrap_or(next);
+            if let Some(slot) = slot.filter(|it| **it == FREE) {
+                *slot = self.member;
+                return;
             }
         }
     }

@@ -51,7 +51,7 @@ impl Marks {
         keyed.update([0]);
         let marks: Box<[Mark]> = pool.members.iter().map(|member| mark(keyed.clone(), member.at)).collect();
         let mut sorted: Box<[u32]> = (0..marks.len() as u32).collect();
-        sorted.sort_unstable_by_key(|index| marks[*index as usize]);
+        sorted.sort_unstable_by_key(|index| marks.get(*index as usize));
         Marks { marks, sorted }
     }
 
@@ -60,8 +60,9 @@ impl Marks {
     }
 
     pub(crate) fn position(&self, mark: Mark) -> Option<usize> {
-        let found = self.sorted.binary_search_by_key(&mark, |index| self.marks[*index as usize]);
-        found.ok().map(|at| self.sorted[at] as usize)
+        let found =
+            self.sorted.binary_search_by_key(&Some(&mark), |index| self.marks.get(*index as usize)).ok()?;
+        self.sorted.get(found).map(|index| *index as usize)
     }
 }
 
@@ -75,8 +76,8 @@ fn mark(mut keyed: Sha256, at: SocketAddr) -> Mark {
     let mut letters = [0; Mark::LENGTH];
     for (four, three) in letters.chunks_exact_mut(4).zip(digest.chunks_exact(3)) {
         let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        for (place, letter) in four.iter_mut().enumerate() {
-            *letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
+        for (letter, six) in four.iter_mut().zip([bits >> 18, bits >> 12, bits >> 6, bits]) {
+            *letter = LETTERS.get((six & 63) as usize).copied().unwrap_or_default();
         }
     }
     Mark(letters)

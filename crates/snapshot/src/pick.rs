@@ -9,7 +9,7 @@
 //! Within a tier the pool's balance chooses, by weights scaled down while a member warms up. Source hash ignores
 //! warmth: a client that moves to a member and back would have moved twice for nothing.
 
-use seaway_model::load_balancer::Balance;
+use seaway_model::{Member, load_balancer::Balance};
 
 use crate::{
     hash::{client_hash, exponential, mix},
@@ -58,8 +58,13 @@ impl Cursor {
 
     fn draw(&mut self, below: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        ((u128::from(mix(self.random)) * u128::from(below)) >> 64) as u64
+        (product(mix(self.random), below) >> 64) as u64
     }
+}
+
+/// As exact as it can be: two of 64 bits have 128 at most.
+fn product(one: u64, other: u64) -> u128 {
+    u128::from(one).wrapping_mul(other.into())
 }
 
 impl CompiledPool {
@@ -89,7 +94,7 @@ impl CompiledPool {
         }
         let usable =
             field.iter().filter(|index| conditions.standing(**index as usize) == Standing::Usable).count();
-        usable * 100 < threshold * field.len()
+        usable.saturating_mul(100) < threshold.saturating_mul(field.len())
     }
 }
 
@@ -138,13 +143,13 @@ impl Tier<'_> {
     }
 
     fn weight(&self, member: usize, conditions: &impl Conditions) -> u64 {
-        let weight = u64::from(self.pool.members()[member].weight);
-        weight * u64::from(conditions.warmth(member).clamp(1, 100))
+        let weight = self.pool.members().get(member).map_or(0, |it| u64::from(it.weight));
+        weight.saturating_mul(conditions.warmth(member).clamp(1, 100).into())
     }
 
     fn next_in_turn(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
         self.rotation(cursor.next).find(|(_, member)| self.admits(*member, conditions)).map(|(at, member)| {
-            cursor.next = at + 1;
+            cursor.next = at.saturating_add(1);
             member
         })
     }
@@ -156,21 +161,24 @@ impl Tier<'_> {
             credits.clear();
             credits.resize(self.pool.members().len(), 0);
         }
-        let mut total = 0;
-        let mut richest: Option<usize> = None;
+        let mut total = 0_i64;
+        let mut richest: Option<(usize, i64)> = None;
         for member in self.field.iter().map(|index| *index as usize) {
             if !self.admits(member, conditions) {
                 continue;
             }
             let weight = self.weight(member, conditions) as i64;
-            credits[member] += weight;
-            total += weight;
-            if richest.is_none_or(|rich| credits[member] > credits[rich]) {
-                richest = Some(member);
+            let Some(credit) = credits.get_mut(member) else { continue };
+            *credit = credit.saturating_add(weight);
+            total = total.saturating_add(weight);
+            if richest.is_none_or(|(_, most)| *credit > most) {
+                richest = Some((member, *credit));
             }
         }
-        let chosen = richest?;
-        credits[chosen] -= total;
+        let (chosen, credit) = richest?;
+        if let Some(left) = credits.get_mut(chosen) {
+            *left = credit.saturating_sub(total);
+        }
         Some(chosen)
     }
 
@@ -180,15 +188,15 @@ impl Tier<'_> {
             if !self.admits(member, conditions) {
                 continue;
             }
-            let load = u64::from(conditions.load(member)) + 1;
+            let load = u64::from(conditions.load(member)).saturating_add(1);
             let weight = self.weight(member, conditions);
-            if best.is_none_or(|(_, _, least, of)| load * of < least * weight) {
+            if best.is_none_or(|(_, _, least, of)| product(load, of) < product(least, weight)) {
                 best = Some((at, member, load, weight));
             }
         }
         // Equal ones take turns.
         best.map(|(at, member, ..)| {
-            cursor.next = at + 1;
+            cursor.next = at.saturating_add(1);
             member
         })
     }
@@ -196,8 +204,9 @@ impl Tier<'_> {
     fn better_of_two(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
         let one = self.at_random(cursor, conditions)?;
         let other = self.at_random(cursor, conditions)?;
-        let load = |member| u64::from(conditions.load(member)) + 1;
-        let better = load(other) * self.weight(one, conditions) < load(one) * self.weight(other, conditions);
+        let load = |member| u64::from(conditions.load(member)).saturating_add(1);
+        let better = product(load(other), self.weight(one, conditions))
+            < product(load(one), self.weight(other, conditions));
         Some(if better { other } else { one })
     }
 
@@ -212,7 +221,7 @@ impl Tier<'_> {
                 }
                 None => cursor.draw(self.field.len() as u64) as usize,
             };
-            let member = self.field[at] as usize;
+            let member = *self.field.get(at)? as usize;
             let warmth = conditions.warmth(member);
             if self.admits(member, conditions) && (warmth >= 100 || cursor.draw(100) < u64::from(warmth)) {
                 return Some(member);
@@ -237,8 +246,9 @@ impl Tier<'_> {
                 continue;
             }
             // Weighted rendezvous: an exponential race that each wins by its weight.
-            let drawn = mix(client ^ self.pool.hashes[member]);
-            let score = exponential(drawn) / f64::from(self.pool.members()[member].weight);
+            let known = self.pool.hashes.get(member).zip(self.pool.members().get(member));
+            let Some((hash, Member { weight, .. })) = known else { continue };
+            let score = exponential(mix(client ^ hash)) / f64::from(*weight);
             if best.is_none_or(|(_, lowest)| score < lowest) {
                 best = Some((member, score));
             }
@@ -248,8 +258,9 @@ impl Tier<'_> {
 
     /// Once round the field: (place, member).
     fn rotation(&self, start: usize) -> impl Iterator<Item = (usize, usize)> {
-        let start = start % self.field.len();
-        (start..self.field.len()).chain(0..start).map(|at| (at, self.field[at] as usize))
+        let start = start.checked_rem(self.field.len()).unwrap_or_default();
+        let (before, from) = self.field.split_at(start);
+        (start..).zip(from).chain((0..).zip(before)).map(|(at, member)| (at, *member as usize))
     }
 }
 

@@ -42,15 +42,15 @@ impl CompiledPool {
                 .collect()
         };
         let (ready, draining) = (of(MemberState::Ready), of(MemberState::Draining));
-        let weight = |index: &u32| pool.members[*index as usize].weight;
-        let uniform = ready.windows(2).all(|two| weight(&two[0]) == weight(&two[1]));
+        let weight = |index: &u32| pool.members.get(*index as usize).map_or(0, |it| it.weight);
+        let uniform = ready.windows(2).all(|two| matches!(two, [one, other] if weight(one) == weight(other)));
         let sums = if uniform {
             Box::default()
         } else {
             ready
                 .iter()
-                .scan(0, |sum, index| {
-                    *sum += u64::from(weight(index));
+                .scan(0_u64, |sum, index| {
+                    *sum = sum.saturating_add(weight(index).into());
                     Some(*sum)
                 })
                 .collect()
@@ -97,7 +97,10 @@ impl CompiledPool {
                 // Indexes of the table are those of the pool, so who is not ready stands in it without weight.
                 let mut members: Vec<(u64, u32)> = self.hashes.iter().map(|hash| (*hash, 0)).collect();
                 for index in &self.ready {
-                    members[*index as usize].1 = self.pool.members[*index as usize].weight;
+                    let at = *index as usize;
+                    if let Some((entry, member)) = members.get_mut(at).zip(self.pool.members.get(at)) {
+                        entry.1 = member.weight;
+                    }
                 }
                 Maglev::new(&members)
             })

@@ -115,7 +115,7 @@ impl Routes {
 
     /// All numbers are below.
     pub fn numbers(&self) -> usize {
-        self.rules.len() + self.free.len()
+        self.rules.len().saturating_add(self.free.len())
     }
 
     pub fn find(&self, asked: &impl Asked) -> Option<Found> {
@@ -128,7 +128,7 @@ impl Routes {
             if !self.under.is_empty() {
                 let mut rest = host;
                 while let Some(dot) = rest.iter().position(|byte| *byte == b'.') {
-                    rest = &rest[dot + 1..];
+                    rest = rest.get(dot.saturating_add(1)..).unwrap_or_default();
                     if let Some(found) = self.under.get(rest).and_then(|paths| paths.find(asked)) {
                         return Some(found);
                     }
@@ -159,9 +159,10 @@ impl Hash for Text {
 fn plain_host<'r>(host: &[u8], room: &'r mut [u8; LONGEST_HOST]) -> &'r [u8] {
     let name = match host {
         // An address of IPv6 has colons of its own.
-        [b'[', ..] => host.iter().position(|byte| *byte == b']').map_or(host, |end| &host[..=end]),
-        _ => host.iter().position(|byte| *byte == b':').map_or(host, |end| &host[..end]),
+        [b'[', ..] => host.iter().position(|byte| *byte == b']').and_then(|end| host.get(..=end)),
+        _ => host.iter().position(|byte| *byte == b':').and_then(|end| host.get(..end)),
     };
+    let name = name.unwrap_or(host);
     let name = name.strip_suffix(b".").unwrap_or(name);
     let Some(lower) = room.get_mut(..name.len()) else { return &[] };
     lower.copy_from_slice(name);

@@ -65,8 +65,9 @@ impl Write for Escaped<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
         while let Some(at) = rest.find(is_forging) {
-            self.0.write_str(&rest[..at])?;
-            let mut chars = rest[at..].chars();
+            let (plain, forging) = rest.split_at(at);
+            self.0.write_str(plain)?;
+            let mut chars = forging.chars();
             if let Some(forging) = chars.next() {
                 write!(self.0, "{}", forging.escape_default())?;
             }
@@ -103,7 +104,7 @@ impl<W: io::Write> io::Write for Json<W> {
             self.0.write_all(bytes)?;
             return Ok(bytes.len());
         }
-        let mut escaped = String::with_capacity(text.len() + 16);
+        let mut escaped = String::with_capacity(text.len().saturating_add(16));
         for it in text.chars() {
             match forges(it) {
                 // All of them are below U+FFFF.

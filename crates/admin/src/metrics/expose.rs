@@ -90,9 +90,10 @@ fn traffic(registry: &mut Registry, view: &View, totals: &HashMap<L4, Counts>) {
         counters(answers.into()),
     );
 
-    let mut open = HashMap::from([(L4::Tcp, 0), (L4::Udp, 0)]);
+    let mut open = HashMap::from([(L4::Tcp, 0_u64), (L4::Udp, 0)]);
     for listener in view.services.iter().flat_map(|service| &service.listeners) {
-        *open.entry(listener.protocol).or_default() += listener.sessions.current;
+        let open = open.entry(listener.protocol).or_default();
+        *open = open.saturating_add(listener.sessions.current);
     }
     let open = open.into_iter().map(|(l4, count)| (vec![protocol(l4)], count));
     registry.register(
@@ -129,6 +130,10 @@ fn data_plane(registry: &mut Registry, view: &View) {
     );
 }
 
+fn increment(count: &mut u64) {
+    *count = count.saturating_add(1);
+}
+
 fn state(registry: &mut Registry, view: &View) {
     let ready = u64::from(view.readiness.why_not().is_none());
     registry.register("seaway_ready", "1 while the first plan is being served", ConstGauge::new(ready));
@@ -140,7 +145,7 @@ fn state(registry: &mut Registry, view: &View) {
 
     let mut listeners = HashMap::from([(true, 0), (false, 0)]);
     for listener in view.services.iter().flat_map(|service| &service.listeners) {
-        *listeners.entry(listener.serving).or_default() += 1;
+        increment(listeners.entry(listener.serving).or_default());
     }
     let listeners = listeners
         .into_iter()
@@ -154,7 +159,7 @@ fn state(registry: &mut Registry, view: &View) {
     let mut members: HashMap<MemberState, u64> = MemberState::ALL.into_iter().map(|s| (s, 0)).collect();
     for pool in view.services.iter().flat_map(|service| &service.pools) {
         for member in &pool.members {
-            *members.entry(member.state).or_default() += 1;
+            increment(members.entry(member.state).or_default());
         }
     }
     let members = members.into_iter().map(|(state, count)| (vec![("state", state.as_str())], count));
@@ -162,7 +167,7 @@ fn state(registry: &mut Registry, view: &View) {
 
     let mut problems: HashMap<&'static str, u64> = HashMap::new();
     for problem in &view.problems {
-        *problems.entry(problem.reason.as_str()).or_default() += 1;
+        increment(problems.entry(problem.reason.as_str()).or_default());
     }
     let problems = problems.into_iter().map(|(reason, count)| (vec![("reason", reason)], count));
     registry.register("seaway_problems", "Problems that a user can mend", gauges(problems.collect()));

@@ -1,6 +1,6 @@
 //! Which services are shown: thousands of rows help nobody, and would be sent every second.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, ops::AddAssign};
 
 use crate::view::{MemberState, PoolView, Rate, ServiceView, View};
 
@@ -77,24 +77,29 @@ impl Sums {
     fn of(view: &View) -> Sums {
         let mut sums = Sums { services: view.services.len(), ..Sums::default() };
         for service in &view.services {
-            sums.unanswered += usize::from(service.pools.iter().any(is_dead));
+            add(&mut sums.unanswered, usize::from(service.pools.iter().any(is_dead)));
             for listener in &service.listeners {
-                sums.failed_listeners += usize::from(!listener.serving);
-                sums.open += listener.sessions.current;
-                sums.refused += listener.refused.total();
-                sums.errors += listener.errors;
+                add(&mut sums.failed_listeners, usize::from(!listener.serving));
+                sums.open = sums.open.saturating_add(listener.sessions.current);
+                sums.refused = sums.refused.saturating_add(listener.refused.total());
+                sums.errors = sums.errors.saturating_add(listener.errors);
                 if let Some(rate) = listener.rate {
-                    *sums.rate.get_or_insert_default() += rate;
+                    sums.rate.get_or_insert_default().add_assign(rate);
                 }
             }
             for pool in &service.pools {
-                sums.members += pool.members.len();
-                sums.usable += pool.usable();
-                sums.errors += pool.members.iter().map(|m| m.connect_errors).sum::<u64>();
+                add(&mut sums.members, pool.members.len());
+                add(&mut sums.usable, pool.usable());
+                let errors = pool.members.iter().map(|it| it.connect_errors);
+                sums.errors = errors.fold(sums.errors, u64::saturating_add);
             }
         }
         sums
     }
+}
+
+fn add(sum: &mut usize, more: usize) {
+    *sum = sum.saturating_add(more);
 }
 
 /// How much to worry, the worst last.

@@ -36,9 +36,9 @@ impl fmt::Display for Text<'_> {
 /// `1,234,567`, with a thin space where others have a comma.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() * 2);
+    let mut grouped = String::with_capacity(digits.len().saturating_mul(2));
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+        if index > 0 && digits.len().saturating_sub(index).is_multiple_of(3) {
             grouped.push('\u{2009}');
         }
         grouped.push(digit);
@@ -87,12 +87,11 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0u32, |group, &b| group << 8 | u32::from(b)) << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            match place <= chunk.len() {
-                true => text.push(char::from(DIGITS[(group >> (18 - 6 * place)) as usize & 63])),
-                false => text.push('='),
-            }
+        let byte = |at| chunk.get(at).copied().map_or(0, u32::from);
+        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for (place, six) in [group >> 18, group >> 12, group >> 6, group].into_iter().enumerate() {
+            let digit = DIGITS.get((six & 63) as usize).filter(|_| place <= chunk.len());
+            text.push(digit.map_or('=', |it| char::from(*it)));
         }
     }
     text

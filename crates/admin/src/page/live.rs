@@ -51,7 +51,7 @@ fn title(view: &View) -> String {
 
 /// One sentence that says whether to worry.
 fn standing(page: &mut String, view: &View, sums: &Sums) -> fmt::Result {
-    let out = match sums.members - sums.usable {
+    let out = match sums.members.saturating_sub(sums.usable) {
         0 => None,
         out => Some(format!("{out} of {} out", plural(sums.members, "member", "members"))),
     };

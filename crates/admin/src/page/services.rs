@@ -46,7 +46,7 @@ pub(super) fn write(page: &mut String, shown: &Shown, filter: &Filter, now: Time
         writeln!(
             page,
             r#"<p class="more">{} more; type a part of a name or address above to find one.</p>"#,
-            count((shown.matching - services.len()) as u64)
+            count(shown.matching.saturating_sub(services.len()) as u64)
         )?;
     }
     page.write_str("</section>\n")
@@ -152,7 +152,7 @@ fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time
     write!(
         page,
         r#" <svg class="share {share}" viewBox="0 0 96 6" preserveAspectRatio="none" aria-hidden="true"><rect width="{}" height="6" rx="3"/></svg></h4>"#,
-        96 * usable / all.max(1)
+        usable.saturating_mul(96).checked_div(all).unwrap_or_default()
     )?;
     if pool.members.is_empty() {
         page.write_str("<p class=\"empty\">No members: connections are reset.</p></section>\n")?;

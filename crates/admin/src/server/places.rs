@@ -67,7 +67,7 @@ impl Places {
         let mut held = self.held();
         held.make_room(source);
         let id = held.next;
-        held.next += 1;
+        held.next = held.next.wrapping_add(1);
         let (tell, lost) = oneshot::channel();
         let busy = Arc::new(AtomicBool::new(false));
         held.all.insert(id, Holder { source, busy: Arc::clone(&busy), lost: tell });

@@ -28,9 +28,10 @@ impl Changes {
     pub(super) fn between(before: &[Numbered], free: &[u32], rules: &[Arc<Rule>]) -> Changes {
         let same = |(known, now): &(&Numbered, &Arc<Rule>)| Arc::ptr_eq(&known.rule, now);
         let head = before.iter().zip(rules).take_while(same).count();
-        let rest = before[head..].iter().rev().zip(rules[head..].iter().rev());
-        let tail = rest.take_while(same).count();
-        let (old, new) = (&before[head..before.len() - tail], &rules[head..rules.len() - tail]);
+        let ((ahead, old), (_, new)) = (before.split_at(head), rules.split_at(head));
+        let tail = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
+        let (old, behind) = old.split_at(old.len().saturating_sub(tail));
+        let (new, _) = new.split_at(new.len().saturating_sub(tail));
 
         let mut gone = Vec::new();
         let mut known: HashMap<*const Rule, (usize, &Numbered)> = HashMap::with_capacity(old.len());
@@ -56,12 +57,12 @@ impl Changes {
         }
         gone.extend(known.into_values().map(|(_, it)| it.clone()));
 
+        let first_new = before.len().saturating_add(free.len()) as u32;
         let mut free: Vec<u32> = free.iter().copied().chain(gone.iter().map(|it| it.number)).collect();
-        let first_new = (before.len() + free.len() - gone.len()) as u32;
         let mut unused = first_new..;
         let mut fresh = Vec::new();
         let mut all = Vec::with_capacity(rules.len());
-        all.extend_from_slice(&before[..head]);
+        all.extend_from_slice(ahead);
         for (rule, number) in new.iter().zip(staying) {
             let numbered = |number| Numbered { rule: rule.clone(), number };
             all.push(number.map_or_else(
@@ -73,10 +74,12 @@ impl Changes {
                 numbered,
             ));
         }
-        all.extend_from_slice(&before[before.len() - tail..]);
-        let mut places = vec![0; all.len() + free.len()];
-        for (place, it) in (0..).zip(&all) {
-            places[it.number as usize] = place;
+        all.extend_from_slice(behind);
+        let mut places = vec![0; all.len().saturating_add(free.len())];
+        for (now, it) in (0..).zip(&all) {
+            if let Some(place) = places.get_mut(it.number as usize) {
+                *place = now;
+            }
         }
         Changes { rules: all, free, places, gone, fresh }
     }

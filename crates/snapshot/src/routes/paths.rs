@@ -119,7 +119,7 @@ impl Paths {
             if let Some(rule) = self.prefixes.get(prefix).and_then(|list| first(list)) {
                 return Some(Found { rule, prefix: prefix.len() });
             }
-            prefix = &prefix[..prefix.iter().rposition(|byte| *byte == b'/')?];
+            prefix = prefix.get(..prefix.iter().rposition(|byte| *byte == b'/')?)?;
         }
     }
 
@@ -127,7 +127,7 @@ impl Paths {
     fn beginning<'p>(&self, path: &'p [u8]) -> &'p [u8] {
         let mut slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         // The slash after the last segment that counts.
-        &path[..slashes.nth(self.deepest).unwrap_or(path.len())]
+        slashes.nth(self.deepest).and_then(|end| path.get(..end)).unwrap_or(path)
     }
 }
 
@@ -207,7 +207,8 @@ impl Wanted {
 fn parameter_is(query: &[u8], wanted: &[u8], text: &Wanted) -> bool {
     let mut parameters = query.split(|byte| *byte == b'&').map(|parameter| {
         let at = parameter.iter().position(|byte| *byte == b'=').unwrap_or(parameter.len());
-        (&parameter[..at], parameter.get(at + 1..).unwrap_or_default())
+        let (name, value) = parameter.split_at(at);
+        (name, value.get(1..).unwrap_or_default())
     });
     let Some((_, value)) = parameters.find(|(name, _)| unescaped(name).eq(wanted.iter().copied())) else {
         return false;
@@ -227,16 +228,16 @@ fn unescaped(text: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
-        let (byte, length) = match rest {
-            [] => return None,
-            [b'%', high, low, ..] => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => (high << 4 | low, 3),
-                _ => (b'%', 1),
+        let (first, behind) = rest.split_first()?;
+        let (byte, after) = match (first, behind) {
+            (b'%', [high, low, after @ ..]) => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, after),
+                _ => (b'%', behind),
             },
-            [b'+', ..] => (b' ', 1),
-            [byte, ..] => (*byte, 1),
+            (b'+', _) => (b' ', behind),
+            (byte, _) => (*byte, behind),
         };
-        rest = &rest[length..];
+        rest = after;
         Some(byte)
     })
 }
