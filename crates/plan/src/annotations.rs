@@ -161,7 +161,7 @@ impl Wishes {
         for row in rows() {
             // To Kubernetes, that of others means everybody where it is blank.
             let says = |name: &str, value: &Name| {
-                row.names[0] != SOURCE_RANGES || name == SOURCE_RANGES || !value.trim().is_empty()
+                row.name() != SOURCE_RANGES || name == SOURCE_RANGES || !value.trim().is_empty()
             };
             let written = row.names.iter().filter_map(|name| Some((*name, annotations.get(*name)?)));
             let mut written = written.filter(|(name, value)| says(name, value));
@@ -180,18 +180,20 @@ impl Wishes {
             }
             match (row.set)(self, value.trim()) {
                 Ok(()) => {
-                    if row.names[0] == table::ADDRESS {
+                    if row.name() == table::ADDRESS {
                         self.requested_field = field.as_str().into();
                     }
-                    self.written.insert(row.names[0], field.into());
+                    self.written.insert(row.name(), field.into());
                 }
                 Err(why) => {
                     let then = self.not_understood(row, &field);
                     let message = format!("{why}; {then}");
                     problems.push(
-                        Problem::new(object.clone(), Reason::BadAnnotation, message)
-                            .at(field)
-                            .fix(format!("{}: {}", row.names[0], row.help)),
+                        Problem::new(object.clone(), Reason::BadAnnotation, message).at(field).fix(format!(
+                            "{}: {}",
+                            row.name(),
+                            row.help
+                        )),
                     );
                 }
             }
@@ -212,7 +214,7 @@ impl Wishes {
 
     /// What follows from a value that is not understood.
     fn not_understood(&mut self, row: &Row, field: &str) -> &'static str {
-        match row.names[0] {
+        match row.name() {
             // Who may connect is not known: nobody, then, rather than everybody. What a cloud serves already stays.
             SOURCE_RANGES => {
                 self.sources = nobody();
@@ -416,7 +418,7 @@ mod tests {
     #[test]
     fn every_row_has_a_name_of_ours_and_a_help() {
         for row in rows() {
-            assert!(row.names[0].starts_with("seaway.dev/"), "{:?}", row.names);
+            assert!(row.name().starts_with("seaway.dev/"), "{:?}", row.names);
             assert!(!row.help.is_empty());
         }
     }

@@ -1,8 +1,5 @@
 //! Bytes as Kubernetes and PEM write them.
 
-// What is read here is somebody else's.
-#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
-
 /// Standard base64 with its padding; line breaks within are skipped, as Go's decoder does.
 pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
     let text: Vec<u8> = text.bytes().filter(|byte| !matches!(byte, b'\n' | b'\r')).collect();

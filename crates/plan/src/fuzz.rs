@@ -1,5 +1,7 @@
 //! Targets for fuzzing: plain functions over bytes that panic when an invariant does not hold.
 
+#![allow(clippy::indexing_slicing, reason = "what is wrong ends the fuzz target")]
+
 use seaway_model::{Config, Kind, Name, name::ObjectRef};
 
 use crate::{
@@ -32,7 +34,7 @@ pub fn wish(bytes: &[u8]) {
     let object = ObjectRef::new(Kind::Service, "default", "shop");
     let defaults = Wishes::of(&Config::default().defaults);
     for row in rows() {
-        let name = row.names[0];
+        let name = row.name();
         let mut wishes = defaults.clone();
         let problems = wishes.read(&object, &[(Name::from(name), Name::from(text))].into_iter().collect());
         for problem in &problems {

@@ -344,13 +344,12 @@ impl Ledger {
     }
 
     fn family_use(&self, pool: &AddressPool, family: Family) -> FamilyUse {
-        let (mut assigned, mut taken) = (0, 0);
+        let (mut assigned, mut taken) = (0_u128, 0_u128);
         for range in merged(pool, family) {
-            let (mut owned, held) = self.holdings.count(range);
-            owned += self.followed(range);
+            let (owned, held) = self.holdings.count(range);
             let own = self.hosts.within(range).filter(|ip| !self.holdings.contains(*ip)).count();
-            assigned += owned;
-            taken += held + own as u128;
+            assigned = assigned.saturating_add(owned).saturating_add(self.followed(range));
+            taken = taken.saturating_add(held).saturating_add(own as u128);
         }
         FamilyUse { assigned, available: size(pool, family).saturating_sub(taken) }
     }

@@ -14,6 +14,8 @@
 //! no clock, no I/O, no randomness, and no driver: each driver's mapping from owners to Units (a [`Placement`]) is
 //! handed in.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 mod address_map;
 pub mod annotations;
 mod barred;

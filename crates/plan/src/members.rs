@@ -103,7 +103,7 @@ pub(crate) fn members(
     let hints =
         host.filter(|_| !by_nodes && !service.local_only).and_then(|it| Hints::of(index, service, it));
     for slice in index.endpoints(&key) {
-        found.members.slices += 1;
+        found.members.slices = found.members.slices.saturating_add(1);
         let Some(number) = port_of(&slice.ports, port) else {
             found.members.portless.push((slice.object.name.clone(), slice.ports.clone()));
             continue;
@@ -116,12 +116,12 @@ pub(crate) fn members(
                     (true, _) if !endpoint.terminating || service.publish_not_ready => MemberState::Ready,
                     (_, true) => MemberState::Draining,
                     _ => {
-                        found.members.not_ready += 1;
+                        found.members.not_ready = found.members.not_ready.saturating_add(1);
                         continue;
                     }
                 };
             if hints.as_ref().is_some_and(|hints| !hints.allow(endpoint)) {
-                found.members.elsewhere += 1;
+                found.members.elsewhere = found.members.elsewhere.saturating_add(1);
                 continue;
             }
             if service.local_only
@@ -130,7 +130,7 @@ pub(crate) fn members(
                 && endpoint.node.is_some()
                 && endpoint.node.as_ref() != host
             {
-                found.members.elsewhere += 1;
+                found.members.elsewhere = found.members.elsewhere.saturating_add(1);
                 continue;
             }
             match &endpoint.at {

@@ -131,7 +131,7 @@ impl OwnListeners {
         for place in now.iter().filter(|it| before.binary_search(it).is_err()) {
             changed.push(*place);
             self.listeners.entry(*place).or_default().push(owner.clone());
-            *self.at_address.entry(place.0).or_default() += 1;
+            claim(&mut self.at_address, place.0);
         }
         let mut touched = BTreeSet::new();
         for (ip, _) in changed {
@@ -234,9 +234,14 @@ impl Dependents {
     }
 }
 
+fn claim(counts: &mut HashMap<IpAddr, u32>, ip: IpAddr) {
+    let count = counts.entry(ip).or_default();
+    *count = count.saturating_add(1);
+}
+
 fn release(counts: &mut HashMap<IpAddr, u32>, ip: IpAddr) {
     if let Some(count) = counts.get_mut(&ip) {
-        *count -= 1;
+        *count = count.saturating_sub(1);
         if *count == 0 {
             counts.remove(&ip);
         }

@@ -80,7 +80,7 @@ pub(crate) fn plan(
             passed_over.insert(wanted.id(), stays);
         }
         planned.names.extend(found.names.iter().cloned());
-        planned.members += found.list.len();
+        planned.members = planned.members.saturating_add(found.list.len());
         planned.refused.extend(found.left_out());
         planned.problems.extend(noticed(demand, wanted, &found));
         let id = PoolId(format!("{}/{}", wanted.port.port, wanted.port.protocol).into());

@@ -43,7 +43,7 @@ pub(crate) fn apply(object: &ObjectRef, wishes: &mut Wishes, limits: &TenantLimi
 pub(crate) fn interval(asked: Duration, members: usize, per_second: Option<u32>) -> Duration {
     let Some(most) = per_second.filter(|it| *it > 0) else { return asked };
     let members = u32::try_from(members).unwrap_or(u32::MAX);
-    asked.max(Duration::from_secs(1).saturating_mul(members) / most)
+    asked.max(Duration::from_secs(1).saturating_mul(members).checked_div(most).unwrap_or_default())
 }
 
 #[cfg(test)]

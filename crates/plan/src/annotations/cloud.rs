@@ -313,5 +313,5 @@ pub(super) fn named(text: &str) -> Result<Name, String> {
 
 /// All that is about clouds, by our names.
 pub(crate) fn options() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().chain(octavia::ROWS).map(|row| row.names[0])
+    ROWS.iter().chain(octavia::ROWS).map(super::Row::name)
 }

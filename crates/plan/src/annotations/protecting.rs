@@ -63,7 +63,7 @@ impl Wishes {
         let names: Vec<&str> = rows().flat_map(|row| row.names).copied().filter_map(here).collect();
         let Some(meant) = key.strip_prefix(OURS).and_then(|it| nearest(it, &names)) else { return false };
         let is_meant = |row: &&'static super::Row| row.names.iter().any(|it| here(it) == Some(meant));
-        let option = rows().find(is_meant).map(|row| row.names[0]);
+        let option = rows().find(is_meant).map(super::Row::name);
         let protects = option.is_some_and(|it| {
             let is_one = it == SOURCE_RANGES || ANYWHERE.contains(&it) || HERE_ALONE.contains(&it);
             is_one && !self.written.contains_key(it)

@@ -17,6 +17,13 @@ pub struct Row {
     pub set: fn(&mut Wishes, &str) -> Result<(), String>,
 }
 
+impl Row {
+    /// The name that is ours; others are those of other controllers for the same.
+    pub fn name(&self) -> &'static str {
+        self.names.first().copied().unwrap_or_default()
+    }
+}
+
 /// How members share the load.
 pub const BALANCE: &str = "seaway.dev/balance";
 pub const TRANSPARENT: &str = "seaway.dev/transparent";

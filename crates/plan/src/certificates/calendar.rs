@@ -1,8 +1,5 @@
 //! Days, as far as certificates speak of them.
 
-// What is read here is somebody else's.
-#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
-
 use seaway_model::Time;
 
 const DAY: u64 = 24 * 3600 * 1000;

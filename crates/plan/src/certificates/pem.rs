@@ -1,8 +1,5 @@
 //! PEM (RFC 7468), as far as certificates need it.
 
-// What is read here is somebody else's.
-#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
-
 use crate::base64::bytes_of;
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";

@@ -22,14 +22,15 @@ impl Certificates {
     pub(crate) fn counts(&self) -> CertificateCounts {
         let mut counts = CertificateCounts::default();
         for known in self.known.values() {
-            counts.broken += u64::from(known.broken.is_some());
+            counts.broken = counts.broken.saturating_add(known.broken.is_some().into());
             let Some(seen) = known.seen() else { continue };
-            match known.age {
-                Age::Fine => counts.valid += 1,
-                Age::Soon => counts.expiring += 1,
-                Age::Over => counts.expired += 1,
-                Age::Early => counts.early += 1,
-            }
+            let count = match known.age {
+                Age::Fine => &mut counts.valid,
+                Age::Soon => &mut counts.expiring,
+                Age::Over => &mut counts.expired,
+                Age::Early => &mut counts.early,
+            };
+            *count = count.saturating_add(1);
             counts.first = Some(counts.first.map_or(seen.until, |first| first.min(seen.until)));
         }
         counts

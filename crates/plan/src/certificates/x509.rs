@@ -1,8 +1,5 @@
 //! A certificate's names and dates (RFC 5280), and no more of it: who uses one verifies it.
 
-// What is read here is somebody else's.
-#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
-
 use seaway_model::{Time, load_balancer::HostPattern};
 
 use super::calendar;

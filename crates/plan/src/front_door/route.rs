@@ -238,8 +238,7 @@ impl Reader<'_> {
 
     fn tell(&mut self, reason: Reason, field: &Name, message: String) -> &mut Problem {
         let problem = Problem::new(self.route.object(), reason, message).at(field.clone());
-        self.guest.problems.push(problem);
-        self.guest.problems.last_mut().expect("it was just put there")
+        self.guest.problems.push_mut(problem)
     }
 }
 

@@ -78,7 +78,9 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         }
     };
     guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.hosts, given.certificates);
-    let first = ports.iter().find(|it| it.port == 80).unwrap_or(&ports[0]).port;
+    let Some(first) = ports.iter().find(|it| it.port == 80).or(ports.first()).map(|it| it.port) else {
+        return Some(guest);
+    };
     let strip = wishes.http.strip_prefix;
     if wishes.http.paths.is_empty() {
         for port in &ports {

@@ -37,18 +37,24 @@ impl Weight {
     pub(super) fn of(guest: &Guest) -> Weight {
         let rules = guest.rules.iter();
         let each = rules.map(|rule| Weight {
-            rules: rule.matches.len().max(1) * rule.hosts.len().max(1),
+            rules: rule.matches.len().max(1).saturating_mul(rule.hosts.len().max(1)),
             expressions: rule.matches.iter().map(expressions).sum(),
         });
         each.fold(Weight::default(), Weight::plus)
     }
 
     fn plus(self, other: Weight) -> Weight {
-        Weight { rules: self.rules + other.rules, expressions: self.expressions + other.expressions }
+        Weight {
+            rules: self.rules.saturating_add(other.rules),
+            expressions: self.expressions.saturating_add(other.expressions),
+        }
     }
 
     fn minus(self, other: Weight) -> Weight {
-        Weight { rules: self.rules - other.rules, expressions: self.expressions - other.expressions }
+        Weight {
+            rules: self.rules.saturating_sub(other.rules),
+            expressions: self.expressions.saturating_sub(other.expressions),
+        }
     }
 
     fn is_within(self, limits: TenantLimits) -> bool {
@@ -59,9 +65,9 @@ impl Weight {
 
 /// How many regular expressions it has.
 pub(super) fn expressions(asked: &Match) -> usize {
-    let texts = asked.headers.iter().chain(&asked.query);
-    usize::from(matches!(asked.path, Some(PathMatch::Regex(_))))
-        + texts.filter(|(_, text)| matches!(text, TextMatch::Regex(_))).count()
+    let texts = asked.headers.iter().chain(&asked.query).map(|(_, text)| matches!(text, TextMatch::Regex(_)));
+    let path = matches!(asked.path, Some(PathMatch::Regex(_)));
+    texts.chain([path]).filter(|is_expression| *is_expression).count()
 }
 
 impl Shares {

@@ -111,7 +111,7 @@ impl View<'_> {
         }
         if !kept.is_empty() {
             // A family that cannot be had is no reason to take away the address that serves.
-            let families: Vec<Family> = wish.0[0].clone();
+            let families: Vec<Family> = wish.0.first().cloned().unwrap_or_default();
             let mut granted = self.granted(claim, &families, kept.clone(), true);
             let refused = self.refuse(claim, &wish, &kept, &candidates);
             granted.problems.extend(refused.problems);
@@ -229,7 +229,9 @@ impl View<'_> {
     /// Whether its namespace may have so many more addresses.
     pub(super) fn has_room(&self, claim: &Claim, more: usize) -> bool {
         let most = self.rules.per_namespace;
-        most.is_none_or(|most| self.holdings.of_namespace(&claim.namespace) + more <= most as usize)
+        most.is_none_or(|most| {
+            self.holdings.of_namespace(&claim.namespace).saturating_add(more) <= most as usize
+        })
     }
 
     fn may_take(&self, ip: IpAddr, claim: &Claim) -> bool {

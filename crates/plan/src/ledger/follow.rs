@@ -146,7 +146,7 @@ impl View<'_> {
             };
         }
         ours.sort_by_key(|ip| Family::of(*ip) != claim.families.first.unwrap_or(Family::V4));
-        let pool = self.holdings.pool(ours[0]).cloned().unwrap_or_default();
+        let pool = ours.first().and_then(|ip| self.holdings.pool(*ip)).cloned().unwrap_or_default();
         self.with_ports(claim, ours, pool, false)
     }
 }

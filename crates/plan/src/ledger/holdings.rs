@@ -90,9 +90,12 @@ impl Holdings {
 
     /// How many addresses of a range have owners, and how many are not free.
     pub(super) fn count(&self, range: IpRange) -> (u128, u128) {
-        self.held.range(range.first()..=range.last()).fold((0, 0), |(owned, taken), (_, holding)| {
-            (owned + u128::from(!holding.owners.is_empty()), taken + 1)
-        })
+        self.held.range(range.first()..=range.last()).fold(
+            (0_u128, 0_u128),
+            |(owned, taken), (_, holding)| {
+                (owned.saturating_add((!holding.owners.is_empty()).into()), taken.saturating_add(1))
+            },
+        )
     }
 
     pub(super) fn address(&self, ip: IpAddr) -> Option<Address> {
@@ -202,7 +205,7 @@ impl Holdings {
             return whose.next().map_or(Ok(()), |other| Err(Bar::Foreign(other.owner.clone())));
         }
         let own = holding.owners.get(&claim.owner).is_some_and(|own| own.local_only);
-        let other_locals = holding.local - usize::from(own);
+        let other_locals = holding.local.saturating_sub(own.into());
         if !claim.local_only && other_locals == 0 {
             return Ok(());
         }
@@ -226,14 +229,14 @@ impl Holdings {
         let mut changed = holding.pool != *pool || holding.sharing != claim.sharing;
         holding.pool = pool.clone();
         if !holding.has(&claim.namespace) {
-            *self.by_namespace.entry(claim.namespace.clone()).or_default() += 1;
+            increment(self.by_namespace.entry(claim.namespace.clone()).or_default());
         }
         match holding.owners.insert(claim.owner.clone(), claim.clone()) {
             Some(earlier) => holding.part(&earlier),
             None => changed = true,
         }
-        holding.local += usize::from(claim.local_only);
-        *holding.parties.entry(claim.party()).or_default() += 1;
+        holding.local = holding.local.saturating_add(claim.local_only.into());
+        increment(holding.parties.entry(claim.party()).or_default());
         if holding.former.remove(&claim.owner) {
             unlink(&mut self.formerly, &claim.owner, ip);
         }
@@ -249,7 +252,7 @@ impl Holdings {
         if !holding.has(&claim.namespace)
             && let Some(count) = self.by_namespace.get_mut(&claim.namespace)
         {
-            *count -= 1;
+            *count = count.saturating_sub(1);
             if *count == 0 {
                 self.by_namespace.remove(&claim.namespace);
             }
@@ -344,15 +347,21 @@ impl Holding {
     }
 
     fn part(&mut self, claim: &Claim) {
-        self.local -= usize::from(claim.local_only);
+        // By too few, a Service might share its address with one whose local traffic goes elsewhere.
+        debug_assert!(self.local >= usize::from(claim.local_only), "each claim was counted when it came");
+        self.local = self.local.saturating_sub(claim.local_only.into());
         let party = claim.party();
         if let Some(count) = self.parties.get_mut(&party) {
-            *count -= 1;
+            *count = count.saturating_sub(1);
             if *count == 0 {
                 self.parties.remove(&party);
             }
         }
     }
+}
+
+fn increment(count: &mut usize) {
+    *count = count.saturating_add(1);
 }
 
 fn unlink<K: Ord>(index: &mut BTreeMap<K, BTreeSet<IpAddr>>, key: &K, ip: IpAddr) {

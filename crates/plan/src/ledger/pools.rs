@@ -163,15 +163,17 @@ pub(super) fn size(pool: &AddressPool, family: Family) -> u128 {
                 let (first, last) = (u64::from(first.to_bits()), u64::from(last.to_bits()));
                 let skipped = if pool.avoid_buggy {
                     // Those ending in 0 and in 255, counted up to the end and less those before the start.
-                    let zeros = last / 256 + 1 - first.div_ceil(256);
-                    let ends = (last + 1) / 256 - first / 256;
-                    zeros + ends
+                    let zeros = (last / 256).saturating_add(1).saturating_sub(first.div_ceil(256));
+                    let ends = (last.saturating_add(1) / 256).saturating_sub(first / 256);
+                    zeros.saturating_add(ends)
                 } else {
                     0
                 };
-                u128::from(last - first + 1 - skipped)
+                u128::from(last.saturating_sub(first).saturating_add(1).saturating_sub(skipped))
             }
-            (IpAddr::V6(first), IpAddr::V6(last)) => (last.to_bits() - first.to_bits()).saturating_add(1),
+            (IpAddr::V6(first), IpAddr::V6(last)) => {
+                last.to_bits().saturating_sub(first.to_bits()).saturating_add(1)
+            }
             _ => 0,
         };
         u128::saturating_add(sum, count)
@@ -186,8 +188,8 @@ fn overlaps<'a>(pools: impl Iterator<Item = &'a Arc<AddressPool>>) -> Vec<Proble
     let mut told = BTreeSet::new();
     let mut problems = Vec::new();
     for (i, (range, pool)) in all.iter().enumerate() {
-        for (other_range, other) in all[i + 1..].iter().take_while(|(other, _)| other.first() <= range.last())
-        {
+        let after = all.iter().skip(i.saturating_add(1));
+        for (other_range, other) in after.take_while(|(other, _)| other.first() <= range.last()) {
             let age = |pool: &AddressPool| (pool.created, pool.object.clone());
             let (younger, older, shared) =
                 if age(pool) > age(other) { (pool, other, range) } else { (other, pool, other_range) };

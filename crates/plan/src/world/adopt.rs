@@ -105,13 +105,13 @@ impl World {
             waits.map(|(key, (uid, _))| (created(key), key.clone(), uid.clone())).collect();
         next.sort();
         let most = most.min(self.room_for_adoptions());
-        let mut begun = 0;
+        let mut begun = 0_usize;
         for (_, key, uid) in next {
             let is_new = self.is_new(&key);
             if !is_new && begun == most {
                 continue;
             }
-            begun += usize::from(!is_new);
+            begun = begun.saturating_add((!is_new).into());
             // What came of looking at it tells nothing of its adoption.
             let owner = self.index.service(&key).map(|it| whose(it));
             let units = owner.and_then(|it| self.owners.get(&it)).map(|it| it.units.clone());
@@ -339,7 +339,7 @@ impl World {
     }
 
     fn is_recent(&self, at: u64) -> bool {
-        at + RUNNING > self.adoption.now
+        at.saturating_add(RUNNING) > self.adoption.now
     }
 
     /// Another controller that wrote Services lately runs; so does the one that wrote them, or reported events of them, since its
@@ -347,7 +347,7 @@ impl World {
     fn notice(&mut self) {
         let writes = &self.adoption.writes;
         // The API server tells seconds.
-        let since = self.adoption.signs.leads_since.map(|it| it.0 / 1_000 * 1_000);
+        let since = self.adoption.signs.leads_since.map(|it| it.0.saturating_sub(it.0 % 1_000));
         let is_its = |at: Time| since.is_some_and(|since| at.0 >= since);
         let latest = |its: &dyn Fn(&OtherWrite, u64) -> bool| {
             let its = writes.values().filter(|(it, at)| its(it, *at));

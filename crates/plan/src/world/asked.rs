@@ -210,12 +210,13 @@ impl World {
     }
 
     pub(super) fn age_changes(&mut self, now: Time) {
-        self.changes.changed.retain(|_, at| at.0 + HOUR > now.0);
-        if self.changes.nodes.values().any(|at| at.0 + HOUR <= now.0) {
-            Arc::make_mut(&mut self.changes.nodes).retain(|_, at| at.0 + HOUR > now.0);
+        let is_recent = |at: &Time| at.0.saturating_add(HOUR) > now.0;
+        self.changes.changed.retain(|_, at| is_recent(at));
+        if !self.changes.nodes.values().all(is_recent) {
+            Arc::make_mut(&mut self.changes.nodes).retain(|_, at| is_recent(at));
         }
-        if self.changes.node_ports.values().any(|at| at.0 + HOUR <= now.0) {
-            Arc::make_mut(&mut self.changes.node_ports).retain(|_, at| at.0 + HOUR > now.0);
+        if !self.changes.node_ports.values().all(is_recent) {
+            Arc::make_mut(&mut self.changes.node_ports).retain(|_, at| is_recent(at));
         }
     }
 }

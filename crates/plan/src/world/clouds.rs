@@ -132,7 +132,7 @@ impl World {
                 fewer.push(owner.clone());
             }
         }
-        fewer.retain(|owner| !self.is_awaited(&self.holds.going[owner]));
+        fewer.retain(|owner| !self.holds.going.get(owner).is_some_and(|it| self.is_awaited(it)));
         self.dirt.extend(fewer.into_iter().map(|owner| Dirt::Unit(Unit::Hold(owner))));
     }
 

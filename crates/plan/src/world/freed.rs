@@ -33,11 +33,12 @@ impl Freed {
             return;
         }
         for at in now {
-            *self.served.entry(at.ip).or_default() += 1;
+            let count = self.served.entry(at.ip).or_default();
+            *count = count.saturating_add(1);
         }
         for at in before {
             if let Some(count) = self.served.get_mut(&at.ip) {
-                *count -= 1;
+                *count = count.saturating_sub(1);
                 if *count == 0 {
                     self.served.remove(&at.ip);
                     self.perhaps.insert(at.ip);

@@ -313,13 +313,13 @@ impl World {
         let mut used: HashSet<Name> = living.flat_map(its).collect();
         used.extend(self.unit_owners.keys().filter_map(identity));
         for Deletion { of, at } in deletions {
-            if !used.contains(&of) && at.0 + KEPT > self.deletions.now {
+            if !used.contains(&of) && at.0.saturating_add(KEPT) > self.deletions.now {
                 let seen = self.deletions.seen.entry(of).or_insert(at);
                 *seen = (*seen).max(at);
             }
         }
         self.forget_oldest();
-        self.deletions.recalls += 1;
+        self.deletions.recalls = self.deletions.recalls.saturating_add(1);
         self.look_at_orphans();
     }
 
@@ -359,7 +359,7 @@ impl World {
 
     pub(super) fn age_deletions(&mut self, now: Time) {
         self.deletions.now = now.0;
-        self.deletions.seen.retain(|_, at| at.0 + KEPT > now.0);
+        self.deletions.seen.retain(|_, at| at.0.saturating_add(KEPT) > now.0);
         self.age_changes(now);
     }
 

@@ -52,8 +52,8 @@ impl World {
             self.went(&unit);
         }
         self.note_foreign(&outcome);
-        self.failures +=
-            u64::from(matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix));
+        let is_failure = matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix);
+        self.failures = self.failures.saturating_add(is_failure.into());
         let before = match outcome.state {
             UnitState::Absent => {
                 self.heard.remove(&unit);

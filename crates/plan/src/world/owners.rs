@@ -212,7 +212,7 @@ impl World {
             planned.problems.extend(conflicts(demand, grant));
             planned.problems.extend(reserved(demand, grant));
         }
-        let state = self.owners.get_mut(owner).expect("it was there a moment ago");
+        let Some(state) = self.owners.get_mut(owner) else { return };
         let changed_grant = state.grant != grant;
         state.grant = grant;
         if state.planned == planned {
@@ -222,16 +222,16 @@ impl World {
             return;
         }
         let before = std::mem::replace(&mut state.planned, planned);
-        self.note_members(owner);
-        let state = self.owners.get(owner).expect("as before");
-        if before.nobody_here != state.planned.nobody_here {
-            self.presence_changed();
-        }
-        let state = self.owners.get(owner).expect("as before");
         let units = state.units.clone();
         let now = state.planned.load_balancer.clone();
         let names = state.planned.names.clone();
-        if before.openings != state.planned.openings {
+        let is_present_otherwise = before.nobody_here != state.planned.nobody_here;
+        let is_opened_otherwise = before.openings != state.planned.openings;
+        self.note_members(owner);
+        if is_present_otherwise {
+            self.presence_changed();
+        }
+        if is_opened_otherwise {
             self.groups_changed(&units);
         }
         self.mark(&units, &before.load_balancer, &now);
@@ -248,7 +248,8 @@ impl World {
             && before.pools.keys().eq(now.pools.keys());
         for unit in units.iter().filter(|it| !matches!(it, Unit::SecurityGroup { .. })) {
             if same_shape && before.certificates == now.certificates {
-                let changed = now.pools.iter().filter(|(id, pool)| !Arc::ptr_eq(pool, &before.pools[*id]));
+                let is_as_before = |id, pool| before.pools.get(id).is_some_and(|it| Arc::ptr_eq(it, pool));
+                let changed = now.pools.iter().filter(|(id, pool)| !is_as_before(*id, *pool));
                 self.dirt.extend(changed.map(|(id, _)| Dirt::Pool(unit.clone(), id.clone())));
             } else {
                 self.dirt.insert(Dirt::Unit(unit.clone()));

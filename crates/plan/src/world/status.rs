@@ -92,8 +92,9 @@ impl World {
         problems.extend(self.told_of_excluded_hosts(state));
         let is_object = matches!(owner, Owner::Object { .. });
         let announced = is_object.then(|| self.announced(state, &addresses, is_in_cloud));
-        let wanted =
-            self.wanted_binds(state, &serving) * state.demand.as_ref().map_or(0, |it| it.ports.len());
+        let wanted = self
+            .wanted_binds(state, &serving)
+            .saturating_mul(state.demand.as_ref().map_or(0, |it| it.ports.len()));
         Some(Status {
             owner: owner.clone(),
             addresses,

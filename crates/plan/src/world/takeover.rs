@@ -135,11 +135,12 @@ impl World {
             it.filter(|it| it.state == AddressState::Held).map(|it| it.owners.clone()).unwrap_or_default()
         };
         for owner in holders(now) {
-            *self.holders.entry(owner).or_default() += 1;
+            let count = self.holders.entry(owner).or_default();
+            *count = count.saturating_add(1);
         }
         for owner in holders(before) {
             if let Some(count) = self.holders.get_mut(&owner) {
-                *count -= 1;
+                *count = count.saturating_sub(1);
                 if *count == 0 {
                     self.holders.remove(&owner);
                 }

@@ -121,9 +121,9 @@ impl World {
             return None;
         }
         let in_cloud = self.owners.keys().filter(|it| self.is_in_cloud(it));
-        let (mut services, mut waiting) = (native.len(), native);
+        let (mut services, mut waiting): (usize, _) = (native.len(), native);
         for owner in in_cloud {
-            services += 1;
+            services = services.saturating_add(1);
             let Some(why) = self.awaits_adoption(owner) else { continue };
             let object = owner.object();
             let units = self.owners.get(owner).map(|it| it.units.as_slice()).unwrap_or_default();
@@ -142,7 +142,7 @@ impl World {
         Some(Adoption {
             mode: if self.adoption.gated { self.config.adopt.mode } else { self.config.adopt.native },
             services,
-            adopted: services - waiting.len(),
+            adopted: services.saturating_sub(waiting.len()),
             troubled,
             stopped: self.config.adopt.stop_after.is_some_and(|most| troubled >= most as usize),
             waiting,
@@ -189,7 +189,7 @@ impl World {
     pub(super) fn room_for_adoptions(&self) -> usize {
         let Some(most) = self.config.adopt.stop_after else { return usize::MAX };
         let under_way = self.adopted_owners().filter(|it| self.is_under_way(it)).count();
-        (most as usize).saturating_sub(self.troubled() + under_way)
+        (most as usize).saturating_sub(self.troubled()).saturating_sub(under_way)
     }
 
     /// Adopted Services whose load balancers have Problems.
