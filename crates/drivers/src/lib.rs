@@ -10,6 +10,8 @@
 //! Each has `observe` (what is there), `steps` (pure: what must change) and `apply` (one step). The drivers that
 //! write Addresses and statuses live where these are stored (`files`, later `cluster`). Nothing here plans.
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
 pub mod fuzz;
 pub mod names;
 pub mod native;

@@ -42,6 +42,7 @@ mod look;
 mod lost_vip;
 mod member_tls;
 mod mend;
+mod moment;
 mod monitors;
 mod named;
 pub mod names;

@@ -340,7 +340,7 @@ impl Observed {
 /// How long to leave it alone after all addresses were gone through: where they are thousands, and come one by one, each
 /// would cost as much as all.
 pub fn rest(took: Duration) -> Duration {
-    if took < NOTHING { Duration::ZERO } else { (took * 4).min(LONGEST_REST) }
+    if took < NOTHING { Duration::ZERO } else { took.saturating_mul(4).min(LONGEST_REST) }
 }
 
 /// ARP is spoken on these.

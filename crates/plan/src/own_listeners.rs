@@ -46,7 +46,7 @@ pub(crate) struct OwnListeners {
 
 /// Whoever has members.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Dependent {
+pub enum Dependent {
     Owner(Owner),
     /// A Service that the front door leads to.
     AtFrontDoor(ServiceKey),

@@ -30,6 +30,7 @@ use super::{
     away::Asker,
     drift,
     look::parted,
+    moment::{half, later},
     names::Cluster,
     read::{self, Read},
     seats::unasked,
@@ -241,7 +242,7 @@ fn open(
     let size = pools().any(|it| sizes.get(&it.pool.id).is_some_and(|size| *size != it.members.len()));
     let due = at.saturating_duration_since(known.read) >= own_share(unit);
     // OVN loses members when it is written to, and calls the load balancer and its pools ONLINE all the same.
-    let rested = known.until + QUIET;
+    let rested = later(known.until, QUIET);
     let is_monitored = affinity::is_of_ovn(is) && pools().any(|it| it.monitor.is_some());
     let is_unproven = is_monitored && known.read <= rested && at > rested;
     if moved || size || due || is_unproven {
@@ -250,7 +251,7 @@ fn open(
     let ails = !matches!(is.it.operating_status, Operating::Online | Operating::NoMonitor)
         && !drift::down(was).is_empty();
     if ails && *ailing > 0 {
-        *ailing -= 1;
+        *ailing = ailing.saturating_sub(1);
         return Ask::Tree;
     }
     Ask::Nothing
@@ -266,7 +267,9 @@ fn is_unasked(it: &Observed) -> bool {
 fn own_share(unit: &Unit) -> Duration {
     let mut hasher = DefaultHasher::new();
     unit.hash(&mut hasher);
-    FULL / 2 + FULL / 2 * u32::try_from(hasher.finish() % 1_000).unwrap_or(0) / 1_000
+    let thousandths = u32::try_from(hasher.finish() % 1_000).unwrap_or(0);
+    let share = half(FULL).saturating_mul(thousandths).checked_div(1_000).unwrap_or_default();
+    half(FULL).saturating_add(share)
 }
 
 /// Members as they were known, until a tree tells.

@@ -13,6 +13,8 @@ use seaway_engine::Failure;
 use seaway_model::{Owner, Problem, Reason, Unit};
 use seaway_openstack::{Class, Error, Retry, Service};
 
+use super::moment::later;
+
 const FIRST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -74,10 +76,10 @@ impl Away {
         let needed = |it: &Service| asker.needs.is_none_or(|needs| needs.contains(it));
         for (service, last) in self.all().iter_mut().filter(|(it, _)| needed(it)) {
             if now >= last.until {
-                (last.until, last.asks) = (now + pause(last.times), Some(asker.who.clone()));
+                (last.until, last.asks) = (later(now, pause(last.times)), Some(asker.who.clone()));
             }
             if last.asks.as_ref() != Some(&asker.who) {
-                still = Some(told(*service, last.what, last.until - now, asker));
+                still = Some(told(*service, last.what, last.until.saturating_duration_since(now), asker));
             }
         }
         still
@@ -104,10 +106,10 @@ impl Away {
         let last = all.entry(service).or_insert(Last { what, times: 0, until: now, asks: None });
         if now < last.until && last.asks.as_ref() != Some(&asker.who) {
             // It was under way while another learned the same.
-            return Some(told(service, last.what, last.until - now, asker));
+            return Some(told(service, last.what, last.until.saturating_duration_since(now), asker));
         }
         let after = pause(last.times).max(asked);
-        *last = Last { what, times: last.times + 1, until: now + after, asks: None };
+        *last = Last { what, times: last.times.saturating_add(1), until: later(now, after), asks: None };
         tracing::warn!(unit = ?asker.who, why = %error, retry = ?after, "a service of the cloud is away");
         Some(told(service, what, after, asker))
     }

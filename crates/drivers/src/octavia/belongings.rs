@@ -58,6 +58,7 @@ pub enum Thing {
 
 /// A load balancer that is being changed is waited for this long.
 pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(30);
 pub(super) const LOOK: Duration = Duration::from_secs(2);
 
 impl fmt::Display for Thing {
@@ -274,8 +275,8 @@ pub async fn remove_by(
     let (balancers, others): (Vec<&Belonging>, Vec<&Belonging>) =
         all.iter().partition(|it| matches!(it.thing, Thing::LoadBalancer(_) | Thing::Part(..)));
     let mut going = Vec::new();
-    for (number, it) in balancers.iter().enumerate() {
-        tell(&format!("{} of {}: deleting {} ({})", number + 1, balancers.len(), it.thing, it.name));
+    for (number, it) in (1_usize..).zip(&balancers) {
+        tell(&format!("{number} of {}: deleting {} ({})", balancers.len(), it.thing, it.name));
         match delete(cloud, how, &it.thing).await {
             Ok(()) => going.push(*it),
             Err(error) => failed.push(((*it).clone(), error)),
@@ -283,8 +284,8 @@ pub async fn remove_by(
     }
     // Groups and addresses are in use until their load balancers are gone.
     going.retain(|it: &&Belonging| matches!(it.thing, Thing::LoadBalancer(_)));
-    for (number, it) in going.iter().enumerate() {
-        tell(&format!("{} of {}: waiting until {} is gone", number + 1, going.len(), it.thing));
+    for (number, it) in (1_usize..).zip(&going) {
+        tell(&format!("{number} of {}: waiting until {} is gone", going.len(), it.thing));
         if let Thing::LoadBalancer(id) = &it.thing
             && let Err(error) = cloud.all::<LoadBalancer>().until_gone(id, PATIENCE).await
         {
@@ -295,8 +296,8 @@ pub async fn remove_by(
     // What a load balancer needs stays with it.
     let others: Vec<_> =
         others.into_iter().filter(|it| it.service.is_none() || !stands.contains(&it.service)).collect();
-    for (number, it) in others.iter().enumerate() {
-        tell(&format!("{} of {}: deleting {} ({})", number + 1, others.len(), it.thing, it.name));
+    for (number, it) in (1_usize..).zip(&others) {
+        tell(&format!("{number} of {}: deleting {} ({})", others.len(), it.thing, it.name));
         if let Err(error) = delete(cloud, how, &it.thing).await {
             failed.push(((*it).clone(), error));
         }
@@ -325,7 +326,7 @@ async fn delete(cloud: &Cloud, how: How<'_>, thing: &Thing) -> Result<(), Error>
         };
         let patience = match thing {
             Thing::LoadBalancer(_) | Thing::Part(..) => PATIENCE,
-            _ => PATIENCE / 20,
+            _ => PATIENCE_WITH_OTHERS,
         };
         let waits = |error: &Error| {
             matches!(error.class(), Class::Immutable | Class::InUse | Class::Conflict | Class::Stale)

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     hash::{DefaultHasher, Hash, Hasher},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use seaway_engine::Failure;
@@ -14,6 +14,7 @@ use seaway_openstack::{
     octavia::{LoadBalancer, LoadBalancerChange},
     resource::Edit,
 };
+use tokio::sync::Mutex;
 
 use super::{
     Joined, LOOK, Octavia, STRIPES,
@@ -23,6 +24,12 @@ use super::{
 };
 
 impl Octavia {
+    /// Whose id falls to the same waits for it.
+    fn turn(&self, id: &str) -> &Mutex<Option<Instant>> {
+        let [first, ..] = &self.sharing;
+        self.sharing.get(stripe(id)).unwrap_or(first)
+    }
+
     /// Who is on a load balancer with others is changed one at a time.
     pub(super) async fn write(
         &self,
@@ -49,7 +56,7 @@ impl Octavia {
         }
         let Unit::LoadBalancer(_, key) = unit else { return Ok(()) };
         let id = observed.balancer.as_ref().map(|it| it.it.id.as_str().to_owned()).unwrap_or_default();
-        let mut came = self.sharing[stripe(&id)].lock().await;
+        let mut came = self.turn(&id).lock().await;
         let now = joined.cloud.clock().now();
         let asked = self.past(unit, |past| past.asked);
         let is_known = asked
@@ -86,7 +93,7 @@ impl Octavia {
         let mut change = change.clone();
         let it = observed.balancer.as_ref().map(|it| it.it.clone());
         let id = it.as_ref().map(|it| it.id.as_str()).unwrap_or_default();
-        let _turn = self.sharing[stripe(id)].lock().await;
+        let _turn = self.turn(id).lock().await;
         if let (Edit::To(tags), Some(it)) = (&mut change.tags, &it) {
             let now = joined.cloud.all::<LoadBalancer>().read::<LoadBalancer>(&it.id).await?;
             let gone: BTreeSet<String> = it.tags.difference(tags).cloned().collect();

@@ -1,5 +1,7 @@
 //! What must hold for whatever anybody writes into names, descriptions and tags in a cloud (`fuzz/README.md`).
 
+#![allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
+
 use std::collections::BTreeSet;
 
 use seaway_model::{Kind, LbKey, ObjectRef, Owner, load_balancer::Family};

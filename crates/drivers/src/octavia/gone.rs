@@ -81,7 +81,7 @@ impl Octavia {
         }
         let times = self.past(unit, |past| {
             past.removed.retain(|it| !removed.contains(it));
-            past.came_back = if back.is_some() { past.came_back + 1 } else { 0 };
+            past.came_back = if back.is_some() { past.came_back.saturating_add(1) } else { 0 };
             past.came_back
         });
         let Some(back) = back else { return Ok(false) };

@@ -60,7 +60,10 @@ impl Cluster {
     pub(super) fn group_description(&self, class: &str) -> String {
         let whose = format!("[{} seaway.dev/group={class}]", self.tag());
         let text = format!("Security Group for Service LoadBalancers in cluster {}", self.name);
-        format!("{} {whose}", shortened(text, super::names::LONGEST - whose.len() - 1))
+        format!(
+            "{} {whose}",
+            shortened(text, super::names::LONGEST.saturating_sub(whose.len()).saturating_sub(1))
+        )
     }
 
     fn rule_description(&self) -> String {

@@ -14,7 +14,7 @@ use seaway_openstack::{
     resource::{Edit, Id},
 };
 
-use super::{gone::Child, steps::Step};
+use super::{gone::Child, moment::later, steps::Step};
 
 /// What is remembered of a load balancer beside what is there.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +124,9 @@ impl Past {
             return Mend::Remake { why: "it is in ERROR and did not come back", by_default };
         }
         match &self.refused {
-            Some((why, at)) if now < *at + REFUSED => Mend::Nothing { why: why.clone() },
+            Some((why, at)) if now.saturating_duration_since(*at) < REFUSED => {
+                Mend::Nothing { why: why.clone() }
+            }
             _ => Mend::Failover,
         }
     }
@@ -137,12 +139,12 @@ impl Past {
 
     pub(super) fn tried(&mut self, now: Instant) {
         let wait = FIRST.saturating_mul(1 << self.tries.min(16)).min(LONGEST);
-        self.tries += 1;
-        self.not_before = Some(now + wait);
+        self.tries = self.tries.saturating_add(1);
+        self.not_before = Some(later(now, wait));
     }
 
     pub(super) fn failed_over(&mut self, now: Instant) {
-        self.failovers += 1;
+        self.failovers = self.failovers.saturating_add(1);
         self.tried(now);
     }
 

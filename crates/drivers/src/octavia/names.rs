@@ -38,7 +38,7 @@ impl Cluster {
     /// Its name: that of its owner's, with the family where it is the second.
     pub fn name_of(&self, key: &LbKey, owner: &Owner) -> String {
         let end = end_of_second(key);
-        format!("{}{end}", shortened(self.balancer(owner), LONGEST - end.len()))
+        format!("{}{end}", shortened(self.balancer(owner), LONGEST.saturating_sub(end.len())))
     }
 
     pub fn balancer(&self, owner: &Owner) -> String {
@@ -90,7 +90,10 @@ impl Cluster {
     pub fn floating(&self, owner: &Owner, key: &LbKey, kept: bool) -> String {
         let kept = if kept { " kept" } else { "" };
         let whose = format!("{}{kept}]", self.mark(key).trim_end_matches(']'));
-        format!("{} {whose}", shortened(self.words_of_floating(owner), LONGEST - whose.len() - 1))
+        format!(
+            "{} {whose}",
+            shortened(self.words_of_floating(owner), LONGEST.saturating_sub(whose.len()).saturating_sub(1))
+        )
     }
 
     /// Whether such a description says that it is this cluster's and this key's, and goes with it.
@@ -139,7 +142,10 @@ pub(super) fn end_of_second(key: &LbKey) -> String {
 pub(super) fn replaced(description: &str) -> Option<String> {
     let (words, mark) = description.split_at(description.rfind('[')?);
     let mark = format!("{}{REPLACED}]", mark.strip_suffix(']')?);
-    Some(format!("{} {mark}", shortened(words.trim_end().to_owned(), LONGEST.checked_sub(mark.len() + 1)?)))
+    Some(format!(
+        "{} {mark}",
+        shortened(words.trim_end().to_owned(), LONGEST.checked_sub(mark.len().saturating_add(1))?)
+    ))
 }
 
 /// The UID in that.

@@ -144,7 +144,7 @@ impl Octavia {
             None if observed.balancer.is_some() => false,
             None => {
                 let why = "whether it is needed follows from the first, which is not there yet".to_owned();
-                return Err(Failure::Wait { why, after: LOOK * 5 });
+                return Err(Failure::Wait { why, after: LOOK.saturating_mul(5) });
             }
         };
         if let (None, Desired::LoadBalancer(wish), false) = (&observed.balancer, desired, observed.needless) {

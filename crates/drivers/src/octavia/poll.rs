@@ -14,7 +14,10 @@ use seaway_openstack::{
 };
 use tokio::{sync::Mutex, time::timeout};
 
-use super::turns::PATIENCE;
+use super::{
+    moment::{half, later},
+    turns::PATIENCE,
+};
 
 /// The longest time from one list to the next.
 pub(super) const APART: Duration = Duration::from_secs(2);
@@ -50,7 +53,7 @@ impl Default for Pace {
 impl Pace {
     fn wrote(&mut self, now: Instant) {
         (self.gap, self.last) = (self.shortest, Some(now));
-        let at = now + self.gap;
+        let at = later(now, self.gap);
         self.next = Some(self.next.filter(|it| *it > now).map_or(at, |it| it.min(at)));
     }
 
@@ -65,9 +68,9 @@ impl Pace {
 
     fn saw(&mut self, now: Instant) {
         let is_brisk = self.last.is_some_and(|it| now.saturating_duration_since(it) < BRISK);
-        let next = if is_brisk { self.shortest } else { self.gap * 3 / 2 };
+        let next = if is_brisk { self.shortest } else { self.gap.saturating_add(half(self.gap)) };
         self.gap = next.clamp(self.shortest, APART);
-        self.next = Some(now + self.gap);
+        self.next = Some(later(now, self.gap));
     }
 
     fn is_due(&self, now: Instant) -> bool {
@@ -134,15 +137,18 @@ impl Poll {
         }
         let Ok(mut last) = timeout(PATIENCE, self.last.lock()).await else { return Ok(Found::Unknown) };
         let now = self.cloud.clock().now();
-        if last.is_none() || self.pace().is_due(now) {
-            let query = Query::all().tagged([self.tag.as_str()]);
-            let list = self.cloud.all::<LoadBalancer>().list::<BalancerStatus>(query).await?;
-            let all: HashMap<_, _> = list.into_iter().map(|it| (it.id.clone(), it)).collect();
-            let moved = last.as_ref().is_some_and(|it| it.differs(&all));
-            self.pace().listed(now, all.len(), moved);
-            *last = Some(List { at: now, all });
-        }
-        let list = last.as_ref().expect("there is one by now");
+        let is_due = self.pace().is_due(now);
+        let list = match &mut *last {
+            Some(list) if !is_due => list,
+            last => {
+                let query = Query::all().tagged([self.tag.as_str()]);
+                let list = self.cloud.all::<LoadBalancer>().list::<BalancerStatus>(query).await?;
+                let all: HashMap<_, _> = list.into_iter().map(|it| (it.id.clone(), it)).collect();
+                let moved = last.as_ref().is_some_and(|it| it.differs(&all));
+                self.pace().listed(now, all.len(), moved);
+                last.insert(List { at: now, all })
+            }
+        };
         Ok(match list.all.get(&it.id) {
             _ if list.at <= since => Found::Unknown,
             Some(status) => Found::There(status.clone()),

@@ -31,6 +31,7 @@ use seaway_openstack::{
 
 use super::{
     Joined, Octavia, affinity,
+    moment::half,
     poll::{APART, SOON},
     steps::{Observed, Step},
     wanted::spot,
@@ -158,7 +159,7 @@ impl Octavia {
                 Some(if matches!(queued, Queued::Floating | Queued::Members) {
                     left
                 } else {
-                    (age / 2).clamp(SOON, APART)
+                    half(age).clamp(SOON, APART)
                 })
             }
             _ => None,

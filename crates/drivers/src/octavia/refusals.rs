@@ -15,6 +15,8 @@ use std::{
 use seaway_model::Unit;
 use seaway_openstack::{Class, Error, Retry, Service};
 
+use super::moment::later;
+
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -58,9 +60,9 @@ impl Refusals {
             return;
         }
         all.leave(unit);
-        all.numbered += 1;
+        all.numbered = all.numbered.saturating_add(1);
         let number = all.numbered;
-        let new = || Line { waiting: BTreeMap::new(), next: now + FIRST, tries: 0 };
+        let new = || Line { waiting: BTreeMap::new(), next: later(now, FIRST), tries: 0 };
         all.lines.entry(cause.clone()).or_insert_with(new).waiting.insert(number, unit.clone());
         all.places.insert(unit.clone(), (cause, number));
     }
@@ -94,13 +96,14 @@ impl Refusals {
         for line in lines.values_mut().filter(|it| it.next <= now) {
             let Some((_, unit)) = line.waiting.pop_first() else { continue };
             // What it waits for may be its own; the next time it is another's turn.
-            *numbered += 1;
+            *numbered = numbered.saturating_add(1);
             line.waiting.insert(*numbered, unit.clone());
             if let Some((_, place)) = places.get_mut(&unit) {
                 *place = *numbered;
             }
-            line.tries += 1;
-            line.next = now + FIRST.saturating_mul(2_u32.saturating_pow(line.tries)).min(LONGEST);
+            line.tries = line.tries.saturating_add(1);
+            let pause = FIRST.saturating_mul(2_u32.saturating_pow(line.tries)).min(LONGEST);
+            line.next = later(now, pause);
             due.push(unit);
         }
         due

@@ -66,7 +66,7 @@ struct Marks {
 impl Change {
     /// How many objects are written.
     pub fn count(&self) -> usize {
-        1 + self.listeners + self.floating.len()
+        self.listeners.saturating_add(self.floating.len()).saturating_add(1)
     }
 }
 
@@ -107,7 +107,8 @@ pub async fn retags(cloud: &Cloud, from: &str, to: &str, services: &[Present]) -
         ours.iter().flat_map(|it| &it.tags).filter(|it| it.starts_with(KEY)).collect();
     let mut keys: BTreeMap<LbKey, usize> = BTreeMap::new();
     for key in theirs.iter().filter_map(|it| old.key_of(&it.tags, &it.description)) {
-        *keys.entry(key).or_default() += 1;
+        let count = keys.entry(key).or_default();
+        *count = count.saturating_add(1);
     }
     let mut all: Vec<Retag> = theirs
         .iter()

@@ -112,7 +112,7 @@ impl Quotas {
             Step::AddFloating(_) => (known.as_mut().map(|it| &mut it.floating), &mut taken.floating),
             _ => return,
         };
-        *taken += 1;
+        *taken = taken.saturating_add(1);
         if let Some(left) = left {
             *left = left.map(|it| it.saturating_sub(1));
         }
@@ -135,13 +135,14 @@ impl Quotas {
         // The answer may be older than what was made while it was under way.
         let left = |name: &str, since: u64| {
             let it = usage.get(name)?;
-            Some(u64::try_from(it.limit).ok()?.saturating_sub(it.used + it.reserved + since))
+            let used = it.used.saturating_add(it.reserved);
+            Some(u64::try_from(it.limit).ok()?.saturating_sub(used).saturating_sub(since))
         };
         let it = Known {
             at: now,
             limits: limits.unwrap_or_default(),
-            ports: left("port", kept.taken.ports - before.ports),
-            floating: left("floatingip", kept.taken.floating - before.floating),
+            ports: left("port", kept.taken.ports.saturating_sub(before.ports)),
+            floating: left("floatingip", kept.taken.floating.saturating_sub(before.floating)),
         };
         kept.known = Some(it.clone());
         Ok(it)
@@ -183,7 +184,7 @@ impl Known {
             let limit =
                 names.iter().find_map(|it| self.limits.get(*it)).and_then(|it| u64::try_from(*it).ok());
             let (used, needs) = (used as u64, needs as u64);
-            if let Some(limit) = limit.filter(|limit| used + needs > *limit) {
+            if let Some(limit) = limit.filter(|limit| used.saturating_add(needs) > *limit) {
                 short.push(Short { what, limit, used, needs, option });
             }
         }
@@ -212,7 +213,10 @@ impl Short {
         };
         let more = match network {
             true => format!("openstack quota set {option} N {project}"),
-            false => format!("openstack loadbalancer quota set --{option} {} {project}", used + needs),
+            false => format!(
+                "openstack loadbalancer quota set --{option} {} {project}",
+                used.saturating_add(*needs)
+            ),
         };
         let fix = format!(
             "Delete what nobody needs (seaway openstack gc lists it), or ask the cloud's operator for more: {more}. It \

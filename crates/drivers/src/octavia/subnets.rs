@@ -69,11 +69,11 @@ fn of_shell(pattern: &str) -> String {
                 regex.push(']');
             }
             '{' if !within => {
-                depth += 1;
+                depth = depth.saturating_add(1);
                 regex.push_str("(?:");
             }
             '}' if !within && depth > 0 => {
-                depth -= 1;
+                depth = depth.saturating_sub(1);
                 regex.push(')');
             }
             ',' if !within && depth > 0 => regex.push('|'),

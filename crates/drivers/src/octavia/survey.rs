@@ -61,11 +61,11 @@ pub(super) struct Used {
 impl Used {
     fn and(self, more: Used) -> Used {
         Used {
-            balancers: self.balancers + more.balancers,
-            listeners: self.listeners + more.listeners,
-            pools: self.pools + more.pools,
-            members: self.members + more.members,
-            monitors: self.monitors + more.monitors,
+            balancers: self.balancers.saturating_add(more.balancers),
+            listeners: self.listeners.saturating_add(more.listeners),
+            pools: self.pools.saturating_add(more.pools),
+            members: self.members.saturating_add(more.members),
+            monitors: self.monitors.saturating_add(more.monitors),
         }
     }
 }

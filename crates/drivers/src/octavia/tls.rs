@@ -420,7 +420,7 @@ impl Cluster {
         use sha2::{Digest, Sha256};
         use std::fmt::Write;
         let mut name = self.certificates(of);
-        for byte in &Sha256::digest(it.chain.as_bytes())[..16] {
+        for byte in Sha256::digest(it.chain.as_bytes()).iter().take(16) {
             _ = write!(name, "{byte:02x}");
         }
         name

@@ -268,8 +268,10 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
 }
 
 pub(super) fn some(all: &[String], between: &str) -> String {
-    match all.len().checked_sub(NAMED).filter(|it| *it > 0) {
-        Some(more) => format!("{}{between}and {more} more", all[..NAMED].join(between)),
-        None => all.join(between),
+    match all.split_at_checked(NAMED) {
+        Some((named, others)) if !others.is_empty() => {
+            format!("{}{between}and {} more", named.join(between), others.len())
+        }
+        _ => all.join(between),
     }
 }

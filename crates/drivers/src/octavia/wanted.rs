@@ -468,7 +468,10 @@ pub(super) fn leads_to(listener: &Listener) -> Option<&seaway_model::PoolId> {
     let [rule] = &listener.rules[..] else { return None };
     let everything = rule.hosts.is_empty() && rule.matches.is_empty() && rule.filters.is_empty();
     match &rule.action {
-        Action::Forward(pools) if everything && pools.len() == 1 => Some(&pools[0].0),
+        Action::Forward(pools) if everything => match &pools[..] {
+            [(pool, _)] => Some(pool),
+            _ => None,
+        },
         _ => None,
     }
 }

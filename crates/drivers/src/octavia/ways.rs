@@ -51,7 +51,11 @@ impl Ways {
         let first = lost.first().filter(|_| self.reached.contains_key(from))?;
         let network = self.subnets.get(from).and_then(cidr).map(|it| it.to_string()).unwrap_or_default();
         let how = if picked { ", which was picked by itself as that of a Node," } else { "" };
-        let more = if lost.len() > 1 { format!(" and {} more", lost.len() - 1) } else { String::new() };
+        let more = if lost.len() > 1 {
+            format!(" and {} more", lost.len().saturating_sub(1))
+        } else {
+            String::new()
+        };
         Some(format!("from subnet {from} ({network}){how} nothing leads to its member {first}{more}"))
     }
 

@@ -238,7 +238,7 @@ fn automaton(members: &[Member], table: usize) -> Option<dense::DFA<Vec<u32>>> {
         is_whole.then_some(parsed)
     });
     let parsed: Vec<_> = parsed.collect::<Option<_>>()?;
-    let most = table * members.len().max(2);
+    let most = table.saturating_mul(members.len().max(2));
     let states = thompson::Config::new()
         .utf8(false)
         .which_captures(WhichCaptures::None)

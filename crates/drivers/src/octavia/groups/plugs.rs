@@ -139,7 +139,7 @@ pub(in crate::octavia) fn named(nodes: &[&Name]) -> String {
     const MOST: usize = 5;
     let mut text: String = nodes.iter().take(MOST).map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
     if nodes.len() > MOST {
-        text.push_str(&format!(" and {} more", nodes.len() - MOST));
+        text.push_str(&format!(" and {} more", nodes.len().saturating_sub(MOST)));
     }
     text
 }

@@ -59,8 +59,8 @@ pub(super) fn node_ports(openings: &Openings) -> impl Iterator<Item = (L4, u16)>
 fn of(openings: &Openings, place: &[IpNet], beside: &[IpNet]) -> Vec<Rule> {
     let transparent = is_transparent(openings.provider.as_ref());
     // Who takes connections itself reaches members by one family.
-    let families = &openings.families
-        [..if transparent { openings.families.len() } else { openings.families.len().min(1) }];
+    let families: Vec<Family> =
+        openings.families.iter().copied().take(if transparent { usize::MAX } else { 1 }).collect();
     let of_family = |it: &&IpNet| families.contains(&family(it));
     let balancers: Vec<IpNet> = place.iter().filter(of_family).chain(beside).copied().collect();
     let clients: Vec<IpNet> = match openings.sources.is_empty() {

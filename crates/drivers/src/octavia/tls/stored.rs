@@ -56,7 +56,7 @@ impl Stored {
     /// Something was written.
     pub(in crate::octavia) fn forget(&self) {
         let mut last = self.last();
-        (last.age, last.lists) = (last.age + 1, None);
+        (last.age, last.lists) = (last.age.wrapping_add(1), None);
     }
 
     /// Something is about to be written under this name.
