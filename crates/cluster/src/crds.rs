@@ -94,7 +94,8 @@ mod tests {
             fields.remove("status.conditions.observedGeneration");
             assert_eq!(fields, all, "{kind}");
         }
-        assert_eq!(fields_of("LoadBalancerHost", "spec"), ["spec.drain".to_owned()].into());
+        let of_people = ["spec.addresses", "spec.drain"].map(str::to_owned);
+        assert_eq!(fields_of("LoadBalancerHost", "spec"), of_people.into());
     }
 
     #[test]

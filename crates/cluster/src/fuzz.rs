@@ -95,9 +95,13 @@ pub fn host(bytes: &[u8]) {
     assert_eq!(missing, report.not_served, "people see what the plan sees");
     let says = says(&report, seen.unlisted);
     for changed in [false, true] {
+        let spec = match &report.declared {
+            Some(addresses) => json!({ "drain": report.drain, "addresses": addresses }),
+            None => json!({ "drain": report.drain }),
+        };
         let again = told_again(&json!({
             "metadata": { "name": report.host },
-            "spec": { "drain": report.drain },
+            "spec": spec,
             "status": host::status(&seen.running, &says, changed),
         }));
         let Some(Fact::Host(back)) = followed(Kind::LoadBalancerHost, &again) else { panic!("{says:?}") };

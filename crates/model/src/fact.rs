@@ -297,7 +297,7 @@ pub struct HostReport {
     /// Its own addresses: what pools with `hosts: true` publish.
     pub addresses: Vec<IpAddr>,
     /// Which addresses are its own, if whoever runs the cluster wrote them down (`spec.addresses`).
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declared: Option<BTreeSet<IpAddr>>,
     /// Which addresses of our pools are present on it, so that a socket there can be reached.
     pub holds: BTreeSet<IpAddr>,

@@ -5,7 +5,8 @@
 //!     loopback, link-local, metadata of clouds, unspecified, multicast ──► never
 //!     our own published addresses, other addresses of hosts ─────────────► never
 //!     an address of a Node ──► only of an endpoint that carries its nodeName, or at a node port; at no reserved port
-//!     the ClusterIP of a Service ──► only of one of the same namespace, and never the API server's
+//!     the ClusterIP of a Service ──► only of one of the same namespace, or by name, where names are allowed; and never the
+//!                                    API server's
 //! ```
 //!
 //! The same holds for the port at which their health is checked.
@@ -107,7 +108,8 @@ impl Machines {
             };
         }
         // From the network of a Node it answers whoever may not ask there, and the API server as well.
-        let is_theirs = |it: &&ServiceKey| it.namespace != *namespace || it.is_api_server();
+        let is_by_name = self.rules.names && member.host_name.is_some();
+        let is_theirs = |it: &&ServiceKey| it.is_api_server() || it.namespace != *namespace && !is_by_name;
         if let Some(service) = self.services.owners(ip).and_then(|all| all.iter().find(is_theirs)) {
             return Some(Barred::OfService(service.clone()));
         }
