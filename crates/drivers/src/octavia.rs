@@ -335,12 +335,7 @@ impl Driver for Octavia {
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
         self.ask(&asker)?;
-        let leads = step.leads() && observed.balancer.as_ref().is_some_and(affinity::is_of_ovn);
-        // One that is pending for so long is not waited for: its address is needed all the same.
-        if leads && observed.is_pending() && observed.stuck.is_none() {
-            return Err(observed.waits(step, self.soon(observed)));
-        }
-        if step.locks() || leads {
+        if step.locks() {
             let queued = self.is_queued(joined, observed).await;
             if let Some(left) = queued.map_err(|error| self.failed(&asker, &error))? {
                 let why = format!("{step}: OVN is still working on the previous write");

@@ -27,9 +27,4 @@ impl Step {
         let moves = matches!(self, Step::Allocate(_) | Step::Move(..) | Step::TagFloating(_));
         !besides && !first && !moves
     }
-
-    /// From then on a floating IP leads to the load balancer.
-    pub(super) fn leads(&self) -> bool {
-        matches!(self, Step::AddFloating(_) | Step::Lead(_) | Step::Move(..))
-    }
 }

@@ -6,16 +6,12 @@
 //!     a whole load balancer   one for itself and each listener, pool, monitor and pool's members; it is ACTIVE after the first
 //!     a pool's deletion       one for its monitor, its members and itself; likewise
 //!     members in bulk         one for those that come, those that stay and those that go; likewise
-//!     a floating IP           none: Neutron tells OVN, OVN tells the driver of another process, and that writes it to the
-//!                             load balancer
 //! ```
 //! A write beside the rest finds nothing yet of what it is for, which then is in ERROR, or loses what that writes. So the next
 //! write waits until the status tree has nothing pending, or no such pool any more. That is asked after each write: health
 //! monitors tell of their members when they like, and say by the way that the load balancer is ACTIVE, and all that OVN has of
 //! it; even if it is being deleted. Of members in bulk a tree tells too much: all are ACTIVE after the first request. There
-//! time has to pass. So it has after a floating IP: no status tells of it. It is led to a load balancer that is done, not to
-//! one that is being made: where OVN tells a busy driver at once that the port is there and of its floating IP, that hears of a
-//! new port and looks for no floating IP, and the address leads nowhere for good.
+//! time has to pass.
 
 use std::{
     collections::HashMap,
@@ -52,8 +48,6 @@ pub(super) enum Queued {
     /// All below this pool goes before it does.
     Deletion(Id<Pool>),
     /// Nothing tells.
-    Floating,
-    /// Nothing tells.
     Members,
     /// One request.
     One,
@@ -75,9 +69,7 @@ impl Queued {
     /// What such a step leaves there, asked before it is done.
     pub(super) fn by(step: &Step, observed: &Observed) -> Option<Queued> {
         let several = Queued::several(step, observed);
-        several
-            .or_else(|| step.leads().then_some(Queued::Floating))
-            .or_else(|| step.locks().then_some(Queued::One))
+        several.or_else(|| step.locks().then_some(Queued::One))
     }
 
     fn several(step: &Step, observed: &Observed) -> Option<Queued> {
@@ -107,7 +99,7 @@ impl Queued {
     fn longest(&self) -> Duration {
         match self {
             Queued::Children | Queued::Deletion(_) => LONGEST,
-            Queued::Floating | Queued::Members | Queued::One => REST,
+            Queued::Members | Queued::One => REST,
             Queued::Removal => GOING,
         }
     }
@@ -117,7 +109,7 @@ impl Queued {
             Queued::Children | Queued::One => Ok(is_made(&cloud.all::<LoadBalancer>().tree(balancer).await?)),
             // A tree leaves out pools that no listener leads to.
             Queued::Deletion(id) => Ok(cloud.all::<Pool>().find::<Pool>(id).await?.is_none()),
-            Queued::Floating | Queued::Members | Queued::Removal => Ok(false),
+            Queued::Members | Queued::Removal => Ok(false),
         }
     }
 }
@@ -156,11 +148,7 @@ impl Octavia {
         let left = queued.longest().checked_sub(age).filter(|it| !it.is_zero());
         let left = match left {
             Some(left) if !queued.is_through(&joined.cloud, id).await? => {
-                Some(if matches!(queued, Queued::Floating | Queued::Members) {
-                    left
-                } else {
-                    half(age).clamp(SOON, APART)
-                })
+                Some(if queued == Queued::Members { left } else { half(age).clamp(SOON, APART) })
             }
             _ => None,
         };

@@ -1,6 +1,6 @@
 //! Members that stay at their address and change their port, as Nodes do whose Service has another node port.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use seaway_engine::Driver;
 use seaway_model::{Desired, LoadBalancer, load_balancer::HealthCheck};
@@ -54,8 +54,6 @@ async fn a_member_that_ovn_probes_is_removed_before_it_is_added_at_another_port(
 async fn a_controller_that_starts_between_the_two_adds_the_members() {
     let mut scene = Scene::with("ovn").await;
     scene.reach(&wish(&scene, &[], &[1, 2], true)).await;
-    // OVN has heard of its floating IP.
-    scene.pass(Duration::from_secs(2));
     let moved = wish(&scene, &[1, 2], &[1, 2], true);
     let desired = Desired::LoadBalancer(Arc::new(moved.clone()));
     let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();

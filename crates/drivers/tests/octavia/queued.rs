@@ -190,25 +190,3 @@ async fn a_pool_that_goes_step_by_step_is_deleted_once() {
     assert_eq!(scene.pools().await.len(), 1);
     assert!(scene.clock.now() - began < Duration::from_secs(60));
 }
-
-/// OVN's driver hears of a floating IP by way of OVN, and may miss it while it makes the load balancer.
-#[tokio::test]
-async fn a_floating_ip_is_led_to_a_load_balancer_that_is_done() {
-    for each in [EACH, Duration::from_secs(5)] {
-        let scene = Scene::with("ovn").await;
-        scene.fake.pace(Pace::Time(each));
-        scene.reach(&of_two(&scene)).await;
-        let ips = scene.floating().await;
-        assert_eq!((ips.len(), scene.fake.overlaps()), (1, 0), "{each:?}");
-        assert!(ips[0].port_id.is_some());
-    }
-    // Others have it meanwhile.
-    let scene = Scene::set().await;
-    scene.fake.pace(Pace::Never);
-    let wish = Desired::LoadBalancer(Arc::new(of_two(&scene)));
-    let mut observed = scene.driver.observe(&unit(), &wish).await.unwrap();
-    for step in scene.driver.steps(&wish, &observed) {
-        scene.driver.apply(&unit(), &step, &mut observed).await.unwrap();
-    }
-    assert!(observed.is_pending() && scene.floating().await[0].port_id.is_some());
-}

@@ -42,7 +42,6 @@ pub(super) fn create(state: &mut State, request: &Request) -> Answer {
     let mut row = state.new_row(fields, &project);
     if let Some(port) = port.as_str() {
         state.associate(&mut row, port)?;
-        state.led_to(port);
     }
     state.neutron.take(&on, address, &row.id);
     row.set("subnet_of_address", on);
@@ -60,7 +59,6 @@ pub(super) fn change(state: &mut State, request: &Request) -> Answer {
         Some(Value::String(port)) => {
             state.neutron.seen(&PORT, &port, &request.caller)?;
             state.associate(&mut row, &port)?;
-            state.led_to(&port);
         }
         Some(_) => {
             for name in ["port_id", "fixed_ip_address", "router_id"] {

@@ -11,7 +11,7 @@ use super::{
     providers::{Provider, operating},
     schema::Kind,
 };
-use crate::cloud::{clock::Moment, state::State, store::Row};
+use crate::cloud::{clock::Moment, state::State};
 
 /// How long changes take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,14 +80,6 @@ impl State {
         let other = other.filter(|it| it.step == Step::Second);
         let (step, late) = other.map_or((Step::First, Vec::new()), |it| (it.step, it.late));
         self.begin(balancer, step, late);
-    }
-
-    /// A floating IP leads to this port from now on: OVN's driver is told of it, too, and writes it to the load balancer.
-    pub(in crate::cloud) fn led_to(&mut self, port: &str) {
-        let is_of_ovn = |it: &&Row| it.text("vip_port_id") == port && Provider::of(it) == Provider::Ovn;
-        let balancer = self.octavia.balancers.iter().find(is_of_ovn).map(|it| it.id.clone());
-        let is_amid = balancer.is_some_and(|it| self.octavia.pending.contains_key(&it));
-        self.octavia.overlaps += usize::from(is_amid);
     }
 
     fn begin(&mut self, balancer: &str, step: Step, late: Vec<Late>) {
