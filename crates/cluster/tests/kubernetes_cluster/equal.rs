@@ -64,7 +64,7 @@ async fn the_same_manifests_give_equal_facts() {
     }
 }
 
-/// Without what an API server chooses: uids, times, node ports, families.
+/// Without what an API server chooses: uids, times, node ports, ClusterIPs, families.
 fn comparable(fact: &Fact) -> Fact {
     let meta = |it: &Meta| Meta { uid: Name::default(), created: None, ..it.clone() };
     match fact {
@@ -72,6 +72,7 @@ fn comparable(fact: &Fact) -> Fact {
             let mut it = Service {
                 meta: meta(&it.meta),
                 families: Families { first: None, second: None, ..it.families },
+                cluster_ips: Vec::new(),
                 health_check_node_port: None,
                 ..Service::clone(it)
             };
