@@ -81,6 +81,9 @@ fn what_a_silent_host_may_hold_is_given_to_another_once_the_quarantine_is_over()
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     let at = scene.address("shop");
     until("both hosts serve it", || scene.nodes.iter().all(|node| scene.state(node).contains(&at)));
+    // Nobody waits for a host that nobody has heard of.
+    let has_said = |host: &str| scene.field(&format!("loadbalancerhost/{host}"), "{.status.applied}");
+    until("both hosts have said so", || ["a", "b"].iter().all(|it| !has_said(it).is_empty()));
     scene.kill("b");
     scene.cluster.kubectl(&["delete", "service", "shop"]);
     scene.cluster.apply(&asking("other", &at));
