@@ -177,7 +177,7 @@ impl fmt::Display for Barred {
         match self {
             Barred::Special(what) => f.write_str(what),
             Barred::Published => f.write_str("an address that Seaway publishes"),
-            Barred::OfHost(host) => write!(f, "an address of host {host}, as that reports"),
+            Barred::OfHost(host) => write!(f, "an address that host {host} reports as its own"),
             Barred::OfNode(node) => {
                 write!(f, "an address of Node {node}, and the endpoint does not carry its nodeName")
             }

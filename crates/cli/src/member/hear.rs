@@ -98,7 +98,7 @@ impl Me {
         if self.declared.as_ref() == declared {
             return None;
         }
-        info!("somebody changed spec.addresses of this host");
+        info!("spec.addresses of this host changed");
         self.declared = declared.cloned();
         Some(Change::Declared(self.declared.clone()))
     }

@@ -25,7 +25,7 @@ pub(super) fn found(known: &Observed, now: &Observed) -> Vec<String> {
         (None, _) => {}
     }
     if now.unasked && !known.unasked {
-        found.push("members are OFFLINE, or new and in ERROR: OVN may not probe them".to_owned());
+        found.push("members are OFFLINE, or are new and in ERROR: OVN may not be probing them".to_owned());
     }
     // It went with its load balancer, which says enough.
     if now.balancer.is_some() {

@@ -68,7 +68,9 @@ impl Hosts {
             true => self.declared.insert(report.host.clone()),
             false => self.declared.remove(&report.host),
         };
-        self.arrange();
+        if changed || declared {
+            self.arrange();
+        }
         changed || drained || declared
     }
 
@@ -392,7 +394,7 @@ impl View<'_> {
         }
         if let Some((host, addresses)) = self.hosts.first_undeclared() {
             message.push_str(&format!(
-                "; the host {host} is no Node, and its spec.addresses does not say which addresses are its own"
+                "; host {host} is not a Node, and its LoadBalancerHost lists no addresses in spec.addresses"
             ));
             fixes.push(format!("To publish those of {host}: {}", declare(host, addresses)));
         }
@@ -411,8 +413,8 @@ pub(super) fn declare(host: &Name, addresses: &[IpAddr]) -> String {
 
 fn undeclared_problem(claim: &Claim, ip: IpAddr, host: &Name) -> Problem {
     let message = format!(
-        "it has {ip} of the host {host}, which is no Node, and whose spec.addresses does not say that the address is its \
-         own; the Service keeps it, and no other Service gets it"
+        "it has {ip} of host {host}, which is not a Node and whose LoadBalancerHost does not list it in spec.addresses; the \
+         Service keeps the address, and other Services cannot get it"
     );
     let problem = Problem::new(claim.owner.object(), Reason::AddressOutsidePools, message);
     problem.fix(format!("If it is an address of {host}: {}", declare(host, &[ip])))

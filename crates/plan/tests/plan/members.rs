@@ -122,7 +122,7 @@ fn an_address_that_is_the_machine_itself_is_no_member_whoever_names_it() {
         ("fd00:ec2::254", "a cloud's metadata service"),
         ("224.0.0.1", "no address of a single machine"),
         ("192.0.2.10", "an address that Seaway publishes"),
-        ("172.17.0.1", "an address of host edge-1, as that reports"),
+        ("172.17.0.1", "an address that host edge-1 reports as its own"),
         ("192.0.2.5", "an address of Node edge-1, and the endpoint does not carry its nodeName"),
         ("192.0.2.6", "an address of Node b, and the endpoint does not carry its nodeName"),
         ("10.96.7.7", "the ClusterIP of Service other/web"),

@@ -116,7 +116,13 @@ fn a_host_that_is_no_node_and_alone_is_told_how_to_be_published() {
     }
     ledger.put_host(&report("edge", &["192.0.2.7", "2001:db8::7"]));
     assert_eq!(ledger.ask(claim("a")), "NoPool");
-    assert!(ledger.told("a")[0].1.contains("the host edge is no Node"), "{:?}", ledger.told("a"));
+    assert!(
+        ledger.told("a")[0]
+            .1
+            .contains("host edge is not a Node, and its LoadBalancerHost lists no addresses"),
+        "{:?}",
+        ledger.told("a")
+    );
     assert!(fix(&ledger, "a").contains(r#"["192.0.2.7","2001:db8::7"]"#), "{}", fix(&ledger, "a"));
 }
 
@@ -138,7 +144,7 @@ fn what_a_service_has_of_a_host_that_is_no_node_stays_and_is_told() {
         (vec!["192.0.2.1".into(), "192.0.2.7".into()], vec!["192.0.2.1".into()])
     );
     assert!(
-        ledger.told("a")[0].1.contains("192.0.2.7 of the host edge, which is no Node"),
+        ledger.told("a")[0].1.contains("192.0.2.7 of host edge, which is not a Node"),
         "{:?}",
         ledger.told("a")
     );
