@@ -377,7 +377,19 @@ impl Ledger {
 
     /// Decides on one owner again. True if somebody else may get more by it.
     fn hear(&mut self, owner: &Owner, touched: &mut Touched) -> bool {
-        let Some(standing) = self.owners.get(owner) else { return false };
+        let Some(decision) = self.decide(owner) else { return false };
+        // A shared address is from the pool that is on record for it, which may give the owner its other family as well.
+        let opens = decision.waits != Waits::Nothing
+            && decision.places.iter().any(|(ip, pool)| self.holdings.pool(*ip).is_some_and(|it| it != pool));
+        let loosened = self.settle_on(owner, decision, touched);
+        match opens.then(|| self.decide(owner)).flatten() {
+            Some(decision) => self.settle_on(owner, decision, touched) || loosened,
+            None => loosened,
+        }
+    }
+
+    fn decide(&self, owner: &Owner) -> Option<Decision> {
+        let standing = self.owners.get(owner)?;
         let none = Ends::new();
         let view = View {
             pools: &self.pools,
@@ -391,9 +403,7 @@ impl Ledger {
             settling: self.settling,
         };
         let had = standing.grant.as_ref();
-        let decision =
-            if self.follows { view.follow(&standing.claim, had) } else { view.decide(&standing.claim, had) };
-        self.settle_on(owner, decision, touched)
+        Some(if self.follows { view.follow(&standing.claim, had) } else { view.decide(&standing.claim, had) })
     }
 
     fn settle_on(&mut self, owner: &Owner, decision: Decision, touched: &mut Touched) -> bool {

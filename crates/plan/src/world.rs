@@ -23,6 +23,7 @@ mod silent;
 mod status;
 mod takeover;
 mod vanished;
+mod versions;
 mod written;
 
 use std::{
@@ -38,7 +39,7 @@ use seaway_model::{
 
 use self::{
     adopt::Adoptions, asked::Changes, clouds::Holds, door::Door, freed::Freed, orphans::Deletions,
-    owners::OwnerState, silent::Silent,
+    owners::OwnerState, silent::Silent, versions::Versions,
 };
 pub use self::{
     adopt::{Adoption, Beside, NotAdopted, Sign, Waiting},
@@ -105,8 +106,7 @@ pub struct World {
     ledger: Ledger,
     /// As they are written, which is later than as the ledger wants them.
     addresses: BTreeMap<IpAddr, Arc<Address>>,
-    /// Of those that have a version.
-    by_version: BTreeMap<u64, IpAddr>,
+    versions: Versions,
     /// The highest version told, of whatever is still there or not.
     newest: u64,
     /// To be written as somebody's; nobody knows yet whether they were.
@@ -194,7 +194,7 @@ impl World {
             secrets_of: HashMap::new(),
             ledger,
             addresses: BTreeMap::new(),
-            by_version: BTreeMap::new(),
+            versions: Versions::default(),
             newest: 0,
             under_way: BTreeSet::new(),
             published: HashMap::new(),

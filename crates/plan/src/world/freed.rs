@@ -6,7 +6,6 @@
 use std::{
     collections::{BTreeSet, HashMap},
     net::IpAddr,
-    ops::Bound,
 };
 
 use seaway_model::{AddressState, Dirt, Outcome, Unit, fact::HostReport, outcome::Serving};
@@ -83,7 +82,7 @@ impl World {
 
     /// Addresses with a version above `least`, up to `most`.
     pub(super) fn written_between(&self, least: u64, most: u64) -> impl Iterator<Item = IpAddr> + '_ {
-        self.by_version.range((Bound::Excluded(least), Bound::Included(most))).map(|(_, ip)| *ip)
+        self.versions.between(least, most)
     }
 
     fn is_written_as_released(&self, ip: IpAddr) -> bool {

@@ -134,27 +134,28 @@ impl World {
 
     /// Some host has it present.
     pub(super) fn is_served(&self, ip: IpAddr) -> bool {
-        self.index.hosts().any(|host| self.has(host, ip))
+        let since = self.addresses.get(&ip).map(|it| self.versions.since_any(it));
+        self.index.hosts().any(|host| self.has(host, ip, since))
     }
 
     pub(super) fn tells_all(&self, host: &HostReport) -> bool {
         host.applied == 0 || self.roles.host.as_ref() == Some(&host.host)
     }
 
-    fn has(&self, host: &HostReport, ip: IpAddr) -> bool {
+    /// `since`: by which version it has to have it.
+    fn has(&self, host: &HostReport, ip: IpAddr, since: Option<u64>) -> bool {
         if self.tells_all(host) {
             return host.holds.contains(&ip);
         }
-        let written = self.addresses.get(&ip);
-        let applied = written.is_some_and(|it| it.state == AddressState::Held && it.version <= host.applied);
-        applied && !host.not_served.contains(&ip)
+        let is_held = self.addresses.get(&ip).is_some_and(|it| it.state == AddressState::Held);
+        is_held && since.is_some_and(|it| it <= host.applied) && !host.not_served.contains(&ip)
     }
 
     /// What hosts serve of an owner, as far as they tell: who serves nothing itself has only their word.
     pub(super) fn served_by_hosts(&self, state: &OwnerState) -> Vec<Serving> {
         let load_balancer = &state.planned.load_balancer;
         let hosts: Vec<&HostReport> = self.hosts_for(state).collect();
-        let reached = |bind: &Bind| hosts.iter().any(|host| self.is_at(host, bind));
+        let reached = |bind: &Bind| hosts.iter().any(|host| self.is_at(host, bind, state));
         let ips = load_balancer.binds.iter().filter(|bind| reached(bind)).filter_map(Bind::ip);
         let at =
             |ip| load_balancer.listeners.keys().map(move |it| Serving { ip, protocol: it.l4, port: it.port });
@@ -207,7 +208,7 @@ impl World {
     pub fn who_serves(&self, owner: &Owner) -> Vec<Name> {
         let Some(state) = self.owners.get(owner) else { return Vec::new() };
         let binds = &state.planned.load_balancer.binds;
-        let serves = |host: &&HostReport| binds.iter().any(|bind| self.is_at(host, bind));
+        let serves = |host: &&HostReport| binds.iter().any(|bind| self.is_at(host, bind, state));
         self.hosts_for(state).filter(serves).map(|it| it.host.clone()).collect()
     }
 
@@ -217,9 +218,11 @@ impl World {
         hosts.filter(move |host| !left_out(host) && self.has_members_for(state, host))
     }
 
-    fn is_at(&self, host: &HostReport, bind: &Bind) -> bool {
+    fn is_at(&self, host: &HostReport, bind: &Bind, state: &OwnerState) -> bool {
+        let owner = state.demand.as_ref().map(|it| &it.owner);
+        let since = |it: &Arc<Address>| owner.map_or(it.version, |owner| self.versions.since(it, owner));
         match bind {
-            Bind::Ledger(ip) => self.has(host, *ip),
+            Bind::Ledger(ip) => self.has(host, *ip, self.addresses.get(ip).map(since)),
             Bind::Host(ip) => host.addresses.contains(ip) && !host.not_served.contains(ip),
             Bind::Cloud(_) => false,
         }

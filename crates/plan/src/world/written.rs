@@ -166,12 +166,7 @@ impl World {
         if before.is_none() && self.settled {
             self.silent.note_written(address.ip, address.version);
         }
-        if let Some(before) = &before {
-            self.by_version.remove(&before.version);
-        }
-        if address.version > 0 {
-            self.by_version.insert(address.version, address.ip);
-        }
+        self.versions.note(before.as_deref(), &address);
         if !self.settled {
             self.ledger.learn(&address);
             return;
@@ -225,7 +220,7 @@ impl World {
         let Some(before) = self.addresses.remove(&ip) else { return };
         self.note_holders(Some(&*before), None);
         self.silent.note_removed(ip);
-        self.by_version.remove(&before.version);
+        self.versions.forget(&before);
         self.ledger.unlearn(ip);
         let touched = self.ledger.follow(ip, None);
         self.regrant(touched);

@@ -165,3 +165,21 @@ fn a_shared_address_stays_of_the_pool_that_it_was_given_from() {
     assert_eq!(ledger.has("two"), ["192.0.2.1"]);
     assert_eq!(ledger.address(ip("192.0.2.1")).unwrap().pool.as_str(), "a");
 }
+
+/// It was given its second family only when it was heard again, at the next change of any host.
+#[test]
+fn who_joins_an_address_of_a_pool_that_gives_to_nobody_unasked_has_its_other_family_from_there_at_once() {
+    let named =
+        AddressPool { auto_assign: false, ..pool("named", &["192.0.2.1-192.0.2.1", "2001:db8::/64"]) };
+    let mut ledger = settled(&[pool("any", &["192.0.2.1-192.0.2.1"]), named]);
+    let first = Claim { pool: Some("named".into()), ..sharing("first", "web", 80) };
+    assert_eq!(ledger.ask(first), "192.0.2.1");
+    let second = Claim {
+        sharing: Some("web".into()),
+        ports: [tcp(81)].into(),
+        ..dual("second", FamilyPolicy::Prefer, V4)
+    };
+    assert_eq!(ledger.ask(second), "192.0.2.1 2001:db8::");
+    ledger.put_host(&report("other", &["198.51.100.1"]));
+    assert_eq!(ledger.has("second"), ["192.0.2.1", "2001:db8::"]);
+}

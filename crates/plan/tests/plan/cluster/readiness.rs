@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Fact, Kind, L4, ObjectRef, Reason,
+    AddressState, Change, Fact, Kind, L4, ObjectRef, Reason,
     fact::{
         AddressPool, Endpoint, EndpointAddress, FamilyPolicy, HostReport, Meta, Node, Service, TargetPort,
     },
@@ -13,7 +13,7 @@ use seaway_testkit::facts::{endpoint, ip, pool, put, put_slice, service, slice};
 
 use super::{
     pools::{leader, status, tell},
-    scene::{PUBLIC, applied, heard},
+    scene::{PUBLIC, applied, heard, written},
 };
 
 const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
@@ -168,4 +168,35 @@ fn where_every_host_is_excluded_the_label_to_take_away_is_told() {
     tell(&mut world, node("only", "192.0.2.1", &[CONTROL_PLANE]));
     let told = status(&world, &web());
     assert!(told.ready && told.problems.iter().all(|it| it.reason != Reason::HostsExcluded));
+}
+
+/// Its status said for a moment that it was served nowhere, each time another Service joined its address.
+#[test]
+fn who_shares_an_address_is_served_there_while_hosts_have_yet_to_hear_of_whoever_joined() {
+    let shared = |name: &str, port: u16| {
+        let mut it = service(name, &[("", port, TargetPort::Number(port))]);
+        it.meta.annotations.insert("metallb.universe.tf/allow-shared-ip".into(), "k".into());
+        it
+    };
+    let (first, second) = (shared("first", 80), shared("second", 81));
+    let is_ready = |world: &World| [&first, &second].map(|it| status(world, it).ready);
+    let mut world = leader(vec![pool(PUBLIC), host("one", &["198.51.100.1"]), put(&first)]);
+    assert!(status(&world, &first).ready);
+    world.apply(put(&second));
+    assert_eq!(status(&world, &first).addresses, [ip("192.0.2.10")]);
+    let write = |world: &mut World, version| {
+        world.apply(written("192.0.2.10", &[&first, &second], AddressState::Held, version));
+    };
+    write(&mut world, 12);
+    assert_eq!(is_ready(&world), [true, false], "the host has applied what was written up to 9");
+    write(&mut world, 20);
+    world.apply(heard(applied("one", 15)));
+    assert_eq!(is_ready(&world), [true, true], "both have it since 12");
+    // The second leaves, comes back, and has it since then.
+    world.apply(written("192.0.2.10", &[&first], AddressState::Held, 21));
+    write(&mut world, 22);
+    world.apply(heard(applied("one", 21)));
+    assert_eq!(is_ready(&world), [true, false]);
+    world.apply(heard(applied("one", 22)));
+    assert_eq!(is_ready(&world), [true, true]);
 }
