@@ -94,6 +94,32 @@ fn every_reason_that_is_given_is_explained() {
     assert!(silent.is_empty(), "crates/model/src/reason.rs does not explain {silent:?}");
 }
 
+/// The table of words in ARCHITECTURE.md: each type is defined in the file that its row names.
+#[test]
+fn our_own_nouns_are_where_the_architecture_says() {
+    let page = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page");
+    let (_, words) = page.split_once("\n## Words\n").expect("it has words");
+    let (table, _) = words.split_once("\nThe field's words").expect("our own nouns come first");
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| `")).collect();
+    assert!(rows.len() > 15, "{rows:?}");
+    for row in rows {
+        let quoted: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        let (file, nouns) = quoted.split_last().expect("a row names a file");
+        let source = fs::read_to_string(root().join("crates").join(file))
+            .unwrap_or_else(|error| panic!("ARCHITECTURE.md, {nouns:?}: crates/{file}: {error}"));
+        for noun in nouns {
+            let defines = |kind: &str| {
+                let is_end = |rest: &str| !rest.starts_with(|it: char| it.is_alphanumeric() || it == '_');
+                source.split(&format!("{kind} {noun}")).skip(1).any(is_end)
+            };
+            assert!(
+                ["enum", "struct", "trait"].iter().any(|kind| defines(kind)),
+                "ARCHITECTURE.md says that {noun} is defined in crates/{file}, and it is not"
+            );
+        }
+    }
+}
+
 #[test]
 fn every_key_of_the_configuration_has_its_line() {
     let example =
