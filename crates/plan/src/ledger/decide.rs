@@ -292,6 +292,7 @@ impl View<'_> {
         let conflicts: Vec<(IpAddr, ListenerId, Owner)> = addresses
             .iter()
             .flat_map(|ip| self.holdings.conflicts(*ip, claim).map(|(port, who)| (*ip, port, who.clone())))
+            .chain(addresses.iter().filter(|_| from_hosts).flat_map(|ip| self.of_the_machines(claim, *ip)))
             .collect();
         let lost: BTreeSet<(IpAddr, ListenerId)> =
             conflicts.iter().map(|(ip, port, _)| (*ip, *port)).collect();

@@ -157,6 +157,21 @@ impl Holdings {
         })
     }
 
+    pub(super) fn holder(&self, ip: IpAddr, listener: ListenerId) -> Option<&Owner> {
+        self.ports.get(&(ip, listener))
+    }
+
+    /// Who has one of these ports at an address of this family.
+    pub(super) fn holders_of<'a>(
+        &'a self,
+        family: Family,
+        ports: &'a BTreeSet<ListenerId>,
+    ) -> impl Iterator<Item = (IpAddr, ListenerId, &'a Owner)> {
+        let is_asked =
+            move |(ip, port): &(IpAddr, ListenerId)| Family::of(*ip) == family && ports.contains(port);
+        self.ports.iter().filter(move |(at, _)| is_asked(at)).map(|((ip, port), owner)| (*ip, *port, owner))
+    }
+
     /// Whether the port is written as another owner's.
     pub(super) fn is_denied(&self, ip: IpAddr, owner: &Owner, listener: ListenerId) -> bool {
         !self.denied.is_empty() && self.denied.contains(&(ip, owner.clone(), listener))

@@ -23,7 +23,7 @@ use seaway_model::{
 use super::{
     Ledger, Touched,
     claim::{Claim, Grant},
-    decide::{Decision, View, Wish},
+    decide::{Decision, View, Waits, Wish},
     keep::Stays,
     pools::HOSTS,
     reserved::is_reserved,
@@ -249,7 +249,12 @@ impl View<'_> {
             exactly => exactly.to_vec(),
         };
         let undeclared = addresses.iter().copied().find(is_undeclared);
+        let before = self.reached_before_the_machines(claim, &addresses);
         let mut granted = self.with_ports(claim, addresses, pool.object.name.clone(), true);
+        if !before.is_empty() {
+            granted.waits = Waits::Holder;
+            granted.problems.extend(before);
+        }
         if let Some((ip, host)) = undeclared.and_then(|ip| Some((ip, self.hosts.undeclared(ip)?))) {
             granted.problems.push(undeclared_problem(claim, ip, host));
         }
@@ -366,7 +371,7 @@ impl View<'_> {
     }
 
     /// What the configuration listens on are all addresses of the machines.
-    fn publishes_nodes(&self, claim: &Claim) -> bool {
+    pub(super) fn publishes_nodes(&self, claim: &Claim) -> bool {
         self.rules.cluster && !claim.hosts_only
     }
 

@@ -8,9 +8,13 @@
 //! ```
 //! A pool allows those that it names.
 
-use std::{collections::BTreeSet, ops::RangeInclusive};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::RangeInclusive,
+};
 
-use seaway_model::{L4, ListenerId, Name};
+use seaway_model::{L4, ListenerId, Name, Owner, Problem, Reason, load_balancer::Family};
 
 use super::{claim::Claim, decide::View};
 use crate::barred;
@@ -31,7 +35,50 @@ pub(super) fn is_reserved(id: &ListenerId) -> bool {
     barred::is_reserved(id.port) || NODE_PORTS.contains(&id.port) || is_taken(id)
 }
 
+fn unspecified(family: Family) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
+        Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 impl View<'_> {
+    /// Ports that the configuration has at all addresses of the machines (the front door, `tcpServices`): in a cluster, a
+    /// Service at a Node's own address does not take them away, for there the kernel prefers a socket of that address. What it had before the
+    /// configuration asked for it, it keeps.
+    pub(super) fn of_the_machines<'a>(
+        &'a self,
+        claim: &'a Claim,
+        ip: IpAddr,
+    ) -> impl Iterator<Item = (IpAddr, ListenerId, Owner)> + 'a {
+        let everywhere = unspecified(Family::of(ip));
+        let asked = claim.ports.iter().filter(|_| self.publishes_nodes(claim));
+        let taken = asked.filter_map(move |id| Some((*id, self.holdings.holder(everywhere, *id)?)));
+        taken
+            .filter(move |(id, holder)| {
+                **holder != claim.owner && self.holdings.holder(ip, *id) != Some(&claim.owner)
+            })
+            .map(move |(id, holder)| (ip, id, holder.clone()))
+    }
+
+    /// Services that had ports of such a claim at Nodes' own addresses before it: there clients reach them.
+    pub(super) fn reached_before_the_machines(&self, claim: &Claim, addresses: &[IpAddr]) -> Vec<Problem> {
+        let everywhere = addresses.iter().filter(|ip| self.rules.cluster && ip.is_unspecified());
+        let holders = everywhere.flat_map(|ip| self.holdings.holders_of(Family::of(*ip), &claim.ports));
+        let others = holders
+            .filter(|(ip, _, owner)| **owner != claim.owner && !ip.is_unspecified())
+            .filter(|(ip, ..)| self.hosts.whose(*ip).is_some());
+        let problem = |(ip, id, owner): (IpAddr, ListenerId, &Owner)| {
+            let message = format!(
+                "port {id} on {ip} belongs to {owner}, which had it before: clients of that address reach it"
+            );
+            Problem::new(claim.owner.object(), Reason::PortConflict, message).fix(
+                "Give that Service another port or an AddressPool without `hosts: true`, or the configuration another port.",
+            )
+        };
+        others.map(problem).collect()
+    }
+
     /// What a claim may not have at addresses of this pool. A pool that cannot be seen may have named them: then nothing ends.
     pub(super) fn refused_of_pool(&self, claim: &Claim, pool: &Name) -> BTreeSet<ListenerId> {
         let mut taken: BTreeSet<ListenerId> = claim.ports.iter().copied().filter(is_taken).collect();

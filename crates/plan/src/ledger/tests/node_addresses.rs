@@ -343,3 +343,47 @@ fn a_folder_gives_hosts_addresses_without_a_pool_and_all_of_them() {
     ledger.settle();
     assert_eq!(ledger.ask(Claim { ports: [tcp(22)].into(), ..claim("a") }), "172.17.0.1 192.0.2.1");
 }
+
+/// The kernel prefers a socket of one address to one of all addresses: a Service at a Node's own address would have the clients
+/// of the front door, of all tenants.
+#[test]
+fn a_service_at_nodes_addresses_takes_no_port_that_the_configuration_has_at_all_addresses() {
+    let door = || {
+        let every = vec![ip("::"), ip("0.0.0.0")];
+        let owner = Owner::Config("frontDoor".into());
+        Claim { ports: [tcp(80)].into(), hosts_only: true, exactly: every, ..Claim::new(owner) }
+    };
+    let of_door =
+        |ledger: &Ledger| ledger.grant(&door().owner).1.into_iter().map(|it| it.reason).collect::<Vec<_>>();
+    let ports = |ledger: &Ledger, name: &str| {
+        let granted = ledger.grant(&owner(name)).0;
+        granted
+            .map(|it| it.ports.iter().map(|(_, id)| id.port).collect::<BTreeSet<u16>>())
+            .unwrap_or_default()
+    };
+    let evil = |name: &str| Claim { ports: [tcp(80), tcp(81)].into(), ..claim(name) };
+    let mut ledger = cluster(&[hosts("ours")]);
+    ledger.claim(door());
+    assert_eq!(ledger.ask(evil("evil")), "192.0.2.1 192.0.2.2");
+    assert_eq!(ports(&ledger, "evil"), [81].into());
+    let conflicts = ledger.grant(&owner("evil")).0.unwrap().conflicts;
+    assert!(
+        conflicts.iter().all(|(_, id, who)| *id == tcp(80) && *who == door().owner) && conflicts.len() == 2
+    );
+    assert_eq!(ledger.ask(claim("later")), "", "all that it asks for is the front door's");
+    assert!(of_door(&ledger).is_empty());
+    // The door closes, who waited has the port, and keeps it when the door opens again.
+    ledger.release(&door().owner);
+    assert_eq!(ports(&ledger, "evil"), [80, 81].into());
+    ledger.claim(door());
+    ledger.claim(evil("evil"));
+    assert_eq!(ports(&ledger, "evil"), [80, 81].into());
+    assert_eq!(of_door(&ledger), [Reason::PortConflict, Reason::PortConflict]);
+    ledger.release_fully("evil");
+    assert!(of_door(&ledger).is_empty(), "{:?}", of_door(&ledger));
+    assert_eq!(ledger.ask(claim("later")), "", "it is the front door's by now");
+    // Addresses of pools are nobody's machine.
+    ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+    assert_eq!(ledger.ask(Claim { pool: Some("p".into()), ..claim("of pool") }), "10.0.0.0");
+    assert_eq!(ports(&ledger, "of pool"), [80].into());
+}
