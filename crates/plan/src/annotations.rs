@@ -42,7 +42,9 @@ pub use table::{
     BACKENDS, BALANCE, CHECK, CHECK_INTERVAL, CHECK_PORT, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row,
     SOURCE_RANGES, TRANSPARENT,
 };
-pub use tls::{AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, REDIRECT, TLS, TlsWishes, hsts};
+pub use tls::{
+    AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, REDIRECT, TLS, TLS_PORTS, TlsWishes, hsts,
+};
 
 /// All that is honoured, in the order in which it is read.
 pub fn rows() -> impl Iterator<Item = &'static Row> {

@@ -7,7 +7,7 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{AUTHORITIES, CLIENTS, nobody},
+    annotations::{AUTHORITIES, CLIENTS, TLS_PORTS, nobody},
     certificates::Certificates,
     demand::{Demand, DemandPort},
 };
@@ -18,7 +18,21 @@ pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort, certificates: &Cer
         && (demand.wishes.closed
             || demand.sources() == nobody()
             || is_uncertified(demand, wanted, certificates)
-            || is_open_to_others(demand, wanted))
+            || is_open_to_others(demand, wanted)
+            || is_open_by_mistake(demand, wanted))
+}
+
+/// TLS was to end at a port that there is not: it may be this one that was meant.
+fn is_open_by_mistake(demand: &Demand, wanted: &DemandPort) -> bool {
+    let is_plain = wanted.port.protocol == L4::Tcp && !demand.ends_tls(wanted);
+    is_plain && !is_sent_on(demand, wanted) && !demand.unknown_tls_ports().is_empty()
+}
+
+/// Clients of this port are only sent to https.
+fn is_sent_on(demand: &Demand, wanted: &DemandPort) -> bool {
+    demand.wishes.tls.redirect == Some(true)
+        && demand.tls_port().is_some()
+        && demand.protocol(&wanted.port) == Protocol::Http
 }
 
 /// TLS ends there, and none of its certificates was ever seen, or none of those who vouch for clients.
@@ -45,12 +59,9 @@ fn is_open_to_others(demand: &Demand, wanted: &DemandPort) -> bool {
     if demand.ends_tls(wanted) {
         return tls.authorities.is_none();
     }
-    let is_sent_on = tls.redirect == Some(true)
-        && demand.tls_port().is_some()
-        && demand.protocol(&wanted.port) == Protocol::Http;
     // Whoever names the ports means the others to be open.
     let is_left_out = !tls.ports.is_empty() && !demand.secrets().is_empty();
-    !is_sent_on && !is_left_out
+    !is_sent_on(demand, wanted) && !is_left_out
 }
 
 /// What says that clients have to show a certificate.
@@ -58,6 +69,31 @@ fn option(demand: &Demand) -> Option<&'static str> {
     let wishes = &demand.wishes;
     let says = |option: &&str| wishes.written.contains_key(*option);
     [AUTHORITIES, CLIENTS].into_iter().filter(|_| !wishes.tls.clients_optional).find(says)
+}
+
+/// What is told of ports of `tls-ports` that the Service does not have.
+pub(crate) fn unknown_tls_ports(demand: &Demand) -> Option<Problem> {
+    let unknown = demand.unknown_tls_ports();
+    if unknown.is_empty() {
+        return None;
+    }
+    let closed = demand.ports.iter().filter(|it| is_open_by_mistake(demand, it));
+    let closed: Vec<String> = closed.map(|it| it.id().to_string()).collect();
+    let follows = match (demand.cloud.is_some(), closed.is_empty()) {
+        (true, _) => "; in a cloud nothing is created or changed until this is corrected".to_owned(),
+        (false, true) => String::new(),
+        (false, false) => format!(
+            ": no listener is opened at port {}, where TLS may have been meant to end",
+            closed.join(", ")
+        ),
+    };
+    let message =
+        format!("TLS is to end at port {}, which the Service does not have{follows}", unknown.join(", "));
+    let tcp = demand.service.ports.iter().filter(|it| it.protocol == L4::Tcp);
+    let has: Vec<String> = tcp.map(|it| format!("{} {}", it.port, it.name).trim_end().to_owned()).collect();
+    let problem = Problem::new(demand.owner.object(), Reason::BadAnnotation, message);
+    let fix = format!("Name ports of the Service, or remove the entry. By TCP it has: {}.", has.join(", "));
+    Some(problem.at(demand.wishes.field_of(TLS_PORTS)).fix(fix))
 }
 
 /// What is told of ports that would be open to clients without a certificate.

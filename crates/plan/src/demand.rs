@@ -153,7 +153,7 @@ impl Demand {
         let mut wishes = Wishes::of(&config.defaults);
         let mut problems = wishes.read(&object, &service.meta.annotations);
         // Who may connect is not known: nobody at our own listeners, and a cloud's load balancer stays as it is.
-        wishes.cloud.unclear |= service.unclear_sources;
+        wishes.cloud.unclear |= service.unclear_sources || !unknown_tls_ports(service, &wishes).is_empty();
         if cloud.is_none() {
             problems.extend(tenant_limits::apply(&object, &mut wishes, &config.tenants.limits));
         }
@@ -277,6 +277,11 @@ impl Demand {
         named.map(problem).collect()
     }
 
+    /// Of the ports where TLS is to end, those that the Service does not have.
+    pub(crate) fn unknown_tls_ports(&self) -> Vec<String> {
+        unknown_tls_ports(&self.service, &self.wishes)
+    }
+
     /// Whether TLS ends at this port.
     pub(crate) fn ends_tls(&self, wanted: &DemandPort) -> bool {
         let wishes = &self.wishes.tls;
@@ -392,4 +397,22 @@ fn port_named(service: &Service, exposed: &Exposed) -> Option<ServicePort> {
         }),
         _ => None,
     }
+}
+
+/// Without a certificate, TLS ends nowhere.
+fn unknown_tls_ports(service: &Service, wishes: &Wishes) -> Vec<String> {
+    let is = |named: &TargetPort, it: &ServicePort| {
+        let is_named = match named {
+            TargetPort::Number(number) => *number == it.port,
+            TargetPort::Name(name) => *name == it.name,
+        };
+        is_named && it.protocol == L4::Tcp
+    };
+    let named = wishes.tls.ports.iter().filter(|_| !wishes.tls.secrets.is_empty());
+    let unknown = named.filter(|named| !service.ports.iter().any(|it| is(named, it)));
+    let shown = |named: &TargetPort| match named {
+        TargetPort::Number(number) => number.to_string(),
+        TargetPort::Name(name) => name.to_string(),
+    };
+    unknown.map(shown).collect()
 }

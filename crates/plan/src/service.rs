@@ -70,7 +70,7 @@ pub(crate) fn plan(
     let mut pools = BTreeMap::new();
     let (mut held, mut passed_over) = (BTreeMap::new(), BTreeMap::new());
     planned.problems.extend(uncertified(demand, certificates));
-    planned.problems.extend(closed::problem(demand));
+    planned.problems.extend(closed::problem(demand).into_iter().chain(closed::unknown_tls_ports(demand)));
     planned.problems.extend(unheeded(demand));
     for wanted in &demand.ports {
         let (from, order) = (demand.members_from(), demand.address_order());

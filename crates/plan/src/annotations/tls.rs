@@ -17,6 +17,7 @@ pub const TLS: &str = "seaway.dev/tls";
 pub const REDIRECT: &str = "seaway.dev/https-redirect";
 pub const PASSTHROUGH: &str = "seaway.dev/tls-passthrough";
 pub const BACKEND_AUTHORITIES: &str = "seaway.dev/backend-tls-authorities";
+pub const TLS_PORTS: &str = "seaway.dev/tls-ports";
 pub const AUTHORITIES: &str = "seaway.dev/client-authorities";
 
 /// What is asked of TLS.
@@ -84,7 +85,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/tls-ports"],
+        names: &[TLS_PORTS],
         help: "ports of this LoadBalancer where TLS ends, by number or name: 443,https; else all of TCP, but 80 if there are others",
         set: |wishes, text| {
             wishes.tls.ports = list(text, |it| {

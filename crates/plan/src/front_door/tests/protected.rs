@@ -1,7 +1,7 @@
 //! What protects a Service and is not understood, was never there, or cannot be had: nothing is open instead.
 
 use seaway_model::{
-    Config, Kind, ObjectRef,
+    Config, Kind, ObjectRef, Problem,
     fact::{Secret, Service, ServiceKind},
     load_balancer::Action,
 };
@@ -115,6 +115,35 @@ fn ports_where_nobody_asks_clients_for_their_certificate_are_not_opened() {
         assert_eq!(open(&world, &shop), expected, "{say:?}");
         let told = world.status(&facts::owner(&shop)).expect("it is ours").problems;
         assert_eq!(told.is_empty(), expected.len() == 2, "{say:?}: {told:?}");
+    }
+}
+
+/// `443,933` where 993 was meant: 993 was served in the clear, without certificates of clients and without a Problem.
+#[test]
+fn a_port_where_tls_may_have_been_meant_to_end_is_not_opened() {
+    let (tls, ca) = (("seaway.dev/tls", "own"), ("seaway.dev/client-authorities", "ca"));
+    let redirect = ("seaway.dev/https-redirect", "true");
+    let at = |ports| ("seaway.dev/tls-ports", ports);
+    for (say, expected, told) in [
+        (vec![tls, at("443,993")], vec![80, 443, 993], ""),
+        (vec![tls, at("443,933")], vec![443], "port 80/TCP, 993/TCP"),
+        (vec![tls, ca, at("443,933")], vec![443], "port 80/TCP, 993/TCP"),
+        (vec![tls, at("443,imaps")], vec![443], "port imaps"),
+        (vec![tls, at("4433")], vec![], "port 4433"),
+        (vec![tls, at("443")], vec![80, 443, 993], ""),
+        (vec![tls, at("443,993,8443")], vec![443, 993], "port 80/TCP"),
+        (vec![tls, redirect, at("443,933")], vec![80, 443, 993], "port 933"),
+        (vec![at("4433")], vec![80, 443, 993], ""),
+    ] {
+        let shop = own(&[80, 443, 993], &say);
+        let there = [self::told(&tls_secret("own", &["a.example"])), self::told(&authorities("ca"))];
+        let world = world(Config::default(), [put(&shop), backed(&shop)].into_iter().chain(there));
+        assert_eq!(open(&world, &shop), expected, "{say:?}");
+        let problems = world.status(&facts::owner(&shop)).expect("it is ours").problems;
+        let of_ports = |it: &&Problem| it.message.contains("which the Service does not have");
+        let found: Vec<&Problem> = problems.iter().filter(of_ports).collect();
+        assert_eq!(found.len(), usize::from(!told.is_empty()), "{say:?}: {problems:?}");
+        assert!(found.iter().all(|it| it.message.contains(told)), "{say:?}: {found:?}");
     }
 }
 
