@@ -15,6 +15,8 @@ use tracing_subscriber::{
     EnvFilter, Layer, Registry, fmt::MakeWriter, layer::SubscriberExt, reload, util::SubscriberInitExt,
 };
 
+pub use self::escape::is_forging;
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// `2026-11-22T12:34:56.789Z  INFO health: … member=10.0.0.7:8080`

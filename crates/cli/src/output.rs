@@ -1,10 +1,23 @@
 //! What a command prints for people and programs; logs go to standard error.
 
-use std::io::Write;
+use std::{borrow::Cow, io::Write};
 
-/// One line to standard output. A reader that went away (`seaway plan | head`) is no error.
+use seaway_admin::logging::is_forging;
+
+/// One line or more to standard output. A reader that went away (`seaway plan | head`) is no error.
 pub(crate) fn line(text: &str) {
-    bytes(format!("{text}\n").as_bytes());
+    bytes(format!("{}\n", printable(text)).as_bytes());
+}
+
+/// Names, annotations and conditions are written by tenants, and printed on the terminals of administrators: what moves a cursor,
+/// changes the title or turns the direction of writing is written as an escape, which JSON reads as the same character.
+fn printable(text: &str) -> Cow<'_, str> {
+    let acts = |it: char| it != '\n' && it != '\t' && is_forging(it);
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = |it: char| if acts(it) { format!("\\u{:04x}", u32::from(it)) } else { it.to_string() };
+    Cow::Owned(text.chars().map(escaped).collect())
 }
 
 /// The same, of what is whole already.
@@ -18,7 +31,7 @@ pub(crate) fn bytes(text: &[u8]) {
 /// Why a command failed, to standard error.
 pub(crate) fn error(text: &str) {
     // Where standard error is gone, nobody can be told anything.
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", printable(text));
 }
 
 /// Columns as wide as their widest cell; the last one as it is.
@@ -47,6 +60,16 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn what_a_tenant_writes_does_nothing_to_a_terminal() {
+        let forged = "pool \u{1b}]0;title\u{7}\u{1b}[2J\r\u{9b}31m\u{202e} is\n  there\tü";
+        let printed = super::printable(forged);
+        assert_eq!(printed, "pool \\u001b]0;title\\u0007\\u001b[2J\\u000d\\u009b31m\\u202e is\n  there\tü");
+        let json = serde_json::to_string(forged).expect("a text");
+        let read: String = serde_json::from_str(&super::printable(&json)).expect("it is JSON still");
+        assert_eq!(read, forged);
+    }
+
     #[test]
     fn columns_line_up() {
         let rows = [vec!["shop".to_owned(), "1".to_owned()], vec!["a".to_owned(), "22".to_owned()]];

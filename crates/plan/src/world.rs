@@ -39,7 +39,7 @@ use seaway_model::{
 
 use self::{
     adopt::Adoptions, asked::Changes, clouds::Holds, door::Door, freed::Freed, orphans::Deletions,
-    owners::OwnerState, silent::Silent, versions::Versions,
+    owners::OwnerState, released::GivenAway, silent::Silent, versions::Versions,
 };
 pub use self::{
     adopt::{Adoption, Beside, NotAdopted, Sign, Waiting},
@@ -138,7 +138,7 @@ pub struct World {
     /// Those that live, and have a load balancer in a cloud that nothing we know of wants.
     released: BTreeMap<Owner, BTreeSet<Unit>>,
     /// Services, by UID, whose load balancer is another controller's by now.
-    given_away: BTreeSet<Name>,
+    given_away: GivenAway,
     deletions: Deletions,
     changes: Changes,
     adoption: Adoptions,
@@ -215,7 +215,7 @@ impl World {
             stands: HashMap::new(),
             replaced: HashMap::new(),
             released: BTreeMap::new(),
-            given_away: BTreeSet::new(),
+            given_away: GivenAway::default(),
             deletions: Deletions::default(),
             changes: Changes::default(),
             adoption: Adoptions::default(),

@@ -78,7 +78,7 @@ impl Write for Escaped<'_, '_> {
 }
 
 /// Controls, other ends of lines, and what turns the direction of writing.
-fn is_forging(it: char) -> bool {
+pub fn is_forging(it: char) -> bool {
     it.is_control()
         || matches!(it, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

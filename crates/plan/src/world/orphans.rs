@@ -24,9 +24,9 @@ use super::{World, asked::used_ports};
 use crate::index::ServiceKey;
 
 /// What comes back in a cloud after it was deleted, comes within this.
-const KEPT: u64 = 24 * 3_600 * 1_000;
+pub(super) const KEPT: u64 = 24 * 3_600 * 1_000;
 /// More are not kept: what was seen longest ago is forgotten first, and then only reported.
-const MOST: usize = 5_000;
+pub(super) const MOST: usize = 5_000;
 
 #[derive(Default)]
 pub(super) struct Deletions {
@@ -197,8 +197,9 @@ impl World {
     pub(super) fn note_deleted(&mut self, key: &ServiceKey) {
         if let Some(service) = self.index.service(key).cloned() {
             self.note_node_ports(&service);
-            if !self.given_away.contains(&service.meta.uid) {
-                self.see_deletion(service.meta.uid.clone());
+            match self.given_away.contains(&service.meta.uid) {
+                true => self.given_away.note_deleted(&service.meta.uid, self.now()),
+                false => self.see_deletion(service.meta.uid.clone()),
             }
         }
     }
@@ -360,6 +361,7 @@ impl World {
     pub(super) fn age_deletions(&mut self, now: Time) {
         self.deletions.now = now.0;
         self.deletions.seen.retain(|_, at| at.0.saturating_add(KEPT) > now.0);
+        self.given_away.age(now);
         self.age_changes(now);
     }
 

@@ -6,10 +6,10 @@
 //!     its annotation gives that away, and nobody holds it    ──► the same, and then it is deleted or no load balancer any more: too
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use seaway_model::{
-    Name, Owner, Problem, Reason, Status, Unit,
+    Name, Owner, Problem, Reason, Status, Time, Unit,
     fact::{Held, Service, ServiceKind},
     outcome::Shown,
     unit::{LbKey, Place},
@@ -17,9 +17,43 @@ use seaway_model::{
 
 use super::{
     World,
-    orphans::{identity, uid},
+    orphans::{KEPT, MOST, identity, uid},
 };
 use crate::{demand::is_given_away, index::ServiceKey};
+
+/// UIDs of Services whose load balancer is another controller's by now.
+#[derive(Default)]
+pub(super) struct GivenAway {
+    there: BTreeSet<Name>,
+    /// Those that were deleted since, and when: what the other controller still has for them is no orphan of ours. Bounded, or whoever
+    /// makes and deletes Services makes this grow; what is forgotten has no recorded deletion, and so stays.
+    deleted: BTreeMap<Name, Time>,
+}
+
+impl GivenAway {
+    pub(super) fn contains(&self, uid: &Name) -> bool {
+        self.there.contains(uid) || self.deleted.contains_key(uid)
+    }
+
+    fn insert(&mut self, uid: Name) {
+        self.there.insert(uid);
+    }
+
+    fn remove(&mut self, uid: &Name) {
+        self.there.remove(uid);
+        self.deleted.remove(uid);
+    }
+
+    pub(super) fn note_deleted(&mut self, uid: &Name, now: Time) {
+        if self.there.remove(uid) && self.deleted.len() < MOST {
+            self.deleted.insert(uid.clone(), now);
+        }
+    }
+
+    pub(super) fn age(&mut self, now: Time) {
+        self.deleted.retain(|_, at| at.0.saturating_add(KEPT) > now.0);
+    }
+}
 
 impl World {
     /// Load balancers in clouds that are left as they are: their Services live, and no setting wants them. By the Service's UID.
@@ -140,5 +174,27 @@ impl World {
             )
         };
         owners.map(problem).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_that_are_made_and_deleted_without_end_are_not_all_remembered() {
+        let mut given_away = GivenAway::default();
+        let uid = |number: usize| Name::from(format!("uid-{number}"));
+        for number in 0..3 * MOST {
+            given_away.insert(uid(number));
+            given_away.note_deleted(&uid(number), Time(1));
+        }
+        given_away.insert(uid(0));
+        assert_eq!((given_away.deleted.len(), given_away.there.len()), (MOST, 1));
+        assert!(given_away.contains(&uid(1)) && !given_away.contains(&uid(MOST + 1)));
+        given_away.age(Time(KEPT));
+        assert!(given_away.contains(&uid(1)), "for a day");
+        given_away.age(Time(KEPT + 1));
+        assert!(!given_away.contains(&uid(1)) && given_away.contains(&uid(0)), "those that are there stay");
     }
 }
