@@ -19,7 +19,7 @@ use seaway_model::{
     fact::Labels,
     load_balancer::{
         Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, HttpTerms, Limits, Passive,
-        ProxyVersion, Timeouts,
+        ProxyVersion, Timeouts, TlsProfile,
     },
     name::ObjectRef,
 };
@@ -43,7 +43,8 @@ pub use table::{
     SOURCE_RANGES, TRANSPARENT,
 };
 pub use tls::{
-    AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, REDIRECT, TLS, TLS_PORTS, TlsWishes, hsts,
+    AUTHORITIES, BACKEND_AUTHORITIES, MemberTls, PASSTHROUGH, REDIRECT, TLS, TLS_PORTS, TLS_PROFILE,
+    TlsWishes, hsts,
 };
 
 /// All that is honoured, in the order in which it is read.
@@ -228,6 +229,12 @@ impl Wishes {
                 self.cloud.unclear = true;
                 "in a cloud nothing is created or changed until this is corrected"
             }
+            // The stricter of the two: no version is spoken that was to be forbidden.
+            TLS_PROFILE => {
+                self.tls.profile = Some(TlsProfile::Modern);
+                self.cloud.unclear = true;
+                "modern is used until this is corrected: TLS 1.3 alone; in a cloud nothing is created or changed"
+            }
             option => self.close_for(option).unwrap_or("the default is used"),
         }
     }
@@ -308,6 +315,22 @@ mod tests {
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].field.as_str(), "metadata.annotations[seaway.dev/balance]");
         assert!(problems[0].fix.contains("source-hash"), "{}", problems[0].fix);
+    }
+
+    #[test]
+    fn a_profile_of_tls_that_is_not_understood_is_the_stricter() {
+        for (said, profile, told) in [
+            ("moderm", Some(TlsProfile::Modern), true),
+            ("", Some(TlsProfile::Modern), true),
+            ("intermediate", Some(TlsProfile::Intermediate), false),
+        ] {
+            let (wishes, problems) = read(&[(TLS_PROFILE, said)]);
+            assert_eq!(
+                (wishes.tls.profile, wishes.cloud.unclear, problems.len()),
+                (profile, told, usize::from(told)),
+                "{said}"
+            );
+        }
     }
 
     #[test]

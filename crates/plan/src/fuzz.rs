@@ -2,10 +2,10 @@
 
 #![allow(clippy::indexing_slicing, reason = "what is wrong ends the fuzz target")]
 
-use seaway_model::{Config, Kind, Name, name::ObjectRef};
+use seaway_model::{Config, Kind, Name, load_balancer::TlsProfile, name::ObjectRef};
 
 use crate::{
-    annotations::{INTERNAL, SOURCE_RANGES, Wishes, nobody, rows},
+    annotations::{INTERNAL, SOURCE_RANGES, TLS_PROFILE, Wishes, nobody, rows},
     certificates::{pem, x509},
     http, quantity,
 };
@@ -48,6 +48,10 @@ pub fn wish(bytes: &[u8]) {
         if name == INTERNAL {
             // Nothing is published by guess.
             refused.cloud.unclear = true;
+        }
+        if name == TLS_PROFILE {
+            // No version is spoken that was to be forbidden.
+            (refused.tls.profile, refused.cloud.unclear) = (Some(TlsProfile::Modern), true);
         }
         // Nothing listens without what protects.
         refused.close_for(name);

@@ -17,6 +17,7 @@ pub const TLS: &str = "seaway.dev/tls";
 pub const REDIRECT: &str = "seaway.dev/https-redirect";
 pub const PASSTHROUGH: &str = "seaway.dev/tls-passthrough";
 pub const BACKEND_AUTHORITIES: &str = "seaway.dev/backend-tls-authorities";
+pub const TLS_PROFILE: &str = "seaway.dev/tls-profile";
 pub const TLS_PORTS: &str = "seaway.dev/tls-ports";
 pub const AUTHORITIES: &str = "seaway.dev/client-authorities";
 
@@ -119,7 +120,7 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/tls-profile"],
+        names: &[TLS_PROFILE],
         help: "modern: TLS 1.3 alone; intermediate: 1.2, too (for a LoadBalancer of its own)",
         set: |wishes, text| {
             wishes.tls.profile = Some(match text {
