@@ -24,6 +24,7 @@ mod pools;
 mod refuse;
 mod reserved;
 mod runs;
+mod share;
 #[cfg(test)]
 mod tests;
 mod waiting;

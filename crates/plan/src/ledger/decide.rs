@@ -197,7 +197,10 @@ impl View<'_> {
     /// One address of one pool, if it has one for this claim.
     pub(super) fn one(&self, claim: &Claim, pool: &AddressPool, family: Family) -> Option<IpAddr> {
         let open = |ip: &IpAddr| gives(pool, *ip) && self.may_take(*ip, claim);
-        let may_have = |ip: &IpAddr| self.is_within_limit(claim, *ip);
+        let may_have = |ip: &IpAddr| {
+            self.is_within_limit(claim, *ip)
+                && (!self.is_new(claim, *ip) || self.has_its_share(claim, pool, family).is_none())
+        };
         if let Some(requested) = claim.requested_in(family) {
             return Some(requested).filter(|ip| open(ip) && may_have(ip));
         }

@@ -98,6 +98,17 @@ impl Holdings {
         )
     }
 
+    /// How many addresses of a range are not free, without a look at each.
+    pub(super) fn not_free(&self, range: IpRange) -> u128 {
+        self.taken.count(range.first(), range.last())
+    }
+
+    /// Of each address of a range, the namespaces that have it.
+    pub(super) fn namespaces_within(&self, range: IpRange) -> impl Iterator<Item = &Name> {
+        let held = self.held.range(range.first()..=range.last());
+        held.flat_map(|(_, it)| it.parties.keys().map(|party| &party.namespace).collect::<BTreeSet<_>>())
+    }
+
     pub(super) fn address(&self, ip: IpAddr) -> Option<Address> {
         self.held.get(&ip).map(|holding| Address {
             ip,

@@ -46,6 +46,12 @@ impl View<'_> {
                 decision.problems.push(on_request_only(claim, candidates));
                 return decision;
             }
+            let missing = wish.0.iter().flatten().copied().filter(|family| !kept.contains_key(family));
+            if let Some(problem) = self.told_of_its_share(claim, missing, &usable) {
+                decision.problems.push(problem);
+                decision.waits = Waits::Holder;
+                return decision;
+            }
             self.refuse_families(claim, wish, kept, &usable, &mut decision);
         }
         decision
@@ -253,7 +259,7 @@ fn on_request_only(claim: &Claim, candidates: &[&AddressPool]) -> Problem {
     problem(claim, Reason::NoPool, message).fix("Ask for the pool or for one of its addresses by annotation.")
 }
 
-fn problem(claim: &Claim, reason: Reason, message: String) -> Problem {
+pub(super) fn problem(claim: &Claim, reason: Reason, message: String) -> Problem {
     Problem::new(claim.owner.object(), reason, message)
 }
 

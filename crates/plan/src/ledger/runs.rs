@@ -45,9 +45,27 @@ impl Runs {
         (free <= to).then_some(free)
     }
 
+    /// How many taken addresses there are from `from` up to `to`.
+    pub(super) fn count(&self, from: IpAddr, to: IpAddr) -> u128 {
+        let first = self.around(from).map_or(from, |(first, _)| first);
+        let runs = self.0.range(first..=to.max(first));
+        let count = runs.map(|(first, last)| {
+            let (first, last) = (number((*first).max(from)), number((*last).min(to)));
+            last.checked_sub(first).map_or(0, |more| more.saturating_add(1))
+        });
+        count.fold(0, u128::saturating_add)
+    }
+
     fn around(&self, ip: IpAddr) -> Option<(IpAddr, IpAddr)> {
         let (first, last) = self.0.range(..=ip).next_back()?;
         (ip <= *last).then_some((*first, *last))
+    }
+}
+
+fn number(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(ip) => ip.to_bits().into(),
+        IpAddr::V6(ip) => ip.to_bits(),
     }
 }
 
@@ -87,6 +105,10 @@ mod tests {
                 for from in 0..26 {
                     let expected = (0..=from).rev().map(at).find(|ip| !set.contains(ip));
                     prop_assert_eq!(runs.first_free(at(from), at(0)), expected);
+                    let within = (0..=from).map(at).filter(|ip| set.contains(ip)).count();
+                    prop_assert_eq!(runs.count(at(from), at(0)), within as u128);
+                    let lowest = (from..24).map(at).filter(|ip| set.contains(ip)).count();
+                    prop_assert_eq!(runs.count(at(23), at(from)), lowest as u128);
                 }
                 let touching = runs.0.values().filter_map(|last| succ(*last)).any(|next| runs.0.contains_key(&next));
                 prop_assert!(!touching, "runs touch: {:?}", runs);

@@ -82,3 +82,48 @@ fn a_service_that_wants_two_addresses_needs_room_for_both() {
     limit(&mut ledger, 3);
     assert_eq!(ledger.has("either"), ["10.0.0.1", "fd00::"]);
 }
+
+/// A usual pool is smaller than what one namespace may have at most.
+#[test]
+fn who_came_first_leaves_others_a_part_of_a_pool() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/28"])]);
+    ledger.set_rules(PoolRules::CLUSTER);
+    assert_eq!(ledger.ask(elsewhere("shop")), "10.0.0.0");
+    let given = (0..16).filter(|i| ledger.ask(claim(&format!("evil{i:02}"))) != "LimitReached").count();
+    assert_eq!(given, 11, "three quarters of the pool are in use then");
+    let (reason, message) = ledger.told("evil15").remove(0);
+    assert_eq!(reason, Reason::LimitReached);
+    assert!(
+        message.starts_with("pool p has 4 of 16 addresses left, and namespace default has 11 of it"),
+        "{message}"
+    );
+    assert_eq!(ledger.ask(asking("named", &["10.0.0.14"])), "LimitReached");
+    // Others have theirs: shop less than a half, a third namespace less than a third.
+    let third = |name: &str| Claim { namespace: "third".into(), ..claim(name) };
+    assert_eq!(
+        (ledger.ask(elsewhere("shop2")), ledger.ask(third("x"))),
+        ("10.0.0.12".into(), "10.0.0.13".into())
+    );
+    // What somebody has stays, whatever is looked at again.
+    assert_eq!(ledger.ask(claim("evil00")), "10.0.0.1");
+    // Who waits is served once there is room.
+    for i in 0..9 {
+        ledger.release_fully(&format!("evil{i:02}"));
+    }
+    assert!(
+        !ledger.has("evil15").is_empty() || !ledger.has("evil11").is_empty(),
+        "{:?}",
+        ledger.told("evil15")
+    );
+}
+
+#[test]
+fn a_namespace_that_is_alone_in_a_pool_may_have_all_of_it() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/28"])]);
+    ledger.set_rules(PoolRules::CLUSTER);
+    let given = (0..17).filter(|i| ledger.ask(claim(&format!("a{i:02}"))).starts_with("10.")).count();
+    assert_eq!((given, ledger.told("a16")[0].0), (16, Reason::PoolExhausted));
+    // Without a limit for namespaces nobody asked for shares.
+    ledger.set_rules(PoolRules { per_namespace: None, ..PoolRules::CLUSTER });
+    assert_eq!(ledger.ask(elsewhere("x")), "PoolExhausted");
+}
