@@ -94,6 +94,18 @@ fn every_reason_that_is_given_is_explained() {
     assert!(silent.is_empty(), "crates/model/src/reason.rs does not explain {silent:?}");
 }
 
+#[test]
+fn every_page_is_in_the_index() {
+    let index = fs::read_to_string(root().join("docs/README.md")).expect("the index");
+    let pages =
+        fs::read_dir(root().join("docs")).expect("the folder").map(|it| it.expect("a file").file_name());
+    let pages: Vec<String> =
+        pages.map(|it| it.to_string_lossy().into_owned()).filter(|it| it.ends_with(".md")).collect();
+    let is_missing = |page: &&String| *page != "README.md" && !index.contains(&format!("({page})"));
+    let missing: Vec<&String> = pages.iter().filter(is_missing).collect();
+    assert!(missing.is_empty() && pages.len() > 20, "docs/README.md does not lead to {missing:?}");
+}
+
 /// The table of words in ARCHITECTURE.md: each type is defined in the file that its row names.
 #[test]
 fn our_own_nouns_are_where_the_architecture_says() {
