@@ -98,6 +98,11 @@ impl Hosts {
         changed
     }
 
+    /// What hosts report as their own.
+    pub(super) fn reported(&self) -> impl Iterator<Item = (IpAddr, &Name)> {
+        self.addresses.iter().map(|(ip, host)| (*ip, host))
+    }
+
     pub(super) fn whose(&self, ip: IpAddr) -> Option<&Name> {
         self.addresses.get(&ip)
     }

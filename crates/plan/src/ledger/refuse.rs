@@ -1,9 +1,9 @@
 //! Why a claim does not get what it asks for, in sentences.
 
-use std::net::IpAddr;
+use std::{collections::BTreeMap, net::IpAddr};
 
 use seaway_model::{
-    IpRange, Problem, Reason,
+    IpRange, Name, Problem, Reason,
     fact::{AddressPool, FamilyPolicy},
     load_balancer::Family,
 };
@@ -216,6 +216,7 @@ impl View<'_> {
             let size = size(pool, *family);
             (size > 0)
                 .then(|| format!("pool {} has given all its {size} {}", pool.object.name, word(*family)))
+                .map(|told| told + &self.told_of_hosts_in(pool, *family))
         };
         let told: Vec<String> = full
             .iter()
@@ -225,6 +226,24 @@ impl View<'_> {
             problem(claim, Reason::PoolExhausted, format!("no address is free: {}", told.join(", ")))
                 .fix("Widen spec.addresses of a pool, add an AddressPool, or delete what needs its address no more."),
         );
+    }
+
+    /// Addresses of a pool that it does not give, since hosts report them as their own: rightly, or as nobody sees to it.
+    fn told_of_hosts_in(&self, pool: &AddressPool, family: Family) -> String {
+        let is_in =
+            |ip: &IpAddr| Family::of(*ip) == family && gives(pool, *ip) && !self.holdings.contains(*ip);
+        let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
+        for (_, host) in self.hosts.reported().filter(|(ip, _)| is_in(ip)) {
+            let count = counts.entry(host).or_default();
+            *count = count.saturating_add(1);
+        }
+        let told: Vec<String> =
+            counts.iter().map(|(host, count)| format!("host {host} reports {count}")).collect();
+        if told.is_empty() {
+            String::new()
+        } else {
+            format!(", less those that are hosts' own ({})", told.join(", "))
+        }
     }
 
     fn has(&self, claim: &Claim, pool: &AddressPool, family: Family) -> bool {

@@ -132,3 +132,25 @@ fn an_address_of_ours_that_is_present_on_a_host_is_not_the_hosts_own() {
     let others = Claim { pool: Some("ours".into()), ports: [tcp(81)].into(), ..claim("b") };
     assert_eq!(ledger.ask(others), "192.0.2.1");
 }
+
+#[test]
+fn a_pool_that_is_used_up_says_which_hosts_report_addresses_of_it_as_their_own() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/30"])]);
+    ledger.put_host(&report("a", &["10.0.0.0", "10.0.0.1", "192.0.2.1"]));
+    ledger.put_host(&report("b", &["10.0.0.2"]));
+    assert_eq!(ledger.ask(claim("one")), "10.0.0.3");
+    assert_eq!(ledger.ask(claim("two")), "PoolExhausted");
+    let (_, message) = ledger.told("two").remove(0);
+    assert!(
+        message.ends_with(", less those that are hosts' own (host a reports 2, host b reports 1)"),
+        "{message}"
+    );
+    ledger.remove_host("a");
+    assert_eq!(ledger.has("two"), ["10.0.0.0"]);
+    assert_eq!(
+        (ledger.ask(claim("three")), ledger.ask(claim("four"))),
+        ("10.0.0.1".into(), "PoolExhausted".into())
+    );
+    let (_, message) = ledger.told("four").remove(0);
+    assert!(message.ends_with("hosts' own (host b reports 1)"), "{message}");
+}
