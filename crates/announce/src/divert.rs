@@ -40,6 +40,7 @@ pub(crate) mod nf {
     pub(crate) const NEW_RULE: u16 = TABLES << 8 | 6;
     pub(crate) const INET: u8 = 1;
     pub(crate) const PREROUTING: u32 = 0;
+    pub(crate) const OUTPUT: u32 = 3;
     /// Before anything is translated, and before a route is chosen.
     pub(crate) const MANGLE: i32 = -150;
     pub(crate) const ACCEPT: u32 = 1;

@@ -18,6 +18,19 @@
 //!
 //! Sockets are looked up, connections are not tracked: answers to connections that the machine makes from such an address find
 //! their socket as well.
+//!
+//! What passes is for a socket of ours, but kube-proxy and CNI translate next, and a tenant writes what they translate (a Service
+//! with `externalIPs`, a pod with `hostPort`). So the same table translates it first, to itself. The kernel asks the chains of
+//! type `nat` of all tables, iptables' among them, in the order of their priorities, and only until one has translated
+//! (`nf_nat_inet_fn`, net/netfilter/nf_nat_core.c):
+//!
+//! ```text
+//!     from elsewhere (prerouting), or from this machine (output), -110:
+//!       for one of ours ─► translated to itself; chains that come later are not asked
+//! ```
+//!
+//! It is asked for the first packet of a connection alone. The kernel tracks connections of all the machine from then on, as it
+//! does for kube-proxy. What was translated before the address was ours stays so until that connection ends.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -34,9 +47,13 @@ const ARRIVALS: &[u8] = b"arrivals\0";
 const LANDED: &[u8] = b"landed\0";
 const CHECK: &[u8] = b"check\0";
 const REFUSE: &[u8] = b"refuse\0";
+const ARRIVALS_KEPT: &[u8] = b"arrivals-kept\0";
+const DEPARTURES_KEPT: &[u8] = b"departures-kept\0";
 const DOING: &str = "keeping other ports of this machine from answering at addresses of pools";
 /// Before `divert`, and before anything is translated.
 const PRIORITY: i32 = -160;
+/// Before iptables, kube-proxy and CNI, which have -100. An operator who translates on purpose has room before it.
+const TRANSLATES: i32 = -110;
 
 const SOCKET_TRANSPARENT: u32 = 0;
 const SOCKET_WILDCARD: u32 = 2;
@@ -54,20 +71,31 @@ const STEERED: [(&[u8], Family); 2] = [(b"steered4\0", nft::V4), (b"steered6\0",
 #[derive(Debug)]
 pub struct Guard;
 
+/// What came of it.
+#[derive(Debug)]
+#[must_use]
+pub struct Guarded {
+    /// Why rules of others may translate what is for these addresses; all else is as it should be.
+    pub translatable: Option<Error>,
+}
+
 impl Guard {
     /// For these addresses and no others, whatever was there before.
-    pub fn set(addresses: &[IpAddr]) -> Result<(), Error> {
+    pub fn set(addresses: &[IpAddr]) -> Result<Guarded, Error> {
         Guard::set_beside(addresses, &[])
     }
 
     /// The same, with what is steered at them.
-    pub(crate) fn set_beside(addresses: &[IpAddr], steered: &[SocketAddr]) -> Result<(), Error> {
-        // Kernels before 5.9 refuse nothing before routing, and some are built without.
-        Guard::set_with(addresses, steered, Refusal::Answer)
-            .or_else(|_| Guard::set_with(addresses, steered, Refusal::Silence))
+    pub(crate) fn set_beside(addresses: &[IpAddr], steered: &[SocketAddr]) -> Result<Guarded, Error> {
+        most(|refusal, translation| Guard::set_with(addresses, steered, refusal, translation))
     }
 
-    fn set_with(addresses: &[IpAddr], steered: &[SocketAddr], refusal: Refusal) -> Result<(), Error> {
+    fn set_with(
+        addresses: &[IpAddr],
+        steered: &[SocketAddr],
+        refusal: Refusal,
+        translation: Translation,
+    ) -> Result<(), Error> {
         let loopback = Links::open()?.loopback()?;
         let create = |it| (it, libc::NLM_F_CREATE);
         let mut changes = vec![
@@ -89,6 +117,14 @@ impl Guard {
             (ARRIVALS, chosen(loopback)),
             (LANDED, chosen_when_steered(loopback)),
         ];
+        let kept = match translation {
+            Translation::Ours => &[(ARRIVALS_KEPT, nf::PREROUTING), (DEPARTURES_KEPT, nf::OUTPUT)][..],
+            Translation::Others => &[],
+        };
+        changes.extend(
+            kept.iter().map(|(name, hook)| create(nft::translating(TABLE, name, (*hook, TRANSLATES)))),
+        );
+        let rules = rules.into_iter().chain(kept.iter().map(|(name, _)| (*name, to_itself())));
         let append = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
         for (chain, rules) in rules {
             changes.extend(rules.iter().map(|it| (nft::rule(TABLE, chain, it), append)));
@@ -128,10 +164,29 @@ impl Guard {
 }
 
 /// What a client hears where nothing of ours listens.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Refusal {
     Answer,
     Silence,
+}
+
+/// Who translates what is for ours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Translation {
+    Ours,
+    Others,
+}
+
+/// As much as this kernel can do: those before 5.9 refuse nothing before routing, those before 5.2 translate in no table that is for
+/// both families, and some are built without either.
+fn most(mut attempt: impl FnMut(Refusal, Translation) -> Result<(), Error>) -> Result<Guarded, Error> {
+    let mut by = |translation| {
+        attempt(Refusal::Answer, translation).or_else(|_| attempt(Refusal::Silence, translation))
+    };
+    match by(Translation::Ours) {
+        Ok(()) => Ok(Guarded { translatable: None }),
+        Err(why) => by(Translation::Others).map(|()| Guarded { translatable: Some(why) }),
+    }
 }
 
 pub(crate) fn created(requests: Vec<Request>) -> Vec<(Request, i32)> {
@@ -199,6 +254,14 @@ fn chosen_when_steered(loopback: u32) -> Vec<Vec<Vec<u8>>> {
     rules
 }
 
+fn to_itself() -> Vec<Vec<Vec<u8>>> {
+    let rule = |(ours, family): &(&[u8], Family)| {
+        let its = [nft::load_address(family), nft::is_in(ours), nft::translate_to(family)];
+        [nft::is_of(family).to_vec(), its.to_vec()].concat()
+    };
+    OURS.iter().map(rule).collect()
+}
+
 fn check() -> Vec<Vec<Vec<u8>>> {
     let accept = || nft::verdict(nf::ACCEPT, None);
     let protocol = |number: u8| [nft::is_protocol(number).to_vec(), vec![accept()]].concat();
@@ -234,5 +297,33 @@ fn refuse(refusal: Refusal) -> Vec<Vec<Vec<u8>>> {
             vec![answer(REJECT_UNREACHABLE, PORT_UNREACHABLE)],
         ],
         Refusal::Silence => vec![vec![nft::verdict(DROP, None)]],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is guarded on a kernel that can do some of it: how packets are refused and who translates, or nothing at all.
+    fn possible(can: impl Fn(Refusal, Translation) -> bool) -> Option<(Refusal, Translation)> {
+        let mut done = None;
+        let refused = || Error::refused(DOING, std::io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        let guarded = most(|refusal, translation| {
+            done = Some((refusal, translation)).filter(|_| can(refusal, translation));
+            done.map(drop).ok_or_else(refused)
+        });
+        let told = guarded.map(|it| it.translatable.is_some()).ok();
+        assert_eq!(told, done.map(|(_, translation)| translation == Translation::Others));
+        done
+    }
+
+    #[test]
+    fn a_kernel_that_can_do_less_does_what_it_can() {
+        use {Refusal::*, Translation::*};
+        assert_eq!(possible(|_, _| true), Some((Answer, Ours)));
+        assert_eq!(possible(|refusal, _| refusal == Silence), Some((Silence, Ours)));
+        assert_eq!(possible(|_, translation| translation == Others), Some((Answer, Others)));
+        assert_eq!(possible(|refusal, by| refusal == Silence && by == Others), Some((Silence, Others)));
+        assert_eq!(possible(|_, _| false), None);
     }
 }

@@ -175,8 +175,17 @@ pub(crate) fn chain(table: &[u8], name: &[u8]) -> Request {
 
 /// What comes to the machine passes through it.
 pub(crate) fn arriving(table: &[u8], name: &[u8], priority: i32) -> Request {
-    let hook = [value(1, &nf::PREROUTING.to_be_bytes()), value(2, &priority.to_be_bytes())].concat();
-    chain(table, name).attribute(4 | NESTED, &hook).attribute(7, b"filter\0")
+    hooked(table, name, b"filter\0", (nf::PREROUTING, priority))
+}
+
+/// The first packet of each connection passes through it, until a rule says where the connection is translated to.
+pub(crate) fn translating(table: &[u8], name: &[u8], at: (u32, i32)) -> Request {
+    hooked(table, name, b"nat\0", at)
+}
+
+fn hooked(table: &[u8], name: &[u8], kind: &[u8], (hook, priority): (u32, i32)) -> Request {
+    let hook = [value(1, &hook.to_be_bytes()), value(2, &priority.to_be_bytes())].concat();
+    chain(table, name).attribute(4 | NESTED, &hook).attribute(7, kind)
 }
 
 pub(crate) fn rule(table: &[u8], chain: &[u8], expressions: &[Vec<u8>]) -> Request {
@@ -229,6 +238,12 @@ pub(crate) fn load_port(family: &Family) -> Vec<u8> {
 /// Goes on where the set has what is in `KEY`.
 pub(crate) fn is_in(set: &[u8]) -> Vec<u8> {
     expression(b"lookup\0", &[value(1, set), value(2, &KEY.to_be_bytes())])
+}
+
+/// Translates for whom it is: to the address in `KEY`.
+pub(crate) fn translate_to(family: &Family) -> Vec<u8> {
+    const DESTINATION: u32 = 1;
+    numbers(b"nat\0", &[(1, DESTINATION), (2, u32::from(family.number)), (3, KEY)])
 }
 
 pub(crate) fn verdict(code: u32, chain: Option<&[u8]>) -> Vec<u8> {

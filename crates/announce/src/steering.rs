@@ -9,7 +9,7 @@
 //!       TCP, and (address, port) is in the map ─► tproxy to the (address, port) in the map
 //! ```
 //! Nothing is translated: the accepted socket has the address and port that the client asked for. No mark and no route is needed,
-//! because the address is local. What the machine translates (kube-proxy, ports of pods) it translates as where a socket is bound.
+//! because the address is local. `guard` keeps it from what the machine translates (kube-proxy, ports of pods).
 //!
 //! The kernel keeps the table for the process that made it: no other changes it, `nft flush ruleset` passes over it, and it goes
 //! with the process. Kernels before 5.12 know no such tables. What steers can be lost there, until somebody looks; so only what
@@ -30,7 +30,7 @@ use std::{
 use nix::{errno::Errno, sys::socket::NetlinkAddr};
 
 use crate::{
-    Error, Guard,
+    Error, Guard, Guarded,
     divert::nf,
     guard::{created, errno, gone, plain},
     netlink::{
@@ -155,7 +155,7 @@ impl Steering {
     }
 
     /// All addresses with all that is steered there, whatever was there before.
-    pub fn guard(&self, addresses: &[IpAddr]) -> Result<(), Error> {
+    pub fn guard(&self, addresses: &[IpAddr]) -> Result<Guarded, Error> {
         // Held meanwhile: what is added next finds the table as it is then.
         let mut steered = self.steered();
         if let Ok(table) = self.table()

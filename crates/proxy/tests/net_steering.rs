@@ -74,7 +74,8 @@ impl Scene {
     }
 
     fn guard(&self, seaway: &Seaway) {
-        self.machine.run(|| seaway.steering.guard(&[ip(V4), ip(V6)])).unwrap();
+        let guarded = self.machine.run(|| seaway.steering.guard(&[ip(V4), ip(V6)])).unwrap();
+        assert!(guarded.translatable.is_none(), "{guarded:?}");
     }
 
     fn seaway(&self) -> Seaway {
@@ -287,22 +288,25 @@ fn hundreds_of_services_take_one_port_of_the_machine() {
 }
 
 #[test]
-fn what_the_machine_translates_it_translates_whether_clients_are_steered_or_not() {
+fn what_the_machine_translates_takes_no_client_from_a_guarded_address() {
     in_a_network_of_its_own(|| {
-        let scene = Scene::new();
-        let (seaway, pod) = (scene.seaway(), scene.sshd(7_070).unwrap());
-        scene.open(&seaway, V4, 8_080).unwrap();
-        scene.guard(&seaway);
-        scene.serves(V4, 8_080);
-        // As kube-proxy does where a cluster knows no ipMode.
-        scene.nft(
-            "add table ip proxy; add chain ip proxy in { type nat hook prerouting priority dstnat; }; \
-             add rule ip proxy in iif v1 ip daddr 203.0.113.7 tcp dport 8080 dnat to 10.9.0.2:7070",
-        );
-        assert_eq!(scene.asked(&scene.client, at(V4, 8_080)).as_deref(), Some("sshd"), "the pod answers");
-        scene.nft("delete table ip proxy");
-        scene.serves(V4, 8_080);
-        drop(pod);
+        for steering in [Steering::new, Steering::fragile] {
+            let scene = Scene::new();
+            let (seaway, pod) = (scene.seaway_by(steering), scene.sshd(7_070).unwrap());
+            scene.open(&seaway, V4, 8_080).unwrap();
+            // As kube-proxy does for a Service with externalIPs.
+            scene.nft(
+                "add table ip proxy; add chain ip proxy in { type nat hook prerouting priority dstnat; }; \
+                 add rule ip proxy in iif v1 ip daddr 203.0.113.7 tcp dport 8080 dnat to 10.9.0.2:7070",
+            );
+            let heard = || scene.asked(&scene.client, at(V4, 8_080));
+            assert_eq!(heard().as_deref(), Some("sshd"), "nothing is guarded: the pod answers");
+            scene.guard(&seaway);
+            scene.serves(V4, 8_080);
+            scene.machine.run(Guard::clear).unwrap();
+            assert_eq!(heard().as_deref(), Some("sshd"), "nothing is guarded any more");
+            drop(pod);
+        }
     });
 }
 

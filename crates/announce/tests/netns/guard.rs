@@ -2,83 +2,15 @@
 
 use std::{
     io::{Read, Write},
-    net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{IpAddr, TcpListener, UdpSocket},
     thread,
     time::Duration,
 };
 
-use seaway_announce::{Guard, Links};
-use seaway_testkit::topology::{Namespace, connect_from, in_a_network_of_its_own, until};
+use seaway_announce::Guard;
+use seaway_testkit::topology::{connect_from, in_a_network_of_its_own, until};
 
-const V4: &str = "203.0.113.7";
-const V6: &str = "2001:db8:113::7";
-const OTHER: &str = "203.0.113.9";
-
-fn ip(text: &str) -> IpAddr {
-    text.parse().expect("an address")
-}
-
-fn at(ip_text: &str, port: u16) -> SocketAddr {
-    SocketAddr::new(ip(ip_text), port)
-}
-
-/// A machine with two addresses of pools and one of somebody else's on `lo`, and a client that has routes to them.
-struct Scene {
-    client: Namespace,
-    machine: Namespace,
-}
-
-impl Scene {
-    fn new() -> Scene {
-        let (client, machine) = (Namespace::create("client"), Namespace::create("machine"));
-        client.cable("v0", &machine, "v1");
-        for (whose, link, addresses) in
-            [(&client, "v0", ["10.9.0.1/24", "fd09::1/64"]), (&machine, "v1", ["10.9.0.2/24", "fd09::2/64"])]
-        {
-            addresses.iter().for_each(|it| whose.address(link, it));
-        }
-        for (to, via) in [(V4, "10.9.0.2"), (OTHER, "10.9.0.2"), (V6, "fd09::2")] {
-            client.route(to, via);
-        }
-        machine.run(|| {
-            let mut links = Links::open().expect("a route socket");
-            for address in [V4, V6] {
-                links.add(ip(address)).expect("added");
-            }
-        });
-        machine.ip(&["address", "add", &format!("{OTHER}/32"), "dev", "lo"]);
-        Scene { client, machine }
-    }
-
-    /// Says its name to everybody who comes.
-    fn answers(&self, at: SocketAddr, name: &'static str) {
-        let listener = self.machine.run(|| TcpListener::bind(at)).expect("it listens");
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                // Whoever is gone need not hear it.
-                let _ = stream.and_then(|mut it| it.write_all(name.as_bytes()));
-            }
-        });
-    }
-
-    fn is_refused(&self, at: SocketAddr) -> bool {
-        let came = self.client.run(|| TcpStream::connect_timeout(&at, Duration::from_secs(20)));
-        came.is_err_and(|it| it.kind() == std::io::ErrorKind::ConnectionRefused)
-    }
-
-    fn hears(&self, at: SocketAddr) -> Option<String> {
-        heard(&self.client, at)
-    }
-}
-
-fn heard(from: &Namespace, at: SocketAddr) -> Option<String> {
-    from.run(|| {
-        let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(1)).ok()?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).ok()?;
-        Some(text)
-    })
-}
+use crate::scene::{OTHER, Scene, V4, V6, at, heard, ip};
 
 #[test]
 fn an_address_answers_at_its_own_ports_alone() {
@@ -90,7 +22,7 @@ fn an_address_answers_at_its_own_ports_alone() {
             scene.answers(at(address, 80), "a service");
             assert_eq!(scene.hears(at(address, 22)).as_deref(), Some("the machine"), "before: {address}");
         }
-        scene.machine.run(|| Guard::set(&[ip(V4), ip(V6)])).expect("root may");
+        scene.guard(&[ip(V4), ip(V6)]);
         for address in [V4, V6] {
             until("the service answers", || scene.hears(at(address, 80)).as_deref() == Some("a service"));
             assert_eq!(scene.hears(at(address, 22)), None, "{address}");
@@ -126,7 +58,7 @@ fn node_ports_do_not_answer_at_guarded_addresses() {
         assert!(done.success());
         let node_port = |address: &str| scene.hears(at(address, 30_080));
         until("the node port answers", || node_port(V4).is_some() && node_port("10.9.0.2").is_some());
-        scene.machine.run(|| Guard::set(&[ip(V4)])).expect("root may");
+        scene.guard(&[ip(V4)]);
         assert_eq!(node_port(V4), None);
         until("the node port of the machine answers", || node_port("10.9.0.2").is_some());
     });
@@ -136,7 +68,7 @@ fn node_ports_do_not_answer_at_guarded_addresses() {
 fn what_the_machine_asks_from_such_an_address_is_answered() {
     in_a_network_of_its_own(|| {
         let scene = Scene::new();
-        scene.machine.run(|| Guard::set(&[ip(V4), ip(V6)])).expect("root may");
+        scene.guard(&[ip(V4), ip(V6)]);
         let (tcp, udp) = scene.client.run(|| {
             (
                 TcpListener::bind("10.9.0.1:7").expect("it listens"),
@@ -175,14 +107,14 @@ fn thousands_of_addresses_are_guarded() {
         let scene = Scene::new();
         let all: Vec<IpAddr> =
             (0..2_500_u32).map(|it| IpAddr::from((0x0a64_0000 + it).to_be_bytes())).collect();
-        scene.machine.run(|| Guard::set(&all)).expect("root may");
+        scene.guard(&all);
         let shown = scene.machine.command("nft").args(["list", "table", "inet", "seaway-addresses"]).output();
         let shown = String::from_utf8(shown.expect("nft runs").stdout).expect("text");
         assert_eq!(shown.matches("10.100.").count(), all.len());
         for _ in 0..2 {
             scene.machine.run(|| Guard::add(all[0])).expect("it is there already");
         }
-        scene.machine.run(|| Guard::set(&[])).expect("root may");
+        scene.guard(&[]);
         scene.machine.run(|| Guard::remove(all[0])).expect("it is not there");
     });
 }

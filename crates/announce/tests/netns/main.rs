@@ -5,3 +5,5 @@
 
 mod addresses;
 mod guard;
+mod scene;
+mod translation;

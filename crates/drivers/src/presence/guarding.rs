@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::{Error, Guard, Steering};
+use seaway_announce::{Error, Guard, Guarded, Steering};
 use seaway_model::{Problem, Reason, unit::Present};
 use tracing::{info, warn};
 
@@ -29,6 +29,8 @@ struct State {
     since: Option<Instant>,
     /// Why they are not, as it was told last.
     failed: Option<String>,
+    /// Why rules of others may translate what is for ours, though they are guarded.
+    translatable: Option<String>,
 }
 
 impl Guarding {
@@ -88,27 +90,71 @@ impl Guarding {
     /// What is told of an address that is not guarded.
     pub(super) fn problems(&self, wanted: &Present) -> Vec<(seaway_model::Owner, Problem)> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(why) = &state.failed else { return Vec::new() };
+        let Some((what, fix)) = state.told() else { return Vec::new() };
         let all = wanted.addresses.iter().flat_map(|(ip, owners)| owners.iter().map(move |it| (ip, it)));
         let problem = |(ip, owner): (&IpAddr, &seaway_model::Owner)| {
-            let message = format!("at {ip}, other ports of this machine answer as well: {why}");
-            let fix = "Give seaway the capability NET_ADMIN on a kernel with nf_tables and nft_socket (modprobe nft_socket); \
-                       or drop what comes to other ports of it before it comes here.";
-            (owner.clone(), Problem::new(owner.object(), Reason::NotPermitted, message).fix(fix))
+            let problem = Problem::new(owner.object(), Reason::NotPermitted, format!("at {ip}, {what}"));
+            (owner.clone(), problem.fix(fix))
         };
         all.map(problem).collect()
     }
 }
 
 impl State {
-    fn note(&mut self, done: Result<(), Error>) {
-        let failed = done.err().map(|error| seaway_engine::chain(&error));
+    fn note(&mut self, done: Result<Guarded, Error>) {
+        let chain = |error: &Error| seaway_engine::chain(error);
+        let failed = done.as_ref().err().map(chain);
         match (&self.failed, &failed) {
             (None, Some(why)) => warn!("addresses of pools are not guarded: {why}"),
             (Some(_), None) => info!("addresses of pools are guarded"),
             _ => {}
         }
+        let translatable = done.ok().and_then(|it| it.translatable).as_ref().map(chain);
+        match (&self.translatable, &translatable) {
+            (None, Some(why)) => warn!("rules of others may translate traffic to addresses of pools: {why}"),
+            (Some(_), None) if failed.is_none() => {
+                info!("rules of others do not translate traffic to addresses of pools")
+            }
+            _ => {}
+        }
         self.since = failed.is_none().then(Instant::now);
-        self.failed = failed;
+        (self.failed, self.translatable) = (failed, translatable);
+    }
+
+    /// What does not hold at each of ours, and what to do.
+    fn told(&self) -> Option<(String, &'static str)> {
+        if let Some(why) = &self.failed {
+            let fix = "Give seaway the capability NET_ADMIN on a kernel with nf_tables and nft_socket (modprobe nft_socket); \
+                       or drop what comes to other ports of it before it comes here.";
+            return Some((format!("other ports of this machine answer as well: {why}"), fix));
+        }
+        let why = self.translatable.as_ref()?;
+        let what = "rules of kube-proxy and of hostPort on this machine may send its traffic to pods of other namespaces";
+        let fix = "Use Linux 5.2 or later with nft_chain_nat and nft_nat (modprobe nft_chain_nat nft_nat); or let no tenant write \
+                   spec.externalIPs or hostPort (docs/tenants.md).";
+        Some((format!("{what}: {why}"), fix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_may_translate_is_told_for_as_long_as_they_may() {
+        let source = || std::io::Error::other("not supported");
+        let cannot = || Error::Refused { doing: "guarding".to_owned(), source: source() };
+        let mut state = State::default();
+        state.note(Ok(Guarded { translatable: Some(cannot()) }));
+        assert!(state.since.is_some(), "the rest is guarded");
+        let (what, fix) = state.told().expect("it is told");
+        assert!(
+            what.contains("kube-proxy") && what.contains("guarding") && fix.contains("externalIPs"),
+            "{what} {fix}"
+        );
+        state.note(Err(cannot()));
+        assert!(state.told().is_some_and(|(what, _)| what.contains("other ports of this machine")));
+        state.note(Ok(Guarded { translatable: None }));
+        assert_eq!(state.told(), None);
     }
 }

@@ -33,7 +33,7 @@ impl Datagrams {
         Datagrams::answering_at("127.0.0.1:0", answer)
     }
 
-    fn answering_at(
+    pub fn answering_at(
         at: impl ToSocketAddrs,
         mut answer: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static,
     ) -> Datagrams {
