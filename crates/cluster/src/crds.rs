@@ -203,7 +203,7 @@ mod tests {
         let rule = roles().lines().find(|it| it.contains("resourceNames: [seaway-controller]"));
         assert!(rule.is_some_and(|it| it.contains("[leases]")) && crate::LEADER == "seaway-controller");
         let policies = include_str!("../../../deploy/kubernetes/policies.yaml");
-        assert_eq!(documents(policies).len(), 4);
+        assert_eq!(documents(policies).len(), 8);
         let prefix = format!("'{}' + variables.host", crate::watch::pulses::PREFIX);
         let finalizers = [seaway_manifests::FINALIZER, seaway_manifests::OWN_FINALIZER];
         for named in finalizers.into_iter().chain([prefix.as_str(), crate::status::ADDRESS]) {

@@ -3,6 +3,7 @@
 mod access;
 mod copies;
 mod equal;
+mod external_ips;
 mod holds;
 mod hosts;
 mod known_fields;
