@@ -130,6 +130,11 @@ impl ObjectRef {
     pub fn new(kind: Kind, namespace: impl Into<Name>, name: impl Into<Name>) -> ObjectRef {
         ObjectRef { kind, namespace: namespace.into(), name: name.into() }
     }
+
+    /// What Problems with copies of certificates for hosts are reported of.
+    pub fn certificate_copies() -> ObjectRef {
+        ObjectRef::new(Kind::Config, "", "certificateCopies")
+    }
 }
 
 impl fmt::Display for ObjectRef {

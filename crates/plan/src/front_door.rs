@@ -54,7 +54,10 @@ pub use self::{
     view::{Entrance, FrontDoorView, Lead},
 };
 pub(crate) use self::{told::not_redirected, view::why_not};
-use crate::index::{Given, ServiceKey};
+use crate::{
+    demand::Demand,
+    index::{Given, ServiceKey},
+};
 
 /// What the configuration calls it.
 pub const FRONT_DOOR: &str = "frontDoor";
@@ -164,6 +167,17 @@ impl FrontDoor {
         let mut effects = Effects::default();
         self.serve([key.clone()].into(), given, &mut effects);
         effects
+    }
+
+    /// What is wanted of a Service that something leads to.
+    pub(crate) fn demand(&self, key: &ServiceKey, given: Given<'_>) -> Option<Demand> {
+        let ports = self.ports_of(key);
+        let service = given.index.service(key).filter(|_| !ports.is_empty())?;
+        Some(Demand::at_front_door(service, &ports, given.config))
+    }
+
+    fn ports_of(&self, key: &ServiceKey) -> BTreeSet<u16> {
+        self.uses.get(key).into_iter().flat_map(BTreeMap::values).flatten().copied().collect()
     }
 
     /// Where the members of a Service are, those that were left out included.
@@ -330,8 +344,7 @@ impl FrontDoor {
     /// Works out anew who answers for these Services.
     fn serve(&mut self, keys: BTreeSet<ServiceKey>, given: Given<'_>, effects: &mut Effects) {
         for key in keys {
-            let ports: BTreeSet<u16> =
-                self.uses.get(&key).into_iter().flat_map(BTreeMap::values).flatten().copied().collect();
+            let ports = self.ports_of(&key);
             let service = given.index.service(&key).filter(|_| !ports.is_empty());
             let now = service.map(|it| Served::new(it, &ports, given, &self.pools));
             let before = self.served.get(&key);

@@ -14,6 +14,7 @@ use seaway_model::{
 use crate::{
     certificates::Certificates,
     own_listeners::{Dependent, OwnListeners},
+    tenant_shares::TenantShares,
 };
 
 /// A Service's namespace and name.
@@ -80,9 +81,18 @@ pub struct Index {
     routes: BTreeMap<ObjectRef, Arc<HttpRoute>>,
     /// Follows from grants, not from facts alone: the World keeps it.
     pub(crate) own: OwnListeners,
+    /// So is this.
+    pub(crate) shares: TenantShares,
 }
 
 impl Index {
+    /// Whoever calls plans everything again.
+    pub(crate) fn configure(&mut self, config: &Config) {
+        self.own.set_status_page(&config.status_page);
+        self.own.set_rules(config.tenants.members);
+        self.shares.set_limits(&config.tenants.limits);
+    }
+
     /// Takes a fact in. What is told again unchanged touches nothing. Pools, Secrets and Addresses live elsewhere.
     pub fn put(&mut self, fact: &Fact) -> Vec<Touched> {
         match fact {

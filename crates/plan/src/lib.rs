@@ -38,6 +38,7 @@ mod slices;
 mod sources;
 pub mod spelling;
 mod tenant_limits;
+mod tenant_shares;
 mod unheeded;
 mod uses;
 mod world;

@@ -27,7 +27,8 @@ use crate::{
     http::{speaks_tls, spoken},
     index::Given,
     members::{Members, members},
-    own_listeners, slices, sources, tenant_limits,
+    own_listeners::{self, Dependent},
+    slices, sources, tenant_limits,
     unheeded::unheeded,
 };
 
@@ -72,6 +73,7 @@ pub(crate) fn plan(
     planned.problems.extend(uncertified(demand, certificates));
     planned.problems.extend(closed::problem(demand).into_iter().chain(closed::unknown_tls_ports(demand)));
     planned.problems.extend(unheeded(demand));
+    let (who, mut too_many) = (Dependent::Owner(demand.owner.clone()), 0_usize);
     for wanted in &demand.ports {
         let (from, order) = (demand.members_from(), demand.address_order());
         let mut found = members(index, &demand.service, &wanted.port, host, from, order);
@@ -80,10 +82,12 @@ pub(crate) fn plan(
             passed_over.insert(wanted.id(), stays);
         }
         planned.names.extend(found.names.iter().cloned());
-        planned.members = planned.members.saturating_add(found.list.len());
         planned.refused.extend(found.left_out());
         planned.problems.extend(noticed(demand, wanted, &found));
         let id = PoolId(format!("{}/{}", wanted.port.port, wanted.port.protocol).into());
+        too_many =
+            too_many.saturating_add(index.shares.fit(&who, demand, &mut found.list, before.pools.get(&id)));
+        planned.members = planned.members.saturating_add(found.list.len());
         let protocol = match demand.protocol(&wanted.port) {
             Protocol::Http => spoken(&wanted.port).to_members(),
             Protocol::Opaque => BackendProtocol::Opaque,
@@ -101,6 +105,7 @@ pub(crate) fn plan(
             listeners.insert(listener.id(), kept(before, listener));
         }
     }
+    planned.problems.extend(index.shares.problem(&who, demand, too_many));
     planned.problems.extend(local_traffic(demand));
     planned.problems.extend(astray(demand, given));
     planned.problems.extend(sources::problem(demand, given.config));

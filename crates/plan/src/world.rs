@@ -177,8 +177,7 @@ impl World {
         let mut ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
         ledger.set_rules(config.pools);
         let mut index = Index::default();
-        index.own.set_status_page(&config.status_page);
-        index.own.set_rules(config.tenants.members);
+        index.configure(&config);
         let mut door = Door::default();
         door.guests.configure(&config);
         World {

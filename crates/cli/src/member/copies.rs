@@ -46,5 +46,11 @@ fn named(world: &World, namespace: &Name) -> Option<Named> {
     let certificates = world.named_certificates()?;
     // A kind that may not be listed may name more.
     let complete = world.sees_all_that_names(&api_server());
-    Some(Named { certificates, namespace: world.knows_namespace(namespace), complete })
+    Some(Named {
+        certificates,
+        namespace: world.knows_namespace(namespace),
+        complete,
+        limit: world.config().tenants.limits.certificate_bytes,
+        configured: world.configured_secrets(),
+    })
 }

@@ -29,6 +29,9 @@ pub(crate) struct Said {
 struct LimitsSaid {
     rules: bool,
     expressions: bool,
+    listeners: bool,
+    members: bool,
+    certificate_bytes: bool,
     check_interval: bool,
     checks_per_second: bool,
     new_per_worker: bool,
@@ -68,6 +71,15 @@ fn limits(field: &Field<'_>, limits: &mut TenantLimits, said: &mut LimitsSaid) {
     }
     if let Some(most) = number("expressions") {
         (limits.expressions, said.expressions) = (most, true);
+    }
+    if let Some(most) = number("listeners") {
+        (limits.listeners, said.listeners) = (most, true);
+    }
+    if let Some(most) = number("members") {
+        (limits.members, said.members) = (most, true);
+    }
+    if let Some(most) = section.take("certificateBytes").size() {
+        (limits.certificate_bytes, said.certificate_bytes) = (Some(most).filter(|it| *it > 0), true);
     }
     if let Some(shortest) = section.take("checkInterval").duration() {
         (limits.check_interval, said.check_interval) = (shortest, true);
@@ -137,6 +149,15 @@ pub(crate) fn close(config: &mut Config, said: Said) {
     if !said.limits.expressions {
         tenants.limits.expressions = usual.expressions;
     }
+    if !said.limits.listeners {
+        tenants.limits.listeners = usual.listeners;
+    }
+    if !said.limits.members {
+        tenants.limits.members = usual.members;
+    }
+    if !said.limits.certificate_bytes {
+        tenants.limits.certificate_bytes = usual.certificate_bytes;
+    }
     if !said.limits.check_interval {
         // What the configuration itself asks for all Services is allowed.
         let asked = config.defaults.health.as_ref().map(|it| it.interval);
@@ -177,7 +198,7 @@ mod tests {
     }
 
     const ALL: &str = "tenants:\n  membersByName: true\n  transparentFrom: [192.0.2.0/24]\n  limits: {rules: 10, \
-                       expressions: 0, checkInterval: 5ms, checksPerSecond: 7, connections: 8, newConnectionsPerSecond: \
+                       expressions: 0, listeners: 4, members: 3, certificateBytes: 2Ki, checkInterval: 5ms, checksPerSecond: 7, connections: 8, newConnectionsPerSecond: \
                        9, newConnectionsPerWorker: 6}\npools: {perNamespace: 0}\nfrontDoor:\n  services: all\n  \
                        tls: {secrets: all}\n  parentRef: infra/public\n  hostOwners:\n    names: {shop.example: shop, \
                        '*.Shop.example': [shop, cart]}\n    others: refuse\n";
@@ -214,6 +235,9 @@ mod tests {
         let limits = TenantLimits {
             rules: Some(10),
             expressions: None,
+            listeners: Some(4),
+            members: Some(3),
+            certificate_bytes: Some(2 << 10),
             check_interval: Duration::from_millis(5),
             checks_per_second: Some(7),
             connections: Some(8),
@@ -244,6 +268,7 @@ mod tests {
             ("tenants: {membersByNames: true}", "tenants.membersByNames: unknown field"),
             ("tenants: {limits: {rule: 1}}", "tenants.limits.rule: unknown field"),
             ("tenants: {limits: {rules: -1}}", "tenants.limits.rules: Invalid value"),
+            ("tenants: {limits: {certificateBytes: much}}", "tenants.limits.certificateBytes: Invalid value"),
             ("pools: {perNamespace: many}", "pools.perNamespace: Invalid value"),
             ("tenants: {transparentFrom: [everybody]}", "tenants.transparentFrom[0]: Invalid value"),
             ("frontDoor: {parentRef: public}", "frontDoor.parentRef: Invalid value"),

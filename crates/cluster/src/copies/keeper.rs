@@ -16,7 +16,7 @@ use kube::{
     api::{DeleteParams, ListParams, PostParams, Preconditions},
 };
 use seaway_engine::backoff;
-use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason, load_balancer::Certificate};
+use seaway_model::{Change, Name, ObjectRef, Problem, Reason, load_balancer::Certificate};
 use seaway_watchdog::Part;
 use tokio::{
     sync::{mpsc, watch},
@@ -26,7 +26,7 @@ use tracing::{info, warn};
 
 use super::{
     name_of_copy,
-    plan::{There, plan},
+    plan::{Beyond, Limit, There, plan},
 };
 use crate::{
     answer::Answer,
@@ -45,6 +45,10 @@ pub struct Named {
     pub namespace: bool,
     /// What is not named here is named by nothing: no list is missing.
     pub complete: bool,
+    /// How many bytes each namespace may have copied.
+    pub limit: Option<u64>,
+    /// What the configuration itself names: it is copied whatever the limit is.
+    pub configured: BTreeSet<ObjectRef>,
 }
 
 /// How patient it is; tests are less so.
@@ -188,9 +192,11 @@ impl Copying {
             }
         }
         let Some(seen) = &self.seen else { return Vec::new() };
-        let plan = plan(&seen.owner, &named.certificates, &seen.there);
+        let limit = Limit { most: named.limit, configured: &named.configured };
+        let plan = plan(&seen.owner, &named.certificates, &seen.there, limit);
         let mut problems: Vec<Problem> = plan.foreign.iter().map(|it| self.foreign(it)).collect();
         problems.extend(plan.too_long.iter().map(too_long));
+        problems.extend(beyond(&plan.beyond, named.limit));
         let mut failed = false;
         let create = plan.create.into_iter().map(|it| (it, false));
         for (secret, is_there) in create.chain(plan.replace.into_iter().map(|it| (it, true))) {
@@ -361,9 +367,35 @@ fn too_long(object: &ObjectRef) -> Problem {
     Problem::new(copies(), Reason::Unsupported, message).fix("Name a Secret of at most 189 letters.")
 }
 
+/// Told at the Secrets, and so to whoever names them: so many of each namespace.
+fn beyond(all: &[Beyond], most: Option<u64>) -> Vec<Problem> {
+    let mut told: BTreeMap<Name, usize> = BTreeMap::new();
+    let is_told = |it: &&Beyond| {
+        let count = told.entry(it.object.namespace.clone()).or_default();
+        *count = count.saturating_add(1);
+        *count <= TOLD
+    };
+    let problem = |it: &Beyond| {
+        let (namespace, bytes) = (&it.object.namespace, it.bytes);
+        let what = match it.is_there {
+            true => "this one has grown, and hosts go on with what it was",
+            false => "this one is not copied for hosts, and none of them opens a listener with it",
+        };
+        let message = format!(
+            "namespace {namespace} would have {bytes} bytes of certificates on hosts, and may have {}: {what}",
+            most.unwrap_or_default()
+        );
+        Problem::new(it.object.clone(), Reason::LimitReached, message).fix(
+            "Name fewer or smaller Secrets in this namespace, or have tenants.limits.certificateBytes raised in the \
+             configuration. What is copied stays.",
+        )
+    };
+    all.iter().filter(is_told).map(problem).collect()
+}
+
 /// The object that Problems with copies are told of.
 fn copies() -> ObjectRef {
-    ObjectRef::new(Kind::Config, "", "certificateCopies")
+    ObjectRef::certificate_copies()
 }
 
 /// Tells what is wrong, if it is something else than before; an error, if nobody listens.
@@ -372,7 +404,13 @@ async fn tell(
     told: &mut Vec<Problem>,
     mut problems: Vec<Problem>,
 ) -> Result<(), ()> {
-    problems.truncate(TOLD);
+    // Of limits, each namespace has so many.
+    let mut told_so_far = 0_usize;
+    problems.retain(|it| {
+        let counts = it.reason != Reason::LimitReached;
+        told_so_far = told_so_far.saturating_add(counts.into());
+        !counts || told_so_far <= TOLD
+    });
     if *told == problems {
         return Ok(());
     }
@@ -385,6 +423,8 @@ async fn tell(
 
 #[cfg(test)]
 mod tests {
+    use seaway_model::Kind;
+
     use super::*;
     use crate::copies::{SELECTION, TYPE};
 
@@ -398,7 +438,8 @@ mod tests {
             staple: None,
         };
         let wanted = [(ObjectRef::new(Kind::Secret, "a", "b"), Some(Arc::new(held)))].into();
-        let made = plan("uid", &wanted, &There::new()).create;
+        let limit = Limit { most: None, configured: &BTreeSet::new() };
+        let made = plan("uid", &wanted, &There::new(), limit).create;
         assert_eq!(made[0].type_.as_deref(), Some(TYPE));
     }
 }

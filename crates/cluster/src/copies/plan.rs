@@ -1,9 +1,12 @@
 //! Which copies are to be written, and which nothing names: computed from what is named and what is there.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use seaway_model::{ObjectRef, load_balancer::Certificate};
+use seaway_model::{Name, ObjectRef, load_balancer::Certificate};
 use secrecy::ExposeSecret;
 
 use super::{OWNER, SOURCE, TYPE, name_of_copy, source_of};
@@ -27,11 +30,35 @@ pub(super) struct Plan {
     pub(super) foreign: Vec<ObjectRef>,
     /// No name is long enough.
     pub(super) too_long: Vec<ObjectRef>,
+    /// The namespace has as many bytes as it may have.
+    pub(super) beyond: Vec<Beyond>,
+}
+
+/// How many bytes of certificates each namespace may have copied.
+#[derive(Clone, Copy)]
+pub(super) struct Limit<'a> {
+    pub(super) most: Option<u64>,
+    /// What the configuration itself names: it is always copied, and counts for nobody.
+    pub(super) configured: &'a BTreeSet<ObjectRef>,
+}
+
+/// What is not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Beyond {
+    pub(super) object: ObjectRef,
+    /// Of its namespace, with this one.
+    pub(super) bytes: u64,
+    /// An older content of it stays copied.
+    pub(super) is_there: bool,
 }
 
 /// `owner`: the UID by which copies of ours are known.
-pub(super) fn plan(owner: &str, wanted: &Wanted, there: &There) -> Plan {
+///
+/// What is copied stays, whatever the limit is, and comes before what is new; so does what replaces it and is no larger.
+pub(super) fn plan(owner: &str, wanted: &Wanted, there: &There, limit: Limit<'_>) -> Plan {
     let mut plan = Plan::default();
+    let mut room = Room::of(owner, wanted, there, limit);
+    let mut new_ones = Vec::new();
     for (object, certificate) in wanted {
         let Some(name) = name_of_copy(object) else {
             plan.too_long.push(object.clone());
@@ -40,16 +67,57 @@ pub(super) fn plan(owner: &str, wanted: &Wanted, there: &There) -> Plan {
         let Some(certificate) = certificate else { continue };
         let data = data(certificate);
         match there.get(&name) {
-            None => plan.create.push(new(owner, object, name, data)),
+            None => new_ones.push((object, name, data)),
             Some(it) if !is_ours(owner, it) => plan.foreign.push(object.clone()),
             Some(it) if it.data.as_ref().is_some_and(|it| *it == data) => {}
-            Some(it) => plan.replace.push(Secret { data: Some(data), ..it.clone() }),
+            Some(it) => match room.take(object, it.data.as_ref().map_or(0, bytes), bytes(&data)) {
+                Ok(()) => plan.replace.push(Secret { data: Some(data), ..it.clone() }),
+                Err(bytes) => plan.beyond.push(Beyond { object: object.clone(), bytes, is_there: true }),
+            },
+        }
+    }
+    for (object, name, data) in new_ones {
+        match room.take(object, 0, bytes(&data)) {
+            Ok(()) => plan.create.push(new(owner, object, name, data)),
+            Err(bytes) => plan.beyond.push(Beyond { object: object.clone(), bytes, is_there: false }),
         }
     }
     let of = |it: &Secret| source(it).filter(|_| is_ours(owner, it));
     let unnamed = there.iter().filter(|(_, it)| of(it).is_some_and(|source| !wanted.contains_key(&source)));
     plan.unnamed = unnamed.map(|(name, _)| name.clone()).collect();
     plan
+}
+
+/// What each namespace has copied.
+struct Room<'a> {
+    used: BTreeMap<&'a Name, u64>,
+    limit: Limit<'a>,
+}
+
+impl<'a> Room<'a> {
+    fn of(owner: &str, wanted: &'a Wanted, there: &There, limit: Limit<'a>) -> Room<'a> {
+        let mut used: BTreeMap<&Name, u64> = BTreeMap::new();
+        for object in wanted.keys().filter(|it| !limit.configured.contains(it)) {
+            let copy = name_of_copy(object).and_then(|name| there.get(&name)).filter(|it| is_ours(owner, it));
+            let sum = used.entry(&object.namespace).or_default();
+            *sum = sum.saturating_add(copy.and_then(|it| it.data.as_ref()).map_or(0, bytes));
+        }
+        Room { used, limit }
+    }
+
+    /// Or how many bytes there would be.
+    fn take(&mut self, object: &'a ObjectRef, before: u64, now: u64) -> Result<(), u64> {
+        if self.limit.configured.contains(object) {
+            return Ok(());
+        }
+        let sum = self.used.entry(&object.namespace).or_default();
+        let with = sum.saturating_sub(before).saturating_add(now);
+        if now > before && self.limit.most.is_some_and(|most| with > most) {
+            return Err(with);
+        }
+        *sum = with;
+        Ok(())
+    }
 }
 
 /// By type, label and owner, and called as a copy of what it says is.
@@ -93,11 +161,19 @@ fn data(certificate: &Certificate) -> BTreeMap<String, ByteString> {
     data
 }
 
+fn bytes(data: &BTreeMap<String, ByteString>) -> u64 {
+    data.values().map(|it| it.0.len() as u64).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use seaway_model::Kind;
 
     use super::*;
+
+    fn plan(owner: &str, wanted: &Wanted, there: &There) -> Plan {
+        super::plan(owner, wanted, there, Limit { most: None, configured: &BTreeSet::new() })
+    }
 
     const US: &str = "uid-of-seaway-system";
 
@@ -133,6 +209,7 @@ mod tests {
             && plan.unnamed.is_empty()
             && plan.foreign.is_empty()
             && plan.too_long.is_empty()
+            && plan.beyond.is_empty()
     }
 
     #[test]
@@ -208,5 +285,55 @@ mod tests {
         let plan = plan(US, &wanted(&[(&long, certificate("chain"))]), &There::new());
         assert_eq!(plan.too_long, [object(&long)]);
         assert!(plan.create.is_empty());
+    }
+
+    /// Ten bytes: three of the key, two of `ca.crt`, and five.
+    fn ten(chain: &str) -> Option<Arc<Certificate>> {
+        certificate(&format!("{chain:5}"))
+    }
+
+    #[test]
+    fn a_namespace_has_no_more_copied_than_it_may_and_what_is_copied_stays() {
+        let of = |namespace: &str, name: &str| ObjectRef::new(Kind::Secret, namespace, name);
+        let none = BTreeSet::new();
+        let with = |wanted: &Wanted, there: &There, most: u64, configured: &BTreeSet<ObjectRef>| {
+            super::plan(US, wanted, there, Limit { most: Some(most), configured })
+        };
+        let created = |plan: &Plan| plan.create.iter().map(name).collect::<Vec<_>>();
+        let beyond = |plan: &Plan| {
+            let all = plan.beyond.iter();
+            all.map(|it| (it.object.to_string(), it.bytes, it.is_there)).collect::<Vec<_>>()
+        };
+        let mut named: Wanted = [("shop", "b"), ("shop", "c"), ("shop", "d"), ("tea", "a")]
+            .map(|(at, it)| (of(at, it), ten(it)))
+            .into();
+        let first = with(&named, &There::new(), 20, &none);
+        assert_eq!(created(&first), ["shop.b", "shop.c", "tea.a"]);
+        assert_eq!(beyond(&first), [("Secret shop/d".to_owned(), 30, false)]);
+        let copies = there(first.create);
+        // One that comes before them by its name takes nothing from those that are there; nor does a lower limit.
+        named.insert(of("shop", "a"), ten("a"));
+        for (most, bytes) in [(20, 30), (5, 30), (0, 30)] {
+            let later = with(&named, &copies, most, &none);
+            let expected = [("Secret shop/a", bytes, false), ("Secret shop/d", bytes, false)];
+            assert_eq!(
+                beyond(&later),
+                expected.map(|(it, bytes, is_there)| (it.to_owned(), bytes, is_there))
+            );
+            assert!(later.create.is_empty() && later.replace.is_empty() && later.unnamed.is_empty());
+        }
+        // A renewed one replaces its copy also where nothing fits any more, unless it has grown.
+        named.insert(of("shop", "b"), ten("b-new"));
+        named.insert(of("shop", "c"), certificate("larger"));
+        let renewed = with(&named, &copies, 5, &none);
+        assert_eq!(renewed.replace.iter().map(name).collect::<Vec<_>>(), ["shop.b"]);
+        assert!(beyond(&renewed).contains(&("Secret shop/c".to_owned(), 21, true)), "{:?}", beyond(&renewed));
+        // What the configuration names is copied, and counts for nobody; what nobody names makes room.
+        named.remove(&of("shop", "c"));
+        let configured = with(&named, &copies, 20, &[of("shop", "d")].into());
+        assert_eq!(
+            (created(&configured), configured.unnamed),
+            (vec!["shop.a".into(), "shop.d".into()], vec!["shop.c".into()])
+        );
     }
 }

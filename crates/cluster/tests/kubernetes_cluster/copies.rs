@@ -1,6 +1,6 @@
 //! Copies of certificates, on a real API server: what the leader makes of them, and what a host's stolen token reads.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -41,7 +41,7 @@ fn certificate(chain: &str) -> Option<Arc<Certificate>> {
 
 fn named(all: &[(&str, &str)]) -> Named {
     let certificates = all.iter().map(|(name, chain)| (secret(name), certificate(chain))).collect();
-    Named { certificates, namespace: true, complete: true }
+    Named { certificates, namespace: true, complete: true, limit: None, configured: BTreeSet::new() }
 }
 
 /// Reads copies, as a host does.

@@ -22,6 +22,12 @@ pub struct TenantLimits {
     pub rules: Option<u32>,
     /// Regular expressions in them.
     pub expressions: Option<u32>,
+    /// Ports that a namespace's Services listen at, each counted for each family of addresses.
+    pub listeners: Option<u32>,
+    /// Endpoints of a namespace's Services, each counted for each of their ports.
+    pub members: Option<u32>,
+    /// Of a namespace's certificates, keys and authorities that are copied for hosts.
+    pub certificate_bytes: Option<u64>,
     /// The shortest time between two health checks of one member; zero: any.
     pub check_interval: Duration,
     /// Health checks of one port of a Service in a second, from each host.
@@ -37,6 +43,9 @@ impl TenantLimits {
     pub const CLUSTER: TenantLimits = TenantLimits {
         rules: Some(5_000),
         expressions: Some(64),
+        listeners: Some(1_000),
+        members: Some(20_000),
+        certificate_bytes: Some(4 << 20),
         check_interval: Duration::from_millis(500),
         checks_per_second: Some(1_000),
         connections: None,

@@ -14,6 +14,7 @@ use crate::{
     http::spoken,
     index::{Given, ServiceKey},
     members::members,
+    own_listeners::Dependent,
     service::{backend_tls, kept, noticed, pool, unvouched},
 };
 
@@ -46,12 +47,20 @@ impl Served {
             refused: Vec::new(),
         };
         served.problems.extend(unvouched(&demand, given.certificates));
+        let (who, mut too_many) = (Dependent::AtFrontDoor(key.clone()), 0_usize);
         for wanted in &demand.ports {
-            let found = members(given.index, service, &wanted.port, given.host, demand.wishes.members, &[]);
+            let mut found =
+                members(given.index, service, &wanted.port, given.host, demand.wishes.members, &[]);
             served.problems.extend(noticed(&demand, wanted, &found));
             served.names.extend(found.names.iter().cloned());
             served.refused.extend(found.left_out());
             let id = pool_id(&key, wanted.port.port);
+            too_many = too_many.saturating_add(given.index.shares.fit(
+                &who,
+                &demand,
+                &mut found.list,
+                before.get(&id),
+            ));
             let through = demand.wishes.tls.through;
             let tls = backend_tls(&demand, &wanted.port, !through, given.certificates);
             let protocol = match through {
@@ -61,6 +70,7 @@ impl Served {
             let pool = Pool { tls, ..pool(&demand, &wanted.port, id.clone(), protocol, found) };
             served.pools.insert(id.clone(), kept(before.get(&id), pool));
         }
+        served.problems.extend(given.index.shares.problem(&who, &demand, too_many));
         served
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use seaway_model::{
-    Dirt, Kind, ObjectRef, Time, Unit,
+    Dirt, Kind, ObjectRef, Owner, Problem, Time, Unit,
     config::{Opens, Secrets},
     fact::Secret,
     load_balancer::{Certificate, HostPattern},
@@ -122,6 +122,23 @@ impl World {
         Some(self.secrets()?.into_iter().map(held).collect())
     }
 
+    /// Those that the configuration names.
+    pub fn configured_secrets(&self) -> BTreeSet<ObjectRef> {
+        self.configured().filter(|it| it.kind == Kind::Secret).cloned().collect()
+    }
+
+    /// What was told of copies of Secrets that an owner names, and hosts do not have.
+    pub(super) fn told_of_copies(&self, owner: &Owner) -> Vec<Problem> {
+        let ObjectRef { namespace, name, .. } = owner.object();
+        let (Some(named), Some(told)) = (
+            self.secrets_of.get(&ServiceKey::new(namespace, name)),
+            self.reported.get(&ObjectRef::certificate_copies()),
+        ) else {
+            return Vec::new();
+        };
+        told.iter().filter(|it| named.contains(&it.object)).cloned().collect()
+    }
+
     /// Whatever may name a Secret was told, and nothing is wrong with who tells it.
     pub fn sees_all_that_names(&self, source: &ObjectRef) -> bool {
         self.settled && self.synced.contains(&Kind::HTTPRoute) && !self.reported.contains_key(source)
@@ -133,10 +150,13 @@ impl World {
 
     /// Secrets and files that an object or the configuration names.
     fn named(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.certified.keys().chain(self.door.guests.certificates_named()).chain(self.configured())
+    }
+
+    fn configured(&self) -> impl Iterator<Item = &ObjectRef> {
         let door = &self.config.front_door;
         let authorities = door.tls.terms.clients.iter().map(|it| &it.authorities);
-        let configured = door.tls.certificates.iter().chain(authorities);
-        self.certified.keys().chain(self.door.guests.certificates_named()).chain(configured)
+        door.tls.certificates.iter().chain(authorities)
     }
 
     fn is_shown(&self, object: &ObjectRef) -> bool {

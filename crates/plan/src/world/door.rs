@@ -41,6 +41,7 @@ impl World {
 
     pub(super) fn refresh_guest(&mut self, key: &ServiceKey) {
         self.guests_changed(|door, given| door.refresh_service(key, given));
+        self.note_share_at_door(key);
     }
 
     pub(super) fn refresh_route(&mut self, route: &ObjectRef) {
@@ -93,6 +94,7 @@ impl World {
         }
         for key in &effects.served {
             self.note_members_at_door(key);
+            self.note_share_at_door(key);
         }
         self.dirt.extend(effects.told.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
         let owner = front_door::owner();
@@ -317,6 +319,7 @@ impl World {
         let mut problems: BTreeSet<Problem> = status.problems.into_iter().collect();
         problems.extend(told.problems);
         problems.extend(self.not_redirected(owner));
+        problems.extend(self.told_of_copies(owner));
         status.problems = problems.into_iter().collect();
         Some(status)
     }

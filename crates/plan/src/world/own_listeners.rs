@@ -8,7 +8,7 @@ use seaway_model::{
 };
 
 use super::World;
-use crate::{front_door, index::ServiceKey, own_listeners::Dependent};
+use crate::{front_door, index::ServiceKey, own_listeners::Dependent, tenant_shares::Wanted};
 
 impl World {
     /// An owner may listen there from now on, and nowhere else. Where somebody else's process does, we do not.
@@ -64,6 +64,25 @@ impl World {
         self.listens(owner, granted);
         // Its own members, too.
         self.replan_dependents([Dependent::Owner(owner.clone())].into());
+    }
+
+    /// What an owner wants of what its namespace may have. Tells whose share is another for it.
+    pub(super) fn note_share(&mut self, owner: &Owner) -> BTreeSet<Dependent> {
+        let who = Dependent::Owner(owner.clone());
+        let demand = self.owners.get(owner).and_then(|it| it.demand.clone());
+        let wanted = demand.as_deref().map(|it| (it, Wanted::of(it, &self.index, true)));
+        let mut others = self.index.shares.set(&who, wanted);
+        // It is about to be planned anyway.
+        others.remove(&who);
+        others
+    }
+
+    /// The same of a Service that the front door leads to.
+    pub(super) fn note_share_at_door(&mut self, key: &ServiceKey) {
+        let demand = self.door.guests.demand(key, self.given());
+        let wanted = demand.as_ref().map(|it| (it, Wanted::of(it, &self.index, false)));
+        let changed = self.index.shares.set(&Dependent::AtFrontDoor(key.clone()), wanted);
+        self.replan_dependents(changed);
     }
 
     pub(super) fn note_members(&mut self, owner: &Owner) {

@@ -14,10 +14,11 @@ use seaway_model::{
 
 use super::World;
 use crate::{
-    demand::Demand,
+    demand::{Demand, DemandPort},
     front_door,
     index::ServiceKey,
     ledger::{Claim, Grant},
+    own_listeners::Dependent,
     service::{Planned, plan},
 };
 
@@ -157,7 +158,9 @@ impl World {
             };
             self.regrant(touched);
         }
+        let others = self.note_share(&owner);
         self.replan(&owner);
+        self.replan_dependents(others);
         if shown {
             self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
         }
@@ -172,7 +175,7 @@ impl World {
             namespace_labels: self.index.namespace_labels(&service.meta.namespace),
             labels: service.meta.labels.clone(),
             families: service.families,
-            ports: demand.ports.iter().map(crate::demand::DemandPort::id).collect(),
+            ports: demand.ports.iter().map(DemandPort::id).collect(),
             requested: demand.wishes.requested.clone(),
             requested_field: demand.wishes.requested_field.clone(),
             pool: demand.wishes.pool.clone(),
@@ -203,8 +206,11 @@ impl World {
         self.listens(owner, grant.as_ref().map(|it| it.ports.clone()).unwrap_or_default());
         let Some(state) = self.owners.get(owner) else { return };
         let Some(demand) = &state.demand else { return };
+        // Whoever has more listeners than its namespace may have has none.
+        let may_listen = self.index.shares.may_listen(&Dependent::Owner(owner.clone()));
         let mut spoiled: BTreeSet<ListenerId> =
-            grant.iter().flat_map(|it| it.conflicts.iter().map(|(_, id, _)| *id)).collect();
+            demand.ports.iter().filter(|_| !may_listen).map(DemandPort::id).collect();
+        spoiled.extend(grant.iter().flat_map(|it| it.conflicts.iter().map(|(_, id, _)| *id)));
         spoiled.extend(grant.iter().flat_map(|it| &it.refused));
         let mut planned = plan(demand, binds, &spoiled, self.given(), &state.planned.load_balancer);
         planned.problems.append(&mut ledger_problems);
@@ -298,6 +304,8 @@ impl World {
         self.note_members(owner);
         self.foreign.remove(owner);
         self.listens(owner, Vec::new());
+        let others = self.note_share(owner);
+        self.replan_dependents(others);
         for unit in &state.units {
             self.disown(owner, unit);
         }
@@ -393,6 +401,9 @@ impl World {
     }
 
     pub(super) fn owners_of(&self, object: &ObjectRef) -> Vec<Owner> {
+        if *object == ObjectRef::certificate_copies() {
+            return self.secrets_of.keys().flat_map(|key| self.owners_of(&key.object())).collect();
+        }
         let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
         let mut owners: Vec<Owner> = self.of_service.get(&key).into_iter().flatten().cloned().collect();
         owners.extend(self.door.guests.owner_of(object));

@@ -90,6 +90,7 @@ impl World {
             false => load_balancer.binds.iter().filter_map(Bind::ip).collect(),
         };
         problems.extend(self.told_of_excluded_hosts(state));
+        problems.extend(self.told_of_copies(owner));
         let is_object = matches!(owner, Owner::Object { .. });
         let announced = is_object.then(|| self.announced(state, &addresses, is_in_cloud));
         let wanted = self

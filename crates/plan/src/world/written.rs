@@ -43,8 +43,7 @@ impl World {
         };
         let same = whose(&self.config) == whose(&config);
         self.config = config;
-        self.index.own.set_status_page(&self.config.status_page);
-        self.index.own.set_rules(self.config.tenants.members);
+        self.index.configure(&self.config);
         self.door.guests.configure(&self.config);
         self.give_up_vanished();
         self.ask_by_name();

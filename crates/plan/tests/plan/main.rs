@@ -8,6 +8,7 @@ mod loops;
 mod members;
 mod properties;
 mod served_before;
+mod shares;
 mod slices;
 mod sources;
 mod world;

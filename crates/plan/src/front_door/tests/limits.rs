@@ -125,3 +125,23 @@ fn what_is_an_expression_only_within_the_parentheses_around_it_is_none() {
         assert_eq!(world.problems().is_empty(), is_one, "{pattern}: {:?}", problems(&world));
     }
 }
+
+#[test]
+fn members_at_the_front_door_count_among_those_of_their_namespace() {
+    let limits = TenantLimits { members: Some(1), ..TenantLimits::default() };
+    let config = Config { tenants: Tenants { limits, ..Tenants::default() }, ..Config::default() };
+    let (old, young) = (born(service("a/old", &[80]), 1), born(service("a/young", &[80]), 2));
+    let other = born(service("b/other", &[80]), 3);
+    let all = [&young, &old, &other].into_iter().flat_map(|it| [put(it), backed(it)]);
+    let mut world = world(config, all);
+    let members = |world: &World| -> Vec<(String, usize)> {
+        let pools = &load_balancer(world).expect("the front door is open").pools;
+        pools.iter().map(|(id, pool)| (id.0.to_string(), pool.members.len())).collect()
+    };
+    let expected = [("a/old:80", 1), ("a/young:80", 0), ("b/other:80", 1)];
+    assert_eq!(members(&world), expected.map(|(id, count)| (id.to_owned(), count)));
+    assert_eq!(limits_told(&world), ["a/young"]);
+    world.apply(super::scene::gone(&old));
+    assert_eq!(members(&world), [("a/young:80".to_owned(), 1), ("b/other:80".to_owned(), 1)]);
+    assert!(limits_told(&world).is_empty());
+}
