@@ -4,7 +4,10 @@ use std::{fs, net::SocketAddr, path::PathBuf};
 
 use seaway_testkit::topology::{Namespace, Web, until};
 
-use crate::scene::{Scene, deployment, service};
+use crate::{
+    scene::{Scene, deployment, service},
+    translated,
+};
 
 const DEFINITIONS: &str = include_str!("../../../cluster/tests/corpus/definitions.yaml");
 const CONFIGURATION: &str = "
@@ -19,8 +22,8 @@ kind: AddressPool
 metadata: {name: machines}
 spec: {hosts: true, autoAssign: false}
 ";
-/// Where programs of the machine listen, as sshd does, and another.
-pub(crate) const MACHINE: [u16; 2] = [22, 9_443];
+/// Where programs of the machines listen for all addresses: as sshd, another, and the API server do.
+pub(crate) const MACHINE: [u16; 3] = [22, 9_443, 6_443];
 
 pub(crate) struct Shared {
     machine: Vec<Web>,
@@ -30,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) shop: SocketAddr,
     /// The front door, where `shop/door` has `shop.example`.
     pub(crate) door: SocketAddr,
+    /// Whose way to the pool is through the second Node.
+    pub(crate) beside: Namespace,
     pub(crate) scene: Scene,
 }
 
@@ -47,6 +52,7 @@ impl Shared {
         scene.install();
         // Machines' own addresses are there for who asks for them by name.
         scene.cluster.apply(MACHINES);
+        scene.cluster.apply(&translated::policies());
         for namespace in ["infra", "shop", "evil"] {
             scene.cluster.kubectl(&["create", "namespace", namespace]);
         }
@@ -56,10 +62,12 @@ impl Shared {
         }
         scene.lead_to(0);
         let mallory = admit(&scene);
-        let machine = listen(scene.nodes[0].namespace());
+        let machine = listen(&scene);
+        let beside = scene.cluster.neighbour("beside");
+        beside.route("203.0.113.0/28", &scene.nodes[1].addresses()[0]);
         let node = scene.nodes[0].addresses()[0].parse().expect("an address");
         let [shop, door] = [80, 8_000].map(|port| SocketAddr::new(node, port));
-        let mut shared = Shared { machine, mallory, shop, door, scene };
+        let mut shared = Shared { machine, mallory, shop, door, beside, scene };
         shared.open_shop();
         Some(shared)
     }
@@ -87,9 +95,10 @@ spec: {ports: [{port: 80}], selector: {app: shop}}
             let deployment = format!("deployment/{name}");
             self.scene.cluster.kubectl(&["-n", name, "rollout", "status", &deployment, "--timeout", "180s"]);
             let url = format!("http://{}/", self.scene_address(name, name));
-            until(&format!("{name} is served"), || {
-                self.scene.outside.curl(&url).is_ok_and(|it| it.starts_with(name))
-            });
+            for from in [&self.scene.outside, &self.beside] {
+                let is_served = || from.curl(&url).is_ok_and(|it| it.starts_with(name));
+                until(&format!("{name} is served"), is_served);
+            }
         }
         self.shop.set_ip(self.scene_address("shop", "shop").parse().expect("an address"));
         until("the shop is served at the front door", || self.door_answers("shop.example", "/", "shop-"));
@@ -194,7 +203,7 @@ spec: {ports: [{port: 80}], selector: {app: shop}}
     /// Who listens on the machine ends, and begins again, as an upgrade of sshd does.
     pub(crate) fn restart_machine(&mut self) {
         self.machine.clear();
-        self.machine = listen(self.scene.nodes[0].namespace());
+        self.machine = listen(&self.scene);
     }
 
     /// What the host of the front door has to say against a route of the hostile namespace, each with its reason.
@@ -227,8 +236,9 @@ fn admit(scene: &Scene) -> String {
     scene.cluster.kubeconfig_of("mallory", &[]).to_string_lossy().into_owned()
 }
 
-fn listen(node: &Namespace) -> Vec<Web> {
-    MACHINE.map(|port| node.run(|| Web::start_at("the machine", ("0.0.0.0", port)))).into()
+fn listen(scene: &Scene) -> Vec<Web> {
+    let all = scene.nodes.iter().flat_map(|node| MACHINE.map(|port| (node.namespace(), port)));
+    all.map(|(node, port)| node.run(|| Web::start_at("the machine", ("0.0.0.0", port)))).collect()
 }
 
 pub(crate) fn secret(name: &str, (certificate, key): &(String, String)) -> String {

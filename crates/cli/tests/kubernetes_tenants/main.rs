@@ -8,11 +8,13 @@ mod addresses;
 mod cluster;
 mod front_door;
 mod listed;
+mod machines;
 mod members;
 mod rights;
 #[path = "../kubernetes_native/scene.rs"]
 #[allow(dead_code, reason = "what it has for controllers that end is for others")]
 mod scene;
+mod translated;
 
 use std::{
     io::Write,
@@ -23,8 +25,9 @@ use std::{
 use cluster::Shared;
 use seaway_testkit::traffic::{Clients, Kind, Target};
 
-/// Of both ways in together: each on a new connection.
+/// Of both ways in together, and directly by the other Node: each on a new connection.
 const RATES: [(&str, u32); 2] = [("direct", 350), ("by the front door", 150)];
+const BESIDE: (&str, u32) = ("direct, by the other Node", 100);
 
 #[test]
 fn a_hostile_namespace_takes_nothing_from_another_or_from_the_machines() {
@@ -35,25 +38,34 @@ fn a_hostile_namespace_takes_nothing_from_another_or_from_the_machines() {
     let targets =
         RATES.iter().zip(at).map(|((name, rate), at)| Target::new(name, Kind::Http, at).times(*rate));
     let load = clients.load(targets.collect());
+    let neighbours = shared.beside.run(Clients::here);
+    let beside = neighbours.load(vec![Target::new(BESIDE.0, Kind::Http, shared.shop).times(BESIDE.1)]);
+    machines::hold(&shared);
 
     rights::tries(&shared);
     addresses::tries(&shared);
     members::tries(&shared);
     front_door::tries(&shared);
+    translated::tries(&shared);
+    machines::forges(&shared);
     let crowd = crowd(&shared, 300);
     shared.restart_machine();
 
     load.goes_on(400);
+    beside.goes_on(100);
     addresses::hold(&shared, &addresses);
     members::hold(&shared);
     front_door::hold(&shared);
+    translated::hold(&shared);
+    machines::hold(&shared);
     drop(crowd);
-    let heard = load.end();
-    eprintln!("{heard}");
-    heard.was_always_answered();
-    for (way, tally) in &heard.0 {
-        let others: Vec<_> = tally.answers.keys().filter(|pod| !pod.starts_with("shop-")).collect();
-        assert!(others.is_empty(), "requests of the shop, {way}, were answered by {others:?}");
+    for heard in [load.end(), beside.end()] {
+        eprintln!("{heard}");
+        heard.was_always_answered();
+        for (way, tally) in &heard.0 {
+            let others: Vec<_> = tally.answers.keys().filter(|pod| !pod.starts_with("shop-")).collect();
+            assert!(others.is_empty(), "requests of the shop, {way}, were answered by {others:?}");
+        }
     }
 }
 

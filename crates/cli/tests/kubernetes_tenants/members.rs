@@ -10,11 +10,23 @@ use crate::{
 fn all(shared: &Shared) -> Vec<(&'static str, &'static str, String, u16, &'static str)> {
     let node = shared.door.ip();
     let shop = shared.shop.ip();
+    let cluster_ip = |namespace: &str, service: &str| {
+        let asked = ["-n", namespace, "get", "service", service, "-o", "jsonpath={.spec.clusterIP}"];
+        format!("addresses: [{}]", shared.scene.cluster.kubectl(&asked))
+    };
     vec![
         ("kubelet", "IPv4", format!("addresses: [{node}], nodeName: a"), 10_250, "reserved for itself"),
         ("machine", "IPv4", format!("addresses: [{node}]"), MACHINE[1], "does not carry its nodeName"),
         ("page", "IPv4", format!("addresses: [{node}], nodeName: a"), 1_936, "reserved for itself"),
         ("ring", "IPv4", format!("addresses: [{shop}]"), 80, "an address that Seaway publishes"),
+        ("inward", "IPv4", cluster_ip("shop", "shop"), 80, "the ClusterIP of Service shop/shop"),
+        (
+            "api",
+            "IPv4",
+            cluster_ip("default", "kubernetes"),
+            443,
+            "the ClusterIP of Service default/kubernetes",
+        ),
         ("named", "FQDN", "addresses: [localhost.example]".to_owned(), 22, "is not looked up"),
     ]
 }
