@@ -102,6 +102,16 @@ impl<'a> Field<'a> {
         self
     }
 
+    /// The same field, whose faults are told elsewhere.
+    pub(crate) fn telling<'b>(&'b self, faults: &'b Faults) -> Field<'b> {
+        Field { faults, ..*self }
+    }
+
+    /// Tells what was told elsewhere.
+    pub(crate) fn take_over(&self, faults: Faults) {
+        self.faults.0.borrow_mut().extend(faults.0.into_inner());
+    }
+
     pub fn child(&'a self, name: &'a str) -> Field<'a> {
         self.below(Step::Child(name), name)
     }

@@ -46,7 +46,9 @@ impl Hearing {
                 }
             };
             for change in changes {
-                told.log(&change);
+                if is_logged(&change) {
+                    told.log(&change);
+                }
                 let beside = self.memory.note(&change);
                 if !self.pass_on([Some(change), beside].into_iter().flatten()).await {
                     return;
@@ -113,6 +115,11 @@ impl Me {
     }
 }
 
+/// Of routes the plan knows which are those of other Gateways: only Problems of ours are shown and counted, and none is logged.
+fn is_logged(change: &Change) -> bool {
+    !matches!(change, Change::Reported(object, _) if object.kind == Kind::HTTPRoute)
+}
+
 /// Of a Node that is deleted, the LoadBalancerHost goes, too, and of deletions of these a host does not hear.
 fn gone_with_its_node(change: &Change, own: &Name) -> Option<Change> {
     let Change::Gone(FactRef::Object(object)) = change else { return None };
@@ -125,6 +132,12 @@ mod tests {
     use seaway_model::ObjectRef;
 
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_route_is_not_logged_for_it_may_be_of_another_gateway() {
+        let reported = |kind| Change::Reported(ObjectRef::new(kind, "default", "a"), Vec::new());
+        assert!(!is_logged(&reported(Kind::HTTPRoute)) && is_logged(&reported(Kind::Service)));
+    }
 
     #[test]
     fn a_host_whose_node_is_deleted_is_gone_for_all_other_hosts() {

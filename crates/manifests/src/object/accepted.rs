@@ -3,6 +3,9 @@
 //! A newer Kubernetes accepts more than this reader knows. What is not understood is left out and reported, and the rest
 //! of the object is followed: an object that was refused here as a whole would stay as it was before, for ever.
 //!
+//! A rule of an HTTPRoute of which something is not understood answers 500, and of its matches those that are not understood take
+//! no request: neither is more let through than is written, nor is a request taken from another rule.
+//!
 //! Source ranges that are not all understood close the Service: what is left of them may be more than is to be let in.
 //!
 //! Pools, and other kinds whose definitions are no part of Kubernetes, stay as they were: of a pool of which a part is left out,
@@ -12,7 +15,7 @@ use std::sync::Arc;
 
 use seaway_model::{Fact, Kind};
 
-use super::{Broken, KNOWN, Object};
+use super::{Broken, KNOWN, Object, http_route};
 use crate::{
     decode::{Fault, Faults, Field},
     tree::Node,
@@ -35,9 +38,13 @@ pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<Accepted, Broken>
     let known = KNOWN.iter().find(|known| known.kind == kind)?;
     let faults = Faults::default();
     let root = Field::root(node, &faults);
-    let mut facts = (known.read)(&root);
+    let mut facts = match kind {
+        Kind::HTTPRoute => http_route::read_accepted(&root),
+        _ => (known.read)(&root),
+    };
     let mut faults = faults.into_sorted();
-    let lenient = matches!(kind, Kind::Service | Kind::EndpointSlice | Kind::Node | Kind::Namespace);
+    let lenient =
+        matches!(kind, Kind::Service | Kind::EndpointSlice | Kind::HTTPRoute | Kind::Node | Kind::Namespace);
     if kind == Kind::Service {
         faults.retain(|it| !it.field.contains(OF_BEFORE));
         if faults.iter().any(|it| it.field.starts_with(SOURCE_RANGES)) {
@@ -62,7 +69,10 @@ fn close(fact: &mut Fact) {
 
 #[cfg(test)]
 mod tests {
-    use seaway_model::{L4, fact::Service};
+    use seaway_model::{
+        L4,
+        fact::{HttpRoute, Service},
+    };
 
     use super::*;
 
@@ -126,6 +136,87 @@ mod tests {
         let read = accepted(Kind::EndpointSlice, &json).expect("is followed");
         let Some(Fact::Endpoints(slice)) = read.object.facts.first() else { panic!("{read:?}") };
         assert_eq!(slice.endpoints.len(), 1001);
+    }
+
+    fn route(spec: &str) -> (HttpRoute, Vec<String>) {
+        let json = format!(r#"{{"metadata": {{"name": "a", "namespace": "x"}}, "spec": {spec}}}"#);
+        let read = accepted(Kind::HTTPRoute, &json).expect("is followed");
+        let Some(Fact::HttpRoute(it)) = read.object.facts.first() else { panic!("{read:?}") };
+        (HttpRoute::clone(it), read.left_out.iter().map(|it| it.field.clone()).collect())
+    }
+
+    const WEB: &str = r#""backendRefs": [{"name": "web", "port": 80}]"#;
+
+    /// Of one rule among two: what is not understood of it, and how many matches are left.
+    #[test]
+    fn a_rule_that_cannot_be_read_is_not_followed_and_the_others_are() {
+        for (rule, field, left) in [
+            // A filter of a type, or with a field, that came later.
+            (r#""filters": [{"type": "Auth", "auth": {}}]"#, "filters[0].type", 1),
+            (
+                r#""filters": [{"type": "URLRewrite", "urlRewrite": {"hostname": "A_b"}}]"#,
+                "filters[0].urlRewrite.hostname",
+                1,
+            ),
+            (r#""filters": [{"type": "CORS", "cors": {"strict": true}}]"#, "filters[0].cors.strict", 1),
+            (r#""authentication": {"name": "a"}"#, "authentication", 1),
+            (r#""timeouts": {"request": "1 day"}"#, "timeouts.request", 1),
+            (r#""backendRefs": [{"name": "web", "port": "http"}]"#, "backendRefs[0].port", 1),
+            (r#""retry": {"attempts": "many"}"#, "retry.attempts", 1),
+            // A match that would be for more if what is not understood of it were left out.
+            (r#""matches": [{"path": {"type": "Glob", "value": "/a*"}}]"#, "matches[0].path.type", 0),
+            (
+                r#""matches": [{"path": {"value": "/b"}}, {"path": {"value": "/a"}, "cookies": [{}]}]"#,
+                "matches[1].cookies",
+                1,
+            ),
+            (
+                r#""matches": [{"headers": [{"name": "x", "value": "y", "type": "Glob"}]}]"#,
+                "matches[0].headers[0].type",
+                0,
+            ),
+            (r#""matches": [{"method": "QUERY"}]"#, "matches[0].method", 0),
+            (r#""matches": {"path": "/a"}"#, "matches", 0),
+        ] {
+            let (it, left_out) = route(&format!(r#"{{"rules": [{{{rule}}}, {{{WEB}}}]}}"#));
+            let [broken, whole] = &it.rules[..] else { panic!("{rule}: {it:?}") };
+            let told: Vec<&str> = broken.unsupported.iter().map(|it| it.field.as_str()).collect();
+            assert!(told.contains(&format!("spec.rules[0].{field}").as_str()), "{rule}: {told:?}");
+            assert_eq!(broken.matches.len(), left, "{rule}: {broken:?}");
+            assert!(whole.unsupported.is_empty() && whole.matches.len() == 1, "{rule}: {whole:?}");
+            assert!(left_out.is_empty(), "the plan tells it, if the route is ours: {left_out:?}");
+        }
+        assert!(accepted(Kind::HTTPRoute, r#"{"metadata": {"name": "A b"}, "spec": {}}"#).is_ok());
+    }
+
+    #[test]
+    fn more_of_a_route_than_this_version_allows_is_followed() {
+        let matches: Vec<String> = (0..70).map(|it| format!(r#"{{"path": {{"value": "/{it}"}}}}"#)).collect();
+        let rule = format!(r#"{{"matches": [{}], {WEB}}}"#, matches.join(","));
+        let hosts: Vec<String> = (0..20).map(|it| format!(r#""h{it}.example""#)).collect();
+        let (it, left_out) = route(&format!(
+            r#"{{"hostnames": [{}], "rules": [{}]}}"#,
+            hosts.join(","),
+            vec![rule; 20].join(",")
+        ));
+        assert!(it.rules.iter().all(|it| it.unsupported.is_empty() && it.matches.len() == 70), "{it:?}");
+        assert_eq!((it.hosts.len(), it.rules.len(), left_out.len()), (20, 20, 0), "{left_out:?}");
+    }
+
+    #[test]
+    fn a_route_whose_host_names_cannot_be_read_is_not_for_all_of_them() {
+        for (hosts, read, rules) in [
+            (r#"["a.example", "b_c.example"]"#, 1, 1),
+            (r#"["b_c.example"]"#, 0, 0),
+            (r#"[7]"#, 0, 0),
+            (r#"{"of": "a"}"#, 0, 0),
+            ("[]", 0, 1),
+        ] {
+            let (it, left_out) = route(&format!(r#"{{"hostnames": {hosts}, "rules": [{{{WEB}}}]}}"#));
+            assert_eq!((it.hosts.len(), it.rules.len()), (read, rules), "{hosts}: {it:?}");
+            assert_eq!(left_out.is_empty(), hosts == "[]", "{hosts}: {left_out:?}");
+        }
+        assert!(route(r#"{"rules": {"a": 1}}"#).0.rules.is_empty(), "what is no list is not everything");
     }
 
     #[test]

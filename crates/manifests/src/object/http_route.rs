@@ -9,6 +9,9 @@
 //! ```
 //! Of parents, Gateways are read: which of them the front door stands for, the plan knows. What the schema allows and nobody here understands is no
 //! fault of the route; it is told to the plan, which serves all rules but that one.
+//!
+//! A route that an API server accepted is read rule by rule, for its definition may be newer: a rule of which something cannot be
+//! read answers 500, at the matches that can be read, and the other rules are followed.
 
 mod backends;
 mod cors;
@@ -26,11 +29,12 @@ use seaway_model::{
 
 use self::filters::Filters;
 use super::{
+    known_fields,
     meta::{self, Naming},
     words,
 };
 use crate::{
-    decode::Field,
+    decode::{Fault, Faults, Field},
     tree::{Node, Value},
 };
 
@@ -40,11 +44,33 @@ const MOST_MATCHES: usize = 64;
 /// Of all rules together.
 const ALL_MATCHES: usize = 128;
 
+/// Who has judged the route.
+#[derive(Clone, Copy, PartialEq)]
+enum Judge {
+    /// This reader: what is wrong with a part is a fault of the route.
+    Us,
+    /// An API server.
+    ApiServer,
+}
+
 pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
+    route(root, Judge::Us)
+}
+
+/// What an API server accepted. Faults are those of what is left out; what cannot be read of a rule is in the fact.
+pub(super) fn read_accepted(root: &Field<'_>) -> Option<Vec<Fact>> {
+    route(root, Judge::ApiServer)
+}
+
+fn route(root: &Field<'_>, judge: Judge) -> Option<Vec<Fact>> {
     let meta = meta::read(root, &NAMING);
     let spec = root.child("spec");
-    let hosts = hosts(&spec.child("hostnames"));
-    let rules = rules(&spec, meta.as_ref());
+    let hosts = hosts(&spec.child("hostnames"), judge);
+    let mut rules = rules(&spec, meta.as_ref(), judge);
+    // Without a host name a rule is for all of them.
+    if hosts.is_empty() && spec.child("hostnames").node().is_some_and(|it| !is_empty_list(it)) {
+        rules.clear();
+    }
     let meta = meta?;
     let parents = parents(&spec.child("parentRefs"), &meta.namespace);
     Some(vec![Fact::HttpRoute(Arc::new(HttpRoute { meta, parents, hosts, rules }))])
@@ -67,36 +93,54 @@ fn parents(list: &Field<'_>, own: &Name) -> Vec<Gateway> {
     items.iter().filter_map(gateway).collect()
 }
 
-fn hosts(list: &Field<'_>) -> Vec<HostPattern> {
-    schema::at_most_items(list, 16);
+fn is_empty_list(node: &Node) -> bool {
+    matches!(&node.value, Value::List(items) if items.is_empty())
+}
+
+fn hosts(list: &Field<'_>, judge: Judge) -> Vec<HostPattern> {
+    if judge == Judge::Us {
+        schema::at_most_items(list, 16);
+    }
     let mut hosts = Vec::new();
     for item in list.items() {
-        let Some(text) = item.text() else { continue };
-        schema::hostname(&item, text, true);
-        hosts.push(match text.strip_prefix("*.") {
-            Some(below) => HostPattern::Under(below.into()),
-            None => HostPattern::Exact(text.into()),
-        });
+        let faults = Faults::default();
+        let host = host(&item.telling(&faults));
+        let understood = faults.is_empty();
+        item.take_over(faults);
+        hosts.extend(host.filter(|_| understood));
     }
     hosts
 }
 
-fn rules(spec: &Field<'_>, meta: Option<&Meta>) -> Vec<RouteRule> {
+fn host(item: &Field<'_>) -> Option<HostPattern> {
+    let text = item.text()?;
+    schema::hostname(item, text, true);
+    Some(match text.strip_prefix("*.") {
+        Some(below) => HostPattern::Under(below.into()),
+        None => HostPattern::Exact(text.into()),
+    })
+}
+
+fn rules(spec: &Field<'_>, meta: Option<&Meta>, judge: Judge) -> Vec<RouteRule> {
     let list = spec.child("rules");
-    schema::at_most_items(&list, MOST_RULES);
-    if list.is_set() && list.items().len() == 0 {
-        list.invalid(0, "spec.rules in body should have at least 1 items");
-    }
     let namespace = meta.map(|it| it.namespace.clone()).unwrap_or_default();
-    let rules: Vec<RouteRule> = list.items().map(|item| rule(&item, &namespace)).collect();
-    let all: usize = rules.iter().map(|it| it.matches.len()).sum();
-    schema::rule(
-        &list,
-        all <= ALL_MATCHES,
-        "While 16 rules and 64 matches per rule are allowed, the total number of matches across all rules in a route \
-         must be less than 128",
-    );
-    if rules.is_empty() { vec![everything()] } else { rules }
+    let rules: Vec<RouteRule> = list.items().map(|item| rule(&item, &namespace, judge)).collect();
+    if judge == Judge::Us {
+        schema::at_most_items(&list, MOST_RULES);
+        if list.is_set() && rules.is_empty() {
+            list.invalid(0, "spec.rules in body should have at least 1 items");
+        }
+        let all: usize = rules.iter().map(|it| it.matches.len()).sum();
+        schema::rule(
+            &list,
+            all <= ALL_MATCHES,
+            "While 16 rules and 64 matches per rule are allowed, the total number of matches across all rules in a \
+             route must be less than 128",
+        );
+    }
+    // What is there and is no list cannot be read.
+    let none = !list.is_set() || list.node().is_some_and(is_empty_list);
+    if rules.is_empty() && (none || judge == Judge::Us) { vec![everything()] } else { rules }
 }
 
 /// What an API server writes where there are no rules.
@@ -116,12 +160,68 @@ fn root() -> Match {
     Match { path: Some(PathMatch::Prefix("/".into())), ..Match::default() }
 }
 
-fn rule(item: &Field<'_>, namespace: &Name) -> RouteRule {
+fn rule(item: &Field<'_>, namespace: &Name, judge: Judge) -> RouteRule {
+    let faults = Faults::default();
+    let mut rule = rule_of(&item.telling(&faults), namespace, judge);
+    match judge {
+        Judge::Us => item.take_over(faults),
+        Judge::ApiServer => {
+            let below = format!("{}.matches[", item.path());
+            let unknown = unknown(&["spec", "rules"], item);
+            let unknown = unknown.into_iter().filter(|it| !it.field.starts_with(&below));
+            rule.unsupported.extend(unread(faults.into_sorted().into_iter().chain(unknown)));
+        }
+    }
+    rule
+}
+
+/// What an API server accepted and this version cannot read. That there is more than this version would accept is no reason not
+/// to follow it.
+fn unread(faults: impl IntoIterator<Item = Fault>) -> impl Iterator<Item = Unsupported> {
+    let limits = ["Too many: ", "Too long: "];
+    let faults =
+        faults.into_iter().filter(move |it| !limits.iter().any(|limit| it.message.starts_with(limit)));
+    faults.map(|Fault { field, message, .. }| Unsupported {
+        field: field.into(),
+        what: format!("what this version of Seaway cannot read ({message})").into(),
+    })
+}
+
+/// Fields that a newer definition has here.
+fn unknown(above: &[&str], item: &Field<'_>) -> Vec<Fault> {
+    let unknown =
+        item.node().map(|node| known_fields::unknown_at(Kind::HTTPRoute, above, node, &item.path()));
+    let told = |fault: Fault| Fault { message: "unknown field".to_owned(), ..fault };
+    unknown.unwrap_or_default().into_iter().map(told).collect()
+}
+
+/// Those that can be read: of a match that asks for less than is written, a rule would be given requests of others.
+fn accepted_matches(list: &Field<'_>, unsupported: &mut Vec<Unsupported>) -> Vec<Match> {
+    let mut matches = Vec::new();
+    for item in list.items() {
+        let faults = Faults::default();
+        let read = matches::read(&item.telling(&faults));
+        let unknown = unknown(&["spec", "rules", "matches"], &item);
+        let unread: Vec<Unsupported> = unread(faults.into_sorted().into_iter().chain(unknown)).collect();
+        if unread.is_empty() {
+            matches.push(read);
+        }
+        unsupported.extend(unread);
+    }
+    matches
+}
+
+fn rule_of(item: &Field<'_>, namespace: &Name, judge: Judge) -> RouteRule {
     let mut unsupported = Vec::new();
     let list = item.child("matches");
-    schema::at_most_items(&list, MOST_MATCHES);
-    let mut matches: Vec<Match> = list.items().map(|it| matches::read(&it)).collect();
-    if matches.is_empty() {
+    let mut matches = match judge {
+        Judge::Us => {
+            schema::at_most_items(&list, MOST_MATCHES);
+            list.items().map(|it| matches::read(&it)).collect()
+        }
+        Judge::ApiServer => accepted_matches(&list, &mut unsupported),
+    };
+    if !list.is_set() || list.node().is_some_and(is_empty_list) {
         matches.push(root());
     }
     let Filters { filters, redirect, rewrites_prefix, redirects_prefix } =

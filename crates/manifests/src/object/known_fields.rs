@@ -128,6 +128,19 @@ pub(super) fn unknown(kind: Kind, node: &Node) -> Vec<Fault> {
     faults
 }
 
+/// As [`unknown`] of a part of an object: what is below the fields `above`, and is at `path`.
+pub(super) fn unknown_at(kind: Kind, above: &[&str], node: &Node, path: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut shape = TABLES.get(&kind);
+    for name in above {
+        shape = shape.and_then(|it| it.0.get(*name));
+    }
+    if let Some(shape) = shape {
+        shape.look(node, path, &mut faults);
+    }
+    faults
+}
+
 /// All fields that are known of a kind, with those above them: `spec`, `spec.ports`, `spec.ports.port`.
 pub fn known_fields(kind: Kind) -> Vec<String> {
     let mut paths = Vec::new();

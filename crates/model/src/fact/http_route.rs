@@ -36,7 +36,7 @@ impl HttpRoute {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteRule {
-    /// Any of these; never empty, for the API server fills in `/`.
+    /// Any of these, for the API server fills in `/` where there is none; empty if none of them can be read.
     pub matches: Vec<Match>,
     pub filters: Vec<Filter<BackendRef>>,
     pub action: Action<BackendRef>,

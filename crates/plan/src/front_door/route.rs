@@ -53,7 +53,10 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>) -> Guest {
         if protection.is_some() {
             (rule.filters, rule.action) = (Vec::new(), broken());
         }
-        guest.rule(rule, |matched| format!("{field}.matches[{matched}]").into());
+        // To listeners, a rule without matches is for everything.
+        if !rule.matches.is_empty() {
+            guest.rule(rule, |matched| format!("{field}.matches[{matched}]").into());
+        }
     }
     guest
 }
@@ -93,9 +96,17 @@ impl Reader<'_> {
     /// One who does not understand all of a rule must not follow a part of it: what it would have answered is an error.
     fn rule(&mut self, written: &RouteRule, field: &str) -> Rule {
         let mut understood = written.unsupported.is_empty();
+        let matches = format!("{field}.matches[");
         for it in &written.unsupported {
+            let is_match = it.field.starts_with(&matches);
             self.tell(Reason::Unsupported, &it.field, format!("{} is not supported", it.what)).fix =
-                "Remove it; until then the rule answers 500.".to_owned();
+                match is_match {
+                    true => {
+                        "Remove it; until then this match takes no request, and the others of its rule answer 500."
+                    }
+                    false => "Remove it; until then the rule answers 500.",
+                }
+                .to_owned();
         }
         for (number, asked) in written.matches.iter().enumerate() {
             understood &= self.patterns(asked, &format!("{field}.matches[{number}]"));

@@ -186,6 +186,27 @@ fn what_is_not_understood_spoils_its_rule_alone_and_is_told_at_its_field() {
     assert_eq!(of_route, [false, false, true]);
 }
 
+/// To a listener, a rule without matches is for everything.
+#[test]
+fn a_rule_none_of_whose_matches_can_be_read_takes_no_request() {
+    let web = service("web", &[80]);
+    let mut unread = rule("/a", to("web", 80));
+    unread.matches.clear();
+    unread.unsupported = vec![Unsupported {
+        field: "spec.rules[0].matches[0].path.type".into(),
+        what: "what this version of Seaway cannot read (...)".into(),
+    }];
+    let routed = route("r", vec![unread, rule("/c", to("web", 80))]);
+    let world = world(Config::default(), [put(&web), backed(&web), put_route(&routed)]);
+    let rules = &listener(&world).rules;
+    let of_route: Vec<_> = rules.iter().filter(|it| it.owner.object() == routed.object()).collect();
+    assert_eq!(of_route.len(), 1, "{of_route:?}");
+    assert!(matches!(of_route[0].action, Action::Forward(_)));
+    let told = world.problems();
+    assert_eq!((told.len(), told[0].reason), (1, Reason::Unsupported), "{told:?}");
+    assert!(told[0].fix.contains("this match takes no request"), "{told:?}");
+}
+
 #[test]
 fn routes_and_services_claim_by_the_same_rule_and_a_route_to_the_service_itself_takes_nothing_away() {
     let named = |name: &str, created: Option<u64>, leads: &str| {
