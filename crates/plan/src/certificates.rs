@@ -10,6 +10,7 @@
 mod asked;
 pub(crate) mod calendar;
 pub(crate) mod pem;
+mod read;
 #[cfg(test)]
 pub(crate) mod tests;
 mod view;
@@ -26,10 +27,12 @@ use seaway_model::{
     fact::{Secret, TLS_SECRET},
     load_balancer::{Certificate, HostPattern, TlsByName},
 };
-use secrecy::{ExposeSecret, SecretString};
 
 pub use self::view::CertificateCounts;
-use self::x509::Seen;
+use self::{
+    read::{Unread, read},
+    x509::Seen,
+};
 
 /// So long before the end it is told: a robot renews at a third of ninety days.
 const SOON: u64 = 30 * 24 * 3600 * 1000;
@@ -111,16 +114,13 @@ impl Certificates {
         self.vanished.remove(object);
         let before = self.known.remove(object);
         let known = |held| Known { created: secret.created, held, broken: None, age: Age::Fine };
-        let mut known = match read(secret) {
+        let held_before = before.as_ref().and_then(|it| it.held.clone());
+        let broken = |(key, why): Unread| broken(object, key, why);
+        let mut known = match read(secret, held_before.as_deref()) {
             // Whoever names it goes on with what it held until its content comes.
-            _ if secret.withheld => known(before.as_ref().and_then(|it| it.held.clone()).filter(|_| named)),
-            Ok(held) => known(Some(Arc::new(held))),
-            Err((key, why)) => Known {
-                created: secret.created,
-                held: before.as_ref().and_then(|it| it.held.clone()),
-                broken: Some(broken(object, key, why)),
-                age: Age::Fine,
-            },
+            _ if secret.withheld => known(held_before.filter(|_| named)),
+            Ok((held, unread)) => Known { broken: unread.map(broken), ..known(Some(Arc::new(held))) },
+            Err(unread) => Known { broken: Some(broken(unread)), ..known(held_before) },
         };
         known.age = known.age_at(self.now);
         let changed = Changed {
@@ -434,31 +434,6 @@ pub(crate) fn covers(name: &HostPattern, host: &HostPattern) -> bool {
     }
 }
 
-/// Or which key is wrong, and why.
-fn read(secret: &Secret) -> Result<Held, (&'static str, String)> {
-    let text = |key: &str| secret.values.get(key).map(SecretString::expose_secret).unwrap_or_default();
-    let (chain, authorities) = (text("tls.crt"), text("ca.crt"));
-    let mut seen = None;
-    if !chain.is_empty() || *secret.kind == *TLS_SECRET {
-        let first = pem::certificates(chain)
-            .next()
-            .ok_or(("tls.crt", "there is no PEM certificate in it".to_owned()))?;
-        let first = first.ok_or(("tls.crt", "its PEM is broken".to_owned()))?;
-        seen = Some(x509::read(&first).ok_or(("tls.crt", "it cannot be read as a certificate".to_owned()))?);
-        if !text("tls.key").contains("PRIVATE KEY-----") {
-            return Err(("tls.key", "there is no PEM key in it".to_owned()));
-        }
-    }
-    let key = secret.values.get("tls.key").filter(|_| seen.is_some()).cloned();
-    let certificate = Certificate {
-        chain: if seen.is_some() { pem::only_certificates(chain).into() } else { Name::default() },
-        key: key.unwrap_or_else(|| String::new().into()),
-        authorities: authorities.into(),
-        staple: secret.staple.clone(),
-    };
-    Ok(Held { certificate: Arc::new(certificate), seen })
-}
-
 fn vanished(object: &ObjectRef) -> Problem {
     let message =
         "it was deleted, or cannot be seen any more, and is still named: what it held last stays in use";
@@ -471,9 +446,12 @@ fn vanished(object: &ObjectRef) -> Problem {
 
 fn broken(object: &ObjectRef, key: &str, why: String) -> Problem {
     let problem = Problem::new(object.clone(), Reason::BadCertificate, why);
-    at(problem, key).fix(
-        "Put a PEM certificate chain into tls.crt and its PEM key into tls.key. The previous certificate stays in use.",
-    )
+    at(problem, key).fix(match key {
+        "ca.crt" => "Put the PEM certificates of the authorities into ca.crt. What it held before stays in use.",
+        _ => {
+            "Put a PEM certificate chain into tls.crt and its PEM key into tls.key. The previous certificate stays in use."
+        }
+    })
 }
 
 fn at(problem: Problem, key: &str) -> Problem {

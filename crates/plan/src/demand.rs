@@ -17,7 +17,7 @@ use crate::{
         FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, OfPorts, PROBE_KIND, PROTOCOL, PROXY, SOURCE_RANGES,
         TLS_CONTAINER, Wishes, gives_away, nobody,
     },
-    http::{Spoken, spoken},
+    http::{self, Spoken, spoken},
     index::{Index, ServiceKey},
     members::is_served,
     tenant_limits,
@@ -296,7 +296,23 @@ impl Demand {
     /// Whether members may be spoken to by TLS: where what comes is merely passed on, whoever sends it does that.
     pub(crate) fn speaks_tls(&self, wanted: &DemandPort) -> bool {
         self.protocol(&wanted.port) == Protocol::Http
-            || self.ends_tls_anywhere(wanted) && self.wishes.tls.members.spoken == Some(true)
+            || self.ends_tls_anywhere(wanted)
+                && self.wishes.tls.members.spoken.unwrap_or_else(|| self.says_who_members_are())
+    }
+
+    /// It says who members have to be, and no port of it speaks TLS to them: never are they spoken to in the open instead.
+    fn says_who_members_are(&self) -> bool {
+        let members = &self.wishes.tls.members;
+        self.cloud.is_none()
+            && (members.authorities.is_some() || members.name.is_some())
+            && !self.service.ports.iter().any(http::speaks_tls)
+    }
+
+    /// Whether members of a port are spoken to by TLS, where they may be. (In a cloud, what a port says of its protocol is not
+    /// asked for.)
+    pub(crate) fn wants_tls_to_members(&self, port: &ServicePort) -> bool {
+        let usual = || self.cloud.is_none() && http::speaks_tls(port) || self.says_who_members_are();
+        self.wishes.tls.members.spoken.unwrap_or_else(usual)
     }
 
     /// Where clients are sent to from the open.

@@ -24,7 +24,7 @@ use crate::{
     certificates::Certificates,
     closed,
     demand::{Demand, DemandPort},
-    http::{speaks_tls, spoken},
+    http::spoken,
     index::Given,
     members::{Members, members},
     own_listeners::{self, Dependent},
@@ -306,8 +306,7 @@ pub(crate) fn backend_tls(
     certificates: &Certificates,
 ) -> Option<Arc<BackendTls>> {
     let (wishes, meta) = (&demand.wishes.tls.members, &demand.service.meta);
-    // In a cloud, what a port says of its protocol is not asked for.
-    if !may_be || !wishes.spoken.unwrap_or(demand.cloud.is_none() && speaks_tls(port)) {
+    if !may_be || !demand.wants_tls_to_members(port) {
         return None;
     }
     let authorities = |name: &Name| {

@@ -21,7 +21,7 @@ fn shown(world: &crate::World) -> Vec<Option<TlsByName>> {
 fn certificates_that_come_and_go_come_to_what_they_would_have_come_to_at_once() {
     let named: [&[&str]; 4] = [&["a.example"], &["b.example", "a.example"], &["*.example"], &[]];
     let mut kinds: Vec<Secret> = named.iter().map(|names| tls_secret("x", names)).collect();
-    kinds.push(Secret { kind: "Opaque".into(), ..secret("x", &[("ca.crt", "PEM")]) });
+    kinds.push(Secret { kind: "Opaque".into(), ..secret("x", &[("ca.crt", CA)]) });
     kinds.push(secret("x", &[("tls.crt", "nothing"), ("tls.key", "")]));
     let mut seed = 11_u64;
     let mut draw = move |below: usize| {

@@ -3,7 +3,7 @@
 use seaway_model::{
     Config, Kind, ObjectRef, Problem,
     fact::{Secret, Service, ServiceKind},
-    load_balancer::Action,
+    load_balancer::{Action, Certificate, Trust},
 };
 use seaway_testkit::facts;
 
@@ -21,8 +21,7 @@ fn own(ports: &[u16], say: &[(&str, &str)]) -> Service {
 }
 
 pub(super) fn authorities(name: &str) -> Secret {
-    let pem = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
-    Secret { kind: "Opaque".into(), ..secret(name, &[("ca.crt", pem)]) }
+    Secret { kind: "Opaque".into(), ..secret(name, &[("ca.crt", CA)]) }
 }
 
 /// Ports that are listened at.
@@ -177,6 +176,106 @@ fn a_secret_that_vanishes_stays_in_use_until_nobody_names_it() {
     assert_eq!(problems(&world), [""; 0], "nobody names it any more");
     world.apply(put(&shop));
     assert_eq!(open(&world, &shop), [0; 0], "it was given up, and never there since");
+}
+
+/// Whatever protects and names a Secret.
+struct Named {
+    say: Vec<(&'static str, &'static str)>,
+    /// As it should be.
+    whole: Secret,
+    /// There, and not to be read.
+    unread: Secret,
+}
+
+fn named() -> Vec<Named> {
+    let opaque = |it: Secret| Secret { kind: "Opaque".into(), ..it };
+    let unread = || opaque(secret("ca", &[("ca.crt", "nonsense")]));
+    let pair = ("seaway.dev/tls", "own");
+    let members = ("seaway.dev/backend-tls-authorities", "ca");
+    let ca = |say| Named { say, whole: authorities("ca"), unread: unread() };
+    vec![
+        Named {
+            say: vec![pair],
+            whole: tls_secret("own", &["a.example"]),
+            unread: secret("own", &[("tls.crt", "nonsense"), ("tls.key", "")]),
+        },
+        ca(vec![pair, ("seaway.dev/client-authorities", "ca")]),
+        ca(vec![pair, members]),
+        // Whoever says whom members have to be is not led to others in the open.
+        ca(vec![("seaway.dev/protocol", "http"), members]),
+        ca(vec![("seaway.dev/protocol", "http"), members, ("seaway.dev/backend-tls", "true")]),
+        ca(vec![("seaway.dev/front-door", "true"), ("seaway.dev/protocol", "http"), members]),
+    ]
+}
+
+/// Who is let in, with what, and which members are believed: of its own listeners, and of the front door's.
+fn guarded(world: &World, service: &Service) -> (Vec<u16>, Vec<Certificate>, Vec<Option<Trust>>) {
+    let seaway_model::Desired::LoadBalancer(own) = world.desire(&unit(&facts::owner(service))) else {
+        panic!("it is ours")
+    };
+    let door = load_balancer(world);
+    let of_door = door.iter().flat_map(|it| it.pools.values().filter(|it| it.id.0.contains("/shop:")));
+    let pools = own.pools.values().chain(of_door);
+    (
+        own.listeners.keys().map(|id| id.port).collect(),
+        own.certificates.values().map(|it| Certificate::clone(it)).collect(),
+        pools.map(|it| it.tls.as_ref().map(|tls| tls.trust.clone())).collect(),
+    )
+}
+
+#[test]
+fn whatever_protects_and_names_a_secret_is_closed_before_it_is_there_and_stays_as_it_was_when_it_vanishes() {
+    for Named { say, whole, unread } in named() {
+        let shop = own(&[443], &say);
+        let is_of_members = say.iter().any(|it| it.0.contains("backend"));
+        let ends_tls = tls_secret("own", &["a.example"]);
+        let begin = || {
+            let beside = (*whole.object.name == *"ca").then(|| told(&ends_tls));
+            world(Config::default(), [put(&shop), backed(&shop)].into_iter().chain(beside))
+        };
+        let is_told =
+            |world: &World| !world.status(&facts::owner(&shop)).expect("it is ours").problems.is_empty();
+        for before in [None, Some(&unread)] {
+            let mut world = begin();
+            before.into_iter().for_each(|it| drop(world.apply(told(it))));
+            let (open, _, trust) = guarded(&world, &shop);
+            let nobody = |it: &Option<Trust>| *it == Some(Trust::Authorities("".into()));
+            let closed = if is_of_members { trust.iter().all(nobody) } else { open.is_empty() };
+            assert!(closed && is_told(&world), "{say:?} {before:?}: {open:?} {trust:?}");
+        }
+        let mut world = begin();
+        world.apply(told(&whole));
+        let as_it_was = guarded(&world, &shop);
+        assert_eq!(as_it_was.0, [443], "{say:?}");
+        let believed = |it: &Option<Trust>| *it == Some(Trust::Authorities(CA.into()));
+        assert!(!is_of_members || as_it_was.2.iter().all(believed), "{say:?}: {as_it_was:?}");
+        assert!(!is_told(&world), "{say:?}: {:?}", problems(&world));
+        for now in [took(&whole), told(&unread)] {
+            world.apply(told(&whole));
+            world.apply(now);
+            assert_eq!(guarded(&world, &shop), as_it_was, "{say:?}");
+            assert!(is_told(&world), "{say:?}");
+        }
+    }
+}
+
+#[test]
+fn authorities_that_cannot_be_read_take_no_certificate_away_beside_which_they_stand() {
+    let whole = tls_secret("own", &["a.example"]);
+    let with = |ca: &str| {
+        let mut it = whole.clone();
+        it.values.insert("ca.crt".into(), ca.to_owned().into());
+        it
+    };
+    let shop = own(&[443], &[("seaway.dev/tls", "own"), ("seaway.dev/client-authorities", "own")]);
+    let mut world = world(Config::default(), [put(&shop), backed(&shop), told(&with("nonsense"))]);
+    assert_eq!(open(&world, &shop), [0; 0], "nobody vouches for clients");
+    world.apply(told(&with(CA)));
+    let as_it_was = guarded(&world, &shop);
+    assert_eq!((&as_it_was.0[..], problems(&world)), (&[443][..], vec![]));
+    world.apply(told(&with("nonsense")));
+    assert_eq!(guarded(&world, &shop), as_it_was);
+    assert!(problems(&world)[0].contains("no PEM certificate"), "{:?}", problems(&world));
 }
 
 #[test]

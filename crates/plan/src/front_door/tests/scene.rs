@@ -13,6 +13,9 @@ use seaway_testkit::facts::{self, HOST, host, synced};
 
 use crate::{Demand, Placement, Roles, World, dry_run, front_door};
 
+/// Of authorities, in PEM.
+pub(super) const CA: &str = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n";
+
 struct OnHost;
 
 impl Placement for OnHost {

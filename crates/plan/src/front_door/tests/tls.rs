@@ -101,7 +101,7 @@ fn secrets_that_the_configuration_names_in_vain_are_told_until_they_come() {
             "Config frontDoor: frontDoor.tls.clients.secret: Secret default/ca has no ca.crt, so no client is let in",
         ]
     );
-    let mut ca = secret("ca", &[("ca.crt", "PEM")]);
+    let mut ca = secret("ca", &[("ca.crt", CA)]);
     ca.kind = "Opaque".into();
     world.apply(told(&ca));
     world.apply(told(&tls_secret("a", &["shop.example"])));
@@ -325,11 +325,14 @@ fn members_are_spoken_to_by_tls_where_their_port_or_service_says_so() {
         ("grpcs", vec![], Some((None, machine()))),
         ("https", vec![off], None),
         ("grpc", vec![on, name], Some((Some("a.example"), machine()))),
-        ("http", vec![on, authorities], Some((None, Trust::Authorities("PEM".into())))),
+        ("http", vec![on, authorities], Some((None, Trust::Authorities(CA.into())))),
+        ("http", vec![authorities], Some((None, Trust::Authorities(CA.into())))),
+        ("http", vec![name], Some((Some("a.example"), machine()))),
+        ("http", vec![off, authorities], None),
         ("http", vec![on, lax, authorities], Some((None, Trust::Anybody))),
     ] {
         let shop = speaking(saying(service("shop", &[80]), &say), 0, protocol);
-        let mut ca = secret("ca", &[("ca.crt", "PEM")]);
+        let mut ca = secret("ca", &[("ca.crt", CA)]);
         ca.kind = "Opaque".into();
         let world = world(Config::default(), [put(&shop), backed(&shop), told(&ca)]);
         assert_eq!(problems(&world), [""; 0], "{protocol} {say:?}");
@@ -356,11 +359,11 @@ fn members_whose_authorities_are_missing_are_not_believed_until_they_come() {
         "{:?}",
         problems(&world)
     );
-    let mut ca = secret("ca", &[("ca.crt", "PEM")]);
+    let mut ca = secret("ca", &[("ca.crt", CA)]);
     ca.kind = "Opaque".into();
     let dirt = world.apply(told(&ca));
     assert!(dirt.iter().any(|it| matches!(it, Dirt::Pool(..))), "{dirt:?}");
-    assert_eq!(trust(&world), Trust::Authorities("PEM".into()));
+    assert_eq!(trust(&world), Trust::Authorities(CA.into()));
     assert_eq!(problems(&world), [""; 0]);
 }
 

@@ -1,0 +1,53 @@
+//! What a Secret holds.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Name,
+    fact::{Secret, TLS_SECRET},
+    load_balancer::Certificate,
+};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{Held, pem, x509};
+
+/// A key that cannot be read, and why.
+pub(super) type Unread = (&'static str, String);
+
+/// Beside a certificate, authorities may stand that cannot be read: then those of `before` stay, and it is said.
+pub(super) fn read(secret: &Secret, before: Option<&Held>) -> Result<(Held, Option<Unread>), Unread> {
+    let text = |key: &str| secret.values.get(key).map(SecretString::expose_secret).unwrap_or_default();
+    let (chain, authorities) = (text("tls.crt"), text("ca.crt"));
+    let mut seen = None;
+    if !chain.is_empty() || *secret.kind == *TLS_SECRET {
+        let first = first_of(chain, "tls.crt")?;
+        seen = Some(x509::read(&first).ok_or(("tls.crt", "it cannot be read as a certificate".to_owned()))?);
+        if !text("tls.key").contains("PRIVATE KEY-----") {
+            return Err(("tls.key", "there is no PEM key in it".to_owned()));
+        }
+    }
+    let (authorities, unread) = match authorities.is_empty() {
+        true => (Name::default(), None),
+        false => match first_of(authorities, "ca.crt") {
+            Ok(_) => (authorities.into(), None),
+            Err(unread) if seen.is_none() => return Err(unread),
+            Err(unread) => {
+                (before.map(|it| it.certificate.authorities.clone()).unwrap_or_default(), Some(unread))
+            }
+        },
+    };
+    let key = secret.values.get("tls.key").filter(|_| seen.is_some()).cloned();
+    let certificate = Certificate {
+        chain: if seen.is_some() { pem::only_certificates(chain).into() } else { Name::default() },
+        key: key.unwrap_or_else(|| String::new().into()),
+        authorities,
+        staple: secret.staple.clone(),
+    };
+    Ok((Held { certificate: Arc::new(certificate), seen }, unread))
+}
+
+fn first_of(text: &str, key: &'static str) -> Result<Vec<u8>, Unread> {
+    let first = pem::certificates(text).next();
+    let first = first.ok_or_else(|| (key, "there is no PEM certificate in it".to_owned()))?;
+    first.ok_or_else(|| (key, "its PEM is broken".to_owned()))
+}
