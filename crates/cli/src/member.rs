@@ -203,7 +203,7 @@ impl Member {
             bound = bound.also_counted(calls);
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
-            conf = Some((driver.clone(), cloud::rewritten(file.clone())));
+            conf = Some((driver.clone(), cloud::rewritten(file.clone(), &mut parts)));
             octavia = Some(driver);
         }
         let config = Arc::new(beside(&status_page, settings.config.clone()));
@@ -244,6 +244,7 @@ impl Member {
             Some(recall) => recall.tell(&changes).await,
             None => Memory::default(),
         };
+        parts.extend(memory.part());
         let me = match &host {
             Some(host) => {
                 let page = serve::page(&arguments.pod, &bound);

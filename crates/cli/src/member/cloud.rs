@@ -18,6 +18,7 @@ use seaway_drivers::octavia::{
 use seaway_engine::Failure;
 use seaway_model::{Change, Name, Owner, config::CloudDefaults};
 use seaway_openstack::{Class, Cloud, Error, Fence, Metrics, Settings, Source, credentials::CloudConf};
+use seaway_watchdog::{Heartbeat, LIMIT, Part};
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, error};
 
@@ -203,9 +204,12 @@ pub(super) async fn wake(driver: Arc<Octavia>, changes: mpsc::Sender<Change>) {
 }
 
 /// Tells when this file was changed, and is not being written any more.
-pub(super) fn rewritten(file: PathBuf) -> mpsc::Receiver<()> {
+pub(super) fn rewritten(file: PathBuf, parts: &mut Vec<Part>) -> mpsc::Receiver<()> {
     let (tell, told) = mpsc::channel(1);
-    tokio::spawn(async move {
+    let (heartbeat, part) = Heartbeat::new("the watch of the file of --cloud-config");
+    // Whatever it waits for, it has a turn by its timer.
+    parts.push(part.beating_within(WAKE.saturating_add(LIMIT)));
+    tokio::spawn(heartbeat.watch(async move {
         let mut read = Stamp::of(&file);
         let mut last = read;
         loop {
@@ -215,11 +219,12 @@ pub(super) fn rewritten(file: PathBuf) -> mpsc::Receiver<()> {
             }
             let now = Stamp::of(&file);
             let is_whole = std::mem::replace(&mut last, now) == now;
-            if is_whole && std::mem::replace(&mut read, now) != now && tell.send(()).await.is_err() {
-                return;
+            if is_whole && std::mem::replace(&mut read, now) != now {
+                // If one word is waiting to be heard, the file will be read after this change as well.
+                let _ = tell.try_send(());
             }
         }
-    });
+    }));
     told
 }
 
@@ -286,6 +291,18 @@ mod tests {
         let mut gone = read(&path);
         keep_understood(&mut gone, &there);
         assert_eq!(gone.config.clouds, there.config.clouds);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_written_again_is_told_by_a_part_of_the_process() {
+        let (conf, mut parts) = (file("[LoadBalancer]\n"), Vec::new());
+        let mut told = rewritten(conf.path().to_owned(), &mut parts);
+        assert!(matches!(&parts[..], [part] if part.name().contains("--cloud-config")), "{parts:?}");
+        tokio::task::yield_now().await;
+        for text in ["[LoadBalancer]\nsubnet-id=s\n", "[LoadBalancer]\n"] {
+            std::fs::write(conf.path(), text).unwrap();
+            assert_eq!(told.recv().await, Some(()), "{text}");
+        }
     }
 
     #[test]

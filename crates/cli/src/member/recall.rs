@@ -10,6 +10,7 @@ use std::{
 use seaway_cluster::Cluster;
 use seaway_files::snapshot::{Keeper, Origin, Recalled, Snapshot};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef, fact::HostReport};
+use seaway_watchdog::Part;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -121,6 +122,11 @@ impl Recall {
 }
 
 impl Memory {
+    /// For the watchdog.
+    pub(super) fn part(&self) -> Option<Part> {
+        self.keeper.as_ref().map(Keeper::part)
+    }
+
     /// Returns when what was known last is to be served: the API server had its time.
     pub(super) async fn loses_patience(&self) {
         match &self.waiting {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use seaway_model::{Change, Fact, Kind, fact::FactRef};
+use seaway_watchdog::{Heartbeat, Part};
 use tracing::{debug, info, warn};
 
 use super::{Recalled, Snapshot};
@@ -22,6 +23,7 @@ const RESTS: u32 = 100;
 /// Hears what a cluster says, and writes it down. Dropping it writes what is not written yet.
 pub struct Keeper {
     desk: Arc<Desk>,
+    part: Part,
     writer: Option<JoinHandle<()>>,
 }
 
@@ -63,10 +65,19 @@ impl Keeper {
                 None => sheet.missing = sheet.kinds.clone(),
             }
         }
+        let (heartbeat, part) = Heartbeat::new("the writer of what is known");
+        let ring = desk.clone();
+        let part = part.woken_by(move || ring.bell.notify_all());
         let of = desk.clone();
-        let writer =
-            std::thread::Builder::new().name("snapshot".into()).spawn(move || write_on(&snapshot, &of))?;
-        Ok(Keeper { desk, writer: Some(writer) })
+        let writer = std::thread::Builder::new()
+            .name("snapshot".into())
+            .spawn(move || write_on(&snapshot, &of, &heartbeat))?;
+        Ok(Keeper { desk, part, writer: Some(writer) })
+    }
+
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.part.clone()
     }
 
     /// Something was told.
@@ -122,10 +133,11 @@ impl Desk {
     }
 
     /// Whether it goes on after that.
-    fn rest(&self, for_: Duration) -> bool {
+    fn rest(&self, for_: Duration, heartbeat: &Heartbeat) -> bool {
         let began = Instant::now();
         let mut sheet = self.sheet();
         loop {
+            heartbeat.beat();
             let left = for_.saturating_sub(began.elapsed());
             if sheet.over || left.is_zero() {
                 return !sheet.over;
@@ -135,19 +147,21 @@ impl Desk {
     }
 
     /// Returns when something is to be written, or when it is over: whether it goes on.
-    fn await_work(&self) -> bool {
+    fn await_work(&self, heartbeat: &Heartbeat) -> bool {
         let mut sheet = self.sheet();
         while !sheet.is_due() && !sheet.over {
+            heartbeat.beat();
             sheet = self.bell.wait(sheet).unwrap_or_else(PoisonError::into_inner);
         }
         !sheet.over
     }
 }
 
-fn write_on(snapshot: &Snapshot, desk: &Desk) {
+fn write_on(snapshot: &Snapshot, desk: &Desk, heartbeat: &Heartbeat) {
+    heartbeat.enter();
     let mut healthy = None;
     loop {
-        let goes_on = desk.await_work() && desk.rest(GATHER);
+        let goes_on = desk.await_work(heartbeat) && desk.rest(GATHER, heartbeat);
         let (drains, facts) = {
             let mut sheet = desk.sheet();
             if !sheet.is_due() {
@@ -172,10 +186,53 @@ fn write_on(snapshot: &Snapshot, desk: &Desk) {
                 }
             }
         }
-        let stays =
-            goes_on && (desk.rest(REST.max(began.elapsed().saturating_mul(RESTS))) || desk.sheet().is_due());
+        let rest = REST.max(began.elapsed().saturating_mul(RESTS));
+        let stays = goes_on && (desk.rest(rest, heartbeat) || desk.sheet().is_due());
         if !stays {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use seaway_watchdog::{Fault, Pace, Watchdog};
+
+    use super::*;
+    use crate::snapshot::Origin;
+
+    /// What the watchdog finds, that looks often.
+    fn found(part: Part, limit: Duration, meanwhile: impl FnOnce() -> Option<Fault>) -> Option<Fault> {
+        let (tell, told) = mpsc::channel();
+        let pace = Pace { look: Duration::from_millis(20), limit };
+        let watchdog = Watchdog::start(pace, move |fault| drop(tell.send(fault.clone()))).expect("a thread");
+        let _watching = watchdog.watch([part]);
+        meanwhile().or_else(|| told.recv_timeout(PATIENCE).ok())
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(120);
+
+    #[test]
+    fn a_writer_that_hangs_or_ends_is_found_by_the_watchdog() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let start = || {
+            let origin = Origin { host: "a".into(), server: "https://b".into() };
+            let snapshot = Snapshot::at(folder.path().join("snapshot"), origin);
+            Keeper::start(snapshot, None, [Kind::Service]).expect("a thread")
+        };
+        let fault = |hangs| Some(Fault { part: "the writer of what is known".into(), hangs });
+        let keeper = start();
+        let held = keeper.desk.sheet();
+        assert_eq!(found(keeper.part(), Duration::from_millis(400), || None), fault(true));
+        drop(held);
+        let keeper = start();
+        let part = keeper.part();
+        let ended = found(part, PATIENCE, || {
+            drop(keeper);
+            None
+        });
+        assert_eq!(ended, fault(false));
     }
 }
