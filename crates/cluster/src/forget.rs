@@ -38,11 +38,17 @@ impl Cluster {
             Ok(_) | Err(Answer::NotFound | Answer::Forbidden(_) | Answer::Invalid(_)) => {}
             Err(answer) => return Err(Unanswered(answer)),
         }
-        self.ask(self.all(of).delete(host, &DeleteParams::default())).await.map_err(Unanswered)?;
+        let object = self.ask(self.all(of).delete(host, &DeleteParams::default())).await;
+        // One that never reported has a Lease alone.
+        let object = match object {
+            Ok(_) => None,
+            Err(answer @ Answer::NotFound) => Some(answer),
+            Err(answer) => return Err(Unanswered(answer)),
+        };
         let name = format!("{}{host}", pulses::PREFIX);
-        match self.ask(self.leases().delete(&name, &DeleteParams::default())).await {
-            Ok(_) | Err(Answer::NotFound | Answer::Forbidden(_)) => Ok(()),
-            Err(answer) => Err(Unanswered(answer)),
+        match (self.ask(self.leases().delete(&name, &DeleteParams::default())).await, object) {
+            (Ok(_), _) | (Err(Answer::NotFound | Answer::Forbidden(_)), None) => Ok(()),
+            (Err(Answer::NotFound), Some(answer)) | (Err(answer), _) => Err(Unanswered(answer)),
         }
     }
 

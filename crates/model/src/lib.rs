@@ -30,7 +30,7 @@ pub use fact::{Fact, OtherSigns};
 pub use group::Group;
 pub use load_balancer::{L4, Listener, ListenerId, LoadBalancer, Member, Pool, PoolId};
 pub use name::{Kind, Name, ObjectRef, Owner, Time};
-pub use outcome::{Change, Deletion, Outcome, Status};
+pub use outcome::{Change, Deletion, Outcome, Status, Unreported};
 pub use problem::Problem;
 pub use reason::Reason;
 pub use unit::{Desired, Dirt, LbKey, Place, Unit};

@@ -30,6 +30,8 @@ pub enum Change {
     SetBack,
     /// A host that was told is not heard of any more. It may still serve and hold what it did, until it is told as gone.
     Silent(Name),
+    /// A host that was not told yet: it has a Lease, and has not reported. It may serve and hold what was written while it lived.
+    Unreported(Name, Unreported),
     /// What a source could not read: replaces its earlier problems about that object. Empty clears them.
     Reported(ObjectRef, Vec<Problem>),
     /// What we say of this object was written by somebody else, who may have led before us: it is looked at again.
@@ -64,6 +66,16 @@ pub enum Change {
     Drifted(Unit),
     /// What time it is, told now and then: certificates age.
     Time(Time),
+}
+
+/// A host that lived, and has not reported so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreported {
+    Lives,
+    /// Its Lease has ended.
+    Silent,
+    /// It holds nothing any more.
+    Gone,
 }
 
 /// A deletion that was seen: what a cloud has for it goes, also if it comes back there.

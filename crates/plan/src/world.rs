@@ -300,6 +300,7 @@ impl World {
                 self.settle();
             }
             Change::Silent(host) => self.fall_silent(&host),
+            Change::Unreported(host, life) => self.note_unreported(&host, life),
             Change::SetBack => self.begin_again(),
             Change::NotAsked(Kind::Secret) => self.note_asked(false),
             Change::NotAsked(_) => {}
@@ -336,13 +337,7 @@ impl World {
             Change::Drifted(unit) => {
                 self.dirt.insert(Dirt::Unit(unit));
             }
-            Change::Time(now) => {
-                self.age_deletions(now);
-                self.age_adoptions(now);
-                self.age_own_writes();
-                self.age_addresses(now);
-                self.age(now);
-            }
+            Change::Time(now) => self.age_all(now),
         }
     }
 
@@ -441,6 +436,7 @@ impl World {
                     && object.kind == Kind::Node
                 {
                     self.note_node(&object.name, None);
+                    self.end_silence_without_report(&object.name);
                 }
                 for touched in self.index.remove(reference) {
                     self.follow(touched);

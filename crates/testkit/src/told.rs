@@ -55,6 +55,7 @@ impl Told {
                 assert!(there, "what was never there is silent: {host}");
                 self.silent.push(host);
             }
+            Change::Unreported(..) => {}
             Change::SetBack => self.synced.clear(),
             Change::NotAsked(kind) => self.synced.retain(|it| *it != kind),
             Change::Overwritten(object) => self.overwritten.push(object),

@@ -9,6 +9,10 @@
 //! and again. Time in which it does not answer does not count, for then no host can renew anything. A silent host may have
 //! lost its way to the API server alone, and answer clients at its addresses: these are nobody else's until it is gone. A
 //! host without a Lease is silent after a term, too, so that a report that nobody renews holds nothing for ever.
+//!
+//! A Lease that comes, or is renewed, without a report is that of a host that has just begun: it serves before it reports. It
+//! is told until it does. (One that was there before we listened, and is not renewed, tells nothing: Leases of
+//! hosts that are gone stay.)
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -117,6 +121,7 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
     let mut failing = false;
     let mut answered: Option<Instant> = None;
     let (pulse, quarantine) = (cluster.pace().pulse, cluster.pace().quarantine);
+    let mut unreported = Unreported::default();
     loop {
         match leases(&cluster).await {
             Ok(leases) => {
@@ -124,7 +129,14 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
                 // We may have been stopped for a while, and the API server with us.
                 let passed = answered.map_or(Duration::ZERO, |it| it.elapsed().min(pulse.saturating_mul(2)));
                 answered = Some(Instant::now());
-                for (host, life) in feel(&mut pulses, leases, &hosts.names(), passed, quarantine) {
+                let reported = hosts.names();
+                let lives = feel(&mut pulses, leases, &reported, passed, quarantine);
+                for change in unreported.look(&pulses, &reported, (passed, quarantine)) {
+                    if changes.send(change).await.is_err() {
+                        return;
+                    }
+                }
+                for (host, life) in lives {
                     let Some(change) = hosts.live(&host, life) else { continue };
                     match life {
                         Life::Lives => info!(%host, "lives again"),
@@ -145,6 +157,70 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
             Err(_) => answered = None,
         }
         sleep(pulse).await;
+    }
+}
+
+/// Hosts that have a Lease and did not say anything yet.
+#[derive(Default)]
+struct Unreported {
+    /// Versions of the Leases of the last list; nothing, before the first.
+    before: Option<BTreeMap<Name, String>>,
+    told: BTreeMap<Name, Told>,
+}
+
+struct Told {
+    since: Duration,
+    /// Its Lease has ended.
+    ended: bool,
+    /// The quarantine is over: it holds nothing any more.
+    over: bool,
+}
+
+impl Unreported {
+    /// What is to be told of them, now that the Leases are these.
+    fn look(
+        &mut self,
+        pulses: &BTreeMap<Name, Pulse>,
+        reported: &[Name],
+        (passed, quarantine): (Duration, Duration),
+    ) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let listed = || pulses.iter().filter(|(host, _)| !reported.contains(*host));
+        let gone = |it: &&Name| pulses.get(*it).is_none_or(|it| it.given_back);
+        for host in self.told.keys().filter(gone).cloned().collect::<Vec<_>>() {
+            self.told.remove(&host);
+            if !reported.contains(&host) {
+                changes.push(Change::Unreported(host, seaway_model::Unreported::Gone));
+            }
+        }
+        // Whoever reports is told by that.
+        self.told.retain(|host, _| !reported.contains(host));
+        for (host, pulse) in listed().filter(|(_, it)| !it.given_back) {
+            let known = self.before.as_ref().map(|it| it.get(host));
+            let was_renewed = known.is_some_and(|it| it != Some(&pulse.version));
+            match self.told.get_mut(host) {
+                None if was_renewed => {
+                    info!(%host, "began, and has not reported yet");
+                    let told = Told { since: Duration::ZERO, ended: false, over: false };
+                    self.told.insert(host.clone(), told);
+                    changes.push(Change::Unreported(host.clone(), seaway_model::Unreported::Lives));
+                }
+                None => {}
+                Some(told) => {
+                    told.since = told.since.saturating_add(passed);
+                    if !told.ended && pulse.unchanged >= pulse.term {
+                        told.ended = true;
+                        changes.push(Change::Unreported(host.clone(), seaway_model::Unreported::Silent));
+                    }
+                    if !told.over && told.since >= pulse.term.saturating_add(quarantine) {
+                        told.over = true;
+                        changes.push(Change::Unreported(host.clone(), seaway_model::Unreported::Gone));
+                    }
+                }
+            }
+        }
+        self.before = Some(pulses.iter().map(|(host, it)| (host.clone(), it.version.clone())).collect());
+        changes
     }
 }
 
@@ -308,6 +384,42 @@ mod tests {
             assert_eq!(after(0, vec![lease("a", "2", Some("x"))], &known), Some(Life::Lives));
             assert_eq!(after(10, Vec::new(), &[]), None, "its object was deleted: it is forgotten");
         }
+    }
+
+    #[test]
+    fn a_host_that_began_and_never_reported_is_silent_until_it_reports_or_is_gone() {
+        use seaway_model::Unreported::{Gone, Lives, Silent};
+        let lives = |it: Vec<Change>| -> Vec<_> {
+            let of_b = |it| match it {
+                Change::Unreported(host, life) if *host == *"b" => life,
+                other => panic!("{other:?}"),
+            };
+            it.into_iter().map(of_b).collect()
+        };
+        let begin = || {
+            let (mut pulses, mut unreported) = (BTreeMap::new(), Unreported::default());
+            // Of hosts that were there before we listened nothing is known.
+            let mut leases = vec![lease("old", "1", Some("x"))];
+            let mut after = move |passed, version: Option<(&str, Option<&str>)>, reported: &[Name]| {
+                leases.truncate(1);
+                leases.extend(version.map(|(version, holder)| lease("b", version, holder)));
+                feel(&mut pulses, leases.clone(), reported, seconds(passed), QUARANTINE);
+                lives(unreported.look(&pulses, reported, (seconds(passed), QUARANTINE)))
+            };
+            assert_eq!(after(0, None, &[]), []);
+            assert_eq!(after(5, Some(("2", Some("x"))), &[]), [Lives]);
+            assert_eq!(after(5, Some(("3", Some("x"))), &[]), [], "it is told once");
+            after
+        };
+        assert_eq!(begin()(5, Some(("3", Some("x"))), &["b".into()]), [], "its report is told by itself");
+        // It ended in order, or somebody forgot it.
+        for lease in [Some(("4", None)), None] {
+            assert_eq!(begin()(5, lease, &[]), [Gone]);
+        }
+        let mut after = begin();
+        assert_eq!(after(40, Some(("3", Some("x"))), &[]), [Silent], "its Lease has ended");
+        assert_eq!(after(3_600, Some(("3", Some("x"))), &[]), [Gone], "the quarantine is over");
+        assert_eq!(after(5, Some(("3", Some("x"))), &[]), [], "nothing holds an address for ever");
     }
 
     #[test]

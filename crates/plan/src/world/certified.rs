@@ -93,8 +93,17 @@ impl World {
         door.opens != Opens::Never && door.tls.secrets == Secrets::All
     }
 
-    /// Time has passed: some certificates may have come near their end.
-    pub(super) fn age(&mut self, now: Time) {
+    /// Time has passed: for all that has an end.
+    pub(super) fn age_all(&mut self, now: Time) {
+        self.age_deletions(now);
+        self.age_adoptions(now);
+        self.age_own_writes();
+        self.age_addresses(now);
+        self.age(now);
+    }
+
+    /// Some certificates may have come near their end.
+    fn age(&mut self, now: Time) {
         for object in self.certificates.set_time(now) {
             let before = self.shown_before(&object);
             self.certificate_changed(&object, Changed { content: true, names: false }, &before);

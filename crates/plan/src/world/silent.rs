@@ -3,6 +3,9 @@
 //! A host whose way to the API server is cut may go on serving clients at its addresses, and nobody here can tell. So what it
 //! may hold is given to no other Service until it answers, is told as gone (its Node or its object was deleted, it ended in
 //! order, somebody said so), or the quarantine is over, which those who listen to hosts tell as gone, too.
+//!
+//! A host that began and has not reported yet counts as well: it serves before it reports, and it may be cut off before its first
+//! word. Of it nothing is known but that it lived.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::{Kind, Name, ObjectRef, Problem, Reason, fact::FactRef, fact::HostReport};
+use seaway_model::{Kind, Name, ObjectRef, Problem, Reason, Unreported, fact::FactRef, fact::HostReport};
 
 use super::World;
 
@@ -23,11 +26,19 @@ pub(super) struct Silent {
 }
 
 struct SilentHost {
-    /// Its last word.
-    report: Arc<HostReport>,
+    /// Its last word; nothing, if it never said any.
+    report: Option<Arc<HostReport>>,
     /// Of all that was written when its silence was noticed. It may have heard of that since its last word, and its next one may be
-    /// what was lost.
+    /// what was lost. Of one that lives and has not said anything yet, there is no end.
     newest: u64,
+}
+
+impl SilentHost {
+    /// By what it said: it has this, or has not heard that it should not.
+    fn may_hold(&self, ip: IpAddr, version: u64) -> bool {
+        let Some(report) = &self.report else { return true };
+        report.holds.contains(&ip) || report.applied != 0 && report.applied < version
+    }
 }
 
 impl Silent {
@@ -51,9 +62,10 @@ impl Silent {
 
     /// As it was at `version`, which says that nobody may have it any more.
     pub(super) fn may_hold(&self, ip: IpAddr, version: u64) -> bool {
-        self.hosts.values().any(|SilentHost { report, newest }| {
-            let never_had = self.first.get(&ip).is_some_and(|first| first > newest);
-            report.holds.contains(&ip) || report.applied != 0 && report.applied < version && !never_had
+        self.hosts.values().any(|host| {
+            let never_had = self.first.get(&ip).is_some_and(|first| *first > host.newest);
+            let says_so = host.report.as_ref().is_some_and(|it| it.holds.contains(&ip));
+            says_so || host.may_hold(ip, version) && !never_had
         })
     }
 }
@@ -62,8 +74,33 @@ impl World {
     /// It serves nobody, as far as statuses go, and may hold what it did.
     pub(super) fn fall_silent(&mut self, host: &Name) {
         if let Some(report) = self.index.host(host).cloned() {
-            self.silent.hosts.insert(host.clone(), SilentHost { report, newest: self.newest });
+            let silent = SilentHost { report: Some(report), newest: self.newest };
+            self.silent.hosts.insert(host.clone(), silent);
             self.leave(host);
+        }
+    }
+
+    /// Of one that has reported meanwhile, its report tells.
+    pub(super) fn note_unreported(&mut self, host: &Name, life: Unreported) {
+        if self.index.host(host).is_some() {
+            return;
+        }
+        let newest = match life {
+            Unreported::Lives => u64::MAX,
+            Unreported::Silent => self.newest,
+            Unreported::Gone => return self.end_silence_without_report(host),
+        };
+        let unknown = || SilentHost { report: None, newest };
+        let known = self.silent.hosts.entry(host.clone()).or_insert_with(unknown);
+        if known.report.is_none() {
+            known.newest = newest;
+        }
+    }
+
+    /// Its Node may be deleted: one that reported has an object that goes with it, and is told as gone by itself.
+    pub(super) fn end_silence_without_report(&mut self, host: &str) {
+        if self.silent.hosts.get(host).is_some_and(|it| it.report.is_none()) {
+            self.end_silence(host);
         }
     }
 
@@ -80,22 +117,26 @@ impl World {
 
     /// What stays nobody's because of them, for who gives addresses out.
     pub(super) fn told_of_silent(&self) -> impl Iterator<Item = Problem> + '_ {
-        let waiting = |host: &HostReport| {
+        let waiting = |host: &SilentHost| {
             let releasing = self.ledger.releasing().into_iter();
             let version = |ip: &IpAddr| self.addresses.get(ip).map_or(0, |it| it.version);
-            let single =
-                |ip: &IpAddr| host.holds.contains(ip) || host.applied != 0 && host.applied < version(ip);
-            releasing.filter(single).count()
+            releasing.filter(|ip| host.may_hold(*ip, version(ip))).count()
         };
-        let hosts = self.silent.hosts.values().map(|it| &*it.report).filter(|_| self.roles.allocate);
-        hosts.map(move |it| (it, waiting(it))).filter(|(_, count)| *count > 0).map(|(host, count)| {
-            let object = ObjectRef::new(Kind::LoadBalancerHost, "", host.host.clone());
-            let what = format!(
-                "it stopped reporting and may still answer clients: {count} addresses that were released are given to no other \
-                 Service until it reports again, its Node is deleted or the quarantine ends"
-            );
-            let fix = format!("If that machine is off for good: kubectl seaway host forget {}", host.host);
-            Problem::new(object, Reason::Unreachable, what).fix(fix)
-        })
+        let hosts = self.silent.hosts.iter().filter(|_| self.roles.allocate);
+        hosts.map(move |(name, it)| (name, it, waiting(it))).filter(|(.., count)| *count > 0).map(
+            |(name, host, count)| {
+                let object = ObjectRef::new(Kind::LoadBalancerHost, "", name.clone());
+                let (what, until) = match host.report {
+                    Some(_) => ("it stopped reporting and may still answer clients", "reports again"),
+                    None => ("it began, has not reported yet and may answer clients", "reports"),
+                };
+                let what = format!(
+                    "{what}: {count} addresses that were released are given to no other Service until it {until}, its \
+                     Node is deleted or the quarantine ends"
+                );
+                let fix = format!("If that machine is off for good: kubectl seaway host forget {name}");
+                Problem::new(object, Reason::Unreachable, what).fix(fix)
+            },
+        )
     }
 }

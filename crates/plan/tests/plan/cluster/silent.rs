@@ -1,6 +1,6 @@
 //! Hosts that are not heard of any more: they may go on serving, and nobody can tell.
 
-use seaway_model::{AddressState, Change, Kind, ObjectRef, Unit, fact::FactRef};
+use seaway_model::{AddressState, Change, Kind, ObjectRef, Unit, Unreported, fact::FactRef};
 use seaway_plan::World;
 use seaway_testkit::facts::{ip, owner, pool, put, service, shop};
 
@@ -119,4 +119,73 @@ fn what_was_given_out_after_a_host_fell_silent_it_never_had() {
         world.apply(change);
     }
     assert!(is_free(&world));
+}
+
+fn unreported(life: Unreported) -> Change {
+    Change::Unreported("b".into(), life)
+}
+
+/// `b` begins and serves the shop's address; it is cut off before its first report.
+fn begun(then: Vec<Change>) -> World {
+    let mut world =
+        controller(vec![pool(PUBLIC), put(&shop()), written(AT, &[&shop()], AddressState::Held, 5)]);
+    let before = [Change::Leads(true), heard(applied("a", 5)), unreported(Unreported::Lives)];
+    let after = [
+        Change::Gone(FactRef::Object(owner(&shop()).object())),
+        written(AT, &[], AddressState::Releasing, 7),
+        heard(applied("a", 7)),
+    ];
+    for change in before.into_iter().chain(then).chain(after) {
+        world.apply(change);
+    }
+    world
+}
+
+#[test]
+fn a_host_that_never_reported_may_hold_whatever_was_written_while_it_lived() {
+    let node = Change::Gone(FactRef::Object(ObjectRef::new(Kind::Node, "", "b")));
+    for end in [heard(applied("b", 7)), unreported(Unreported::Gone), node] {
+        let mut world = begun(vec![]);
+        assert!(!is_free(&world));
+        let told = world.problems();
+        let told = told.iter().find(|it| *it.object.name == *"b").expect("it is told");
+        assert!(told.message.contains("has not reported yet"), "{told}");
+        world.apply(end);
+        assert!(is_free(&world));
+    }
+    // It lives and hears of the shop after it began, and its Lease ends.
+    let later = |ends_first: bool| {
+        let mut changes = vec![
+            unreported(Unreported::Silent),
+            put(&service("late", &[])),
+            written("192.0.2.11", &[&service("late", &[])], AddressState::Held, 6),
+        ];
+        if !ends_first {
+            changes.rotate_left(1);
+        }
+        let mut world = begun(changes);
+        for change in [
+            Change::Gone(FactRef::Object(owner(&service("late", &[])).object())),
+            written("192.0.2.11", &[], AddressState::Releasing, 8),
+            heard(applied("a", 8)),
+        ] {
+            world.apply(change);
+        }
+        world.desire(&Unit::Address(ip("192.0.2.11"))).is_absent()
+    };
+    assert!(!later(false), "it was there when this was given out");
+    assert!(later(true), "it was not");
+}
+
+/// It is told by one who looks at Leases, its report by another.
+#[test]
+fn a_host_that_has_reported_is_no_host_without_a_report() {
+    for life in [Unreported::Lives, Unreported::Silent, Unreported::Gone] {
+        let mut world =
+            controller(vec![pool(PUBLIC), put(&shop()), written(AT, &[&shop()], AddressState::Held, 5)]);
+        for change in [Change::Leads(true), heard(applied("b", 5)), unreported(life)] {
+            world.apply(change);
+        }
+        assert_eq!(world.who_serves(&owner(&shop())), ["b".into()], "{life:?}");
+    }
 }
