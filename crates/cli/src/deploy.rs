@@ -145,6 +145,19 @@ fn only_controllers_of_a_cloud_may_patch_services_and_all_roles_that_are_bound_e
     }
 }
 
+/// A namespace lets controllers read its Secrets, or an administrator does so for all of them.
+#[test]
+fn certificates_yaml_binds_no_role_in_the_whole_cluster() {
+    let bound = |file| {
+        let objects = manifest(file).into_iter().filter(|it| text(&it["kind"]).ends_with("Binding"));
+        let bound = objects.map(|it| format!("{} {}", text(&it["kind"]), text(&it["roleRef"]["name"])));
+        bound.collect::<Vec<_>>()
+    };
+    let copies = ["RoleBinding seaway-copies", "RoleBinding seaway-copies-reader"];
+    assert_eq!(bound("certificates.yaml"), copies);
+    assert_eq!(bound("certificates-everywhere.yaml"), ["ClusterRoleBinding seaway-certificates"]);
+}
+
 /// Names of the roles that `seaway crds` prints.
 fn names_of_roles() -> BTreeSet<String> {
     let roles = seaway_cluster::crds::roles().split("\n---\n").map(|it| json(&tree::parse(it).unwrap()[0]));

@@ -20,7 +20,7 @@ const KEPT: Duration = Duration::from_secs(240);
 fn let_in(scene: &Scene) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes/certificates.yaml");
     let manifest = fs::read_to_string(file).expect("is there");
-    let parts = manifest.split("\n---\n").filter(|it| !it.contains("kind: ClusterRoleBinding"));
+    let parts = manifest.split("\n---\n");
     let user = |text: &str, name: &str| {
         let account = format!("{{kind: ServiceAccount, name: {name}, namespace: seaway-system}}");
         text.replace(&account, &format!("{{kind: User, name: {name}, apiGroup: rbac.authorization.k8s.io}}"))

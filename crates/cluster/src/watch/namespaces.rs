@@ -21,6 +21,8 @@ use crate::{
 };
 
 const PAGE: u32 = 500;
+/// So many namespaces are named that refuse.
+const NAMED: usize = 3;
 
 /// Or a watch has ended: nothing, if it ended as watches do.
 type Heard = Result<WatchEvent<Told>, Option<Answer>>;
@@ -50,7 +52,8 @@ impl Feed {
         let lets_us = followed.iter().map(|(namespace, _)| namespace.clone()).collect();
         self.tell_refused_ones(&lets_us).await?;
         if followed.is_empty() {
-            return self.fail("list", refusal).await;
+            let bind = (!refused.is_empty()).then(|| bind(refused.iter().map(|(namespace, _)| namespace)));
+            return self.fail_for("list", refusal, bind).await;
         }
         for key in self.known.told() {
             if !followed.iter().any(|(namespace, _)| *namespace == key.namespace) {
@@ -166,15 +169,28 @@ impl Feed {
             "may not list Secrets in the namespace {namespace}, where one is named; what was known of it stays in use: {}",
             answer.why()
         );
-        let problem = Problem::new(answer::api_server(), Reason::NotPermitted, message).fix(format!(
-            "As an administrator: kubectl -n {namespace} create rolebinding seaway-certificates \
-             --clusterrole=seaway-certificates --serviceaccount=seaway-system:seaway-controller; or let nothing there \
-             name a Secret."
-        ));
+        let problem = Problem::new(answer::api_server(), Reason::NotPermitted, message);
+        let problem = problem.fix(bind(std::iter::once(namespace)));
         self.failures = 0;
         self.troubled = true;
         self.troubles.send((Kind::Secret, Some(problem))).await.map_err(|_| Over)
     }
+}
+
+/// How controllers are let in there. Of many namespaces the first are named.
+fn bind<'n>(mut namespaces: impl Iterator<Item = &'n Name>) -> String {
+    let bind = |namespace: &Name| {
+        format!(
+            "kubectl -n {namespace} create rolebinding seaway-certificates --clusterrole=seaway-certificates \
+             --serviceaccount=seaway-system:seaway-controller"
+        )
+    };
+    let commands: Vec<String> = namespaces.by_ref().take(NAMED).map(bind).collect();
+    let more = match namespaces.count() {
+        0 => String::new(),
+        more => format!(" (and in {more} more namespaces)"),
+    };
+    format!("As an administrator: {}{more}; or let nothing there name a Secret.", commands.join("; "))
 }
 
 /// What a watch says, its end included: a silent one is half open.
@@ -192,4 +208,26 @@ fn until_the_end(
         };
         Some((Err(end), None))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_namespace_that_refuses_is_told_with_the_command_that_lets_controllers_in() {
+        let names: Vec<Name> = ["shop", "bank", "mail", "wiki", "blog"].map(Name::from).into();
+        let one = bind(names.iter().take(1));
+        assert!(
+            one.contains("kubectl -n shop create rolebinding seaway-certificates --clusterrole="),
+            "{one}"
+        );
+        assert!(!one.contains("more"), "{one}");
+        let all = bind(names.iter());
+        assert_eq!(
+            (all.matches("kubectl -n").count(), all.contains("2 more namespaces")),
+            (3, true),
+            "{all}"
+        );
+    }
 }

@@ -44,10 +44,23 @@ pub(super) fn pause(pace: &Pace, answer: &Answer, failures: u32, seed: u64) -> D
 impl Feed {
     /// Tells what is wrong, and waits until it is worth to ask again.
     pub(super) async fn fail(&mut self, verb: &str, answer: Answer) -> Result<(), Over> {
+        self.fail_for(verb, answer, None).await
+    }
+
+    /// With what is to be done about it, where that is known better.
+    pub(super) async fn fail_for(
+        &mut self,
+        verb: &str,
+        answer: Answer,
+        fix: Option<String>,
+    ) -> Result<(), Over> {
         self.failures = self.failures.saturating_add(1);
         self.missing = if answer == Answer::NotFound { self.missing.saturating_add(1) } else { 0 };
         let watched = self.watched;
         let mut problem = answer.problem(watched, verb);
+        if let Some(fix) = fix {
+            problem.fix = fix;
+        }
         let missing = matches!(answer, Answer::NotFound | Answer::Forbidden(_));
         let goes_on = matches!(answer, Answer::Forbidden(_)) || self.required;
         if missing && goes_on && !self.known.is_empty() {

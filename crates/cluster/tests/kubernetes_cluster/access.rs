@@ -111,7 +111,9 @@ async fn without_certificates_yaml_no_request_is_refused_and_no_problem_is_told_
     heard.want(Wanted::These([named].into()));
     let wanted = "may not list secrets";
     heard.until(wanted, |it| it.told_of(&kubernetes()).contains(wanted)).await;
-    assert!(heard.told_of(&kubernetes()).contains("certificates.yaml"), "{}", heard.told_of(&kubernetes()));
+    let told = heard.told_of(&kubernetes());
+    let bind = format!("kubectl -n {} create rolebinding seaway-certificates", scene.namespace);
+    assert!(told.contains(&bind), "{told}");
     heard.want(Wanted::These([].into()));
     heard.until("it is taken back", |it| !it.problems.contains_key(&kubernetes())).await;
     scene.kubectl(&["delete", "clusterrolebinding", user]);

@@ -100,6 +100,20 @@ async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_sec
 
     let thief = client(&stolen).await;
     let of = |namespace: &str| Api::<Secret>::namespaced(thief.clone(), namespace);
+    // Controllers read no Secret either, before a namespace lets them.
+    let controller = client(&by_token(&scene, folder.path(), "seaway-controller", &[])).await;
+    let of_controller = |namespace: &str| Api::<Secret>::namespaced(controller.clone(), namespace);
+    refused(Api::<Secret>::all(controller.clone()).list(&ListParams::default()).await);
+    refused(of_controller("shop").list(&ListParams::default()).await);
+    let account = format!("--serviceaccount={SYSTEM}:seaway-controller");
+    let bind =
+        ["create", "rolebinding", "seaway-certificates", "--clusterrole=seaway-certificates", &account];
+    scene.kubectl(&[&bind[..], &["-n", "shop"]].concat());
+    eventually("shop lets them", async || of_controller("shop").list(&ListParams::default()).await.ok())
+        .await;
+    refused(of_controller("bank").list(&ListParams::default()).await);
+    refused(Api::<Secret>::all(controller.clone()).list(&ListParams::default()).await);
+
     let all = of(COPIES).list(&ListParams::default()).await.expect("copies are a host's to read");
     assert_eq!(all.items.len(), 2);
     refused(Api::<Secret>::all(thief.clone()).list(&ListParams::default()).await);
