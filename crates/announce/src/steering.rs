@@ -22,12 +22,14 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsFd, AsRawFd},
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
         atomic::{AtomicU16, AtomicU32, Ordering::Relaxed},
     },
 };
 
 use nix::{errno::Errno, sys::socket::NetlinkAddr};
+
+use seaway_model::config::ReservedPorts;
 
 use crate::{
     Error, Guard, Guarded,
@@ -53,6 +55,8 @@ const OWNED: u32 = 2;
 #[derive(Debug)]
 pub struct Steering {
     reserved: fn(u16) -> bool,
+    /// Those that the configuration names.
+    more: RwLock<Option<ReservedPorts>>,
     /// Or why it is not possible here.
     table: OnceLock<Result<Table, String>>,
     steered: Mutex<Steered>,
@@ -82,6 +86,7 @@ impl Steering {
     pub fn new(reserved: fn(u16) -> bool) -> Steering {
         Steering {
             reserved,
+            more: RwLock::default(),
             table: OnceLock::new(),
             steered: Mutex::default(),
             next: AtomicU32::new(0),
@@ -102,7 +107,13 @@ impl Steering {
     }
 
     pub fn is_reserved(&self, port: u16) -> bool {
-        (self.reserved)(port)
+        let more = self.more.read().unwrap_or_else(PoisonError::into_inner);
+        (self.reserved)(port) || more.as_ref().is_some_and(|it| it.contains(port))
+    }
+
+    /// From now on, these as well. What was opened there before stays as it is.
+    pub fn reserve(&self, ports: ReservedPorts) {
+        *self.more.write().unwrap_or_else(PoisonError::into_inner) = Some(ports);
     }
 
     /// Whether this kernel steers, and this process may ask it to. Asked once.

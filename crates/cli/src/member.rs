@@ -173,7 +173,8 @@ impl Member {
         let host = match part {
             Part::Node => {
                 let (name, named) = (settings.host.clone(), settings.addresses.clone());
-                Some(Arc::new(Host::of_cluster(name, start_proxy(&settings)?, named)))
+                let ports = settings.config.tenants.reserved_ports.clone();
+                Some(Arc::new(Host::of_cluster(name, start_proxy(&settings)?, named, ports)))
             }
             Part::Controller => None,
         };

@@ -115,6 +115,7 @@ pub(crate) async fn follow(
     if let Some(proxy) = proxy.cloned() {
         proxy.limit_memory(settings.memory);
         proxy.share_new_connections(settings.config.tenants.limits.new_per_worker);
+        proxy.reserve_ports(settings.config.tenants.reserved_ports.clone());
         let wanted = settings.access_log.clone();
         match tokio::task::spawn_blocking(move || proxy.log_requests(wanted)).await {
             Ok(Ok(())) => {}

@@ -217,6 +217,9 @@ pub struct Node {
     /// Which of them are of type ExternalIP.
     #[serde(default)]
     pub external: Vec<IpAddr>,
+    /// Where its pods have their addresses, unless the CNI goes by something else.
+    #[serde(default)]
+    pub pod_networks: Vec<IpNet>,
     /// It is being deleted, or the autoscaler is about to.
     #[serde(default)]
     pub leaving: bool,

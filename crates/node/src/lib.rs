@@ -26,8 +26,8 @@ use seaway_drivers::{
     presence::Presence,
 };
 use seaway_engine::Drivers;
-use seaway_model::{Name, fact::HostReport};
-use seaway_plan::{Overview, Placement, is_reserved_port};
+use seaway_model::{Name, config::ReservedPorts, fact::HostReport};
+use seaway_plan::{Overview, Placement};
 use seaway_proxy::{Drained, Proxy};
 
 pub use addresses::AddressWatch;
@@ -78,9 +78,10 @@ impl Host {
 
     /// A host of a cluster: its addresses of pools answer at our ports alone, whatever else listens on the machine, and take no
     /// port from it that it needs.
-    pub fn of_cluster(name: Name, proxy: Proxy, named: Vec<IpAddr>) -> Host {
-        let steering = Arc::new(Steering::new(is_reserved_port));
+    pub fn of_cluster(name: Name, proxy: Proxy, named: Vec<IpAddr>, ports: ReservedPorts) -> Host {
+        let steering = Arc::new(Steering::new(|port| ReservedPorts::default().contains(port)));
         proxy.steer_by(steering.clone());
+        proxy.reserve_ports(ports);
         let presence = Arc::new(Presence::new(name.clone(), named, []).guarded(steering));
         Host { name, proxy, presence, answers: Arc::default() }
     }

@@ -4,6 +4,7 @@
 //! ```text
 //!     loopback, link-local, metadata of clouds, unspecified, multicast ──► never
 //!     our own published addresses, other addresses of hosts ─────────────► never
+//!     the first address of a Node's pods, its bridge ──► only of an endpoint that carries a nodeName; at no reserved port
 //!     an address of a Node ──► only of an endpoint that carries its nodeName, or at a node port; at no reserved port
 //!     the ClusterIP of a Service ──► only of one of the same namespace, or by name, where names are allowed; and never the
 //!                                    API server's
@@ -17,7 +18,11 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use seaway_model::{Member, Name, Problem, Reason, config::MemberRules};
+use ipnet::IpNet;
+use seaway_model::{
+    Member, Name, Problem, Reason,
+    config::{MemberRules, ReservedPorts},
+};
 
 use crate::{
     address_map::AddressMap,
@@ -27,21 +32,14 @@ use crate::{
     members::Members,
 };
 
-/// Of the machines: sshd, etcd, the API server, the kubelet with kube-proxy, scheduler and controller manager, and the status
-/// page.
-pub(crate) const RESERVED: [std::ops::RangeInclusive<u16>; 5] =
-    [22..=22, 2379..=2380, 6443..=6443, 10_248..=10_259, 1936..=1936];
-
-/// Whether a machine of a cluster needs the port for itself.
-pub fn is_reserved(port: u16) -> bool {
-    RESERVED.iter().any(|it| it.contains(&port))
-}
-
 /// What there is of machines.
 #[derive(Debug, Default)]
 pub(crate) struct Machines {
     rules: MemberRules,
+    reserved: ReservedPorts,
     nodes: AddressMap<Name>,
+    /// Where bridges of pods are on Nodes: a host that runs there reports them, and not on each Node runs one.
+    bridges: AddressMap<Name>,
     /// ClusterIPs.
     services: AddressMap<ServiceKey>,
 }
@@ -53,6 +51,7 @@ pub(crate) enum Barred {
     Published,
     OfHost(Name),
     OfNode(Name),
+    OfBridge(Name),
     OfService(ServiceKey),
     ReservedPort(Name),
 }
@@ -66,18 +65,24 @@ pub(crate) struct BarredMember {
 }
 
 impl Machines {
-    pub(crate) fn set_rules(&mut self, rules: MemberRules) {
-        self.rules = rules;
+    pub(crate) fn set_rules(&mut self, rules: MemberRules, reserved: ReservedPorts) {
+        (self.rules, self.reserved) = (rules, reserved);
+    }
+
+    pub(crate) fn reserved(&self) -> &ReservedPorts {
+        &self.reserved
     }
 
     pub(crate) fn rules(&self) -> MemberRules {
         self.rules
     }
 
-    /// A Node has these addresses from now on. Tells which came or went.
-    pub(crate) fn set_node(&mut self, node: &Name, now: &[IpAddr]) -> Vec<IpAddr> {
+    /// A Node has these addresses from now on, and its pods these networks. Tells which addresses came or went.
+    pub(crate) fn set_node(&mut self, node: &Name, now: &[IpAddr], networks: &[IpNet]) -> Vec<IpAddr> {
         let now: Vec<IpAddr> = now.iter().copied().map(plain).collect();
-        self.nodes.put(node, now)
+        let mut changed = self.nodes.put(node, now);
+        changed.extend(self.bridges.put(node, networks.iter().filter_map(bridge).collect()));
+        changed
     }
 
     /// A Service has these ClusterIPs from now on. Tells which came or went.
@@ -104,8 +109,20 @@ impl Machines {
             let named = member.node.as_ref().filter(|it| nodes.contains(*it));
             return match named {
                 None => nodes.first().cloned().map(Barred::OfNode),
-                Some(node) => is_reserved(member.at.port()).then(|| Barred::ReservedPort(node.clone())),
+                Some(node) => {
+                    self.reserved.contains(member.at.port()).then(|| Barred::ReservedPort(node.clone()))
+                }
             };
+        }
+        if let Some(node) = self.bridges.owners(ip).and_then(|nodes| nodes.first()) {
+            // Where a CNI goes by other networks, it is a pod's address, and that pod may be on any Node.
+            let is_a_pods = member.node.as_ref().is_some_and(|it| !self.nodes.of(it).is_empty());
+            if !is_a_pods {
+                return Some(Barred::OfBridge(node.clone()));
+            }
+            if self.reserved.contains(member.at.port()) {
+                return Some(Barred::ReservedPort(node.clone()));
+            }
         }
         // From the network of a Node it answers whoever may not ask there, and the API server as well.
         let is_by_name = self.rules.names && member.host_name.is_some();
@@ -121,8 +138,18 @@ impl Machines {
 
     /// Whether it is the address of a Node whose own ports nobody may name.
     pub(crate) fn is_guarded_node(&self, ip: IpAddr) -> bool {
-        !self.rules.machines && self.nodes.owners(plain(ip)).is_some()
+        let ip = plain(ip);
+        !self.rules.machines && (self.nodes.owners(ip).is_some() || self.bridges.owners(ip).is_some())
     }
+}
+
+/// The first address of a Node's pods, which bridges of nearly all CNIs have.
+fn bridge(pods: &IpNet) -> Option<IpAddr> {
+    let first = match pods.network() {
+        IpAddr::V4(ip) => IpAddr::from(Ipv4Addr::from(u32::from(ip).checked_add(1)?)),
+        IpAddr::V6(ip) => IpAddr::from(Ipv6Addr::from(u128::from(ip).checked_add(1)?)),
+    };
+    pods.contains(&first).then_some(first)
 }
 
 /// Where a connection ends up: an IPv4 address within an IPv6 one is that address.
@@ -181,6 +208,12 @@ impl fmt::Display for Barred {
             Barred::OfNode(node) => {
                 write!(f, "an address of Node {node}, and the endpoint does not carry its nodeName")
             }
+            Barred::OfBridge(node) => {
+                write!(
+                    f,
+                    "the first address of the pods of Node {node}, where its bridge is, and the endpoint carries no nodeName"
+                )
+            }
             Barred::OfService(it) => write!(f, "the ClusterIP of Service {}/{}", it.namespace, it.name),
             Barred::ReservedPort(node) => write!(f, "a port of Node {node} that is reserved for itself"),
         }
@@ -214,7 +247,7 @@ pub(crate) fn check_port(demand: &Demand, found: &Members) -> Option<u16> {
     let service = &demand.service;
     let is_its_own = service.health_check_node_port == Some(port)
         || service.ports.iter().any(|it| it.node_port == Some(port));
-    let is_barred = if found.by_nodes { !is_its_own } else { is_reserved(port) };
+    let is_barred = if found.by_nodes { !is_its_own } else { found.reserved.contains(port) };
     is_barred.then_some(port)
 }
 

@@ -89,7 +89,7 @@ impl Index {
     /// Whoever calls plans everything again.
     pub(crate) fn configure(&mut self, config: &Config) {
         self.own.set_status_page(&config.status_page);
-        self.own.set_rules(config.tenants.members);
+        self.own.set_rules(config.tenants.members, config.tenants.reserved_ports.clone());
         self.shares.set_limits(&config.tenants.limits);
     }
 
@@ -295,7 +295,7 @@ pub(crate) fn zone(node: &Node) -> Option<&Name> {
 
 /// What of a Node anything is planned from.
 fn used(node: &Node) -> impl PartialEq + '_ {
-    let addresses = (&node.addresses, &node.external);
+    let addresses = (&node.addresses, &node.external, &node.pod_networks);
     let state = (node.ready, node.unschedulable, node.leaving, is_excluded(node), is_control_plane(node));
     (addresses, state, zone(node), node.provider_id.as_ref())
 }

@@ -38,7 +38,7 @@ use std::{
 use seaway_model::{
     Address, AddressState, ListenerId, Name, ObjectRef, Owner, Problem, Time,
     address::PLAN_VERSION,
-    config::PoolRules,
+    config::{PoolRules, ReservedPorts},
     fact::{AddressPool, HostReport},
     load_balancer::Family,
 };
@@ -79,6 +79,7 @@ pub struct Ledger {
     /// Addresses that have one owner more since those were heard.
     joined: BTreeSet<IpAddr>,
     rules: PoolRules,
+    machine_ports: ReservedPorts,
     now: Option<Time>,
     /// Owners of addresses that pools exclude.
     ending: BTreeMap<Owner, Ends>,
@@ -397,6 +398,7 @@ impl Ledger {
             holdings: &self.holdings,
             hosts: &self.hosts,
             rules: self.rules,
+            machine_ports: &self.machine_ports,
             now: self.now,
             ends: self.ending.get(owner).unwrap_or(&none),
             remembered: &self.remembered,

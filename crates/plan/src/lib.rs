@@ -43,7 +43,6 @@ mod unheeded;
 mod uses;
 mod world;
 
-pub use barred::is_reserved as is_reserved_port;
 pub use certificates::CertificateCounts;
 pub use cloud::{GIVEN_AWAY, RELEASED};
 pub use demand::Demand;

@@ -8,7 +8,7 @@ use std::{
 use ipnet::IpNet;
 use seaway_model::{
     Kind, L4, Member, Name,
-    config::MembersFrom,
+    config::{MembersFrom, ReservedPorts},
     fact::{
         Endpoint, EndpointAddress, EndpointPort, Endpoints, FamilyPolicy, Node, Service, ServiceKind,
         ServicePort, TargetPort,
@@ -66,6 +66,8 @@ pub(crate) struct Members {
     pub(crate) barred: Vec<BarredMember>,
     /// Some have the address of a Node, whose other ports are not to be dialled.
     pub(crate) at_nodes: bool,
+    /// Of Nodes.
+    pub(crate) reserved: ReservedPorts,
     /// Nobody may name any.
     pub(crate) barred_names: BTreeSet<Name>,
 }
@@ -87,6 +89,7 @@ pub(crate) fn members(
     order: &[IpNet],
 ) -> Members {
     let mut found = Found::default();
+    found.members.reserved = index.own.reserved().clone();
     if let ServiceKind::ExternalName(name) = &service.kind {
         if let TargetPort::Number(number) = port.target {
             found.name(index, name, number, 1, MemberState::Ready);

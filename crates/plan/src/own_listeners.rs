@@ -15,8 +15,11 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
+use ipnet::IpNet;
 use seaway_model::{
-    L4, ListenerId, Member, Name, Owner, Problem, Reason, config::MemberRules, load_balancer::Family,
+    L4, ListenerId, Member, Name, Owner, Problem, Reason,
+    config::{MemberRules, ReservedPorts},
+    load_balancer::Family,
 };
 
 use crate::{
@@ -155,8 +158,13 @@ impl OwnListeners {
     }
 
     /// A Node has other addresses. Tells who has members there.
-    pub(crate) fn set_node(&mut self, node: &Name, addresses: &[IpAddr]) -> BTreeSet<Dependent> {
-        let changed = self.machines.set_node(node, addresses);
+    pub(crate) fn set_node(
+        &mut self,
+        node: &Name,
+        addresses: &[IpAddr],
+        pods: &[IpNet],
+    ) -> BTreeSet<Dependent> {
+        let changed = self.machines.set_node(node, addresses, pods);
         changed.into_iter().flat_map(|ip| self.dependents.with_members_at(ip)).collect()
     }
 
@@ -167,8 +175,13 @@ impl OwnListeners {
     }
 
     /// Whoever calls plans everything again.
-    pub(crate) fn set_rules(&mut self, rules: MemberRules) {
-        self.machines.set_rules(rules);
+    pub(crate) fn set_rules(&mut self, rules: MemberRules, reserved: ReservedPorts) {
+        self.machines.set_rules(rules, reserved);
+    }
+
+    /// Ports of Nodes that nobody may name.
+    pub(crate) fn reserved(&self) -> &ReservedPorts {
+        self.machines.reserved()
     }
 
     pub(crate) fn rules(&self) -> MemberRules {

@@ -176,6 +176,7 @@ impl World {
     pub fn new(roles: Roles, placements: Vec<Arc<dyn Placement>>, config: Arc<Config>) -> World {
         let mut ledger = if roles.allocate { Ledger::new() } else { Ledger::following() };
         ledger.set_rules(config.pools);
+        ledger.set_machine_ports(&config.tenants.reserved_ports);
         let mut index = Index::default();
         index.configure(&config);
         let mut door = Door::default();

@@ -309,6 +309,8 @@ fn holder(at: SocketAddr, protocol: L4) -> Option<String> {
 mod tests {
     use std::net::{TcpListener, TcpStream};
 
+    use seaway_model::config::ReservedPorts;
+
     use super::*;
 
     /// An address of this test alone, on which every port is free.
@@ -357,6 +359,10 @@ mod tests {
             "port 22 is reserved for the machine itself, and clients of 127.19.83.1:22 cannot be steered past it"
         );
         past(0).expect("opened");
+        // What the operator names, too.
+        past(19_345).expect("nobody has said so");
+        steering.reserve(ReservedPorts::with(vec![19_345..=19_345]));
+        assert!(matches!(past(19_345), Err(OpenError::Reserved { .. })));
         let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("bound");
         let port = taken.local_addr().expect("bound").port();
         assert!(matches!(past(port), Err(OpenError::Foreign { .. })), "as before");

@@ -13,7 +13,10 @@ use std::{
 };
 
 use seaway_announce::Steering;
-use seaway_model::{L4, LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, load_balancer::Certificate};
+use seaway_model::{
+    L4, LbKey, Listener, ListenerId, ObjectRef, Pool, PoolId, config::ReservedPorts,
+    load_balancer::Certificate,
+};
 use seaway_watchdog::Part;
 
 use crate::{
@@ -214,6 +217,13 @@ impl Proxy {
     /// From now on, for addresses of pools. Said once.
     pub fn steer_by(&self, steering: Arc<Steering>) {
         let _ = self.shared().steering.set(steering);
+    }
+
+    /// Ports that the machine needs: no listener takes one from it at an address of a pool.
+    pub fn reserve_ports(&self, ports: ReservedPorts) {
+        if let Some(steering) = self.shared().steering.get() {
+            steering.reserve(ports);
+        }
     }
 
     fn open_by(

@@ -1,11 +1,17 @@
 //! `tenants`, and what of `frontDoor` is between tenants: keys whose defaults are open in a folder, which has one owner, and
 //! closed in a cluster.
 
-use seaway_manifests::{decode::Field, tree::Value};
+use std::ops::RangeInclusive;
+
+use seaway_manifests::{
+    decode::{Field, IntOrText},
+    tree::Value,
+};
 use seaway_model::{
     Config, Name,
     config::{
-        Admission, FrontDoor, HostOwners, OtherHosts, PoolRules, Routes, Secrets, TenantLimits, Tenants,
+        Admission, FrontDoor, HostOwners, OtherHosts, PoolRules, ReservedPorts, Routes, Secrets,
+        TenantLimits, Tenants,
     },
     fact::Gateway,
 };
@@ -56,7 +62,24 @@ pub(super) fn read(field: &Field<'_>, tenants: &mut Tenants, said: &mut Said) {
         tenants.sources = Some(networks);
     }
     limits(&section.take("limits"), &mut tenants.limits, &mut said.limits);
+    let ports = section.take("reservedPorts");
+    tenants.reserved_ports = ReservedPorts::with(ports.items().filter_map(|it| port_range(&it)).collect());
     section.finish();
+}
+
+/// `9345`, or `9000-9010`.
+fn port_range(item: &Field<'_>) -> Option<RangeInclusive<u16>> {
+    let text = match item.integer_or_text()? {
+        IntOrText::Int(number) => number.to_string(),
+        IntOrText::Text(text) => text.to_owned(),
+    };
+    let (first, last) = text.split_once('-').unwrap_or((&text, &text));
+    let port = |text: &str| text.trim().parse().ok().filter(|it: &u16| *it > 0);
+    let range = port(first).zip(port(last)).filter(|(first, last)| first <= last);
+    if range.is_none() {
+        item.invalid(&*text, "must be a port from 1 to 65535, or a range of them, such as 9000-9010");
+    }
+    range.map(|(first, last)| first..=last)
 }
 
 /// `tenants.limits`; 0 is no limit.
@@ -197,7 +220,7 @@ mod tests {
         parse(text, Path::new("")).expect("it is right")
     }
 
-    const ALL: &str = "tenants:\n  membersByName: true\n  transparentFrom: [192.0.2.0/24]\n  limits: {rules: 10, \
+    const ALL: &str = "tenants:\n  membersByName: true\n  reservedPorts: [9345, 9000-9010]\n  transparentFrom: [192.0.2.0/24]\n  limits: {rules: 10, \
                        expressions: 0, listeners: 4, members: 3, certificateBytes: 2Ki, checkInterval: 5ms, checksPerSecond: 7, connections: 8, newConnectionsPerSecond: \
                        9, newConnectionsPerWorker: 6}\npools: {perNamespace: 0}\nfrontDoor:\n  services: all\n  \
                        tls: {secrets: all}\n  parentRef: infra/public\n  hostOwners:\n    names: {shop.example: shop, \
@@ -231,6 +254,11 @@ mod tests {
         assert_eq!(
             cluster.front_door.routes,
             Routes::Of(Gateway { namespace: "infra".into(), name: "public".into() })
+        );
+        let reserved = &cluster.tenants.reserved_ports;
+        assert_eq!(
+            [22, 9345, 9346, 8999, 9000, 9010, 9011].map(|it| reserved.contains(it)),
+            [true, true, false, false, true, true, false]
         );
         let limits = TenantLimits {
             rules: Some(10),
@@ -267,6 +295,13 @@ mod tests {
         for (text, expected) in [
             ("tenants: {membersByNames: true}", "tenants.membersByNames: unknown field"),
             ("tenants: {limits: {rule: 1}}", "tenants.limits.rule: unknown field"),
+            (
+                "tenants: {reservedPorts: [0]}",
+                "tenants.reservedPorts[0]: Invalid value: \"0\": must be a port",
+            ),
+            ("tenants: {reservedPorts: [9010-9000]}", "tenants.reservedPorts[0]: Invalid value"),
+            ("tenants: {reservedPorts: [1, 65536]}", "tenants.reservedPorts[1]: Invalid value"),
+            ("tenants: {reservedPorts: [ssh]}", "tenants.reservedPorts[0]: Invalid value"),
             ("tenants: {limits: {rules: -1}}", "tenants.limits.rules: Invalid value"),
             ("tenants: {limits: {certificateBytes: much}}", "tenants.limits.certificateBytes: Invalid value"),
             ("pools: {perNamespace: many}", "pools.perNamespace: Invalid value"),

@@ -414,6 +414,7 @@ fn nodes(numbers: &[u8]) -> Vec<Node> {
             [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(*it)].into(),
         ],
         external: Vec::new(),
+        pod_networks: Vec::new(),
         leaving: false,
         provider_id: None,
         ready: true,

@@ -30,6 +30,12 @@ pub(super) fn node(root: &Field<'_>) -> Option<Vec<Fact>> {
     addresses.extend(&external);
     let taints = spec.child("taints");
     let is_doomed = taints.items().any(|item| item.child("key").name() == Some(AUTOSCALER));
+    // The older field has the first of the newer one.
+    let (networks, network) = (spec.child("podCIDRs"), spec.child("podCIDR"));
+    let networks = match networks.is_set() {
+        true => networks.texts(),
+        false => network.text().into_iter().collect(),
+    };
     let conditions = status.child("conditions");
     let mut ready = None;
     for item in conditions.items() {
@@ -40,6 +46,7 @@ pub(super) fn node(root: &Field<'_>) -> Option<Vec<Fact>> {
     let node = Node {
         addresses,
         external,
+        pod_networks: networks.iter().filter_map(|it| it.parse().ok()).collect(),
         leaving: is_doomed || root.child("metadata").child("deletionTimestamp").is_set(),
         provider_id: spec.child("providerID").name().map(Into::into),
         // One that is written down by hand says nothing of its kubelet.
@@ -101,6 +108,14 @@ mod tests {
         let ips: Vec<String> = it.addresses.iter().map(ToString::to_string).collect();
         assert_eq!(ips, ["10.0.0.1", "192.0.2.1"], "whatever their order");
         assert_eq!((it.external.len(), it.leaving), (1, false));
+        for (spec, networks) in [
+            ("podCIDR: 10.1.0.0/24", &["10.1.0.0/24"][..]),
+            ("podCIDR: 10.1.0.0/24, podCIDRs: [10.1.0.0/24, 'fd00::/64']", &["10.1.0.0/24", "fd00::/64"]),
+            ("podCIDRs: [10.1.0.0]", &[]),
+        ] {
+            let its = node(&format!("metadata: {{name: one}}\nspec: {{{spec}}}\n")).pod_networks;
+            assert_eq!(its.iter().map(ToString::to_string).collect::<Vec<_>>(), networks);
+        }
         let tainted = "spec: {taints: [{key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}]}\n";
         assert!(node(&format!("metadata: {{name: one}}\n{tainted}")).leaving);
         assert!(node("metadata: {name: one, deletionTimestamp: '2026-01-01T00:00:00Z'}\n").leaving);

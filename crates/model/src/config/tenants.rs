@@ -1,7 +1,7 @@
 //! What those may do who write Services and routes. A folder has one owner, who may do everything; a cluster has tenants,
 //! who can harm neither each other nor the machines.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 
@@ -13,6 +13,28 @@ pub struct Tenants {
     /// Networks whose PROXY protocol may say which address members see of a client (`seaway.dev/transparent`). `None`: all.
     pub sources: Option<Vec<IpNet>>,
     pub limits: TenantLimits,
+    pub reserved_ports: ReservedPorts,
+}
+
+/// Ports that the machines of a cluster need themselves, by whatever protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReservedPorts {
+    more: Arc<[RangeInclusive<u16>]>,
+}
+
+impl ReservedPorts {
+    /// Of sshd, etcd, the API server, the kubelet with kube-proxy, scheduler and controller manager, and of the status page.
+    pub const ALWAYS: [RangeInclusive<u16>; 5] =
+        [22..=22, 2379..=2380, 6443..=6443, 10_248..=10_259, 1936..=1936];
+
+    /// And those that the operator names.
+    pub fn with(more: Vec<RangeInclusive<u16>>) -> ReservedPorts {
+        ReservedPorts { more: more.into() }
+    }
+
+    pub fn contains(&self, port: u16) -> bool {
+        ReservedPorts::ALWAYS.iter().chain(&*self.more).any(|it| it.contains(&port))
+    }
 }
 
 /// How much one namespace, or one Service of it, may take of what all share. `None`: as much as it asks for.

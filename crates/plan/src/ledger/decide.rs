@@ -12,7 +12,7 @@ use std::{
 
 use seaway_model::{
     ListenerId, Name, Owner, Problem, Reason, Time,
-    config::PoolRules,
+    config::{PoolRules, ReservedPorts},
     fact::{AddressPool, FamilyPolicy},
     load_balancer::Family,
 };
@@ -37,6 +37,7 @@ pub(super) struct View<'a> {
     pub(super) holdings: &'a Holdings,
     pub(super) hosts: &'a Hosts,
     pub(super) rules: PoolRules,
+    pub(super) machine_ports: &'a ReservedPorts,
     pub(super) now: Option<Time>,
     /// When addresses of this owner end that its pools exclude.
     pub(super) ends: &'a Ends,

@@ -66,6 +66,7 @@ impl Ledger {
             learned: written.map(|it| (it.ip, it)).collect(),
             follows: !leads,
             rules: self.rules,
+            machine_ports: self.machine_ports,
             now: self.now,
             reserved: self.reserved,
             ..Ledger::default()

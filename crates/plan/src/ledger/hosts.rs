@@ -16,8 +16,8 @@ use std::{
 };
 
 use seaway_model::{
-    IpRange, ListenerId, Name, Owner, Problem, Reason, fact::AddressPool, fact::HostReport,
-    load_balancer::Family,
+    IpRange, ListenerId, Name, Owner, Problem, Reason, config::ReservedPorts, fact::AddressPool,
+    fact::HostReport, load_balancer::Family,
 };
 
 use super::{
@@ -265,7 +265,9 @@ impl View<'_> {
         }
         let grant = granted.grant.as_mut()?;
         if self.publishes_nodes(claim) {
-            let refused = |id: &ListenerId| is_reserved(id) && !pool.reserved_ports.contains(&id.port);
+            let refused = |id: &ListenerId| {
+                is_reserved(self.machine_ports, id) && !pool.reserved_ports.contains(&id.port)
+            };
             grant.refused = claim.ports.iter().copied().filter(refused).collect();
             grant.ports.retain(|(_, id)| !grant.refused.contains(id));
             grant.conflicts.retain(|(_, id, _)| !grant.refused.contains(id));
@@ -306,7 +308,7 @@ impl View<'_> {
             return Some(kept);
         }
         match self.stays_from(claim, first, &had.pool)? {
-            Stays::Unseen(_) => kept.problems.push(implicit(claim, &had.pool)),
+            Stays::Unseen(_) => kept.problems.push(implicit(claim, &had.pool, self.machine_ports)),
             stays @ Stays::Until(..) => {
                 kept.problems.push(stays.problem(claim, first));
                 if let Stays::Until(_, end) = stays {
@@ -437,8 +439,9 @@ fn at_served_addresses(claim: &Claim, grant: &mut Grant) {
 }
 
 /// A pool of hosts' addresses, in one line of YAML, that allows the claim what it has.
-pub(super) fn written(name: &str, claim: &Claim) -> String {
-    let reserved: BTreeSet<u16> = claim.ports.iter().filter(|id| is_reserved(id)).map(|id| id.port).collect();
+pub(super) fn written(name: &str, claim: &Claim, machine: &ReservedPorts) -> String {
+    let reserved: BTreeSet<u16> =
+        claim.ports.iter().filter(|id| is_reserved(machine, id)).map(|id| id.port).collect();
     let ports: Vec<String> = reserved.iter().map(u16::to_string).collect();
     let ports = match ports.as_slice() {
         [] => String::new(),
@@ -449,12 +452,12 @@ pub(super) fn written(name: &str, claim: &Claim) -> String {
     )
 }
 
-fn implicit(claim: &Claim, pool: &Name) -> Problem {
+fn implicit(claim: &Claim, pool: &Name, machine: &ReservedPorts) -> Problem {
     let message = "it has hosts' own addresses, and no AddressPool with `hosts: true` is seen that allows it; the Service \
                    keeps them";
     Problem::new(claim.owner.object(), Reason::PoolMissing, message).fix(format!(
         "To have it so for all Services, apply this AddressPool, with controlPlanes: true if addresses of control planes are \
          to stay: {}",
-        written(pool, claim)
+        written(pool, claim, machine)
     ))
 }

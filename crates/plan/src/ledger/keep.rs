@@ -13,7 +13,10 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use seaway_model::{Address, Name, Owner, Problem, Reason, Time, config::PoolRules};
+use seaway_model::{
+    Address, Name, Owner, Problem, Reason, Time,
+    config::{PoolRules, ReservedPorts},
+};
 
 use super::{
     Ledger, Touched,
@@ -52,6 +55,15 @@ impl Ledger {
         if std::mem::replace(&mut self.rules, rules) == rules {
             return Touched::default();
         }
+        self.hear_all()
+    }
+
+    /// Which ports machines need themselves: the same.
+    pub fn set_machine_ports(&mut self, ports: &ReservedPorts) -> Touched {
+        if self.machine_ports == *ports {
+            return Touched::default();
+        }
+        self.machine_ports = ports.clone();
         self.hear_all()
     }
 

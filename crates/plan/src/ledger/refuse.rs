@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use seaway_model::{
     IpRange, Name, Problem, Reason,
+    config::ReservedPorts,
     fact::{AddressPool, FamilyPolicy},
     load_balancer::Family,
 };
@@ -73,7 +74,7 @@ impl View<'_> {
     fn no_pool(&self, claim: &Claim) -> Problem {
         let pools: Vec<String> = self.pools.ordered().map(|pool| pool.object.name.to_string()).collect();
         if self.rules.cluster && pools.is_empty() {
-            return no_pool_at_all(claim);
+            return no_pool_at_all(claim, self.machine_ports);
         }
         let named = claim.pool.as_ref().map(|name| (name, pools.iter().any(|pool| **pool == **name)));
         let message = match named {
@@ -261,7 +262,7 @@ impl View<'_> {
 }
 
 /// Of a cluster, where nothing is given that nobody wrote down.
-fn no_pool_at_all(claim: &Claim) -> Problem {
+fn no_pool_at_all(claim: &Claim, machine: &ReservedPorts) -> Problem {
     let asked = claim.pool.as_ref().map(|name| format!(" {name}, nor any other")).unwrap_or_default();
     let message =
         format!("there is no AddressPool{asked}, or none can be seen: nothing gives this Service an address");
@@ -269,7 +270,7 @@ fn no_pool_at_all(claim: &Claim) -> Problem {
     problem(claim, Reason::NoPool, message).fix(format!(
         "Apply one, with addresses that are routed to Seaway's hosts: {{apiVersion: seaway.dev/v1alpha1, kind: AddressPool, \
          metadata: {{name: {name}}}, spec: {{addresses: [192.0.2.0/28]}}}}. To publish the hosts' own addresses instead: {}",
-        hosts::written(HOSTS, claim)
+        hosts::written(HOSTS, claim, machine)
     ))
 }
 

@@ -14,10 +14,11 @@ use std::{
     ops::RangeInclusive,
 };
 
-use seaway_model::{L4, ListenerId, Name, Owner, Problem, Reason, load_balancer::Family};
+use seaway_model::{
+    L4, ListenerId, Name, Owner, Problem, Reason, config::ReservedPorts, load_balancer::Family,
+};
 
 use super::{claim::Claim, decide::View};
-use crate::barred;
 
 /// Where node ports are, unless the API server says otherwise.
 const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
@@ -26,13 +27,13 @@ const NODE_PORTS: RangeInclusive<u16> = 30_000..=32_767;
 const TUNNELS_AND_TIME: [u16; 7] = [123, 4_789, 6_081, 8_472, 51_820, 51_821, 51_871];
 
 /// At an address of a pool, whoever binds it takes it from the machine.
-fn is_taken(id: &ListenerId) -> bool {
-    id.l4 == L4::Udp && (barred::is_reserved(id.port) || TUNNELS_AND_TIME.contains(&id.port))
+fn is_taken(machine: &ReservedPorts, id: &ListenerId) -> bool {
+    id.l4 == L4::Udp && (machine.contains(id.port) || TUNNELS_AND_TIME.contains(&id.port))
 }
 
 /// Whoever had such a port of a host's own address would have it before the machine's own process, when that is started again.
-pub(super) fn is_reserved(id: &ListenerId) -> bool {
-    barred::is_reserved(id.port) || NODE_PORTS.contains(&id.port) || is_taken(id)
+pub(super) fn is_reserved(machine: &ReservedPorts, id: &ListenerId) -> bool {
+    machine.contains(id.port) || NODE_PORTS.contains(&id.port) || is_taken(machine, id)
 }
 
 fn unspecified(family: Family) -> IpAddr {
@@ -81,6 +82,7 @@ impl View<'_> {
 
     /// What a claim may not have at addresses of this pool. A pool that cannot be seen may have named them: then nothing ends.
     pub(super) fn refused_of_pool(&self, claim: &Claim, pool: &Name) -> BTreeSet<ListenerId> {
+        let is_taken = |id: &ListenerId| is_taken(self.machine_ports, id);
         let mut taken: BTreeSet<ListenerId> = claim.ports.iter().copied().filter(is_taken).collect();
         if taken.is_empty() {
             return taken;

@@ -329,8 +329,8 @@ impl World {
 
     /// A Node came, went, or is another: where members are pods, that of this host alone matters.
     pub(super) fn refresh_nodes(&mut self, node: &Name) {
-        let addresses = self.index.node(node).map_or(Vec::new(), |it| it.addresses.clone());
-        let dependents = self.index.own.set_node(node, &addresses);
+        let known = self.index.node(node).cloned().unwrap_or_default();
+        let dependents = self.index.own.set_node(node, &known.addresses, &known.pod_networks);
         self.note_host_node(node);
         let host = self.roles.host.as_ref();
         let nobody = self.index.nodes().next().is_none();

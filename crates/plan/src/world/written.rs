@@ -49,6 +49,8 @@ impl World {
         self.ask_by_name();
         let touched = self.ledger.set_rules(self.config.pools);
         self.regrant(touched);
+        let touched = self.ledger.set_machine_ports(&self.config.tenants.reserved_ports);
+        self.regrant(touched);
         if same || !self.settled || !self.roles.allocate {
             return self.refresh_all();
         }

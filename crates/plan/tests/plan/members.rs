@@ -1,10 +1,10 @@
 //! Members that a tenant of a cluster names, and that would lead to the machines: they are left out and told.
 
-use std::sync::Arc;
+use std::{ops::RangeInclusive, sync::Arc};
 
 use seaway_model::{
     Change, Config, Desired, Fact, Name, Problem, Reason, Unit,
-    config::{MemberRules, Tenants},
+    config::{MemberRules, ReservedPorts, Tenants},
     fact::{Endpoint, EndpointAddress, FactRef, HostReport, Meta, NameAnswer, Node, ServiceKind, TargetPort},
     load_balancer::{CheckKind, HealthCheck},
 };
@@ -34,6 +34,13 @@ fn node(name: &str, addresses: &[&str]) -> Change {
         ready: true,
         ..Node::default()
     })))
+}
+
+/// With pods in these networks.
+fn with_pods(name: &str, address: &str, networks: &[&str]) -> Change {
+    let Change::Put(Fact::Node(it)) = node(name, &[address]) else { unreachable!() };
+    let pod_networks = networks.iter().map(|it| it.parse().expect("a network")).collect();
+    Change::Put(Fact::Node(Arc::new(Node { pod_networks, ..(*it).clone() })))
 }
 
 fn shop() -> Change {
@@ -293,4 +300,57 @@ fn in_a_folder_the_machine_may_be_a_member() {
     let its = slice("shop", ("", 9090), vec![endpoint("127.0.0.1"), endpoint("192.0.2.6")]);
     let world = world(MemberRules::default(), vec![shop(), put_slice(&its)]);
     assert_eq!((members(&world).len(), barred(&world)), (2, vec![]));
+}
+
+#[test]
+fn the_bridge_of_a_node_without_a_host_is_a_member_only_as_a_pod_and_at_no_reserved_port() {
+    let pods = &["10.244.7.0/24", "fd00:10:244:7::/64"];
+    let told = "10.244.7.1:9090 (from EndpointSlice default/shop-1) is the first address of the pods of Node c, where its bridge \
+                is, and the endpoint carries no nodeName";
+    for (rules, port, endpoint, expected) in [
+        (CLUSTER, 9090, endpoint("10.244.7.1"), Err(told)),
+        (CLUSTER, 9090, endpoint("10.244.7.2"), Ok("10.244.7.2:9090")),
+        (CLUSTER, 9090, on("c", "10.244.7.1"), Ok("10.244.7.1:9090")),
+        // Where a CNI goes by other networks than those of Nodes.
+        (CLUSTER, 9090, on("b", "10.244.7.1"), Ok("10.244.7.1:9090")),
+        (CLUSTER, 9090, on("nowhere", "10.244.7.1"), Err(told)),
+        (CLUSTER, 10250, on("c", "10.244.7.1"), Err("a port of Node c that is reserved for itself")),
+        (CLUSTER, 9090, endpoint("fd00:10:244:7::1"), Err("the first address of the pods of Node c")),
+        (CLUSTER, 9090, endpoint("::ffff:10.244.7.1"), Err("the first address of the pods of Node c")),
+        (MemberRules::default(), 10250, endpoint("10.244.7.1"), Ok("10.244.7.1:10250")),
+    ] {
+        let its = slice("shop", ("", port), vec![endpoint.clone()]);
+        let all = vec![with_pods("c", "192.0.2.7", pods), shop(), put_slice(&its)];
+        let mut world = world(rules, all);
+        let bars = barred(&world).iter().map(|it| it.message.clone()).collect::<String>();
+        match expected {
+            Ok(member) => assert_eq!((members(&world), &*bars), (vec![member.to_owned()], "")),
+            Err(told) => {
+                assert!(members(&world).is_empty() && bars.contains(told), "{endpoint:?}: {bars}");
+                world.apply(with_pods("c", "192.0.2.7", &["10.244.9.0/24"]));
+                assert_eq!(members(&world).len(), 1, "the Node has other pods now");
+            }
+        }
+    }
+}
+
+#[test]
+fn ports_that_the_operator_reserves_are_no_members_at_nodes_like_those_that_are_known() {
+    let of = |port: u16, reserved: &[RangeInclusive<u16>]| {
+        let mut world =
+            world(CLUSTER, vec![shop(), put_slice(&slice("shop", ("", port), vec![on("b", "192.0.2.6")]))]);
+        let reserved_ports = ReservedPorts::with(reserved.to_vec());
+        let tenants = Tenants { members: CLUSTER, reserved_ports, ..Tenants::default() };
+        world.apply(Change::Config(Arc::new(Config { tenants, ..Config::default() })));
+        members(&world).len()
+    };
+    for (port, reserved, expected) in [
+        (9345, &[][..], 1),
+        (9345, &[9345..=9345], 0),
+        (16443, &[9345..=9345, 16000..=17000], 0),
+        (17001, &[9345..=9345, 16000..=17000], 1),
+        (6443, &[9345..=9345], 0),
+    ] {
+        assert_eq!(of(port, reserved), expected, "{port} {reserved:?}");
+    }
 }

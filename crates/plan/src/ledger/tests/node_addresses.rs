@@ -1,6 +1,6 @@
 //! In a cluster: whose addresses a pool with `hosts: true` publishes, at which ports, and who keeps them.
 
-use seaway_model::config::PoolRules;
+use seaway_model::config::{PoolRules, ReservedPorts};
 
 use super::*;
 use crate::ledger::HostNode;
@@ -386,4 +386,28 @@ fn a_service_at_nodes_addresses_takes_no_port_that_the_configuration_has_at_all_
     ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
     assert_eq!(ledger.ask(Claim { pool: Some("p".into()), ..claim("of pool") }), "10.0.0.0");
     assert_eq!(ports(&ledger, "of pool"), [80].into());
+}
+
+#[test]
+fn ports_that_the_operator_reserves_are_refused_like_those_that_are_known() {
+    let udp = |port| ListenerId { l4: L4::Udp, port };
+    let asking = |id: ListenerId| Claim { ports: [id, tcp(80)].into(), ..claim("a") };
+    let refused = |ledger: &Ledger| ledger.grant(&owner("a")).0.unwrap().refused;
+    let (at_hosts, at_pool) = (|| cluster(&[hosts("ours")]), || cluster(&[pool("p", &["10.0.0.0/24"])]));
+    for (mut ledger, id, expected) in [
+        (at_hosts(), tcp(9345), true),
+        (at_hosts(), udp(9345), true),
+        (at_pool(), tcp(9345), false),
+        (at_pool(), udp(9345), true),
+        (at_hosts(), tcp(9346), false),
+    ] {
+        ledger.ask(asking(id));
+        assert!(refused(&ledger).is_empty(), "nobody has said so: {id}");
+        let touched = ledger.set_machine_ports(&ReservedPorts::with(vec![9345..=9345]));
+        assert_eq!(
+            (refused(&ledger).contains(&id), touched.owners.is_empty()),
+            (expected, !expected),
+            "{id}"
+        );
+    }
 }
