@@ -6,8 +6,8 @@
 //!     our own published addresses, other addresses of hosts ─────────────► never
 //!     the first address of a Node's pods, its bridge ──► only of an endpoint that carries a nodeName; at no reserved port
 //!     an address of a Node ──► only of an endpoint that carries its nodeName, or at a node port; at no reserved port
-//!     the ClusterIP of a Service ──► only of one of the same namespace, or by name, where names are allowed; and never the
-//!                                    API server's
+//!     the ClusterIP of a Service ──► only by name, where names are allowed; and never the API server's. What its endpoints are,
+//!                                    kube-proxy alone decides: by one's own Service a member might be anything of the above
 //! ```
 //!
 //! The same holds for the port at which their health is checked.
@@ -94,7 +94,6 @@ impl Machines {
     pub(crate) fn bar(
         &self,
         member: &Member,
-        namespace: &Name,
         of_host: impl Fn(&IpAddr) -> Option<Name>,
         published: impl Fn(&IpAddr) -> bool,
     ) -> Option<Barred> {
@@ -126,8 +125,8 @@ impl Machines {
         }
         // From the network of a Node it answers whoever may not ask there, and the API server as well.
         let is_by_name = self.rules.names && member.host_name.is_some();
-        let is_theirs = |it: &&ServiceKey| it.is_api_server() || it.namespace != *namespace && !is_by_name;
-        if let Some(service) = self.services.owners(ip).and_then(|all| all.iter().find(is_theirs)) {
+        let is_barred = |it: &&ServiceKey| it.is_api_server() || !is_by_name;
+        if let Some(service) = self.services.owners(ip).and_then(|all| all.iter().find(is_barred)) {
             return Some(Barred::OfService(service.clone()));
         }
         if let Some(host) = of_host(&ip) {

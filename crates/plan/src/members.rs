@@ -146,6 +146,13 @@ pub(crate) fn members(
     found.members.by_hand = !in_cluster;
     found.members.awaited = found.members.slices == 0 && in_cluster && !service.selector.is_empty();
     let every = from == MembersFrom::EveryNode;
+    if by_nodes && !every {
+        // kube-proxy leads from a node port to all of them: one that may not be a member would be one all the same.
+        found.leave_out_own(index, service, port);
+        if !found.members.barred.is_empty() {
+            found.by_address.clear();
+        }
+    }
     if by_nodes && (every || !found.by_address.is_empty()) {
         found.stand_in(index, service, port, every, order);
     }
@@ -341,7 +348,7 @@ impl Found {
     fn leave_out_own(&mut self, index: &Index, service: &Service, port: &ServicePort) {
         let Members { refused, barred, at_nodes, .. } = &mut self.members;
         self.by_address.retain(|at, member| {
-            if let Some(why) = index.own.bar(member, &service.meta.namespace) {
+            if let Some(why) = index.own.bar(member) {
                 barred.push(BarredMember { at: *at, why, named_by: named_by(index, service, member) });
                 return false;
             }

@@ -188,10 +188,10 @@ impl OwnListeners {
         self.machines.rules()
     }
 
-    /// Why nobody of that namespace may have that member.
-    pub(crate) fn bar(&self, member: &Member, namespace: &Name) -> Option<Barred> {
+    /// Why nobody may have that member.
+    pub(crate) fn bar(&self, member: &Member) -> Option<Barred> {
         let of_host = |ip: &IpAddr| self.hosts.owners(*ip)?.first().cloned();
-        self.machines.bar(member, namespace, of_host, |ip| self.at_address.contains_key(ip))
+        self.machines.bar(member, of_host, |ip| self.at_address.contains_key(ip))
     }
 
     /// Whether it is the address of a Node whose own ports nobody may name.

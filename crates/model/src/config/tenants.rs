@@ -23,9 +23,10 @@ pub struct ReservedPorts {
 }
 
 impl ReservedPorts {
-    /// Of sshd, etcd, the API server, the kubelet with kube-proxy, scheduler and controller manager, and of the status page.
-    pub const ALWAYS: [RangeInclusive<u16>; 5] =
-        [22..=22, 2379..=2380, 6443..=6443, 10_248..=10_259, 1936..=1936];
+    /// Of sshd, etcd, the API server, the kubelet with kube-proxy, scheduler and controller manager, of the status page, and of the
+    /// BGP and the memberlist by which CNIs and others find and announce Nodes.
+    pub const ALWAYS: [RangeInclusive<u16>; 7] =
+        [22..=22, 179..=179, 2379..=2380, 6443..=6443, 7946..=7946, 10_248..=10_259, 1936..=1936];
 
     /// And those that the operator names.
     pub fn with(more: Vec<RangeInclusive<u16>>) -> ReservedPorts {

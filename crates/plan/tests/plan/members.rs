@@ -98,17 +98,19 @@ fn in_cluster() -> [Change; 3] {
     ]
 }
 
+/// What its endpoints are, kube-proxy alone decides: by a Service of one's own, a member might be the kubelet of a Node.
 #[test]
-fn the_cluster_ip_of_a_service_of_the_same_namespace_may_be_a_member_and_others_once_they_are_gone() {
-    let its = slice("shop", ("", 9090), vec![endpoint("10.96.9.9"), endpoint("10.96.7.7")]);
+fn the_cluster_ip_of_a_service_is_no_member_until_that_service_is_gone() {
+    let its =
+        slice("shop", ("", 9090), vec![endpoint("10.96.9.9"), endpoint("10.96.7.7"), endpoint("10.0.0.1")]);
     let mut world = world(CLUSTER, in_cluster().into_iter().chain([shop(), put_slice(&its)]).collect());
-    assert_eq!(members(&world), ["10.96.9.9:9090"]);
+    assert_eq!(members(&world), ["10.0.0.1:9090"]);
     let [theirs, ..] = in_cluster();
     let Change::Put(fact) = &theirs else { unreachable!() };
     world.apply(Change::Gone(fact.reference()));
-    assert_eq!(members(&world), ["10.96.7.7:9090", "10.96.9.9:9090"]);
+    assert_eq!(members(&world), ["10.0.0.1:9090", "10.96.7.7:9090"]);
     world.apply(theirs);
-    assert_eq!(members(&world), ["10.96.9.9:9090"]);
+    assert_eq!(members(&world), ["10.0.0.1:9090"]);
 }
 
 #[test]
@@ -198,6 +200,13 @@ fn nodes_stay_members_at_their_node_ports() {
     let world = world(CLUSTER, vec![put(&shop), put_slice(&its)]);
     assert_eq!(members(&world), ["192.0.2.5:30080", "192.0.2.6:30080"]);
     assert_eq!(barred(&world), []);
+    // kube-proxy would lead from the node port to a Node's own port, too.
+    for at in ["192.0.2.6", "169.254.169.254", "10.96.7.7"] {
+        let its = slice("shop", ("", 80), vec![on("b", "10.0.0.1"), endpoint(at)]);
+        let there = in_cluster().into_iter().chain([put(&shop), put_slice(&its)]);
+        let world = self::world(CLUSTER, there.collect());
+        assert_eq!((members(&world), barred(&world).len()), (Vec::new(), 1), "{at}");
+    }
 }
 
 #[test]

@@ -229,7 +229,7 @@ fn at_addresses_of_a_pool_udp_ports_of_the_machines_are_refused_unless_the_pool_
 #[test]
 fn ports_that_the_machines_need_are_refused_unless_the_pool_names_them() {
     let mut ledger = cluster(&[hosts("ours")]);
-    for port in [22, 1936, 2379, 2380, 6443, 10248, 10250, 10259, 30000, 32767] {
+    for port in [22, 179, 1936, 7946, 2379, 2380, 6443, 10248, 10250, 10259, 30000, 32767] {
         let ports = [tcp(port), tcp(8000 + port % 100)].into();
         let asked = ledger.ask(Claim { ports, ..claim("a") });
         assert_eq!(asked, "192.0.2.1 192.0.2.2", "the other port is served");
