@@ -183,9 +183,12 @@ fn a_host_that_has_reported_is_no_host_without_a_report() {
     for life in [Unreported::Lives, Unreported::Silent, Unreported::Gone] {
         let mut world =
             controller(vec![pool(PUBLIC), put(&shop()), written(AT, &[&shop()], AddressState::Held, 5)]);
-        for change in [Change::Leads(true), heard(applied("b", 5)), unreported(life)] {
+        for change in [Change::Leads(true), heard(applied("b", 9)), unreported(life)] {
             world.apply(change);
         }
         assert_eq!(world.who_serves(&owner(&shop())), ["b".into()], "{life:?}");
+        world.apply(Change::Gone(FactRef::Object(owner(&shop()).object())));
+        world.apply(written(AT, &[], AddressState::Releasing, 7));
+        assert!(is_free(&world), "it has let go: {life:?}");
     }
 }
