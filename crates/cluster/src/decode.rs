@@ -12,7 +12,7 @@ use crate::{
     address,
     connect::MANAGER,
     host, metallb, name_owner,
-    seen::{Condition, HeldBy, Ingress, Published, Version},
+    seen::{Condition, HeldBy, Ingress, Port, Published, Version},
     status::{ADDRESS, BALANCER, PREFIX},
     told::Told,
 };
@@ -97,7 +97,7 @@ pub(crate) fn published(told: &Told) -> Published {
     let ingress = status.and_then(|it| it.child("loadBalancer")?.child("ingress"));
     let ingress = list(ingress).filter_map(|it| {
         let at = name(it, "ip").or_else(|| name(it, "hostname"))?;
-        Some(Ingress { at, mode: name(it, "ipMode") })
+        Some(Ingress { at, mode: name(it, "ipMode"), ports: ports(it) })
     });
     let conditions = list(status.and_then(|it| it.child("conditions"))).filter_map(|it| {
         let kind = name(it, "type").filter(|kind| kind.starts_with(PREFIX))?;
@@ -155,6 +155,14 @@ fn held_by(told: &Told) -> HeldBy {
         class: told.tree.child("spec").is_some_and(|it| text(it, "loadBalancerClass").is_some()),
         leaving: metadata.is_some_and(|it| it.child("deletionTimestamp").is_some()),
     }
+}
+
+fn ports(ingress: &Node) -> Vec<Port> {
+    let read = |it: &Node| match it.child("port")?.value {
+        Value::Int(port) => Some(Port { port, protocol: name(it, "protocol")?, error: name(it, "error") }),
+        _ => None,
+    };
+    list(ingress.child("ports")).filter_map(read).collect()
 }
 
 /// Whoever takes its addresses back leaves an empty `f:loadBalancer` behind.
@@ -234,7 +242,10 @@ pub(crate) mod tests {
         );
         let read = published(&told);
         assert_eq!((read.ours, read.other.as_deref()), (false, Some("metallb")));
-        assert_eq!(read.ingress, [Ingress { at: "192.0.2.1".into(), mode: Some("VIP".into()) }]);
+        assert_eq!(
+            read.ingress,
+            [Ingress { at: "192.0.2.1".into(), mode: Some("VIP".into()), ..Ingress::default() }]
+        );
         assert!(read.conditions.is_empty());
     }
 }

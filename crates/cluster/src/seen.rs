@@ -64,12 +64,23 @@ pub(crate) struct HeldBy {
     pub(crate) leaving: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ingress {
     /// An address or a host name.
     pub(crate) at: Name,
     /// Absent in clusters that do not know it.
     pub(crate) mode: Option<Name>,
+    /// Of hosts' own addresses alone.
+    pub(crate) ports: Vec<Port>,
+}
+
+/// A port of the Service at one of its addresses, as the API writes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Port {
+    pub(crate) port: i64,
+    pub(crate) protocol: Name,
+    /// Why the Service does not have it there: `seaway.dev/PortConflict`.
+    pub(crate) error: Option<Name>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,6 +24,7 @@ use crate::{
     Address, Announce, IpRange,
     load_balancer::{Family, HostPattern, L4},
     name::{Kind, Name, ObjectRef, Time},
+    outcome::Serving,
     reason::Reason,
 };
 
@@ -96,6 +97,9 @@ pub struct Service {
     /// Whether Seaway wrote that.
     #[serde(default)]
     pub published_by_us: bool,
+    /// At which ports its status says that it has hosts' own addresses, whoever wrote that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published_ports: Vec<Serving>,
     /// The last write by another cloud controller manager: kept apart, as `held` is.
     #[serde(default)]
     pub other_write: Option<OtherWrite>,

@@ -11,6 +11,7 @@ use crate::{
     load_balancer::L4,
     name::{Kind, Name, ObjectRef, Owner, Time},
     problem::Problem,
+    reason::Reason,
     unit::Unit,
 };
 
@@ -152,6 +153,9 @@ pub struct Status {
     pub problems: Vec<Problem>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<Name>,
+    /// Of hosts' own addresses, which several Services may have: each port that it asks for.
+    #[serde(skip)]
+    pub ports: Vec<PortStatus>,
     /// Whether its addresses are announced; nothing where that is no question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub announced: Option<Announced>,
@@ -172,6 +176,14 @@ pub struct Status {
     /// Its addresses stay as they are published, and nothing else is said of it: another controller is to follow it.
     #[serde(skip)]
     pub left: bool,
+}
+
+/// A port that an owner asks for at one of its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortStatus {
+    pub at: Serving,
+    /// Why it does not have it.
+    pub lacks: Option<Reason>,
 }
 
 /// The load balancer of a cloud that an owner names by its id, and that is gone; and the one that serves the owner.

@@ -21,6 +21,7 @@ mod holdings;
 mod hosts;
 mod keep;
 mod pools;
+mod ports;
 mod refuse;
 mod reserved;
 mod runs;
@@ -187,7 +188,7 @@ impl Ledger {
         let answered = self.deny_ports_of_others();
         let had = |age: &Age| {
             self.remembered.contains_key(&age.owner)
-                || answered.contains(&age.owner)
+                || answered.owners.contains(&age.owner)
                 || self.holdings.formerly(&age.owner).next().is_some()
         };
         let (returning, new): (Vec<Age>, Vec<Age>) = self.ages().into_iter().partition(had);
@@ -364,13 +365,16 @@ impl Ledger {
         touched
     }
 
-    /// After a change that may concern everybody.
+    /// After a change that may concern everybody. A port of a new host is given as whoever starts there gives it: first to those
+    /// who have hosts' addresses.
     fn hear_all(&mut self) -> Touched {
         let mut touched = Touched::default();
         if !self.settled {
             return touched;
         }
-        for age in self.ages() {
+        let (first, others): (Vec<Age>, Vec<Age>) =
+            self.ages().into_iter().partition(|age| self.is_at_hosts(&age.owner));
+        for age in first.into_iter().chain(others) {
             self.hear(&age.owner, &mut touched);
         }
         self.hear_waiting(None, &mut touched);

@@ -113,8 +113,8 @@ pub struct World {
     under_way: BTreeSet<IpAddr>,
     /// What statuses say, for whoever begins to give addresses out.
     published: HashMap<ServiceKey, Vec<IpAddr>>,
-    /// Of those, what Seaway wrote.
-    published_by_us: BTreeSet<ServiceKey>,
+    /// Of those, what Seaway wrote; of hosts' own addresses, with the ports that each has there.
+    published_by_us: hosts::PublishedPorts,
     /// Addresses whose objects somebody deleted, and that are in use all the same.
     vanished: BTreeSet<IpAddr>,
     /// Of how many Addresses, as they are written.
@@ -198,7 +198,7 @@ impl World {
             newest: 0,
             under_way: BTreeSet::new(),
             published: HashMap::new(),
-            published_by_us: BTreeSet::new(),
+            published_by_us: hosts::PublishedPorts::new(),
             vanished: BTreeSet::new(),
             holders: HashMap::new(),
             holds: Holds::default(),

@@ -57,6 +57,7 @@ pub fn service(name: &str, ports: &[(&str, u16, TargetPort)]) -> Service {
         publish_not_ready: false,
         published: Vec::new(),
         published_by_us: false,
+        published_ports: Vec::new(),
         other_write: None,
     }
 }

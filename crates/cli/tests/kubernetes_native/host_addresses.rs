@@ -78,6 +78,53 @@ fn hosts_addresses_from_a_version_without_pools_stay_and_ports_of_the_machines_a
     ports_of_machines(&scene, &answers);
 }
 
+/// It was made first, and asks for the port last.
+#[test]
+fn a_port_of_a_hosts_address_stays_with_its_service_when_host_and_controller_start_again() {
+    let Some(mut scene) = Scene::bare() else { return };
+    scene.nodes = vec![scene.cluster.node("a")];
+    scene.install();
+    scene.cluster.kubectl(&["delete", "addresspool", "public"]);
+    let pool =
+        "{apiVersion: seaway.dev/v1alpha1, kind: AddressPool, metadata: {name: ours}, spec: {hosts: true}}";
+    scene.cluster.apply(pool);
+    let host = scene.nodes[0].addresses()[0].clone();
+    let from = |scene: &Scene, port: u16| {
+        let said = scene.outside.curl(&format!("http://{host}:{port}/")).unwrap_or_default();
+        said.split('-').next().unwrap_or_default().to_owned()
+    };
+    scene.cluster.apply(&[deployment("shop", 1), deployment("other", 1)].join("---"));
+    let elder = "apiVersion: v1\nkind: Service\nmetadata: {name: elder}\nspec: {selector: {app: other}, ports: [{port: 80}]}\n";
+    scene.cluster.apply(elder);
+    scene.cluster.apply(&at_port("shop", 80));
+    scene.lead("controller");
+    scene.serve(0);
+    until("the first is served", || published(&scene, "shop") == host && from(&scene, 80) == "shop");
+
+    let both = r#"{"spec":{"type":"LoadBalancer","allocateLoadBalancerNodePorts":false,
+        "ports":[{"name":"a","port":80},{"name":"b","port":81,"targetPort":80}]}}"#;
+    scene.cluster.kubectl(&["patch", "service", "elder", "--type=merge", "-p", both]);
+    let lacks = |scene: &Scene, service: &str| {
+        let path = "{.status.loadBalancer.ingress[*].ports[?(@.error==\"seaway.dev/PortConflict\")].port}";
+        scene.field(&format!("service/{service}"), path)
+    };
+    until("the elder has its other port", || lacks(&scene, "elder") == "80" && from(&scene, 81) == "other");
+    assert_eq!((from(&scene, 80), lacks(&scene, "shop")), ("shop".into(), String::new()));
+
+    scene.kill("a");
+    until("nobody answers", || from(&scene, 81).is_empty());
+    scene.serve(0);
+    until("the host serves again", || from(&scene, 81) == "other");
+    assert_eq!(from(&scene, 80), "shop", "the host was told by statuses whose it is");
+
+    scene.end("controller");
+    scene.lead("another");
+    scene.cluster.apply(&at_port("late", 82));
+    until("another gives addresses out", || published(&scene, "late") == host && from(&scene, 82) == "shop");
+    assert_eq!((lacks(&scene, "elder"), lacks(&scene, "shop")), ("80".into(), String::new()));
+    assert_eq!((published(&scene, "shop"), from(&scene, 80)), (host.clone(), "shop".into()));
+}
+
 fn ports_of_machines(scene: &Scene, answers: &dyn Fn(&Scene, u16) -> bool) {
     let name = |port: u16| if port == 22 { "old".to_owned() } else { format!("at-{port}") };
     let is_refused = |port: u16| {

@@ -113,6 +113,7 @@ mod tests {
             takes_over: true,
             unreported: false,
             replaced: None,
+            ports: Vec::new(),
             left: false,
         }
     }

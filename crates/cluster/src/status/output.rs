@@ -6,13 +6,15 @@ mod tests;
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use seaway_model::{
-    Announced, Name, ObjectRef, Problem, Reason, Status, announced::ConditionStatus, outcome::Shown,
+    Announced, Name, ObjectRef, Problem, Reason, Status,
+    announced::ConditionStatus,
+    outcome::{PortStatus, Shown},
 };
 use serde_json::{Value, json};
 
 use crate::{
     look::ServiceSight,
-    seen::{Condition, Ingress, Published},
+    seen::{Condition, Ingress, Port, Published},
 };
 
 /// Of our conditions.
@@ -87,7 +89,7 @@ impl Output {
         }
         let served = |ip: &&IpAddr| status.serving.iter().any(|it| it.ip == **ip);
         let said = |it: &Ingress| published.ours && published.says(&it.at);
-        let told = status.addresses.iter().map(|ip| (ip, shown(&status.shown, *ip)));
+        let told = status.addresses.iter().map(|ip| (ip, shown(status, *ip)));
         let mut ingress: Vec<Ingress> =
             told.filter(|(ip, it)| served(ip) || said(it)).map(|(_, it)| it).collect();
         ingress.dedup();
@@ -129,7 +131,9 @@ impl Output {
             && self.ingress.as_ref().is_none_or(|wanted| {
                 // A mode that is not there was dropped, and would be again.
                 let same = |(wanted, said): (&Ingress, &Ingress)| {
-                    said.is(&wanted.at) && (said.mode.is_none() || said.mode == wanted.mode)
+                    said.is(&wanted.at)
+                        && (said.mode.is_none() || said.mode == wanted.mode)
+                        && said.ports == wanted.ports
                 };
                 wanted.len() == published.ingress.len() && wanted.iter().zip(&published.ingress).all(same)
             })
@@ -245,17 +249,40 @@ impl Ingress {
         self.at.parse::<IpAddr>().is_ok()
     }
 
+    #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
     fn body(&self) -> Value {
-        match (&self.mode, self.is_address()) {
+        let mut body = match (&self.mode, self.is_address()) {
             (Some(mode), true) => json!({ "ip": self.at, "ipMode": mode }),
             (None, true) => json!({ "ip": self.at }),
             (_, false) => json!({ "hostname": self.at }),
+        };
+        if !self.ports.is_empty() {
+            body["ports"] = self.ports.iter().map(Port::body).collect();
+        }
+        body
+    }
+}
+
+impl Port {
+    fn of(it: &PortStatus) -> Port {
+        Port {
+            port: it.at.port.into(),
+            protocol: it.at.protocol.as_str().into(),
+            // Whoever is not Kubernetes itself writes its domain before the word.
+            error: it.lacks.map(|why| format!("{PREFIX}{why}").into()),
+        }
+    }
+
+    fn body(&self) -> Value {
+        match &self.error {
+            Some(error) => json!({ "port": self.port, "protocol": self.protocol, "error": error }),
+            None => json!({ "port": self.port, "protocol": self.protocol }),
         }
     }
 }
 
-fn shown(how: &Shown, ip: IpAddr) -> Ingress {
-    let (at, mode) = match how {
+fn shown(status: &Status, ip: IpAddr) -> Ingress {
+    let (at, mode) = match &status.shown {
         Shown::Proxy => (ip.to_string(), Some(PROXY)),
         Shown::Vip => (ip.to_string(), Some(VIP)),
         Shown::Name(name) => (name.to_string(), None),
@@ -263,7 +290,10 @@ fn shown(how: &Shown, ip: IpAddr) -> Ingress {
         Shown::Suffixed(_) if ip.is_ipv6() => (ip.to_string(), Some(PROXY)),
         Shown::Suffixed(suffix) => (format!("{ip}.{suffix}"), None),
     };
-    Ingress { at: at.into(), mode: mode.map(Into::into) }
+    let shown = Ingress { at: at.into(), mode: mode.map(Into::into), ports: Vec::new() };
+    // One name stands for several addresses.
+    let ports = status.ports.iter().filter(|it| it.at.ip == ip && shown.is_address());
+    Ingress { ports: ports.map(Port::of).collect(), ..shown }
 }
 
 /// Whether it can have been told so.

@@ -167,6 +167,7 @@ impl Told {
             takes_over: true,
             unreported: false,
             replaced: None,
+            ports: Vec::new(),
             left: false,
         }))
     }

@@ -212,6 +212,7 @@ mod tests {
             takes_over: true,
             unreported: false,
             replaced: None,
+            ports: Vec::new(),
             left: false,
         };
         (owner, Arc::new(status))

@@ -2,6 +2,7 @@
 
 mod held;
 pub(super) mod ports;
+mod published;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -13,7 +14,10 @@ use seaway_model::{
 };
 
 pub use self::held::{FINALIZER, MANAGER, OWN_FINALIZER};
-use self::held::{held, is_leaving, other_write, published_by_us};
+use self::{
+    held::{held, is_leaving, other_write},
+    published::{published, published_by_us, published_ports},
+};
 use super::{
     meta::{self, Naming, judge},
     words,
@@ -85,17 +89,10 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         held: held(root),
         published: published(root),
         published_by_us: published_by_us(root),
+        published_ports: published_ports(root),
         other_write: other_write(root),
     };
     Some(vec![Fact::Service(Arc::new(service))])
-}
-
-/// Nobody writes a status by hand, so what cannot be read there is nobody's fault.
-fn published(root: &Field<'_>) -> Vec<IpAddr> {
-    let status = root.child("status");
-    let load_balancer = status.child("loadBalancer");
-    let ingress = load_balancer.child("ingress");
-    ingress.items().filter_map(|item| lenient_ip(item.child("ip").name()?)).collect()
 }
 
 /// Whether the Service is headless, and where it is reached within the cluster.

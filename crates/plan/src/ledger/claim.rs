@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use seaway_model::{
-    ListenerId, Name, ObjectRef, Owner, Time,
+    ListenerId, Name, ObjectRef, Owner, Reason, Time,
     fact::{Families, FamilyPolicy, Labels},
     load_balancer::Family,
+    outcome::{PortStatus, Serving},
 };
 
 /// What an owner asks for. Made by [`Claim::new`] and changed from there.
@@ -118,6 +119,23 @@ pub struct Grant {
 }
 
 impl Grant {
+    /// Of hosts' addresses: each port that was asked for, and why it is lacking.
+    pub fn ports_at_hosts(&self) -> Vec<PortStatus> {
+        let serving = |ip: IpAddr, id: &ListenerId| Serving { ip, protocol: id.l4, port: id.port };
+        let has = |ip: IpAddr, id: &ListenerId| PortStatus { at: serving(ip, id), lacks: None };
+        let lacks = |ip, id: &ListenerId, why| PortStatus { at: serving(ip, id), lacks: Some(why) };
+        let held = self.ports.iter().map(|(ip, id)| has(*ip, id));
+        let conflicts = self.conflicts.iter().map(|(ip, id, _)| lacks(*ip, id, Reason::PortConflict));
+        let refused = self
+            .addresses
+            .iter()
+            .flat_map(|ip| self.refused.iter().map(|id| lacks(*ip, id, Reason::PortReserved)));
+        let mut all: Vec<PortStatus> =
+            held.chain(conflicts).chain(refused).filter(|_| self.from_hosts).collect();
+        all.sort_by(|a, b| a.at.cmp(&b.at));
+        all
+    }
+
     /// The ports that somebody else has.
     pub(super) fn lacking(&self) -> impl Iterator<Item = (IpAddr, ListenerId)> + '_ {
         self.conflicts.iter().map(|(ip, port, _)| (*ip, *port))

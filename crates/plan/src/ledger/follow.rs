@@ -122,7 +122,22 @@ impl Ledger {
         for address in self.learned.values() {
             self.holdings.recall(address);
         }
-        self.hear_all()
+        // As whoever gives addresses out does it at its own start.
+        let answered = self.deny_ports_of_others();
+        let had =
+            |age: &Age| self.remembered.contains_key(&age.owner) || answered.owners.contains(&age.owner);
+        let returning: Vec<Age> = self.ages().into_iter().filter(had).collect();
+        let mut touched = Touched::default();
+        for age in &returning {
+            self.hear(&age.owner, &mut touched);
+        }
+        self.holdings.deny_no_more(&answered.denied);
+        let Touched { owners, addresses, pools, withdrawn } = self.hear_all();
+        touched.owners.extend(owners);
+        touched.addresses.extend(addresses);
+        touched.pools.extend(pools);
+        touched.withdrawn.extend(withdrawn);
+        touched
     }
 
     /// How many addresses of a range are somebody's.

@@ -192,6 +192,12 @@ impl Holdings {
         self.denied.insert((ip, owner, listener));
     }
 
+    pub(super) fn deny_no_more(&mut self, denied: &[(IpAddr, Owner, ListenerId)]) {
+        for it in denied {
+            self.denied.remove(it);
+        }
+    }
+
     /// Everybody was heard who had an address: ports that nobody came back to are anybody's.
     pub(super) fn deny_nobody(&mut self) -> BTreeSet<Owner> {
         std::mem::take(&mut self.denied).into_iter().map(|(_, owner, _)| owner).collect()

@@ -199,27 +199,6 @@ impl Ledger {
             self.remembered.insert(owner, addresses);
         }
     }
-
-    /// Who answers at which port of hosts' own addresses, as a running process says: it stays so.
-    pub fn answered(&mut self, owner: Owner, at: IpAddr, port: ListenerId) {
-        if !self.settled {
-            self.answered.insert((at, port), owner);
-        }
-    }
-
-    /// Until all were heard who answered, their ports are nobody else's. Says who they are.
-    pub(super) fn deny_ports_of_others(&mut self) -> BTreeSet<Owner> {
-        let answered = std::mem::take(&mut self.answered);
-        let asks = |owner: &Owner, port: &ListenerId| {
-            self.owners.get(owner).is_some_and(|it| it.claim.ports.contains(port))
-        };
-        for ((ip, port), owner) in answered.iter().filter(|((_, port), owner)| asks(owner, port)) {
-            for other in self.owners.keys().filter(|it| *it != owner && asks(it, port)) {
-                self.holdings.deny(*ip, other.clone(), *port);
-            }
-        }
-        answered.into_values().collect()
-    }
 }
 
 /// Whether a grant of hosts may leave out ports that others have.

@@ -4,6 +4,7 @@ mod hosts;
 mod keep;
 mod limits;
 mod node_addresses;
+mod ports;
 mod properties;
 mod sharing;
 mod stability;

@@ -108,6 +108,7 @@ fn wish(service: &Service) -> Service {
         held: Held::No,
         published: Vec::new(),
         published_by_us: false,
+        published_ports: Vec::new(),
         other_write: None,
         ..service.clone()
     }

@@ -285,6 +285,7 @@ impl World {
             takes_over: true,
             unreported: false,
             replaced: None,
+            ports: Vec::new(),
             left: false,
         })
     }
@@ -313,6 +314,7 @@ impl World {
                 takes_over: true,
                 unreported: false,
                 replaced: None,
+                ports: Vec::new(),
                 left: false,
             }
         });

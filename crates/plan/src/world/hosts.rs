@@ -28,6 +28,9 @@ use crate::{
 /// What a host of a cluster says before it has applied an Address: no object has so low a version.
 const NOTHING_APPLIED: u64 = 1;
 
+/// Of each Service.
+pub(super) type PublishedPorts = BTreeMap<ServiceKey, Vec<Serving>>;
+
 impl World {
     /// What the cluster says of a host's Node: which of its addresses are published follows from it.
     pub(super) fn note_host_node(&mut self, name: &Name) {
@@ -41,12 +44,14 @@ impl World {
         self.regrant(touched);
     }
 
-    /// Hosts' own addresses that Seaway published and that nothing is stored of: whoever has them keeps them.
+    /// Hosts' own addresses that Seaway published and that nothing is stored of: whoever has them keeps them, with their
+    /// ports.
     pub(super) fn remember_hosts(&mut self) {
         if !self.config.pools.cluster {
             return;
         }
-        for key in &self.published_by_us {
+        let mut ports = Vec::new();
+        for (key, said) in &self.published_by_us {
             let Some(ips) = self.published.get(key).filter(|_| self.had_hosts_addresses(key)) else {
                 continue;
             };
@@ -54,9 +59,12 @@ impl World {
                 if self.owners.get(owner).is_some_and(|it| it.claim.as_ref().is_some_and(|it| !it.hosts_only))
                 {
                     self.ledger.remember(owner.clone(), ips.clone());
+                    let said = said.iter().map(|at| (at.ip, ListenerId { l4: at.protocol, port: at.port }));
+                    ports.push((owner.clone(), said.collect()));
                 }
             }
         }
+        self.ledger.remember_ports(ports);
     }
 
     /// Where a running process says that owners are served, told before anything is planned: of those who ask for one port of
@@ -68,7 +76,8 @@ impl World {
     /// Whether Seaway published hosts' own addresses for it.
     pub(super) fn had_hosts_addresses(&self, key: &ServiceKey) -> bool {
         let published = || self.published.get(key).into_iter().flatten();
-        self.published_by_us.contains(key) && published().any(|ip| self.ledger.is_hosts_own(*ip))
+        let said = self.published_by_us.get(key);
+        said.is_some_and(|ports| !ports.is_empty() || published().any(|ip| self.ledger.is_hosts_own(*ip)))
     }
 
     /// Whose status may be another by it.

@@ -120,6 +120,7 @@ impl World {
             takes_over: true,
             unreported: false,
             replaced: None,
+            ports: Vec::new(),
             left: false,
         })
     }

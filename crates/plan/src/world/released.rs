@@ -159,6 +159,7 @@ impl World {
             takes_over: false,
             unreported: false,
             replaced: None,
+            ports: Vec::new(),
             left: true,
         })
     }

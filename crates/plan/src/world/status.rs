@@ -14,7 +14,12 @@ use seaway_model::{
 };
 
 use super::World;
-use crate::{ServiceKey, demand::Demand, front_door, ledger::PoolUse};
+use crate::{
+    ServiceKey,
+    demand::Demand,
+    front_door,
+    ledger::{Grant, PoolUse},
+};
 
 /// One owner, for people: what `seaway plan` prints and the status page shows.
 #[derive(Clone, Debug)]
@@ -92,6 +97,7 @@ impl World {
         problems.extend(self.told_of_excluded_hosts(state));
         problems.extend(self.told_of_copies(owner));
         let is_object = matches!(owner, Owner::Object { .. });
+        let in_cluster = is_object && self.config.pools.cluster;
         let announced = is_object.then(|| self.announced(state, &addresses, is_in_cloud));
         let wanted = self
             .wanted_binds(state, &serving)
@@ -105,6 +111,7 @@ impl World {
             members: state.planned.members,
             problems: problems.into_iter().collect(),
             pool: state.grant.as_ref().map(|it| it.pool.clone()),
+            ports: state.grant.iter().filter(|_| in_cluster).flat_map(Grant::ports_at_hosts).collect(),
             announced,
             shown: state.demand.as_ref().map(|it| it.shown()).unwrap_or_default(),
             waits: match self.awaits_adoption(owner) {

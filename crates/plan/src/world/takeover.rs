@@ -66,7 +66,7 @@ impl World {
         self.config.pools.cluster
             && service.class.is_none()
             && self.held(key) == Held::ByOthers
-            && self.published_by_us.contains(key)
+            && self.published_by_us.contains_key(key)
             && !self.published.get(key).into_iter().flatten().any(is_ours)
             && !self.holders.contains_key(&owner)
             && self.owners.get(&owner).is_none_or(|it| it.grant.is_none())
@@ -85,7 +85,7 @@ impl World {
     }
 
     fn is_published_by_another(&self, key: &ServiceKey) -> bool {
-        self.published.contains_key(key) && !self.published_by_us.contains(key)
+        self.published.contains_key(key) && !self.published_by_us.contains_key(key)
     }
 
     /// Whether what another controller published may be replaced by this status.

@@ -56,7 +56,9 @@ impl World {
         }
         let before = std::mem::take(&mut self.ledger);
         let given: Vec<Address> = before.addresses().filter_map(|ip| before.address(ip)).collect();
+        let ports: Vec<_> = before.ports_of_hosts().collect();
         self.ledger = before.turned(true, given.into_iter());
+        ports.into_iter().for_each(|(owner, ip, port)| self.ledger.answered(owner, ip, port));
         self.refresh_all();
         self.hear_everybody_anew();
     }
@@ -93,7 +95,7 @@ impl World {
     pub(super) fn note_published(&mut self, service: &Arc<Service>) -> Arc<Service> {
         let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
         match service.published_by_us {
-            true => self.published_by_us.insert(key.clone()),
+            true => self.published_by_us.insert(key.clone(), service.published_ports.clone()),
             false => self.published_by_us.remove(&key),
         };
         let before = match service.published.is_empty() {
@@ -103,17 +105,18 @@ impl World {
         self.unpublish(&before.unwrap_or_default());
         self.look_at_adoption(&key);
         if service.published.is_empty()
+            && service.published_ports.is_empty()
             && !service.published_by_us
             && service.held == Held::No
             && service.other_write.is_none()
         {
             return service.clone();
         }
-        let (published, held) = (Vec::new(), Held::No);
         Arc::new(Service {
-            published,
-            held,
+            published: Vec::new(),
+            published_ports: Vec::new(),
             published_by_us: false,
+            held: Held::No,
             other_write: None,
             ..Service::clone(service)
         })

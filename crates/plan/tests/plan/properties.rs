@@ -4,6 +4,7 @@
 mod hosts;
 mod leader;
 mod names;
+mod ports;
 mod services;
 
 /// In an order by chance; always the same for a seed.

@@ -26,6 +26,7 @@ fn status(addresses: &[&str], serving: &[&str], problems: &[&str]) -> Status {
         takes_over: true,
         unreported: false,
         replaced: None,
+        ports: Vec::new(),
         left: false,
     }
 }
@@ -55,7 +56,10 @@ fn an_address_is_published_once_it_is_served_and_stays_when_hosts_vanish() {
     let notes: Vec<String> = served.notes(&said).iter().map(ToString::to_string).collect();
     assert_eq!(notes, ["AddressPublished: reachable at 192.0.2.1"]);
     let said = written(&served, &said);
-    assert_eq!(said.ingress, [Ingress { at: "192.0.2.1".into(), mode: Some("Proxy".into()) }]);
+    assert_eq!(
+        said.ingress,
+        [Ingress { at: "192.0.2.1".into(), mode: Some("Proxy".into()), ..Ingress::default() }]
+    );
     assert!(served.is_said_by(&said) && served.notes(&said).is_empty());
     let vanished = Output::of(&status(&["192.0.2.1"], &[], &[]), &said);
     assert_eq!(vanished.ingress.map(|it| it[0].at.clone()), Some("192.0.2.1".into()));
@@ -134,7 +138,7 @@ fn what_others_wrote_first_is_taken_over_and_what_they_write_after_us_is_left_to
         address: None,
         uid: "u".into(),
         version: Version("1".into()),
-        ingress: vec![Ingress { at: "192.0.2.1".into(), mode: Some("VIP".into()) }],
+        ingress: vec![Ingress { at: "192.0.2.1".into(), mode: Some("VIP".into()), ..Ingress::default() }],
         conditions: Vec::new(),
         ours: false,
         held: HeldBy::default(),
@@ -280,4 +284,31 @@ fn a_condition_that_stays_keeps_its_moment() {
     let served = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &said);
     let body = served.body(&object(), "u", &said, "later");
     assert_eq!(body["status"]["conditions"][0]["lastTransitionTime"], "later");
+}
+
+/// Who starts next gives each Service the ports that it had.
+#[test]
+fn ports_at_hosts_addresses_are_told_with_who_lacks_which_and_written_once() {
+    let nothing = Published { uid: "u".into(), ..Published::default() };
+    let of_version_before = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
+    let before = written(&Output::of(&of_version_before, &nothing), &nothing);
+    let at = |ip: [u8; 4], port| Serving { ip: ip.into(), protocol: L4::Tcp, port };
+    let ports = vec![
+        PortStatus { at: at([192, 0, 2, 1], 80), lacks: None },
+        PortStatus { at: at([192, 0, 2, 1], 443), lacks: Some(Reason::PortConflict) },
+        PortStatus { at: at([192, 0, 2, 2], 80), lacks: None },
+    ];
+    let told = Output::of(&Status { ports, ..of_version_before }, &before);
+    assert!(!told.is_said_by(&before), "a status of the version before has no ports");
+    assert!(told.notes(&before).is_empty(), "nothing came or went");
+    let body = told.body(&object(), "u", &before, "now");
+    let expected = json!([
+        {"port": 80, "protocol": "TCP"},
+        {"port": 443, "protocol": "TCP", "error": "seaway.dev/PortConflict"},
+    ]);
+    assert_eq!(body["status"]["loadBalancer"]["ingress"][0]["ports"], expected);
+    let said = written(&told, &before);
+    assert!(told.is_said_by(&said), "{said:?}");
+    let left = Output::of(&Status { left: true, ..status(&[], &[], &[]) }, &said);
+    assert_eq!(left.ingress.as_ref(), Some(&said.ingress), "what stays published stays as it is");
 }

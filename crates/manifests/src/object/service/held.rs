@@ -38,17 +38,6 @@ pub(super) fn held(root: &Field<'_>) -> Held {
     if by_us { Held::ByUs } else { Held::ByOthers }
 }
 
-/// Whether the addresses of its status are Seaway's words.
-pub(super) fn published_by_us(root: &Field<'_>) -> bool {
-    let metadata = root.child("metadata");
-    metadata.child("managedFields").items().any(|entry| {
-        let fields = entry.child("fieldsV1");
-        let status = fields.child("f:status");
-        let load_balancer = status.child("f:loadBalancer");
-        entry.child("manager").name() == Some(MANAGER) && load_balancer.child("f:ingress").is_set()
-    })
-}
-
 /// Cloud controller managers are called so, whatever their cloud. Of their controllers, only that of Services writes Services.
 const CLOUD_CONTROLLER: &str = "cloud-controller-manager";
 
@@ -100,24 +89,6 @@ mod tests {
         assert_eq!(read(&own), (false, Held::ByUs), "nobody else writes it");
         let going = "  deletionTimestamp: '2026-01-01T00:00:00Z'\n";
         assert_eq!(read(&format!("{going}{held}")), (true, Held::ByOthers));
-    }
-
-    #[test]
-    fn whose_words_the_published_addresses_are_is_told_by_who_wrote_them() {
-        let by = |manager: &str, fields: &str| {
-            let text = format!(
-                "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  managedFields: [{{manager: {manager}, fieldsV1: {fields}}}]\n\
-                 spec: {{ports: [{{port: 80}}]}}"
-            );
-            match facts(&text).remove(0) {
-                Fact::Service(it) => it.published_by_us,
-                other => panic!("{other:?}"),
-            }
-        };
-        let addresses = "{'f:status': {'f:loadBalancer': {'f:ingress': {}}}}";
-        assert!(by(MANAGER, addresses));
-        assert!(!by("metallb", addresses));
-        assert!(!by(MANAGER, "{'f:status': {'f:conditions': {}}}"));
     }
 
     #[test]

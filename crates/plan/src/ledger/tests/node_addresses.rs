@@ -5,17 +5,17 @@ use seaway_model::config::{PoolRules, ReservedPorts};
 use super::*;
 use crate::ledger::HostNode;
 
-fn hosts(name: &str) -> AddressPool {
+pub(super) fn hosts(name: &str) -> AddressPool {
     AddressPool { hosts: true, ..pool(name, &[]) }
 }
 
-fn node(internal: &[&str], external: &[&str]) -> HostNode {
+pub(super) fn node(internal: &[&str], external: &[&str]) -> HostNode {
     let ips = |all: &[&str]| all.iter().map(|text| ip(text)).collect();
     HostNode { internal: ips(internal), external: ips(external), ..HostNode::default() }
 }
 
 /// Two workers, and machines with more addresses than the cluster knows.
-fn cluster(pools: &[AddressPool]) -> Ledger {
+pub(super) fn cluster(pools: &[AddressPool]) -> Ledger {
     let mut ledger = Ledger::new();
     ledger.set_rules(PoolRules::CLUSTER);
     ledger.set_time(Time(0));
