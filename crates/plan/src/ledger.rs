@@ -37,8 +37,7 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, ListenerId, Name, ObjectRef, Owner, Problem, Time,
-    address::PLAN_VERSION,
+    Address, ListenerId, Name, ObjectRef, Owner, Problem, Time,
     config::{PoolRules, ReservedPorts},
     fact::{AddressPool, HostReport},
     load_balancer::Family,
@@ -128,38 +127,6 @@ impl Ledger {
         if !self.settled {
             self.learned.insert(address.ip, address.clone());
         }
-    }
-
-    /// What a status says of an address that nobody wrote down: whoever has it keeps it, if a pool may give it. Who is
-    /// said to have another one of its family in storage has that.
-    pub fn adopt(&mut self, ip: IpAddr, owners: &[Owner]) {
-        // First of all: to look for the owners of each among all takes long where there are thousands.
-        if self.learned.contains_key(&ip) {
-            return;
-        }
-        let family = Family::of(ip);
-        let stored = |owner: &Owner| {
-            self.learned.values().any(|it| Family::of(it.ip) == family && it.owners.contains(owner))
-        };
-        let may = |it: &&Owner| self.owners.contains_key(*it) && !stored(it);
-        let owners: Vec<Owner> = owners.iter().filter(may).cloned().collect();
-        let pool = self.pools.ordered().find(|pool| gives(pool, ip)).map(|pool| pool.object.name.clone());
-        let (Some(pool), None, false) = (pool, self.hosts.whose(ip), self.settled) else { return };
-        if owners.is_empty() {
-            return;
-        }
-        let address = Address {
-            ip,
-            pool,
-            sharing: None,
-            owners,
-            plan_version: PLAN_VERSION,
-            ends: None,
-            conflicts: Vec::new(),
-            state: AddressState::Held,
-            version: 0,
-        };
-        self.learned.insert(ip, address);
     }
 
     /// It went before anything was decided.

@@ -8,14 +8,18 @@
 //! ```
 //! When the grace period ends is written down with the address, and read by the next leader: it does not begin again.
 //!
+//! An Address may be gone together with its pool, while no controller runs: then a status that Seaway wrote says who has it
+//! (`adopt_own`).
+//!
 //! A pool may be out of sight because it was deleted, because its definition is missing, because we may not list pools,
 //! or because it cannot be read: none of these says that its addresses are to be withdrawn.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use seaway_model::{
-    Address, Name, Owner, Problem, Reason, Time,
+    Address, AddressState, Name, Owner, Problem, Reason, Time, address::PLAN_VERSION,
     config::{PoolRules, ReservedPorts},
+    load_balancer::Family,
 };
 
 use super::{
@@ -38,7 +42,61 @@ pub(super) enum Stays {
     Until(Name, Option<Time>),
 }
 
+/// The pool of an address that Services have and that no pool is seen to give; no pool can have this name.
+const UNKNOWN: &str = "(unknown)";
+
 impl Ledger {
+    /// What a status says of an address that nobody wrote down: whoever has it keeps it, if a pool may give it. Who is
+    /// said to have another one of its family in storage has that.
+    pub fn adopt(&mut self, ip: IpAddr, owners: &[Owner]) {
+        // First of all: to look for the owners of each among all takes long where there are thousands.
+        if self.learned.contains_key(&ip) || self.hosts.whose(ip).is_some() {
+            return;
+        }
+        if let Some(pool) = self.giving(ip) {
+            self.learn_published(ip, pool, owners);
+        }
+    }
+
+    /// As above, of those for whom Seaway itself published it, in a cluster: also where no pool is seen that gives it. The Address
+    /// and its pool may have been lost together.
+    pub fn adopt_own(&mut self, ip: IpAddr, owners: &[Owner]) {
+        if self.learned.contains_key(&ip) || self.is_hosts_own(ip) {
+            return;
+        }
+        let asked = || owners.iter().find_map(|it| self.owners.get(it)?.claim.pool.clone());
+        let pool = self.giving(ip).or_else(asked).unwrap_or_else(|| UNKNOWN.into());
+        self.learn_published(ip, pool, owners);
+    }
+
+    fn giving(&self, ip: IpAddr) -> Option<Name> {
+        self.pools.ordered().find(|pool| gives(pool, ip)).map(|pool| pool.object.name.clone())
+    }
+
+    fn learn_published(&mut self, ip: IpAddr, pool: Name, owners: &[Owner]) {
+        let family = Family::of(ip);
+        let stored = |owner: &Owner| {
+            self.learned.values().any(|it| Family::of(it.ip) == family && it.owners.contains(owner))
+        };
+        let may = |it: &&Owner| self.owners.contains_key(*it) && !stored(it);
+        let owners: Vec<Owner> = owners.iter().filter(may).cloned().collect();
+        if self.settled || owners.is_empty() {
+            return;
+        }
+        let address = Address {
+            ip,
+            pool,
+            sharing: None,
+            owners,
+            plan_version: PLAN_VERSION,
+            ends: None,
+            conflicts: Vec::new(),
+            state: AddressState::Held,
+            version: 0,
+        };
+        self.learned.insert(ip, address);
+    }
+
     /// Nobody else is given these.
     pub fn reserve(&mut self, owner: &Owner, ips: Vec<IpAddr>) -> Touched {
         let mut touched = Touched::default();
@@ -149,6 +207,15 @@ impl Stays {
     pub(super) fn problem(&self, claim: &Claim, ip: IpAddr) -> Problem {
         let object = claim.owner.object();
         match self {
+            Stays::Unseen(pool) if **pool == *UNKNOWN => {
+                let message = format!(
+                    "no pool is seen that has {ip}; the Service keeps this address, which it was published with"
+                );
+                Problem::new(object, Reason::PoolMissing, message).fix(
+                    "Create the pool again that has it. To give the address back, delete the Service, or have it ask for a pool \
+                     that is there: seaway.dev/address-pool.",
+                )
+            }
             Stays::Unseen(pool) => {
                 let message = format!(
                     "pool {pool} cannot be seen: it was deleted, or may not be listed, or cannot be read; the Service \

@@ -133,17 +133,36 @@ impl World {
         if !self.roles.allocate {
             return;
         }
-        let mut said: BTreeMap<IpAddr, Vec<Owner>> = BTreeMap::new();
+        let (mut said, mut by_us) = (BTreeMap::<_, Vec<Owner>>::new(), BTreeMap::<_, Vec<Owner>>::new());
         for (key, ips) in &self.published {
             let owners = self.of_service.get(key).into_iter().flatten();
+            let is_ours = self.had_address_of_pool(key);
             for owner in owners.filter(|it| self.owners.get(*it).is_some_and(|it| it.claim.is_some())) {
-                ips.iter().for_each(|ip| said.entry(*ip).or_default().push(owner.clone()));
+                for ip in ips {
+                    said.entry(*ip).or_default().push(owner.clone());
+                    if is_ours {
+                        by_us.entry(*ip).or_default().push(owner.clone());
+                    }
+                }
             }
         }
         for (ip, mut owners) in said {
             owners.sort();
             self.ledger.adopt(ip, &owners);
         }
+        for (ip, mut owners) in by_us {
+            owners.sort();
+            self.ledger.adopt_own(ip, &owners);
+        }
+    }
+
+    /// Whether Seaway published an address for it that is of no host. (What is held until its load balancer is gone has its address
+    /// from a cloud.)
+    fn had_address_of_pool(&self, key: &ServiceKey) -> bool {
+        self.config.pools.cluster
+            && self.published_by_us.contains_key(key)
+            && !self.had_hosts_addresses(key)
+            && self.held(key) == Held::No
     }
 
     /// Whatever is written otherwise than the ledger has it.

@@ -6,7 +6,7 @@ use seaway_model::{
     Address, AddressState, Change, Config, Desired, Fact, Kind, ObjectRef, Outcome, Problem, Reason, Status,
     Time, Unit,
     config::PoolRules,
-    fact::{FactRef, Service, TargetPort},
+    fact::{FactRef, Held, Service, TargetPort},
     outcome::UnitState,
 };
 use seaway_plan::{Roles, World};
@@ -108,6 +108,61 @@ fn who_may_not_list_pools_at_the_start_releases_nothing() {
             assert!(told.problems.iter().any(|it| it.reason == Reason::PoolMissing), "{:?}", told.problems);
         }
     }
+}
+
+/// Somebody deleted definitions with all that is of them and applied them again, and the controller starts before the pools
+/// are back. Only statuses say who has what.
+#[test]
+fn addresses_that_were_lost_together_with_their_pools_stay_with_whom_they_were_published_for() {
+    let published = |name: &str, at: &str| Service {
+        published: vec![ip(at)],
+        published_by_us: true,
+        ..service(name, &[("", 80, TargetPort::Number(80))])
+    };
+    let (old, young) = (published("old", "192.0.2.18"), published("young", "192.0.2.17"));
+    // Another controller's word; what is still held had its address from a cloud; and a pool that is asked for and has others.
+    let theirs = Service { published_by_us: false, ..published("theirs", "192.0.2.16") };
+    let clouds = Service { held: Held::ByUs, ..published("clouds", "192.0.2.15") };
+    let mut world = leader(vec![put(&old), put(&young), put(&theirs), put(&clouds), heard(applied("a", 9))]);
+    let has = |world: &World, it: &Service| status(world, it).addresses;
+    for service in [&old, &young] {
+        assert_eq!(has(&world, service), service.published);
+        let told = problems(&world, service);
+        assert_eq!(told[0].reason, Reason::PoolMissing, "{told:?}");
+        assert!(told[0].message.contains("no pool is seen that has 192.0.2.1"), "{told:?}");
+        let Desired::Address(written) = world.desire(&Unit::Address(service.published[0])) else {
+            panic!("it is written again, for hosts to serve it")
+        };
+        assert_eq!((&written.owners[..], written.state), (&[owner(service)][..], AddressState::Held));
+    }
+    for nobodys in ["192.0.2.15", "192.0.2.16"] {
+        assert!(world.desire(&Unit::Address(ip(nobodys))).is_absent(), "{nobodys}");
+    }
+    tell(&mut world, put(&shop()));
+    assert!(has(&world, &shop()).is_empty(), "nothing is given out of what cannot be seen");
+
+    tell(&mut world, pool(PUBLIC));
+    for service in [&old, &young] {
+        assert_eq!((has(&world, service), problems(&world, service)), (service.published.clone(), vec![]));
+        let Desired::Address(written) = world.desire(&Unit::Address(service.published[0])) else {
+            panic!("it is held")
+        };
+        assert_eq!(&*written.pool, "public", "from now on it is of the pool that gives it");
+    }
+    assert_eq!(has(&world, &shop()).len(), 1, "and others are given again");
+}
+
+/// It was of that pool, as far as is known: the pool excludes it now.
+#[test]
+fn an_address_that_was_lost_and_that_the_pool_does_not_have_that_is_asked_for_ends_after_the_grace_period() {
+    let mut asking = shop();
+    asking.meta.annotations = [("seaway.dev/address-pool".into(), "public".into())].into();
+    let asking = Service { published: vec![ip("203.0.113.9")], published_by_us: true, ..asking };
+    let mut world = leader(vec![put(&asking), pool(PUBLIC)]);
+    assert_eq!(status(&world, &asking).addresses, [ip("203.0.113.9")]);
+    assert_eq!(problems(&world, &asking)[0].reason, Reason::AddressExcluded);
+    tell(&mut world, Change::Time(Time(601_000)));
+    assert_eq!(status(&world, &asking).addresses, [ip("192.0.2.10")]);
 }
 
 #[test]
