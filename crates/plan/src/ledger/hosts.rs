@@ -6,7 +6,8 @@
 //!              hosts that are no Nodes: those that their spec.addresses names
 //! ```
 //! What a host says of itself is no reason to send people there: whoever has its token could say anything. What a Service has
-//! from a host without spec.addresses, as versions before it gave them, stays.
+//! from a host without spec.addresses, as versions before it gave them, stays. What it has of a Node that does not publish it any
+//! more, though the host has it, stays for a while: Nodes get an ExternalIP, or are deleted by mistake.
 //!
 //! A Node's machine has more addresses than the cluster knows: bridges, tunnels, virtual addresses of others.
 
@@ -16,7 +17,7 @@ use std::{
 };
 
 use seaway_model::{
-    IpRange, ListenerId, Name, Owner, Problem, Reason, config::ReservedPorts, fact::AddressPool,
+    IpRange, ListenerId, Name, Owner, Problem, Reason, Time, config::ReservedPorts, fact::AddressPool,
     fact::HostReport, load_balancer::Family,
 };
 
@@ -24,7 +25,7 @@ use super::{
     Ledger, Touched,
     claim::{Claim, Grant},
     decide::{Decision, View, Waits, Wish},
-    keep::Stays,
+    keep::{Stays, when},
     pools::HOSTS,
     reserved::is_reserved,
 };
@@ -38,6 +39,13 @@ pub struct HostNode {
     pub control_plane: bool,
     /// It is labelled `node.kubernetes.io/exclude-from-external-load-balancers`.
     pub excluded: bool,
+}
+
+impl HostNode {
+    /// Of a Node that is gone no address is known.
+    fn is_gone(&self) -> bool {
+        self.excluded && self.internal.is_empty() && self.external.is_empty()
+    }
 }
 
 /// What the serving hosts report of themselves.
@@ -129,6 +137,15 @@ impl Hosts {
         !node.excluded && (control_planes || !node.control_plane) && known.contains(&ip)
     }
 
+    /// The host that has it still, though its Node does not say so any more, or is gone. (Whoever labels a Node, or drains its
+    /// host, means to end it.)
+    fn unpublished(&self, ip: IpAddr, pool: &AddressPool) -> Option<&Name> {
+        let host = self.whose(ip).filter(|host| !self.draining.contains(*host))?;
+        let node = self.nodes.get(host)?;
+        let left_out = node.excluded && !node.is_gone() || node.control_plane && !pool.control_planes;
+        (!left_out && !self.is_published(ip, host, pool.control_planes)).then_some(host)
+    }
+
     /// The host beside the Nodes that alone says that the address is its own.
     fn undeclared(&self, ip: IpAddr) -> Option<&Name> {
         self.whose(ip).filter(|host| self.is_undeclared(host))
@@ -152,8 +169,7 @@ impl Hosts {
 
     /// The first host that every pool leaves out for the label of its Node.
     fn excluded(&self) -> Option<&Name> {
-        // Of a Node that is gone no address is known.
-        let has_label = |it: &HostNode| it.excluded && !(it.internal.is_empty() && it.external.is_empty());
+        let has_label = |it: &HostNode| it.excluded && !it.is_gone();
         self.reports.keys().find(|host| self.nodes.get(*host).is_some_and(has_label))
     }
 
@@ -227,7 +243,9 @@ impl View<'_> {
         had: &[IpAddr],
     ) -> Option<Decision> {
         let is_undeclared = |ip: &IpAddr| self.publishes_nodes(claim) && self.hosts.undeclared(*ip).is_some();
-        let stay: Vec<IpAddr> = had.iter().copied().filter(is_undeclared).collect();
+        let leaving = self.unpublished(claim, pool, had);
+        let stays = |ip: &IpAddr| is_undeclared(ip) || leaving.contains_key(ip);
+        let stay: Vec<IpAddr> = had.iter().copied().filter(stays).collect();
         let addresses = match &*claim.exactly {
             [] => wish.0.iter().find_map(|families| self.own(claim, families, pool, &stay))?,
             exactly => exactly.to_vec(),
@@ -243,6 +261,10 @@ impl View<'_> {
             granted.problems.push(undeclared_problem(claim, ip, host));
         }
         let grant = granted.grant.as_mut()?;
+        let leaving = leaving.into_iter().filter(|(ip, _)| grant.addresses.contains(ip));
+        let leaving: BTreeMap<IpAddr, Option<Time>> = leaving.collect();
+        granted.problems.extend(self.unpublished_problem(claim, &leaving));
+        granted.ends = leaving;
         if self.publishes_nodes(claim) {
             let refused = |id: &ListenerId| {
                 is_reserved(self.machine_ports, id) && !pool.reserved_ports.contains(&id.port)
@@ -256,6 +278,43 @@ impl View<'_> {
         }
         at_served_addresses(claim, grant);
         Some(granted)
+    }
+
+    /// What it has of hosts that their Nodes do not publish any more, and when that ends; not what is over.
+    fn unpublished(
+        &self,
+        claim: &Claim,
+        pool: &AddressPool,
+        had: &[IpAddr],
+    ) -> BTreeMap<IpAddr, Option<Time>> {
+        let is_left =
+            |ip: &IpAddr| !self.holdings.contains(*ip) && self.hosts.unpublished(*ip, pool).is_some();
+        let left = had.iter().copied().filter(|ip| self.publishes_nodes(claim) && is_left(ip));
+        left.filter_map(|ip| self.end_after_grace(ip).map(|end| (ip, end))).collect()
+    }
+
+    /// One for all: a cluster whose Nodes get ExternalIPs has as many as hosts.
+    fn unpublished_problem(
+        &self,
+        claim: &Claim,
+        leaving: &BTreeMap<IpAddr, Option<Time>>,
+    ) -> Option<Problem> {
+        let (first, end) = leaving.first_key_value()?;
+        let host = self.hosts.whose(*first)?;
+        let more = match leaving.len() {
+            1 => String::new(),
+            count => format!(" ({count} addresses in all)"),
+        };
+        let message = format!(
+            "host {host} has {first}, which its Node does not publish any more{more}: status.addresses of the Node say something \
+             else now, or it was deleted; withdrawn from this Service {}",
+            when(*end)
+        );
+        let problem = Problem::new(claim.owner.object(), Reason::AddressExcluded, message);
+        Some(problem.fix(format!(
+            "To keep it, see that the Node has it again before that time: kubectl get node {host} -o wide. Have clients and DNS \
+             use the other addresses of the Service else."
+        )))
     }
 
     /// What a Service keeps of hosts' addresses, although none of the pools gives it these: the pool cannot be seen, or

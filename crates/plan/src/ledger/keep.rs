@@ -83,18 +83,7 @@ impl Ledger {
         if self.settled || owners.is_empty() {
             return;
         }
-        let address = Address {
-            ip,
-            pool,
-            sharing: None,
-            owners,
-            plan_version: PLAN_VERSION,
-            ends: None,
-            conflicts: Vec::new(),
-            state: AddressState::Held,
-            version: 0,
-        };
-        self.learned.insert(ip, address);
+        self.learned.insert(ip, address(ip, pool, owners, AddressState::Held));
     }
 
     /// Nobody else is given these.
@@ -189,11 +178,16 @@ impl View<'_> {
             None if !is_seen(pool) => return Some(Stays::Unseen(pool.clone())),
             None => {}
         }
+        self.end_after_grace(ip).map(|end| Stays::Until(pool.clone(), end))
+    }
+
+    /// When an address ends that is excluded now; nothing, if that is over.
+    pub(super) fn end_after_grace(&self, ip: IpAddr) -> Option<Option<Time>> {
         let known = self.ends.get(&ip).copied().flatten();
         let grace = u64::try_from(self.rules.grace.as_millis()).unwrap_or(u64::MAX);
         let end = known.or_else(|| self.now.map(|now| Time(now.0.saturating_add(grace))));
         let is_over = end.is_some_and(|end| self.now.is_some_and(|now| end <= now));
-        (!is_over).then(|| Stays::Until(pool.clone(), end))
+        (!is_over).then_some(end)
     }
 
     /// The same, of an address that it was granted.
@@ -227,10 +221,7 @@ impl Stays {
                 ))
             }
             Stays::Until(pool, end) => {
-                let when = match end {
-                    Some(end) => format!("at {}", calendar::second(*end)),
-                    None => "after the grace period".to_owned(),
-                };
+                let when = when(*end);
                 let message = format!(
                     "pool {pool} excludes {ip} now; the address is withdrawn from this Service {when}"
                 );
@@ -239,5 +230,26 @@ impl Stays {
                 ))
             }
         }
+    }
+}
+
+fn address(ip: IpAddr, pool: Name, owners: Vec<Owner>, state: AddressState) -> Address {
+    Address {
+        ip,
+        pool,
+        sharing: None,
+        owners,
+        plan_version: PLAN_VERSION,
+        ends: None,
+        conflicts: Vec::new(),
+        state,
+        version: 0,
+    }
+}
+
+pub(super) fn when(end: Option<Time>) -> String {
+    match end {
+        Some(end) => format!("at {}", calendar::second(end)),
+        None => "after the grace period".to_owned(),
     }
 }

@@ -61,7 +61,73 @@ fn a_pool_of_hosts_publishes_what_the_cluster_knows_of_them_and_nothing_else() {
     ledger.put_host(&report("one", &["192.0.2.1", "198.51.100.1", "172.17.0.1"]));
     ledger.put_node(&"one".into(), Some(node(&["192.0.2.1"], &["198.51.100.1"])));
     ledger.put_node(&"two".into(), Some(node(&["192.0.2.2"], &["198.51.100.2"])));
-    assert_eq!(ledger.has("a"), ["192.0.2.2", "198.51.100.1"]);
+    let both = ["192.0.2.1", "192.0.2.2", "198.51.100.1"];
+    assert_eq!(
+        (ledger.has("a").as_slice(), reasons(&ledger, "a")),
+        (&both.map(str::to_owned)[..], EXCLUDED.into())
+    );
+    assert_eq!(
+        ledger.ask(beside(claim("b"))),
+        "192.0.2.2 198.51.100.1",
+        "whoever comes then does not get it"
+    );
+    ledger.set_time(Time(600_000));
+    assert_eq!(
+        (ledger.has("a"), ledger.told("a")),
+        (vec!["192.0.2.2".into(), "198.51.100.1".into()], vec![])
+    );
+}
+
+const EXCLUDED: [Reason; 1] = [Reason::AddressExcluded];
+
+/// What Nodes say is written by kubelets and cloud controllers, and none of them means to end a Service's address.
+#[test]
+fn what_a_service_has_of_a_host_that_its_node_does_not_publish_any_more_stays_for_the_grace_period() {
+    let two = |internal: &[&str], external: &[&str]| Some(node(internal, external));
+    let told: [(&str, Option<HostNode>); 4] = [
+        ("it got an ExternalIP", two(&["192.0.2.2"], &["198.51.100.2"])),
+        ("its kubelet reports another address", two(&["192.0.2.9"], &[])),
+        ("its kubelet reports none", two(&[], &[])),
+        ("it was deleted", None),
+    ];
+    for (why, now) in told {
+        for leads in [true, false] {
+            let mut ledger = cluster(&[hosts("ours")]).turned(leads, std::iter::empty());
+            ledger.put_host(&report("two", &["192.0.2.2", "198.51.100.2"]));
+            ledger.claim(claim("a"));
+            ledger.settle();
+            let has = |ledger: &Ledger| ledger.has("a").contains(&"192.0.2.2".to_owned());
+            ledger.put_node(&"two".into(), now.clone());
+            assert!(has(&ledger), "{why}");
+            let (_, message) = &ledger.told("a")[0];
+            let expected = "host two has 192.0.2.2, which its Node does not publish any more";
+            assert!(message.contains(expected) && message.contains("at 1970-01-01T00:10:00Z"), "{message}");
+            // As it was before, and again: the time begins anew.
+            ledger.set_time(Time(500_000));
+            ledger.put_node(&"two".into(), two(&["192.0.2.2"], &[]));
+            let is_told = |it: &(Reason, String)| it.1.contains("host two has 192.0.2.2");
+            assert!(has(&ledger) && !ledger.told("a").iter().any(is_told), "{why}: {:?}", ledger.told("a"));
+            ledger.put_node(&"two".into(), now.clone());
+            ledger.set_time(Time(1_000_000));
+            assert!(has(&ledger), "{why}");
+            ledger.set_time(Time(1_100_000));
+            assert_eq!((has(&ledger), ledger.told("a")), (false, vec![]), "{why}");
+        }
+    }
+    // The host has it no more; or somebody labelled the Node, or drains the host.
+    let ends: [fn(&mut Ledger); 3] = [
+        |it| drop(it.put_host(&report("two", &["198.51.100.2"]))),
+        |it| drop(it.put_node(&"two".into(), Some(HostNode { excluded: true, ..node(&["192.0.2.9"], &[]) }))),
+        |it| drop(it.put_host(&HostReport { drain: true, ..report("two", &["192.0.2.2"]) })),
+    ];
+    for end in ends {
+        let mut ledger = cluster(&[hosts("ours")]);
+        ledger.ask(claim("a"));
+        ledger.put_node(&"two".into(), two(&["192.0.2.9"], &[]));
+        assert_eq!(ledger.has("a"), ["192.0.2.1", "192.0.2.2"]);
+        end(&mut ledger);
+        assert_eq!(ledger.has("a"), ["192.0.2.1"]);
+    }
 }
 
 #[test]
@@ -78,7 +144,8 @@ fn excluded_nodes_and_control_planes_are_left_out_and_the_latter_may_be_asked_fo
     // A machine whose Node is gone does not publish its bridges.
     ledger.put_node(&"two".into(), None);
     ledger.put_node(&"one".into(), Some(node(&["192.0.2.1"], &[])));
-    assert_eq!(ledger.has("a"), ["192.0.2.1"]);
+    assert_eq!(ledger.has("a"), ["192.0.2.1", "192.0.2.2"]);
+    assert_eq!(ledger.ask(beside(claim("b"))), "192.0.2.1");
 }
 
 /// At another port than others.
@@ -299,12 +366,16 @@ fn who_is_on_hosts_addresses_without_a_pool_keeps_them_and_is_told_the_pool() {
 fn the_pool_that_is_told_takes_them_over() {
     let mut ledger = upgraded(&[], &[80, 6443]);
     ledger.put_pool(Arc::new(AddressPool { reserved_ports: [6443].into(), ..hosts("hosts") }));
+    // A bridge, which is published no more once the grace period is over.
+    assert_eq!(ledger.has("a"), ["172.17.0.1", "192.0.2.1", "192.0.2.2"]);
+    ledger.set_time(Time(600_000));
     assert_eq!((ledger.has("a").join(" ").as_str(), ledger.told("a").len()), ("192.0.2.1 192.0.2.2", 0));
 }
 
 #[test]
 fn a_restart_moves_nobody_from_hosts_addresses_to_a_pools() {
-    let ledger = upgraded(&[pool("first", &["10.0.0.0/24"]), hosts("ours")], &[80]);
+    let mut ledger = upgraded(&[pool("first", &["10.0.0.0/24"]), hosts("ours")], &[80]);
+    ledger.set_time(Time(600_000));
     assert_eq!((ledger.has("a").join(" ").as_str(), ledger.told("a").len()), ("192.0.2.1 192.0.2.2", 0));
 }
 
