@@ -153,20 +153,27 @@ impl Ledger {
         self.settling = true;
         let mut touched = Touched::default();
         let answered = self.deny_ports_of_others();
+        // The configuration's ports come first: at all addresses nobody else has them but who is said to answer there.
+        let (configured, others): (Vec<Age>, Vec<Age>) =
+            self.ages().into_iter().partition(|age| matches!(age.owner, Owner::Config(_)));
+        for age in &configured {
+            self.hear(&age.owner, &mut touched);
+        }
         let had = |age: &Age| {
             self.remembered.contains_key(&age.owner)
                 || answered.owners.contains(&age.owner)
                 || self.holdings.formerly(&age.owner).next().is_some()
         };
-        let (returning, new): (Vec<Age>, Vec<Age>) = self.ages().into_iter().partition(had);
+        let (returning, new): (Vec<Age>, Vec<Age>) = others.into_iter().partition(had);
         for age in &returning {
             self.hear(&age.owner, &mut touched);
         }
         let denied = self.holdings.deny_nobody();
-        for age in returning.iter().filter(|age| denied.contains(&age.owner)) {
+        for age in configured.iter().chain(&returning).filter(|age| denied.contains(&age.owner)) {
             self.hear(&age.owner, &mut touched);
         }
         self.settling = false;
+        self.answered.clear();
         for ip in learned.keys() {
             self.holdings.forget_absent(*ip);
         }
@@ -373,6 +380,7 @@ impl Ledger {
             now: self.now,
             ends: self.ending.get(owner).unwrap_or(&none),
             remembered: &self.remembered,
+            answered: &self.answered,
             reserved: &self.reserved,
             settling: self.settling,
         };

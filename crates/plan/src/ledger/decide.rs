@@ -43,6 +43,8 @@ pub(super) struct View<'a> {
     pub(super) ends: &'a Ends,
     /// Hosts' own addresses that owners had before this process began.
     pub(super) remembered: &'a BTreeMap<Owner, Vec<IpAddr>>,
+    /// Who answered where before this process began, until all were heard.
+    pub(super) answered: &'a BTreeMap<(IpAddr, ListenerId), Owner>,
     /// Addresses that another controller published.
     pub(super) reserved: &'a AddressMap<Owner>,
     /// What is written is being given back to those who had it.

@@ -126,12 +126,15 @@ impl Ledger {
         let answered = self.deny_ports_of_others();
         let had =
             |age: &Age| self.remembered.contains_key(&age.owner) || answered.owners.contains(&age.owner);
-        let returning: Vec<Age> = self.ages().into_iter().filter(had).collect();
+        let is_configured = |age: &Age| matches!(age.owner, Owner::Config(_));
+        let (configured, others): (Vec<Age>, Vec<Age>) = self.ages().into_iter().partition(is_configured);
+        let returning = configured.into_iter().chain(others.into_iter().filter(had)).collect::<Vec<_>>();
         let mut touched = Touched::default();
         for age in &returning {
             self.hear(&age.owner, &mut touched);
         }
         self.holdings.deny_no_more(&answered.denied);
+        self.answered.clear();
         let Touched { owners, addresses, pools, withdrawn } = self.hear_all();
         touched.owners.extend(owners);
         touched.addresses.extend(addresses);

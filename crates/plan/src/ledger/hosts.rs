@@ -25,7 +25,7 @@ use super::{
     Ledger, Touched,
     claim::{Claim, Grant},
     decide::{Decision, View, Waits, Wish},
-    keep::{Stays, when},
+    keep::Stays,
     pools::HOSTS,
     reserved::is_reserved,
 };
@@ -139,7 +139,7 @@ impl Hosts {
 
     /// The host that has it still, though its Node does not say so any more, or is gone. (Whoever labels a Node, or drains its
     /// host, means to end it.)
-    fn unpublished(&self, ip: IpAddr, pool: &AddressPool) -> Option<&Name> {
+    pub(super) fn unpublished(&self, ip: IpAddr, pool: &AddressPool) -> Option<&Name> {
         let host = self.whose(ip).filter(|host| !self.draining.contains(*host))?;
         let node = self.nodes.get(host)?;
         let left_out = node.excluded && !node.is_gone() || node.control_plane && !pool.control_planes;
@@ -278,43 +278,6 @@ impl View<'_> {
         }
         at_served_addresses(claim, grant);
         Some(granted)
-    }
-
-    /// What it has of hosts that their Nodes do not publish any more, and when that ends; not what is over.
-    fn unpublished(
-        &self,
-        claim: &Claim,
-        pool: &AddressPool,
-        had: &[IpAddr],
-    ) -> BTreeMap<IpAddr, Option<Time>> {
-        let is_left =
-            |ip: &IpAddr| !self.holdings.contains(*ip) && self.hosts.unpublished(*ip, pool).is_some();
-        let left = had.iter().copied().filter(|ip| self.publishes_nodes(claim) && is_left(ip));
-        left.filter_map(|ip| self.end_after_grace(ip).map(|end| (ip, end))).collect()
-    }
-
-    /// One for all: a cluster whose Nodes get ExternalIPs has as many as hosts.
-    fn unpublished_problem(
-        &self,
-        claim: &Claim,
-        leaving: &BTreeMap<IpAddr, Option<Time>>,
-    ) -> Option<Problem> {
-        let (first, end) = leaving.first_key_value()?;
-        let host = self.hosts.whose(*first)?;
-        let more = match leaving.len() {
-            1 => String::new(),
-            count => format!(" ({count} addresses in all)"),
-        };
-        let message = format!(
-            "host {host} has {first}, which its Node does not publish any more{more}: status.addresses of the Node say something \
-             else now, or it was deleted; withdrawn from this Service {}",
-            when(*end)
-        );
-        let problem = Problem::new(claim.owner.object(), Reason::AddressExcluded, message);
-        Some(problem.fix(format!(
-            "To keep it, see that the Node has it again before that time: kubectl get node {host} -o wide. Have clients and DNS \
-             use the other addresses of the Service else."
-        )))
     }
 
     /// What a Service keeps of hosts' addresses, although none of the pools gives it these: the pool cannot be seen, or

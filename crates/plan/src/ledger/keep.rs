@@ -17,8 +17,10 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use seaway_model::{
-    Address, AddressState, Name, Owner, Problem, Reason, Time, address::PLAN_VERSION,
+    Address, AddressState, Name, Owner, Problem, Reason, Time,
+    address::PLAN_VERSION,
     config::{PoolRules, ReservedPorts},
+    fact::AddressPool,
     load_balancer::Family,
 };
 
@@ -67,6 +69,14 @@ impl Ledger {
         let asked = || owners.iter().find_map(|it| self.owners.get(it)?.claim.pool.clone());
         let pool = self.giving(ip).or_else(asked).unwrap_or_else(|| UNKNOWN.into());
         self.learn_published(ip, pool, owners);
+    }
+
+    /// It was somebody's whom nobody knows any more, and hosts may not have heard so: it is being released, unless somebody has it.
+    pub fn keep_back(&mut self, ip: IpAddr, pool: Name) {
+        if !self.settled {
+            let state = AddressState::Releasing;
+            self.learned.entry(ip).or_insert_with(|| address(ip, pool, Vec::new(), state));
+        }
     }
 
     fn giving(&self, ip: IpAddr) -> Option<Name> {
@@ -161,6 +171,43 @@ impl Ledger {
 }
 
 impl View<'_> {
+    /// What it has of hosts that their Nodes do not publish any more, and when that ends; not what is over.
+    pub(super) fn unpublished(
+        &self,
+        claim: &Claim,
+        pool: &AddressPool,
+        had: &[IpAddr],
+    ) -> BTreeMap<IpAddr, Option<Time>> {
+        let is_left =
+            |ip: &IpAddr| !self.holdings.contains(*ip) && self.hosts.unpublished(*ip, pool).is_some();
+        let left = had.iter().copied().filter(|ip| self.publishes_nodes(claim) && is_left(ip));
+        left.filter_map(|ip| self.end_after_grace(ip).map(|end| (ip, end))).collect()
+    }
+
+    /// One for all: a cluster whose Nodes get ExternalIPs has as many as hosts.
+    pub(super) fn unpublished_problem(
+        &self,
+        claim: &Claim,
+        leaving: &BTreeMap<IpAddr, Option<Time>>,
+    ) -> Option<Problem> {
+        let (first, end) = leaving.first_key_value()?;
+        let host = self.hosts.whose(*first)?;
+        let more = match leaving.len() {
+            1 => String::new(),
+            count => format!(" ({count} addresses in all)"),
+        };
+        let message = format!(
+            "host {host} has {first}, which its Node does not publish any more{more}: status.addresses of the Node say something \
+             else now, or it was deleted; withdrawn from this Service {}",
+            when(*end)
+        );
+        let problem = Problem::new(claim.owner.object(), Reason::AddressExcluded, message);
+        Some(problem.fix(format!(
+            "To keep it, see that the Node has it again before that time: kubectl get node {host} -o wide. Have clients and DNS \
+             use the other addresses of the Service else."
+        )))
+    }
+
     /// Why the owner keeps this address of its own, which none of the pools gives it that it may use.
     pub(super) fn stays(&self, claim: &Claim, ip: IpAddr) -> Option<Stays> {
         self.stays_from(claim, ip, self.holdings.pool(ip)?)

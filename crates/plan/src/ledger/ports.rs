@@ -52,7 +52,7 @@ impl Ledger {
 
     /// Until all were heard who answered, their ports are nobody else's.
     pub(super) fn deny_ports_of_others(&mut self) -> Answered {
-        let answered = std::mem::take(&mut self.answered);
+        let answered = self.answered.clone();
         let mut asking: BTreeMap<ListenerId, Vec<&Owner>> = BTreeMap::new();
         for (owner, it) in &self.owners {
             it.claim.ports.iter().for_each(|port| asking.entry(*port).or_default().push(owner));

@@ -55,10 +55,12 @@ impl View<'_> {
         let everywhere = unspecified(Family::of(ip));
         let asked = claim.ports.iter().filter(|_| self.publishes_nodes(claim));
         let taken = asked.filter_map(move |id| Some((*id, self.holdings.holder(everywhere, *id)?)));
+        let has = move |id: ListenerId| {
+            let holder = self.holdings.holder(ip, id).or_else(|| self.answered.get(&(ip, id)));
+            holder == Some(&claim.owner)
+        };
         taken
-            .filter(move |(id, holder)| {
-                **holder != claim.owner && self.holdings.holder(ip, *id) != Some(&claim.owner)
-            })
+            .filter(move |(id, holder)| **holder != claim.owner && !has(*id))
             .map(move |(id, holder)| (ip, id, holder.clone()))
     }
 

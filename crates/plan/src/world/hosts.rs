@@ -56,12 +56,17 @@ impl World {
                 continue;
             };
             for owner in self.of_service.get(key).into_iter().flatten() {
-                if self.owners.get(owner).is_some_and(|it| it.claim.as_ref().is_some_and(|it| !it.hosts_only))
-                {
-                    self.ledger.remember(owner.clone(), ips.clone());
-                    let said = said.iter().map(|at| (at.ip, ListenerId { l4: at.protocol, port: at.port }));
-                    ports.push((owner.clone(), said.collect()));
+                let claim = self.owners.get(owner).and_then(|it| it.claim.as_ref());
+                let Some(claim) = claim.filter(|it| !it.hosts_only) else { continue };
+                self.ledger.remember(owner.clone(), ips.clone());
+                let said = said.iter().map(|at| (at.ip, ListenerId { l4: at.protocol, port: at.port }));
+                let mut said: Vec<_> = said.collect();
+                if said.is_empty() {
+                    // Versions before wrote no ports: it may have had all of them.
+                    let all = |ip: &IpAddr| claim.ports.iter().map(|id| (*ip, *id)).collect::<Vec<_>>();
+                    said = ips.iter().flat_map(all).collect();
                 }
+                ports.push((owner.clone(), said));
             }
         }
         self.ledger.remember_ports(ports);

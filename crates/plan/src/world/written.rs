@@ -72,6 +72,7 @@ impl World {
     fn hear_everybody_anew(&mut self) {
         if self.settled {
             self.adopt_published();
+            self.keep_lost_back();
             self.remember_hosts();
             self.ledger.settle();
         }
@@ -186,9 +187,7 @@ impl World {
         self.vanished.remove(&address.ip);
         let before = self.addresses.insert(address.ip, address.clone());
         self.note_holders(before.as_deref(), Some(&*address));
-        if before.is_none() && self.settled {
-            self.silent.note_written(address.ip, address.version);
-        }
+        self.silent.note_written(address.ip, address.version, before.is_none() && self.settled);
         self.versions.note(before.as_deref(), &address);
         if !self.settled {
             self.ledger.learn(&address);

@@ -482,3 +482,41 @@ fn ports_that_the_operator_reserves_are_refused_like_those_that_are_known() {
         );
     }
 }
+
+#[test]
+fn at_a_start_the_configuration_comes_first_but_for_who_is_said_to_answer_there() {
+    let door = || {
+        let owner = Owner::Config("frontDoor".into());
+        Claim { ports: [tcp(80)].into(), hosts_only: true, exactly: vec![ip("0.0.0.0")], ..Claim::new(owner) }
+    };
+    let two = |name: &str| Claim { ports: [tcp(80), tcp(81)].into(), ..claim(name) };
+    // Both had an address; one of them answered at 80.
+    for (said, follows) in [("old", false), ("old", true), ("young", false), ("", false), ("", true)] {
+        let mut ledger = cluster(&[hosts("ours")]).turned(!follows, std::iter::empty());
+        for name in ["old", "young"] {
+            ledger.claim(two(name));
+            ledger.remember(owner(name), vec![ip("192.0.2.1"), ip("192.0.2.2")]);
+        }
+        ledger.claim(door());
+        if !said.is_empty() {
+            let at = |port| [(ip("192.0.2.1"), tcp(port)), (ip("192.0.2.2"), tcp(port))];
+            ledger.remember_ports(vec![(owner(said), at(80).to_vec())]);
+        }
+        ledger.settle();
+        for name in ["old", "young"] {
+            let ports = ledger.grant(&owner(name)).0.map(|it| it.ports).unwrap_or_default();
+            assert_eq!(
+                ports.iter().any(|(_, id)| *id == tcp(80)),
+                name == said,
+                "{said} {follows} {name}: {ports:?}"
+            );
+        }
+        let told = ledger.grant(&door().owner).1.len();
+        assert_eq!(told, if said.is_empty() { 0 } else { 2 }, "{said} {follows}");
+        // It stays so, whoever is looked at again.
+        ledger.claim(two("old"));
+        ledger.put_host(&report("other", &["192.0.2.9"]));
+        let ports = ledger.grant(&owner("old")).0.map(|it| it.ports).unwrap_or_default();
+        assert_eq!(ports.iter().any(|(_, id)| *id == tcp(80)), said == "old", "{said} {follows}");
+    }
+}

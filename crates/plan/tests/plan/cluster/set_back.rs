@@ -126,3 +126,48 @@ fn a_host_says_from_then_on_how_far_it_is_by_the_versions_of_the_restored_cluste
     assert_eq!(world.said().map(|it| it.applied), Some(80));
     assert_eq!(present(&world), [""; 0]);
 }
+
+/// The backup is older than the address of the other, which the restored cluster does not know.
+#[test]
+fn an_address_of_the_lost_time_is_given_to_nobody_until_each_host_has_heard_or_is_gone() {
+    let at = "192.0.2.10";
+    // Whether another was silent before, falls silent after, or leads from then on.
+    for (before, after, leads_late) in
+        [(false, false, false), (true, false, false), (false, true, false), (false, false, true)]
+    {
+        let mut world = after_the_backup();
+        tell(&mut world, vec![heard(applied("b", 500))]);
+        let silent = || vec![Change::Silent("b".into())];
+        tell(&mut world, if before { silent() } else { vec![] });
+        if leads_late {
+            tell(&mut world, vec![Change::Leads(false)]);
+        }
+        let gone = Change::Missing(FactRef::Address(ip(at)));
+        tell(&mut world, vec![Change::SetBack, put(&shop()), missing(&other()), gone]);
+        // As the backup has it.
+        let lists = if before {
+            vec![heard(applied("a", 70))]
+        } else {
+            vec![heard(applied("a", 70)), heard(applied("b", 70))]
+        };
+        tell(&mut world, lists);
+        tell(&mut world, synced());
+        tell(&mut world, if after { silent() } else { vec![] });
+        if leads_late {
+            tell(&mut world, vec![Change::Leads(true)]);
+        }
+        let is_free = |world: &World| world.desire(&Unit::Address(ip(at))).is_absent();
+        assert_eq!(owners(&world, "192.0.2.11"), [owner(&shop())], "it has another");
+        let Desired::Address(wanted) = world.desire(&Unit::Address(ip(at))) else { panic!("it is free") };
+        assert_eq!((wanted.state, wanted.owners.len()), (AddressState::Releasing, 0));
+        tell(&mut world, vec![written(at, &[], AddressState::Releasing, 82)]);
+        assert!(!is_free(&world), "nobody has heard of it");
+        tell(&mut world, vec![heard(applied("a", 82))]);
+        assert!(!is_free(&world), "b may serve there ({before}, {after}, {leads_late})");
+        match before || after {
+            true => tell(&mut world, vec![Change::Gone(FactRef::Host("b".into()))]),
+            false => tell(&mut world, vec![heard(applied("b", 82))]),
+        }
+        assert!(is_free(&world), "({before}, {after}, {leads_late})");
+    }
+}
