@@ -9,6 +9,7 @@
 //! Octavia tells of an object whose it is by tags alone; names are another controller's too (names.rs). What has not our
 //! tag is never touched.
 
+mod admission;
 mod adopted;
 mod affinity;
 mod asked;
@@ -308,6 +309,7 @@ impl Driver for Octavia {
         self.begin_preview(unit, desired);
         let observed = Box::pin(self.look(joined, unit, key, desired)).await?;
         let mut observed = self.pass_over(joined, unit, desired, observed)?;
+        self.admit(joined, unit, desired, &observed)?;
         self.begin(unit, desired, &observed)?;
         Box::pin(self.find_named(joined, unit, desired, &mut observed)).await?;
         let lost = Box::pin(tls::lost(&joined.cloud, desired, &observed)).await;

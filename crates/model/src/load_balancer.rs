@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{http::*, outside::*, pool::*, tls::*};
 use crate::{
-    config::FloatingSubnet,
+    config::{FloatingSubnet, JoinLoadBalancers},
     group::CloudNode,
     name::{Name, ObjectRef, Owner},
 };
@@ -292,6 +292,8 @@ pub struct Outside {
     pub unheld: bool,
     /// So many Services may be on one.
     pub most_shared: usize,
+    /// Which of those that are not its own it may begin to share.
+    pub join: JoinLoadBalancers,
     pub tags: CloudTags,
     pub pending: CloudPending,
     pub headers: BTreeMap<ListenerId, CloudHeaders>,

@@ -165,6 +165,7 @@ impl Demand {
             published: Vec::new(),
             unheld: false,
             most_shared: usual.most_shared,
+            join: self.join,
             tags: wishes.tags.and(&usual.tags),
             headers: self.headers(),
             probe: self.probe(usual),

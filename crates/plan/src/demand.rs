@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use ipnet::IpNet;
 use seaway_model::{
     Config, L4, ListenerId, Name, ObjectRef, Owner, Problem, Reason,
-    config::{CloudDefaults, Exposed},
+    config::{CloudDefaults, Exposed, JoinLoadBalancers},
     fact::{Held, Service, ServiceKind, ServicePort, TargetPort},
     load_balancer::{Protocol, ProxyVersion},
 };
@@ -38,6 +38,8 @@ pub struct Demand {
     pub cloud: Option<(Name, Arc<CloudDefaults>)>,
     /// No setting chooses that cloud for it any more, and what the cloud has for it is left as it is.
     pub released: bool,
+    /// Which load balancers of a cloud that are not its own it may begin to share.
+    pub join: JoinLoadBalancers,
     /// Of one of its ports, from each host of ours.
     pub checks_per_second: Option<u32>,
     pub problems: Vec<Problem>,
@@ -219,6 +221,7 @@ impl Demand {
             address: None,
             cloud,
             released: false,
+            join: config.tenants.join,
             checks_per_second: config.tenants.limits.checks_per_second,
             problems,
         }

@@ -10,8 +10,8 @@ use seaway_manifests::{
 use seaway_model::{
     Config, Name,
     config::{
-        Admission, FrontDoor, HostOwners, OtherHosts, PoolRules, ReservedPorts, Routes, Secrets,
-        TenantLimits, Tenants,
+        Admission, FrontDoor, HostOwners, JoinLoadBalancers, OtherHosts, PoolRules, ReservedPorts, Routes,
+        Secrets, TenantLimits, Tenants,
     },
     fact::Gateway,
 };
@@ -60,6 +60,10 @@ pub(super) fn read(field: &Field<'_>, tenants: &mut Tenants, said: &mut Said) {
             }
         }
         tenants.sources = Some(networks);
+    }
+    let joins = [("namespace", JoinLoadBalancers::Namespace), ("any", JoinLoadBalancers::Any)];
+    if let Some(join) = section.take("joinLoadBalancers").one_of(&joins) {
+        tenants.join = join;
     }
     limits(&section.take("limits"), &mut tenants.limits, &mut said.limits);
     let ports = section.take("reservedPorts");
@@ -220,7 +224,7 @@ mod tests {
         parse(text, Path::new("")).expect("it is right")
     }
 
-    const ALL: &str = "tenants:\n  membersByName: true\n  reservedPorts: [9345, 9000-9010]\n  transparentFrom: [192.0.2.0/24]\n  limits: {rules: 10, \
+    const ALL: &str = "tenants:\n  membersByName: true\n  reservedPorts: [9345, 9000-9010]\n  transparentFrom: [192.0.2.0/24]\n  joinLoadBalancers: any\n  limits: {rules: 10, \
                        expressions: 0, listeners: 4, members: 3, certificateBytes: 2Ki, checkInterval: 5ms, checksPerSecond: 7, connections: 8, newConnectionsPerSecond: \
                        9, newConnectionsPerWorker: 6}\npools: {perNamespace: 0}\nfrontDoor:\n  services: all\n  \
                        tls: {secrets: all}\n  parentRef: infra/public\n  hostOwners:\n    names: {shop.example: shop, \
@@ -238,6 +242,7 @@ mod tests {
         assert_eq!((cluster.tenants.limits, cluster.pools.per_namespace), (TenantLimits::CLUSTER, Some(256)));
         assert!(!cluster.tenants.members.machines && !cluster.tenants.members.names);
         assert_eq!(cluster.tenants.sources, Some(Vec::new()));
+        assert_eq!(cluster.tenants.join, JoinLoadBalancers::Namespace);
         let door = cluster.front_door;
         assert_eq!((door.services, door.tls.secrets), (Admission::Annotated, Secrets::Named));
         assert_eq!((door.routes, door.owners.others), (Routes::Never, OtherHosts::First));
@@ -249,6 +254,7 @@ mod tests {
         let mut cluster = settings.config.clone();
         close(&mut cluster, settings.said);
         assert!(!cluster.tenants.members.machines, "nothing opens that");
+        assert_eq!(cluster.tenants.join, JoinLoadBalancers::Any);
         cluster.tenants.members.machines = true;
         assert_eq!(cluster, settings.config);
         assert_eq!(
@@ -306,6 +312,7 @@ mod tests {
             ("tenants: {limits: {certificateBytes: much}}", "tenants.limits.certificateBytes: Invalid value"),
             ("pools: {perNamespace: many}", "pools.perNamespace: Invalid value"),
             ("tenants: {transparentFrom: [everybody]}", "tenants.transparentFrom[0]: Invalid value"),
+            ("tenants: {joinLoadBalancers: all}", "tenants.joinLoadBalancers: Unsupported value"),
             ("frontDoor: {parentRef: public}", "frontDoor.parentRef: Invalid value"),
             (
                 "frontDoor: {hostOwners: {names: {'a b': shop}}}",

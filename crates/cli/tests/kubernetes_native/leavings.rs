@@ -25,7 +25,7 @@ use seaway_testkit::{
 
 use crate::{
     hears::A_WHILE,
-    octavia::{Project, in_a_cloud},
+    octavia::{JOINING, Project, in_a_cloud},
     scene::*,
 };
 
@@ -223,6 +223,7 @@ fn gc_removes_what_services_left_and_a_purge_all_of_the_cluster_and_nothing_else
 
     scene.cluster.apply(&deployment("shop", 1));
     keep_certificate(&scene, "shop-tls");
+    scene.configuration = JOINING;
     scene.lead("controller");
     serve(&scene, "shop", 443, "seaway.dev/tls: shop-tls");
     serve(&scene, "gone", 1443, "");

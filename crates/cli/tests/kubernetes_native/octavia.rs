@@ -16,7 +16,11 @@ use crate::scene::*;
 /// A controller that stands still for seconds leads on, and no event of its is lost: who ends one ends its term, too.
 pub(crate) const OCTAVIA: &str = "{defaultDriver: octavia, admin: {listen: [\"127.0.0.1:0\"]}, lease: 15s}";
 
-/// The same, and orphans go.
+/// The same, and Services may share load balancers that are somebody else's.
+pub(crate) const JOINING: &str = "{defaultDriver: octavia, admin: {listen: [\"127.0.0.1:0\"]}, lease: 15s, \
+                                  tenants: {joinLoadBalancers: any}}";
+
+/// As the first, and orphans go.
 pub(crate) const DELETING: &str = "{defaultDriver: octavia, admin: {listen: [\"127.0.0.1:0\"]}, lease: 15s, \
                                    cloud: {orphans: delete}}";
 

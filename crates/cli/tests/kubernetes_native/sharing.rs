@@ -5,7 +5,7 @@ use seaway_testkit::topology::until;
 
 use crate::{
     leavings::{named, serve},
-    octavia::in_a_cloud,
+    octavia::{JOINING, in_a_cloud},
 };
 
 #[test]
@@ -13,6 +13,7 @@ fn services_share_a_load_balancer_and_who_is_left_keeps_its_address() {
     let Some((mut scene, project)) = in_a_cloud() else { return };
     let foreign = project.foreign("k8sclusterv1-x-api_pool", &[], ("10.0.0.5", 8080));
     let theirs = project.everything();
+    scene.configuration = JOINING;
     scene.lead("controller");
     serve(&scene, "shop", 80, "");
     scene.until_served(&["shop"]);

@@ -22,6 +22,7 @@ use seaway_openstack::{
 };
 
 use super::{
+    admission::{self, On},
     named::all_named,
     names::Cluster,
     shared::{self, Marks, Shared},
@@ -149,6 +150,17 @@ impl Sought<'_> {
             "Remove the annotation, and a load balancer is made for this Service. (If it is this Service's all the same: \
              remove its members, and it is taken over.)",
         ))
+    }
+
+    /// Why it may not begin to share this one.
+    pub(super) fn barred(
+        &self,
+        cluster: &Cluster,
+        marks: &Marks,
+        it: &LoadBalancer,
+        on: On,
+    ) -> Option<Problem> {
+        admission::refusal(cluster, marks, &self.owner, self.wish, it, on)
     }
 
     /// Why it may be no guest there.

@@ -9,7 +9,7 @@ use seaway_openstack::{
     resource::{Id, Query},
 };
 
-use super::{Joined, Octavia, away::Asker, steps::Observed};
+use super::{Joined, Octavia, admission, away::Asker, steps::Observed};
 
 impl Octavia {
     /// Whether it is there, of one that is neither its own nor the one it is a guest of; asked once as long as that is known.
@@ -24,16 +24,24 @@ impl Octavia {
         let Desired::LoadBalancer(wish) = desired else { return Ok(()) };
         let named = wish.options.outside.as_ref().and_then(|it| it.named.as_ref());
         let (Some(named), Some(balancer)) = (named, &observed.balancer) else { return Ok(()) };
+        observed.shared.refused = None;
         let is_known = observed.shared.named.as_ref().is_some_and(|(id, _)| *id == named.id);
-        if is_known
-            || observed.shared.guest && !named.by_name
-            || named.is(balancer.it.id.as_str(), &balancer.it.name)
-        {
+        if is_known || named.is(balancer.it.id.as_str(), &balancer.it.name) {
             return Ok(());
         }
         let there = all_named(&joined.cloud, named).await;
+        let there = there.map_err(|error| self.failed(&Asker::of(unit), &error))?;
         // Of several that are called so nobody knows which is meant.
-        let is_there = there.map_err(|error| self.failed(&Asker::of(unit), &error))?.len() == 1;
+        let is_there = there.len() == 1;
+        if observed.shared.guest {
+            // It would leave this one, and not come to that one.
+            let other = there.first().filter(|_| is_there);
+            let refused = other.and_then(|it| admission::refused(joined, unit, desired, it, observed));
+            observed.shared.refused = refused.map(|(_, problem)| problem);
+        }
+        if observed.shared.refused.is_some() || observed.shared.guest && !named.by_name {
+            return Ok(());
+        }
         observed.shared.named = Some((named.id.clone(), is_there));
         let shared = observed.shared.named.clone();
         self.known().entry(unit.clone()).and_modify(|it| it.observed.shared.named = shared);

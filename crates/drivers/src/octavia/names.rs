@@ -49,6 +49,17 @@ impl Cluster {
         })
     }
 
+    /// Whose namespace such a name of a Service has; nothing where it is another cluster's, or was cut.
+    pub(super) fn namespace_in<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let whose = name.strip_prefix("kube_service_")?.strip_prefix(&*self.name)?.strip_prefix('_')?;
+        let (namespace, service) = whose.split_once('_').filter(|_| name.len() < LONGEST)?;
+        let is_one = match service.split_once('_') {
+            Some((_, end)) => FAMILIES.iter().any(|it| it.as_str().eq_ignore_ascii_case(end)),
+            None => !service.is_empty(),
+        };
+        is_one.then_some(namespace)
+    }
+
     pub fn description(&self, owner: &Owner) -> String {
         cut_to_longest(format!("Kubernetes external service {} from cluster {}", of(owner), self.name))
     }
@@ -217,6 +228,23 @@ mod tests {
             cluster().description(&owner),
             "Kubernetes external service default/nginxservice from cluster kubernetes"
         );
+    }
+
+    #[test]
+    fn the_namespace_is_read_from_a_name_of_this_cluster_alone() {
+        for (name, namespace) in [
+            ("kube_service_kubernetes_shop_web", Some("shop")),
+            ("kube_service_kubernetes_shop_web_ipv6", Some("shop")),
+            ("kube_service_kubernetes_shop_web_else", None),
+            ("kube_service_kubernetes_shop", None),
+            ("kube_service_kubernetes_a_shop_web", None),
+            ("kube_service_kubernetes2_shop_web", None),
+            ("kubernetes_shop_web", None),
+        ] {
+            assert_eq!(cluster().namespace_in(name), namespace, "{name}");
+        }
+        let cut = cluster().balancer(&service(&"x".repeat(300)));
+        assert_eq!(cluster().namespace_in(&cut), None);
     }
 
     #[test]

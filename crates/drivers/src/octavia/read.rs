@@ -15,6 +15,7 @@ use seaway_openstack::{
 };
 
 use super::{
+    admission::On,
     find::{Found, Sought, Why, find},
     names::Cluster,
     shared::{Marks, divide},
@@ -75,7 +76,11 @@ pub(super) async fn read(
             return Ok(refused(sought, sought.unclear(&it)));
         }
     } else if why == Why::Invitation
-        && let Some(problem) = sought.and_then(|sought| sought.unwelcome(&it, &addresses, &shared, marks))
+        && let Some(problem) = sought.and_then(|sought| {
+            let barred =
+                sought.barred(cluster, marks, &it, On { listeners: !branches.is_empty(), address: had });
+            barred.or_else(|| sought.unwelcome(&it, &addresses, &shared, marks))
+        })
     {
         return Ok(Read::Refused(problem));
     }

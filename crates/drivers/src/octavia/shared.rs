@@ -36,9 +36,9 @@ use super::{
 
 /// The first has left, and its key stays.
 const LEFT: &str = "seaway.dev/left";
-const GUEST: &str = "seaway.dev/guest=";
+pub(super) const GUEST: &str = "seaway.dev/guest=";
 /// What the other controller counts sharers by.
-const THEIR_NAMES: &str = "kube_service_";
+pub(super) const THEIR_NAMES: &str = "kube_service_";
 
 /// What a load balancer with several Services is to one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -53,6 +53,8 @@ pub struct Shared {
     pub going: bool,
     /// The one that its Service names and that it is not on, and whether that is there.
     pub named: Option<(Name, bool)>,
+    /// Why it stays here rather than go to the one that its Service names.
+    pub refused: Option<Problem>,
 }
 
 /// Load balancers that are being taken down: the floating IP goes first, and nobody is to come after that.
@@ -176,6 +178,7 @@ pub(super) fn names_another(desired: &Desired, observed: &Observed) -> bool {
         |it: &Named| observed.shared.named.as_ref().is_some_and(|(id, there)| *id == it.id && *there);
     let is_it = |it: &Named| it.is(balancer.it.id.as_str(), &balancer.it.name);
     match named {
+        Some(_) if observed.shared.refused.is_some() => false,
         Some(it) => !is_it(it) && (!it.by_name || is_there(it)),
         None => shares::word(wish).is_none(),
     }
@@ -209,7 +212,7 @@ pub(super) fn has_strangers(cluster: &Cluster, it: &LoadBalancer) -> bool {
 }
 
 /// What its Service's name ends with among its tags, whatever its cluster is called.
-fn end_of_name(key: &LbKey) -> Option<String> {
+pub(super) fn end_of_name(key: &LbKey) -> Option<String> {
     let object = key.owner()?.object();
     Some(format!("_{}_{}{}", object.namespace, object.name, end_of_second(key)))
 }
@@ -453,7 +456,9 @@ pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed) -> Vec<Probl
     let elsewhere = named.filter(|it| !is_it(it) && !observed.shared.guest);
     let elsewhere = elsewhere.filter(|it| !is_gone(&it.id));
     problems.extend(shares::told(owner, wish, observed, balancer));
+    problems.extend(observed.shared.refused.clone());
     let renamed = named.filter(|it| it.by_name && !is_it(it) && observed.shared.guest);
+    let renamed = renamed.filter(|_| observed.shared.refused.is_none());
     problems.extend(renamed.map(|named| {
         let message = format!(
             "no load balancer is called {} any more: it stays on {}, which is called {}",

@@ -122,6 +122,8 @@ async fn shared() -> (Scene, Belonging) {
         outside.named =
             Some(seaway_model::load_balancer::Named { id: made.id.as_str().into(), field, by_name: false });
         outside.most_shared = 3;
+        // One of them is another cluster's.
+        outside.join = seaway_model::config::JoinLoadBalancers::Any;
         wish
     };
     scene.reach_of("uid-2", &guest("uid-2", 443)).await;

@@ -1,6 +1,7 @@
 //! The driver for Octavia against the fake cloud, which one suite holds against a real one.
 #![allow(clippy::unwrap_used)]
 
+mod admission;
 mod adopted;
 mod affinity;
 mod ages;

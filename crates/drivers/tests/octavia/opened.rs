@@ -34,6 +34,7 @@ fn of_guest(mut wish: Wish, named: Option<&LoadBalancer>) -> Wish {
     let outside = wish.options.outside.as_mut().unwrap();
     outside.named = named.map(|it| Named { id: it.id.as_str().into(), field: FIELD.into(), by_name: false });
     outside.most_shared = 2;
+    outside.join = seaway_model::config::JoinLoadBalancers::Any;
     wish
 }
 

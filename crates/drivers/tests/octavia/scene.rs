@@ -288,10 +288,11 @@ pub(crate) fn owner() -> Owner {
     owner_of("uid-1")
 }
 
-/// `nginxservice`; others are called by their UID.
+/// `nginxservice`; others are called by their UID, which may have another namespace before it: `shop/uid-2`.
 pub(crate) fn owner_of(uid: &str) -> Owner {
+    let (namespace, uid) = uid.split_once('/').unwrap_or(("default", uid));
     let name = if uid.starts_with("uid-1") { "nginxservice" } else { uid };
-    Owner::Object { object: ObjectRef::new(Kind::Service, "default", name), uid: uid.into() }
+    Owner::Object { object: ObjectRef::new(Kind::Service, namespace, name), uid: uid.into() }
 }
 
 pub(crate) fn unit() -> Unit {

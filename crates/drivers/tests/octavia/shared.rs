@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 use seaway_engine::{Driver, Failure};
 use seaway_model::{
     Desired, L4, LoadBalancer as Wish, Problem, Reason,
+    config::JoinLoadBalancers,
     load_balancer::{Named, Protocol},
 };
 use seaway_openstack::{
@@ -180,7 +181,8 @@ async fn cross_cluster_sharing_renames_nothing_and_deletes_nothing() {
         let theirs = Theirs { cluster, ..Theirs::new("theirs", &[(80, 31_080)], &[("x", node)]) };
         let (made, _) = theirs.make(&scene.cloud, &scene.subnet).await;
         let before = listener(&scene, 80).await;
-        let wish = guest(&scene, "uid-2", &[443], &made);
+        let mut wish = guest(&scene, "uid-2", &[443], &made);
+        wish.options.outside.as_mut().unwrap().join = JoinLoadBalancers::Any;
         scene.reach_of("uid-2", &wish).await;
         let now = only(&scene).await;
         assert_eq!((&now.name, &now.description), (&made.name, &made.description));

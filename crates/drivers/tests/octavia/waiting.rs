@@ -124,6 +124,7 @@ async fn what_another_made_is_not_asked_for_without_a_pause() {
     let outside = wish.options.outside.as_mut().unwrap();
     outside.named = Some(Named { id, field: "a field".into(), by_name: false });
     outside.most_shared = 2;
+    outside.join = seaway_model::config::JoinLoadBalancers::Any;
     let wanted = Desired::LoadBalancer(Arc::new(wish));
     let mut pauses = Vec::new();
     for _ in 0..6 {

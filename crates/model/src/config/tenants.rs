@@ -14,6 +14,7 @@ pub struct Tenants {
     pub sources: Option<Vec<IpNet>>,
     pub limits: TenantLimits,
     pub reserved_ports: ReservedPorts,
+    pub join: JoinLoadBalancers,
 }
 
 /// Ports that the machines of a cluster need themselves, by whatever protocol.
@@ -36,6 +37,16 @@ impl ReservedPorts {
     pub fn contains(&self, port: u16) -> bool {
         ReservedPorts::ALWAYS.iter().chain(&*self.more).any(|it| it.contains(&port))
     }
+}
+
+/// Which load balancers of a cloud that are not its own a Service may begin to share. One that it shares already stays shared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JoinLoadBalancers {
+    /// Those that Services of its own namespace have to themselves.
+    #[default]
+    Namespace,
+    /// All that it can name: also those of other namespaces and of other clusters, and those that somebody made by hand.
+    Any,
 }
 
 /// How much one namespace, or one Service of it, may take of what all share. `None`: as much as it asks for.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use seaway_model::{
     Change, Config, Desired, Dirt, Fact, Kind, Name, ObjectRef, Outcome, Reason, Unit,
     announced::{AnnouncedReason, ConditionStatus},
-    config::{CloudDefaults, CloudPlace, FloatingSubnet, FrontDoor, Opens, Orphans},
+    config::{
+        CloudDefaults, CloudPlace, FloatingSubnet, FrontDoor, JoinLoadBalancers, Opens, Orphans, Tenants,
+    },
     fact::{Endpoint, FactRef, Meta, Node, Secret, Service},
     load_balancer::{Balance, Bind, Family, LoadBalancer, Outside, Protocol},
     outcome::{Serving, UnitState},
@@ -89,6 +91,19 @@ pub(crate) fn planned(world: &World, service: &Service) -> Arc<LoadBalancer> {
 fn asked(usual: CloudDefaults, annotations: &[(&str, &str)]) -> Outside {
     let shop = clouded(annotations);
     planned(&world(usual, vec![put(&shop)]), &shop).options.outside.clone().expect("a cloud is asked")
+}
+
+#[test]
+fn which_load_balancers_may_be_joined_is_the_configurations_word_and_known_at_once() {
+    let shop = clouded(&[]);
+    let mut world = world(usual(), vec![put(&shop)]);
+    let join = |world: &World| planned(world, &shop).options.outside.as_ref().expect("a cloud is asked").join;
+    assert_eq!(join(&world), JoinLoadBalancers::Namespace);
+    let tenants = Tenants { join: JoinLoadBalancers::Any, ..Tenants::default() };
+    let config = Config { clouds: [(CLASS.into(), Arc::new(usual()))].into(), tenants, ..Config::default() };
+    let dirt = world.apply(Change::Config(Arc::new(config)));
+    assert!(dirt.iter().any(|it| *it.unit() == unit(&owner(&shop))), "{dirt:?}");
+    assert_eq!(join(&world), JoinLoadBalancers::Any);
 }
 
 #[test]
