@@ -265,3 +265,37 @@ fn traffic_stays_when_the_definition_of_addresses_is_deleted_with_all_of_them() 
     scene.cluster.kubectl(&["delete", "service", "shop"]);
     until("both hosts let go", || serve(&scene, false));
 }
+
+/// As by `kubectl delete -f crds.yaml`, and again `apply`, with a controller that starts before the pools are back.
+#[test]
+fn traffic_stays_when_addresses_and_pools_are_lost_together_and_a_controller_starts_that_never_saw_them() {
+    let Some(mut scene) = Scene::up(1) else { return };
+    scene.cluster.apply(&deployment("shop", 1));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
+    let at = scene.answering("shop");
+    let ip = at.ip().to_string();
+    let (_clients, load) = clients_of(&scene, at);
+    scene.end("controller");
+    for kind in ["addresses", "addresspools"] {
+        scene.cluster.kubectl(&["delete", "customresourcedefinition", &format!("{kind}.seaway.dev")]);
+    }
+    scene.install_definitions();
+    scene.lead("next");
+    let problems = "{.status.conditions[?(@.type==\"seaway.dev/Problems\")].message}";
+    let problems = |scene: &Scene| scene.field("service/shop", problems);
+    until("it says that no pool has it", || problems(&scene).contains("no pool is seen that has"));
+    let of_address =
+        |scene: &Scene| scene.field("addresses", "{.items[*].spec.address} {.items[*].spec.pool}");
+    until("its Address is written again", || of_address(&scene) == format!("{ip} (unknown)"));
+    load.goes_on(2 * RATE as usize);
+    assert_eq!(scene.address("shop"), ip, "it is published as before");
+
+    scene.cluster.apply(POOL);
+    until("it is of a pool again", || of_address(&scene) == format!("{ip} public"));
+    until("nothing is wrong any more", || problems(&scene).is_empty());
+    load.goes_on(RATE as usize);
+    let heard = load.end();
+    eprintln!("{heard}");
+    heard.was_always_answered();
+    assert_eq!(scene.address("shop"), ip);
+}
