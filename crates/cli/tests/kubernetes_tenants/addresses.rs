@@ -12,8 +12,11 @@ pub(crate) fn with(name: &str, annotations: &str, spec: &str) -> String {
     service(name, spec).replacen(&named, &format!("{named}, annotations: {{{annotations}}}"), 1)
 }
 
-/// Ports that every Node has for itself: sshd, the API server, the kubelet.
-const OF_MACHINES: [u16; 3] = [22, 6_443, 10_250];
+/// Ports that every Node has for itself: sshd, BGP of a CNI, the API server, the kubelet.
+const OF_MACHINES: [u16; 4] = [22, 179, 6_443, 10_250];
+
+/// Where the front door is, on all addresses.
+const DOOR: u16 = 8_000;
 
 pub(crate) fn tries(shared: &Shared) {
     let shop = shared.shop.ip();
@@ -60,14 +63,15 @@ pub(crate) fn tries(shared: &Shared) {
     shared.is_refused("misspelt", "no listener is opened until this is corrected");
     shared.is_refused("cannon", "members are checked every 500ms, not every 1ms");
     shared.is_refused("tunnel", "port 8472/UDP is reserved");
-    let of_machines = OF_MACHINES.map(|port| {
+    let of_machines = OF_MACHINES.into_iter().chain([DOOR]).map(|port| {
         let ports = format!("port: {port}, targetPort: 80");
         with(&format!("host-{port}"), "seaway.dev/address-pool: machines", pods).replace("port: 80", &ports)
     });
-    shared.applies(&of_machines.join("---"));
+    shared.applies(&of_machines.collect::<Vec<_>>().join("---"));
     for port in OF_MACHINES {
         shared.is_refused(&format!("host-{port}"), &format!("port {port}/TCP is reserved on hosts' own"));
     }
+    shared.is_refused(&format!("host-{DOOR}"), "belongs to configuration frontDoor");
     // The pool has 16.
     let many: Vec<String> = (0..16).map(|at| service(&format!("many-{at}"), pods)).collect();
     shared.applies(&many.join("---"));
@@ -90,7 +94,7 @@ pub(crate) fn hold(shared: &Shared, before: &str) {
         shared.asks(&later, 80).is_ok_and(|it| it.starts_with("shop-"))
     });
     assert!(shared.asks(&shop, 81).is_err(), "nobody else is at the shop's address");
-    for port in OF_MACHINES {
+    for port in OF_MACHINES.into_iter().chain([DOOR]) {
         let answer = shared.asks(&node, port);
         let is_evil = answer.as_ref().is_ok_and(|it| it.starts_with("evil-"));
         assert!(!is_evil, "port {port} of the machine: {answer:?}");

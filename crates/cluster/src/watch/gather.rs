@@ -216,7 +216,7 @@ fn problem(answer: &Answer) -> Option<Problem> {
 }
 
 /// Tells what is wrong, if it is something else than before; an error, if nobody listens.
-async fn tell(
+pub(super) async fn tell(
     changes: &mpsc::Sender<Change>,
     told: &mut Option<Problem>,
     problem: Option<Problem>,

@@ -22,14 +22,14 @@ use std::{
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::ListParams};
-use seaway_model::{Change, Fact, Name, fact::FactRef, fact::HostReport};
+use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef, fact::HostReport};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
 };
 use tracing::{info, warn};
 
-use super::gather::HostAddresses;
+use super::gather::{self, HostAddresses};
 use crate::{answer::Answer, connect::Cluster, lease::Terms};
 
 /// What hosts' Leases are called.
@@ -119,6 +119,7 @@ impl Hosts {
 pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::Sender<Change>) {
     let mut pulses: BTreeMap<Name, Pulse> = BTreeMap::new();
     let mut failing = false;
+    let mut trouble: Option<Problem> = None;
     let mut answered: Option<Instant> = None;
     let (pulse, quarantine) = (cluster.pace().pulse, cluster.pace().quarantine);
     let mut unreported = Unreported::default();
@@ -126,6 +127,9 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
         match leases(&cluster).await {
             Ok(leases) => {
                 failing = false;
+                if gather::tell(&changes, &mut trouble, None).await.is_err() {
+                    return;
+                }
                 // We may have been stopped for a while, and the API server with us.
                 let passed = answered.map_or(Duration::ZERO, |it| it.elapsed().min(pulse.saturating_mul(2)));
                 answered = Some(Instant::now());
@@ -150,11 +154,17 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
                     }
                 }
             }
-            Err(answer) if !std::mem::replace(&mut failing, true) => {
+            Err(answer) => {
                 answered = None;
-                warn!(why = answer.told(), "Leases of hosts cannot be listed; nobody is taken for dead");
+                if !std::mem::replace(&mut failing, true) {
+                    warn!(why = answer.told(), "Leases of hosts cannot be listed; nobody is taken for dead");
+                }
+                // What passes is told of all that is asked of the API server.
+                let problem = not_permitted(&answer, cluster.namespace());
+                if problem.is_some() && gather::tell(&changes, &mut trouble, problem).await.is_err() {
+                    return;
+                }
             }
-            Err(_) => answered = None,
         }
         sleep(pulse).await;
     }
@@ -222,6 +232,23 @@ impl Unreported {
         self.before = Some(pulses.iter().map(|(host, it)| (host.clone(), it.version.clone())).collect());
         changes
     }
+}
+
+/// Addresses of a host that is dead stay its own then, for ever.
+fn not_permitted(answer: &Answer, namespace: &str) -> Option<Problem> {
+    if !matches!(answer, Answer::Forbidden(_) | Answer::Unauthorized(_)) {
+        return None;
+    }
+    let message = format!(
+        "Leases of hosts cannot be listed in namespace {namespace}, so no host is taken for dead, and addresses of one that is are given \
+         to no other Service: {}",
+        answer.why()
+    );
+    let problem = Problem::new(ObjectRef::new(Kind::Config, "", "hostLeases"), Reason::NotPermitted, message);
+    Some(problem.fix(
+        "As an administrator, bind the ClusterRole seaway-lease-reader to the controllers in that namespace, as \
+         deploy/kubernetes/controller.yaml and openstack.yaml do.",
+    ))
 }
 
 async fn leases(cluster: &Cluster) -> Result<Vec<Lease>, Answer> {

@@ -140,6 +140,24 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
     assert!(most <= 2, "before the API server was believed, and after: {asked:?}");
 }
 
+/// Without them nobody is taken for dead, so that no address of a dead host is given again: somebody has to hear of that.
+#[tokio::test]
+async fn who_may_not_list_leases_of_hosts_says_so_until_it_may() {
+    let leases = vec![forbidden(), forbidden(), Answer::Whole(200, list("9", &[]))];
+    let scripts = vec![("/leases?", leases)];
+    let mut heard = begin_as(Pulses::Felt, pace(), Kind::LoadBalancerHost, &[], scripts).await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|it| it != "well") {
+        told.push(heard.next().await);
+    }
+    let of_leases: Vec<&String> = told.iter().filter(|it| it.contains("Leases of hosts")).collect();
+    assert_eq!(of_leases.len(), 1, "once: {told:?}");
+    assert!(
+        of_leases[0].starts_with("NotPermitted: Leases of hosts cannot be listed in namespace default"),
+        "{told:?}"
+    );
+}
+
 pub(crate) fn host(name: &str, version: &str, address: &str) -> String {
     format!(
         r#"{{"apiVersion":"seaway.dev/v1alpha1","kind":"LoadBalancerHost","metadata":{{"name":"{name}","resourceVersion":"{version}"}},"status":{{"addresses":["{address}"],"applied":"{version}"}}}}"#

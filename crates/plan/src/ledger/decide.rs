@@ -201,8 +201,10 @@ impl View<'_> {
     pub(super) fn one(&self, claim: &Claim, pool: &AddressPool, family: Family) -> Option<IpAddr> {
         let open = |ip: &IpAddr| gives(pool, *ip) && self.may_take(*ip, claim);
         let may_have = |ip: &IpAddr| {
+            // To share an address takes nothing from a pool.
+            let takes = || self.is_new(claim, *ip) && !self.holdings.contains(*ip);
             self.is_within_limit(claim, *ip)
-                && (!self.is_new(claim, *ip) || self.has_its_share(claim, pool, family).is_none())
+                && !(takes() && self.has_its_share(claim, pool, family).is_some())
         };
         if let Some(requested) = claim.requested_in(family) {
             return Some(requested).filter(|ip| open(ip) && may_have(ip));

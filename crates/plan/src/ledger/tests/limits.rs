@@ -104,6 +104,18 @@ fn who_came_first_leaves_others_a_part_of_a_pool() {
         (ledger.ask(elsewhere("shop2")), ledger.ask(third("x"))),
         ("10.0.0.12".into(), "10.0.0.13".into())
     );
+    // To share an address takes nothing from the pool.
+    let shared = |name: &str, port, namespace: &str| Claim {
+        sharing: Some("key".into()),
+        across: ["*".into()].into(),
+        ports: [tcp(port)].into(),
+        namespace: namespace.into(),
+        ..claim(name)
+    };
+    assert_eq!(ledger.ask(shared("one", 80, "other")), "10.0.0.14");
+    assert_eq!(ledger.ask(shared("two", 81, "default")), "10.0.0.14");
+    ledger.release_fully("two");
+    ledger.release_fully("one");
     // What somebody has stays, whatever is looked at again.
     assert_eq!(ledger.ask(claim("evil00")), "10.0.0.1");
     // Who waits is served once there is room.
