@@ -6,7 +6,7 @@ use std::{
     io,
     net::SocketAddr,
     os::fd::{AsFd, OwnedFd},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use crate::{
@@ -178,6 +178,9 @@ impl ListeningSockets {
         } else if passes >= most_passes {
             turn.shared.report_loop(listener.at);
             Some(Refusal::Loop)
+        } else if self.kind == Kind::Listener && turn.shared.memory.is_group_nearly_full() {
+            turn.shared.memory.refused.fetch_add(1, Relaxed);
+            Some(Refusal::Resources)
         } else {
             listener.enter(&tuned, turn.now).err()
         };

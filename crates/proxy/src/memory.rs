@@ -6,15 +6,20 @@
 //! ```
 //!
 //! A worker counts exactly and by itself; it tells the process only every [`BATCH`], so that requests share nothing.
+//!
+//! What the kernel holds for clients is not counted so. Where a control group has a limit, what the group holds is looked
+//! at every [`LOOK_EVERY`], and newcomers are refused before the kernel ends the process.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod available;
 mod connection;
+mod groups;
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 pub(crate) use connection::{ConnectionMemory, Reservation, WorkerMemory};
+use groups::{Groups, Shortage};
 
 /// How much clients may make this process hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,8 +49,19 @@ pub(crate) struct MemoryBudget {
     free_since: AtomicU64,
     /// A thread gives memory back.
     is_trimming: AtomicBool,
+    groups: Groups,
+    /// A [`Shortage`], as of the last look at the groups.
+    shortage: AtomicU8,
+    /// Before that nobody looks at them again, in milliseconds.
+    looks_at: AtomicU64,
+    /// When the log last said that they are short; 0: never.
+    short_at: AtomicU64,
 }
 
+/// A look at the control groups is two or three small files.
+const LOOK_EVERY: u64 = 100;
+/// Milliseconds without a shortage of the groups after which the next one is news.
+const EPISODE: u64 = 60_000;
 /// A worker tells the process of a change when it is as large as this.
 const BATCH: i64 = 64 << 10;
 /// Free memory that is worth asking the allocator to give back.
@@ -65,6 +81,10 @@ impl MemoryBudget {
             evicted: AtomicU64::new(0),
             free_since: AtomicU64::new(0),
             is_trimming: AtomicBool::new(false),
+            groups: Groups::of_this_process(),
+            shortage: AtomicU8::new(Shortage::None as u8),
+            looks_at: AtomicU64::new(0),
+            short_at: AtomicU64::new(0),
         };
         budget.set(limits);
         budget
@@ -103,13 +123,42 @@ impl MemoryBudget {
 
     /// New requests of new clients are refused.
     pub(crate) fn is_used_up(&self) -> bool {
-        self.held.load(Relaxed) >= self.limit.load(Relaxed)
+        self.held.load(Relaxed) >= self.limit.load(Relaxed) || self.is_group_nearly_full()
+    }
+
+    /// The kernel holds too much, for whomever: what takes buffers of sockets alone is refused, too.
+    pub(crate) fn is_group_nearly_full(&self) -> bool {
+        self.shortage.load(Relaxed) >= Shortage::Near as u8
     }
 
     /// New connections are refused, too: those that are answered with a refusal cost something themselves.
     pub(crate) fn is_far_beyond(&self) -> bool {
         let limit = self.limit.load(Relaxed);
         self.held.load(Relaxed) >= limit.saturating_add(limit / 8)
+            || self.shortage.load(Relaxed) >= Shortage::AtHand as u8
+    }
+
+    /// Before newcomers are let in: how near the control groups are to their limits, if the last look was long ago.
+    pub(crate) fn look_at_groups(&self, now: u64) {
+        let at = self.looks_at.load(Relaxed);
+        let next = now.saturating_add(LOOK_EVERY);
+        // One worker looks for all.
+        if now < at || self.looks_at.compare_exchange(at, next, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        let shortage = self.groups.shortage();
+        self.shortage.store(shortage as u8, Relaxed);
+        if shortage == Shortage::None {
+            return;
+        }
+        let before = self.short_at.swap(now.max(1), Relaxed);
+        if before == 0 || now.saturating_sub(before) > EPISODE {
+            tracing::error!(
+                held = self.held(),
+                "the control group has nearly all the memory that it may: newcomers are refused until it has less; raise \
+                 its limit, or have less in it",
+            );
+        }
     }
 
     /// When free memory is to be given back to the kernel.
@@ -147,8 +196,40 @@ impl MemoryBudget {
 }
 
 #[cfg(test)]
+impl MemoryBudget {
+    /// Of a process in a group whose files are in that folder.
+    pub(crate) fn of_group(folder: &std::path::Path) -> MemoryBudget {
+        let groups = Groups::of("0::/\n", folder);
+        MemoryBudget { groups, ..MemoryBudget::new(MemoryLimits::default()) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_that_is_nearly_full_is_as_a_budget_that_is_used_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).expect("a file");
+        write("memory.max", "1000");
+        write("memory.stat", "inactive_file 0\nactive_file 0\n");
+        write("memory.current", "100");
+        let budget = MemoryBudget::of_group(folder.path());
+        for (now, usage, expected) in [
+            (1_000, "100", (false, false)),
+            (1_100, "920", (true, false)),
+            (1_199, "970", (true, false)),
+            (1_200, "970", (true, true)),
+            (1_300, "920", (true, false)),
+            (1_400, "100", (false, false)),
+        ] {
+            write("memory.current", usage);
+            budget.look_at_groups(now);
+            assert_eq!((budget.is_used_up(), budget.is_far_beyond()), expected, "{now}: {usage}");
+            assert_eq!(budget.excess(), 0, "nobody is ended for it");
+        }
+    }
 
     #[test]
     fn memory_is_given_back_once_it_has_been_free_for_a_while() {

@@ -204,6 +204,7 @@ impl Worker {
             self.heartbeat.iter().for_each(Heartbeat::beat);
             self.turn.now = sys::millis();
             self.turn.number = self.turn.number.wrapping_add(1);
+            self.turn.shared.memory.look_at_groups(self.turn.now);
             self.turn.comes_with(events.len(), sources.are_behind());
             let mut only_datagrams = true;
             for index in 0..events.len() {

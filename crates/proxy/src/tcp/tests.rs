@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::atomic::Ordering::SeqCst,
     time::{Duration, Instant},
 };
 
@@ -11,6 +12,7 @@ use seaway_testkit::balancing;
 
 use super::*;
 use crate::{
+    memory::MemoryBudget,
     running,
     shared::Shared,
     sys::{Epoll, Events},
@@ -31,13 +33,17 @@ const NEWCOMERS: usize = 100;
 
 impl ByHand {
     fn new() -> ByHand {
+        ByHand::with(Shared::new(Vec::new()))
+    }
+
+    fn with(shared: Shared) -> ByHand {
         let member = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         member.set_nonblocking(true).unwrap();
         // Whoever is accepted inherits it, and takes more than a piece.
         socket2::SockRef::from(&member).set_recv_buffer_size(4 << 20).unwrap();
         let epoll = Arc::new(Epoll::new().unwrap());
         let buffer = vec![0; 64 << 10].into_boxed_slice();
-        let turn = Turn::new(0, epoll, buffer, Arc::new(Shared::new(Vec::new())));
+        let turn = Turn::new(0, epoll, buffer, Arc::new(shared));
         ByHand { tcp: Tcp::new(0), turn, events: Events::with_room_for(2 * MANY), member }
     }
 
@@ -200,4 +206,29 @@ fn beside_others_a_connection_moves_a_little_at_a_time() {
     let (sent, first, all) = moved(16);
     assert!(sent > 512 << 10 && all == sent, "{all} of {sent}");
     assert!(first <= 128 << 10, "{first} of {sent} at once");
+}
+
+#[test]
+fn while_the_control_group_is_nearly_full_connections_go_on_and_newcomers_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("memory.max", "1000");
+    write("memory.stat", "inactive_file 0\nactive_file 0\n");
+    write("memory.current", "920");
+    let mut shared = Shared::new(Vec::new());
+    shared.memory = Arc::new(MemoryBudget::of_group(folder.path()));
+    let mut hand = ByHand::with(shared);
+    let at = hand.open("web");
+    let mut before = hand.connected(at);
+    hand.turn.shared.memory.look_at_groups(1_000);
+    let mut refused = TcpStream::connect(at).unwrap();
+    hand.until("it is refused", |hand| (hand.turn.shared.memory.refused.load(SeqCst) == 1).then_some(()));
+    assert!(!matches!(refused.read(&mut [0; 8]), Ok(1..)), "it is reset");
+    before.0.write_all(b"x").unwrap();
+    hand.until("it goes on", |_| has_something(&mut before.1).then_some(()));
+    write("memory.current", "100");
+    hand.turn.shared.memory.look_at_groups(1_050);
+    assert!(hand.turn.shared.memory.is_group_nearly_full(), "the last look was a moment ago");
+    hand.turn.shared.memory.look_at_groups(1_100);
+    hand.connected(at);
 }

@@ -248,6 +248,10 @@ impl Udp {
         if scarce {
             turn.shared.report_scarcity();
         }
+        if turn.shared.memory.is_group_nearly_full() {
+            turn.shared.memory.refused.fetch_add(1, Relaxed);
+            return Err(Refusal::Resources);
+        }
         if (scarce || turn.shared.flows() >= MOST_FLOWS) && !self.make_room(turn) {
             return Err(Refusal::Resources);
         }

@@ -19,6 +19,7 @@ use seaway_model::{
 use self::rig::*;
 use super::*;
 use crate::{
+    memory::MemoryBudget,
     running::{Health, Refusal},
     shared::Shared,
     worker::Mailbox,
@@ -347,4 +348,37 @@ fn a_flood_of_garbage_costs_no_more_than_agreed_and_spares_those_who_are_answere
     until("all is dealt with", || listener.total.load(SeqCst) >= 20 + garbage);
     assert_eq!(listener.total.load(SeqCst), 20 + garbage, "nobody had to come anew");
     assert!(listener.refused(Refusal::Resources) >= garbage - MOST_FLOWS as u64);
+}
+
+#[test]
+fn while_the_control_group_is_nearly_full_flows_go_on_and_newcomers_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("memory.max", "1000");
+    write("memory.stat", "inactive_file 0\nactive_file 0\n");
+    write("memory.current", "100");
+    let backend = Backend::new(FAMILIES[0]);
+    let budget = Arc::new(MemoryBudget::of_group(folder.path()));
+    let rig = Rig::with(1, |shared| shared.memory = budget.clone());
+    rig.put(pool(&[backend.at]));
+    let listener = rig.open(FAMILIES[0], |_| {});
+    let before = Client::of(listener.at);
+    before.ask(b"x");
+    write("memory.current", "920");
+    until("the group is found full", || {
+        before.ask(b"y");
+        budget.is_group_nearly_full()
+    });
+    let refused = Client::of(listener.at);
+    refused.0.send(b"x").unwrap();
+    until("it is refused", || listener.refused(Refusal::Resources) == 1);
+    before.ask(b"z");
+    assert_eq!(rig.shared.flows(), 1);
+    write("memory.current", "100");
+    until("there is room", || {
+        before.ask(b"y");
+        !budget.is_group_nearly_full()
+    });
+    refused.ask(b"again");
+    assert_eq!(rig.shared.flows(), 2);
 }

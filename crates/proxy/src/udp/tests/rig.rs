@@ -31,8 +31,14 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new(workers: usize) -> Rig {
+        Rig::with(workers, |_| {})
+    }
+
+    pub(super) fn with(workers: usize, change: impl FnOnce(&mut Shared)) -> Rig {
         let mailboxes: Vec<_> = (0..workers).map(|_| Arc::new(Mailbox::new().unwrap())).collect();
-        let shared = Arc::new(Shared::new(mailboxes.clone()));
+        let mut shared = Shared::new(mailboxes.clone());
+        change(&mut shared);
+        let shared = Arc::new(shared);
         let threads = mailboxes
             .into_iter()
             .enumerate()
