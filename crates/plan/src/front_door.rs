@@ -16,6 +16,7 @@ mod guest;
 mod listeners;
 mod owners;
 mod paths;
+mod patterns;
 mod recorded;
 mod remember;
 mod route;

@@ -1,28 +1,27 @@
 //! An HTTPRoute at the front door: its rules, led to the Services that it names.
 
-use regex::bytes::RegexBuilder;
 use seaway_model::{
     L4, Name, PoolId, Problem, Reason,
     fact::{BackendRef, HttpRoute, RouteRule},
     load_balancer::{Action, Filter, Match, PathMatch, Rule, TextMatch},
 };
 
-use super::{guest::Guest, shares::expressions};
+use super::{
+    guest::Guest,
+    patterns::{self, Fault},
+    shares::expressions,
+};
 use crate::{
     annotations::{AUTHORITIES, CLIENTS, CONNECTIONS, Place, Protection, RATE, SOURCE_RANGES, Wishes},
     index::{Given, Index, ServiceKey},
     unheeded::idle,
 };
 
-/// What `snapshot` lets a compiled pattern take.
-const PATTERN_SIZE: usize = 1 << 20;
-/// Where many share the front door: compiling one takes a few milliseconds at most.
-const SHARED_PATTERN_SIZE: usize = 1 << 18;
-
 /// What regular expressions may take.
 #[derive(Clone, Copy)]
 struct PatternLimits {
-    size: usize,
+    /// Each is to be small and quick: those who write them share the front door.
+    shared: bool,
     /// They are not looked at: the route has more than its namespace may have, and is not served.
     too_many: bool,
 }
@@ -30,10 +29,10 @@ struct PatternLimits {
 impl PatternLimits {
     fn of(route: &HttpRoute, given: Given<'_>) -> PatternLimits {
         let Some(most) = given.config.tenants.limits.expressions else {
-            return PatternLimits { size: PATTERN_SIZE, too_many: false };
+            return PatternLimits { shared: false, too_many: false };
         };
         let all: usize = route.rules.iter().flat_map(|rule| &rule.matches).map(expressions).sum();
-        PatternLimits { size: SHARED_PATTERN_SIZE, too_many: all > most as usize }
+        PatternLimits { shared: true, too_many: all > most as usize }
     }
 }
 
@@ -232,17 +231,26 @@ impl Reader<'_> {
         });
         let mut right = true;
         for (field, pattern) in path.into_iter().chain(texts) {
-            if let Err(why) = pattern_of(pattern, self.limits.size) {
-                right = false;
-                self.tell(
+            let Err(fault) = patterns::check(pattern, self.limits.shared) else { continue };
+            right = false;
+            let pattern = pattern.as_str();
+            let (reason, message, fix) = match fault {
+                Fault::NoPattern(why) => (
                     Reason::Invalid,
-                    &field.into(),
-                    format!("{:?} is no regular expression: {why}", pattern.as_str()),
-                )
-                .fix = "The syntax is that of RE2: no backreferences, no look-around. Until it is mended the rule \
-                        answers 500."
-                    .to_owned();
-            }
+                    format!("{pattern:?} is no regular expression: {why}"),
+                    "The syntax is that of RE2: no backreferences, no look-around. Until it is mended the rule answers \
+                     500.",
+                ),
+                Fault::Slow => (
+                    Reason::LimitReached,
+                    format!(
+                        "{pattern:?} is a regular expression that takes too long: its automaton is larger than 64 KiB"
+                    ),
+                    "Repeat less, above all after .* or another part that may be any text, as in .*a.{30}. Until it is \
+                     mended the rule answers 500.",
+                ),
+            };
+            self.tell(reason, &field.into(), message).fix = fix.to_owned();
         }
         right
     }
@@ -260,15 +268,4 @@ fn key(to: &BackendRef) -> ServiceKey {
 /// What Gateway API asks for where a rule cannot be followed.
 fn broken() -> Action {
     Action::Respond { code: 500, body: Name::default() }
-}
-
-fn pattern_of(pattern: &str, size: usize) -> Result<(), String> {
-    // As `snapshot` compiles it: it speaks of the whole text. `a)|(b` would be one of these alone, and speak of less.
-    let compile = |text: &str| RegexBuilder::new(text).size_limit(size).build();
-    let by_itself = if pattern.contains(')') { compile(pattern).map(drop) } else { Ok(()) };
-    let compiled = by_itself.and_then(|()| compile(&format!("^(?:{pattern})$")));
-    compiled.map(drop).map_err(|error| {
-        let text = error.to_string();
-        text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
-    })
 }

@@ -3,8 +3,8 @@
 use seaway_model::{
     Change, Config, Reason, Time,
     config::{TenantLimits, Tenants},
-    fact::{FactRef, HttpRoute},
-    load_balancer::{HostPattern, Match, PathMatch},
+    fact::{self, FactRef, HttpRoute},
+    load_balancer::{Action, HostPattern, Match, PathMatch, TextMatch},
 };
 
 use super::{routes, scene::*};
@@ -115,6 +115,39 @@ fn expressions_that_are_too_many_or_too_large_are_not_compiled() {
     assert_eq!(of("b"), [Reason::Invalid]);
     let alone = super::scene::world(Config::default(), [put_route(&large)]);
     assert!(alone.problems().is_empty(), "in a folder it may be as large: {:?}", problems(&alone));
+}
+
+/// One after the other on 16 KiB of a field, 64 of them would take a worker half a minute.
+#[test]
+fn rules_with_expressions_that_take_too_long_answer_500_where_many_share_the_front_door() {
+    let slow = "(?:a|b)*a(?:a|b){1500}";
+    let mut route = patterns("a/slow", 1, &["/right"]);
+    let asked = |change: fn(&mut Match, TextMatch)| {
+        let mut asked = Match::default();
+        change(&mut asked, TextMatch::Regex(slow.into()));
+        asked
+    };
+    let right = route.rules[0].clone();
+    let matches = [
+        Match { path: Some(PathMatch::Regex(slow.into())), ..Match::default() },
+        asked(|it, text| it.headers = vec![("x".into(), text)]),
+        asked(|it, text| it.query = vec![("x".into(), text)]),
+    ];
+    route.rules.extend(matches.map(|it| fact::RouteRule { matches: vec![it], ..right.clone() }));
+    let world = world(limited(100, 64), [put_route(&route)]);
+    let told: Vec<_> = world.problems().into_iter().filter(|it| it.reason == Reason::LimitReached).collect();
+    let fields: Vec<String> = told.iter().map(|it| it.field.to_string()).collect();
+    let expected = ["path", "headers[0]", "queryParams[0]"];
+    let expected: Vec<String> =
+        (1..).zip(expected).map(|(rule, it)| format!("spec.rules[{rule}].matches[0].{it}.value")).collect();
+    assert_eq!(fields, expected, "{told:?}");
+    let broken = |world: &World| -> Vec<bool> {
+        let rules = &listener(world).rules;
+        rules.iter().map(|it| matches!(it.action, Action::Respond { code: 500, .. })).collect()
+    };
+    assert_eq!(broken(&world), [false, true, true, true]);
+    let alone = super::scene::world(Config::default(), [put_route(&route)]);
+    assert_eq!(broken(&alone), [false; 4], "in a folder: {:?}", problems(&alone));
 }
 
 /// `^(?:/a)|(/b)$` is one, and speaks of less than the whole path.
