@@ -5,7 +5,8 @@ use seaway_testkit::topology::until;
 use crate::scene::{Scene, deployment, service};
 
 /// As versions published hosts' addresses where a cluster had no pool.
-const BEFORE: [&str; 4] = ["patch", "service", "old", "--subresource=status"];
+const BEFORE: [&str; 6] =
+    ["apply", "--server-side", "--subresource=status", "--field-manager=seaway", "-f", "-"];
 /// Of sshd, the status page, the API server and the kubelet, and one of the node ports. Nothing listens at them here but the
 /// kubelet.
 const OF_MACHINES: [u16; 5] = [22, 1_936, 6_443, 10_250, 30_500];
@@ -48,10 +49,11 @@ fn hosts_addresses_from_a_version_without_pools_stay_and_ports_of_the_machines_a
     scene.cluster.apply(&deployment("shop", 1));
     let two = "ports: [{name: http, port: 80}, {name: ssh, port: 22, targetPort: 80}]";
     scene.cluster.apply(&at_port("old", 80).replace("ports: [{port: 80, targetPort: 80}]", two));
-    let ingress =
-        format!(r#"{{"status":{{"loadBalancer":{{"ingress":[{{"ip":"{host}","ipMode":"Proxy"}}]}}}}}}"#);
-    let by = ["--type=merge", "--field-manager=seaway", "-p", &ingress];
-    scene.cluster.kubectl(&[&BEFORE[..], &by].concat());
+    let status = format!(
+        r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"old"}},
+            "status":{{"loadBalancer":{{"ingress":[{{"ip":"{host}","ipMode":"Proxy"}}]}}}}}}"#
+    );
+    scene.cluster.try_kubectl(&BEFORE, &status).expect("a status is written");
 
     // The new version starts.
     scene.lead("controller");

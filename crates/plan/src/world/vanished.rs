@@ -4,7 +4,7 @@
 //! it is held was deleted by mistake: by hand, or all at once with their definition. Hosts go on serving at it, and statuses go
 //! on publishing it, as long as its Service does; who gives addresses out writes it again.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use seaway_model::{Address, AddressState, Dirt, Owner, Unit};
 
@@ -20,6 +20,18 @@ impl World {
             self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
         }
         kept
+    }
+
+    /// As if this process had seen how the object of what is adopted vanished: statuses go on publishing it until it is written.
+    pub(super) fn note_vanished(&mut self, ip: IpAddr) {
+        let Some(address) = self.ledger.address(ip).filter(|_| !self.addresses.contains_key(&ip)) else {
+            return;
+        };
+        self.note_holders(None, Some(&address));
+        self.versions.note(None, &address);
+        self.addresses.insert(ip, Arc::new(address));
+        self.vanished.insert(ip);
+        self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
     }
 
     /// A Service does not publish these any more: what was kept for it ends. (Who gives addresses out first writes that it is

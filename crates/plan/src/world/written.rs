@@ -154,6 +154,7 @@ impl World {
         for (ip, mut owners) in by_us {
             owners.sort();
             self.ledger.adopt_own(ip, &owners);
+            self.note_vanished(ip);
         }
     }
 
