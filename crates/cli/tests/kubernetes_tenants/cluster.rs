@@ -13,7 +13,6 @@ const DEFINITIONS: &str = include_str!("../../../cluster/tests/corpus/definition
 const CONFIGURATION: &str = "
 defaultDriver: native
 admin: {listen: [\"127.0.0.1:0\"]}
-pools: {perNamespace: 13}
 frontDoor: {enabled: true, port: 8000, tls: {port: 8443}, parentRef: infra/public}
 ";
 const MACHINES: &str = "

@@ -71,14 +71,6 @@ impl Ledger {
         self.learn_published(ip, pool, owners);
     }
 
-    /// It was somebody's whom nobody knows any more, and hosts may not have heard so: it is being released, unless somebody has it.
-    pub fn keep_back(&mut self, ip: IpAddr, pool: Name) {
-        if !self.settled {
-            let state = AddressState::Releasing;
-            self.learned.entry(ip).or_insert_with(|| address(ip, pool, Vec::new(), state));
-        }
-    }
-
     fn giving(&self, ip: IpAddr) -> Option<Name> {
         self.pools.ordered().find(|pool| gives(pool, ip)).map(|pool| pool.object.name.clone())
     }

@@ -88,7 +88,7 @@ impl World {
     fn is_written_as_released(&self, ip: IpAddr) -> bool {
         match self.addresses.get(&ip) {
             Some(address) => address.state == AddressState::Releasing,
-            None => !self.under_way.contains(&ip) && !self.silent.is_lost(ip),
+            None => !self.under_way.contains(&ip),
         }
     }
 

@@ -31,7 +31,6 @@ impl World {
         self.refresh_all();
         std::mem::take(&mut self.found).into_iter().for_each(|unit| self.find(unit));
         self.adopt_published();
-        self.keep_lost_back();
         self.remember_hosts();
         let touched = self.ledger.settle();
         self.regrant(touched);
@@ -46,8 +45,7 @@ impl World {
         self.synced.clear();
         self.newest = 0;
         self.own_writes.forget_all();
-        let gives = self.roles.host.is_none();
-        self.silent.set_back(self.addresses.values().filter(|_| gives));
+        self.silent.forget_versions();
         self.under_way.clear();
         self.door.guests.set_back();
         if !mem::replace(&mut self.settled, false) {

@@ -13,9 +13,7 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::{
-    Address, Kind, Name, ObjectRef, Problem, Reason, Unreported, fact::FactRef, fact::HostReport,
-};
+use seaway_model::{Kind, Name, ObjectRef, Problem, Reason, Unreported, fact::FactRef, fact::HostReport};
 
 use super::World;
 
@@ -25,9 +23,6 @@ pub(super) struct Silent {
     /// Addresses that were written for the first time while this process listened, at this version: who fell silent before
     /// never had them.
     first: HashMap<IpAddr, u64>,
-    /// What was written before the store was set back, and its pool, and is not written now: hosts may serve there until they have
-    /// heard that it is released.
-    lost: BTreeMap<IpAddr, Name>,
 }
 
 struct SilentHost {
@@ -47,36 +42,17 @@ impl SilentHost {
 }
 
 impl Silent {
-    /// `is_new`: nobody knew of it, as far as is known.
-    pub(super) fn note_written(&mut self, ip: IpAddr, version: u64, is_new: bool) {
-        let was_lost = self.lost.remove(&ip).is_some();
-        if is_new && !was_lost {
-            self.first.insert(ip, version);
-        }
-    }
-
-    pub(super) fn is_lost(&self, ip: IpAddr) -> bool {
-        self.lost.contains_key(&ip)
+    pub(super) fn note_written(&mut self, ip: IpAddr, version: u64) {
+        self.first.insert(ip, version);
     }
 
     pub(super) fn note_removed(&mut self, ip: IpAddr) {
         self.first.remove(&ip);
     }
 
-    /// Versions count from lower now, and what was written may be forgotten.
-    pub(super) fn set_back<'a>(&mut self, written: impl Iterator<Item = &'a Arc<Address>>) {
+    /// Versions count from lower now.
+    pub(super) fn forget_versions(&mut self) {
         self.first.clear();
-        self.lost.extend(written.map(|it| (it.ip, it.pool.clone())));
-        for host in self.hosts.values_mut() {
-            // One that lives and has not said anything yet may hear of all that is written from now on.
-            if host.report.is_some() || host.newest != u64::MAX {
-                host.newest = 0;
-            }
-            if let Some(report) = &mut host.report {
-                let applied = report.applied.min(1);
-                *report = Arc::new(HostReport { applied, ..HostReport::clone(report) });
-            }
-        }
     }
 
     /// It lives, or is gone.
@@ -95,14 +71,6 @@ impl Silent {
 }
 
 impl World {
-    /// Nobody is given an address of before the store was set back, unless somebody has it now, until all hosts that may serve
-    /// there have heard that it is released: before anything is given out.
-    pub(super) fn keep_lost_back(&mut self) {
-        for (ip, pool) in self.silent.lost.iter().filter(|_| self.roles.allocate) {
-            self.ledger.keep_back(*ip, pool.clone());
-        }
-    }
-
     /// It serves nobody, as far as statuses go, and may hold what it did.
     pub(super) fn fall_silent(&mut self, host: &Name) {
         if let Some(report) = self.index.host(host).cloned() {

@@ -72,7 +72,6 @@ impl World {
     fn hear_everybody_anew(&mut self) {
         if self.settled {
             self.adopt_published();
-            self.keep_lost_back();
             self.remember_hosts();
             self.ledger.settle();
         }
@@ -188,7 +187,9 @@ impl World {
         self.vanished.remove(&address.ip);
         let before = self.addresses.insert(address.ip, address.clone());
         self.note_holders(before.as_deref(), Some(&*address));
-        self.silent.note_written(address.ip, address.version, before.is_none() && self.settled);
+        if before.is_none() && self.settled {
+            self.silent.note_written(address.ip, address.version);
+        }
         self.versions.note(before.as_deref(), &address);
         if !self.settled {
             self.ledger.learn(&address);
