@@ -29,10 +29,14 @@
 //!       for one of ours ─► translated to itself; chains that come later are not asked
 //! ```
 //!
-//! It is asked for the first packet of a connection alone. The kernel tracks connections of all the machine from then on, as it
-//! does for kube-proxy. What was translated before the address was ours stays so until that connection ends.
+//! It is asked for the first packet of a connection alone, and only where the kernel tracks connections already: without that nobody
+//! translates, and to begin with it would bound how many connections the machine can have. What was translated before the address was
+//! ours stays so until that connection ends.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    fs, io,
+    net::{IpAddr, SocketAddr},
+};
 
 use nix::errno::Errno;
 
@@ -87,7 +91,7 @@ impl Guard {
 
     /// The same, with what is steered at them.
     pub(crate) fn set_beside(addresses: &[IpAddr], steered: &[SocketAddr]) -> Result<Guarded, Error> {
-        most(|refusal, translation| Guard::set_with(addresses, steered, refusal, translation))
+        most(is_tracked(), |refusal, translation| Guard::set_with(addresses, steered, refusal, translation))
     }
 
     fn set_with(
@@ -179,10 +183,16 @@ enum Translation {
 
 /// As much as this kernel can do: those before 5.9 refuse nothing before routing, those before 5.2 translate in no table that is for
 /// both families, and some are built without either.
-fn most(mut attempt: impl FnMut(Refusal, Translation) -> Result<(), Error>) -> Result<Guarded, Error> {
+fn most(
+    is_tracked: bool,
+    mut attempt: impl FnMut(Refusal, Translation) -> Result<(), Error>,
+) -> Result<Guarded, Error> {
     let mut by = |translation| {
         attempt(Refusal::Answer, translation).or_else(|_| attempt(Refusal::Silence, translation))
     };
+    if !is_tracked {
+        return by(Translation::Others).map(|()| Guarded { translatable: None });
+    }
     match by(Translation::Ours) {
         Ok(()) => Ok(Guarded { translatable: None }),
         Err(why) => by(Translation::Others).map(|()| Guarded { translatable: Some(why) }),
@@ -254,6 +264,14 @@ fn chosen_when_steered(loopback: u32) -> Vec<Vec<Vec<u8>>> {
     rules
 }
 
+/// Whether connections are tracked in this network. Where it cannot be read, they may be; without the module, none is.
+fn is_tracked() -> bool {
+    match fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count") {
+        Ok(count) => count.trim() != "0",
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
+}
+
 fn to_itself() -> Vec<Vec<Vec<u8>>> {
     let rule = |(ours, family): &(&[u8], Family)| {
         let its = [nft::load_address(family), nft::is_in(ours), nft::translate_to(family)];
@@ -305,25 +323,30 @@ mod tests {
     use super::*;
 
     /// What is guarded on a kernel that can do some of it: how packets are refused and who translates, or nothing at all.
-    fn possible(can: impl Fn(Refusal, Translation) -> bool) -> Option<(Refusal, Translation)> {
+    fn possible(
+        is_tracked: bool,
+        can: impl Fn(Refusal, Translation) -> bool,
+    ) -> Option<(Refusal, Translation)> {
         let mut done = None;
         let refused = || Error::refused(DOING, std::io::Error::from_raw_os_error(libc::EOPNOTSUPP));
-        let guarded = most(|refusal, translation| {
+        let guarded = most(is_tracked, |refusal, translation| {
             done = Some((refusal, translation)).filter(|_| can(refusal, translation));
             done.map(drop).ok_or_else(refused)
         });
         let told = guarded.map(|it| it.translatable.is_some()).ok();
-        assert_eq!(told, done.map(|(_, translation)| translation == Translation::Others));
+        assert_eq!(told, done.map(|(_, translation)| is_tracked && translation == Translation::Others));
         done
     }
 
     #[test]
     fn a_kernel_that_can_do_less_does_what_it_can() {
         use {Refusal::*, Translation::*};
-        assert_eq!(possible(|_, _| true), Some((Answer, Ours)));
-        assert_eq!(possible(|refusal, _| refusal == Silence), Some((Silence, Ours)));
-        assert_eq!(possible(|_, translation| translation == Others), Some((Answer, Others)));
-        assert_eq!(possible(|refusal, by| refusal == Silence && by == Others), Some((Silence, Others)));
-        assert_eq!(possible(|_, _| false), None);
+        assert_eq!(possible(true, |_, _| true), Some((Answer, Ours)));
+        assert_eq!(possible(true, |refusal, _| refusal == Silence), Some((Silence, Ours)));
+        assert_eq!(possible(true, |_, translation| translation == Others), Some((Answer, Others)));
+        assert_eq!(possible(true, |refusal, by| refusal == Silence && by == Others), Some((Silence, Others)));
+        assert_eq!(possible(true, |_, _| false), None);
+        assert_eq!(possible(false, |_, _| true), Some((Answer, Others)), "nobody translates there");
+        assert_eq!(possible(false, |refusal, _| refusal == Silence), Some((Silence, Others)));
     }
 }

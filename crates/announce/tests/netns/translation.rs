@@ -120,3 +120,26 @@ fn what_the_machine_asks_from_an_address_of_ours_is_translated_as_before() {
         assert_eq!(text, "a pod");
     });
 }
+
+/// To track connections bounds how many there can be: a host outside of the cluster may have more, and nobody translates there.
+#[test]
+fn a_machine_that_tracks_no_connections_goes_on_to_track_none() {
+    in_a_network_of_its_own(|| {
+        let scene = Scene::new();
+        let tracked = || {
+            let count = || std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count");
+            scene.machine.run(count).map_or("0".to_owned(), |it| it.trim().to_owned())
+        };
+        scene.answers(at(V4, SERVICE), "ours");
+        scene.guard(&[ip(V4)]);
+        assert_eq!(heard(&scene.client, at(V4, SERVICE)).as_deref(), Some("ours"));
+        assert_eq!(tracked(), "0");
+        // Somebody begins to translate: the next look notices.
+        scene.answers(at("10.9.0.2", 9_000), "theirs");
+        rules(&scene);
+        until("it is theirs", || heard(&scene.client, at(V4, SERVICE)).as_deref() == Some("theirs"));
+        assert_ne!(tracked(), "0");
+        scene.guard(&[ip(V4)]);
+        assert_eq!(heard(&scene.client, at(V4, SERVICE)).as_deref(), Some("ours"));
+    });
+}
