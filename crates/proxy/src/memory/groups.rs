@@ -4,7 +4,8 @@
 //! other processes of the group hold. Page cache counts there as well, and goes before anybody is ended: it is taken off.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
@@ -88,13 +89,13 @@ impl Group {
     /// A group above that of this process counts only if this process' group holds half of what is held in it: refusing
     /// clients helps nobody where others hold the memory.
     fn shortage(&self, own: &Group) -> io::Result<Shortage> {
-        let Some(limit) = limit(&fs::read_to_string(&self.limit)?) else { return Ok(Shortage::None) };
-        let usage = fs::read_to_string(&self.usage)?;
+        let Some(limit) = limit(Line::read(&self.limit)?.text()) else { return Ok(Shortage::None) };
+        let usage = Line::read(&self.usage)?;
         // The statistics cost the kernel more than the rest, and are seldom needed.
-        if Shortage::of(number(&usage)?, limit) == Shortage::None {
+        if Shortage::of(number(usage.text())?, limit) == Shortage::None {
             return Ok(Shortage::None);
         }
-        let held = held(&usage, &fs::read_to_string(&self.stat)?)?;
+        let held = held(usage.text(), &fs::read_to_string(&self.stat)?)?;
         let shortage = Shortage::of(held, limit);
         if self == own || shortage == Shortage::None {
             return Ok(shortage);
@@ -135,13 +136,33 @@ pub(super) fn groups(written: &str, root: &Path) -> Vec<Group> {
     groups
 }
 
+/// A file of one number, read without an allocation: this is done ten times a second between requests, which have none.
+struct Line {
+    bytes: [u8; 32],
+    count: usize,
+}
+
+impl Line {
+    fn read(path: &Path) -> io::Result<Line> {
+        let mut line = Line { bytes: [0; 32], count: 0 };
+        line.count = fs::File::open(path)?.read(&mut line.bytes)?;
+        Ok(line)
+    }
+
+    /// Nothing, where it is no text: then it is no number.
+    fn text(&self) -> &str {
+        let bytes = self.bytes.get(..self.count).unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
 /// `max` is none.
 pub(super) fn limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|it| *it < NO_LIMIT)
 }
 
 fn held_in(group: &Group) -> io::Result<u64> {
-    held(&fs::read_to_string(&group.usage)?, &fs::read_to_string(&group.stat)?)
+    held(Line::read(&group.usage)?.text(), &fs::read_to_string(&group.stat)?)
 }
 
 /// What a group has and the kernel cannot take back: all, less cached files and caches of file systems. Version 1 tells
