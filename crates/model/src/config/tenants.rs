@@ -77,8 +77,8 @@ impl TenantLimits {
     pub const CLUSTER: TenantLimits = TenantLimits {
         rules: Some(5_000),
         expressions: Some(64),
-        listeners: Some(1_000),
-        members: Some(20_000),
+        listeners: Some(10_000),
+        members: Some(100_000),
         certificate_bytes: Some(4 << 20),
         check_interval: Duration::from_millis(500),
         checks_per_second: Some(1_000),
