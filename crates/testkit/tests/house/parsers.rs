@@ -72,7 +72,7 @@ const PARSERS: [(&str, &[&str]); 47] = [
 ];
 
 /// Files that say such a word and have no target.
-const OTHERS: [(&str, &str); 29] = [
+const OTHERS: [(&str, &str); 30] = [
     ("admin/src/logging.rs", "a log filter of who may change it; each part of it is a word of a short list"),
     ("admin/src/logging/escape.rs", "it writes"),
     ("admin/src/server/guarded.rs", "one word of a field that hyper has read, before one blank"),
@@ -95,6 +95,7 @@ const OTHERS: [(&str, &str); 29] = [
     ("openstack/src/resource/id.rs", "the characters of an id, one by one"),
     ("openstack/src/resource/pages.rs", "a link to the next page, of which one parameter is taken"),
     ("plan/src/front_door/owners.rs", "a host name that was read, without its first label"),
+    ("proxy/src/memory/groups.rs", "files of the kernel, each of one number or of names with numbers"),
     ("proxy/src/failing.rs", "a test"),
     ("proxy/src/running/through.rs", "a host name that was read, without its first label"),
     ("proxy/src/sys/datagram/peer.rs", "an address in a structure of the kernel"),
