@@ -91,6 +91,16 @@ impl World {
         self.refresh_hold(key);
     }
 
+    /// Nobody waits for the end of what a Service of this name had, but for that of this owner.
+    fn await_no_other(&mut self, key: &ServiceKey, owner: Option<&Owner>) {
+        let object = key.object();
+        let others = self.holds.going.keys().filter(|it| Some(*it) != owner && it.object() == object);
+        for other in others.cloned().collect::<Vec<_>>() {
+            self.holds.going.remove(&other);
+            self.dirt.insert(Dirt::Unit(Unit::Hold(other)));
+        }
+    }
+
     /// A Service came, changed or went.
     pub(super) fn refresh_hold(&mut self, key: &ServiceKey) {
         if !self.settled || self.roles.host.is_some() {
@@ -98,12 +108,11 @@ impl World {
         }
         let Some(service) = self.index.service(key).cloned() else {
             self.holds.said.remove(key);
-            self.holds.going.retain(|owner, _| owner.object() != key.object());
-            return;
+            return self.await_no_other(key, None);
         };
         let owner = whose(&service);
         // One that was made again under its name is another.
-        self.holds.going.retain(|it, _| *it == owner || it.object() != key.object());
+        self.await_no_other(key, Some(&owner));
         let held = self.held(key);
         if self.is_in_cloud(&owner) {
             self.holds.going.remove(&owner);
