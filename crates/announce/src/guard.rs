@@ -78,19 +78,19 @@ pub struct Guard;
 /// What came of it.
 #[derive(Debug)]
 #[must_use]
-pub struct Guarded {
+pub struct GuardOutcome {
     /// Why rules of others may translate what is for these addresses; all else is as it should be.
     pub translatable: Option<Error>,
 }
 
 impl Guard {
     /// For these addresses and no others, whatever was there before.
-    pub fn set(addresses: &[IpAddr]) -> Result<Guarded, Error> {
+    pub fn set(addresses: &[IpAddr]) -> Result<GuardOutcome, Error> {
         Guard::set_beside(addresses, &[])
     }
 
     /// The same, with what is steered at them.
-    pub(crate) fn set_beside(addresses: &[IpAddr], steered: &[SocketAddr]) -> Result<Guarded, Error> {
+    pub(crate) fn set_beside(addresses: &[IpAddr], steered: &[SocketAddr]) -> Result<GuardOutcome, Error> {
         most(is_tracked(), |refusal, translation| Guard::set_with(addresses, steered, refusal, translation))
     }
 
@@ -186,16 +186,16 @@ enum Translation {
 fn most(
     is_tracked: bool,
     mut attempt: impl FnMut(Refusal, Translation) -> Result<(), Error>,
-) -> Result<Guarded, Error> {
+) -> Result<GuardOutcome, Error> {
     let mut by = |translation| {
         attempt(Refusal::Answer, translation).or_else(|_| attempt(Refusal::Silence, translation))
     };
     if !is_tracked {
-        return by(Translation::Others).map(|()| Guarded { translatable: None });
+        return by(Translation::Others).map(|()| GuardOutcome { translatable: None });
     }
     match by(Translation::Ours) {
-        Ok(()) => Ok(Guarded { translatable: None }),
-        Err(why) => by(Translation::Others).map(|()| Guarded { translatable: Some(why) }),
+        Ok(()) => Ok(GuardOutcome { translatable: None }),
+        Err(why) => by(Translation::Others).map(|()| GuardOutcome { translatable: Some(why) }),
     }
 }
 

@@ -40,7 +40,7 @@ pub use conflict::{Conflict, Wanted, overlaps};
 pub use diag::{Listener, Sockets};
 pub use divert::{UNDIVERT, divert};
 pub use error::Error;
-pub use guard::{Guard, Guarded};
+pub use guard::{Guard, GuardOutcome};
 pub use links::{Added, Assigned, Held, LABEL, Link, Links, MARK, Observed, Removed};
 pub use process::Process;
 pub use steering::Steering;

@@ -32,7 +32,7 @@ use nix::{errno::Errno, sys::socket::NetlinkAddr};
 use seaway_model::config::ReservedPorts;
 
 use crate::{
-    Error, Guard, Guarded,
+    Error, Guard, GuardOutcome,
     divert::nf,
     guard::{created, errno, gone, plain},
     netlink::{
@@ -166,7 +166,7 @@ impl Steering {
     }
 
     /// All addresses with all that is steered there, whatever was there before.
-    pub fn guard(&self, addresses: &[IpAddr]) -> Result<Guarded, Error> {
+    pub fn guard(&self, addresses: &[IpAddr]) -> Result<GuardOutcome, Error> {
         // Held meanwhile: what is added next finds the table as it is then.
         let mut steered = self.steered();
         if let Ok(table) = self.table()

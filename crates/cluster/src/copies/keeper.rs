@@ -378,7 +378,7 @@ fn beyond(all: &[Beyond], most: Option<u64>) -> Vec<Problem> {
     let problem = |it: &Beyond| {
         let (namespace, bytes) = (&it.object.namespace, it.bytes);
         let what = match it.is_there {
-            true => "this one has grown, and hosts go on with what it was",
+            true => "this one has grown, and hosts keep using its previous content",
             false => "this one is not copied for hosts, and none of them opens a listener with it",
         };
         let message = format!(

@@ -157,7 +157,10 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
             Err(answer) => {
                 answered = None;
                 if !std::mem::replace(&mut failing, true) {
-                    warn!(why = answer.told(), "Leases of hosts cannot be listed; nobody is taken for dead");
+                    warn!(
+                        why = answer.told(),
+                        "Leases of hosts cannot be listed; no host is considered dead"
+                    );
                 }
                 // What passes is told of all that is asked of the API server.
                 let problem = not_permitted(&answer, cluster.namespace());
@@ -240,7 +243,7 @@ fn not_permitted(answer: &Answer, namespace: &str) -> Option<Problem> {
         return None;
     }
     let message = format!(
-        "Leases of hosts cannot be listed in namespace {namespace}, so no host is taken for dead, and addresses of one that is are given \
+        "Leases of hosts cannot be listed in namespace {namespace}, so no host is considered dead, and addresses of one that is are given \
          to no other Service: {}",
         answer.why()
     );

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::{Error, Guard, Guarded, Steering};
+use seaway_announce::{Error, Guard, GuardOutcome, Steering};
 use seaway_model::{Problem, Reason, unit::Present};
 use tracing::{info, warn};
 
@@ -101,7 +101,7 @@ impl Guarding {
 }
 
 impl State {
-    fn note(&mut self, done: Result<Guarded, Error>) {
+    fn note(&mut self, done: Result<GuardOutcome, Error>) {
         let chain = |error: &Error| seaway_engine::chain(error);
         let failed = done.as_ref().err().map(chain);
         match (&self.failed, &failed) {
@@ -145,7 +145,7 @@ mod tests {
         let source = || std::io::Error::other("not supported");
         let cannot = || Error::Refused { doing: "guarding".to_owned(), source: source() };
         let mut state = State::default();
-        state.note(Ok(Guarded { translatable: Some(cannot()) }));
+        state.note(Ok(GuardOutcome { translatable: Some(cannot()) }));
         assert!(state.since.is_some(), "the rest is guarded");
         let (what, fix) = state.told().expect("it is told");
         assert!(
@@ -154,7 +154,7 @@ mod tests {
         );
         state.note(Err(cannot()));
         assert!(state.told().is_some_and(|(what, _)| what.contains("other ports of this machine")));
-        state.note(Ok(Guarded { translatable: None }));
+        state.note(Ok(GuardOutcome { translatable: None }));
         assert_eq!(state.told(), None);
     }
 }

@@ -51,7 +51,7 @@ impl Ledger {
     }
 
     /// Until all were heard who answered, their ports are nobody else's.
-    pub(super) fn deny_ports_of_others(&mut self) -> Answered {
+    pub(super) fn deny_ports_of_others(&mut self) -> EarlierHolders {
         let answered = self.answered.clone();
         let mut asking: BTreeMap<ListenerId, Vec<&Owner>> = BTreeMap::new();
         for (owner, it) in &self.owners {
@@ -67,12 +67,12 @@ impl Ledger {
             }
         }
         denied.iter().for_each(|(ip, owner, port)| self.holdings.deny(*ip, owner.clone(), *port));
-        Answered { owners: answered.into_values().collect(), denied }
+        EarlierHolders { owners: answered.into_values().collect(), denied }
     }
 }
 
 /// Who answered when this was last written down.
-pub(super) struct Answered {
+pub(super) struct EarlierHolders {
     pub(super) owners: BTreeSet<Owner>,
     /// Whom their ports were denied.
     pub(super) denied: Vec<(IpAddr, Owner, ListenerId)>,

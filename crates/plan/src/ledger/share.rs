@@ -17,7 +17,7 @@ use super::{
 };
 
 /// What is known of a namespace that has its share.
-pub(super) struct HasItsShare {
+pub(super) struct UsedShare {
     has: usize,
     free: u128,
     size: u128,
@@ -30,7 +30,7 @@ impl View<'_> {
         claim: &Claim,
         pool: &AddressPool,
         family: Family,
-    ) -> Option<HasItsShare> {
+    ) -> Option<UsedShare> {
         if !self.rules.cluster || self.rules.per_namespace.is_none() {
             return None;
         }
@@ -47,7 +47,7 @@ impl View<'_> {
         let (has, namespaces) = (counts.get(&claim.namespace).copied().unwrap_or_default(), counts.len());
         let share = size.checked_div(namespaces as u128).unwrap_or(size).max(1);
         let is_served = namespaces == 1 || (has as u128) < share;
-        (!is_served).then(|| HasItsShare { has, free: size.saturating_sub(used), size, namespaces })
+        (!is_served).then(|| UsedShare { has, free: size.saturating_sub(used), size, namespaces })
     }
 
     /// Why it gets none, where a pool has some left.

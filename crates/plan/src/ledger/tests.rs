@@ -8,6 +8,7 @@ mod ports;
 mod properties;
 mod sharing;
 mod stability;
+mod taken_ports;
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
