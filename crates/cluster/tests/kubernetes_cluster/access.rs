@@ -53,6 +53,9 @@ async fn the_reader_role_is_enough_to_watch_and_a_missing_verb_is_named() {
             "--user=reader",
         ]);
     }
+    // As controller.yaml binds it in Seaway's own namespace, which is `default` here.
+    let leases = ["create", "rolebinding", "reader", "-n", "default", "--clusterrole=seaway-lease-reader"];
+    scene.kubectl(&[&leases[..], &["--user=reader"]].concat());
     let mut heard = Heard::of(&connect(&scene.cluster.kubeconfig_of("reader", &[]), PACE).await);
     heard.want(Wanted::Every);
     heard.until_synced().await;
