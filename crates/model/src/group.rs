@@ -1,6 +1,10 @@
 //! What Nodes let in, so that load balancers of a cloud reach their members.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
 
 use ipnet::IpNet;
 
@@ -17,6 +21,8 @@ pub struct Group {
     pub nodes: Vec<CloudNode>,
     /// Of Nodes that only the configuration of the cloud leaves out: who has the group keeps it.
     pub passed_over: Vec<IpAddr>,
+    /// Node ports of load balancer Services that Seaway does not serve, or not any more: what is open for these ports stays open.
+    pub kept: BTreeSet<(L4, u16)>,
 }
 
 /// What of Nodes one owner's load balancer reaches, and where it comes from.

@@ -379,6 +379,7 @@ impl World {
                 let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
                 self.note_other_write(&key, service.other_write.as_ref());
                 self.note_change(service);
+                self.note_kept_ports(&key, Some(service));
                 self.note_whether_given_away(service);
                 self.note_end(service);
                 let held_otherwise = self.note_held(&key, service.held);
@@ -417,6 +418,7 @@ impl World {
                 self.published_by_us.remove(&key);
                 self.unpublish(&before);
                 let uid = self.index.service(&key).map(|it| it.meta.uid.clone());
+                self.note_kept_ports(&key, None);
                 for touched in self.index.remove(reference) {
                     self.follow(touched);
                 }

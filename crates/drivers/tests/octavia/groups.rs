@@ -360,6 +360,21 @@ async fn who_leaves_gives_the_group_back_and_keeps_all_others() {
 }
 
 #[tokio::test]
+async fn what_is_open_for_a_service_that_is_released_stays_open() {
+    let town = Town::set().await;
+    let nodes = [town.node(11).await];
+    town.reach(&town.wish(&[("shop", &[30_080]), ("mail", &[30_025])], &nodes)).await;
+    let rules = town.rules().await;
+    let mut wish = town.wish(&[("shop", &[30_080])], &nodes);
+    wish.kept.insert((L4::Tcp, 30_025));
+    assert_eq!(town.reach(&wish).await, [""; 0]);
+    assert_eq!(town.rules().await, rules);
+    wish.kept.clear();
+    town.reach(&wish).await;
+    assert!(town.rules().await.len() < rules.len(), "its Service is gone");
+}
+
+#[tokio::test]
 async fn every_wish_is_reached_from_every_other_and_nothing_is_left() {
     let town = Town::set().await;
     let nodes = [town.node(11).await, town.node(12).await];

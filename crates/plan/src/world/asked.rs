@@ -92,7 +92,7 @@ fn ports(service: &Service) -> BTreeSet<ListenerId> {
 }
 
 /// Where Nodes are reached for it.
-fn node_ports(service: &Service) -> impl Iterator<Item = (L4, u16)> + '_ {
+pub(super) fn node_ports(service: &Service) -> impl Iterator<Item = (L4, u16)> + '_ {
     let ports = service.ports.iter().filter_map(|it| Some((it.protocol, it.node_port?)));
     ports.chain(service.health_check_node_port.map(|it| (L4::Tcp, it)))
 }

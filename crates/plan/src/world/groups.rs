@@ -1,11 +1,19 @@
 //! What Nodes let in: one Unit for all owners of a cloud and a class.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use seaway_model::{Dirt, Group, Unit, fact::Node, group::Openings};
+use seaway_model::{
+    Dirt, Group, L4, Unit,
+    fact::{Node, Service, ServiceKind},
+    group::Openings,
+};
 
-use super::World;
-use crate::{cloud::cloud_node, index::is_excluded};
+use super::{World, asked::node_ports};
+use crate::{
+    cloud::cloud_node,
+    demand::whose,
+    index::{ServiceKey, is_excluded},
+};
 
 impl World {
     /// Nothing, where nobody wants it any more.
@@ -24,10 +32,40 @@ impl World {
         let demands: Vec<_> = ours.filter_map(|it| self.owners.get(it)?.demand.as_ref()).collect();
         let is_member = |node: &Node| !is_excluded(node) && demands.iter().any(|it| it.selects(node));
         let nodes = self.index.nodes().filter(|it| is_member(it)).map(|it| cloud_node(it));
-        let others = self.index.nodes().filter(|it| !is_excluded(it) && !is_member(it));
-        let others = others.filter(|node| demands.iter().any(|it| it.passes_over(node, &self.index)));
+        let kept: BTreeSet<_> = self.index.services().flat_map(|(_, it)| self.kept_ports(it)).collect();
+        let others = self.index.nodes().filter(|it| !is_member(it));
+        let others = others.filter(|node| {
+            // Any Node may be a member of those.
+            let is_passed_over = || demands.iter().any(|it| it.passes_over(node, &self.index));
+            !kept.is_empty() || !is_excluded(node) && is_passed_over()
+        });
         let passed_over = others.flat_map(|it| it.addresses.iter().copied()).collect();
-        Some(Arc::new(Group { openings: openings.collect(), nodes: nodes.collect(), passed_over }))
+        Some(Arc::new(Group { openings: openings.collect(), nodes: nodes.collect(), passed_over, kept }))
+    }
+
+    /// Node ports of a Service that is not ours, or not any more: its load balancer may be one that Seaway released a moment ago, and
+    /// until another controller has opened these ports with groups of its own, only ours lets requests through. What is released
+    /// has no mark of ours left, so nothing tells such a Service from others.
+    fn kept_ports(&self, service: &Service) -> Vec<(L4, u16)> {
+        let is_there = service.kind == ServiceKind::LoadBalancer && !service.leaving;
+        match is_there && !self.owners.contains_key(&whose(service)) {
+            true => node_ports(service).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// A Service is about to change, or to go (`None`): what was kept open for it may be closed then.
+    pub(super) fn note_kept_ports(&mut self, key: &ServiceKey, now: Option<&Service>) {
+        let terms = |it: &Service| {
+            let class = (it.class.clone(), it.meta.annotations.clone());
+            (it.kind.clone(), it.leaving, class, node_ports(it).collect::<Vec<_>>())
+        };
+        let Some(before) = self.index.service(key).filter(|it| !self.kept_ports(it).is_empty()) else {
+            return;
+        };
+        if now.is_none_or(|now| terms(now) != terms(before)) {
+            self.nodes_changed();
+        }
     }
 
     /// One of their owners wants something else.

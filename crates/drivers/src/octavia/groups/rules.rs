@@ -168,11 +168,8 @@ mod tests {
     fn told(openings: Openings) -> Vec<String> {
         let places =
             [(From::Subnet("members".into()), Ok(vec!["10.0.0.0/24".parse().expect("a network")]))].into();
-        let group = Group {
-            openings: [(Owner::Config("it".into()), Arc::new(openings))].into(),
-            nodes: Vec::new(),
-            passed_over: Vec::new(),
-        };
+        let group =
+            Group { openings: [(Owner::Config("it".into()), Arc::new(openings))].into(), ..Group::default() };
         rules(&group, &places, &BTreeMap::new()).into_keys().map(|it| it.to_string()).collect()
     }
 

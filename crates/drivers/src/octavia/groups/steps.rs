@@ -139,7 +139,11 @@ fn of_rules(wanted: &Wanted<'_>, there: &Observed) -> Vec<Step> {
     let unclear = wanted.group.openings.iter().filter(|(owner, _)| is_unclear(owner));
     let unclear: BTreeSet<_> =
         unclear.flat_map(|(_, it)| node_ports(it)).chain(frozen(wanted.group)).collect();
-    let is_frozen = |rule: &Rule| unclear.contains(&(rule.l4, rule.port));
+    let kept = &wanted.group.kept;
+    let is_frozen = |rule: &Rule| {
+        let port = (rule.l4, rule.port);
+        unclear.contains(&port) || kept.contains(&port)
+    };
     let stale = present.iter().filter(|(it, rule)| {
         all_known
             && !is_frozen(rule)

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use seaway_model::{
     Change, Desired, Dirt, Fact, Group, L4, ObjectRef, Outcome, Unit,
     config::CloudDefaults,
-    fact::{FactRef, Held, Service},
+    fact::{FactRef, Held, Service, ServiceKind},
     group::From,
     load_balancer::Family,
     outcome::UnitState,
@@ -85,6 +85,50 @@ fn only_what_changes_who_is_let_in_is_news() {
     );
     assert_eq!(groups(&world.apply(put(&another("shop", 30_081)))), 1);
     assert_eq!(groups(&world.apply(Change::Found(group()))), 0, "it is wanted");
+}
+
+/// A Service whose load balancer was released is still served by it, and by no group but ours until another controller has its own.
+#[test]
+fn node_ports_of_a_service_that_is_released_stay_open_while_others_use_the_group() {
+    let (shop, mail) = (clouded(&[]), another("mail", 30_025));
+    let mut world = world(opened(), vec![put(&shop), put(&mail), node("one", "10.0.0.1")]);
+    assert!(desired(&world).kept.is_empty());
+    let foreign = Service { class: Some("example.org/other".into()), ..mail.clone() };
+    assert_eq!(groups(&world.apply(put(&foreign))), 1);
+    let it = desired(&world);
+    assert_eq!(it.openings.keys().cloned().collect::<Vec<_>>(), [owner(&shop)]);
+    assert_eq!(it.kept, BTreeSet::from([(L4::Tcp, 30_025)]));
+    for end in [
+        Change::Gone(FactRef::Object(ObjectRef::new(seaway_model::Kind::Service, "default", "mail"))),
+        put(&Service { leaving: true, ..foreign.clone() }),
+        put(&Service { kind: ServiceKind::NodePort, ..foreign.clone() }),
+    ] {
+        assert_eq!(groups(&world.apply(put(&foreign))), 0);
+        assert_eq!(desired(&world).kept.len(), 1);
+        assert_eq!(groups(&world.apply(end)), 1, "its ports may be closed now");
+        assert!(desired(&world).kept.is_empty());
+    }
+    // It is ours again, and opens what it needs.
+    world.apply(put(&foreign));
+    assert_eq!(groups(&world.apply(put(&mail))), 1);
+    assert!(desired(&world).kept.is_empty() && desired(&world).openings.len() == 2);
+}
+
+/// Nodes that nobody selects any more stay in the group as long as a Service that is not ours may have them as members.
+#[test]
+fn nodes_stay_in_the_group_beside_a_service_that_is_released() {
+    let (shop, mail) = (clouded(&[]), another("mail", 30_025));
+    let foreign = Service { class: Some("example.org/other".into()), ..mail };
+    let excluded = |name: &str, ip: &str| {
+        let Change::Put(Fact::Node(it)) = node(name, ip) else { unreachable!("as it is written") };
+        let mut it = seaway_model::fact::Node::clone(&it);
+        it.meta.labels.insert("node.kubernetes.io/exclude-from-external-load-balancers".into(), "".into());
+        Change::Put(Fact::Node(Arc::new(it)))
+    };
+    let mut world = world(opened(), vec![put(&shop), excluded("two", "10.0.0.2")]);
+    assert!(desired(&world).passed_over.is_empty());
+    world.apply(put(&foreign));
+    assert_eq!(desired(&world).passed_over, ["10.0.0.2".parse::<std::net::IpAddr>().expect("an address")]);
 }
 
 #[test]
