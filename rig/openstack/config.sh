@@ -355,6 +355,9 @@ E
 $(common)
 host = $CHASSIS
 octavia_plugins = hot_plug_plugin
+# Where a request of OVN's provider ends in an exception, its load balancer stays PENDING: the report of a test that failed has
+# what the provider logged.
+default_log_levels = ovn_octavia_provider=DEBUG,amqp=WARN,amqplib=WARN,sqlalchemy=WARN,oslo.messaging=INFO,oslo_messaging=INFO,iso8601=WARN,requests.packages.urllib3.connectionpool=WARN,urllib3.connectionpool=WARN,websocket=WARN,keystonemiddleware=WARN,routes.middleware=WARN,stevedore=WARN,taskflow=WARN,keystoneauth=WARN,oslo.cache=INFO,dogpile.core.dogpile=INFO
 [api_settings]
 bind_host = $IP
 bind_port = $OCTAVIA_PORT

@@ -169,10 +169,12 @@ impl Drop for Report<'_> {
         if !thread::panicking() {
             return;
         }
+        // The first lines are printed again at the end of a run: what tells most comes first.
+        eprintln!("--- OVN's provider, in time:\n{}", self.0.land.rig.provider_log(30));
+        eprintln!("--- OVN:\n{}", self.0.land.rig.ovn());
         for (key, object) in self.0.land.told(&[&BALANCERS[..], &["floatingips"]].concat()) {
             eprintln!("--- {key}: {object}");
         }
-        eprintln!("--- OVN:\n{}", self.0.land.rig.ovn());
         eprintln!("--- outside:\n{}", self.0.land.rig.outside().ip(&["neighbor"]));
         let scene = &self.0.scene;
         for what in ["services", "endpointslices", "pods", "nodes"] {

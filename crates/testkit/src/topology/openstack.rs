@@ -1,4 +1,5 @@
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{
@@ -75,18 +76,44 @@ impl OpenStack {
     /// All of OVN's load balancers, and what its health monitors found, for the report of a test that failed.
     pub fn ovn(&self) -> String {
         let mut all = String::new();
-        for (program, database, table) in [
-            ("ovn-nbctl", "ovnnb_db", "load_balancer"),
-            ("ovn-nbctl", "ovnnb_db", "load_balancer_health_check"),
-            ("ovn-sbctl", "ovnsb_db", "service_monitor"),
+        for (program, database, table, columns) in [
+            ("ovn-sbctl", "ovnsb_db", "service_monitor", "ip,port,protocol,logical_port,src_ip,status"),
+            (
+                "ovn-nbctl",
+                "ovnnb_db",
+                "load_balancer",
+                "name,protocol,vips,health_check,ip_port_mappings,external_ids",
+            ),
+            ("ovn-nbctl", "ovnnb_db", "load_balancer_health_check", "_uuid,vip,options,external_ids"),
         ] {
             let database =
                 format!("--db=unix:{}", self.folder.join(format!("run/ovs/{database}.sock")).display());
             let mut command = Command::new(program);
-            command.args([database.as_str(), "list", table]).stdin(Stdio::null());
-            let said = command.output().map_or_else(|error| error.to_string().into_bytes(), |it| it.stdout);
+            let columns = format!("--columns={columns}");
+            command.args([database.as_str(), "--format=csv", columns.as_str(), "list", table]);
+            let said = command.stdin(Stdio::null()).output();
+            let said = said.map_or_else(|error| error.to_string().into_bytes(), |it| it.stdout);
             all.push_str(&String::from_utf8_lossy(&said));
             all.push('\n');
+        }
+        all
+    }
+
+    /// What OVN's provider logged last: requests that it began, statuses that it sent, and what went wrong. For the report of
+    /// a test that failed: a request whose status never came stays PENDING, and only this log has the reason.
+    pub fn provider_log(&self, lines: usize) -> String {
+        let mut all = String::new();
+        for service in ["octavia-api", "octavia-driver-agent"] {
+            let log = fs::read(self.folder.join(format!("log/{service}.log"))).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            let of_provider = log.lines().filter(|it| it.contains(" ovn_octavia_provider.")).filter(|it| {
+                ["Handling request", "Updating status", " WARNING ", " ERROR "]
+                    .iter()
+                    .any(|part| it.contains(part))
+            });
+            let found: Vec<&str> = of_provider.collect();
+            let last = found.get(found.len().saturating_sub(lines)..).unwrap_or_default();
+            all.push_str(&format!("{service}:\n{}\n", last.join("\n")));
         }
         all
     }
