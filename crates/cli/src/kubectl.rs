@@ -66,7 +66,7 @@ async fn drain(arguments: &Host, drain: bool) -> Result<ExitCode> {
     }
     output::line(&match drain {
         true => {
-            format!("{host} takes nobody new; who is connected may finish (kubectl seaway undrain {host})")
+            format!("{host} takes no new connections; open ones may finish (kubectl seaway undrain {host})")
         }
         false => format!("{host} serves again"),
     });
@@ -80,7 +80,7 @@ async fn forget(arguments: &Host) -> Result<ExitCode> {
     let pulse = pulse.map_err(|why| anyhow!("the Lease of {host} cannot be read: {why}"))?;
     if pulse == Pulse::Alive {
         bail!(
-            "{host} lives: its Lease is renewed. Take it out with kubectl seaway drain {host}, and stop it first."
+            "{host} is alive: its Lease is renewed. Take it out with kubectl seaway drain {host}, and stop it first."
         );
     }
     if let Err(why) = cluster.forget_host(host).await {
@@ -93,7 +93,7 @@ async fn forget(arguments: &Host) -> Result<ExitCode> {
         bail!("loadbalancerhosts.seaway.dev {host}: {why}{may}");
     }
     output::line(&format!(
-        "{host} is forgotten: addresses that it may hold are others' once they are released"
+        "{host} is forgotten: addresses that it may hold can be given to other Services once they are released"
     ));
     Ok(ExitCode::SUCCESS)
 }
@@ -101,7 +101,7 @@ async fn forget(arguments: &Host) -> Result<ExitCode> {
 fn may_patch(why: &str) -> &'static str {
     match why {
         why if why.contains("forbidden") => {
-            "\nWhoever drains hosts may `patch` `loadbalancerhosts`: an administrator allows it."
+            "\nDraining hosts needs the right to `patch` `loadbalancerhosts`: ask an administrator."
         }
         "it is not there" => "\nHosts that there are: kubectl seaway status",
         _ => "",
@@ -191,11 +191,11 @@ fn serves_classless(sight: &Sight) -> ByDefault {
 fn at_length(problem: &Problem) -> String {
     let bind = match problem.message.contains("leases.") {
         true => {
-            "And let whoever looks see them: kubectl create rolebinding NAME -n seaway-system \
+            "And let those who look see them: kubectl create rolebinding NAME -n seaway-system \
              --clusterrole=seaway-lease-reader --user=WHO"
         }
         false => {
-            "And let whoever looks see it: kubectl create clusterrolebinding NAME --clusterrole=seaway-viewer \
+            "And let those who look see it: kubectl create clusterrolebinding NAME --clusterrole=seaway-viewer \
              --user=WHO; or look at one namespace alone: -n NAMESPACE"
         }
     };

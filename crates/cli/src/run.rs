@@ -102,7 +102,9 @@ pub(crate) async fn follow(
     proxy: Option<&Proxy>,
 ) -> Option<Settings> {
     let settings = read
-        .inspect_err(|wrong| error!("the configuration is not read again, the old one goes on:\n{wrong:#}"))
+        .inspect_err(|wrong| {
+            error!("the new configuration cannot be used, the previous one stays in use:\n{wrong:#}")
+        })
         .ok()?;
     for key in settings.needs_restart(before) {
         warn!(key, "changed in the configuration; it takes a new process to follow");
@@ -119,7 +121,7 @@ pub(crate) async fn follow(
         let wanted = settings.access_log.clone();
         match tokio::task::spawn_blocking(move || proxy.log_requests(wanted)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => error!(%error, "the access log goes on as it was"),
+            Ok(Err(error)) => error!(%error, "the access log stays as it was"),
             Err(error) => error!(%error, "the access log could not be told"),
         }
     }

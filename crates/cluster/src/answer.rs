@@ -71,9 +71,9 @@ impl Answer {
         let told = |reason, message: String| Problem::new(api_server(), reason, message);
         match self {
             Answer::Unauthorized(why) => {
-                told(Reason::NotPermitted, format!("the API server does not know who we are ({why})")).fix(
-                    "The client certificate or the token has expired or is wrong: get a new kubeconfig, or see that \
-                     the pod has its ServiceAccount. It is read again by itself.",
+                told(Reason::NotPermitted, format!("the API server does not accept Seaway's credentials ({why})")).fix(
+                    "The client certificate or the token has expired or is wrong: get a new kubeconfig, or check that \
+                     the pod has its ServiceAccount. Seaway reads them again by itself.",
                 )
             }
             Answer::Forbidden(why) => {
@@ -105,7 +105,7 @@ impl Answer {
                 told(Reason::Unreachable, format!("the API server refuses to {verb} {kinds}: {why}"))
             }
             Answer::Expired => {
-                told(Reason::Unreachable, format!("{kinds} changed too fast to be followed; they are listed anew"))
+                told(Reason::Unreachable, format!("{kinds} changed too fast to be followed; they are listed again"))
             }
         }
     }
@@ -113,7 +113,9 @@ impl Answer {
     /// In one line, for a log or a failed Unit.
     pub(crate) fn why(&self) -> String {
         match self {
-            Answer::Unauthorized(why) => format!("the API server does not know who we are: {why}"),
+            Answer::Unauthorized(why) => {
+                format!("the API server does not accept Seaway's credentials: {why}")
+            }
             Answer::Forbidden(why) | Answer::Conflict(why) | Answer::Invalid(why) => why.clone(),
             Answer::NotFound => "it is not there".to_owned(),
             Answer::Expired => "what was known is too old".to_owned(),
@@ -196,13 +198,13 @@ mod tests {
                     "nodes is forbidden: User \"system:anonymous\" cannot list resource",
                 ),
                 services,
-                "does not know who we are",
+                "does not accept Seaway's credentials",
                 "new kubeconfig",
             ),
             (
                 answer(401, "Unauthorized", "Unauthorized"),
                 services,
-                "does not know who we are",
+                "does not accept Seaway's credentials",
                 "new kubeconfig",
             ),
             (

@@ -189,7 +189,7 @@ impl Cluster {
                 Ok(answer) => answer.map_err(|error| Answer::of(&error)),
                 Err(_) => Err(Answer::Unreachable(format!("timed out after {patience:?}"))),
             },
-            () = self.begun_anew() => return Err(Answer::Unreachable("its connection was given up".to_owned())),
+            () = self.begun_anew() => return Err(Answer::Unreachable("its connection was closed".to_owned())),
         };
         // Connections that are kept for the next question may be as dead as this one.
         if let Err(Answer::Unauthorized(_) | Answer::Unreachable(_)) = &answer {

@@ -153,7 +153,7 @@ impl Driver for Holds {
             return Conclusion::default();
         };
         let message = format!(
-            "its finalizer cannot be written, so nothing is made for it in a cloud, nor taken away: {}",
+            "its finalizer cannot be written, so nothing is created or deleted for it in a cloud: {}",
             trouble.why()
         );
         let problem = Problem::new(owner.object(), Reason::NotPermitted, message);

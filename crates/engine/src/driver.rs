@@ -240,10 +240,10 @@ async fn within<D: Driver, T>(
         Err(_) => {
             let driver = name::<D>();
             let why = format!("{doing}: the driver {driver} did not come back within {patience:?}");
-            error!(%unit, "{why}; it is given up, and tried again");
+            error!(%unit, "{why}; it is stopped, and tried again");
             let Some(owner) = owner_of(unit) else { return Err(Failure::Retry(why)) };
             let problem = Problem::new(owner.object(), Reason::Failed, why.clone())
-                .fix("It is given up and tried again. If it stays so, the log says more.");
+                .fix("It is stopped and tried again. If this repeats, see the log.");
             let problems = vec![(owner.clone(), problem)];
             Err(Failure::Told { why, problems, after: LOST })
         }

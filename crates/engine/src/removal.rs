@@ -299,7 +299,7 @@ async fn within_limit(gate: &Gate, counted: &str, owner: &Owner, what: &str) -> 
                  that is the limit"
             ),
             format!(
-                "See why so many are to go. It goes on by itself, an hour after each; at once: {}",
+                "See why so many are to go. It continues by itself, one each hour; at once: {}",
                 approval(&object)
             ),
         ),

@@ -269,7 +269,7 @@ impl Engine {
             return;
         }
         while let Some((unit, _)) = self.queue.next(self.drivers.0.len()) {
-            warn!(%unit, "no driver serves it; it is left alone");
+            warn!(%unit, "no driver serves it; it is not changed");
             self.queue.done(&unit, None, true);
         }
         for at in 0..self.drivers.0.len() {

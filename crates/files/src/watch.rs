@@ -372,8 +372,9 @@ impl Eye {
     fn report(&self, dir: &Path) -> Change {
         let object = ObjectRef::new(Kind::Manifest, "", format!("watch of {}", dir.display()));
         let problems = self.refused.map(|error| {
-            let message =
-                format!("the kernel grants no watch ({error}); the folder is looked at every second instead");
+            let message = format!(
+                "the kernel grants no inotify watch ({error}); the folder is read every second instead"
+            );
             Problem::new(object.clone(), Reason::NotPermitted, message)
                 .fix("sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances=1024")
         });

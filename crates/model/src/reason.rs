@@ -254,8 +254,9 @@ const EVENTS: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "Drift",
-        meaning: "Somebody changed what Seaway had made in the cloud. It is put right.",
-        remedy: "Change the Service instead, or stop whoever changes it. seaway.dev/pause leaves the cloud as it is.",
+        meaning: "Another client of the cloud changed what Seaway had made. It is put right.",
+        remedy: "Change the Service instead, or stop the client of the cloud that changes it. seaway.dev/pause leaves \
+            the cloud as it is.",
     },
     ReasonHelp {
         name: "Stuck",

@@ -175,7 +175,7 @@ impl Wishes {
                     Problem::new(
                         object.clone(),
                         Reason::BadAnnotation,
-                        format!("{other} says something else than {name}; {name} is used"),
+                        format!("{other} and {name} differ; {name} is used"),
                     )
                     .at(format!("metadata.annotations[{other}]"))
                     .fix(format!("Remove {other}.")),
@@ -272,9 +272,12 @@ const PUBLISHED: &str = "loadbalancer.openstack.org/load-balancer-address";
 fn unknown(object: &ObjectRef, key: &Name, prefix: &str) -> Problem {
     let names = rows().flat_map(|row| row.names).copied();
     let names: Vec<&str> = names.filter(|name| name.starts_with(prefix)).collect();
-    let problem =
-        Problem::new(object.clone(), Reason::BadAnnotation, format!("nothing is known by the name {key}"))
-            .at(format!("metadata.annotations[{key}]"));
+    let problem = Problem::new(
+        object.clone(),
+        Reason::BadAnnotation,
+        format!("{key} is not an annotation that Seaway knows"),
+    )
+    .at(format!("metadata.annotations[{key}]"));
     match nearest(key, &names) {
         Some(name) => problem.fix(format!("Did you mean {name}?")),
         None => problem.fix("docs/annotations.md lists them all."),

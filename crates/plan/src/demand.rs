@@ -272,8 +272,10 @@ impl Demand {
         let named = named.filter(|(_, unknown)| !unknown.is_empty());
         let has: Vec<String> = ports().map(|it| format!("{} {}", it.port, it.name)).collect();
         let problem = |(option, unknown): (&'static str, Vec<String>)| {
-            let message =
-                format!("there is no port {}: nothing follows from what is said of it", unknown.join(", "));
+            let message = format!(
+                "the Service has no port {}: what this annotation says of it is ignored",
+                unknown.join(", ")
+            );
             let problem = Problem::new(self.owner.object(), Reason::BadAnnotation, message);
             problem.at(self.wishes.field_of(option)).fix(format!("It has: {}.", has.join(", ")))
         };

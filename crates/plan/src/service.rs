@@ -181,10 +181,10 @@ fn astray(demand: &Demand, given: Given<'_>) -> Option<Problem> {
     let understood = demand.ports.iter().all(|it| demand.protocol(&it.port) != Protocol::Opaque);
     let (what, fix) = match () {
         () if !demand.wishes.transparent || demand.cloud.is_some() => return None,
-        () if understood => ("of HTTP, X-Forwarded-For tells the client's address", "Remove it."),
+        () if understood => ("for HTTP, X-Forwarded-For has the client's address", "Remove it."),
         () if spread => (
             "answers of pods on other Nodes would not come back through the host: members see the host's address",
-            "Say externalTrafficPolicy: Local, so that members are the host's own pods.",
+            "Set externalTrafficPolicy: Local, so that members are the host's own pods.",
         ),
         () => return None,
     };
@@ -207,8 +207,8 @@ fn local_traffic(demand: &Demand) -> Vec<Problem> {
     if is_silent && !demand.wishes.transparent {
         tell(
             "Local keeps traffic on one host, but members see the address of that host, not the client's",
-            "Say seaway.dev/transparent: \"true\"; or, if the members understand it, seaway.dev/proxy-protocol: v2. Of HTTP, \
-             X-Forwarded-For tells the client's.",
+            "Say seaway.dev/transparent: \"true\"; or, if the members understand it, seaway.dev/proxy-protocol: v2. \
+             For HTTP, X-Forwarded-For has the client's address.",
         );
     }
     problems
@@ -275,7 +275,8 @@ fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     problems.extend(told.iter().flat_map(|it| certificates.problems_of(it)));
     let missing = told.iter().filter(|it| certificates.held(it).is_none_or(|it| it.authorities.is_empty()));
     problems.extend(missing.map(|it| {
-        let what = format!("{it} has no ca.crt, so no client can be let in: no listener is opened");
+        let what =
+            format!("{it} has no ca.crt, so no client certificate can be verified: no listener is opened");
         Problem::new(object.clone(), Reason::NoSuchSecret, what)
             .at(wishes.field_of(AUTHORITIES))
             .fix("Write the Secret, with the authorities of clients in ca.crt, as PEM.")
@@ -416,9 +417,9 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         problems.push(problem(Reason::NoSuchPort, "an ExternalName needs a numeric target port".into()));
     } else if found.slices == 0 {
         let whose = if service.selector.is_empty() {
-            "the Service has no EndpointSlice, so nobody answers"
+            "the Service has no EndpointSlice, so it has no member"
         } else {
-            "nobody resolves the Service's selector here, and it has no EndpointSlice, so nobody answers"
+            "selectors are not resolved here, and the Service has no EndpointSlice, so it has no member"
         };
         problems.push(problem(Reason::NoEndpoints, whose.into()).fix(slice_to_write(demand)));
     } else if found.no_node_port {
@@ -440,7 +441,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         );
     } else {
         let why = match (found.not_ready, found.elsewhere) {
-            (0, 0) => "its EndpointSlices list nobody".to_owned(),
+            (0, 0) => "its EndpointSlices list no endpoint".to_owned(),
             (not_ready, 0) => format!("none of its {not_ready} endpoints is ready"),
             (0, elsewhere) => {
                 format!("externalTrafficPolicy is Local, and its {elsewhere} endpoints are on other nodes")

@@ -27,7 +27,7 @@ pub(crate) fn unheeded(demand: &Demand) -> Vec<Problem> {
         problems.extend(written.map(|field| {
             let message = "it is about load balancers of a cloud, and this Service is served by our hosts";
             let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
-            problem.at(field.clone()).fix("Say another spec.loadBalancerClass, or remove it.")
+            problem.at(field.clone()).fix("Set another spec.loadBalancerClass, or remove it.")
         }));
     }
     problems.extend(of_http(demand));
@@ -91,7 +91,7 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
             all if all.contains(&Place::Http) => (
                 "this annotation has no effect: it is about TLS to members, which is spoken where HTTP is understood or TLS ends; \
                  this Service passes bytes on as they come",
-                "Say seaway.dev/protocol: http, or name a certificate in seaway.dev/tls; or remove it.",
+                "Set seaway.dev/protocol: http, or name a certificate in seaway.dev/tls; or remove it.",
             ),
             _ => (
                 "this annotation has no effect: it is about TLS, which does not end at this Service's own address",
@@ -121,7 +121,7 @@ fn of_http(demand: &Demand) -> Vec<Problem> {
             "it is about HTTP, which this Service does not speak at its own address",
         )
         .at(field.clone())
-        .fix("Say seaway.dev/protocol: http, or seaway.dev/front-door: \"true\"; or remove it.")
+        .fix("Set seaway.dev/protocol: http, or seaway.dev/front-door: \"true\"; or remove it.")
     });
     told.collect()
 }

@@ -186,7 +186,7 @@ impl Shared {
         self.starved(|connections| {
             tracing::error!(
                 %error, connections,
-                "out of descriptors: what runs goes on, newcomers wait; raise the limit of open files",
+                "out of file descriptors: open connections continue, new ones wait; raise the limit of open files",
             );
         });
     }

@@ -9,6 +9,8 @@ mod built;
 mod fuzz;
 #[path = "house/licence.rs"]
 mod licence;
+#[path = "house/messages.rs"]
+mod messages;
 #[path = "house/names.rs"]
 mod names;
 #[path = "house/parsers.rs"]

@@ -126,7 +126,7 @@ fn how(host: &HostSight, pulse: Pulse, overview: &Overview, serves: bool) -> Str
         Pulse::Alive | Pulse::Unknown => {}
     }
     if host.report.drain {
-        return "drains: it takes nobody new".to_owned();
+        return "drains: it takes no new connections".to_owned();
     }
     match cannot {
         Some((ip, reason, why)) if why.is_empty() => format!("cannot serve {ip}: {reason}"),

@@ -150,7 +150,7 @@ fn surroundings(glance: &Glance, services: &[Row]) -> String {
     text.push_str(&match &glance.sight.leader {
         Some((who, Pulse::Alive)) => format!("Addresses are given out by {who}.\n"),
         Some((who, pulse)) => format!("Addresses were given out by {who}: {}.\n", alive(*pulse)),
-        None => "Nobody gives addresses out: run `seaway controller`.\n".to_owned(),
+        None => "No controller gives addresses out: run `seaway controller`.\n".to_owned(),
     });
     if !glance.sight.orphans.is_empty() {
         text.push_str(

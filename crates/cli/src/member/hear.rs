@@ -83,7 +83,7 @@ impl Me {
             }
             // Nobody's wish is left to heed. One that may not be read is another matter: it stands.
             Change::Gone(FactRef::Host(host)) if *host == self.host => {
-                warn!(%host, "somebody deleted the object of this host: it is written again");
+                warn!(%host, "the LoadBalancerHost of this host was deleted: it is written again");
                 self.reports.rewrite();
                 self.wish(false)
             }
@@ -109,7 +109,7 @@ impl Me {
         if drains == self.drains {
             return Vec::new();
         }
-        info!(drains, "somebody changed spec.drain of this host");
+        info!(drains, "spec.drain of this host was changed");
         self.drains = drains;
         vec![Change::Drains(drains)]
     }

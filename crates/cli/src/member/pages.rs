@@ -59,12 +59,12 @@ fn problem(closed: &Closed) -> Problem {
         false if *metrics => (
             "metrics are not shown",
             "Stop that process, or name another port in the configuration: admin: {metrics: {listen: [\"[::]:PORT\"]}}. \
-             Services are served all the same.",
+             Services are still served.",
         ),
         false => (
             "the status page is not shown",
             "Stop that process, or name another port in the configuration: admin: {listen: [\"127.0.0.1:PORT\"]}. \
-             Services are served all the same.",
+             Services are still served.",
         ),
     };
     Problem::new(object(), Reason::PortInUse, format!("{what} at {address}: {why}")).fix(fix)

@@ -111,7 +111,7 @@ fn identity(survey: &Survey) -> Vec<String> {
         it.project.as_ref().map_or("no project".to_owned(), |it| format!("project {} ({})", it.name, it.id));
     let region = it.region.as_ref().map(|it| format!(", region {it}")).unwrap_or_default();
     let mut lines = vec![row("signed in", &format!("as {} by {}, {project}{region}", it.user, it.by))];
-    let roles = if it.roles.is_empty() { "none that are told".to_owned() } else { it.roles.join(", ") };
+    let roles = if it.roles.is_empty() { "none to report".to_owned() } else { it.roles.join(", ") };
     let until = it.expires.and_then(date).map(|it| format!("; token until {it}")).unwrap_or_default();
     lines.push(row("", &format!("roles: {roles}{until}")));
     lines

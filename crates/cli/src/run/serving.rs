@@ -208,7 +208,7 @@ impl Serving {
     /// Not ready yet: the predecessor goes on, and serves by the addresses that are on this host. What was accepted
     /// here may finish.
     async fn step_back(&mut self, control: Control) -> Result<ExitCode> {
-        info!("stopping before the take-over is complete: the predecessor goes on");
+        info!("stopping before the take-over is complete: the previous process continues to serve");
         // Its locks and ports are free before the predecessor wants them back.
         control.finish_planning().await.close().await;
         self.taken = None;

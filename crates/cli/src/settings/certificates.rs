@@ -84,7 +84,10 @@ pub(super) fn tls(
             }
             (None, true) => secret_named(&secret),
             (None, false) => {
-                file.required("a PEM file with those who vouch for clients, or `secret: namespace/name`");
+                file.required(
+                    "a PEM file of the authorities that sign clients' certificates, or `secret: \
+                    namespace/name`",
+                );
                 None
             }
         };

@@ -136,7 +136,7 @@ fn what_somebody_must_mend_is_told_once_with_what_to_do_and_goes_on_by_itself() 
         (
             "neutron",
             String::new(),
-            &["Neutron breaks over requests", "is retried"],
+            &["Neutron fails on requests", "is retried"],
             Begin::Fault(|| Fault::on("POST */floatingips").always().status(500)),
         ),
         (

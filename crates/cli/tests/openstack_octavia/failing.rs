@@ -34,7 +34,7 @@ fn what_neutron_answers_500_to_is_told_and_done_once_it_answers_and_all_else_goe
     cluster.kubectl(&["patch", "service", "shop", "--type", "json", "-p", port]);
     cluster.apply(&service("other", OURS));
     for it in ["shop", "other"] {
-        until(&format!("{it} tells of it"), || problems(it).contains("Neutron breaks over requests"));
+        until(&format!("{it} tells of it"), || problems(it).contains("Neutron fails on requests"));
     }
     assert_eq!(stage.scene.field("service/shop", "{.status.loadBalancer.ingress[0].ip}"), address);
     // (For a moment, OVN may have no backend of a load balancer that gets a port.)
@@ -46,9 +46,7 @@ fn what_neutron_answers_500_to_is_told_and_done_once_it_answers_and_all_else_goe
     stage.answers(&format!("http://{other}/"), "shop");
     until("each port has a monitor", || stage.land.told(&["healthmonitors"]).len() == 3);
     for it in ["shop", "other"] {
-        until(&format!("{it} tells of it no more"), || {
-            !problems(it).contains("Neutron breaks over requests")
-        });
+        until(&format!("{it} tells of it no more"), || !problems(it).contains("Neutron fails on requests"));
     }
     assert_eq!(stage.land.told(&["floatingips"]).len(), 2, "nothing was made twice");
 

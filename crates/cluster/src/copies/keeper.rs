@@ -352,8 +352,9 @@ impl Copying {
         let message = format!(
             "{object} is not copied for hosts: the Secret {namespace}/{name} is there and is not marked as ours"
         );
-        let fix =
-            format!("See who needs it; kubectl -n {namespace} delete secret {name} lets the copy be made.");
+        let fix = format!(
+            "Check whether it is used; kubectl -n {namespace} delete secret {name} lets the copy be made."
+        );
         Problem::new(copies(), Reason::OtherController, message).fix(fix)
     }
 }
@@ -362,8 +363,7 @@ const APPLY: &str = "As an administrator: kubectl apply -f deploy/kubernetes/cer
      binds the ClusterRoles seaway-copies and seaway-copies-reader in it. It is tried again.";
 
 fn too_long(object: &ObjectRef) -> Problem {
-    let message =
-        format!("{object} is not copied for hosts: its namespace and its name are too long together");
+    let message = format!("{object} is not copied for hosts: its namespace and name together are too long");
     Problem::new(copies(), Reason::Unsupported, message).fix("Name a Secret of at most 189 letters.")
 }
 

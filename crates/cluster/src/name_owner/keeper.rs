@@ -186,7 +186,7 @@ impl Keeping {
         };
         match decode::read(Kind::NameOwner, &told) {
             Said::Fact(Fact::NameOwner(it)) if *it == *recorded => {}
-            _ => return Err(Answer::Conflict("the watch has not told yet what is there".to_owned())),
+            _ => return Err(Answer::Conflict("NameOwners are not listed yet".to_owned())),
         }
         if !self.leading.is_now() {
             return Err(Answer::Conflict("another leads".to_owned()));

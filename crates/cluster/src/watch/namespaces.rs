@@ -166,7 +166,8 @@ impl Feed {
 
     async fn tell_refused(&mut self, namespace: &Name, answer: &Answer) -> Result<(), Over> {
         let message = format!(
-            "may not list Secrets in the namespace {namespace}, where one is named; what was known of it stays in use: {}",
+            "may not list Secrets in the namespace {namespace}, where one is named; its last known content stays in \
+             use: {}",
             answer.why()
         );
         let problem = Problem::new(answer::api_server(), Reason::NotPermitted, message);
@@ -190,7 +191,7 @@ fn bind<'n>(mut namespaces: impl Iterator<Item = &'n Name>) -> String {
         0 => String::new(),
         more => format!(" (and in {more} more namespaces)"),
     };
-    format!("As an administrator: {}{more}; or let nothing there name a Secret.", commands.join("; "))
+    format!("As an administrator: {}{more}; or remove what names a Secret there.", commands.join("; "))
 }
 
 /// What a watch says, its end included: a silent one is half open.

@@ -154,7 +154,9 @@ async fn wrong_credentials_and_none_are_told_with_their_mend() {
     );
     std::fs::write(&path, &stranger).expect("is written");
     let mut heard = Heard::of(&connect(&path, PACE).await);
-    heard.until("it is told", |it| it.told_of(&kubernetes()).contains("does not know who we are")).await;
+    heard
+        .until("it is told", |it| it.told_of(&kubernetes()).contains("does not accept Seaway's credentials"))
+        .await;
     assert!(
         heard.told_of(&kubernetes()).contains("get a new kubeconfig"),
         "{}",

@@ -74,7 +74,7 @@ impl Unseen {
             _ => Unseen {
                 reason: Reason::Failed,
                 message: format!("{}; members see this host instead", chain(error)),
-                fix: "Let the kernel have nf_tables and nft_socket.",
+                fix: "Load the kernel modules nf_tables and nft_socket (modprobe nft_socket).",
             },
         }
     }

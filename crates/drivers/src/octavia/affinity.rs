@@ -115,7 +115,7 @@ pub(super) fn told(wish: &LoadBalancer, balancer: &Balancer) -> Vec<(Owner, Prob
     let all = wish.listeners.values().map(|it| &**it).filter(is_asked);
     let problem = |it: &Listener| {
         let message =
-            format!("port {}: ovn keeps no client of TCP at one member; it is served without", it.id());
+            format!("port {}: OVN has no session affinity for TCP; the port is served without it", it.id());
         let problem = Problem::new(it.owner.object(), Reason::Unsupported, message);
         (it.owner.clone(), problem.fix("Choose another provider, or leave sessionAffinity out."))
     };

@@ -92,9 +92,9 @@ impl Away {
             Class::Unreachable | Class::CutShort => "cannot be reached",
             Class::Timeout => "does not answer in time",
             Class::Busy => "is too busy",
-            Class::Broken => "breaks over requests",
+            Class::Broken => "fails on requests",
             // What nobody knows the outcome of: whoever looks next will see.
-            Class::Lost if error.status().is_some() => "breaks over requests",
+            Class::Lost if error.status().is_some() => "fails on requests",
             Class::Lost => "cannot be reached",
             _ => return None,
         };
@@ -110,7 +110,7 @@ impl Away {
         }
         let after = pause(last.times).max(asked);
         *last = Last { what, times: last.times.saturating_add(1), until: later(now, after), asks: None };
-        tracing::warn!(unit = ?asker.who, why = %error, retry = ?after, "a service of the cloud is away");
+        tracing::warn!(unit = ?asker.who, why = %error, retry = ?after, "a service of the cloud is not available");
         Some(told(service, what, after, asker))
     }
 
@@ -170,7 +170,7 @@ pub(super) fn failure(error: &Error, asker: &Asker<'_>) -> Failure {
 fn trouble(error: &Error) -> String {
     let told = error.trouble();
     let is_look = *error.class() == Class::Forbidden && told.starts_with("list ");
-    if is_look { format!("what is in the cloud may not be seen: {}", error.message()) } else { told }
+    if is_look { format!("listing what is in the cloud is not permitted: {}", error.message()) } else { told }
 }
 
 fn mending(error: &Error) -> String {
@@ -183,7 +183,7 @@ fn mending(error: &Error) -> String {
         }
         Class::NoAddressLeft => "Name another subnet or network, or free addresses of this one.",
         Class::Unauthorized | Class::Credentials => "Correct [Global] of cloud.conf.",
-        _ => "See that all that the Service's annotations and cloud.conf name is there.",
+        _ => "Check that everything that the Service's annotations and cloud.conf name exists.",
     };
     error.fix().map_or_else(|| usual.to_owned(), sentence)
 }

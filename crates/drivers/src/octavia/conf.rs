@@ -195,10 +195,10 @@ pub fn read(conf: &CloudConf) -> Read {
 const OTHERS: [(&str, &str, &str); 4] = [
     ("Networking", "public-network-name", NODES),
     ("Networking", "internal-network-name", NODES),
-    ("Route", "router-id", "routes are written by the cloud controller manager, which goes on reading it"),
+    ("Route", "router-id", "routes are written by the cloud controller manager, which still reads it"),
     ("Metadata", "search-order", "it is read by the cloud controller manager alone"),
 ];
-const NODES: &str = "the cloud controller manager writes the addresses of Nodes by it, and goes on doing so; \
+const NODES: &str = "the cloud controller manager writes the addresses of Nodes by it, and still does; \
      members are at the InternalIP that a Node has";
 
 /// All keys of a section that mean something.

@@ -70,7 +70,7 @@ fn of_balancer(was: &Balancer, is: &Balancer, found: &mut Vec<String>) {
         }
     }
     for id in is.branches.keys().filter(|it| !was.branches.contains_key(it)) {
-        found.push(format!("somebody made a listener of {id}"));
+        found.push(format!("a listener of {id} was made by another client of the cloud"));
     }
 }
 
@@ -112,7 +112,9 @@ fn of_pool(id: ListenerId, was: &PoolBranch, is: &PoolBranch, found: &mut Vec<St
         {
             found.push(format!("the health monitor of {id} was changed"));
         }
-        (None, Some(_)) => found.push(format!("somebody made a health monitor of {id}")),
+        (None, Some(_)) => {
+            found.push(format!("a health monitor of {id} was made by another client of the cloud"))
+        }
         _ => {}
     }
     for (at, seat) in &was.members {
@@ -125,7 +127,7 @@ fn of_pool(id: ListenerId, was: &PoolBranch, is: &PoolBranch, found: &mut Vec<St
         }
     }
     for at in is.members.keys().filter(|at| !was.members.contains_key(at)) {
-        found.push(format!("somebody added member {at} of {id}"));
+        found.push(format!("member {at} of {id} was added by another client of the cloud"));
     }
 }
 

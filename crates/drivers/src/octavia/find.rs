@@ -142,13 +142,13 @@ impl Sought<'_> {
             return Some(self.undeletable(message, it));
         }
         let message = format!(
-            "load balancer {} has the name of this Service, and none of its members is ours: it seems to serve another \
-             cluster; it is left alone",
+            "load balancer {} has the name of this Service, and none of its members is ours: it seems to serve \
+             another cluster; it is not changed",
             it.id
         );
         Some(self.problem(Reason::OtherController, message).fix(
-            "Remove the annotation, and a load balancer is made for this Service. (If it is this Service's all the same: \
-             remove its members, and it is taken over.)",
+            "Remove the annotation, and a load balancer is made for this Service. (If it is this Service's: remove \
+             its members, and it is taken over.)",
         ))
     }
 

@@ -243,18 +243,21 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
                 owner,
                 Reason::Failed,
                 message,
-                "See that spec.providerID names its server, or open it by hand.",
+                "Check that spec.providerID names its server, or open the port by hand.",
             );
         }
         if !several.is_empty() {
-            let message =
-                format!("several ports have the address of {}: nobody knows which is its", named(&several));
+            let message = format!(
+                "several ports have the address of {}: it is not known which one is its",
+                named(&several)
+            );
             tell(owner, Reason::Failed, message, "Give it a spec.providerID: openstack:///ID of its server.");
         }
         let is_its = |from: &From| *from == openings.from || there.beside(owner).any(|it| it == from);
         if let Some((_, why)) = there.unknown().find(|(from, _)| is_its(from)) {
-            let message = format!("from where its load balancer reaches Nodes is not known: {why}");
-            tell(owner, Reason::Failed, message, "Name the subnet of members: member-subnet-id.");
+            let message =
+                format!("the addresses from which its load balancer reaches Nodes are not known: {why}");
+            tell(owner, Reason::Failed, message, "Set member-subnet-id, the subnet of members.");
         }
         if let Some(refused) = there.refused.get(&Part::Rules) {
             let message = format!("not all of its ports are opened: {}", refused.why);

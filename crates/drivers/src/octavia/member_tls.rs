@@ -82,14 +82,15 @@ pub(super) fn refused(wish: &Wish, pool: &WishedPool, owner: &Owner, can: &Abili
     if authorities.is_none() && tls.trust != Trust::Anybody {
         let message = match tls.trust {
             Trust::Authorities(_) => "the cloud does not have the authorities of a Secret".to_owned(),
-            _ => "the cloud knows no authority that vouches for members".to_owned(),
+            _ => "the cloud has no authority to verify members' certificates with".to_owned(),
         };
         let fix = "Name a secret of Barbican with the authority: seaway.dev/backend-tls-ca-container. Or say \
                    seaway.dev/backend-tls-verify: \"off\", and members may be anybody.";
         refuse(Reason::Unsupported, message, fix);
     }
     if revoked.is_some() && authorities.is_none() {
-        let message = "a list of revoked certificates is of an authority, and none is named".to_owned();
+        let message =
+            "a revocation list needs the certificate authority of the members, and none is named".to_owned();
         refuse(Reason::BadAnnotation, message, "Name it: seaway.dev/backend-tls-ca-container.");
     }
     let is_looked_up = outside.tls.as_ref().is_none_or(|it| it.looked_up);
@@ -99,7 +100,7 @@ pub(super) fn refused(wish: &Wish, pool: &WishedPool, owner: &Owner, can: &Abili
         refuse(
             Reason::BadAnnotation,
             message,
-            "It ends with containers/ID or secrets/ID, as Barbican tells it.",
+            "It ends with containers/ID or secrets/ID, as Barbican prints it.",
         );
     }
     refused

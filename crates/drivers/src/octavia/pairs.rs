@@ -233,8 +233,8 @@ pub(super) fn told(unit: &Unit, desired: &Desired, observed: &Observed) -> Vec<(
          balancer is made"
     );
     let fix = format!(
-        "To have one with an address of {family}, annotate the Service: seaway.dev/second-family: \"true\". Else: \
-         spec.ipFamilyPolicy: SingleStack."
+        "To have one with an address of {family}, annotate the Service: seaway.dev/second-family: \"true\". Otherwise \
+         set spec.ipFamilyPolicy: SingleStack."
     );
     let problem = Problem::new(owner.object(), Reason::Unsupported, message).at("spec.ipFamilies").fix(fix);
     vec![(owner.clone(), problem)]

@@ -215,7 +215,7 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
     let both = wish.options.outside.as_ref().is_some_and(|it| it.both);
     for owner in owners(wish) {
         if let Some(lost) = &placed.lost {
-            let fix = "Name the subnet of members: member-subnet-id, or that of the VIP: subnet-id.";
+            let fix = "Set member-subnet-id (the subnet of members) or subnet-id (the subnet of the VIP).";
             told.push(told_to(owner, lost.clone(), fix));
         }
         if wish.options.outside.as_ref().is_some_and(|it| !is_inside(it)) && !is_led_to(it) {
@@ -233,7 +233,7 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
             told.push(told_to(
                 owner,
                 message,
-                "Make the Service anew, or say spec.ipFamilyPolicy: SingleStack.",
+                "Make the Service again, or say spec.ipFamilyPolicy: SingleStack.",
             ));
         }
     }
@@ -273,9 +273,9 @@ async fn picked(
     }
     let names: Vec<_> = nodes.iter().map(|it| &it.name).collect();
     let message = match names.is_empty() {
-        true => "nobody says where its VIP is, and there is no Node beside which it could be".to_owned(),
+        true => "no option says where its VIP is, and there is no Node whose subnet could be used".to_owned(),
         false => format!(
-            "nobody says where its VIP is, and no port of this cloud has an address of {}",
+            "no option says where its VIP is, and no port of this cloud has an address of {}",
             named(&names)
         ),
     };

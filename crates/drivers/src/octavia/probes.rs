@@ -93,7 +93,7 @@ pub(super) fn refused(
     }
     let message = format!("this provider of load balancers has no health check by {}", kind.as_str());
     let problem = Problem::new(owner.object(), Reason::Unsupported, message);
-    Some(problem.fix("Say seaway.dev/cloud-monitor-type: TCP, or leave it out."))
+    Some(problem.fix("Set seaway.dev/cloud-monitor-type: TCP, or remove it."))
 }
 
 /// Ports that are asked otherwise than it is said: what is said of all does not suit each.

@@ -409,7 +409,7 @@ pub(super) fn unwelcome(
     };
     let others = marks.names_of_others(it);
     if !marks.is_guest(&it.tags) && !it.tags.contains(&marks.name) && others >= outside.most_shared {
-        let message = format!("load balancer {} has {others} Services already, which is the most", it.id);
+        let message = format!("load balancer {} has {others} Services already, the maximum", it.id);
         return problem(
             Reason::Unsupported,
             message,
@@ -418,8 +418,10 @@ pub(super) fn unwelcome(
     }
     // It is reached from outside if another address than its VIP is.
     if outside.internal && addresses.iter().any(|ip| Some(*ip) != it.vip_address) {
-        let message =
-            format!("load balancer {} is another's, who says whether the outside reaches it", it.id);
+        let message = format!(
+            "load balancer {} belongs to another Service, which decides whether it has a floating IP",
+            it.id
+        );
         return problem(Reason::Unsupported, message, "Do not ask for an internal one, or name none.");
     }
     let taken = shared.taken.iter().find(|(id, _)| wish.listeners.contains_key(id));
@@ -466,7 +468,7 @@ pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed) -> Vec<Probl
         );
         Problem::new(owner.object(), Reason::BadAnnotation, message)
             .at(named.field.clone())
-            .fix("Say what it is called, or give it that name again.")
+            .fix("Write its present name into the annotation, or give it that name again.")
     }));
     problems.extend(elsewhere.map(|named| {
         let message = format!(

@@ -138,8 +138,8 @@ impl SoleWriter {
             Stand::Yields { .. } => (
                 "nothing is written in the cloud: another controller writes there in the name of this cluster (the same uid of \
                  kube-system); one of the two clusters is a copy, restored from a backup",
-                "Stop the controller of the one that is not to write, or give it other credentials. This one goes on by itself \
-                 five minutes after the other stops.",
+                "Stop the controller of the one that is not to write, or give it other credentials. This one \
+                 continues by itself five minutes after the other stops.",
             ),
             _ if state.is_copied => (
                 "a copy of this cluster was started with credentials for the same project; it stops writing within two minutes",

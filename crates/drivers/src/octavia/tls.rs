@@ -146,19 +146,23 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
         let named = theirs.iter().flat_map(|(reference, it)| it.others.iter().chain([*reference]));
         for reference in named.filter(|it| !is_reference(it)) {
             let what = format!("{reference} is no reference to a container or a secret");
-            let fix = "It ends with containers/ID or secrets/ID, as Barbican tells it.";
+            let fix = "It ends with containers/ID or secrets/ID, as Barbican prints it.";
             refuse(Reason::BadAnnotation, what, fix);
         }
         let Some(tls) = &listener.tls else { continue };
         for object in shown(tls).into_iter().filter(|it| !wish.awaited.contains(*it)) {
             if wish.certificates.get(object).is_none_or(|it| it.chain.is_empty()) {
-                let what = format!("there is no certificate in {object}; all stays as it is until there is");
-                refuse(Reason::NoSuchSecret, what, "Make that Secret, of type kubernetes.io/tls.");
+                let what =
+                    format!("there is no certificate in {object}; nothing is changed until there is one");
+                refuse(Reason::NoSuchSecret, what, "Create that Secret, of type kubernetes.io/tls.");
             }
         }
         for (is_asked, what) in [
             (listener.protocol != Protocol::Http, "TLS is ended here for HTTP only"),
-            (!tls.through.is_empty(), "TLS that goes on untouched has no names in clouds"),
+            (
+                !tls.through.is_empty(),
+                "load balancers of clouds do not tell TLS that is passed through by its host name",
+            ),
         ] {
             if is_asked {
                 let fix = "Ask for less, or serve it with the native driver.";

@@ -99,7 +99,10 @@ pub(super) fn refused(wish: &Wish, can: &Abilities) -> Vec<(Owner, Problem)> {
     let mut messages = Vec::new();
     if !asked.is_empty() && !can.has(Ability::VipGroups) {
         let what = Ability::VipGroups.as_str();
-        let message = format!("this provider of load balancers, or its API, has no {what}: it would be open");
+        let message = format!(
+            "this provider of load balancers, or its API, has no {what}: the VIP would be open to \
+            every client"
+        );
         messages.push((
             Reason::Unsupported,
             message,
@@ -108,7 +111,8 @@ pub(super) fn refused(wish: &Wish, can: &Abilities) -> Vec<(Owner, Problem)> {
     }
     if !asked.is_empty() && has_sources(wish) {
         let message =
-            "security groups of the VIP say who may come: source ranges would say nothing".to_owned();
+            "the VIP has security groups, which decide who may connect: source ranges would have no effect"
+                .to_owned();
         let fix = "Say it in one place: loadBalancerSourceRanges, or seaway.dev/vip-security-groups.";
         messages.push((Reason::Unsupported, message, fix));
     }
@@ -133,7 +137,8 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Option<(Owner, Problem)>
     let (id, owner) = (&there.id, wish.listeners.values().map(|it| &it.owner).min()?);
     if vip.groups.is_empty() && !there.vip_sg_ids.is_empty() && has_sources(wish) {
         let message = format!(
-            "the VIP of load balancer {id} has security groups: those say who may come, and source ranges nothing"
+            "the VIP of load balancer {id} has security groups, which decide who may connect: source ranges have no \
+             effect"
         );
         let problem = Problem::new(owner.object(), Reason::Unsupported, message);
         return Some((owner.clone(), problem.fix("Take them off the VIP, or say nothing of source ranges.")));
@@ -141,8 +146,10 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Option<(Owner, Problem)>
     if !observed.shared.guest || !is_asked {
         return None;
     }
-    let message =
-        format!("load balancer {id} is another's, who says which groups and QoS policy its address has");
+    let message = format!(
+        "load balancer {id} belongs to another Service, which decides the security groups and QoS policy of \
+            its address"
+    );
     let problem = Problem::new(owner.object(), Reason::Unsupported, message);
     Some((owner.clone(), problem.fix("Name no load balancer: this Service gets one of its own.")))
 }

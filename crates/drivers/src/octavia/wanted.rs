@@ -351,7 +351,7 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
     need(listener.protocol == Protocol::Http, Ability::Http);
     need(!listener.sources.is_empty() && !guarded, Ability::AllowedCidrs);
     let Some(pool) = leads_to(listener).and_then(|it| wish.pools.get(it)) else {
-        refuse("rules", "Lead all of a port to one Service, or serve it with the native driver.");
+        refuse("rules", "Send all requests of a port to one Service, or serve it with the native driver.");
         return refused;
     };
     need(pool.proxy.is_some(), Ability::Proxy);
@@ -407,7 +407,7 @@ pub(super) fn metrics_refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owne
         ),
         true => (
             format!("port {id}: there is no room for metrics beside it"),
-            "Say another seaway.dev/metrics-port.",
+            "Set another seaway.dev/metrics-port.",
         ),
         false => return Vec::new(),
     };
@@ -427,7 +427,8 @@ pub(super) fn of_all(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Proble
         let owners: BTreeSet<&Owner> = wish.listeners.values().map(|it| &it.owner).collect();
         refused.extend(owners.into_iter().map(|owner| {
             let message =
-                "the API of Octavia is older than 2.5 and has no tags: nothing would say whose it is";
+                "the API of Octavia is older than 2.5 and has no tags, so load balancers could not be marked as this \
+                 cluster's";
             let problem = Problem::new(owner.object(), Reason::Unsupported, message);
             (owner.clone(), problem.fix("Ask the cloud's operator for a newer Octavia."))
         }));

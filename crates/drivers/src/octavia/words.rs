@@ -19,7 +19,7 @@ impl fmt::Display for Step {
             Step::AddPool(id, new) => write!(f, "create pool {} for {id}", text(&new.name)),
             Step::AddSpare(id, new) => write!(f, "create pool {} beside that of {id}", text(&new.name)),
             Step::Turn(id) => write!(f, "lead the listener of {id} to its new pool"),
-            Step::RemoveLoose(id) => write!(f, "delete pool {id}, which nobody leads to"),
+            Step::RemoveLoose(id) => write!(f, "delete pool {id}, which no listener uses"),
             Step::RemoveTwin(id) => {
                 write!(f, "delete listener {id}, a duplicate at its port that has no pool")
             }

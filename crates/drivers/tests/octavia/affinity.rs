@@ -103,7 +103,8 @@ async fn that_ovn_keeps_no_client_of_tcp_is_told_and_it_is_served() {
         assert_eq!(scene.listeners().await.len(), 1, "{provider}");
         for it in told {
             assert!(
-                it.reason == Reason::Unsupported && it.message.contains("80/TCP: ovn keeps no client"),
+                it.reason == Reason::Unsupported
+                    && it.message.contains("80/TCP: OVN has no session affinity"),
                 "{it:?}"
             );
         }

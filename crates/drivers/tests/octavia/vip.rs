@@ -59,9 +59,9 @@ async fn groups_and_a_policy_are_at_the_vip_as_long_as_they_are_asked_for() {
 #[tokio::test]
 async fn nothing_is_made_that_would_be_open() {
     for (provider, minor, has_sources, why) in [
-        ("amphora", 28, false, "it would be open"),
-        ("ovn", 30, false, "it would be open"),
-        ("amphora", 30, true, "source ranges would say nothing"),
+        ("amphora", 28, false, "the VIP would be open"),
+        ("ovn", 30, false, "the VIP would be open"),
+        ("amphora", 30, true, "source ranges would have no effect"),
     ] {
         let scene = Scene::with(provider).await;
         scene.fake.octavia_speaks(minor);
@@ -107,7 +107,7 @@ async fn source_ranges_that_come_later_take_no_group_away() {
     asked.listeners.values_mut().for_each(|it| Arc::make_mut(it).sources = vec![range]);
     asked.pools = scene.wish(&[80], &[1, 2]).pools;
     let told = scene.reach_telling(&asked).await;
-    assert!(told.iter().any(|it| it.message.contains("source ranges would say nothing")), "{told:?}");
+    assert!(told.iter().any(|it| it.message.contains("source ranges would have no effect")), "{told:?}");
     assert_eq!(scene.balancers().await.remove(0).vip_sg_ids, [one]);
     assert_eq!(scene.pools().await.remove(0).members.len(), 2, "members follow");
 }

@@ -16,7 +16,7 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
     let whole = ObjectRef::new(Kind::Manifest, "", name.clone());
     if let Some(trouble) = &file.trouble {
         let problem = Problem::new(whole.clone(), Reason::Unreadable, trouble.clone())
-            .fix("what it said last goes on being served")
+            .fix("what it said last is still served")
             .in_file(shown.clone(), 0, 0);
         problems.entry(whole.clone()).or_default().push(problem);
     }
@@ -52,7 +52,7 @@ fn kept(file: &File) -> String {
     if let more @ 1.. = file.kept.len().saturating_sub(LISTED) {
         names.push(format!("{more} more"));
     }
-    format!("until it is mended, the last good state goes on of {}", names.join(", "))
+    format!("until it is mended, the last good state stays in use of {}", names.join(", "))
 }
 
 impl Folder {
@@ -101,7 +101,7 @@ impl Folder {
         let served = self.claims.served(reference);
         for problem in problems.iter_mut().filter(|problem| problem.fix.is_empty()) {
             if served.is_some() {
-                problem.fix = "until it is mended, its last good state goes on".to_owned();
+                problem.fix = "until it is mended, its last good state stays in use".to_owned();
             }
         }
         let Some(served) = served else { return problems };
@@ -132,7 +132,7 @@ impl Folder {
         let here = self.here();
         let problem =
             Problem::new(here.clone(), Reason::Unreadable, format!("the folder cannot be read: {error}"))
-                .fix("what it said last goes on being served until it is back")
+                .fix("what it said last is served until it is back")
                 .in_file(listing_name(&self.dir), 0, 0);
         self.report(here, vec![problem])
     }

@@ -136,7 +136,8 @@ impl Journal {
             let aside = keep_aside(path)?;
             let object = ObjectRef::new(Kind::Config, "", FILE);
             let message = format!(
-                "line {line} cannot be read; the file is kept as {}, and what could be read of it ({} addresses) goes on",
+                "line {line} cannot be read; the file is kept as {}, and what could be read of it ({} addresses) is \
+                 used",
                 aside.display(),
                 read.held.len()
             );

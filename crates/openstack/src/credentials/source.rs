@@ -107,7 +107,8 @@ impl Reading {
 fn loud(credentials: &Credentials) -> Option<String> {
     credentials.tls.insecure.as_ref().map(|place| {
         format!(
-            "{place}: INSECURE: certificates are not checked, so whoever is on the way to the cloud reads the password; \
+            "{place}: INSECURE: certificates are not checked, so any machine between here and the cloud can read the \
+             password; \
              name the cloud's CA file instead (cacert, ca-file)"
         )
     })

@@ -67,7 +67,7 @@ fn advice(class: &Class, service: &str, page: bool) -> Option<String> {
         )),
         Class::Broken => Some(format!("something failed within {service}: its operators find it in its log")),
         Class::Busy => Some(format!(
-            "{service} has too much to do, or wants fewer requests of us: if that goes on, ask its operators"
+            "{service} has too much to do, or wants fewer requests of us: if this continues, ask its operators"
         )),
         Class::Unauthorized => Some(format!(
             "it refused a new token, too: its operators have to look at `keystone_authtoken` of {service}, and whether \

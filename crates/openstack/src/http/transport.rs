@@ -131,7 +131,7 @@ impl Transport {
 }
 
 fn no_tls(source: reqwest::Error) -> Error {
-    Error::new(Class::Tls, "no TLS can be had")
+    Error::new(Class::Tls, "TLS could not be set up")
         .with_fix("look at CA file, client certificate and key: key and certificate have to belong together")
         .with_source(source.without_url())
 }

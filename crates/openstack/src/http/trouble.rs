@@ -65,7 +65,7 @@ impl Subject<'_> {
         } else {
             let host = self.host();
             Error::new(Class::Unreachable, format!("{host} ended the connection before it replied")).with_fix(
-                format!("if that goes on, look at what stands between, and at {}", self.address_from),
+                format!("if this continues, look at proxies in between, and at {}", self.address_from),
             )
         };
         Trouble { error: told.with_source(error.without_url()), sent: !connecting }
@@ -83,7 +83,7 @@ impl Subject<'_> {
     pub(super) fn ends_early(&self, read: usize) -> Trouble {
         let host = self.host();
         let error = Error::new(Class::CutShort, format!("the reply of {host} broke off after {read} bytes"))
-            .with_fix("if that goes on, a proxy in between drops long replies or slow ones");
+            .with_fix("if this continues, a proxy in between drops long replies or slow ones");
         Trouble { error, sent: true }
     }
 

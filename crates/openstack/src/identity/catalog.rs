@@ -95,12 +95,11 @@ impl Catalog {
         let found = [service.as_str(), service.project()].into_iter().map(of).find(|it| !it.is_empty());
         found.ok_or_else(|| {
             let there = listed(self.0.iter().map(|entry| entry.kind.as_str()).collect());
-            Error::new(Class::NoService, format!("this cloud has no {} ({service})", service.project())).with_fix(
-                format!(
-                    "ask its operators; if it is there all the same, set `{}_endpoint_override`; the catalog has: {there}",
+            Error::new(Class::NoService, format!("this cloud has no {} ({service})", service.project()))
+                .with_fix(format!(
+                    "ask its operators; if it exists, set `{}_endpoint_override`; the catalog has: {there}",
                     service.as_str().replace('-', "_"),
-                ),
-            )
+                ))
         })
     }
 }

@@ -57,7 +57,7 @@ impl<R: Resource> Collection<R> {
                         was_going = true;
                         waiting.told = word;
                     }
-                    Standing::Ready => waiting.told = "as if nobody had deleted it".to_owned(),
+                    Standing::Ready => waiting.told = "as if it had not been deleted".to_owned(),
                 },
                 Err(error) if error.is_not_found() => return Ok(()),
                 Err(error) => waiting.bear(error)?,

@@ -226,7 +226,7 @@ fn judge_quota(what: &str, limit: u64, left: u64, findings: &mut Vec<Finding>) {
         return;
     }
     let command = quota::command(what);
-    let fix = format!("an operator raises it (`{command} --help`), or remove {what} that nobody needs");
+    let fix = format!("an operator raises it (`{command} --help`), or remove unused {what}");
     if left == 0 {
         findings.push(missing(format!("all {limit} {what} of the quota are used"), fix));
     } else if left.saturating_mul(NEARLY) <= limit {

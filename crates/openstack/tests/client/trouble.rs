@@ -137,12 +137,12 @@ async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
         (
             429,
             Class::Busy,
-            "; Keystone has too much to do, or wants fewer requests of us: if that goes on, ask its operators",
+            "; Keystone has too much to do, or wants fewer requests of us: if this continues, ask its operators",
         ),
         (
             413,
             Class::Busy,
-            "; Keystone has too much to do, or wants fewer requests of us: if that goes on, ask its operators",
+            "; Keystone has too much to do, or wants fewer requests of us: if this continues, ask its operators",
         ),
         (408, Class::Timeout, ""),
     ] {
@@ -161,21 +161,21 @@ async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
     .await;
     sign_in_fails(
         Class::CutShort,
-        "sign in: the reply of {at} broke off after 12 bytes; if that goes on, a proxy in between drops long replies \
+        "sign in: the reply of {at} broke off after 12 bytes; if this continues, a proxy in between drops long replies \
          or slow ones",
         |_| Act::Raw(b"HTTP/1.1 201 Created\r\ncontent-length: 400\r\n\r\n{\"token\": {\"".to_vec()),
     )
     .await;
     sign_in_fails(
         Class::CutShort,
-        "sign in: the reply of {at} broke off after 12 bytes; if that goes on, a proxy in between drops long replies \
+        "sign in: the reply of {at} broke off after 12 bytes; if this continues, a proxy in between drops long replies \
          or slow ones",
         |_| Act::Raw(b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\n\r\n{\"token\": {\"".to_vec()),
     )
     .await;
     sign_in_fails(
         Class::Unreachable,
-        "sign in: {at} ended the connection before it replied; if that goes on, look at what stands between, and at \
+        "sign in: {at} ended the connection before it replied; if this continues, look at proxies in between, and at \
          auth_url (as given)",
         |_| Act::HangUp,
     )
@@ -313,7 +313,7 @@ async fn a_call_that_gets_no_whole_reply_says_why() {
     call_fails(
         networks(),
         Class::CutShort,
-        "list networks: the reply of {at} broke off after 13 bytes; if that goes on, a proxy in between drops long \
+        "list networks: the reply of {at} broke off after 13 bytes; if this continues, a proxy in between drops long \
          replies or slow ones",
         |_| Act::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"networks\": ".to_vec()),
     )
@@ -354,7 +354,7 @@ async fn a_write_of_which_nobody_knows_the_outcome_is_lost() {
     call_fails(
         new_port(),
         Class::Lost,
-        "make a port: {at} ended the connection before it replied; if that goes on, look at what stands between, and \
+        "make a port: {at} ended the connection before it replied; if this continues, look at proxies in between, and \
          at the catalog",
         |_| Act::HangUp,
     )
@@ -391,7 +391,7 @@ async fn a_missing_service_and_a_wrong_region_are_told_with_what_there_is() {
         Instant::now(),
         &error,
         &Class::NoService,
-        "list secrets: this cloud has no Barbican (key-manager); ask its operators; if it is there all the same, set \
+        "list secrets: this cloud has no Barbican (key-manager); ask its operators; if it exists, set \
          `key_manager_endpoint_override`; the catalog has: load-balancer, network",
     );
     let elsewhere = credentials(&format!("{}/v3", server.url())).with_region("Atlantis");

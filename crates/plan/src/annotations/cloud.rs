@@ -168,7 +168,8 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[FORWARDED_FOR, theirs!("x-forwarded-for")],
-        help: "true: HTTP is spoken, and members are told who the client is; of single ports, by number or name: 443:true,80:false (clouds)",
+        help: "true: HTTP is spoken, and members get the client's address in X-Forwarded-For; of single ports, by \
+            number or name: 443:true,80:false (clouds)",
         set: |wishes, text| {
             wishes.http.ask(OfPorts::read(text, yes_or_no)?);
             Ok(())
@@ -302,7 +303,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/hostname", theirs!("hostname")],
-        help: "a host name that is told instead of its addresses (clouds)",
+        help: "a host name that its status has instead of its addresses (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.hostname = Some(it)),
     },
 ];

@@ -49,7 +49,8 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[FORWARDED_PROTO],
-        help: "true: as x-forwarded-for, and members are told by X-Forwarded-Proto what the client speaks; of single ports: 443:true (clouds)",
+        help: "true: as x-forwarded-for, and members get the client's scheme in X-Forwarded-Proto; of single ports: \
+            443:true (clouds)",
         set: |wishes, text| {
             wishes.cloud.forwarded_proto = OfPorts::read(text, yes_or_no)?;
             wishes.http.ask(wishes.cloud.forwarded_proto.clone());
@@ -58,7 +59,8 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[FORWARDED_PORT],
-        help: "true: as x-forwarded-for, and members are told by X-Forwarded-Port which port the client came to; of single ports: 443:true (clouds)",
+        help: "true: as x-forwarded-for, and members get the port that the client came to in X-Forwarded-Port; of \
+            single ports: 443:true (clouds)",
         set: |wishes, text| {
             wishes.cloud.forwarded_port = OfPorts::read(text, yes_or_no)?;
             wishes.http.ask(wishes.cloud.forwarded_port.clone());
@@ -129,12 +131,12 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/pending-limit"],
-        help: "how long its load balancer may stay PENDING before it is told, at least 1m; 15m (clouds)",
+        help: "how long its load balancer may stay PENDING before an event says so, at least 1m; 15m (clouds)",
         set: |wishes, text| pending_limit(text).map(|it| wishes.cloud.pending_limit = Some(it)),
     },
     Row {
         names: &["seaway.dev/rebuild-on-pending"],
-        help: "true: one that is PENDING_CREATE for longer than that is given up, and another made beside it (clouds)",
+        help: "true: one that is PENDING_CREATE for longer than that is abandoned, and another one is made (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.rebuild_pending = Some(it)),
     },
 ];

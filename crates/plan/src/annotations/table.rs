@@ -64,7 +64,7 @@ pub(super) const ROWS: &[Row] = &[
                 "auto" => MembersFrom::Auto,
                 "pods" => MembersFrom::Pods,
                 "nodes" => MembersFrom::Nodes,
-                _ => return Err(format!("{text:?} is nobody")),
+                _ => return Err(format!("{text:?} names no client")),
             };
             Ok(())
         },

@@ -97,7 +97,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[REDIRECT, "serviceloadbalancer/lb.sslTerm"],
-        help: "true: what is asked for in the open is sent to https; or false",
+        help: "true: plaintext requests are redirected to https; or false",
         set: |wishes, text| {
             wishes.tls.redirect = Some(yes_or_no(text)?);
             Ok(())
@@ -105,7 +105,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[PASSTHROUGH],
-        help: "true: at the front door, TLS for its seaway.dev/host does not end, and goes on to it untouched; or false",
+        help: "true: at the front door, TLS for its seaway.dev/host is passed through to its members; or false",
         set: |wishes, text| {
             wishes.tls.through = yes_or_no(text)?;
             Ok(())

@@ -97,7 +97,7 @@ impl Demand {
             remark(field, message, "Remove it, or serve the Service with the native driver.");
         }
         if let [first, _, ..] = self.wishes.requested[..] {
-            let message = format!("of several addresses the first is asked for, {first}");
+            let message = format!("of several addresses only the first is requested, {first}");
             remark(&self.wishes.requested_field, message, "Ask for one address.");
         }
         let is_plain = |l4: L4| l4 != L4::Tcp;
@@ -124,7 +124,7 @@ impl Demand {
             && wanted.second == Some(Family::V6)
         {
             let message = "ipv6-support-disabled of [Networking] leaves it one address, of IPv4".to_owned();
-            remark("spec.ipFamilyPolicy", message, "Say SingleStack, or take ipv6-support-disabled away.");
+            remark("spec.ipFamilyPolicy", message, "Set SingleStack, or remove ipv6-support-disabled.");
         }
         remarks
     }

@@ -134,7 +134,7 @@ impl Reader<'_> {
                 self.tell(
                     Reason::NoSuchService,
                     &field.into(),
-                    "it leads nowhere: it has no backendRefs".to_owned(),
+                    "it has no backendRefs, so it sends requests to no Service".to_owned(),
                 )
                 .fix = "Name a Service in backendRefs; until then the rule answers 500.".to_owned();
                 broken()

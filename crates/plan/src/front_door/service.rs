@@ -38,7 +38,9 @@ impl Stays {
             Stays::WithItsOwnAddress => {
                 "it has an address of its own; seaway.dev/front-door: \"true\" lets it in"
             }
-            Stays::Unasked => "only those that ask for it are let in; seaway.dev/front-door: \"true\" asks",
+            Stays::Unasked => {
+                "only Services that ask for it are served there; seaway.dev/front-door: \"true\" asks"
+            }
             Stays::Protected(Protection::Sources(_)) => {
                 "a Service with source ranges is not let in at the front door"
             }
@@ -145,7 +147,7 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config
     }
     if wishes.http.hosts.is_empty() {
         let fix = "Name its hosts, seaway.dev/host: shop.example; a LoadBalancer of its own needs no name.";
-        problem(Reason::BadAnnotation, "nobody knows for which names TLS is to go on to it", fix);
+        problem(Reason::BadAnnotation, "it is not known for which names TLS is passed through to it", fix);
         return guest;
     }
     let tcp = || service.ports.iter().filter(|it| it.protocol == L4::Tcp);

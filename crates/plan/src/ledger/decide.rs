@@ -336,7 +336,7 @@ impl Wish {
             return Ok(Wish(wish));
         }
         let asked: Vec<String> = claim.requested.iter().map(IpAddr::to_string).collect();
-        let message = format!("{} cannot all be had: one address for each of its families", asked.join(", "));
+        let message = format!("{} are too many: one address for each of its families", asked.join(", "));
         Err(Problem::new(claim.owner.object(), Reason::Invalid, message)
             .at(claim.requested_field.clone())
             .fix("Ask for one address of each family that spec.ipFamilies names."))

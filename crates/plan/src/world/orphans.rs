@@ -380,8 +380,8 @@ impl World {
             };
             let message = format!("orphan: {what}: it is left as it is");
             Some(Problem::new(object, Reason::Orphan, message).fix(
-                "See who uses it. To delete it: seaway openstack gc --delete. \
-                 To have all such deleted: cloud: {orphans: delete} in seaway.yaml.",
+                "Check whether it is used. To delete it: seaway openstack gc --delete. \
+                 To delete all of them: cloud: {orphans: delete} in seaway.yaml.",
             ))
         })
     }

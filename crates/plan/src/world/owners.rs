@@ -440,10 +440,12 @@ fn reserved(demand: &Demand, grant: &Grant) -> Vec<Problem> {
                 "",
             )
         };
-        Problem::new(demand.owner.object(), Reason::PortReserved, message).at(field_of(demand, *id)).fix(format!(
-            "Choose another port{instead}. To allow it all the same: spec.reservedPorts: [{}] of AddressPool {}.",
-            id.port, grant.pool
-        ))
+        Problem::new(demand.owner.object(), Reason::PortReserved, message).at(field_of(demand, *id)).fix(
+            format!(
+                "Choose another port{instead}. To allow it: spec.reservedPorts: [{}] of AddressPool {}.",
+                id.port, grant.pool
+            ),
+        )
     };
     grant.refused.iter().map(told).collect()
 }
@@ -456,8 +458,9 @@ fn conflicts(demand: &Demand, grant: &Grant) -> Vec<Problem> {
         problems.push(
             Problem::new(demand.owner.object(), Reason::PortConflict, format!("port {id} on {ip} belongs to {other}"))
                 .at(field)
-                .fix("Choose another port, or write an AddressPool so that each Service has an address of its own. Whoever has the \
-                     port keeps it; when Seaway starts, the older Service gets it, else the first by namespace and name."),
+                .fix("Choose another port, or write an AddressPool so that each Service has an address of its own. \
+                    The Service that has the port keeps it; when Seaway starts, the older Service gets it, else the \
+                    first by namespace and name."),
         );
     }
     problems

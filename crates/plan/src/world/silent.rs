@@ -128,7 +128,7 @@ impl World {
                 let object = ObjectRef::new(Kind::LoadBalancerHost, "", name.clone());
                 let (what, until) = match host.report {
                     Some(_) => ("it stopped reporting and may still answer clients", "reports again"),
-                    None => ("it began, has not reported yet and may answer clients", "reports"),
+                    None => ("it started, has not reported yet and may answer clients", "reports"),
                 };
                 let what = format!(
                     "{what}: {count} addresses that were released are given to no other Service until it {until}, its \

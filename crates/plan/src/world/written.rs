@@ -299,7 +299,7 @@ impl World {
         self.unknown.values().map(|it| {
             let object = ObjectRef::new(Kind::Address, "", it.ip.to_string());
             let what = format!(
-                "its planVersion is {}, and this host knows {PLAN_VERSION}; what it said before goes on here",
+                "its planVersion is {}, and this host knows {PLAN_VERSION}; what it said before stays in use here",
                 it.plan_version
             );
             Problem::new(object, Reason::NewerPlan, what)

@@ -44,7 +44,9 @@ impl Writer {
         thread::Builder::new().name("access-log".into()).spawn(move || {
             // Each failure costs its page: this comes to an end.
             while catch_unwind(AssertUnwindSafe(|| write_on(&mut *out, &coming, &lost))).is_err() {
-                tracing::error!("the access log has failed and goes on; a page of lines is lost");
+                tracing::error!(
+                    "writing the access log failed; a page of lines is lost, and the next are written"
+                );
             }
             // Nobody may be waiting any more.
             let _ = tell.send(());

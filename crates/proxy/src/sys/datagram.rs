@@ -138,7 +138,7 @@ unsafe impl Send for Outbox {}
 #[allow(
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
-    reason = "whoever fills asks `is_full` before, the kernel fills no more than it was given, and no run is empty"
+    reason = "the caller asks `is_full` before, the kernel fills no more than it was given, and no run is empty"
 )]
 impl Outbox {
     pub(crate) fn new() -> Outbox {

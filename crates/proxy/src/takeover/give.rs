@@ -72,7 +72,9 @@ impl HandOver {
                 match ended {
                     Ok(true) => return tell(Turn::Over),
                     Ok(false) => {}
-                    Err(error) => tracing::warn!(%error, "a take-over failed; this process goes on"),
+                    Err(error) => {
+                        tracing::warn!(%error, "a take-over failed; this process continues to serve")
+                    }
                 }
                 if asked {
                     tell(Turn::Resumed);
@@ -127,7 +129,7 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
             return Err(error);
         }
         Ok(None) => {
-            tracing::warn!(process, "the successor left before it served; this process goes on");
+            tracing::warn!(process, "the successor ended before it served; this process continues to serve");
             return Ok(false);
         }
     }
@@ -145,7 +147,7 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
     // were not refused to anybody before. It has everything it needs.
     if line.say(&Message::Yours, &[]).is_err() {
         shared.tell_all(&Command::Thaw);
-        tracing::warn!(process, "the successor died at the last moment; this process goes on");
+        tracing::warn!(process, "the successor died at the last moment; this process continues to serve");
         return Ok(false);
     }
     for listener in shared.registry.listeners() {

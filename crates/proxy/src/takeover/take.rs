@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TakeOverError {
-    #[error("nobody hands over at {path}")]
+    #[error("no running process answers at {path}")]
     Nobody {
         path: String,
         #[source]
@@ -23,7 +23,7 @@ pub enum TakeOverError {
     /// It goes on serving: this process must not.
     #[error("the running process keeps its sockets: {reason}")]
     Refused { reason: String },
-    #[error("the take-over broke off; the running process goes on")]
+    #[error("the take-over broke off; the running process continues to serve")]
     Broken(#[from] io::Error),
 }
 

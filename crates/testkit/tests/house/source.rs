@@ -35,12 +35,38 @@ impl Source {
 
     /// The same, down to the tests, which stand at the bottom.
     pub(crate) fn words_outside_tests(&self) -> Vec<(usize, String)> {
-        words(self.text.split("#[cfg(test)]").next().unwrap_or_default())
+        words(self.outside_tests())
+    }
+
+    /// All but comments, down to the tests, each with its line.
+    pub(crate) fn tokens_outside_tests(&self) -> Vec<(usize, Token)> {
+        tokens(self.outside_tests())
+    }
+
+    fn outside_tests(&self) -> &str {
+        self.text.split("#[cfg(test)]").next().unwrap_or_default()
     }
 }
 
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Token {
+    /// A name; one that `::` follows has it with it.
+    Word(String),
+    /// What stands between the quotes of a text.
+    Text(String),
+    Sign(char),
+}
+
 fn words(text: &str) -> Vec<(usize, String)> {
-    let mut words = Vec::new();
+    let word = |(line, token)| match token {
+        Token::Word(word) => Some((line, word)),
+        _ => None,
+    };
+    tokens(text).into_iter().filter_map(word).collect()
+}
+
+fn tokens(text: &str) -> Vec<(usize, Token)> {
+    let mut tokens = Vec::new();
     let mut line = 1;
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
@@ -49,24 +75,41 @@ fn words(text: &str) -> Vec<(usize, String)> {
         } else if rest.starts_with("/*") {
             rest.find("*/").map_or(rest.len(), |at| at + 2)
         } else if let Some(length) = raw_text(rest) {
+            let body = rest[..length].trim_start_matches(['b', 'r', '#']).trim_end_matches('#');
+            tokens.push((line, Token::Text(body.trim_matches('"').to_owned())));
             length
         } else if first == '"' {
-            closed(rest, '"')
+            let length = closed(rest, '"');
+            tokens.push((line, Token::Text(unescaped(rest.get(1..length - 1).unwrap_or_default()))));
+            length
         } else if first == '\'' {
             character(rest)
         } else if is_part(first) {
             let length = rest.find(|it| !is_part(it)).unwrap_or(rest.len());
             let path = if rest[length..].starts_with("::") { "::" } else { "" };
-            words.push((line, format!("{}{path}", &rest[..length])));
+            tokens.push((line, Token::Word(format!("{}{path}", &rest[..length]))));
             length
         } else {
+            if !first.is_whitespace() {
+                tokens.push((line, Token::Sign(first)));
+            }
             first.len_utf8()
         };
         let (passed, left) = rest.split_at(length);
         line += passed.matches('\n').count();
         rest = left;
     }
-    words
+    tokens
+}
+
+/// A text's lines joined as Rust joins them, and `\"` without its backslash.
+fn unescaped(text: &str) -> String {
+    let mut lines = text.split("\\\n");
+    let mut joined = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        joined += line.trim_start();
+    }
+    joined.replace("\\\"", "\"")
 }
 
 fn is_part(it: char) -> bool {

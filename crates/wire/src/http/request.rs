@@ -134,7 +134,7 @@ impl Request {
         self.expects_continue = false;
         for field in self.fields.iter().filter(|field| field.known == Known::Expect) {
             if !field.value.of(head).eq_ignore_ascii_case(b"100-continue") {
-                return Err(Refusal::new(417, "an expectation that nobody knows"));
+                return Err(Refusal::new(417, "an unknown expectation"));
             }
             self.expects_continue = self.version == Version::Http11 && self.body != Body::None;
         }

@@ -175,8 +175,10 @@ impl World {
              balancer; it serves those that it has"
         );
         let until = match by.sign {
-            Sign::Wrote => "10 minutes after its last write Seaway goes on by itself",
-            Sign::Leads | Sign::Reported => "Once another process holds its Lease, Seaway goes on by itself",
+            Sign::Wrote => "10 minutes after its last write Seaway continues by itself",
+            Sign::Leads | Sign::Reported => {
+                "Once another process holds its Lease, Seaway continues by itself"
+            }
         };
         let object = ObjectRef::new(Kind::Config, "", "adopt");
         Some(Problem::new(object, Reason::OtherController, message).at("adopt.besideOccm").fix(format!(

@@ -78,7 +78,7 @@ fn what_is_asked_for_and_not_done_in_a_cloud_is_told() {
         ("seaway.dev/slow-start", "5s", "do not have this"),
         ("seaway.dev/share", "a", "do not have this"),
         ("seaway.dev/backend-tls", "true", "do not have this"),
-        ("seaway.dev/address", "192.0.2.1,192.0.2.2", "the first is asked for"),
+        ("seaway.dev/address", "192.0.2.1,192.0.2.2", "only the first is requested"),
         ("loadbalancer.openstack.org/lb-method", "SOURCE_IP_PORT", "it does ROUND_ROBIN"),
         ("seaway.dev/hsts", "1h", "it is about TLS"),
         ("seaway.dev/tls-profile", "modern", "it is about TLS"),

@@ -246,7 +246,7 @@ impl<S: Default> Connection<S> {
         let head = &mut self.head;
         head.begin(kind, self.ours.head);
         if self.decoder.decode(block, |name, value| head.take(name, value)).is_err() {
-            return broken(Reason::COMPRESSION, "fields that nobody can read");
+            return broken(Reason::COMPRESSION, "fields that cannot be decoded");
         }
         head.end();
         match what {
