@@ -368,8 +368,9 @@ pub(crate) enum OpenStackCommand {
     Show(OpenStackShow),
     /// List what Services left behind in the cloud that are no more, and remove it
     ///
-    /// Load balancers, floating IPs, security groups and secrets of this cluster alone, told by its UID in tags and
-    /// descriptions; names say nothing. A controller that leads removes most of it by itself, every five minutes.
+    /// Load balancers, floating IPs, security groups and secrets of this cluster alone, found by its UID in tags and
+    /// descriptions, never by name. The leading controller removes only what it has seen the deletion of; it reports
+    /// all else as orphans and leaves it as it is.
     ///
     ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf            what there is
     ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf --delete   away with it

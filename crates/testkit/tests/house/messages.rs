@@ -1,6 +1,9 @@
 //! What users read of the program: every text of the sources in one file, and phrases that nothing may say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use seaway_testkit::golden;
 
@@ -76,6 +79,33 @@ fn no_message_has_a_phrase_that_is_refused() {
                 refused(&text)
                     .filter(|_| !is_meant)
                     .map(|(phrase, instead)| format!("{}:{line}: \"{phrase}\": say: {instead}", source.path)),
+            );
+        }
+    }
+    assert!(found.is_empty(), "{} phrases that readers stumble over:\n{}", found.len(), found.join("\n"));
+}
+
+/// Code, and names of tests, may have what they have.
+#[test]
+fn no_page_has_a_phrase_that_is_refused() {
+    let pages = fs::read_dir(root().join("docs")).expect("a folder").map(|it| it.expect("readable").path());
+    let others = ["README.md", "SECURITY.md", "CONTRIBUTING.md"].map(|it| root().join(it));
+    let mut found = Vec::new();
+    for page in pages.chain(others).filter(|it| it.extension().is_some_and(|it| it == "md")) {
+        let text = fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        let mut is_code = false;
+        for (number, line) in text.lines().enumerate() {
+            if line.trim_start().starts_with("```") {
+                is_code = !is_code;
+            }
+            if is_code || line.starts_with("    ") {
+                continue;
+            }
+            let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+            let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            found.extend(
+                refused(&prose)
+                    .map(|(phrase, instead)| format!("{name}:{}: \"{phrase}\": say: {instead}", number + 1)),
             );
         }
     }
