@@ -172,7 +172,8 @@ impl Drop for Report<'_> {
         // The first lines are printed again at the end of a run: what tells most comes first.
         eprintln!("--- OVN's provider, in time:\n{}", self.0.land.rig.provider_log(30));
         eprintln!("--- OVN:\n{}", self.0.land.rig.ovn());
-        for (key, object) in self.0.land.told(&[&BALANCERS[..], &["floatingips"]].concat()) {
+        for (key, object) in self.0.land.told(&[&BALANCERS[..], &["floatingips", "security-groups"]].concat())
+        {
             eprintln!("--- {key}: {object}");
         }
         eprintln!("--- outside:\n{}", self.0.land.rig.outside().ip(&["neighbor"]));

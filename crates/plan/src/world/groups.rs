@@ -10,6 +10,7 @@ use seaway_model::{
 
 use super::{World, asked::node_ports};
 use crate::{
+    annotations::gives_away,
     cloud::cloud_node,
     demand::whose,
     index::{ServiceKey, is_excluded},
@@ -47,8 +48,9 @@ impl World {
     /// until another controller has opened these ports with groups of its own, only ours lets requests through. What is released
     /// has no mark of ours left, so nothing tells such a Service from others.
     fn kept_ports(&self, service: &Service) -> Vec<(L4, u16)> {
-        let is_there = service.kind == ServiceKind::LoadBalancer && !service.leaving;
-        match is_there && !self.owners.contains_key(&whose(service)) {
+        // Who gives a Service with a class to the other controller changes its type for a moment.
+        let is_there = service.kind == ServiceKind::LoadBalancer || gives_away(&service.meta.annotations);
+        match is_there && !service.leaving && !self.owners.contains_key(&whose(service)) {
             true => node_ports(service).collect(),
             false => Vec::new(),
         }

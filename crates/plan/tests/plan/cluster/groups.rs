@@ -108,6 +108,11 @@ fn node_ports_of_a_service_that_is_released_stay_open_while_others_use_the_group
         assert_eq!(groups(&world.apply(end)), 1, "its ports may be closed now");
         assert!(desired(&world).kept.is_empty());
     }
+    // Its class goes with its type, as docs/from-occm-back.md says.
+    let annotations = [("seaway.dev/released".into(), "true".into())].into();
+    let meta = seaway_model::fact::Meta { annotations, ..foreign.meta.clone() };
+    world.apply(put(&Service { kind: ServiceKind::NodePort, class: None, meta, ..foreign.clone() }));
+    assert_eq!(desired(&world).kept.len(), 1);
     // It is ours again, and opens what it needs.
     world.apply(put(&foreign));
     assert_eq!(groups(&world.apply(put(&mail))), 1);
