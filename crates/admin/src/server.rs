@@ -2,9 +2,9 @@
 
 pub(crate) mod guarded;
 mod later;
-mod looks;
 mod places;
 mod routes;
+mod views;
 
 use std::{
     fmt,

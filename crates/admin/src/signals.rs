@@ -39,9 +39,9 @@ impl Signals {
         loop {
             let heard = tokio::select! {
                 biased;
-                _ = self.terminate.recv() => Heard::Stop,
-                _ = self.interrupt.recv() => Heard::Stop,
-                _ = self.hang_up.recv() => Heard::HangUp,
+                _ = self.terminate.recv() => Caught::Stop,
+                _ = self.interrupt.recv() => Caught::Stop,
+                _ = self.hang_up.recv() => Caught::HangUp,
             };
             if let Some(signal) = self.patience.hear(heard) {
                 return signal;
@@ -51,7 +51,7 @@ impl Signals {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Heard {
+enum Caught {
     Stop,
     HangUp,
 }
@@ -63,15 +63,15 @@ struct Patience {
 }
 
 impl Patience {
-    fn hear(&mut self, heard: Heard) -> Option<Signal> {
+    fn hear(&mut self, heard: Caught) -> Option<Signal> {
         match heard {
-            Heard::Stop if self.stopping => Some(Signal::StopNow),
-            Heard::Stop => {
+            Caught::Stop if self.stopping => Some(Signal::StopNow),
+            Caught::Stop => {
                 self.stopping = true;
                 Some(Signal::Stop)
             }
             // A process that is leaving has no use for a new configuration.
-            Heard::HangUp => (!self.stopping).then_some(Signal::Reload),
+            Caught::HangUp => (!self.stopping).then_some(Signal::Reload),
         }
     }
 }
@@ -80,19 +80,19 @@ impl Patience {
 mod tests {
     use super::*;
 
-    fn after(heard: &[Heard]) -> Vec<Signal> {
+    fn after(heard: &[Caught]) -> Vec<Signal> {
         let mut patience = Patience::default();
         heard.iter().filter_map(|&heard| patience.hear(heard)).collect()
     }
 
     #[test]
     fn the_second_stop_is_at_once() {
-        use Heard::{HangUp, Stop};
+        use Caught::{HangUp, Stop};
         assert_eq!(after(&[HangUp, Stop, Stop]), [Signal::Reload, Signal::Stop, Signal::StopNow]);
     }
 
     #[test]
     fn nothing_is_reloaded_while_stopping() {
-        assert_eq!(after(&[Heard::Stop, Heard::HangUp]), [Signal::Stop]);
+        assert_eq!(after(&[Caught::Stop, Caught::HangUp]), [Signal::Stop]);
     }
 }

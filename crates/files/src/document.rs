@@ -25,7 +25,7 @@ pub(crate) struct Piece<'t> {
 /// A document that was read; all places are within it.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
-    pub(crate) found: Vec<Arc<Found>>,
+    pub(crate) found: Vec<Arc<LocatedObject>>,
     pub(crate) broken: Vec<Broken>,
     /// What is said and read by nobody: of an object, or of a kind that is not served.
     pub(crate) ignored: Vec<(Option<ObjectRef>, Fault)>,
@@ -35,7 +35,7 @@ pub(crate) struct Document {
 
 /// An object, and where it stands in a document.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct LocatedObject {
     pub(crate) object: Object,
     /// Of its document's text; `None` if that text is no longer in the file.
     pub(crate) document: Option<Hash>,
@@ -127,7 +127,13 @@ impl Document {
                     Ok(object) => {
                         let of = |fault| (Some(object.reference.clone()), fault);
                         document.ignored.extend(ignored.into_iter().map(of));
-                        document.found.push(Arc::new(Found { object, document: hash, at, root, item }))
+                        document.found.push(Arc::new(LocatedObject {
+                            object,
+                            document: hash,
+                            at,
+                            root,
+                            item,
+                        }))
                     }
                     Err(broken) => document.broken.push(broken),
                 }
@@ -138,14 +144,14 @@ impl Document {
     }
 }
 
-impl Found {
+impl LocatedObject {
     pub(crate) fn reference(&self) -> &ObjectRef {
         &self.object.reference
     }
 
     /// An object whose text is no longer in its file.
-    pub(crate) fn moved_out(object: Object, at: At) -> Found {
-        Found { object, document: None, at, root: 0, item: None }
+    pub(crate) fn moved_out(object: Object, at: At) -> LocatedObject {
+        LocatedObject { object, document: None, at, root: 0, item: None }
     }
 
     /// Where a field of this object stands, within its document's text.

@@ -35,9 +35,9 @@ use self::{
     listing::{Listing, Stamp},
 };
 use crate::{
-    bell::Bell,
-    document::{self, ByHash, Document, Found, Hash, Hashes, Piece},
+    document::{self, ByHash, Document, Hash, Hashes, LocatedObject, Piece},
     last_good::{self, Good, Job, LastGood},
+    wakeup::Wakeup,
 };
 
 /// How long an emptied file, or a folder that came back without its files, is believed to be on its way.
@@ -91,21 +91,21 @@ pub struct Folder {
     /// When to look again at files that could not be read for a reason that passes by itself.
     read_again: Option<Instant>,
     last_good: Option<LastGood>,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) wakeup: Arc<Wakeup>,
 }
 
 #[derive(Default)]
 struct File {
     stamp: Option<Stamp>,
-    documents: Vec<Placed>,
-    kept: BTreeMap<ObjectRef, Arc<Found>>,
+    documents: Vec<DocumentAt>,
+    kept: BTreeMap<ObjectRef, Arc<LocatedObject>>,
     /// Why it cannot be read.
     trouble: Option<String>,
     problems: BTreeMap<ObjectRef, Vec<Problem>>,
 }
 
 #[derive(Clone)]
-struct Placed {
+struct DocumentAt {
     /// Lines before it.
     line: u32,
     hash: Hash,
@@ -138,7 +138,7 @@ impl Folder {
             io::ErrorKind::NotADirectory => FolderError::NotAFolder { dir: dir.to_owned() },
             _ => FolderError::Unreadable { dir: dir.to_owned(), source },
         };
-        let bell = Arc::new(Bell::new().map_err(|error| fail(error.into()))?);
+        let wakeup = Arc::new(Wakeup::new().map_err(|error| fail(error.into()))?);
         let mut folder = Folder {
             dir: dir.to_owned(),
             hasher: RandomState::new(),
@@ -152,8 +152,8 @@ impl Folder {
             returning: None,
             emptied: BTreeMap::new(),
             read_again: None,
-            last_good: state.map(|state| LastGood::open(state, runtime, bell.clone())),
-            bell,
+            last_good: state.map(|state| LastGood::open(state, runtime, wakeup.clone())),
+            wakeup,
         };
         let mut listing = listing.map_err(fail)?;
         folder.unread = std::mem::take(&mut listing.unread);
@@ -170,7 +170,7 @@ impl Folder {
 
     /// Fills in file, line and column of problems with objects of this folder that have none.
     pub fn locate(&self, problems: &mut [Problem]) {
-        let mut by_file: BTreeMap<Name, Vec<(&mut Problem, Arc<Found>)>> = BTreeMap::new();
+        let mut by_file: BTreeMap<Name, Vec<(&mut Problem, Arc<LocatedObject>)>> = BTreeMap::new();
         for problem in problems.iter_mut().filter(|problem| problem.place.is_none()) {
             if let Some(claim) = self.claims.served(&problem.object) {
                 by_file.entry(claim.file.clone()).or_default().push((problem, claim.found.clone()));
@@ -274,7 +274,7 @@ impl Folder {
         now: Instant,
         touched: &mut BTreeSet<ObjectRef>,
     ) {
-        self.bell.beat();
+        self.wakeup.beat();
         let before = self.files.get(name);
         if stamp.is_some() && before.is_some_and(|file| file.stamp == stamp && file.trouble.is_none()) {
             return;
@@ -324,7 +324,7 @@ impl Folder {
             if self.last_good.is_some() && !document.found.is_empty() {
                 good.push(Good::of(text, piece, &document));
             }
-            file.documents.push(Placed { line, hash, document });
+            file.documents.push(DocumentAt { line, hash, document });
         }
         file.kept = self.to_keep(name, &file);
         if let Some(last_good) = &self.last_good {
@@ -350,7 +350,7 @@ impl Folder {
     }
 
     /// Objects that the file had, and has no more for no better reason than something broken in it.
-    fn to_keep(&self, name: &Name, file: &File) -> BTreeMap<ObjectRef, Arc<Found>> {
+    fn to_keep(&self, name: &Name, file: &File) -> BTreeMap<ObjectRef, Arc<LocatedObject>> {
         let broken: Vec<Option<&ObjectRef>> = file
             .documents
             .iter()
@@ -383,18 +383,18 @@ impl Folder {
             .into_iter()
             .map(|(reference, found)| {
                 // Its text is no longer there to be looked up.
-                let Found { object, at, .. } = &*found;
+                let LocatedObject { object, at, .. } = &*found;
                 let found = if found.document.is_none() {
                     found
                 } else {
-                    Arc::new(Found::moved_out(object.clone(), *at))
+                    Arc::new(LocatedObject::moved_out(object.clone(), *at))
                 };
                 (reference, found)
             })
             .collect()
     }
 
-    fn recall(&self, name: &Name) -> BTreeMap<ObjectRef, Arc<Found>> {
+    fn recall(&self, name: &Name) -> BTreeMap<ObjectRef, Arc<LocatedObject>> {
         let recalled = self.last_good.as_ref().map(|last_good| last_good.recall(name)).unwrap_or_default();
         recalled.into_iter().map(|found| (found.reference().clone(), found)).collect()
     }

@@ -22,9 +22,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::{
-    bell::Bell,
     disk::{self, Durable},
-    document::{Document, Found},
+    document::{Document, LocatedObject},
+    wakeup::Wakeup,
 };
 
 /// How long changes gather before they are written.
@@ -35,19 +35,19 @@ const RETRY: Duration = Duration::from_secs(1);
 const MOST_WAITING: usize = 16;
 
 pub(crate) struct LastGood {
-    shelves: Shelves,
-    orders: Arc<Orders>,
+    folders: StateFolders,
+    queue: Arc<WriterQueue>,
     writer: Option<JoinHandle<()>>,
 }
 
 /// What the writer finds when it looks, however long the disk kept it: nobody waits for it, and what waits does not grow.
 #[derive(Default)]
-struct Orders {
+struct WriterQueue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
 
-/// Only the writer touches the shelves: what it is just writing beside a file is nobody's leftover.
+/// Only the writer touches the folders: what it is just writing beside a file is nobody's leftover.
 #[derive(Default)]
 struct Waiting {
     jobs: Gathered,
@@ -79,7 +79,7 @@ impl Good {
 }
 
 #[derive(Clone)]
-struct Shelves {
+struct StateFolders {
     plain: PathBuf,
     /// `None` where there is no memory-backed folder to put them.
     secret: Option<PathBuf>,
@@ -99,7 +99,7 @@ struct KeptDocument {
 
 impl LastGood {
     /// `runtime`: a folder that is emptied at a reboot and never on a disk.
-    pub(crate) fn open(state: &Path, runtime: Option<&Path>, bell: Arc<Bell>) -> LastGood {
+    pub(crate) fn open(state: &Path, runtime: Option<&Path>, wakeup: Arc<Wakeup>) -> LastGood {
         let plain = state.join("last-good");
         let whose = fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
         let secret = runtime.map(|runtime| runtime.join("seaway").join(short_hash(&whose.to_string_lossy())));
@@ -110,15 +110,15 @@ impl LastGood {
                 false
             }
         });
-        let shelves = Shelves { plain, secret };
-        let orders = Arc::new(Orders::default());
-        let (writing, incoming) = (shelves.clone(), orders.clone());
+        let folders = StateFolders { plain, secret };
+        let queue = Arc::new(WriterQueue::default());
+        let (writing, incoming) = (folders.clone(), queue.clone());
         let writer = std::thread::Builder::new()
             .name("last-good".to_owned())
-            .spawn(move || write_on(&writing, &incoming, &bell))
+            .spawn(move || write_on(&writing, &incoming, &wakeup))
             .inspect_err(|error| tracing::warn!(%error, "last good state is not kept over restarts"))
             .ok();
-        LastGood { shelves, orders, writer }
+        LastGood { folders, queue, writer }
     }
 
     pub(crate) fn keep(&self, job: Job) {
@@ -134,18 +134,18 @@ impl LastGood {
     fn order(&self, order: impl FnOnce(&mut Waiting)) {
         // Only a writer that could not be started does not listen.
         if self.writer.is_some() {
-            order(&mut self.orders.waiting.lock().unwrap_or_else(PoisonError::into_inner));
-            self.orders.changed.notify_one();
+            order(&mut self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            self.queue.changed.notify_one();
         }
     }
 
     /// What was last good in a file.
-    pub(crate) fn recall(&self, file: &Name) -> Vec<Arc<Found>> {
-        self.shelves.iter().filter_map(|shelf| read(shelf, file).ok()).flat_map(found).collect()
+    pub(crate) fn recall(&self, file: &Name) -> Vec<Arc<LocatedObject>> {
+        self.folders.iter().filter_map(|shelf| read(shelf, file).ok()).flat_map(found).collect()
     }
 }
 
-fn found(kept: Kept) -> impl Iterator<Item = Arc<Found>> {
+fn found(kept: Kept) -> impl Iterator<Item = Arc<LocatedObject>> {
     kept.documents.into_iter().flat_map(|document| Document::read(&document.text, None).found)
 }
 
@@ -159,7 +159,7 @@ impl Drop for LastGood {
     }
 }
 
-impl Shelves {
+impl StateFolders {
     fn iter(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.plain).chain(&self.secret)
     }
@@ -173,23 +173,23 @@ pub(crate) fn runtime_folder() -> Option<PathBuf> {
     std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.starts_with("/run"))
 }
 
-fn write_on(shelves: &Shelves, orders: &Orders, bell: &Bell) {
+fn write_on(folders: &StateFolders, queue: &WriterQueue, wakeup: &Wakeup) {
     let mut healthy = true;
     let mut open = true;
     // What could not be written stays, and is tried again.
     let mut jobs = Gathered::default();
     while open {
         let patience = if jobs.0.is_empty() { None } else { Some(RETRY) };
-        let taken = orders.take(patience);
+        let taken = queue.take(patience);
         open = !taken.closing;
         for job in taken.jobs.0.into_values().flatten() {
             jobs.add(job);
         }
         if let Some(wanted) = taken.wanted {
-            forget_all_but(&wanted, shelves);
+            forget_all_but(&wanted, folders);
         }
         let mut outcome = Ok(());
-        jobs.0.retain(|_, jobs| match jobs.iter().try_for_each(|job| write(shelves, job)) {
+        jobs.0.retain(|_, jobs| match jobs.iter().try_for_each(|job| write(folders, job)) {
             Ok(()) => false,
             Err(error) => {
                 outcome = Err(error);
@@ -205,14 +205,14 @@ fn write_on(shelves: &Shelves, orders: &Orders, bell: &Bell) {
             let message = format!("the last good state of manifests cannot be kept: {error}");
             Problem::new(object.clone(), Reason::StateUnwritable, message)
                 .fix("make room in the state folder, or make it writable; until then a restart does not know it")
-                .in_file(shelves.plain.to_string_lossy().into_owned(), 0, 0)
+                .in_file(folders.plain.to_string_lossy().into_owned(), 0, 0)
         });
-        bell.report(object, problems.into_iter().collect());
+        wakeup.report(object, problems.into_iter().collect());
     }
 }
 
-impl Orders {
-    /// Waits for orders, as long as there is patience, and then for those that come at once with them.
+impl WriterQueue {
+    /// Waits for queue, as long as there is patience, and then for those that come at once with them.
     fn take(&self, patience: Option<Duration>) -> Waiting {
         let idle =
             |waiting: &mut Waiting| waiting.jobs.0.is_empty() && waiting.wanted.is_none() && !waiting.closing;
@@ -257,8 +257,8 @@ impl Gathered {
     }
 }
 
-fn forget_all_but(wanted: &BTreeSet<String>, shelves: &Shelves) {
-    for shelf in shelves.iter() {
+fn forget_all_but(wanted: &BTreeSet<String>, folders: &StateFolders) {
+    for shelf in folders.iter() {
         for entry in fs::read_dir(shelf).into_iter().flatten().filter_map(Result::ok) {
             if !entry.file_name().to_str().is_some_and(|name| wanted.contains(name)) {
                 let _ = fs::remove_file(entry.path());
@@ -267,10 +267,10 @@ fn forget_all_but(wanted: &BTreeSet<String>, shelves: &Shelves) {
     }
 }
 
-fn write(shelves: &Shelves, job: &Job) -> io::Result<()> {
+fn write(folders: &StateFolders, job: &Job) -> io::Result<()> {
     let is_secret = |document: &Document| document.found.iter().any(|it| it.reference().kind == Kind::Secret);
-    for shelf in shelves.iter() {
-        let secrets = Some(shelf) == shelves.secret.as_ref();
+    for shelf in folders.iter() {
+        let secrets = Some(shelf) == folders.secret.as_ref();
         let path = path_of(shelf, &job.file);
         let before = read(shelf, &job.file).unwrap_or_default();
         let mut documents: Vec<KeptDocument> = Vec::new();

@@ -18,7 +18,6 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
-mod bell;
 mod disk;
 mod document;
 mod drivers;
@@ -28,6 +27,7 @@ mod last_good;
 pub mod pem;
 pub mod snapshot;
 pub mod state;
+mod wakeup;
 mod watch;
 
 pub use drivers::{Addresses, Statuses};

@@ -27,7 +27,7 @@ use seaway_model::{
 };
 use seaway_watchdog::{Heartbeat, Part};
 
-use crate::{bell::Bell, folder::listing::Stamp};
+use crate::{folder::listing::Stamp, wakeup::Wakeup};
 
 /// Where the kernel tells nothing: a folder that came later, a file system without events.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -130,7 +130,7 @@ pub struct PemWatch {
 }
 
 struct Shared {
-    bell: Bell,
+    wakeup: Wakeup,
     wanted: Mutex<Option<Vec<PemFiles>>>,
 }
 
@@ -140,11 +140,11 @@ impl PemWatch {
         files: &[PemFiles],
         sink: impl FnMut(Vec<Change>) + Send + 'static,
     ) -> io::Result<(PemWatch, Vec<Change>)> {
-        let shared = Arc::new(Shared { bell: Bell::new()?, wanted: Mutex::default() });
+        let shared = Arc::new(Shared { wakeup: Wakeup::new()?, wanted: Mutex::default() });
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
         let (heartbeat, part) = Heartbeat::new("the watch of certificates in files");
         let ring = shared.clone();
-        let part = part.woken_by(move || ring.bell.ring());
+        let part = part.woken_by(move || ring.wakeup.ring());
         let mut watcher = Watcher { shared: shared.clone(), inotify, known: Vec::new(), sink, heartbeat };
         watcher.follow(files.to_vec());
         let first = read(files);
@@ -161,13 +161,13 @@ impl PemWatch {
     /// Other files from now on.
     pub fn set(&self, files: Vec<PemFiles>) {
         *self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
-        self.shared.bell.ring();
+        self.shared.wakeup.ring();
     }
 }
 
 impl Drop for PemWatch {
     fn drop(&mut self) {
-        self.shared.bell.stop();
+        self.shared.wakeup.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -185,13 +185,13 @@ struct Watcher<S> {
 impl<S: FnMut(Vec<Change>)> Watcher<S> {
     fn run(mut self) {
         self.heartbeat.enter();
-        while !self.shared.bell.is_stopping() {
+        while !self.shared.wakeup.is_stopping() {
             self.heartbeat.beat();
             if self.wait() {
                 std::thread::sleep(SETTLE);
                 self.drain();
             }
-            self.shared.bell.answer();
+            self.shared.wakeup.answer();
             let wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
             let mut changes = wanted.map(|files| self.replace(files)).unwrap_or_default();
             changes.extend(self.look());
@@ -204,7 +204,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
 
     /// Whether the kernel told something about a file.
     fn wait(&self) -> bool {
-        let mut fds = vec![PollFd::new(self.shared.bell.event().as_fd(), PollFlags::POLLIN)];
+        let mut fds = vec![PollFd::new(self.shared.wakeup.event().as_fd(), PollFlags::POLLIN)];
         fds.extend(self.inotify.as_ref().map(|it| PollFd::new(it.as_fd(), PollFlags::POLLIN)));
         let patience = match self.known.is_empty() {
             true => PollTimeout::NONE,

@@ -31,8 +31,8 @@ use seaway_watchdog::{Heartbeat, Part};
 
 use self::pending::Pending;
 use crate::{
-    bell::Bell,
     folder::{Folder, FolderError, listing},
+    wakeup::Wakeup,
 };
 
 /// How often a folder that is away, or cannot be watched, is looked for.
@@ -42,7 +42,7 @@ const LOOK_UNWATCHED: Duration = Duration::from_secs(1);
 /// A folder that is being watched, until this is dropped.
 pub struct Watch {
     folder: Arc<Mutex<Folder>>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     part: Part,
     thread: Option<JoinHandle<()>>,
 }
@@ -54,30 +54,30 @@ pub struct Places(Arc<Mutex<Folder>>);
 impl Folder {
     /// Watches from now on, telling `sink` of changes. What changed since the folder was read is told first.
     pub fn watch(self, sink: impl FnMut(Vec<Change>) + Send + 'static) -> Result<Watch, FolderError> {
-        let eye = Eye::open(&self.dir);
-        self.watch_by(eye, sink)
+        let kernel = KernelWatches::open(&self.dir);
+        self.watch_by(kernel, sink)
     }
 
     fn watch_by(
         self,
-        eye: Eye,
+        kernel: KernelWatches,
         sink: impl FnMut(Vec<Change>) + Send + 'static,
     ) -> Result<Watch, FolderError> {
-        let (dir, bell) = (self.dir.clone(), self.bell.clone());
+        let (dir, wakeup) = (self.dir.clone(), self.wakeup.clone());
         let folder = Arc::new(Mutex::new(self));
         let (heartbeat, part) = Heartbeat::new("the watch of the folder of manifests");
-        bell.beats(heartbeat.pulse());
-        let ring = bell.clone();
+        wakeup.beats(heartbeat.pulse());
+        let ring = wakeup.clone();
         let part = part.woken_by(move || ring.ring());
-        let (of, by) = (folder.clone(), bell.clone());
-        let mut watcher = Watcher { folder: of, bell: by, eye, dir: dir.clone(), sink, heartbeat };
+        let (of, by) = (folder.clone(), wakeup.clone());
+        let mut watcher = Watcher { folder: of, wakeup: by, kernel, dir: dir.clone(), sink, heartbeat };
         // From when this returns, the kernel tells of everything.
         let first = watcher.look(&HashSet::new(), Instant::now());
         let thread = std::thread::Builder::new()
             .name("manifests".to_owned())
             .spawn(move || watcher.run(first))
             .map_err(|source| FolderError::Watch { dir, source })?;
-        Ok(Watch { folder, bell, part, thread: Some(thread) })
+        Ok(Watch { folder, wakeup, part, thread: Some(thread) })
     }
 }
 
@@ -94,7 +94,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.bell.stop();
+        self.wakeup.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -121,8 +121,8 @@ struct Look {
 
 struct Watcher<S> {
     folder: Arc<Mutex<Folder>>,
-    bell: Arc<Bell>,
-    eye: Eye,
+    wakeup: Arc<Wakeup>,
+    kernel: KernelWatches,
     dir: PathBuf,
     sink: S,
     heartbeat: Heartbeat,
@@ -134,7 +134,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         let mut pending = Pending::default();
         let mut look_again = first.again;
         self.tell(|_| first.changes);
-        while !self.bell.is_stopping() {
+        while !self.wakeup.is_stopping() {
             let deadlines = [pending.due(), lock(&self.folder).deadline(), look_again];
             let until = deadlines.into_iter().flatten().min();
             if let Err(error) = self.wait(until) {
@@ -142,8 +142,8 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
                 return;
             }
             self.heartbeat.beat();
-            self.tell(|it| it.bell.answer());
-            for event in self.eye.events() {
+            self.tell(|it| it.wakeup.answer());
+            for event in self.kernel.events() {
                 self.note(&event, &mut pending);
             }
             let now = Instant::now();
@@ -170,8 +170,8 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
                 .unwrap_or(PollTimeout::MAX),
             None => PollTimeout::NONE,
         };
-        let mut fds = vec![PollFd::new(self.bell.event().as_fd(), PollFlags::POLLIN)];
-        if let Some(inotify) = &self.eye.inotify {
+        let mut fds = vec![PollFd::new(self.wakeup.event().as_fd(), PollFlags::POLLIN)];
+        if let Some(inotify) = &self.kernel.inotify {
             fds.push(PollFd::new(inotify.as_fd(), PollFlags::POLLIN));
         }
         match poll(&mut fds, timeout) {
@@ -182,19 +182,19 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
 
     /// Looks at everything, and sets watches for what there is now.
     fn look(&mut self, writing: &HashSet<Name>, now: Instant) -> Look {
-        let was_blind = self.eye.is_blind();
-        self.eye.begin();
-        self.eye.watch_parent(&self.dir);
+        let was_blind = self.kernel.is_blind();
+        self.kernel.begin();
+        self.kernel.watch_parent(&self.dir);
         let mut folder = lock(&self.folder);
-        let mut changes = folder.rescan(now, writing, &mut |dir| self.eye.watch(dir));
+        let mut changes = folder.rescan(now, writing, &mut |dir| self.kernel.watch(dir));
         let away = folder.is_away();
         drop(folder);
-        self.eye.finish();
-        if self.eye.is_blind() != was_blind || (was_blind && !self.eye.told) {
-            self.eye.told = true;
-            changes.push(self.eye.report(&self.dir));
+        self.kernel.finish();
+        if self.kernel.is_blind() != was_blind || (was_blind && !self.kernel.told) {
+            self.kernel.told = true;
+            changes.push(self.kernel.report(&self.dir));
         }
-        let again = match (away, self.eye.is_blind()) {
+        let again = match (away, self.kernel.is_blind()) {
             (true, _) => now.checked_add(LOOK_EVERY),
             (false, true) => now.checked_add(LOOK_UNWATCHED),
             (false, false) => None,
@@ -222,20 +222,20 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         }
         if event.mask.intersects(lost) {
             // A watch that we took away ourselves says so, too.
-            if !event.mask.contains(AddWatchFlags::IN_IGNORED) || self.eye.knows(event.wd) {
+            if !event.mask.contains(AddWatchFlags::IN_IGNORED) || self.kernel.knows(event.wd) {
                 pending.everything(now);
             }
             return;
         }
         let Some(name) = event.name.as_ref().and_then(|name| name.to_str()) else { return };
-        for place in self.eye.places(event.wd) {
+        for place in self.kernel.places(event.wd) {
             match place {
-                Seen::Parent if self.dir.file_name().and_then(|it| it.to_str()) == Some(name) => {
+                WatchedPath::Parent if self.dir.file_name().and_then(|it| it.to_str()) == Some(name) => {
                     pending.everything(now);
                 }
-                Seen::Parent => {}
-                Seen::Elsewhere => pending.everything(now),
-                Seen::Below(below) => {
+                WatchedPath::Parent => {}
+                WatchedPath::Elsewhere => pending.everything(now),
+                WatchedPath::Below(below) => {
                     let path = below.join(name);
                     if name.starts_with("..") || (!listing::is_hidden(name) && self.is_folder(event, &path)) {
                         pending.everything(now);
@@ -252,13 +252,13 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         let came_or_went = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVE | AddWatchFlags::IN_DELETE;
         let path = self.dir.join(below);
         event.mask.intersects(came_or_went | AddWatchFlags::IN_ATTRIB)
-            && (event.mask.contains(AddWatchFlags::IN_ISDIR) || path.is_dir() || self.eye.has(&path))
+            && (event.mask.contains(AddWatchFlags::IN_ISDIR) || path.is_dir() || self.kernel.has(&path))
     }
 }
 
 /// What a watched folder is to us.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
+enum WatchedPath {
     /// The folder or one below it, by its path below.
     Below(PathBuf),
     /// Where the folder itself comes and goes.
@@ -268,21 +268,21 @@ enum Seen {
 }
 
 /// The kernel's watches.
-struct Eye {
+struct KernelWatches {
     dir: PathBuf,
     inotify: Option<Inotify>,
-    watches: HashMap<WatchDescriptor, Vec<Seen>>,
-    before: HashMap<WatchDescriptor, Vec<Seen>>,
+    watches: HashMap<WatchDescriptor, Vec<WatchedPath>>,
+    before: HashMap<WatchDescriptor, Vec<WatchedPath>>,
     refused: Option<Errno>,
     told: bool,
 }
 
-impl Eye {
-    fn open(dir: &Path) -> Eye {
+impl KernelWatches {
+    fn open(dir: &Path) -> KernelWatches {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK);
         let refused = inotify.as_ref().err().copied();
         let (watches, before) = (HashMap::new(), HashMap::new());
-        Eye { dir: dir.to_owned(), inotify: inotify.ok(), watches, before, refused, told: false }
+        KernelWatches { dir: dir.to_owned(), inotify: inotify.ok(), watches, before, refused, told: false }
     }
 
     fn events(&mut self) -> Vec<InotifyEvent> {
@@ -295,7 +295,7 @@ impl Eye {
         all
     }
 
-    /// From here to [`Eye::finish`], what is watched is said anew.
+    /// From here to [`KernelWatches::finish`], what is watched is said anew.
     fn begin(&mut self) {
         self.before = std::mem::take(&mut self.watches);
         if self.inotify.is_some() {
@@ -315,8 +315,9 @@ impl Eye {
     }
 
     fn watch(&mut self, path: &Path) {
-        let seen =
-            path.strip_prefix(&self.dir).map_or(Seen::Elsewhere, |below| Seen::Below(below.to_owned()));
+        let seen = path
+            .strip_prefix(&self.dir)
+            .map_or(WatchedPath::Elsewhere, |below| WatchedPath::Below(below.to_owned()));
         self.add(path, seen);
     }
 
@@ -326,10 +327,10 @@ impl Eye {
             Some(parent) => parent,
             None => return,
         };
-        self.add(parent, Seen::Parent);
+        self.add(parent, WatchedPath::Parent);
     }
 
-    fn add(&mut self, path: &Path, seen: Seen) {
+    fn add(&mut self, path: &Path, seen: WatchedPath) {
         let Some(inotify) = &self.inotify else { return };
         let what = AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_MODIFY
@@ -352,7 +353,7 @@ impl Eye {
         }
     }
 
-    fn places(&self, descriptor: WatchDescriptor) -> &[Seen] {
+    fn places(&self, descriptor: WatchDescriptor) -> &[WatchedPath] {
         self.watches.get(&descriptor).map_or(&[], Vec::as_slice)
     }
 
@@ -362,7 +363,7 @@ impl Eye {
 
     fn has(&self, path: &Path) -> bool {
         let Ok(below) = path.strip_prefix(&self.dir) else { return false };
-        self.watches.values().flatten().any(|seen| matches!(seen, Seen::Below(it) if it == below))
+        self.watches.values().flatten().any(|seen| matches!(seen, WatchedPath::Below(it) if it == below))
     }
 
     fn is_blind(&self) -> bool {
@@ -392,9 +393,10 @@ mod tests {
     fn a_folder_that_the_kernel_does_not_watch_is_looked_at_and_that_is_told() {
         let root = tempfile::tempdir().expect("a folder");
         let (folder, _) = Folder::open(root.path(), None).expect("is read");
-        let eye = Eye { inotify: None, refused: Some(Errno::EMFILE), ..Eye::open(root.path()) };
+        let kernel =
+            KernelWatches { inotify: None, refused: Some(Errno::EMFILE), ..KernelWatches::open(root.path()) };
         let (sender, changes) = mpsc::channel();
-        let _watch = folder.watch_by(eye, move |changes| drop(sender.send(changes))).expect("is watched");
+        let _watch = folder.watch_by(kernel, move |changes| drop(sender.send(changes))).expect("is watched");
         let next = || changes.recv_timeout(Duration::from_secs(20)).expect("is told");
         let told = next();
         assert!(

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::{
     Accept, Error, Method, Service,
     resource::{
-        Collection, Creatable, Hidden, Id, KnownBy, Noun, Resource, Rest, Standing, Wrong, noun, resource,
-        strange, words,
+        Collection, Creatable, Hidden, Id, KnownBy, Resource, ResourceNames, Rest, Standing, Wrong, noun,
+        resource, strange, words,
     },
 };
 
@@ -96,7 +96,7 @@ impl Resource for Secret {
     type Home = ();
     const SERVICE: Service = Service::KeyManager;
     const PATH: &'static str = "/secrets";
-    const NOUN: Noun = noun!("secret", "secrets", None, "secrets");
+    const NAMES: ResourceNames = noun!("secret", "secrets", None, "secrets");
     const ID: &'static str = "secret_ref";
 
     fn standing(&self) -> Standing {
@@ -114,7 +114,7 @@ impl Resource for Container {
     type Home = ();
     const SERVICE: Service = Service::KeyManager;
     const PATH: &'static str = "/containers";
-    const NOUN: Noun = noun!("container", "containers", None, "containers");
+    const NAMES: ResourceNames = noun!("container", "containers", None, "containers");
     const ID: &'static str = "container_ref";
 
     fn standing(&self) -> Standing {

@@ -18,9 +18,9 @@ use crate::{
     clock::Clock,
     credentials::Source,
     error::{Class, Error},
-    http::{Answer, Ask, Dice, Exchange, Gate, Left, Terms},
+    http::{Answer, Ask, Exchange, Gate, Left, RandomSource, Terms},
     identity::{
-        Door, Keeper, Session,
+        Keeper, Session, SignInContext,
         catalog::{Address, versioned},
     },
 };
@@ -34,7 +34,7 @@ pub use versions::Versions;
 pub struct Cloud(Arc<Inner>);
 
 struct Inner {
-    door: Arc<Door>,
+    context: Arc<SignInContext>,
     keeper: Keeper,
     versions: Mutex<HashMap<Service, (Instant, Arc<Versions>)>>,
     refused_writes: Mutex<Vec<String>>,
@@ -56,10 +56,10 @@ impl Cloud {
     /// Reads the credentials and signs in.
     pub async fn connect(source: Source, settings: Settings) -> Result<Cloud, Error> {
         let gate = Gate::new(settings.limits);
-        let door = Arc::new(Door { settings, gate, dice: Dice::default() });
-        let keeper = Keeper::start(source, door.clone()).await?;
+        let context = Arc::new(SignInContext { settings, gate, random: RandomSource::default() });
+        let keeper = Keeper::start(source, context.clone()).await?;
         Ok(Cloud(Arc::new(Inner {
-            door,
+            context,
             keeper,
             versions: Mutex::default(),
             refused_writes: Mutex::default(),
@@ -152,9 +152,9 @@ impl Cloud {
         let attempt = timing.within(session.credentials.timeout).attempt;
         let terms = Terms { attempt, backoff: *backoff, repeatable: call.repeatable() };
         let repeated = || metrics.repeated(call);
-        let Door { gate, dice, .. } = &*self.0.door;
+        let SignInContext { gate, random, .. } = &*self.0.context;
         let may = || !call.writes() || fence.is_open();
-        let exchange = Exchange { clock: self.clock(), gate, dice, may: &may, repeated: &repeated };
+        let exchange = Exchange { clock: self.clock(), gate, random, may: &may, repeated: &repeated };
         // Everything that asks holds this: on the heap it makes nobody's own state large.
         Ok(Box::pin(exchange.with(&session.transport, &ask, &terms, left)).await)
     }
@@ -234,12 +234,12 @@ impl Cloud {
     }
 
     fn settings(&self) -> &Settings {
-        &self.0.door.settings
+        &self.0.context.settings
     }
 
     /// Ours, which a service logs beside its own: the only one there is when a reply is lost.
     fn request_id(&self) -> String {
-        let (high, low) = (self.0.door.dice.roll(), self.0.door.dice.roll());
+        let (high, low) = (self.0.context.random.roll(), self.0.context.random.roll());
         let (a, b, c) = (high >> 32, high >> 16 & 0xffff, high & 0xfff);
         let (d, e) = (low >> 48 & 0x3fff | 0x8000, low & 0xffff_ffff_ffff);
         format!("req-{a:08x}-{b:04x}-4{c:03x}-{d:04x}-{e:012x}")

@@ -34,16 +34,16 @@ pub(crate) use watched::Watched;
 /// All that signing in and finding services needs.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    pub auth_url: Placed<String>,
+    pub auth_url: Located<String>,
     pub proof: Proof,
     pub scope: Scope,
     /// Asked of Keystone if it is not said, here or by the URL.
     pub version: Option<IdentityVersion>,
     /// The first that the catalog has, if it is not said.
-    pub region: Option<Placed<String>>,
+    pub region: Option<Located<String>>,
     pub interface: Interface,
     /// Instead of what the catalog says.
-    pub overrides: BTreeMap<Service, Placed<String>>,
+    pub overrides: BTreeMap<Service, Located<String>>,
     pub tls: Tls,
     /// How long one request may take, if the credentials say so.
     pub timeout: Option<Duration>,
@@ -124,9 +124,9 @@ pub enum Interface {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tls {
     /// Instead of the system's authorities.
-    pub ca: Option<Placed<PathBuf>>,
+    pub ca: Option<Located<PathBuf>>,
     /// Certificate and key, which may be one file.
-    pub client: Option<(Placed<PathBuf>, Placed<PathBuf>)>,
+    pub client: Option<(Located<PathBuf>, Located<PathBuf>)>,
     /// Believe anybody: whoever is on the way reads the password. Where it is said.
     pub insecure: Option<Place>,
 }
@@ -136,7 +136,7 @@ pub struct Tls {
 pub struct Place(pub String);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed<T> {
+pub struct Located<T> {
     pub value: T,
     pub place: Place,
 }
@@ -155,7 +155,7 @@ impl Credentials {
     /// Everything else as it is when nobody says anything.
     pub fn new(auth_url: &str, proof: Proof, scope: Scope) -> Credentials {
         Credentials {
-            auth_url: Placed { value: auth_url.to_owned(), place: Place("as given".to_owned()) },
+            auth_url: Located { value: auth_url.to_owned(), place: Place("as given".to_owned()) },
             proof,
             scope,
             version: None,
@@ -169,7 +169,7 @@ impl Credentials {
 
     #[must_use]
     pub fn with_region(mut self, region: &str) -> Credentials {
-        self.region = Some(Placed { value: region.to_owned(), place: Place("as given".to_owned()) });
+        self.region = Some(Located { value: region.to_owned(), place: Place("as given".to_owned()) });
         self
     }
 }

@@ -17,7 +17,7 @@ mod transport;
 mod trouble;
 
 pub use backoff::Backoff;
-pub(crate) use backoff::Dice;
+pub(crate) use backoff::RandomSource;
 pub(crate) use exchange::{Exchange, Left, Terms};
 pub(crate) use limits::Gate;
 pub use limits::Limits;

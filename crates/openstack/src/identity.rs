@@ -27,7 +27,7 @@ use crate::{credentials::Credentials, http::Transport};
 
 pub use catalog::{Catalog, Endpoint, Entry};
 pub(crate) use keeper::Keeper;
-pub(crate) use sign_in::Door;
+pub(crate) use sign_in::SignInContext;
 
 /// What a sign-in came to.
 #[derive(Clone)]

@@ -17,7 +17,7 @@ mod tags;
 
 use crate::{
     Service,
-    resource::{Noun, Resource, noun, resource, words},
+    resource::{Resource, ResourceNames, noun, resource, words},
 };
 
 pub use floating_ip::{Attached, FloatingIp, FloatingIpChange, NewFloatingIp};
@@ -56,6 +56,6 @@ impl Resource for Extension {
     type Home = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/extensions";
-    const NOUN: Noun = noun!("extension", "extensions");
+    const NAMES: ResourceNames = noun!("extension", "extensions");
     const ID: &'static str = "alias";
 }

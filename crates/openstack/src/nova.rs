@@ -8,7 +8,8 @@ use crate::{
     Service,
     neutron::{FixedIp, Network, Port, SecurityGroup},
     resource::{
-        Creatable, Hidden, Id, KnownBy, Noun, Resource, Rest, Standing, noun, or_default, resource, words,
+        Creatable, Hidden, Id, KnownBy, Resource, ResourceNames, Rest, Standing, noun, or_default, resource,
+        words,
     },
 };
 
@@ -120,7 +121,7 @@ impl Resource for Server {
     const SERVICE: Service = Service::Compute;
     const PATH: &'static str = "/servers";
     const LIST: &'static str = "/servers/detail";
-    const NOUN: Noun = noun!("server", "servers");
+    const NAMES: ResourceNames = noun!("server", "servers");
 
     fn standing(&self) -> Standing {
         match &self.status {
@@ -156,7 +157,7 @@ impl Resource for Interface {
     type Home = Id<Server>;
     const SERVICE: Service = Service::Compute;
     const PATH: &'static str = "/servers/{}/os-interface";
-    const NOUN: Noun =
+    const NAMES: ResourceNames =
         noun!("server interface", "server interfaces" as "interfaceAttachment", "interfaceAttachments");
     const ID: &'static str = "port_id";
 }

@@ -253,5 +253,5 @@ fn said(value: &Value) -> Value {
 
 fn again<R: Resource>(told: &Value, like: fn(&R) -> Value) -> (&'static str, Value) {
     let it: R = understood(reply(told.clone())).expect("it was recorded");
-    (R::NOUN.key.expect("Octavia wraps everything"), like(&it))
+    (R::NAMES.key.expect("Octavia wraps everything"), like(&it))
 }

@@ -49,7 +49,7 @@ pub trait Resource: View<Of = Self> {
     const PATH: &'static str;
     /// Where the list is, if that is elsewhere.
     const LIST: &'static str = Self::PATH;
-    const NOUN: Noun;
+    const NAMES: ResourceNames;
     const ID: &'static str = "id";
 
     /// Most kinds are ready as soon as they are there.
@@ -114,7 +114,7 @@ pub enum KnownBy {
 
 /// How a kind is called by people, in bodies, and in the labels of calls.
 #[derive(Clone, Copy, Debug)]
-pub struct Noun {
+pub struct ResourceNames {
     pub one: &'static str,
     /// The key of one in a body; none where the body is the object.
     pub key: Option<&'static str>,
@@ -128,7 +128,7 @@ pub struct Noun {
 
 macro_rules! noun {
     ($one:literal, $many:literal, $key:expr, $keys:literal) => {
-        $crate::resource::Noun {
+        $crate::resource::ResourceNames {
             one: $one,
             key: $key,
             keys: $keys,
@@ -201,7 +201,7 @@ impl<R: Resource> Collection<R> {
     }
 
     pub async fn read<V: View<Of = R>>(&self, id: &Id<R>) -> Result<V, Error> {
-        let mut call = self.call(Method::GET, R::NOUN.read, Some(id));
+        let mut call = self.call(Method::GET, R::NAMES.read, Some(id));
         for field in V::FIELDS {
             call = call.query("fields", *field);
         }
@@ -219,12 +219,12 @@ impl<R: Resource> Collection<R> {
 
     /// What is gone already is deleted.
     pub async fn delete(&self, id: &Id<R>) -> Result<(), Error> {
-        self.delete_by(self.call(Method::DELETE, R::NOUN.delete, Some(id))).await
+        self.delete_by(self.call(Method::DELETE, R::NAMES.delete, Some(id))).await
     }
 
     /// The same, refused (`Class::Stale`) if the object has moved on from this revision. Neutron alone has those.
     pub async fn delete_if(&self, revision: u64, id: &Id<R>) -> Result<(), Error> {
-        self.delete_by(self.call(Method::DELETE, R::NOUN.delete, Some(id)).revision(revision)).await
+        self.delete_by(self.call(Method::DELETE, R::NAMES.delete, Some(id)).revision(revision)).await
     }
 
     pub(crate) async fn delete_by(&self, call: Call) -> Result<(), Error> {
@@ -252,12 +252,12 @@ impl<R: Resource> Collection<R> {
 impl<R: Changeable> Collection<R> {
     /// Sends what changes and nothing else.
     pub async fn change(&self, id: &Id<R>, change: &R::Change) -> Result<R, Error> {
-        self.changed(self.call(Method::PUT, R::NOUN.change, Some(id)), change).await
+        self.changed(self.call(Method::PUT, R::NAMES.change, Some(id)), change).await
     }
 
     /// The same, refused (`Class::Stale`) if the object has moved on from this revision. Neutron alone has those.
     pub async fn change_if(&self, revision: u64, id: &Id<R>, change: &R::Change) -> Result<R, Error> {
-        self.changed(self.call(Method::PUT, R::NOUN.change, Some(id)).revision(revision), change).await
+        self.changed(self.call(Method::PUT, R::NAMES.change, Some(id)).revision(revision), change).await
     }
 
     async fn changed(&self, call: Call, change: &R::Change) -> Result<R, Error> {
@@ -269,7 +269,7 @@ impl<R: Changeable> Collection<R> {
 pub(crate) fn wrapped<R: Resource>(content: &impl Serialize) -> Value {
     #[allow(clippy::expect_used, reason = "they are tables of ours, with text for keys")]
     let content = serde_json::to_value(content).expect("tables of fields have text for keys");
-    match R::NOUN.key {
+    match R::NAMES.key {
         Some(key) => json!({ key: content }),
         None => content,
     }
@@ -278,13 +278,13 @@ pub(crate) fn wrapped<R: Resource>(content: &impl Serialize) -> Value {
 /// The one object of a reply.
 pub(crate) fn understood<V: View>(reply: Reply) -> Result<V, Error> {
     let Reply { mut body, request_id, .. } = reply;
-    let object = match V::Of::NOUN.key {
+    let object = match V::Of::NAMES.key {
         Some(key) => body.get_mut(key).map(Value::take).unwrap_or_default(),
         None => body,
     };
     Fields::of(object)
         .and_then(V::read)
-        .map_err(|wrong| strange(V::Of::SERVICE, V::Of::NOUN.read, &wrong).with_request_id(request_id))
+        .map_err(|wrong| strange(V::Of::SERVICE, V::Of::NAMES.read, &wrong).with_request_id(request_id))
 }
 
 /// A reply that is JSON, but not what the API promises.

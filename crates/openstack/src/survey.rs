@@ -22,7 +22,7 @@ use std::{
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 pub use abilities::{Abilities, Ability};
-pub use forest::{Forest, Tell, Wanted, forest, understood};
+pub use forest::{LoadBalancerTrees, Progress, Wanted, forest, understood};
 pub use judge::{Finding, Weight, is_absence, judge};
 pub use quotas::Quota;
 
@@ -38,20 +38,20 @@ use crate::{
 #[derive(Debug, Serialize)]
 pub struct Survey {
     pub identity: Identity,
-    pub services: Vec<FoundService>,
-    pub providers: Found<Vec<FoundProvider>>,
-    pub flavors: Found<Vec<String>>,
-    pub availability_zones: Found<Vec<String>>,
-    pub external_networks: Found<Vec<ExternalNetwork>>,
+    pub services: Vec<ServiceInfo>,
+    pub providers: Fetched<Vec<ProviderInfo>>,
+    pub flavors: Fetched<Vec<String>>,
+    pub availability_zones: Fetched<Vec<String>>,
+    pub external_networks: Fetched<Vec<ExternalNetwork>>,
     /// Whether load balancers may be listed, which tells more about roles than their names.
-    pub load_balancers_listed: Found<()>,
+    pub load_balancers_listed: Fetched<()>,
     pub quotas: Vec<Quota>,
 }
 
 /// What was asked for, or why it was not told.
 #[derive(Debug)]
-pub enum Found<T> {
-    Told(T),
+pub enum Fetched<T> {
+    Value(T),
     Failed(Error),
 }
 
@@ -77,11 +77,11 @@ pub struct Named {
 }
 
 #[derive(Debug, Serialize)]
-pub struct FoundService {
+pub struct ServiceInfo {
     #[serde(serialize_with = "as_text")]
     pub service: Service,
-    pub endpoint: Found<String>,
-    pub versions: Found<Spoken>,
+    pub endpoint: Fetched<String>,
+    pub versions: Fetched<Spoken>,
 }
 
 /// What a service speaks.
@@ -94,7 +94,7 @@ pub struct Spoken {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct FoundProvider {
+pub struct ProviderInfo {
     pub name: String,
     pub description: String,
     pub can: Abilities,
@@ -108,7 +108,7 @@ pub struct ExternalNetwork {
     pub name: String,
     pub shared: bool,
     /// Those that are shown to us.
-    pub subnets: Found<Vec<ExternalSubnet>>,
+    pub subnets: Fetched<Vec<ExternalSubnet>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -119,44 +119,44 @@ pub struct ExternalSubnet {
     pub cidr: String,
 }
 
-impl<T> Found<T> {
+impl<T> Fetched<T> {
     pub fn told(&self) -> Option<&T> {
         match self {
-            Found::Told(it) => Some(it),
-            Found::Failed(_) => None,
+            Fetched::Value(it) => Some(it),
+            Fetched::Failed(_) => None,
         }
     }
 
     pub fn failed(&self) -> Option<&Error> {
         match self {
-            Found::Told(_) => None,
-            Found::Failed(error) => Some(error),
+            Fetched::Value(_) => None,
+            Fetched::Failed(error) => Some(error),
         }
     }
 }
 
-impl<T> From<Result<T, Error>> for Found<T> {
-    fn from(result: Result<T, Error>) -> Found<T> {
+impl<T> From<Result<T, Error>> for Fetched<T> {
+    fn from(result: Result<T, Error>) -> Fetched<T> {
         match result {
-            Ok(it) => Found::Told(it),
-            Err(error) => Found::Failed(error),
+            Ok(it) => Fetched::Value(it),
+            Err(error) => Fetched::Failed(error),
         }
     }
 }
 
-/// Looks at everything. `tell` is given a line whenever something takes time.
-pub async fn survey(cloud: &Cloud, tell: &Tell) -> Survey {
+/// Looks at everything. `progress` is given a line whenever something takes time.
+pub async fn survey(cloud: &Cloud, progress: &Progress) -> Survey {
     let identity = identity(cloud);
     let project = identity.project.as_ref().map(|it| it.id.clone());
-    tell("asking all services for their versions, providers, networks and quotas");
-    let slow = Slow { cloud, tell, since: cloud.clock().now() };
+    progress("asking all services for their versions, providers, networks and quotas");
+    let slow = Slow { cloud, progress, since: cloud.clock().now() };
     let (services, octavia, flavors, zones, outside, quotas) = tokio::join!(
         slow.noted("versions", services(cloud)),
         slow.noted("providers", octavia(cloud)),
         names::<Flavor>(cloud, |it| it.enabled.then_some(it.name)),
         names::<AvailabilityZone>(cloud, |it| it.enabled.then(|| it.id.to_string())),
         slow.noted("external networks", external_networks(cloud)),
-        slow.noted("quotas", quotas::quotas(cloud, project.as_deref(), tell)),
+        slow.noted("quotas", quotas::quotas(cloud, project.as_deref(), progress)),
     );
     let (providers, listed) = octavia;
     Survey {
@@ -174,7 +174,7 @@ pub async fn survey(cloud: &Cloud, tell: &Tell) -> Survey {
 /// Tells what is done, once the whole has taken longer than anybody waits without asking.
 struct Slow<'a> {
     cloud: &'a Cloud,
-    tell: &'a Tell,
+    progress: &'a Progress,
     since: Instant,
 }
 
@@ -183,7 +183,7 @@ impl Slow<'_> {
         let done = work.await;
         let took = self.cloud.clock().now().saturating_duration_since(self.since);
         if took > Duration::from_secs(2) {
-            (self.tell)(&format!("{what}: done after {} s", took.as_secs()));
+            (self.progress)(&format!("{what}: done after {} s", took.as_secs()));
         }
         done
     }
@@ -203,7 +203,7 @@ fn identity(cloud: &Cloud) -> Identity {
     }
 }
 
-async fn services(cloud: &Cloud) -> Vec<FoundService> {
+async fn services(cloud: &Cloud) -> Vec<ServiceInfo> {
     // One that does not answer makes nobody else wait.
     let (identity, network, load_balancer, compute, keys) = tokio::join!(
         service(cloud, Service::Identity),
@@ -215,13 +215,13 @@ async fn services(cloud: &Cloud) -> Vec<FoundService> {
     vec![identity, network, load_balancer, compute, keys]
 }
 
-async fn service(cloud: &Cloud, service: Service) -> FoundService {
+async fn service(cloud: &Cloud, service: Service) -> ServiceInfo {
     let endpoint = cloud.endpoint(service);
     let versions = match &endpoint {
         Ok(_) => cloud.versions(service).await.map(|it| spoken(&it)),
         Err(error) => Err(error.clone()),
     };
-    FoundService { service, endpoint: endpoint.into(), versions: versions.into() }
+    ServiceInfo { service, endpoint: endpoint.into(), versions: versions.into() }
 }
 
 fn spoken(versions: &Versions) -> Spoken {
@@ -234,7 +234,7 @@ fn spoken(versions: &Versions) -> Spoken {
     }
 }
 
-async fn octavia(cloud: &Cloud) -> (Result<Vec<FoundProvider>, Error>, Result<(), Error>) {
+async fn octavia(cloud: &Cloud) -> (Result<Vec<ProviderInfo>, Error>, Result<(), Error>) {
     let collection = cloud.all::<Provider>();
     let listed = forest::may_list(cloud).await;
     let providers = match collection.list::<Provider>(Query::all()).await {
@@ -245,7 +245,7 @@ async fn octavia(cloud: &Cloud) -> (Result<Vec<FoundProvider>, Error>, Result<()
     let mut found = Vec::new();
     for provider in providers {
         let capabilities = collection.flavor_capabilities(&provider.id).await.ok();
-        found.push(FoundProvider {
+        found.push(ProviderInfo {
             can: Abilities::of(provider.id.as_str(), versions.as_deref()),
             name: provider.id.to_string(),
             description: provider.description,
@@ -284,11 +284,11 @@ async fn external_networks(cloud: &Cloud) -> Result<Vec<ExternalNetwork>, Error>
     Ok(found)
 }
 
-impl<T: Serialize> Serialize for Found<T> {
+impl<T: Serialize> Serialize for Fetched<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            Found::Told(it) => it.serialize(to),
-            Found::Failed(error) => {
+            Fetched::Value(it) => it.serialize(to),
+            Fetched::Failed(error) => {
                 let mut object = to.serialize_struct("Failed", 3)?;
                 object.serialize_field("error", &error.to_string())?;
                 object.serialize_field("class", error.class().label())?;

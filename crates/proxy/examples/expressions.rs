@@ -14,12 +14,12 @@ use seaway_model::{
     Kind, ObjectRef, Owner, PoolId,
     load_balancer::{Match, PathMatch, Rule},
 };
-use seaway_snapshot::{Asked, Routes};
+use seaway_snapshot::{RequestParts, Routes};
 
 /// A path, and nothing else.
 struct Path<'p>(&'p [u8]);
 
-impl Asked for Path<'_> {
+impl RequestParts for Path<'_> {
     fn host(&self) -> &[u8] {
         b"shop.example"
     }

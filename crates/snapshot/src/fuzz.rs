@@ -13,10 +13,10 @@ use seaway_model::{
     load_balancer::{HostPattern, Match, PathMatch, PoolId, Rule, TextMatch},
 };
 
-use crate::{Asked, Routes};
+use crate::{RequestParts, Routes};
 
 /// What is asked: `METHOD host target value-of-x-a`.
-struct Question<'t> {
+struct TestRequest<'t> {
     method: &'t str,
     host: &'t str,
     path: &'t str,
@@ -24,7 +24,7 @@ struct Question<'t> {
     header: Option<&'t str>,
 }
 
-impl Asked for Question<'_> {
+impl RequestParts for TestRequest<'_> {
     fn host(&self) -> &[u8] {
         self.host.as_bytes()
     }
@@ -56,7 +56,7 @@ pub fn paths(bytes: &[u8]) {
     let mut word = || words.next().unwrap_or_default();
     let (method, host, target, header) = (word(), word(), word(), word());
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let asked = Question { method, host, path, query, header: Some(header).filter(|it| !it.is_empty()) };
+    let asked = TestRequest { method, host, path, query, header: Some(header).filter(|it| !it.is_empty()) };
     let rules: Vec<Arc<Rule>> = lines.take(12).map(|line| Arc::new(rule(line))).collect();
 
     let expected = (rules.iter().enumerate())
@@ -129,7 +129,7 @@ fn rule(line: &str) -> Rule {
     Rule { hosts, matches: vec![it], ..to }
 }
 
-fn fits(rule: &Rule, asked: &Question<'_>) -> Option<Rank> {
+fn fits(rule: &Rule, asked: &TestRequest<'_>) -> Option<Rank> {
     let host = match rule.hosts.first() {
         None => (false, 0),
         Some(pattern) => host_fits(pattern, &plain(asked.host))?,

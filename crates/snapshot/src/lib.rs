@@ -7,7 +7,7 @@
 //!
 //!     model::Rule, … ──compile──► Routes { hosts, paths, candidates in the order of Gateway API }
 //!                                    │
-//!     Asked (host, path, method, headers, query) ──find──► a rule, or none
+//!     RequestParts (host, path, method, headers, query) ──find──► a rule, or none
 //! ```
 //! The crate is pure. It does not know sockets, clocks, randomness or who is healthy: a [`Cursor`] carries the seed
 //! and the turn, [`Conditions`] answer for health, load and warmth at the moment of the pick.
@@ -27,4 +27,4 @@ pub use maglev::Maglev;
 pub use marks::Mark;
 pub use pick::{Conditions, Cursor, Standing};
 pub use pool::CompiledPool;
-pub use routes::{Asked, Found, Routes};
+pub use routes::{RequestParts, RouteMatch, Routes};

@@ -28,7 +28,7 @@ use expressions::Compiler;
 use paths::Paths;
 
 /// What a request asks for. Everything as it was sent; cases and escapes are dealt with here.
-pub trait Asked {
+pub trait RequestParts {
     /// With or without a port.
     fn host(&self) -> &[u8];
     /// Without the query.
@@ -40,7 +40,7 @@ pub trait Asked {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct RouteMatch {
     /// By its number, which is not its place in the list.
     pub rule: usize,
     /// So many bytes of the path were the prefix; for an exact path or a pattern, all of them.
@@ -118,7 +118,7 @@ impl Routes {
         self.rules.len().saturating_add(self.free.len())
     }
 
-    pub fn find(&self, asked: &impl Asked) -> Option<Found> {
+    pub fn find(&self, asked: &impl RequestParts) -> Option<RouteMatch> {
         let mut room = [0; LONGEST_HOST];
         let host = plain_host(asked.host(), &mut room);
         if !host.is_empty() {

@@ -11,7 +11,7 @@
 use crate::{
     hello::{self, Hello},
     http::{self, Body, Chunks, Field, Limits, Method, Piece, Reading, Request, Response, Status},
-    http2::{Connection, Heard, Ours},
+    http2::{Connection, FrameEvent, Ours},
     proxy::{self, Header, Parsed},
 };
 
@@ -101,22 +101,25 @@ fn listened(side: &mut Connection<usize>, bytes: &[u8], piece: usize) -> Vec<Str
     let (mut all, mut start, mut end) = (Vec::new(), 0, 0);
     loop {
         match side.read(&bytes[start..end]) {
-            Ok((0, Heard::More)) if end == bytes.len() => return all,
-            Ok((0, Heard::More)) => end = bytes.len().min(end.saturating_add(piece)),
+            Ok((0, FrameEvent::More)) if end == bytes.len() => return all,
+            Ok((0, FrameEvent::More)) => end = bytes.len().min(end.saturating_add(piece)),
             Ok((count, heard)) => {
                 start += count;
                 all.push(format!("{heard:?}"));
-                if let Heard::Asked { .. } | Heard::Answered { .. } | Heard::Trailers { .. } = heard {
+                if let FrameEvent::Request { .. }
+                | FrameEvent::Response { .. }
+                | FrameEvent::Trailers { .. } = heard
+                {
                     is_one_head(&heard, side.lines());
                 }
-                if let Heard::Data { key, bytes, .. } = heard {
+                if let FrameEvent::Data { key, bytes, .. } = heard {
                     let held = side.with_mut(key).map(|held| {
                         *held += bytes.len();
                         *held
                     });
                     assert!(held.is_none_or(|held| held <= 1 << 15), "more than its window");
                 }
-                if let Heard::Leaves { last } = heard {
+                if let FrameEvent::Leaves { last } = heard {
                     side.give_up_after(last);
                 }
                 assert!(side.open() <= 4 && side.held() <= bytes.len());
@@ -129,18 +132,18 @@ fn listened(side: &mut Connection<usize>, bytes: &[u8], piece: usize) -> Vec<Str
     }
 }
 
-fn is_one_head(heard: &Heard<'_>, lines: &[u8]) {
+fn is_one_head(heard: &FrameEvent<'_>, lines: &[u8]) {
     let text = String::from_utf8_lossy(lines);
     let head = [lines, b"\r\n"].concat();
     let is_read = match heard {
-        Heard::Asked { asked, .. } if asked.is_too_large => return,
-        Heard::Asked { .. } => {
+        FrameEvent::Request { asked, .. } if asked.is_too_large => return,
+        FrameEvent::Request { .. } => {
             let mut request = Request::default();
             let verdict = request.read(&head, &Limits::default());
             assert!(verdict != Reading::More, "{text}");
             verdict != Reading::Whole || request.length == head.len()
         }
-        Heard::Answered { .. } => {
+        FrameEvent::Response { .. } => {
             let mut response = Response::default();
             let verdict = response.read(&head, Method::Get, &Limits::default());
             assert!(verdict != Reading::More, "{text}");

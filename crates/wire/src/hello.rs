@@ -8,12 +8,12 @@
 pub enum Hello {
     /// It is not whole yet.
     More,
-    Is(Asked),
+    Is(ClientHello),
     Refused(&'static str),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct ClientHello {
     /// In lower case; none, if no name is asked for.
     pub name: Option<String>,
 }
@@ -83,7 +83,7 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
     }
 }
 
-fn asked(message: &[u8]) -> Result<Asked, &'static str> {
+fn asked(message: &[u8]) -> Result<ClientHello, &'static str> {
     const SHORT: &str = "a hello that is cut short";
     let mut hello = Part(message.get(4..).ok_or(SHORT)?);
     hello.take(2 + 32).ok_or(SHORT)?;
@@ -94,14 +94,14 @@ fn asked(message: &[u8]) -> Result<Asked, &'static str> {
         return Err("a hello with a list of no size that is allowed");
     }
     if hello.0.is_empty() {
-        return Ok(Asked::default());
+        return Ok(ClientHello::default());
     }
     let mut extensions = hello.long().ok_or(SHORT)?;
     if !hello.0.is_empty() {
         return Err("something stands behind the extensions");
     }
     let mut seen: Vec<u16> = Vec::new();
-    let mut asked = Asked::default();
+    let mut asked = ClientHello::default();
     while !extensions.0.is_empty() {
         let kind = extensions.number().ok_or(SHORT)?;
         let content = extensions.long().ok_or(SHORT)?;

@@ -1,7 +1,7 @@
 //! HTTP/2 (RFC 9113): frames, fields (HPACK, RFC 7541), streams and windows, without a socket.
 //!
 //! ```text
-//!   bytes ─► Connection::read ─► Heard: a head as lines of HTTP/1.1, data, an end, room to write
+//!   bytes ─► Connection::read ─► FrameEvent: a head as lines of HTTP/1.1, data, an end, room to write
 //!   head, data, reset         ─► Connection ─► out: frames to be written
 //! ```
 //!
@@ -21,7 +21,7 @@ mod huffman;
 mod slots;
 mod table;
 
-pub use connection::{Asked, Broken, Connection, Heard, Ours};
+pub use connection::{Broken, Connection, FrameEvent, Ours, RequestInfo};
 pub use fields::Block;
 pub use frame::{PREFACE, Reason};
 pub use slots::Key;

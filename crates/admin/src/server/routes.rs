@@ -22,7 +22,7 @@ use self::answer::{Answer, html, json, text};
 use super::{
     Fault, Grants, Source,
     guarded::Guard,
-    looks::{Looks, Seen},
+    views::{CachedView, ViewCache},
 };
 use crate::{
     csv,
@@ -53,7 +53,7 @@ const PROBES: &str = "Here are /live and /ready alone. The status page is at ano
 const METRICS: &str = "Here is /metrics alone, for those who may.\n";
 
 pub(super) struct Routes {
-    looks: Looks,
+    views: ViewCache,
     log: LogHandle,
     page: Page,
     sampler: Mutex<Sampler>,
@@ -116,7 +116,7 @@ impl Routes {
         guard: Option<Guard>,
     ) -> Routes {
         Routes {
-            looks: Looks::new(source),
+            views: ViewCache::new(source),
             log,
             page: Page::new(),
             sampler: Mutex::default(),
@@ -189,7 +189,7 @@ impl Routes {
             }
             Route::Csv => text(StatusCode::OK, csv::render(&self.look(peer).await)),
             Route::Metrics => {
-                let Seen { view, .. } = self.seen_by(peer).await;
+                let CachedView { view, .. } = self.seen_by(peer).await;
                 let metrics = lock(&self.metrics).render(&view, Usage::now());
                 answer::open_metrics(metrics)
             }
@@ -197,7 +197,7 @@ impl Routes {
                 None => text(StatusCode::OK, "live\n"),
                 Some(fault) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{fault}\n")),
             },
-            Route::Ready => match self.looks.readiness().await.readiness.why_not() {
+            Route::Ready => match self.views.readiness().await.readiness.why_not() {
                 None => text(StatusCode::OK, "ready\n"),
                 Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },
@@ -207,16 +207,16 @@ impl Routes {
 
     /// With rates.
     async fn look(&self, peer: SocketAddr) -> View {
-        let Seen { at, view } = self.seen_by(peer).await;
+        let CachedView { at, view } = self.seen_by(peer).await;
         let mut view = Arc::unwrap_or_clone(view);
         lock(&self.sampler).observe(&mut view, at);
         view
     }
 
-    async fn seen_by(&self, peer: SocketAddr) -> Seen {
+    async fn seen_by(&self, peer: SocketAddr) -> CachedView {
         match is_here(peer) {
-            true => self.looks.whole().await,
-            false => self.looks.whole_of_late().await,
+            true => self.views.whole().await,
+            false => self.views.whole_of_late().await,
         }
     }
 
@@ -288,7 +288,7 @@ mod tests {
             ("127.0.0.1:5", true),
             ("127.8.9.1:5", true),
             ("[::1]:5", true),
-            // How an IPv4 peer looks to a socket for both families.
+            // How an IPv4 peer views to a socket for both families.
             ("[::ffff:127.0.0.1]:5", true),
             ("192.0.2.1:5", false),
             ("[::ffff:192.0.2.1]:5", false),

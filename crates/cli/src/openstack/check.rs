@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use seaway_openstack::{
     Error,
-    survey::{Ability, Finding, Found, FoundProvider, Survey, Weight, date, is_absence, judge, survey},
+    survey::{Ability, Fetched, Finding, ProviderInfo, Survey, Weight, date, is_absence, judge, survey},
 };
 use serde_json::json;
 
@@ -81,9 +81,9 @@ fn lines(survey: &Survey) -> Vec<String> {
     let mut lines = identity(survey);
     for found in &survey.services {
         let told = match (&found.endpoint, &found.versions) {
-            (Found::Failed(error), _) => format!("- ({})", error.message()),
-            (Found::Told(url), Found::Failed(error)) => format!("{url}  {}", error.message()),
-            (Found::Told(url), Found::Told(spoken)) => {
+            (Fetched::Failed(error), _) => format!("- ({})", error.message()),
+            (Fetched::Value(url), Fetched::Failed(error)) => format!("{url}  {}", error.message()),
+            (Fetched::Value(url), Fetched::Value(spoken)) => {
                 let dialects = spoken.microversion.as_ref().map(|it| format!(", microversions to {it}"));
                 format!("{url}  {}{}", spoken.version, dialects.unwrap_or_default())
             }
@@ -91,8 +91,8 @@ fn lines(survey: &Survey) -> Vec<String> {
         lines.push(row(found.service.as_str(), &told));
     }
     match &survey.providers {
-        Found::Told(providers) => lines.extend(providers.iter().flat_map(provider)),
-        Found::Failed(error) => lines.extend(untold("providers", error)),
+        Fetched::Value(providers) => lines.extend(providers.iter().flat_map(provider)),
+        Fetched::Failed(error) => lines.extend(untold("providers", error)),
     }
     for (word, names) in [("flavors", &survey.flavors), ("zones", &survey.availability_zones)] {
         // Most clouds have none, and some do not let them be listed.
@@ -117,7 +117,7 @@ fn identity(survey: &Survey) -> Vec<String> {
     lines
 }
 
-fn provider(it: &FoundProvider) -> Vec<String> {
+fn provider(it: &ProviderInfo) -> Vec<String> {
     let words = |all: &[Ability]| all.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
     let mut lines = vec![row("provider", &format!("{}: {}", it.name, it.description))];
     if !it.can.known {
@@ -141,14 +141,16 @@ fn untold(word: &str, error: &Error) -> Option<String> {
 
 fn outside(survey: &Survey) -> Vec<String> {
     let networks = match &survey.external_networks {
-        Found::Told(networks) => networks,
-        Found::Failed(error) => return untold("outside", error).into_iter().collect(),
+        Fetched::Value(networks) => networks,
+        Fetched::Failed(error) => return untold("outside", error).into_iter().collect(),
     };
     let told = networks.iter().map(|it| {
         let subnets = match &it.subnets {
-            Found::Told(subnets) if subnets.is_empty() => "no subnet is to be seen".to_owned(),
-            Found::Told(subnets) => subnets.iter().map(|it| it.cidr.as_str()).collect::<Vec<_>>().join(", "),
-            Found::Failed(error) => format!("- ({})", error.message()),
+            Fetched::Value(subnets) if subnets.is_empty() => "no subnet is to be seen".to_owned(),
+            Fetched::Value(subnets) => {
+                subnets.iter().map(|it| it.cidr.as_str()).collect::<Vec<_>>().join(", ")
+            }
+            Fetched::Failed(error) => format!("- ({})", error.message()),
         };
         row("outside", &format!("{} ({}): {subnets}", it.name, it.id))
     });
@@ -159,13 +161,13 @@ fn quotas(survey: &Survey) -> Vec<String> {
     let there = survey.quotas.iter().filter(|it| !it.limit.failed().is_some_and(is_absence));
     let told = there.map(|it| {
         let used = match &it.used {
-            Found::Told(used) => used.to_string(),
-            Found::Failed(_) => "?".to_owned(),
+            Fetched::Value(used) => used.to_string(),
+            Fetched::Failed(_) => "?".to_owned(),
         };
         let limit = match &it.limit {
-            Found::Told(-1) => "no limit".to_owned(),
-            Found::Told(limit) => limit.to_string(),
-            Found::Failed(error) => format!("? ({})", error.message()),
+            Fetched::Value(-1) => "no limit".to_owned(),
+            Fetched::Value(limit) => limit.to_string(),
+            Fetched::Failed(error) => format!("? ({})", error.message()),
         };
         row("quota", &format!("{}: {used} of {limit}", it.what))
     });

@@ -6,7 +6,7 @@ use anyhow::Result;
 use seaway_openstack::{
     octavia::{Operating, Provisioning},
     survey::{
-        Forest, Wanted,
+        LoadBalancerTrees, Wanted,
         forest::{Balancer, ListenerBranch, MemberLeaf, MonitorLeaf, PolicyBranch, PoolBranch},
     },
 };
@@ -60,7 +60,7 @@ impl Branch {
     }
 }
 
-fn draw(forest: &Forest) {
+fn draw(forest: &LoadBalancerTrees) {
     for it in &forest.load_balancers {
         balancer(it).draw("", "");
     }

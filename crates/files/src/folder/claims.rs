@@ -15,7 +15,7 @@ use std::{
 use seaway_manifests::object::{slice_service, unwritten_namespace};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, fact::FactRef};
 
-use crate::document::Found;
+use crate::document::LocatedObject;
 
 #[derive(Default)]
 pub(crate) struct Claims {
@@ -32,13 +32,13 @@ pub(crate) struct Claims {
 struct Entry {
     claims: Vec<Claim>,
     served: Option<Claim>,
-    told: Option<Arc<Found>>,
+    told: Option<Arc<LocatedObject>>,
 }
 
 #[derive(Clone)]
 pub(crate) struct Claim {
     pub(crate) file: Name,
-    pub(crate) found: Arc<Found>,
+    pub(crate) found: Arc<LocatedObject>,
     /// No longer written: the last good state of something that is broken now.
     pub(crate) kept: bool,
 }
@@ -56,7 +56,7 @@ impl Claims {
         self.dirty.insert(reference);
     }
 
-    pub(crate) fn remove(&mut self, file: &Name, found: &Arc<Found>) {
+    pub(crate) fn remove(&mut self, file: &Name, found: &Arc<LocatedObject>) {
         if let Some(entry) = self.entries.get_mut(found.reference()) {
             entry.claims.retain(|claim| !(claim.file == *file && Arc::ptr_eq(&claim.found, found)));
             self.dirty.insert(found.reference().clone());
@@ -144,7 +144,7 @@ impl Claims {
         let silenced = reference.kind == Kind::Endpoints && self.slices.contains_key(reference);
         let now = entry.served.as_ref().filter(|_| !silenced).map(|claim| claim.found.clone());
         let before = std::mem::replace(&mut entry.told, now.clone());
-        let facts = |found: &Option<Arc<Found>>| {
+        let facts = |found: &Option<Arc<LocatedObject>>| {
             found.as_ref().map_or(Vec::new(), |found| found.object.facts.clone())
         };
         let (old, new) = (facts(&before), facts(&now));

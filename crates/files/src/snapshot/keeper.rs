@@ -22,20 +22,20 @@ const RESTS: u32 = 100;
 
 /// Hears what a cluster says, and writes it down. Dropping it writes what is not written yet.
 pub struct Keeper {
-    desk: Arc<Desk>,
+    shared: Arc<WriterState>,
     part: Part,
     writer: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Desk {
-    sheet: Mutex<Sheet>,
+struct WriterState {
+    pending: Mutex<PendingFacts>,
     /// Something is to be written, or nothing any more.
-    bell: Condvar,
+    wakeup: Condvar,
 }
 
 #[derive(Default)]
-struct Sheet {
+struct PendingFacts {
     /// Shared with whoever plans by them.
     facts: HashMap<FactRef, Fact>,
     kinds: HashSet<Kind>,
@@ -53,26 +53,26 @@ impl Keeper {
         recalled: Option<&Recalled>,
         kinds: impl IntoIterator<Item = Kind>,
     ) -> std::io::Result<Keeper> {
-        let desk = Arc::new(Desk::default());
+        let shared = Arc::new(WriterState::default());
         {
-            let mut sheet = desk.sheet();
-            sheet.kinds.extend(kinds);
+            let mut pending = shared.pending();
+            pending.kinds.extend(kinds);
             match recalled {
                 Some(recalled) => {
-                    sheet.drains = recalled.drains;
-                    sheet.facts.extend(recalled.facts.iter().map(|it| (it.reference(), it.clone())));
+                    pending.drains = recalled.drains;
+                    pending.facts.extend(recalled.facts.iter().map(|it| (it.reference(), it.clone())));
                 }
-                None => sheet.missing = sheet.kinds.clone(),
+                None => pending.missing = pending.kinds.clone(),
             }
         }
         let (heartbeat, part) = Heartbeat::new("the writer of what is known");
-        let ring = desk.clone();
-        let part = part.woken_by(move || ring.bell.notify_all());
-        let of = desk.clone();
+        let ring = shared.clone();
+        let part = part.woken_by(move || ring.wakeup.notify_all());
+        let of = shared.clone();
         let writer = std::thread::Builder::new()
             .name("snapshot".into())
             .spawn(move || write_on(&snapshot, &of, &heartbeat))?;
-        Ok(Keeper { desk, part, writer: Some(writer) })
+        Ok(Keeper { shared, part, writer: Some(writer) })
     }
 
     /// For the watchdog.
@@ -82,38 +82,38 @@ impl Keeper {
 
     /// Something was told.
     pub fn note(&self, change: &Change) {
-        let mut sheet = self.desk.sheet();
+        let mut pending = self.shared.pending();
         let changed = match change {
             // Of files, say, which are read anew.
-            Change::Put(fact) if !fact.reference().kind().is_some_and(|it| sheet.kinds.contains(&it)) => {
+            Change::Put(fact) if !fact.reference().kind().is_some_and(|it| pending.kinds.contains(&it)) => {
                 false
             }
-            Change::Put(fact) => match sheet.facts.get(&fact.reference()) {
+            Change::Put(fact) => match pending.facts.get(&fact.reference()) {
                 // The older one is the one that others share.
                 Some(known) if known == fact => false,
                 _ => {
-                    sheet.facts.insert(fact.reference(), fact.clone());
+                    pending.facts.insert(fact.reference(), fact.clone());
                     true
                 }
             },
-            Change::Gone(reference) | Change::Missing(reference) => sheet.facts.remove(reference).is_some(),
-            Change::Drains(drains) => std::mem::replace(&mut sheet.drains, *drains) != *drains,
+            Change::Gone(reference) | Change::Missing(reference) => pending.facts.remove(reference).is_some(),
+            Change::Drains(drains) => std::mem::replace(&mut pending.drains, *drains) != *drains,
             Change::Synced(kind) | Change::NotAsked(kind) => {
-                sheet.missing.remove(kind) && sheet.missing.is_empty()
+                pending.missing.remove(kind) && pending.missing.is_empty()
             }
             _ => false,
         };
         if changed {
-            sheet.changed = true;
-            self.desk.bell.notify_one();
+            pending.changed = true;
+            self.shared.wakeup.notify_one();
         }
     }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.desk.sheet().over = true;
-        self.desk.bell.notify_one();
+        self.shared.pending().over = true;
+        self.shared.wakeup.notify_one();
         if let Some(writer) = self.writer.take() {
             // A panic of it was told already.
             let _ = writer.join();
@@ -121,54 +121,54 @@ impl Drop for Keeper {
     }
 }
 
-impl Sheet {
+impl PendingFacts {
     fn is_due(&self) -> bool {
         self.changed && self.missing.is_empty()
     }
 }
 
-impl Desk {
-    fn sheet(&self) -> MutexGuard<'_, Sheet> {
-        self.sheet.lock().unwrap_or_else(PoisonError::into_inner)
+impl WriterState {
+    fn pending(&self) -> MutexGuard<'_, PendingFacts> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it goes on after that.
     fn rest(&self, for_: Duration, heartbeat: &Heartbeat) -> bool {
         let began = Instant::now();
-        let mut sheet = self.sheet();
+        let mut pending = self.pending();
         loop {
             heartbeat.beat();
             let left = for_.saturating_sub(began.elapsed());
-            if sheet.over || left.is_zero() {
-                return !sheet.over;
+            if pending.over || left.is_zero() {
+                return !pending.over;
             }
-            sheet = self.bell.wait_timeout(sheet, left).unwrap_or_else(PoisonError::into_inner).0;
+            pending = self.wakeup.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Returns when something is to be written, or when it is over: whether it goes on.
     fn await_work(&self, heartbeat: &Heartbeat) -> bool {
-        let mut sheet = self.sheet();
-        while !sheet.is_due() && !sheet.over {
+        let mut pending = self.pending();
+        while !pending.is_due() && !pending.over {
             heartbeat.beat();
-            sheet = self.bell.wait(sheet).unwrap_or_else(PoisonError::into_inner);
+            pending = self.wakeup.wait(pending).unwrap_or_else(PoisonError::into_inner);
         }
-        !sheet.over
+        !pending.over
     }
 }
 
-fn write_on(snapshot: &Snapshot, desk: &Desk, heartbeat: &Heartbeat) {
+fn write_on(snapshot: &Snapshot, shared: &WriterState, heartbeat: &Heartbeat) {
     heartbeat.enter();
     let mut healthy = None;
     loop {
-        let goes_on = desk.await_work(heartbeat) && desk.rest(GATHER, heartbeat);
+        let goes_on = shared.await_work(heartbeat) && shared.rest(GATHER, heartbeat);
         let (drains, facts) = {
-            let mut sheet = desk.sheet();
-            if !sheet.is_due() {
+            let mut pending = shared.pending();
+            if !pending.is_due() {
                 if goes_on { continue } else { return }
             }
-            sheet.changed = false;
-            (sheet.drains, sheet.facts.values().cloned().collect::<Vec<Fact>>())
+            pending.changed = false;
+            (pending.drains, pending.facts.values().cloned().collect::<Vec<Fact>>())
         };
         let began = Instant::now();
         match snapshot.write(drains, facts.iter()) {
@@ -180,14 +180,14 @@ fn write_on(snapshot: &Snapshot, desk: &Desk, heartbeat: &Heartbeat) {
                 healthy = Some(true);
             }
             Err(error) => {
-                desk.sheet().changed = true;
+                shared.pending().changed = true;
                 if healthy.replace(false) != Some(false) {
                     warn!(path = %snapshot.path().display(), %error, "what is known cannot be kept for a start without an API server; name another place with --snapshot FILE");
                 }
             }
         }
         let rest = REST.max(began.elapsed().saturating_mul(RESTS));
-        let stays = goes_on && (desk.rest(rest, heartbeat) || desk.sheet().is_due());
+        let stays = goes_on && (shared.rest(rest, heartbeat) || shared.pending().is_due());
         if !stays {
             return;
         }
@@ -224,7 +224,7 @@ mod tests {
         };
         let fault = |hangs| Some(Fault { part: "the writer of what is known".into(), hangs });
         let keeper = start();
-        let held = keeper.desk.sheet();
+        let held = keeper.shared.pending();
         assert_eq!(found(keeper.part(), Duration::from_millis(400), || None), fault(true));
         drop(held);
         let keeper = start();

@@ -31,12 +31,12 @@ pub struct StatusFile {
 }
 
 struct Shared {
-    desk: Mutex<Desk>,
+    pending: Mutex<PendingStatuses>,
     stirred: Condvar,
 }
 
 #[derive(Default)]
-struct Desk {
+struct PendingStatuses {
     statuses: BTreeMap<Owner, Arc<Status>>,
     changed: bool,
     closing: bool,
@@ -48,8 +48,8 @@ impl StatusFile {
         state: &StateDir,
         trouble: impl Fn(ObjectRef, Vec<Problem>) + Send + 'static,
     ) -> io::Result<StatusFile> {
-        let desk = Desk { changed: true, ..Desk::default() };
-        let shared = Arc::new(Shared { desk: Mutex::new(desk), stirred: Condvar::new() });
+        let pending = PendingStatuses { changed: true, ..PendingStatuses::default() };
+        let shared = Arc::new(Shared { pending: Mutex::new(pending), stirred: Condvar::new() });
         let (writing, path) = (shared.clone(), state.path().join(FILE));
         let writer = std::thread::Builder::new()
             .name("status".to_owned())
@@ -58,18 +58,18 @@ impl StatusFile {
     }
 
     pub fn put(&self, owner: Owner, status: Arc<Status>) {
-        let mut desk = self.shared.desk();
-        if desk.statuses.get(&owner) != Some(&status) {
-            desk.statuses.insert(owner, status);
-            desk.changed = true;
+        let mut pending = self.shared.pending();
+        if pending.statuses.get(&owner) != Some(&status) {
+            pending.statuses.insert(owner, status);
+            pending.changed = true;
             self.shared.stirred.notify_one();
         }
     }
 
     pub fn remove(&self, owner: &Owner) {
-        let mut desk = self.shared.desk();
-        if desk.statuses.remove(owner).is_some() {
-            desk.changed = true;
+        let mut pending = self.shared.pending();
+        if pending.statuses.remove(owner).is_some() {
+            pending.changed = true;
             self.shared.stirred.notify_one();
         }
     }
@@ -78,7 +78,7 @@ impl StatusFile {
 impl Drop for StatusFile {
     /// Writes what has changed last.
     fn drop(&mut self) {
-        self.shared.desk().closing = true;
+        self.shared.pending().closing = true;
         self.shared.stirred.notify_one();
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
@@ -109,23 +109,23 @@ struct Page<'s> {
 }
 
 impl Shared {
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, PendingStatuses> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write_on(&self, path: &Path, trouble: &dyn Fn(ObjectRef, Vec<Problem>)) {
         let mut healthy = true;
         let mut pause = Duration::ZERO;
-        let mut desk = self.desk();
+        let mut pending = self.pending();
         loop {
-            desk = self.rest(desk, pause);
-            while !desk.changed && !desk.closing {
-                desk = self.stirred.wait(desk).unwrap_or_else(PoisonError::into_inner);
+            pending = self.rest(pending, pause);
+            while !pending.changed && !pending.closing {
+                pending = self.stirred.wait(pending).unwrap_or_else(PoisonError::into_inner);
             }
-            let last = desk.closing;
-            if std::mem::take(&mut desk.changed) {
-                let statuses = desk.statuses.clone();
-                drop(desk);
+            let last = pending.closing;
+            if std::mem::take(&mut pending.changed) {
+                let statuses = pending.statuses.clone();
+                drop(pending);
                 let begun = Instant::now();
                 let services =
                     statuses.iter().map(|(owner, status)| (owner.to_string(), &**status)).collect();
@@ -140,9 +140,9 @@ impl Shared {
                     let problem = outcome.as_ref().err().map(|error| unwritable(&object, path, error));
                     trouble(object, problem.into_iter().collect());
                 }
-                desk = self.desk();
+                pending = self.pending();
                 if outcome.is_err() {
-                    desk.changed = true;
+                    pending.changed = true;
                     pause = RETRY;
                 }
             }
@@ -153,16 +153,20 @@ impl Shared {
     }
 
     /// Lets changes gather; cut short only by the end.
-    fn rest<'d>(&self, mut desk: MutexGuard<'d, Desk>, pause: Duration) -> MutexGuard<'d, Desk> {
+    fn rest<'d>(
+        &self,
+        mut pending: MutexGuard<'d, PendingStatuses>,
+        pause: Duration,
+    ) -> MutexGuard<'d, PendingStatuses> {
         let began = Instant::now();
-        while !desk.closing {
+        while !pending.closing {
             let left = pause.saturating_sub(began.elapsed());
             if left.is_zero() {
                 break;
             }
-            desk = self.stirred.wait_timeout(desk, left).unwrap_or_else(PoisonError::into_inner).0;
+            pending = self.stirred.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        desk
+        pending
     }
 }
 

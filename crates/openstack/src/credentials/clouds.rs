@@ -37,7 +37,7 @@ pub(super) fn read(asked: Option<&str>, around: &Surroundings) -> Result<Reading
         (None, Some(environment)) => from_environment(environment, around),
         (Some(name), Some(environment)) if name == own_name => from_environment(environment, around),
         (wanted, environment) => {
-            let mut found = Found::gather(wanted, around)?;
+            let mut found = CloudEntry::gather(wanted, around)?;
             if let Some(environment) = environment {
                 found.options.merge(environment);
             }
@@ -52,7 +52,7 @@ pub(super) fn below(
     over: Options,
     around: &Surroundings,
 ) -> Result<(Options, Files, Vec<String>, String), Error> {
-    let mut found = Found::gather(asked.or_else(|| around.variable("OS_CLOUD")), around)?;
+    let mut found = CloudEntry::gather(asked.or_else(|| around.variable("OS_CLOUD")), around)?;
     found.options.merge(over);
     Ok((found.options, found.files, found.warnings, found.whole))
 }
@@ -79,15 +79,15 @@ fn environment(around: &Surroundings) -> Option<Options> {
 }
 
 /// One cloud of the files, before anybody asks what its keys mean.
-struct Found {
+struct CloudEntry {
     options: Options,
     files: Files,
     warnings: Vec<String>,
     whole: String,
 }
 
-impl Found {
-    fn gather(wanted: Option<&str>, around: &Surroundings) -> Result<Found, Error> {
+impl CloudEntry {
+    fn gather(wanted: Option<&str>, around: &Surroundings) -> Result<CloudEntry, Error> {
         let clouds = open("clouds", "OS_CLIENT_CONFIG_FILE", around)?;
         let secure = open("secure", "OS_CLIENT_SECURE_FILE", around)?;
         let Some(clouds) = clouds.or_else(|| secure.clone()) else { return Err(nothing(around, wanted)) };
@@ -95,7 +95,7 @@ impl Found {
         let name = clouds.choose(wanted)?;
         let whole = format!("cloud {name:?} of {}", clouds.path.display());
         let mut found =
-            Found { options: Options::default(), files: Files::default(), warnings: Vec::new(), whole };
+            CloudEntry { options: Options::default(), files: Files::default(), warnings: Vec::new(), whole };
 
         let sources: Vec<(&File, &Node)> = [Some(&clouds), secure.as_ref()]
             .into_iter()

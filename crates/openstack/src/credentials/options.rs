@@ -6,15 +6,15 @@ use std::{collections::BTreeMap, fmt};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Place, Placed, yaml::normal};
+use super::{Located, Place, yaml::normal};
 use crate::error::{Class, Error};
 
 /// By the names that OpenStack's own client has for them: `project_name`, `region_name`.
 #[derive(Clone, Default)]
-pub(super) struct Options(BTreeMap<String, Said>);
+pub(super) struct Options(BTreeMap<String, OptionValue>);
 
 #[derive(Clone)]
-struct Said {
+struct OptionValue {
     /// Any of them may be a password, so all of them are treated as one.
     value: SecretString,
     place: Place,
@@ -25,12 +25,12 @@ struct Said {
 impl Options {
     /// The last one counts.
     pub(super) fn put(&mut self, key: &str, value: &str, place: Place) {
-        self.0.insert(normal(key), Said { value: value.into(), place, quiet: false });
+        self.0.insert(normal(key), OptionValue { value: value.into(), place, quiet: false });
     }
 
     /// Of the environment, where much is that is not for us.
     pub(super) fn put_quietly(&mut self, key: &str, value: &str, place: Place) {
-        self.0.insert(normal(key), Said { value: value.into(), place, quiet: true });
+        self.0.insert(normal(key), OptionValue { value: value.into(), place, quiet: true });
     }
 
     /// Those of the other count more.
@@ -56,18 +56,18 @@ impl Options {
     }
 
     /// The first of these names that is there, taken out; all of them count as known.
-    fn take(&mut self, keys: &[&str]) -> Option<Placed<SecretString>> {
-        let taken: Vec<Said> = keys.iter().filter_map(|key| self.0.remove(*key)).collect();
+    fn take(&mut self, keys: &[&str]) -> Option<Located<SecretString>> {
+        let taken: Vec<OptionValue> = keys.iter().filter_map(|key| self.0.remove(*key)).collect();
         let first = taken.into_iter().find(|said| !said.value.expose_secret().is_empty())?;
-        Some(Placed { value: first.value, place: first.place })
+        Some(Located { value: first.value, place: first.place })
     }
 
-    fn text(&mut self, keys: &[&str]) -> Option<Placed<String>> {
+    fn text(&mut self, keys: &[&str]) -> Option<Located<String>> {
         self.take(keys)
-            .map(|said| Placed { value: said.value.expose_secret().trim().to_owned(), place: said.place })
+            .map(|said| Located { value: said.value.expose_secret().trim().to_owned(), place: said.place })
     }
 
-    fn truth(&mut self, keys: &[&str]) -> Result<Option<Placed<bool>>, Error> {
+    fn truth(&mut self, keys: &[&str]) -> Result<Option<Located<bool>>, Error> {
         let Some(said) = self.text(keys) else { return Ok(None) };
         let value = match said.value.to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" | "y" | "t" => true,
@@ -77,7 +77,7 @@ impl Options {
                 return Err(wrong(&said.place, keys.first().copied().unwrap_or_default(), &why));
             }
         };
-        Ok(Some(Placed { value, place: said.place }))
+        Ok(Some(Located { value, place: said.place }))
     }
 
     /// What nobody has taken.

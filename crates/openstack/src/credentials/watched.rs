@@ -9,13 +9,13 @@ use crate::error::{Class, Error};
 pub(crate) struct Watched {
     source: Source,
     files: Vec<PathBuf>,
-    seen: Vec<Option<Seen>>,
+    seen: Vec<Option<FileStamp>>,
     from: String,
 }
 
 /// Enough to tell one content from the next, and one `chmod`: what may not be read now may be later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct FileStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -79,7 +79,7 @@ const ROUNDS: usize = 3;
 fn settled(
     source: &Source,
     mut files: Vec<PathBuf>,
-) -> (Vec<PathBuf>, Vec<Option<Seen>>, Result<Reading, Error>) {
+) -> (Vec<PathBuf>, Vec<Option<FileStamp>>, Result<Reading, Error>) {
     let mut round = 0_usize;
     loop {
         let seen = look(&files);
@@ -94,10 +94,10 @@ fn settled(
     }
 }
 
-fn look(files: &[PathBuf]) -> Vec<Option<Seen>> {
+fn look(files: &[PathBuf]) -> Vec<Option<FileStamp>> {
     let seen = |path: &PathBuf| {
         let there = fs::metadata(path).ok()?;
-        Some(Seen {
+        Some(FileStamp {
             device: there.dev(),
             inode: there.ino(),
             size: there.size(),

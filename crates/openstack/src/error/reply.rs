@@ -33,14 +33,14 @@ const LONGEST: usize = 500;
 
 /// What a service said, whichever way it says things.
 #[derive(Debug, Default, PartialEq)]
-struct Said {
+struct ServiceError {
     /// Neutron's names of its exceptions: `OverQuota`.
     kind: String,
     text: String,
 }
 
 pub(super) fn read(call: &Call, refusal: &Refusal<'_>) -> Error {
-    let said = Said::of(refusal.body);
+    let said = ServiceError::of(refusal.body);
     let class = classify(refusal.status, &said);
     let (service, status) = (call.service.project(), refusal.status);
     let message = match refusal.page {
@@ -97,31 +97,37 @@ pub(crate) fn is_of_a_service(body: &Value) -> bool {
     own || barbican || body.as_object().is_some_and(nested)
 }
 
-impl Said {
-    fn of(body: &Value) -> Said {
-        let Value::Object(map) = body else { return Said::default() };
+impl ServiceError {
+    fn of(body: &Value) -> ServiceError {
+        let Value::Object(map) = body else { return ServiceError::default() };
         let text = |value: &Value, keys: &[&str]| {
             keys.iter().find_map(|key| value.get(key)?.as_str()).unwrap_or_default().to_owned()
         };
         let said = if let Some(neutron) = map.get("NeutronError") {
             match neutron {
-                Value::String(all) => Said { text: all.clone(), ..Said::default() },
-                _ => Said { kind: text(neutron, &["type"]), text: text(neutron, &["message", "detail"]) },
+                Value::String(all) => ServiceError { text: all.clone(), ..ServiceError::default() },
+                _ => ServiceError {
+                    kind: text(neutron, &["type"]),
+                    text: text(neutron, &["message", "detail"]),
+                },
             }
         } else if map.contains_key("faultstring") {
-            Said { kind: String::new(), text: text(body, &["faultstring"]) }
+            ServiceError { kind: String::new(), text: text(body, &["faultstring"]) }
         } else if let Some(first) = map.get("errors").and_then(|errors| errors.get(0)) {
-            Said { kind: text(first, &["code"]), text: text(first, &["detail", "title"]) }
+            ServiceError { kind: text(first, &["code"]), text: text(first, &["detail", "title"]) }
         } else if let Some(plain) =
             ["message", "description", "error", "title"].iter().find_map(|key| map.get(*key)?.as_str())
         {
-            Said { text: plain.to_owned(), ..Said::default() }
+            ServiceError { text: plain.to_owned(), ..ServiceError::default() }
         } else {
             // Nova's and Keystone's: one key, and below it a message.
             let inner = map.values().find(|value| value.get("message").is_some());
-            Said { text: inner.map(|it| text(it, &["message"])).unwrap_or_default(), ..Said::default() }
+            ServiceError {
+                text: inner.map(|it| text(it, &["message"])).unwrap_or_default(),
+                ..ServiceError::default()
+            }
         };
-        Said { text: one_line(&said.text), ..said }
+        ServiceError { text: one_line(&said.text), ..said }
     }
 
     fn says(&self, words: &str) -> bool {
@@ -130,12 +136,12 @@ impl Said {
 }
 
 /// By status, then by what distinguishes replies of one status; services agree on the words more than on anything.
-fn classify(status: u16, said: &Said) -> Class {
+fn classify(status: u16, said: &ServiceError) -> Class {
     if let Some((_, _, class)) = TOLD.iter().find(|(statuses, told, _)| {
         statuses.contains(&status)
             && match told {
-                Told::Kind(kind) => said.kind.contains(kind),
-                Told::Words(words) => said.says(words),
+                Pattern::Kind(kind) => said.kind.contains(kind),
+                Pattern::Words(words) => said.says(words),
             }
     }) {
         return match class {
@@ -157,7 +163,7 @@ fn classify(status: u16, said: &Said) -> Class {
     }
 }
 
-enum Told {
+enum Pattern {
     /// Part of the name of Neutron's exception.
     Kind(&'static str),
     /// Lower case.
@@ -166,32 +172,32 @@ enum Told {
 
 /// The first line that fits counts. 500 is among the statuses of conflicts, because exceptions that Neutron's fault
 /// map does not know come as that; and Octavia passes on what Neutron said.
-static TOLD: [(&[u16], Told, Class); 25] = [
-    (&[403, 409, 413], Told::Kind("OverQuota"), Class::Quota { what: String::new() }),
-    (&[403, 409, 413, 500], Told::Words("quota exceeded"), Class::Quota { what: String::new() }),
-    (&[403, 409, 413], Told::Words("quota has been met"), Class::Quota { what: String::new() }),
-    (&[403, 409, 413], Told::Words("quota reached"), Class::Quota { what: String::new() }),
-    (&[409, 500], Told::Words("no more ip addresses"), Class::NoAddressLeft),
-    (&[400, 409], Told::Words("unable to find any ip address on external"), Class::NoAddressLeft),
-    (&[409, 500], Told::Kind("IpAddressInUse"), Class::AddressTaken),
-    (&[409, 500], Told::Kind("IpAddressAlreadyAllocated"), Class::AddressTaken),
-    (&[409, 500], Told::Kind("FloatingIPPortAlreadyAssociated"), Class::AddressTaken),
-    (&[409, 500], Told::Words("already allocated in subnet"), Class::AddressTaken),
-    (&[409, 500], Told::Words("ip address is already in use"), Class::AddressTaken),
-    (&[409, 500], Told::Words("already has a floating ip"), Class::AddressTaken),
-    (&[409, 500], Told::Kind("StateInvalid"), Class::Immutable),
-    (&[409], Told::Words("is immutable and cannot be updated"), Class::Immutable),
-    (&[409], Told::Words("invalid state"), Class::Immutable),
-    (&[409, 500], Told::Kind("Exists"), Class::Duplicate),
-    (&[409], Told::Words("already using"), Class::Duplicate),
-    (&[409], Told::Words("already exists"), Class::Duplicate),
-    (&[409], Told::Words("already has a"), Class::Duplicate),
-    (&[409], Told::Words("already an entity"), Class::Duplicate),
-    (&[409, 500], Told::Kind("InUse"), Class::InUse),
-    (&[409], Told::Words("in use"), Class::InUse),
-    (&[409], Told::Words("one or more ports still in use"), Class::InUse),
-    (&[400], Told::Words("has children"), Class::InUse),
-    (&[412], Told::Kind("RevisionNumberConstraintFailed"), Class::Stale),
+static TOLD: [(&[u16], Pattern, Class); 25] = [
+    (&[403, 409, 413], Pattern::Kind("OverQuota"), Class::Quota { what: String::new() }),
+    (&[403, 409, 413, 500], Pattern::Words("quota exceeded"), Class::Quota { what: String::new() }),
+    (&[403, 409, 413], Pattern::Words("quota has been met"), Class::Quota { what: String::new() }),
+    (&[403, 409, 413], Pattern::Words("quota reached"), Class::Quota { what: String::new() }),
+    (&[409, 500], Pattern::Words("no more ip addresses"), Class::NoAddressLeft),
+    (&[400, 409], Pattern::Words("unable to find any ip address on external"), Class::NoAddressLeft),
+    (&[409, 500], Pattern::Kind("IpAddressInUse"), Class::AddressTaken),
+    (&[409, 500], Pattern::Kind("IpAddressAlreadyAllocated"), Class::AddressTaken),
+    (&[409, 500], Pattern::Kind("FloatingIPPortAlreadyAssociated"), Class::AddressTaken),
+    (&[409, 500], Pattern::Words("already allocated in subnet"), Class::AddressTaken),
+    (&[409, 500], Pattern::Words("ip address is already in use"), Class::AddressTaken),
+    (&[409, 500], Pattern::Words("already has a floating ip"), Class::AddressTaken),
+    (&[409, 500], Pattern::Kind("StateInvalid"), Class::Immutable),
+    (&[409], Pattern::Words("is immutable and cannot be updated"), Class::Immutable),
+    (&[409], Pattern::Words("invalid state"), Class::Immutable),
+    (&[409, 500], Pattern::Kind("Exists"), Class::Duplicate),
+    (&[409], Pattern::Words("already using"), Class::Duplicate),
+    (&[409], Pattern::Words("already exists"), Class::Duplicate),
+    (&[409], Pattern::Words("already has a"), Class::Duplicate),
+    (&[409], Pattern::Words("already an entity"), Class::Duplicate),
+    (&[409, 500], Pattern::Kind("InUse"), Class::InUse),
+    (&[409], Pattern::Words("in use"), Class::InUse),
+    (&[409], Pattern::Words("one or more ports still in use"), Class::InUse),
+    (&[400], Pattern::Words("has children"), Class::InUse),
+    (&[412], Pattern::Kind("RevisionNumberConstraintFailed"), Class::Stale),
 ];
 
 /// What there is too little of: `Quota has been met for resources: Load Balancer`, `Quota exceeded for resources:

@@ -40,12 +40,12 @@ impl Backoff {
 
 /// Chance, good enough to spread retries and to tell requests apart.
 #[derive(Debug, Default)]
-pub(crate) struct Dice {
+pub(crate) struct RandomSource {
     seed: RandomState,
     rolls: AtomicU64,
 }
 
-impl Dice {
+impl RandomSource {
     pub(crate) fn roll(&self) -> u64 {
         self.seed.hash_one(self.rolls.fetch_add(1, Ordering::Relaxed))
     }
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn dice_do_not_repeat_themselves() {
-        let dice = Dice::default();
-        let rolls: std::collections::HashSet<u64> = (0..100).map(|_| dice.roll()).collect();
+        let random = RandomSource::default();
+        let rolls: std::collections::HashSet<u64> = (0..100).map(|_| random.roll()).collect();
         assert_eq!(rolls.len(), 100);
-        assert!((0..100).all(|_| (0.0..1.0).contains(&dice.chance())));
+        assert!((0..100).all(|_| (0.0..1.0).contains(&random.chance())));
     }
 }

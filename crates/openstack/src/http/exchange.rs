@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    backoff::{Backoff, Dice},
+    backoff::{Backoff, RandomSource},
     limits::Gate,
     transport::{Answer, Ask, Transport},
     trouble::Trouble,
@@ -32,7 +32,7 @@ pub(crate) struct Left(pub(crate) Duration);
 pub(crate) struct Exchange<'a> {
     pub(crate) clock: &'a dyn Clock,
     pub(crate) gate: &'a Gate,
-    pub(crate) dice: &'a Dice,
+    pub(crate) random: &'a RandomSource,
     /// Asked right before each attempt.
     pub(crate) may: &'a (dyn Fn() -> bool + Send + Sync),
     /// Told of each attempt but the first.
@@ -64,7 +64,7 @@ impl Exchange<'_> {
             drop(place);
             attempts = u32::saturating_add(attempts, 1);
             let Some(asked) = again(&outcome, terms.repeatable) else { return outcome };
-            let chance = self.dice.chance();
+            let chance = self.random.chance();
             let pause = terms.backoff.pause_asked(asked, attempts, chance);
             if attempts >= terms.backoff.attempts || pause >= left.0 {
                 return outcome;

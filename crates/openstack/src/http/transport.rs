@@ -13,7 +13,7 @@ use super::{
 use crate::{
     call::Accept,
     clock::Clock,
-    credentials::{Credentials, Placed, Tls},
+    credentials::{Credentials, Located, Tls},
     error::{Class, Error, is_of_a_service},
 };
 
@@ -175,7 +175,7 @@ fn trusting(mut builder: reqwest::ClientBuilder, tls: &Tls) -> Result<reqwest::C
     Ok(builder)
 }
 
-fn read(file: &Placed<std::path::PathBuf>, what: &str) -> Result<Vec<u8>, Error> {
+fn read(file: &Located<std::path::PathBuf>, what: &str) -> Result<Vec<u8>, Error> {
     fs::read(&file.value).map_err(|source: io::Error| {
         let path = file.value.display();
         Error::new(Class::Credentials, format!("the {what} {path} cannot be read"))
@@ -184,7 +184,7 @@ fn read(file: &Placed<std::path::PathBuf>, what: &str) -> Result<Vec<u8>, Error>
     })
 }
 
-fn no_pem(file: &Placed<std::path::PathBuf>, what: &str, lacks: &str) -> Error {
+fn no_pem(file: &Located<std::path::PathBuf>, what: &str, lacks: &str) -> Error {
     let path = file.value.display();
     Error::new(Class::Credentials, format!("the {what} {path} has {lacks} in it"))
         .with_fix(format!("it has to be PEM; it is named by {}", file.place))

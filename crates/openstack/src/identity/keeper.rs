@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     Session,
-    sign_in::{Door, sign_in},
+    sign_in::{SignInContext, sign_in},
 };
 use crate::{
     clock::Clock,
@@ -50,14 +50,14 @@ enum Wish {
 
 impl Keeper {
     /// Reads the credentials and signs in for the first time.
-    pub(crate) async fn start(source: Source, door: Arc<Door>) -> Result<Keeper, Error> {
+    pub(crate) async fn start(source: Source, context: Arc<SignInContext>) -> Result<Keeper, Error> {
         let (watched, reading) = Watched::start(source).await?;
-        let session = Arc::new(sign_in(&door, Arc::new(reading.credentials), 1).await?);
-        let started = door.settings.clock.now();
+        let session = Arc::new(sign_in(&context, Arc::new(reading.credentials), 1).await?);
+        let started = context.settings.clock.now();
         let (publish, published) = watch::channel(session.clone());
         let (warn, warned) = watch::channel(reading.warnings);
         let (line, wishes) = mpsc::channel(LINE);
-        let work = Work { door, watched, session, publish, warn, refused: None, newer: None };
+        let work = Work { context, watched, session, publish, warn, refused: None, newer: None };
         let task = tokio::spawn(work.run(wishes));
         Ok(Keeper {
             session: published,
@@ -127,7 +127,7 @@ impl Drop for Keeper {
 }
 
 struct Work {
-    door: Arc<Door>,
+    context: Arc<SignInContext>,
     watched: Watched,
     session: Arc<Session>,
     publish: watch::Sender<Arc<Session>>,
@@ -262,7 +262,7 @@ impl Work {
 
     async fn enter(&mut self, credentials: Arc<Credentials>) -> Result<Arc<Session>, Error> {
         let number = self.session.number.wrapping_add(1);
-        let session = Arc::new(sign_in(&self.door, credentials, number).await?);
+        let session = Arc::new(sign_in(&self.context, credentials, number).await?);
         self.session = session.clone();
         self.refused = None;
         self.publish.send_replace(session.clone());
@@ -270,7 +270,7 @@ impl Work {
     }
 
     fn now(&self) -> Instant {
-        self.door.settings.clock.now()
+        self.context.settings.clock.now()
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     catalog::unversioned,
-    sign_in::{Asked, Keystone},
+    sign_in::{Keystone, TokenRequest},
     v2, v3,
 };
 
@@ -20,7 +20,7 @@ use crate::{
 /// How many projects are named to whoever may have meant another.
 const NAMED: usize = 20;
 
-pub(super) async fn explain(keystone: &Keystone<'_>, asked: &Asked, answer: &Answer) -> Error {
+pub(super) async fn explain(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &Answer) -> Error {
     let refusal = keystone.refusal(answer);
     if !says_nothing(answer) {
         // Its own words are as good: a password that has to be changed, a user who is locked.
@@ -79,7 +79,7 @@ fn trust() -> (String, String) {
     )
 }
 
-async fn password(keystone: &Keystone<'_>, asked: &Asked, answer: &Answer) -> (String, String) {
+async fn password(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &Answer) -> (String, String) {
     let user = match &keystone.credentials.proof {
         Proof::Password { user, .. } => user.to_string(),
         _ => String::new(),
@@ -161,7 +161,7 @@ impl Reachable {
 }
 
 /// What the user may use, if user and password are right.
-async fn projects(keystone: &Keystone<'_>, asked: &Asked) -> Option<Vec<Reachable>> {
+async fn projects(keystone: &Keystone<'_>, asked: &TokenRequest) -> Option<Vec<Reachable>> {
     let (body, list, key) = match asked.version {
         IdentityVersion::V3 => (v3::unscoped(keystone.credentials), "auth/projects", "projects"),
         IdentityVersion::V2 => {

@@ -14,19 +14,19 @@ use crate::{
     cloud::Settings,
     credentials::{Credentials, IdentityVersion, Scope},
     error::{Class, Error, Refusal},
-    http::{Answer, Ask, Body, Dice, Exchange, Gate, Left, Terms, Transport},
+    http::{Answer, Ask, Body, Exchange, Gate, Left, RandomSource, Terms, Transport},
 };
 
 /// What a sign-in goes through; the same for all of one cloud.
-pub(crate) struct Door {
+pub(crate) struct SignInContext {
     pub(crate) settings: Settings,
     pub(crate) gate: Gate,
-    pub(crate) dice: Dice,
+    pub(crate) random: RandomSource,
 }
 
 /// Keystone, as one set of credentials finds it.
 pub(super) struct Keystone<'a> {
-    pub(super) door: &'a Door,
+    pub(super) context: &'a SignInContext,
     pub(super) credentials: &'a Credentials,
     pub(super) transport: &'a Transport,
     /// For all that is asked of it, be it five requests to learn why it says no.
@@ -34,27 +34,27 @@ pub(super) struct Keystone<'a> {
 }
 
 /// What was asked for, and where.
-pub(super) struct Asked {
+pub(super) struct TokenRequest {
     pub(super) url: String,
     pub(super) version: IdentityVersion,
 }
 
 pub(crate) async fn sign_in(
-    door: &Door,
+    context: &SignInContext,
     credentials: Arc<Credentials>,
     number: u64,
 ) -> Result<Session, Error> {
-    let transport =
-        Transport::new(&credentials, door.settings.timing.connect).map_err(|error| error.doing("sign in"))?;
-    let left = Mutex::new(Left::of(door.settings.timing.within(credentials.timeout)));
-    let keystone = Keystone { door, credentials: &credentials, transport: &transport, left };
+    let transport = Transport::new(&credentials, context.settings.timing.connect)
+        .map_err(|error| error.doing("sign in"))?;
+    let left = Mutex::new(Left::of(context.settings.timing.within(credentials.timeout)));
+    let keystone = Keystone { context, credentials: &credentials, transport: &transport, left };
     let span = tracing::debug_span!("openstack", service = "identity", operation = "sign in", number);
     let outcome = keystone.enter().instrument(span).await.map_err(|error| error.doing("sign in"));
-    door.settings.metrics.signed_in(outcome.as_ref().err());
+    context.settings.metrics.signed_in(outcome.as_ref().err());
     let (grant, asked) = outcome?;
     tracing::debug!(url = asked.url, user = grant.user.name, "signed in");
     Ok(Session {
-        life: grant.life(door.settings.clock.wall()),
+        life: grant.life(context.settings.clock.wall()),
         user: grant.user,
         project: grant.project,
         roles: grant.roles,
@@ -67,7 +67,7 @@ pub(crate) async fn sign_in(
         catalog: grant.catalog,
         auth_url: asked.url,
         token: grant.token,
-        made: door.settings.clock.now(),
+        made: context.settings.clock.now(),
         number,
         credentials: credentials.clone(),
         transport,
@@ -75,7 +75,7 @@ pub(crate) async fn sign_in(
 }
 
 impl Keystone<'_> {
-    async fn enter(&self) -> Result<(Grant, Asked), Error> {
+    async fn enter(&self) -> Result<(Grant, TokenRequest), Error> {
         let asked = self.choose().await?;
         match self.try_at(&asked).await? {
             Tried::In(grant) => Ok((grant, asked)),
@@ -95,7 +95,7 @@ impl Keystone<'_> {
     }
 
     /// By the setting, by the URL, or by what its root lists.
-    async fn choose(&self) -> Result<Asked, Error> {
+    async fn choose(&self) -> Result<TokenRequest, Error> {
         let url = tidy(&self.credentials.auth_url.value);
         let root = unversioned(&url);
         let said = match url.rsplit('/').next().unwrap_or_default() {
@@ -107,7 +107,7 @@ impl Keystone<'_> {
         let only_v3 = v2::request(self.credentials, &self.credentials.scope).is_err();
         let said = if only_v3 { Some(IdentityVersion::V3) } else { self.credentials.version.or(said) };
         if let Some(version) = said {
-            return Ok(Asked::below(&root, version));
+            return Ok(TokenRequest::below(&root, version));
         }
         let listed = self.listed(&root).await?;
         self.best(&root, &listed)
@@ -134,18 +134,18 @@ impl Keystone<'_> {
         Ok(ids)
     }
 
-    fn best(&self, root: &str, listed: &[String]) -> Option<Asked> {
+    fn best(&self, root: &str, listed: &[String]) -> Option<TokenRequest> {
         let has = |major: &str| listed.iter().any(|id| id.starts_with(major));
         if has("v3") {
-            Some(Asked::below(root, IdentityVersion::V3))
+            Some(TokenRequest::below(root, IdentityVersion::V3))
         } else if has("v2") {
-            Some(Asked::below(root, IdentityVersion::V2))
+            Some(TokenRequest::below(root, IdentityVersion::V2))
         } else {
             None
         }
     }
 
-    async fn try_at(&self, asked: &Asked) -> Result<Tried, Error> {
+    async fn try_at(&self, asked: &TokenRequest) -> Result<Tried, Error> {
         let body = match asked.version {
             IdentityVersion::V3 => v3::request(self.credentials, &self.credentials.scope),
             IdentityVersion::V2 => {
@@ -176,7 +176,7 @@ impl Keystone<'_> {
         })
     }
 
-    pub(super) async fn ask(&self, asked: &Asked, body: &Value) -> Result<Answer, Error> {
+    pub(super) async fn ask(&self, asked: &TokenRequest, body: &Value) -> Result<Answer, Error> {
         self.exchange(Method::POST, &asked.tokens(), Some(body), None).await
     }
 
@@ -199,11 +199,11 @@ impl Keystone<'_> {
             accept: Accept::Json,
             address_from: &address_from,
         };
-        let Settings { clock, timing, backoff, .. } = &self.door.settings;
+        let Settings { clock, timing, backoff, .. } = &self.context.settings;
         let exchange = Exchange {
             clock: &**clock as &dyn Clock,
-            gate: &self.door.gate,
-            dice: &self.door.dice,
+            gate: &self.context.gate,
+            random: &self.context.random,
             may: &|| true,
             repeated: &|| {},
         };
@@ -247,9 +247,9 @@ enum Tried {
     Elsewhere(Error),
 }
 
-impl Asked {
-    fn below(root: &str, version: IdentityVersion) -> Asked {
-        Asked { url: format!("{root}/{}", version.as_str()), version }
+impl TokenRequest {
+    fn below(root: &str, version: IdentityVersion) -> TokenRequest {
+        TokenRequest { url: format!("{root}/{}", version.as_str()), version }
     }
 
     fn tokens(&self) -> String {

@@ -37,7 +37,7 @@ pub(super) fn request(credentials: &Credentials, scope: &Scope) -> Result<Value,
 pub(super) fn grant(body: &Value) -> Option<Grant> {
     let Reply { access } = Reply::deserialize(body).ok()?;
     let entries = access.service_catalog.into_iter().map(|service| Entry {
-        endpoints: service.endpoints.into_iter().flat_map(ToldEndpoint::by_interface).collect(),
+        endpoints: service.endpoints.into_iter().flat_map(CatalogEndpoint::by_interface).collect(),
         kind: service.kind,
         name: service.name,
     });
@@ -68,9 +68,9 @@ struct Reply {
 struct Access {
     token: Token,
     #[serde(default)]
-    user: Option<Thing>,
+    user: Option<NamedObject>,
     #[serde(default)]
-    service_catalog: Vec<ToldService>,
+    service_catalog: Vec<CatalogService>,
 }
 
 #[derive(Deserialize)]
@@ -81,11 +81,11 @@ struct Token {
     #[serde(default)]
     issued_at: Option<String>,
     #[serde(default)]
-    tenant: Option<Thing>,
+    tenant: Option<NamedObject>,
 }
 
 #[derive(Deserialize)]
-struct Thing {
+struct NamedObject {
     #[serde(default)]
     id: String,
     #[serde(default)]
@@ -93,18 +93,18 @@ struct Thing {
 }
 
 #[derive(Deserialize)]
-struct ToldService {
+struct CatalogService {
     #[serde(rename = "type", default)]
     kind: String,
     #[serde(default)]
     name: String,
     #[serde(default)]
-    endpoints: Vec<ToldEndpoint>,
+    endpoints: Vec<CatalogEndpoint>,
 }
 
 /// One region, with all its interfaces.
 #[derive(Deserialize)]
-struct ToldEndpoint {
+struct CatalogEndpoint {
     #[serde(default)]
     region: Option<String>,
     #[serde(rename = "publicURL", default)]
@@ -115,7 +115,7 @@ struct ToldEndpoint {
     admin: Option<String>,
 }
 
-impl ToldEndpoint {
+impl CatalogEndpoint {
     fn by_interface(self) -> impl Iterator<Item = Endpoint> {
         let region = self.region;
         [("public", self.public), ("internal", self.internal), ("admin", self.admin)].into_iter().filter_map(
@@ -131,8 +131,8 @@ impl ToldEndpoint {
     }
 }
 
-impl From<Thing> for Named {
-    fn from(thing: Thing) -> Named {
+impl From<NamedObject> for Named {
+    fn from(thing: NamedObject) -> Named {
         Named { id: thing.id, name: thing.name, domain: None }
     }
 }

@@ -92,26 +92,26 @@ pub(super) fn grant(body: &Value, token: Option<SecretString>) -> Option<Grant> 
 
 #[derive(Deserialize)]
 struct Reply {
-    token: Told,
+    token: TokenBody,
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct TokenBody {
     #[serde(default)]
     expires_at: Option<String>,
     #[serde(default)]
     issued_at: Option<String>,
-    user: Thing,
+    user: NamedObject,
     #[serde(default)]
-    project: Option<Thing>,
+    project: Option<NamedObject>,
     #[serde(default)]
     roles: Vec<Role>,
     #[serde(default)]
-    catalog: Vec<ToldService>,
+    catalog: Vec<CatalogService>,
 }
 
 #[derive(Deserialize)]
-struct Thing {
+struct NamedObject {
     #[serde(default)]
     id: String,
     #[serde(default)]
@@ -128,17 +128,17 @@ struct Role {
 }
 
 #[derive(Deserialize)]
-struct ToldService {
+struct CatalogService {
     #[serde(rename = "type", default)]
     kind: String,
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
-    endpoints: Vec<ToldEndpoint>,
+    endpoints: Vec<CatalogEndpoint>,
 }
 
 #[derive(Deserialize)]
-struct ToldEndpoint {
+struct CatalogEndpoint {
     #[serde(default)]
     interface: String,
     #[serde(default)]
@@ -149,14 +149,14 @@ struct ToldEndpoint {
     region_id: Option<String>,
 }
 
-impl From<Thing> for Named {
-    fn from(thing: Thing) -> Named {
+impl From<NamedObject> for Named {
+    fn from(thing: NamedObject) -> Named {
         Named { id: thing.id, name: thing.name, domain: thing.domain.map(|domain| domain.name) }
     }
 }
 
-impl From<ToldEndpoint> for Endpoint {
-    fn from(told: ToldEndpoint) -> Endpoint {
+impl From<CatalogEndpoint> for Endpoint {
+    fn from(told: CatalogEndpoint) -> Endpoint {
         Endpoint {
             interface: told.interface,
             url: told.url.unwrap_or_default(),

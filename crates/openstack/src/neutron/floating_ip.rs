@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use super::{Network, Port, Router, Status, Subnet, Tagged};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Noun, Resource, noun, resource, view},
+    resource::{Changeable, Creatable, Id, KnownBy, Resource, ResourceNames, noun, resource, view},
 };
 
 resource! {
@@ -51,7 +51,7 @@ impl Resource for FloatingIp {
     type Home = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/floatingips";
-    const NOUN: Noun = noun!("floating IP", "floating IPs" as "floatingip", "floatingips");
+    const NAMES: ResourceNames = noun!("floating IP", "floating IPs" as "floatingip", "floatingips");
 }
 
 impl Creatable for FloatingIp {

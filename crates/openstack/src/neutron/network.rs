@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Status, Tagged};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Noun, Resource, Rest, noun, resource},
+    resource::{Changeable, Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, resource},
 };
 
 resource! {
@@ -90,7 +90,7 @@ impl Resource for Network {
     type Home = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/networks";
-    const NOUN: Noun = noun!("network", "networks");
+    const NAMES: ResourceNames = noun!("network", "networks");
 }
 
 impl Creatable for Network {
@@ -108,7 +108,7 @@ impl Resource for Subnet {
     type Home = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/subnets";
-    const NOUN: Noun = noun!("subnet", "subnets");
+    const NAMES: ResourceNames = noun!("subnet", "subnets");
 }
 
 impl Creatable for Subnet {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Network, SecurityGroup, Status, Subnet, Tagged};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Noun, Resource, Rest, noun, resource},
+    resource::{Changeable, Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, resource},
 };
 
 resource! {
@@ -81,7 +81,7 @@ impl Resource for Port {
     type Home = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/ports";
-    const NOUN: Noun = noun!("port", "ports");
+    const NAMES: ResourceNames = noun!("port", "ports");
 }
 
 impl Creatable for Port {

@@ -8,7 +8,9 @@ use serde_json::json;
 use super::{FixedIp, Network, Port, Status, Subnet, Tagged};
 use crate::{
     Class, Error, Method, Service,
-    resource::{Changeable, Collection, Creatable, Id, KnownBy, Noun, Query, Resource, Rest, noun, resource},
+    resource::{
+        Changeable, Collection, Creatable, Id, KnownBy, Query, Resource, ResourceNames, Rest, noun, resource,
+    },
 };
 
 resource! {
@@ -64,7 +66,7 @@ impl Resource for Router {
     type Home = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/routers";
-    const NOUN: Noun = noun!("router", "routers");
+    const NAMES: ResourceNames = noun!("router", "routers");
 }
 
 impl Creatable for Router {

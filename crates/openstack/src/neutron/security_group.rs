@@ -6,7 +6,8 @@ use super::Tagged;
 use crate::{
     Service,
     resource::{
-        Changeable, Creatable, Fields, Id, KnownBy, Noun, Resource, View, Wrong, noun, resource, words,
+        Changeable, Creatable, Fields, Id, KnownBy, Resource, ResourceNames, View, Wrong, noun, resource,
+        words,
     },
 };
 
@@ -86,7 +87,8 @@ impl Resource for SecurityGroup {
     type Home = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/security-groups";
-    const NOUN: Noun = noun!("security group", "security groups" as "security_group", "security_groups");
+    const NAMES: ResourceNames =
+        noun!("security group", "security groups" as "security_group", "security_groups");
 }
 
 impl Creatable for SecurityGroup {
@@ -104,7 +106,7 @@ impl Resource for SecurityGroupRule {
     type Home = ();
     const SERVICE: Service = Service::Network;
     const PATH: &'static str = "/security-group-rules";
-    const NOUN: Noun =
+    const NAMES: ResourceNames =
         noun!("security group rule", "security group rules" as "security_group_rule", "security_group_rules");
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Operating, Pool, Provisioning, provisioned};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Noun, Ref, Resource, noun, resource, words},
+    resource::{Changeable, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words},
 };
 
 words! {
@@ -67,7 +67,8 @@ impl Resource for HealthMonitor {
     type Home = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/healthmonitors";
-    const NOUN: Noun = noun!("health monitor", "health monitors" as "healthmonitor", "healthmonitors");
+    const NAMES: ResourceNames =
+        noun!("health monitor", "health monitors" as "healthmonitor", "healthmonitors");
 
     provisioned!();
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Listener, NewPool, Operating, Pool, Provisioning, provisioned};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Noun, Ref, Resource, noun, resource, words},
+    resource::{Changeable, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words},
 };
 
 words! {
@@ -108,7 +108,7 @@ impl Resource for L7Policy {
     type Home = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/l7policies";
-    const NOUN: Noun = noun!("L7 policy", "L7 policies" as "l7policy", "l7policies");
+    const NAMES: ResourceNames = noun!("L7 policy", "L7 policies" as "l7policy", "l7policies");
 
     provisioned!();
 }
@@ -126,7 +126,7 @@ impl Resource for L7Rule {
     type Home = Id<L7Policy>;
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/l7policies/{}/rules";
-    const NOUN: Noun = noun!("L7 rule", "L7 rules" as "rule", "rules");
+    const NAMES: ResourceNames = noun!("L7 rule", "L7 rules" as "rule", "rules");
 
     provisioned!();
 }

@@ -8,7 +8,9 @@ use super::{
 };
 use crate::{
     Error, Method, Service,
-    resource::{Changeable, Collection, Creatable, Id, KnownBy, Noun, Ref, Resource, noun, resource, words},
+    resource::{
+        Changeable, Collection, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words,
+    },
 };
 
 words! {
@@ -93,7 +95,7 @@ impl Resource for Listener {
     type Home = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/listeners";
-    const NOUN: Noun = noun!("listener", "listeners");
+    const NAMES: ResourceNames = noun!("listener", "listeners");
 
     provisioned!();
 }

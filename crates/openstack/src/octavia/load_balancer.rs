@@ -12,7 +12,8 @@ use crate::{
     Error, Method, Service,
     neutron::{Network, Port, SecurityGroup, Subnet},
     resource::{
-        Changeable, Collection, Creatable, Id, KnownBy, Noun, Ref, Resource, Rest, noun, resource, view,
+        Changeable, Collection, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, Rest, noun, resource,
+        view,
     },
 };
 
@@ -88,7 +89,7 @@ impl Resource for LoadBalancer {
     type Home = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/loadbalancers";
-    const NOUN: Noun = noun!("load balancer", "load balancers" as "loadbalancer", "loadbalancers");
+    const NAMES: ResourceNames = noun!("load balancer", "load balancers" as "loadbalancer", "loadbalancers");
 
     provisioned!();
 }

@@ -8,7 +8,7 @@ use super::{Operating, Pool, Provisioning, provisioned};
 use crate::{
     Error, Method, Service,
     neutron::Subnet,
-    resource::{Changeable, Collection, Creatable, Id, KnownBy, Noun, Resource, noun, resource},
+    resource::{Changeable, Collection, Creatable, Id, KnownBy, Resource, ResourceNames, noun, resource},
 };
 
 resource! {
@@ -50,7 +50,7 @@ impl Resource for Member {
     type Home = Id<Pool>;
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/pools/{}/members";
-    const NOUN: Noun = noun!("member", "members");
+    const NAMES: ResourceNames = noun!("member", "members");
 
     provisioned!();
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::{
     Error, Method, Reply, Service,
     resource::{
-        Changeable, Collection, Creatable, Id, KnownBy, Noun, Resource, Wrong, noun, or_default, resource,
-        strange,
+        Changeable, Collection, Creatable, Id, KnownBy, Resource, ResourceNames, Wrong, noun, or_default,
+        resource, strange,
     },
 };
 
@@ -66,7 +66,7 @@ impl Resource for Provider {
     type Home = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/providers";
-    const NOUN: Noun = noun!("provider", "providers");
+    const NAMES: ResourceNames = noun!("provider", "providers");
     const ID: &'static str = "name";
 }
 
@@ -74,7 +74,8 @@ impl Resource for Flavor {
     type Home = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/flavors";
-    const NOUN: Noun = noun!("load balancer flavor", "load balancer flavors" as "flavor", "flavors");
+    const NAMES: ResourceNames =
+        noun!("load balancer flavor", "load balancer flavors" as "flavor", "flavors");
 }
 
 impl Creatable for Flavor {
@@ -90,7 +91,8 @@ impl Resource for FlavorProfile {
     type Home = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/flavorprofiles";
-    const NOUN: Noun = noun!("flavor profile", "flavor profiles" as "flavorprofile", "flavorprofiles");
+    const NAMES: ResourceNames =
+        noun!("flavor profile", "flavor profiles" as "flavorprofile", "flavorprofiles");
 }
 
 impl Creatable for FlavorProfile {
@@ -106,7 +108,7 @@ impl Resource for AvailabilityZone {
     type Home = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/availabilityzones";
-    const NOUN: Noun =
+    const NAMES: ResourceNames =
         noun!("availability zone", "availability zones" as "availability_zone", "availability_zones");
     const ID: &'static str = "name";
 }

@@ -11,8 +11,8 @@ use super::{
 use crate::{
     Service,
     resource::{
-        Changeable, Creatable, Fields, Id, KnownBy, Noun, Ref, Resource, Rest, View, Wrong, noun, resource,
-        view, words,
+        Changeable, Creatable, Fields, Id, KnownBy, Ref, Resource, ResourceNames, Rest, View, Wrong, noun,
+        resource, view, words,
     },
 };
 
@@ -119,7 +119,7 @@ impl Resource for Pool {
     type Home = ();
     const SERVICE: Service = Service::LoadBalancer;
     const PATH: &'static str = "/lbaas/pools";
-    const NOUN: Noun = noun!("pool", "pools");
+    const NAMES: ResourceNames = noun!("pool", "pools");
 
     provisioned!();
 }

@@ -21,11 +21,11 @@ const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::
 impl<R: Creatable> Collection<R> {
     pub async fn create(&self, new: &R::New) -> Result<R, Error> {
         let body = wrapped::<R>(new);
-        let sent = R::NOUN.key.map_or(&body, |key| body.get(key).unwrap_or(&NOTHING));
-        let likeness = Likeness::of::<R>(sent);
+        let sent = R::NAMES.key.map_or(&body, |key| body.get(key).unwrap_or(&NOTHING));
+        let likeness = SentFields::of::<R>(sent);
         let mut lost: Option<Error> = None;
         for _ in 0..ATTEMPTS {
-            let call = self.call(Method::POST, R::NOUN.create, None).body(body.clone());
+            let call = self.call(Method::POST, R::NAMES.create, None).body(body.clone());
             let error = match self.cloud.call(call).await {
                 Ok(reply) => return self.made(reply).await,
                 Err(error) => error,
@@ -51,41 +51,41 @@ impl<R: Creatable> Collection<R> {
 
     /// It is there from here on, whatever comes now: no error may say that it can be made again.
     async fn made(&self, reply: Reply) -> Result<R, Error> {
-        let object = R::NOUN.key.map_or(&reply.body, |key| reply.body.get(key).unwrap_or(&NOTHING));
+        let object = R::NAMES.key.map_or(&reply.body, |key| reply.body.get(key).unwrap_or(&NOTHING));
         let id = Fields::of(json!({ R::ID: object.get(R::ID) })).and_then(|mut fields| fields.id::<R>());
         let request = reply.request_id.clone();
         let known = match &id {
             _ if R::ECHOES => understood(reply),
             Ok(id) => self.read(id).await,
-            Err(wrong) => Err(strange(R::SERVICE, R::NOUN.create, wrong)),
+            Err(wrong) => Err(strange(R::SERVICE, R::NAMES.create, wrong)),
         };
         known.map_err(|error| {
             let which = id.map_or_else(|_| "with an id that was not told".to_owned(), |id| id.to_string());
-            Error::new(Class::Lost, format!("the {} {which} was made, and then not understood", R::NOUN.one))
+            Error::new(Class::Lost, format!("the {} {which} was made, and then not understood", R::NAMES.one))
                 .with_fix("look for it before another is made")
-                .during(&self.call(Method::POST, R::NOUN.create, None))
+                .during(&self.call(Method::POST, R::NAMES.create, None))
                 .with_request_id(request)
                 .with_source(error)
         })
     }
 
-    async fn look_for(&self, likeness: &Likeness) -> Result<Option<R>, Error> {
+    async fn look_for(&self, likeness: &SentFields) -> Result<Option<R>, Error> {
         for pause in LOOKS {
             self.cloud.clock().sleep(pause).await;
-            let mut found: Vec<Seen<R>> = self.list(likeness.query()).await?;
+            let mut found: Vec<ListedObject<R>> = self.list(likeness.query()).await?;
             found.retain(|it| likeness.fits(&it.fields) && !is_going(&it.fields));
             match found.len() {
                 0 => continue,
-                1 => return found.pop().map(Seen::understood).transpose(),
+                1 => return found.pop().map(ListedObject::understood).transpose(),
                 number => {
                     let ids: Vec<&str> = found.iter().map(|it| it.id.as_str()).take(5).collect();
                     let message = format!(
                         "the reply was lost, and {number} are like the {} that was to be made: {}",
-                        R::NOUN.one,
+                        R::NAMES.one,
                         ids.join(", ")
                     );
                     return Err(Error::new(Class::Ambiguous, message)
-                        .doing(R::NOUN.create)
+                        .doing(R::NAMES.create)
                         .with_fix("delete those that are not needed"));
                 }
             }
@@ -102,12 +102,12 @@ fn is_conflict(class: &Class) -> bool {
 }
 
 /// An object of a list as it was told, of which we do not know yet whether it is the one.
-struct Seen<R> {
+struct ListedObject<R> {
     id: Id<R>,
     fields: Map<String, Value>,
 }
 
-impl<R: Resource> View for Seen<R> {
+impl<R: Resource> View for ListedObject<R> {
     type Of = R;
     const FIELDS: &'static [&'static str] = &[];
 
@@ -115,24 +115,24 @@ impl<R: Resource> View for Seen<R> {
         &self.id
     }
 
-    fn read(fields: Fields) -> Result<Seen<R>, Wrong> {
+    fn read(fields: Fields) -> Result<ListedObject<R>, Wrong> {
         let fields = fields.rest();
         let id = Fields::of(Value::Object(fields.clone()))?.id::<R>()?;
-        Ok(Seen { id, fields })
+        Ok(ListedObject { id, fields })
     }
 }
 
-impl<R: Resource> Seen<R> {
+impl<R: Resource> ListedObject<R> {
     fn understood(self) -> Result<R, Error> {
         Fields::of(Value::Object(self.fields))
             .and_then(R::read)
-            .map_err(|wrong| strange(R::SERVICE, R::NOUN.create, &wrong))
+            .map_err(|wrong| strange(R::SERVICE, R::NAMES.create, &wrong))
     }
 }
 
 /// What we would know a new object by: each field as it was sent, and those as empty that were left.
 #[derive(Debug)]
-struct Likeness {
+struct SentFields {
     fields: Vec<(&'static str, Value)>,
     sought: fn(&str, &str) -> Option<String>,
 }
@@ -140,13 +140,13 @@ struct Likeness {
 /// What a human would tell objects apart by.
 const MARKS: [&str; 3] = ["name", "description", "tags"];
 
-impl Likeness {
+impl SentFields {
     /// None if others may well be the same.
-    fn of<R: Creatable>(sent: &Value) -> Option<Likeness> {
-        Likeness::by(R::KNOWN_BY, R::sought, sent)
+    fn of<R: Creatable>(sent: &Value) -> Option<SentFields> {
+        SentFields::by(R::KNOWN_BY, R::sought, sent)
     }
 
-    fn by(known_by: KnownBy, sought: fn(&str, &str) -> Option<String>, sent: &Value) -> Option<Likeness> {
+    fn by(known_by: KnownBy, sought: fn(&str, &str) -> Option<String>, sent: &Value) -> Option<SentFields> {
         let (fields, unique) = match known_by {
             KnownBy::Marks(fields) => (fields, false),
             KnownBy::Nature(fields) => (fields, true),
@@ -158,7 +158,7 @@ impl Likeness {
             // Of what else was left, the cloud has chosen something.
             None => (unique || MARKS.contains(field)).then_some((*field, Value::Null)),
         });
-        marked.then(|| Likeness { fields: fields.collect(), sought })
+        marked.then(|| SentFields { fields: fields.collect(), sought })
     }
 
     fn query(&self) -> Query {
@@ -228,8 +228,8 @@ mod tests {
     const LOAD_BALANCER: KnownBy = KnownBy::Marks(&["name", "description", "tags", "vip_subnet_id"]);
     const RULE: KnownBy = KnownBy::Nature(&["group", "protocol", "port"]);
 
-    fn likeness(known_by: KnownBy, sent: &Value) -> Option<Likeness> {
-        Likeness::by(known_by, |field, text| (field != "port").then(|| text.to_owned()), sent)
+    fn likeness(known_by: KnownBy, sent: &Value) -> Option<SentFields> {
+        SentFields::by(known_by, |field, text| (field != "port").then(|| text.to_owned()), sent)
     }
 
     #[test]

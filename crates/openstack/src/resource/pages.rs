@@ -98,7 +98,7 @@ impl<V: View> Pages<V> {
         // Whoever begins anew comes to something new after as many pages as there were, if there is anything.
         if next.is_some() && self.stale > self.fresh.max(1) {
             let why = "its pages go round in a circle".to_owned();
-            return Err(strange(V::Of::SERVICE, V::Of::NOUN.list, &Wrong { field: String::new(), why }));
+            return Err(strange(V::Of::SERVICE, V::Of::NAMES.list, &Wrong { field: String::new(), why }));
         }
         self.ended = next.is_none();
         self.cursor = next.or(self.cursor.take());
@@ -117,7 +117,7 @@ impl<V: View> Pages<V> {
     }
 
     fn call(&self) -> Call {
-        let mut call = Call::new(V::Of::SERVICE, Method::GET, V::Of::NOUN.list, self.path.clone());
+        let mut call = Call::new(V::Of::SERVICE, Method::GET, V::Of::NAMES.list, self.path.clone());
         call.query.clone_from(&self.query.pairs);
         for field in V::FIELDS {
             call = call.query("fields", *field);
@@ -140,16 +140,16 @@ impl<V: View> Pages<V> {
 impl Broken {
     pub fn as_error<R: Resource>(&self) -> Error {
         let id = self.id.as_deref().unwrap_or("without an id");
-        let why = format!("{} {id}: {}", R::NOUN.one, self.wrong);
-        strange(R::SERVICE, R::NOUN.list, &Wrong { field: String::new(), why })
+        let why = format!("{} {id}: {}", R::NAMES.one, self.wrong);
+        strange(R::SERVICE, R::NAMES.list, &Wrong { field: String::new(), why })
     }
 }
 
 pub(crate) fn one_page<V: View>(mut body: Value) -> Result<Page<V>, Error> {
-    let keys = V::Of::NOUN.keys;
+    let keys = V::Of::NAMES.keys;
     let Some(Value::Array(objects)) = body.get_mut(keys).map(Value::take) else {
         let why = "is no list".to_owned();
-        return Err(strange(V::Of::SERVICE, V::Of::NOUN.list, &Wrong { field: keys.to_owned(), why }));
+        return Err(strange(V::Of::SERVICE, V::Of::NAMES.list, &Wrong { field: keys.to_owned(), why }));
     };
     let mut page = Page { items: Vec::with_capacity(objects.len()), broken: Vec::new() };
     for object in objects {

@@ -31,8 +31,8 @@ impl<R: Resource> Collection<R> {
                     Standing::Pending(word) => waiting.told = word,
                     Standing::Failed(why) => return Err(failed::<R>(id, &why)),
                     Standing::Gone => {
-                        let gone = format!("the {} {id} is gone", R::NOUN.one);
-                        return Err(Error::new(Class::NotFound, gone).doing(R::NOUN.read));
+                        let gone = format!("the {} {id} is gone", R::NAMES.one);
+                        return Err(Error::new(Class::NotFound, gone).doing(R::NAMES.read));
                     }
                 },
                 Err(error) => waiting.bear(error)?,
@@ -68,7 +68,7 @@ impl<R: Resource> Collection<R> {
 }
 
 fn failed<R: Resource>(id: &Id<R>, why: &str) -> Error {
-    Error::new(Class::Failed, format!("the {} {id} has failed: {why}", R::NOUN.one)).doing(R::NOUN.read)
+    Error::new(Class::Failed, format!("the {} {id} has failed: {why}", R::NAMES.one)).doing(R::NAMES.read)
 }
 
 struct Waiting<'a, R> {
@@ -104,12 +104,12 @@ impl<'a, R: Resource> Waiting<'a, R> {
         let Some(left) = self.patience.checked_sub(self.waited).filter(|it| !it.is_zero()) else {
             let message = format!(
                 "the {} {} is not done after {} s: {}",
-                R::NOUN.one,
+                R::NAMES.one,
                 self.id,
                 self.patience.as_secs(),
                 self.told
             );
-            return Err(Error::new(Class::Timeout, message).doing(R::NOUN.read));
+            return Err(Error::new(Class::Timeout, message).doing(R::NAMES.read));
         };
         clock.sleep(self.pause.min(left)).await;
         self.pause = self.pause.saturating_mul(3).checked_div(2).unwrap_or(LONGEST_PAUSE).min(LONGEST_PAUSE);

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Given a line whenever something begins, or has come further, that takes time.
-pub type Tell = dyn Fn(&str) + Send + Sync;
+pub type Progress = dyn Fn(&str) + Send + Sync;
 
 /// Which load balancers are wanted; nothing: all.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ pub struct Wanted {
 /// Load balancers, by name.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Forest {
+pub struct LoadBalancerTrees {
     pub load_balancers: Vec<Balancer>,
     /// What could not be read, and so is not shown.
     #[serde(serialize_with = "as_lines")]
@@ -138,23 +138,23 @@ pub(super) async fn may_list(cloud: &Cloud) -> Result<(), Error> {
 const WIDTH: usize = 8;
 
 /// Reads what is wanted. That load balancers cannot be listed is the one error; what else fails is told in `failed`.
-pub async fn forest(cloud: &Cloud, wanted: &Wanted, tell: &Tell) -> Result<Forest, Error> {
-    tell("listing load balancers");
+pub async fn forest(cloud: &Cloud, wanted: &Wanted, progress: &Progress) -> Result<LoadBalancerTrees, Error> {
+    progress("listing load balancers");
     let balancers = balancers(cloud, wanted).await?;
-    let Some(first) = balancers.first() else { return Ok(Forest::default()) };
+    let Some(first) = balancers.first() else { return Ok(LoadBalancerTrees::default()) };
     // One is asked for by itself; for several, everything is.
     let below = match balancers.len() {
         1 => Query::all().with("loadbalancer_id", &first.id),
         _ => Query::all(),
     };
-    tell(&format!("{} found; listing what is below, and floating IPs", balancers.len()));
+    progress(&format!("{} found; listing what is below, and floating IPs", balancers.len()));
     let (listeners, pools, monitors, policies, attached, trees) = tokio::join!(
         understood::<Listener>(cloud, below.clone()),
         understood::<Pool>(cloud, below),
         understood::<HealthMonitor>(cloud, Query::all()),
         understood::<L7Policy>(cloud, Query::all()),
         understood::<Attached>(cloud, Query::all()),
-        trees(cloud, if wanted.members { &balancers } else { &[] }, tell),
+        trees(cloud, if wanted.members { &balancers } else { &[] }, progress),
     );
     let mut failed = Vec::new();
     let mut parts = Parts {
@@ -172,7 +172,7 @@ pub async fn forest(cloud: &Cloud, wanted: &Wanted, tell: &Tell) -> Result<Fores
             Err(error) => failed.push(error),
         }
     }
-    Ok(Forest { load_balancers: balancers.into_iter().map(|it| parts.grow(it)).collect(), failed })
+    Ok(LoadBalancerTrees { load_balancers: balancers.into_iter().map(|it| parts.grow(it)).collect(), failed })
 }
 
 /// A name that looks like an id may be one.
@@ -207,7 +207,7 @@ where
     Ok(all)
 }
 
-async fn trees(cloud: &Cloud, balancers: &[LoadBalancer], tell: &Tell) -> Vec<Result<Tree, Error>> {
+async fn trees(cloud: &Cloud, balancers: &[LoadBalancer], progress: &Progress) -> Vec<Result<Tree, Error>> {
     let mut waiting = balancers.iter().map(|it| it.id.clone());
     let mut running = JoinSet::new();
     let mut done = Vec::with_capacity(balancers.len());
@@ -222,7 +222,7 @@ async fn trees(cloud: &Cloud, balancers: &[LoadBalancer], tell: &Tell) -> Vec<Re
         // A task of ours neither panics nor is aborted while we wait for it.
         done.extend(ended.ok());
         if done.len() % 100 == 0 {
-            tell(&format!("members of {} of {} load balancers", done.len(), balancers.len()));
+            progress(&format!("members of {} of {} load balancers", done.len(), balancers.len()));
         }
         if let Some(id) = waiting.next() {
             running.spawn(ask(id));

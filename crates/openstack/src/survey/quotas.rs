@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Found, Tell};
+use super::{Fetched, Progress};
 use crate::{
     Cloud, Error,
     octavia::{HealthMonitor, Listener, LoadBalancer, PoolMembers},
@@ -15,8 +15,8 @@ pub struct Quota {
     /// As a human says it: `load balancers`.
     pub what: &'static str,
     /// -1 is none.
-    pub limit: Found<i64>,
-    pub used: Found<u64>,
+    pub limit: Fetched<i64>,
+    pub used: Fetched<u64>,
 }
 
 impl Quota {
@@ -39,23 +39,23 @@ const NEUTRON: [(&str, &str); 8] = [
     ("rbac_policy", "RBAC policies"),
 ];
 
-pub(super) async fn quotas(cloud: &Cloud, project: Option<&str>, tell: &Tell) -> Vec<Quota> {
+pub(super) async fn quotas(cloud: &Cloud, project: Option<&str>, progress: &Progress) -> Vec<Quota> {
     let Some(project) = project else { return Vec::new() };
-    let (mut all, neutron) = tokio::join!(octavia(cloud, project, tell), neutron(cloud, project));
+    let (mut all, neutron) = tokio::join!(octavia(cloud, project, progress), neutron(cloud, project));
     all.extend(neutron);
     all
 }
 
-async fn octavia(cloud: &Cloud, project: &str, tell: &Tell) -> Vec<Quota> {
+async fn octavia(cloud: &Cloud, project: &str, progress: &Progress) -> Vec<Quota> {
     // An operator sees everybody's.
     let ours = || Query::all().with("project_id", project);
     let told = cloud.load_balancer_quotas(project);
     let (limits, balancers, listeners, pools, monitors) = tokio::join!(
         told.read(),
-        count::<Present<LoadBalancer>>(cloud.all(), ours(), |_| 0, tell),
-        count::<Present<Listener>>(cloud.all(), ours(), |_| 0, tell),
-        count::<PoolMembers>(cloud.all(), ours(), |it| it.members.len(), tell),
-        count::<Present<HealthMonitor>>(cloud.all(), ours(), |_| 0, tell),
+        count::<Present<LoadBalancer>>(cloud.all(), ours(), |_| 0, progress),
+        count::<Present<Listener>>(cloud.all(), ours(), |_| 0, progress),
+        count::<PoolMembers>(cloud.all(), ours(), |it| it.members.len(), progress),
+        count::<Present<HealthMonitor>>(cloud.all(), ours(), |_| 0, progress),
     );
     let members = pools.as_ref().map(|(_, members)| *members).map_err(Error::clone);
     let number = |counted: Result<(u64, u64), Error>| counted.map(|(number, _)| number);
@@ -83,7 +83,7 @@ async fn count<V: View>(
     of: Collection<V::Of>,
     query: Query,
     each: impl Fn(&V) -> usize,
-    tell: &Tell,
+    progress: &Progress,
 ) -> Result<(u64, u64), Error> {
     let mut pages = of.pages::<V>(query);
     let (mut number, mut sum) = (0, 0);
@@ -91,7 +91,7 @@ async fn count<V: View>(
         number = page.broken.len().saturating_add(page.items.len()).saturating_add(number);
         sum = page.items.iter().map(&each).fold(sum, usize::saturating_add);
         if number >= 1000 {
-            tell(&format!("{}: {number} so far", <V::Of as Resource>::NOUN.list));
+            progress(&format!("{}: {number} so far", <V::Of as Resource>::NAMES.list));
         }
     }
     Ok((number as u64, sum as u64))
@@ -107,7 +107,11 @@ async fn neutron(cloud: &Cloud, project: &str) -> Vec<Quota> {
         .iter()
         .filter_map(|(name, what)| {
             let Usage { limit, used, reserved } = *details.get(*name)?;
-            Some(Quota { what, limit: Found::Told(limit), used: Found::Told(used.saturating_add(reserved)) })
+            Some(Quota {
+                what,
+                limit: Fetched::Value(limit),
+                used: Fetched::Value(used.saturating_add(reserved)),
+            })
         })
         .collect()
 }
@@ -119,16 +123,16 @@ fn without_details(limits: Result<Limits, Error>, why: &Error) -> Vec<Quota> {
         Err(error) => {
             return vec![Quota {
                 what: "networks",
-                limit: Found::Failed(error),
-                used: Found::Failed(why.clone()),
+                limit: Fetched::Failed(error),
+                used: Fetched::Failed(why.clone()),
             }];
         }
     };
     NEUTRON
         .iter()
         .filter_map(|(name, what)| {
-            let limit = Found::Told(*limits.get(*name)?);
-            Some(Quota { what, limit, used: Found::Failed(why.clone()) })
+            let limit = Fetched::Value(*limits.get(*name)?);
+            Some(Quota { what, limit, used: Fetched::Failed(why.clone()) })
         })
         .collect()
 }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Instant};
 
 use seaway_openstack::{
     Class, Cloud, Credentials, Error, Source,
-    credentials::{Place, Placed},
+    credentials::{Place, Located},
 };
 
 use crate::{
@@ -32,8 +32,8 @@ async fn over_tls(
     (server.address().to_string(), error)
 }
 
-fn named(path: PathBuf) -> Placed<PathBuf> {
-    Placed { value: path, place: Place("clouds.yaml:9".into()) }
+fn named(path: PathBuf) -> Located<PathBuf> {
+    Located { value: path, place: Place("clouds.yaml:9".into()) }
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use counted::Counted;
 use kinds::Site;
 use seaway_openstack::{
     Call, Class, Cloud, Credentials, Service, Settings, Source, Surroundings,
-    credentials::{IdentityVersion, Place, Placed},
+    credentials::{IdentityVersion, Place, Located},
 };
 use seaway_testkit::topology::{OpenStack, Project};
 use serde_json::json;
@@ -98,7 +98,7 @@ async fn a_wrong_region_lists_those_that_there_are() -> Result<()> {
     let Some(_rig) = OpenStack::up() else { return Ok(()) };
     let mut credentials = Credentials::password(AUTH_URL, "demo", "demopw", "demo");
     let place = Place("clouds.yaml:7".into());
-    credentials.region = Some(Placed { value: "RegionTwo".into(), place });
+    credentials.region = Some(Located { value: "RegionTwo".into(), place });
     let cloud = Cloud::connect(Source::Given(credentials), Settings::default()).await?;
     let error = cloud.call(Call::get(Service::Network, "list networks", "/networks")).await.unwrap_err();
     assert_eq!(

@@ -10,7 +10,7 @@ use std::{
 
 use rustls::ClientConnection;
 use seaway_model::load_balancer::CheckKind;
-use seaway_wire::http2::{Connection, Heard, Key, Ours};
+use seaway_wire::http2::{Connection, FrameEvent, Key, Ours};
 
 use super::{
     check::{Check, CheckResult},
@@ -113,8 +113,8 @@ impl Call {
                 heard.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken.why))?;
             used = usize::saturating_add(used, count);
             let (ends, key) = match heard {
-                Heard::More => break,
-                Heard::Answered { key, status, ends } if status >= 200 => {
+                FrameEvent::More => break,
+                FrameEvent::Response { key, status, ends } if status >= 200 => {
                     self.status = status;
                     self.code = code(self.connection.lines());
                     if !self.is_call() {
@@ -122,22 +122,22 @@ impl Call {
                     }
                     (ends, key)
                 }
-                Heard::Data { key, bytes, ends } => {
+                FrameEvent::Data { key, bytes, ends } => {
                     self.answer.extend_from_slice(bytes);
                     self.connection.release(key, bytes.len());
                     (ends, key)
                 }
-                Heard::Trailers { key } => {
+                FrameEvent::Trailers { key } => {
                     self.code = code(self.connection.lines());
                     (true, key)
                 }
-                Heard::Reset { reason, .. } => {
+                FrameEvent::Reset { reason, .. } => {
                     return Ok(Some(CheckResult::Ill(format!(
                         "no HTTP/2: it has ended the stream: {}",
                         reason.0
                     ))));
                 }
-                Heard::Leaves { last } if self.key.is_none_or(|key| key.id > last) => {
+                FrameEvent::Leaves { last } if self.key.is_none_or(|key| key.id > last) => {
                     return Ok(Some(CheckResult::Ill("closed before an answer".into())));
                 }
                 _ => continue,

@@ -4,10 +4,10 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 use seaway_model::load_balancer::{Cors, Filter, HostPattern, Origin, Rule};
-use seaway_snapshot::Asked;
+use seaway_snapshot::RequestParts;
 
 /// The rule's word on a request of another origin, and that origin.
-pub(super) fn of<'r>(rule: &'r Rule, asked: &impl Asked) -> Option<(&'r Cors, String)> {
+pub(super) fn of<'r>(rule: &'r Rule, asked: &impl RequestParts) -> Option<(&'r Cors, String)> {
     let cors = rule.filters.iter().find_map(|filter| match filter {
         Filter::Cors(cors) => Some(cors),
         _ => None,
@@ -17,7 +17,7 @@ pub(super) fn of<'r>(rule: &'r Rule, asked: &impl Asked) -> Option<(&'r Cors, St
 }
 
 /// A browser asks whether it may ask.
-pub(super) fn is_preflight(asked: &impl Asked) -> bool {
+pub(super) fn is_preflight(asked: &impl RequestParts) -> bool {
     asked.method() == b"OPTIONS" && asked.header(b"access-control-request-method").is_some()
 }
 
@@ -32,7 +32,7 @@ pub(super) fn for_answer(cors: &Cors, origin: &str, out: &mut String) {
 }
 
 /// Lines for the answer to a preflight. One that is not allowed gets none, from which the browser knows.
-pub(super) fn for_preflight(cors: &Cors, origin: &str, asked: &impl Asked, out: &mut String) {
+pub(super) fn for_preflight(cors: &Cors, origin: &str, asked: &impl RequestParts, out: &mut String) {
     if !allow(cors, origin, out) {
         return;
     }

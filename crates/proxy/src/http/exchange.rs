@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::load_balancer::{Action, BackendProtocol, HttpOptions, Reuse, Rule};
-use seaway_snapshot::Asked;
+use seaway_snapshot::RequestParts;
 use seaway_wire::http::{Body, Method, Request, Version};
 
 use super::{

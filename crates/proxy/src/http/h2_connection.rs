@@ -13,7 +13,7 @@ use std::{
     task::{Poll, ready},
 };
 
-use seaway_wire::http2::{Asked, Connection, Heard, Key, Ours, Reason};
+use seaway_wire::http2::{Connection, FrameEvent, Key, Ours, Reason, RequestInfo};
 
 use super::{
     scratch::{Scratch, lost},
@@ -231,7 +231,7 @@ impl H2Connection {
     /// Reads what is fair, hands it out, and writes what waits. `Ok`: the peer has finished.
     pub(super) fn poll_turn(
         &self,
-        mut asked: impl FnMut(&Connection<StreamInbox>, Key, bool, Asked) -> Option<StreamInbox>,
+        mut asked: impl FnMut(&Connection<StreamInbox>, Key, bool, RequestInfo) -> Option<StreamInbox>,
         mut refused: impl FnMut(),
     ) -> Poll<io::Result<()>> {
         let read = self.poll_reads(&mut |heard| self.hand_out(heard, &mut asked, &mut refused));
@@ -246,7 +246,7 @@ impl H2Connection {
         }
     }
 
-    fn poll_reads(&self, hand_out: &mut dyn FnMut(Heard<'_>)) -> Poll<io::Result<()>> {
+    fn poll_reads(&self, hand_out: &mut dyn FnMut(FrameEvent<'_>)) -> Poll<io::Result<()>> {
         let turn = self.context.turn();
         if self.left.get().0 != turn {
             self.left.set((turn, READS));
@@ -301,7 +301,7 @@ impl H2Connection {
     }
 
     /// Tells how many of the bytes are dealt with.
-    fn listen(&self, bytes: &[u8], hand_out: &mut dyn FnMut(Heard<'_>)) -> io::Result<usize> {
+    fn listen(&self, bytes: &[u8], hand_out: &mut dyn FnMut(FrameEvent<'_>)) -> io::Result<usize> {
         let mut used = 0;
         loop {
             let mut connection = self.connection();
@@ -313,11 +313,11 @@ impl H2Connection {
             let (count, heard) =
                 heard.map_err(|broken| io::Error::new(io::ErrorKind::InvalidData, broken.why))?;
             drop(connection);
-            if heard == Heard::More {
+            if heard == FrameEvent::More {
                 return Ok(used);
             }
             used = used.saturating_add(count);
-            if heard != Heard::Nothing {
+            if heard != FrameEvent::Nothing {
                 hand_out(heard);
             }
         }
@@ -325,13 +325,13 @@ impl H2Connection {
 
     fn hand_out(
         &self,
-        heard: Heard<'_>,
-        asked: &mut impl FnMut(&Connection<StreamInbox>, Key, bool, Asked) -> Option<StreamInbox>,
+        heard: FrameEvent<'_>,
+        asked: &mut impl FnMut(&Connection<StreamInbox>, Key, bool, RequestInfo) -> Option<StreamInbox>,
         refused: &mut impl FnMut(),
     ) {
         let connection = &mut *self.connection.borrow_mut();
         let key = match heard {
-            Heard::Asked { key, ends, asked: facts } => {
+            FrameEvent::Request { key, ends, asked: facts } => {
                 match asked(connection, key, ends, facts) {
                     Some(inbox) => {
                         let Some(place) = connection.with_mut(key) else { return };
@@ -345,18 +345,18 @@ impl H2Connection {
                 }
                 return;
             }
-            Heard::Refused => return refused(),
-            Heard::Room { key: None } => {
+            FrameEvent::Refused => return refused(),
+            FrameEvent::Room { key: None } => {
                 self.shut.set(NEVER);
                 return self.wake_all(&self.waiting);
             }
-            Heard::Leaves { last } => {
+            FrameEvent::Leaves { last } => {
                 for key in connection.give_up_after(last) {
                     self.deliver(connection, key, |inbox| inbox.reset = Some(Reason::REFUSED));
                 }
                 return self.wake_all(&self.waiting);
             }
-            Heard::Answered { key, status, ends } => {
+            FrameEvent::Response { key, status, ends } => {
                 let lines = connection.lines().to_vec();
                 let mut too_many = false;
                 self.deliver(connection, key, |inbox| {
@@ -371,14 +371,14 @@ impl H2Connection {
                 }
                 key
             }
-            Heard::Data { key, bytes, ends } => {
+            FrameEvent::Data { key, bytes, ends } => {
                 self.deliver(connection, key, |inbox| {
                     inbox.put(bytes);
                     inbox.ended = ends;
                 });
                 key
             }
-            Heard::Trailers { key } => {
+            FrameEvent::Trailers { key } => {
                 let lines = connection.lines().to_vec();
                 self.deliver(connection, key, |inbox| {
                     (inbox.trailers, inbox.ended) = (lines, true);
@@ -386,15 +386,15 @@ impl H2Connection {
                 });
                 key
             }
-            Heard::Reset { key, reason } => {
+            FrameEvent::Reset { key, reason } => {
                 self.deliver(connection, key, |inbox| inbox.reset = Some(reason));
                 key
             }
-            Heard::Room { key: Some(key) } => {
+            FrameEvent::Room { key: Some(key) } => {
                 self.deliver(connection, key, |_| {});
                 return;
             }
-            Heard::More | Heard::Nothing => return,
+            FrameEvent::More | FrameEvent::Nothing => return,
         };
         if connection.is_closed(key) {
             // Another may be opened in its place.

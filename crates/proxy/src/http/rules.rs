@@ -1,7 +1,7 @@
 //! What a rule says, done to a request and to its answer.
 
 use seaway_model::load_balancer::{Filter, HeaderChange, PathMatch, Redirect, Rule};
-use seaway_snapshot::{Asked, Found};
+use seaway_snapshot::{RequestParts, RouteMatch};
 use seaway_wire::http::{Field, Known, Request};
 
 use super::{
@@ -18,7 +18,7 @@ pub(super) struct RequestView<'a> {
     pub(super) request: &'a Request,
 }
 
-impl Asked for RequestView<'_> {
+impl RequestParts for RequestView<'_> {
     fn host(&self) -> &[u8] {
         self.request.authority.of(self.head)
     }
@@ -61,7 +61,7 @@ pub(super) struct ResponseChanges<'r> {
 }
 
 /// Lines that every answer to this request gets. Mostly none, which costs nothing.
-pub(super) fn lines(rule: &Rule, asked: &impl Asked, client: &Client) -> String {
+pub(super) fn lines(rule: &Rule, asked: &impl RequestParts, client: &Client) -> String {
     let mut lines = String::new();
     if let Some(hsts) = client.who.terms.as_ref().and_then(|terms| terms.hsts.as_deref()) {
         for part in ["Strict-Transport-Security: ", hsts, "\r\n"] {
@@ -137,7 +137,11 @@ impl Changes for Nothing {
 }
 
 /// What a rule changes in the target.
-pub(super) fn rewritten<'r>(rule: &'r Rule, found: Found, asked: &impl Asked) -> RewrittenPath<'r> {
+pub(super) fn rewritten<'r>(
+    rule: &'r Rule,
+    found: RouteMatch,
+    asked: &impl RequestParts,
+) -> RewrittenPath<'r> {
     let mut rewritten = RewrittenPath::default();
     for filter in &rule.filters {
         match filter {
@@ -160,7 +164,7 @@ pub(super) fn rewritten<'r>(rule: &'r Rule, found: Found, asked: &impl Asked) ->
 pub(super) fn redirected(
     redirect: &Redirect,
     asked: &RequestView<'_>,
-    found: Found,
+    found: RouteMatch,
     told: &ForwardedClient,
 ) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -13,7 +13,7 @@ use seaway_model::{
     Name,
     load_balancer::{Affinity, CookieMode, PathMatch, Rule},
 };
-use seaway_snapshot::{Found, Mark};
+use seaway_snapshot::{Mark, RouteMatch};
 use seaway_wire::http::{Field, Known, Request, Response};
 
 use crate::running::{RunningMember, RunningPool};
@@ -73,7 +73,7 @@ impl Sticky {
     }
 
     /// Where the cookie holds: below the prefix that led here, so that Services side by side do not take each other's.
-    pub(super) fn within(&mut self, rule: &Rule, found: Found, path: &[u8], secure: bool) {
+    pub(super) fn within(&mut self, rule: &Rule, found: RouteMatch, path: &[u8], secure: bool) {
         let prefix = path.get(..found.prefix).unwrap_or_default();
         let led = rule.matches.iter().any(|it| match &it.path {
             Some(PathMatch::Prefix(it)) => it.trim_end_matches('/').as_bytes() == prefix,

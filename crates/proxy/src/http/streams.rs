@@ -4,7 +4,7 @@ use std::{cell::Cell, future::poll_fn, rc::Rc, sync::atomic::Ordering::Relaxed, 
 
 use seaway_wire::{
     http::Reading,
-    http2::{Asked, Connection, Key, Reason},
+    http2::{Connection, Key, Reason, RequestInfo},
 };
 
 use super::{
@@ -99,7 +99,7 @@ fn begin(
     connection: &Connection<StreamInbox>,
     key: Key,
     ends: bool,
-    asked: Asked,
+    asked: RequestInfo,
 ) -> Option<StreamInbox> {
     abandoned.begun.set(abandoned.begun.get().saturating_add(1));
     let head = connection.lines().len();

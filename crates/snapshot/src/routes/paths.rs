@@ -9,7 +9,7 @@ use seaway_model::{
 };
 
 use super::{
-    Asked, Found, Numbered, Text,
+    Numbered, RequestParts, RouteMatch, Text,
     changes::Change,
     expressions::{Compiler, Expression, Expressions},
 };
@@ -102,22 +102,22 @@ impl Paths {
         self.exact.is_empty() && self.patterns.is_empty() && self.prefixes.is_empty()
     }
 
-    pub(super) fn find(&self, asked: &impl Asked) -> Option<Found> {
+    pub(super) fn find(&self, asked: &impl RequestParts) -> Option<RouteMatch> {
         // An absolute target may have no path at all.
         let path = if asked.path().is_empty() { b"/" } else { asked.path() };
         let first = |list: &[Candidate]| list.iter().find(|it| it.fits(asked)).map(|it| it.rule as usize);
         if let Some(rule) = self.exact.get(path).and_then(|list| first(list)) {
-            return Some(Found { rule, prefix: path.len() });
+            return Some(RouteMatch { rule, prefix: path.len() });
         }
         let fits = |place: usize| self.patterns.get(place).is_some_and(|(_, it)| it.fits(asked));
         let pattern = self.expressions.first(path, fits).and_then(|place| self.patterns.get(place));
         if let Some((_, found)) = pattern {
-            return Some(Found { rule: found.rule as usize, prefix: path.len() });
+            return Some(RouteMatch { rule: found.rule as usize, prefix: path.len() });
         }
         let mut prefix = self.beginning(path);
         loop {
             if let Some(rule) = self.prefixes.get(prefix).and_then(|list| first(list)) {
-                return Some(Found { rule, prefix: prefix.len() });
+                return Some(RouteMatch { rule, prefix: prefix.len() });
             }
             prefix = prefix.get(..prefix.iter().rposition(|byte| *byte == b'/')?)?;
         }
@@ -177,7 +177,7 @@ impl Candidate {
         (Reverse(self.method.is_some()), Reverse(self.headers.len()), Reverse(self.query.len()), place)
     }
 
-    fn fits(&self, asked: &impl Asked) -> bool {
+    fn fits(&self, asked: &impl RequestParts) -> bool {
         self.method.as_ref().is_none_or(|method| method.as_bytes() == asked.method())
             && self
                 .headers

@@ -17,7 +17,7 @@ fn get(host: &'static str, target: &'static str) -> Request {
     Request { host, target, method: "GET", headers: &[] }
 }
 
-impl Asked for Request {
+impl RequestParts for Request {
     fn host(&self) -> &[u8] {
         self.host.as_bytes()
     }

@@ -103,21 +103,21 @@ struct Stream<S> {
 
 /// What a frame says to the caller.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard<'i> {
+pub enum FrameEvent<'i> {
     /// Not all of it has come.
     More,
     /// Nothing that the caller needs to know.
     Nothing,
-    /// A question on a stream of its own; [`Connection::lines`] has its head, but for the last line.
-    Asked {
+    /// A request on a stream of its own; [`Connection::lines`] has its head, but for the last line.
+    Request {
         key: Key,
         ends: bool,
-        asked: Asked,
+        asked: RequestInfo,
     },
     /// A stream that was refused at once; the peer was told.
     Refused,
-    /// A head of an answer, which [`Connection::lines`] has; after an interim one comes another.
-    Answered {
+    /// A head of a response, which [`Connection::lines`] has; after an interim one comes another.
+    Response {
         key: Key,
         status: u16,
         ends: bool,
@@ -146,9 +146,9 @@ pub enum Heard<'i> {
     },
 }
 
-/// What is known of a question besides its lines.
+/// What is known of a request besides its lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestInfo {
     /// It is larger than allowed: its lines are not all of it.
     pub is_too_large: bool,
     /// It tells how long its body is.
@@ -313,7 +313,7 @@ impl<S> Connection<S> {
         self.parting != Parting::Not || self.last >= LARGEST_NUMBER - 2
     }
 
-    /// Opens a stream with a question.
+    /// Opens a stream with a request.
     pub fn ask(&mut self, ends: bool, with: S, put: impl FnOnce(&mut Block<'_>)) -> Option<Key> {
         if self.is_server || self.is_used_up() || !self.takes_more() {
             return None;

@@ -1,7 +1,7 @@
 //! ClientHellos as clients say them, cut and mangled.
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
-use seaway_wire::hello::{Asked, Hello, read};
+use seaway_wire::hello::{ClientHello, Hello, read};
 
 fn with_length<const N: usize>(content: &[u8]) -> Vec<u8> {
     let length = content.len().to_be_bytes();
@@ -36,7 +36,7 @@ fn records(message: &[u8], size: usize) -> Vec<u8> {
 }
 
 fn named(name: &str) -> Hello {
-    Hello::Is(Asked { name: Some(name.to_owned()) })
+    Hello::Is(ClientHello { name: Some(name.to_owned()) })
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn the_name_is_read_whatever_stands_around_it() {
     for (extensions, expected) in [
         (vec![server_name(b"Shop.Example")], named("shop.example")),
         (vec![other.clone(), server_name(b"a_b.example"), extension(0x0a0a, b"")], named("a_b.example")),
-        (vec![other.clone()], Hello::Is(Asked::default())),
-        (vec![], Hello::Is(Asked::default())),
+        (vec![other.clone()], Hello::Is(ClientHello::default())),
+        (vec![], Hello::Is(ClientHello::default())),
     ] {
         assert_eq!(read(&records(&message(&extensions), 1 << 14)), expected);
     }
@@ -54,7 +54,7 @@ fn the_name_is_read_whatever_stands_around_it() {
     old.truncate(old.len() - 2);
     let length = old.len() - 4;
     old[1..4].copy_from_slice(&length.to_be_bytes()[5..]);
-    assert_eq!(read(&records(&old, 1 << 14)), Hello::Is(Asked::default()), "without any extensions");
+    assert_eq!(read(&records(&old, 1 << 14)), Hello::Is(ClientHello::default()), "without any extensions");
 }
 
 #[test]

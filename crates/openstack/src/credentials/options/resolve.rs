@@ -8,7 +8,7 @@ use super::{Options, wrong};
 use crate::{
     call::Service,
     credentials::{
-        ApplicationCredential, Credentials, Domain, IdentityVersion, Interface, Placed, Project, Proof,
+        ApplicationCredential, Credentials, Domain, IdentityVersion, Interface, Located, Project, Proof,
         Scope, Surroundings, Tls, User, duration,
     },
     error::{Class, Error},
@@ -117,7 +117,7 @@ impl Options {
         let trustee = self.text(&["trustee_id"]);
         let (id, name) = (self.text(&["user_id"]), self.text(&["username", "user_name"]));
         let by_name =
-            |it: Placed<String>| User::Name { name: it.value, domain: domain.cloned().unwrap_or_default() };
+            |it: Located<String>| User::Name { name: it.value, domain: domain.cloned().unwrap_or_default() };
         trustee.or(id).map(|it| User::Id(it.value)).or(name.map(by_name))
     }
 
@@ -159,7 +159,7 @@ impl Options {
             (None, None, Some(_)) => Kind::Token,
             _ => Kind::Password,
         });
-        let secret_of = |said: Option<Placed<SecretString>>| said.map(|it| it.value);
+        let secret_of = |said: Option<Located<SecretString>>| said.map(|it| it.value);
         match kind {
             Kind::Password => Ok(Proof::Password {
                 user: user.ok_or_else(|| lacks("username", "set it, or user_id (OS_USERNAME)"))?,
@@ -201,7 +201,7 @@ impl Options {
         })
     }
 
-    fn overrides(&mut self) -> BTreeMap<Service, Placed<String>> {
+    fn overrides(&mut self) -> BTreeMap<Service, Located<String>> {
         let mut overrides = BTreeMap::new();
         for service in Service::ALL {
             let (kind, project) = (service.as_str().replace('-', "_"), service.project().to_lowercase());
@@ -220,11 +220,11 @@ impl Options {
     fn tls(&mut self, surroundings: &Surroundings) -> Result<Tls, Error> {
         let mut file = |keys: &[&str]| {
             let said = self.text(keys)?;
-            Some(Placed { value: surroundings.expanded(&said.value), place: said.place })
+            Some(Located { value: surroundings.expanded(&said.value), place: said.place })
         };
         let (ca, certificate, key) =
             (file(&["cacert", "ca_file"]), file(&["cert", "cert_file"]), file(&["key", "key_file"]));
-        let client: Option<(Placed<PathBuf>, Placed<PathBuf>)> = match (certificate, key) {
+        let client: Option<(Located<PathBuf>, Located<PathBuf>)> = match (certificate, key) {
             // One file may have both.
             (Some(certificate), None) => Some((certificate.clone(), certificate)),
             (Some(certificate), Some(key)) => Some((certificate, key)),

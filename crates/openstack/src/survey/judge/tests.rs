@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     Class,
-    survey::{Abilities, ExternalSubnet, FoundProvider, FoundService, Identity, Named, Spoken},
+    survey::{Abilities, ExternalSubnet, Identity, Named, ProviderInfo, ServiceInfo, Spoken},
 };
 
 /// A cloud that lacks nothing.
@@ -18,9 +18,9 @@ fn good() -> Survey {
         id: "n".parse().expect("an id"),
         name: "public".to_owned(),
         shared: false,
-        subnets: Found::Told(vec![subnet]),
+        subnets: Fetched::Value(vec![subnet]),
     };
-    let provider = FoundProvider {
+    let provider = ProviderInfo {
         name: "ovn".to_owned(),
         description: String::new(),
         can: Abilities::of("ovn", None),
@@ -29,22 +29,22 @@ fn good() -> Survey {
     Survey {
         identity: Identity { user: "alice".to_owned(), project: Some(project), roles, ..Identity::default() },
         services: Service::ALL.map(found).into(),
-        providers: Found::Told(vec![provider]),
-        flavors: Found::Told(vec![]),
-        availability_zones: Found::Told(vec![]),
-        external_networks: Found::Told(vec![network]),
-        load_balancers_listed: Found::Told(()),
+        providers: Fetched::Value(vec![provider]),
+        flavors: Fetched::Value(vec![]),
+        availability_zones: Fetched::Value(vec![]),
+        external_networks: Fetched::Value(vec![network]),
+        load_balancers_listed: Fetched::Value(()),
         quotas: vec![quota("load balancers", 10, 1)],
     }
 }
 
-fn found(service: Service) -> FoundService {
-    let endpoint = Found::Told(format!("http://cloud/{service}"));
-    FoundService { service, endpoint, versions: Found::Told(Spoken::default()) }
+fn found(service: Service) -> ServiceInfo {
+    let endpoint = Fetched::Value(format!("http://cloud/{service}"));
+    ServiceInfo { service, endpoint, versions: Fetched::Value(Spoken::default()) }
 }
 
 fn quota(what: &'static str, limit: i64, used: u64) -> Quota {
-    Quota { what, limit: Found::Told(limit), used: Found::Told(used) }
+    Quota { what, limit: Fetched::Value(limit), used: Fetched::Value(used) }
 }
 
 fn refused(class: Class) -> Error {
@@ -53,14 +53,14 @@ fn refused(class: Class) -> Error {
 
 fn without(survey: &mut Survey, service: Service) {
     for found in survey.services.iter_mut().filter(|it| it.service == service) {
-        found.endpoint = Found::Failed(refused(Class::NoService));
-        found.versions = Found::Failed(refused(Class::NoService));
+        found.endpoint = Fetched::Failed(refused(Class::NoService));
+        found.versions = Fetched::Failed(refused(Class::NoService));
     }
 }
 
 fn subnets(survey: &mut Survey, change: fn(&mut Vec<ExternalSubnet>)) {
-    if let Found::Told(networks) = &mut survey.external_networks
-        && let Found::Told(subnets) = &mut networks[0].subnets
+    if let Fetched::Value(networks) = &mut survey.external_networks
+        && let Fetched::Value(subnets) = &mut networks[0].subnets
     {
         change(subnets);
     }
@@ -81,14 +81,14 @@ fn what_is_missing_is_told_with_what_to_type() {
         (|it| without(it, Service::Network), Missing, "Neutron", "network_endpoint_override"),
         (|it| without(it, Service::KeyManager), Warning, "Barbican", "certificates"),
         (
-            |it| it.load_balancers_listed = Found::Failed(refused(Class::Forbidden)),
+            |it| it.load_balancers_listed = Fetched::Failed(refused(Class::Forbidden)),
             Missing,
             "alice may not list load balancers",
             "openstack role add --user alice --project shop load-balancer_member",
         ),
         (|it| it.identity.roles = vec!["reader".to_owned()], Missing, "roles: reader", "role add"),
-        (|it| it.providers = Found::Told(vec![]), Missing, "no provider", "enabled_provider_drivers"),
-        (|it| it.external_networks = Found::Told(vec![]), Missing, "no external network", "internal-lb"),
+        (|it| it.providers = Fetched::Value(vec![]), Missing, "no provider", "enabled_provider_drivers"),
+        (|it| it.external_networks = Fetched::Value(vec![]), Missing, "no external network", "internal-lb"),
         (
             |it| subnets(it, |subnets| subnets[0].ip_version = 6),
             Missing,
@@ -96,7 +96,7 @@ fn what_is_missing_is_told_with_what_to_type() {
             "openstack subnet create",
         ),
         (
-            |it| it.external_networks = Found::Failed(refused(Class::Broken)),
+            |it| it.external_networks = Fetched::Failed(refused(Class::Broken)),
             Missing,
             "external networks cannot be listed",
             "do this",
@@ -104,7 +104,7 @@ fn what_is_missing_is_told_with_what_to_type() {
         (|it| it.quotas = vec![quota("ports", 5, 5)], Missing, "all 5 ports", "quota set"),
         (|it| it.quotas = vec![quota("ports", 10, 9)], Warning, "9 of 10 ports", "quota set"),
         (
-            |it| it.services[1].versions = Found::Failed(refused(Class::Unreachable)),
+            |it| it.services[1].versions = Fetched::Failed(refused(Class::Unreachable)),
             Missing,
             "does not answer",
             "do this",
@@ -125,10 +125,10 @@ fn a_region_that_is_not_there_is_one_trouble() {
     let mut survey = good();
     survey.identity.region = Some("West".to_owned());
     for found in &mut survey.services[1..] {
-        found.endpoint = Found::Failed(refused(Class::NoRegion));
+        found.endpoint = Fetched::Failed(refused(Class::NoRegion));
     }
     for quota in &mut survey.quotas {
-        quota.limit = Found::Failed(refused(Class::NoRegion));
+        quota.limit = Fetched::Failed(refused(Class::NoRegion));
     }
     let findings = judge(&survey);
     let [finding] = &*findings else { panic!("{findings:?}") };
@@ -138,7 +138,8 @@ fn a_region_that_is_not_there_is_one_trouble() {
 
 #[test]
 fn a_service_that_tells_no_quota_is_one_trouble() {
-    let unread = |what| Quota { what, limit: Found::Failed(refused(Class::Broken)), used: Found::Told(1) };
+    let unread =
+        |what| Quota { what, limit: Fetched::Failed(refused(Class::Broken)), used: Fetched::Value(1) };
     let survey = Survey { quotas: vec![unread("pools"), unread("members")], ..good() };
     let findings = judge(&survey);
     assert_eq!(findings.len(), 1, "{findings:?}");

@@ -10,7 +10,7 @@ use seaway_model::{
         Cors, Filter, HeaderChange, HostPattern, Match, Origin, PathMatch, PoolId, Redirect, Rule,
     },
 };
-use seaway_snapshot::{Asked, Found, Routes};
+use seaway_snapshot::{RequestParts, RouteMatch, Routes};
 use seaway_wire::http::{Limits, Method, Reading, Request, Response};
 
 use super::super::{
@@ -173,7 +173,7 @@ pub fn rules(bytes: &[u8]) {
     changes(&seen);
 }
 
-fn leads(seen: &RequestView<'_>, found: Found) {
+fn leads(seen: &RequestView<'_>, found: RouteMatch) {
     let told = ForwardedClient::new(([192, 0, 2, 1], 9).into(), 80, false);
     let path = |text: &str| Some(PathMatch::Prefix(text.into()));
     let redirects = [
@@ -212,7 +212,7 @@ fn port_of(seen: &RequestView<'_>) -> String {
     host.rsplit_once(':').map(|(_, port)| port.to_owned()).unwrap_or_default()
 }
 
-fn rewrites(seen: &RequestView<'_>, found: Found, by: &str) {
+fn rewrites(seen: &RequestView<'_>, found: RouteMatch, by: &str) {
     let path = String::from_utf8_lossy(seen.path()).into_owned();
     let joined = format!("{}{}", by.trim_end_matches('/'), path.get(found.prefix..).unwrap_or_default());
     for (filter, expected) in [

@@ -15,7 +15,7 @@ use super::{
         head::Kind,
         slots::Key,
     },
-    Asked, Broken, Connection, FAREWELL, Heard, Parting,
+    Broken, Connection, FAREWELL, FrameEvent, Parting, RequestInfo,
 };
 
 /// A head that comes in pieces.
@@ -44,7 +44,7 @@ const MOST_PIECES: u32 = 32;
 /// What a head may be longer than what is in it, as it is written.
 const SLACK: usize = 4 << 10;
 
-type Hearing<'i> = Result<Heard<'i>, Broken>;
+type Hearing<'i> = Result<FrameEvent<'i>, Broken>;
 
 const fn broken<T>(reason: Reason, why: &'static str) -> Result<T, Broken> {
     Err(Broken { reason, why })
@@ -56,7 +56,7 @@ const fn wrong<T>(why: &'static str) -> Result<T, Broken> {
 
 impl<S: Default> Connection<S> {
     /// Reads the first frame, and tells of how many bytes it was. After an error nothing is to be read any more.
-    pub fn read<'i>(&mut self, input: &'i [u8]) -> Result<(usize, Heard<'i>), Broken> {
+    pub fn read<'i>(&mut self, input: &'i [u8]) -> Result<(usize, FrameEvent<'i>), Broken> {
         self.head.let_go();
         if self.preface > 0 {
             let begun = PREFACE.len().saturating_sub(self.preface);
@@ -66,10 +66,10 @@ impl<S: Default> Connection<S> {
                 return self.fail(Broken { reason: Reason::PROTOCOL, why: "no preface" });
             }
             self.preface -= count;
-            return Ok((count, if count == 0 { Heard::More } else { Heard::Nothing }));
+            return Ok((count, if count == 0 { FrameEvent::More } else { FrameEvent::Nothing }));
         }
         let frame = match Frame::first(input) {
-            First::More => return Ok((0, Heard::More)),
+            First::More => return Ok((0, FrameEvent::More)),
             First::TooLarge => {
                 return self.fail(Broken { reason: Reason::FRAME_SIZE, why: "a frame that is too large" });
             }
@@ -107,7 +107,7 @@ impl<S: Default> Connection<S> {
             kind::PING => self.hear_ping(frame),
             kind::GOAWAY => self.hear_goodbye(frame),
             kind::WINDOW_UPDATE => self.hear_room(frame),
-            _ => Ok(Heard::Nothing),
+            _ => Ok(FrameEvent::Nothing),
         }
     }
 
@@ -126,7 +126,7 @@ impl<S: Default> Connection<S> {
     /// The stream breaks the rules, the connection goes on.
     fn break_stream<'i>(&mut self, key: Key, reason: Reason) -> Hearing<'i> {
         self.reset(key, reason);
-        Ok(Heard::Reset { key, reason })
+        Ok(FrameEvent::Reset { key, reason })
     }
 
     fn hear_data<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
@@ -150,10 +150,10 @@ impl<S: Default> Connection<S> {
                 return broken(Reason::STREAM_CLOSED, "data on a stream that is over");
             }
             self.release_connection(whole);
-            return Ok(Heard::Nothing);
+            return Ok(FrameEvent::Nothing);
         };
         let is_server = self.is_server;
-        let Some(stream) = self.streams.of_mut(key) else { return Ok(Heard::Nothing) };
+        let Some(stream) = self.streams.of_mut(key) else { return Ok(FrameEvent::Nothing) };
         if stream.has_come {
             return broken(Reason::STREAM_CLOSED, "data after the end");
         }
@@ -179,7 +179,7 @@ impl<S: Default> Connection<S> {
             self.release(key, filling);
         }
         self.close_if_over(key);
-        Ok(Heard::Data { key, bytes, ends })
+        Ok(FrameEvent::Data { key, bytes, ends })
     }
 
     fn hear_head<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
@@ -200,7 +200,7 @@ impl<S: Default> Connection<S> {
         let ends = frame.has(flag::END_STREAM);
         let what = match self.streams.find(id).filter(|key| !self.is_closed(*key)) {
             Some(key) => {
-                let Some(stream) = self.streams.of(key) else { return Ok(Heard::Nothing) };
+                let Some(stream) = self.streams.of(key) else { return Ok(FrameEvent::Nothing) };
                 if stream.has_come {
                     return broken(Reason::STREAM_CLOSED, "a head after the end");
                 }
@@ -219,7 +219,7 @@ impl<S: Default> Connection<S> {
             return self.take_head(id, what, ends, block);
         }
         self.coming = Some(Box::new(Coming { stream: id, what, ends, block: block.to_vec(), pieces: 1 }));
-        Ok(Heard::Nothing)
+        Ok(FrameEvent::Nothing)
     }
 
     fn hear_more_of_head<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
@@ -233,7 +233,7 @@ impl<S: Default> Connection<S> {
             return self.take_head(coming.stream, coming.what, coming.ends, &coming.block);
         }
         self.coming = Some(coming);
-        Ok(Heard::Nothing)
+        Ok(FrameEvent::Nothing)
     }
 
     /// All of a head has come.
@@ -250,7 +250,7 @@ impl<S: Default> Connection<S> {
         }
         head.end();
         match what {
-            What::Nothing => Ok(Heard::Nothing),
+            What::Nothing => Ok(FrameEvent::Nothing),
             What::Question => self.take_question(id, ends),
             What::Answer(key) => self.take_answer(key, ends),
             What::Trailers(key) => self.take_trailers(key, ends),
@@ -270,15 +270,15 @@ impl<S: Default> Connection<S> {
         if is_full || facts.wrong || said {
             self.reset(key, if is_full { Reason::REFUSED } else { Reason::PROTOCOL });
             self.streams.remove(key);
-            return Ok(Heard::Refused);
+            return Ok(FrameEvent::Refused);
         }
-        let asked = Asked {
+        let asked = RequestInfo {
             is_too_large: facts.is_too_large(),
             is_sized: facts.length.is_some(),
             connects: facts.connects,
             switches: facts.switches,
         };
-        Ok(Heard::Asked { key, ends, asked })
+        Ok(FrameEvent::Request { key, ends, asked })
     }
 
     fn take_answer<'i>(&mut self, key: Key, ends: bool) -> Hearing<'i> {
@@ -295,19 +295,19 @@ impl<S: Default> Connection<S> {
             stream.length = if is_bodiless { Some(0) } else { facts.length.filter(|_| !ends) };
         }
         self.close_if_over(key);
-        Ok(Heard::Answered { key, status: facts.status, ends })
+        Ok(FrameEvent::Response { key, status: facts.status, ends })
     }
 
     fn take_trailers<'i>(&mut self, key: Key, ends: bool) -> Hearing<'i> {
         let facts = self.head.facts;
-        let Some(stream) = self.streams.of_mut(key) else { return Ok(Heard::Nothing) };
+        let Some(stream) = self.streams.of_mut(key) else { return Ok(FrameEvent::Nothing) };
         stream.has_come = ends;
         let is_whole = stream.length.is_none_or(|length| stream.moved == length);
         if facts.wrong || facts.is_too_large() || !ends || !is_whole {
             return self.break_stream(key, Reason::PROTOCOL);
         }
         self.close_if_over(key);
-        Ok(Heard::Trailers { key })
+        Ok(FrameEvent::Trailers { key })
     }
 
     fn hear_priority<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
@@ -316,7 +316,7 @@ impl<S: Default> Connection<S> {
         }
         let is_whole = frame.payload.len() == 5;
         if is_whole && number(frame.payload) & LARGEST_NUMBER != frame.stream {
-            return Ok(Heard::Nothing);
+            return Ok(FrameEvent::Nothing);
         }
         let reason = if is_whole { Reason::PROTOCOL } else { Reason::FRAME_SIZE };
         match self.streams.find(frame.stream) {
@@ -334,10 +334,10 @@ impl<S: Default> Connection<S> {
         }
         let reason = Reason(number(frame.payload));
         let Some(key) = self.streams.find(frame.stream).filter(|key| !self.is_closed(*key)) else {
-            return Ok(Heard::Nothing);
+            return Ok(FrameEvent::Nothing);
         };
         self.close(key);
-        Ok(Heard::Reset { key, reason })
+        Ok(FrameEvent::Reset { key, reason })
     }
 
     fn hear_settings<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
@@ -346,7 +346,7 @@ impl<S: Default> Connection<S> {
         }
         if frame.has(flag::ACK) {
             return match frame.payload {
-                [] => Ok(Heard::Nothing),
+                [] => Ok(FrameEvent::Nothing),
                 _ => broken(Reason::FRAME_SIZE, "settings that are none"),
             };
         }
@@ -362,7 +362,7 @@ impl<S: Default> Connection<S> {
             self.theirs.streams = u32::MAX;
         }
         put(&mut self.out, kind::SETTINGS, flag::ACK, 0, &[]);
-        Ok(Heard::Room { key: None })
+        Ok(FrameEvent::Room { key: None })
     }
 
     fn hear_setting(&mut self, which: u16, value: u32) -> Result<(), Broken> {
@@ -422,7 +422,7 @@ impl<S: Default> Connection<S> {
             self.parting = Parting::After(self.last);
             put_goodbye(&mut self.out, self.last, Reason::NONE);
         }
-        Ok(Heard::Nothing)
+        Ok(FrameEvent::Nothing)
     }
 
     fn hear_goodbye<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
@@ -434,11 +434,11 @@ impl<S: Default> Connection<S> {
         }
         if self.is_server {
             // A client that leaves still wants its answers.
-            return Ok(Heard::Nothing);
+            return Ok(FrameEvent::Nothing);
         }
         let last = number(frame.payload) & LARGEST_NUMBER;
         self.parting = Parting::After(last);
-        Ok(Heard::Leaves { last })
+        Ok(FrameEvent::Leaves { last })
     }
 
     fn hear_room<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
@@ -453,16 +453,16 @@ impl<S: Default> Connection<S> {
                 _ if self.window > i64::from(LARGEST_NUMBER) => {
                     broken(Reason::FLOW_CONTROL, "a window that is too large")
                 }
-                _ => Ok(Heard::Room { key: None }),
+                _ => Ok(FrameEvent::Room { key: None }),
             };
         }
         if self.is_idle(frame.stream) {
             return wrong("a window of a stream that is not open");
         }
         let Some(key) = self.streams.find(frame.stream).filter(|key| !self.is_closed(*key)) else {
-            return Ok(Heard::Nothing);
+            return Ok(FrameEvent::Nothing);
         };
-        let Some(stream) = self.streams.of_mut(key) else { return Ok(Heard::Nothing) };
+        let Some(stream) = self.streams.of_mut(key) else { return Ok(FrameEvent::Nothing) };
         stream.window += by;
         let window = stream.window;
         if by == 0 || !self.fits(window) {
@@ -470,6 +470,6 @@ impl<S: Default> Connection<S> {
             return self.break_stream(key, reason);
         }
         self.theirs.most_beyond = self.theirs.most_beyond.max(window);
-        Ok(Heard::Room { key: Some(key) })
+        Ok(FrameEvent::Room { key: Some(key) })
     }
 }

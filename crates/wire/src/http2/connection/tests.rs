@@ -48,11 +48,11 @@ fn get(path: &str) -> Vec<u8> {
 }
 
 /// Everything that the bytes say, and how it ended.
-fn hear<'b>(side: &mut Side, bytes: &'b [u8]) -> (Vec<Heard<'b>>, Option<Broken>) {
+fn hear<'b>(side: &mut Side, bytes: &'b [u8]) -> (Vec<FrameEvent<'b>>, Option<Broken>) {
     let (mut rest, mut all) = (bytes, Vec::new());
     loop {
         match side.read(rest) {
-            Ok((_, Heard::More)) => return (all, None),
+            Ok((_, FrameEvent::More)) => return (all, None),
             Ok((count, heard)) => {
                 rest = &rest[count..];
                 all.push(heard);
@@ -71,7 +71,10 @@ fn asked() -> Side {
     let question = framed(kind::HEADERS, flag::END_HEADERS, 1, &get("/"));
     let bytes = [&SETTINGS[..], &question].concat();
     let (heard, broken) = hear(&mut server, &bytes);
-    assert!(matches!(heard[..], [Heard::Room { .. }, Heard::Asked { ends: false, .. }]) && broken.is_none());
+    assert!(
+        matches!(heard[..], [FrameEvent::Room { .. }, FrameEvent::Request { ends: false, .. }])
+            && broken.is_none()
+    );
     server.out.clear();
     server
 }
@@ -148,7 +151,10 @@ fn who_breaks_the_rules_of_a_stream_loses_that_alone() {
         let mut side = asked();
         let (heard, broken) = hear(&mut side, &bytes);
         assert_eq!(broken, None, "{name}");
-        assert!(matches!(heard.last(), Some(Heard::Reset { reason: why, .. }) if *why == reason), "{name}");
+        assert!(
+            matches!(heard.last(), Some(FrameEvent::Reset { reason: why, .. }) if *why == reason),
+            "{name}"
+        );
         assert_eq!(frames(&side.out).pop().unwrap().0, kind::RST_STREAM, "{name}");
         // What is still on its way is let go by, and the next question is heard.
         let next =
@@ -156,7 +162,7 @@ fn who_breaks_the_rules_of_a_stream_loses_that_alone() {
                 .concat();
         let (heard, broken) = hear(&mut side, &next);
         assert_eq!(broken, None, "{name}");
-        assert!(matches!(heard.last(), Some(Heard::Asked { ends: true, .. })), "{name}: {heard:?}");
+        assert!(matches!(heard.last(), Some(FrameEvent::Request { ends: true, .. })), "{name}: {heard:?}");
     }
 }
 
@@ -168,7 +174,7 @@ fn streams_beyond_what_is_allowed_are_refused_and_may_be_asked_again() {
     for id in [1, 3, 5, 7, 9] {
         let question = framed(kind::HEADERS, ALL, id, &get("/"));
         let (heard, _) = hear(&mut side, &question);
-        assert_eq!(heard == [Heard::Refused], id == 9, "{id}: {heard:?}");
+        assert_eq!(heard == [FrameEvent::Refused], id == 9, "{id}: {heard:?}");
     }
     assert_eq!(frames(&side.out), [(kind::RST_STREAM, 0, 9, vec![0, 0, 0, 7])]);
     assert_eq!((side.open(), side.held()), (4, 4));
@@ -176,7 +182,7 @@ fn streams_beyond_what_is_allowed_are_refused_and_may_be_asked_again() {
     side.say(key, true, |block| block.status(200));
     side.let_go(key, 0);
     let question = framed(kind::HEADERS, ALL, 11, &get("/"));
-    assert!(matches!(hear(&mut side, &question).0[..], [Heard::Asked { .. }]), "there is room again");
+    assert!(matches!(hear(&mut side, &question).0[..], [FrameEvent::Request { .. }]), "there is room again");
 }
 
 #[test]
@@ -201,7 +207,7 @@ fn a_body_is_as_long_as_it_was_told() {
         let body = framed(kind::DATA, flag::END_STREAM, 1, sent.as_bytes());
         let bytes = [&SETTINGS[..], &head, &body].concat();
         let (heard, _) = hear(&mut side, &bytes);
-        assert_eq!(matches!(heard.last(), Some(Heard::Data { ends: true, .. })), fits, "{told}: {sent}");
+        assert_eq!(matches!(heard.last(), Some(FrameEvent::Data { ends: true, .. })), fits, "{told}: {sent}");
     }
 }
 
@@ -245,13 +251,13 @@ fn who_leaves_serves_what_was_on_its_way() {
     let said = frames(&side.out);
     assert_eq!((said[0].0, &said[0].3[..4]), (kind::GOAWAY, &[0x7f, 255, 255, 255][..]));
     let question = framed(kind::HEADERS, ALL, 3, &get("/late"));
-    assert!(matches!(hear(&mut side, &question).0[..], [Heard::Asked { .. }]));
+    assert!(matches!(hear(&mut side, &question).0[..], [FrameEvent::Request { .. }]));
     side.out.clear();
     hear(&mut side, &framed(kind::PING, flag::ACK, 0, &said[1].3));
     assert_eq!(frames(&side.out), [(kind::GOAWAY, 0, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
     assert!(side.has_left());
     let question = framed(kind::HEADERS, ALL, 5, &get("/too-late"));
-    assert_eq!(hear(&mut side, &question), (vec![Heard::Nothing], None));
+    assert_eq!(hear(&mut side, &question), (vec![FrameEvent::Nothing], None));
 }
 
 /// Both sides, joined by bytes that come in pieces.
@@ -301,14 +307,14 @@ impl Pair {
     fn serve(&mut self, bytes: &[u8]) -> usize {
         let (used, heard) = self.server.read(bytes).unwrap();
         match heard {
-            Heard::Asked { key, .. } => {
+            FrameEvent::Request { key, .. } => {
                 self.asked.push((key, String::from_utf8(self.server.lines().to_vec()).unwrap()));
             }
-            Heard::Data { key, bytes, .. } => {
+            FrameEvent::Data { key, bytes, .. } => {
                 self.server.with_mut(key).unwrap().extend_from_slice(bytes);
                 self.server.release(key, bytes.len());
             }
-            Heard::Refused | Heard::Reset { .. } => panic!("{heard:?}"),
+            FrameEvent::Refused | FrameEvent::Reset { .. } => panic!("{heard:?}"),
             _ => {}
         }
         used
@@ -317,14 +323,14 @@ impl Pair {
     fn ask(&mut self, bytes: &[u8]) -> usize {
         let (used, heard) = self.client.read(bytes).unwrap();
         match heard {
-            Heard::Answered { key, .. } | Heard::Trailers { key } => {
+            FrameEvent::Response { key, .. } | FrameEvent::Trailers { key } => {
                 self.heard.push((key.id, String::from_utf8(self.client.lines().to_vec()).unwrap()));
             }
-            Heard::Data { key, bytes, .. } => {
+            FrameEvent::Data { key, bytes, .. } => {
                 self.bodies.entry(key.id).or_default().extend_from_slice(bytes);
                 self.client.release(key, bytes.len());
             }
-            Heard::Reset { .. } => panic!("{heard:?}"),
+            FrameEvent::Reset { .. } => panic!("{heard:?}"),
             _ => {}
         }
         used
@@ -411,11 +417,11 @@ proptest! {
         let asked = loop {
             let (count, heard) = server.read(rest).unwrap();
             rest = &rest[count..];
-            if let Heard::Asked { asked, .. } = heard {
+            if let FrameEvent::Request { asked, .. } = heard {
                 break asked;
             }
         };
-        prop_assert_eq!((asked, rest.len()), (Asked::default(), 0));
+        prop_assert_eq!((asked, rest.len()), (RequestInfo::default(), 0));
         prop_assert_eq!(server.lines().len(), b"GET / HTTP/1.1\r\nHost: a\r\nx: \r\n".len() + size);
     }
 }

@@ -80,13 +80,13 @@ fn where_streams_are_shared_what_nobody_takes_fills_its_own_window_alone() {
         let head = framed(kind::HEADERS, flag::END_HEADERS, key.id, b"\x88");
         let bytes = [head, piece.repeat(4)].concat();
         let (heard, broken) = hear(&mut side, &bytes);
-        assert!(broken.is_none() && !heard.iter().any(|it| matches!(it, Heard::Reset { .. })));
+        assert!(broken.is_none() && !heard.iter().any(|it| matches!(it, FrameEvent::Reset { .. })));
     }
     side.out.clear();
     // More than its own is too much for any, whatever there is for all.
     let more = framed(kind::DATA, 0, keys[0].id, b"x");
     let (heard, _) = hear(&mut side, &more);
-    assert!(matches!(heard[..], [Heard::Reset { reason: Reason::FLOW_CONTROL, .. }]));
+    assert!(matches!(heard[..], [FrameEvent::Reset { reason: Reason::FLOW_CONTROL, .. }]));
     side.out.clear();
     side.release(keys[1], 40 << 10);
     side.let_go(keys[2], 64 << 10);
@@ -114,7 +114,7 @@ fn an_answer_without_a_body_may_tell_how_long_one_would_be() {
         let bytes = [head, framed(kind::DATA, flag::END_STREAM, 1, body.as_bytes())].concat();
         let (heard, broken) = hear(&mut side, &bytes);
         assert_eq!(broken, None);
-        let is_whole = matches!(heard.last(), Some(Heard::Data { ends: true, .. }));
+        let is_whole = matches!(heard.last(), Some(FrameEvent::Data { ends: true, .. }));
         assert_eq!(is_whole, fits, "{method} {status} {body:?}: {heard:?}");
     }
 }

@@ -12,17 +12,17 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use seaway_model::{Change, ObjectRef, Problem};
 use seaway_watchdog::Pulse;
 
-pub(crate) struct Bell {
+pub(crate) struct Wakeup {
     event: EventFd,
     stopping: AtomicBool,
     reports: Mutex<HashMap<ObjectRef, Vec<Problem>>>,
     pulse: OnceLock<Pulse>,
 }
 
-impl Bell {
-    pub(crate) fn new() -> nix::Result<Bell> {
+impl Wakeup {
+    pub(crate) fn new() -> nix::Result<Wakeup> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        Ok(Bell {
+        Ok(Wakeup {
             event,
             stopping: AtomicBool::new(false),
             reports: Mutex::default(),

@@ -1,4 +1,4 @@
-//! Whole looks, which cost the planner's time: strangers share one a second, however often they ask.
+//! Whole views, which cost the planner's time: strangers share one a second, however often they ask.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -15,25 +15,25 @@ const STALE: Duration = Duration::from_secs(1);
 /// Those who began a look may all be gone: nobody goes on with one that is older.
 const LEFT: Duration = Duration::from_secs(5);
 
-pub(super) struct Looks {
+pub(super) struct ViewCache {
     source: Source,
     shared: Mutex<Option<Begun>>,
 }
 
 struct Begun {
     at: Instant,
-    look: Shared<BoxFuture<'static, Seen>>,
+    look: Shared<BoxFuture<'static, CachedView>>,
 }
 
 #[derive(Clone)]
-pub(super) struct Seen {
+pub(super) struct CachedView {
     pub(super) at: Instant,
     pub(super) view: Arc<View>,
 }
 
-impl Looks {
-    pub(super) fn new(source: Source) -> Looks {
-        Looks { source, shared: Mutex::default() }
+impl ViewCache {
+    pub(super) fn new(source: Source) -> ViewCache {
+        ViewCache { source, shared: Mutex::default() }
     }
 
     pub(super) async fn readiness(&self) -> Arc<View> {
@@ -41,12 +41,12 @@ impl Looks {
     }
 
     /// As it is now.
-    pub(super) async fn whole(&self) -> Seen {
+    pub(super) async fn whole(&self) -> CachedView {
         whole((self.source)(Look::Whole)).await
     }
 
     /// As somebody saw it a moment ago, or is about to see it.
-    pub(super) async fn whole_of_late(&self) -> Seen {
+    pub(super) async fn whole_of_late(&self) -> CachedView {
         let look = {
             // A look is begun under this lock, and waited for without it.
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,9 +72,9 @@ impl Begun {
     }
 }
 
-async fn whole(looking: super::Looking) -> Seen {
+async fn whole(looking: super::Looking) -> CachedView {
     let view = looking.await;
-    Seen { at: Instant::now(), view }
+    CachedView { at: Instant::now(), view }
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
     async fn strangers_who_ask_at_once_share_a_look_and_this_machine_has_its_own() {
         let looked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&looked);
-        let looks = Looks::new(Arc::new(move |_| {
+        let views = ViewCache::new(Arc::new(move |_| {
             let counted = Arc::clone(&counted);
             Box::pin(async move {
                 yield_now().await;
@@ -98,10 +98,10 @@ mod tests {
                 Arc::new(View::default())
             })
         }));
-        join_all((0..100).map(|_| looks.whole_of_late())).await;
-        looks.whole_of_late().await;
+        join_all((0..100).map(|_| views.whole_of_late())).await;
+        views.whole_of_late().await;
         assert_eq!(looked.load(Ordering::Relaxed), 1);
-        looks.whole().await;
+        views.whole().await;
         assert_eq!(looked.load(Ordering::Relaxed), 2);
     }
 }
