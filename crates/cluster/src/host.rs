@@ -307,6 +307,7 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
         applied: status.child("applied").name().and_then(|it| it.parse().ok()).unwrap_or_default(),
         not_served: not_served.items().filter_map(|item| item.child("address").ip()).collect(),
         drain: root.child("spec").child("drain").bool().unwrap_or(false),
+        epoch: 0,
     }))
 }
 
@@ -451,6 +452,7 @@ pub(crate) mod tests {
                 not_served: [ip("192.0.2.2")].into(),
                 drain: true,
                 declared: None,
+                epoch: 0,
             }
         );
     }

@@ -126,20 +126,21 @@ impl Presence {
 
     fn report_of(&self, observed: &Observed) -> HostReport {
         let ours = observed.ours.keys().copied();
-        let (holds, applied) = match &*self.wanted.lock().unwrap_or_else(PoisonError::into_inner) {
+        let (holds, applied, epoch) = match &*self.wanted.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(wanted) => {
                 let there = wanted.addresses.keys().copied().filter(|ip| observed.is_local(*ip));
                 // What could not be taken away is still here.
-                (there.chain(ours).collect(), wanted.as_of)
+                (there.chain(ours).collect(), wanted.as_of, wanted.epoch)
             }
             // What a predecessor left here: it counts as held until it is decided about.
-            None => (ours.collect(), 0),
+            None => (ours.collect(), 0, 0),
         };
         HostReport {
             host: self.host.clone(),
             addresses: self.own(observed),
             holds,
             applied,
+            epoch,
             ..HostReport::default()
         }
     }

@@ -311,6 +311,9 @@ pub struct HostReport {
     /// Of a host in a cluster, the highest version of an Address that it has applied: what `holds` is as of.
     #[serde(default)]
     pub applied: u64,
+    /// Of this host alone: the epoch of that version, as this process counts.
+    #[serde(skip)]
+    pub epoch: u64,
     /// Addresses that it should serve and cannot.
     #[serde(default)]
     pub not_served: BTreeSet<IpAddr>,

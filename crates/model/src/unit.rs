@@ -137,6 +137,8 @@ pub struct Present {
     pub addresses: BTreeMap<IpAddr, Vec<Owner>>,
     /// The highest version of an Address that this follows from.
     pub as_of: u64,
+    /// How often the store was set back before that: versions of another epoch say nothing.
+    pub epoch: u64,
 }
 
 /// What should be at a Unit.

@@ -12,6 +12,7 @@ mod freed;
 mod groups;
 mod hosts;
 mod late;
+mod lost_time;
 mod orphans;
 mod outcomes;
 mod own_listeners;
@@ -38,8 +39,8 @@ use seaway_model::{
 };
 
 use self::{
-    adopt::Adoptions, asked::Changes, clouds::Holds, door::Door, freed::Freed, orphans::Deletions,
-    owners::OwnerState, released::GivenAway, silent::Silent, versions::Versions,
+    adopt::Adoptions, asked::Changes, clouds::Holds, door::Door, freed::Freed, lost_time::LostTime,
+    orphans::Deletions, owners::OwnerState, released::GivenAway, silent::Silent, versions::Versions,
 };
 pub use self::{
     adopt::{Adoption, Beside, NotAdopted, Sign, Waiting},
@@ -131,6 +132,7 @@ pub struct World {
     heard: HashSet<Unit>,
     freed: Freed,
     silent: Silent,
+    lost_time: LostTime,
     reported: BTreeMap<ObjectRef, Vec<Problem>>,
     /// Those that wait for something.
     stands: HashMap<Unit, Name>,
@@ -147,6 +149,8 @@ pub struct World {
     synced: HashSet<Kind>,
     settled: bool,
     was_set_back: bool,
+    /// How often: what this host did before is by versions of before.
+    epoch: u64,
     own_writes: late::OwnWrites,
     /// What changed while all is listed again.
     meanwhile: Vec<Touched>,
@@ -211,6 +215,7 @@ impl World {
             heard: HashSet::new(),
             freed: Freed::default(),
             silent: Silent::default(),
+            lost_time: LostTime::default(),
             reported: BTreeMap::new(),
             stands: HashMap::new(),
             replaced: HashMap::new(),
@@ -223,6 +228,7 @@ impl World {
             synced: HashSet::new(),
             settled: false,
             was_set_back: false,
+            epoch: 0,
             own_writes: late::OwnWrites::default(),
             meanwhile: Vec::new(),
             failures: 0,
@@ -288,10 +294,12 @@ impl World {
                     self.note_deleted(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
                 }
                 if let FactRef::Host(host) = &reference {
+                    self.lost_time.forget_host(host);
                     self.end_silence(host);
                 }
                 self.remove(&reference);
             }
+            Change::Missing(FactRef::Host(host)) => self.miss_host(&host),
             Change::Missing(reference) => self.remove(&reference),
             Change::Synced(kind) => {
                 self.synced.insert(kind);
@@ -348,32 +356,7 @@ impl World {
             Fact::Address(address) => self.put_address(address.clone()),
             Fact::Secret(secret) => self.put_secret(secret),
             Fact::NameOwner(it) => self.record_names(&it.namespace, Some(it.clone())),
-            Fact::Host(report) => {
-                let before = self.index.host(&report.host).cloned();
-                // Looked up before the last addresses were applied, and told after.
-                let is_ours = self.roles.host.as_ref() == Some(&report.host);
-                if is_ours && before.as_ref().is_some_and(|it| report.applied < it.applied) {
-                    return;
-                }
-                self.end_silence(&report.host);
-                let touched = self.put_host(report);
-                if !self.index.put(fact).is_empty() {
-                    self.regrant(touched);
-                    self.bar_host(report);
-                    self.host_changed(before.as_deref(), report);
-                }
-                // Somebody took an address away behind our back. (One that could never be put there is not lost.)
-                let mut lost = before.iter().flat_map(|it| it.holds.difference(&report.holds)).peekable();
-                if lost.peek().is_some() {
-                    let wanted = self.present().addresses;
-                    if lost.any(|ip| wanted.contains_key(ip)) {
-                        self.presence_changed();
-                    }
-                }
-                if let Some(before) = before {
-                    self.let_go(&before, report);
-                }
-            }
+            Fact::Host(report) => self.put_report(report),
             Fact::Service(service) => {
                 // Our own writing comes back here: it is no reason to plan anything again.
                 let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());

@@ -71,21 +71,40 @@ impl Ledger {
         self.learn_published(ip, pool, owners);
     }
 
+    /// It was given before the store was set back, and is not written now. Who had it and is there has it again, unless another one of
+    /// its family is written as his; else it is being released, for hosts may not have heard of that.
+    pub fn keep_lost(&mut self, lost: &Address) {
+        if self.settled || self.learned.contains_key(&lost.ip) {
+            return;
+        }
+        let owners = match lost.state {
+            AddressState::Held => self.without_another(lost.ip, &lost.owners),
+            AddressState::Releasing => Vec::new(),
+        };
+        let state = if owners.is_empty() { AddressState::Releasing } else { AddressState::Held };
+        self.learned.insert(lost.ip, address(lost.ip, lost.pool.clone(), owners, state));
+    }
+
     fn giving(&self, ip: IpAddr) -> Option<Name> {
         self.pools.ordered().find(|pool| gives(pool, ip)).map(|pool| pool.object.name.clone())
     }
 
     fn learn_published(&mut self, ip: IpAddr, pool: Name, owners: &[Owner]) {
+        let owners = self.without_another(ip, owners);
+        if self.settled || owners.is_empty() {
+            return;
+        }
+        self.learned.insert(ip, address(ip, pool, owners, AddressState::Held));
+    }
+
+    /// Those that are there, and have no other one of its family in storage.
+    fn without_another(&self, ip: IpAddr, owners: &[Owner]) -> Vec<Owner> {
         let family = Family::of(ip);
         let stored = |owner: &Owner| {
             self.learned.values().any(|it| Family::of(it.ip) == family && it.owners.contains(owner))
         };
         let may = |it: &&Owner| self.owners.contains_key(*it) && !stored(it);
-        let owners: Vec<Owner> = owners.iter().filter(may).cloned().collect();
-        if self.settled || owners.is_empty() {
-            return;
-        }
-        self.learned.insert(ip, address(ip, pool, owners, AddressState::Held));
+        owners.iter().filter(may).cloned().collect()
     }
 
     /// Nobody else is given these.

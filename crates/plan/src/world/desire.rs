@@ -33,6 +33,7 @@ impl World {
             },
             Unit::Presence(_) => Desired::Presence(self.present()),
             // With the version that this was planned with: what was written since is not overwritten unread.
+            Unit::Address(ip) if self.lost_time.is_to_be_written_again(*ip) => Desired::Absent,
             Unit::Address(ip) => self.ledger.address(*ip).map_or(Desired::Absent, |it| {
                 let version = self.addresses.get(ip).map_or(0, |it| it.version);
                 Desired::Address(Arc::new(Address { version, ..it }))

@@ -56,6 +56,7 @@ impl World {
                 && !self.freed.served.contains_key(&ip)
                 && !self.may_be_held(ip)
             {
+                self.lost_time.forget(ip);
                 let touched = self.ledger.released(ip);
                 self.regrant(touched);
                 self.dirt.insert(Dirt::Unit(Unit::Address(ip)));
@@ -74,7 +75,10 @@ impl World {
             return self.look_at_all_released();
         }
         self.freed.look_at(before.holds.difference(&now.holds).copied());
-        if before.applied < now.applied {
+        if self.was_set_back && (now.applied < before.applied || self.lost_time.doubts(before)) {
+            // What it said before was by versions of before.
+            self.look_at_all_released();
+        } else if before.applied < now.applied {
             let applied: Vec<IpAddr> = self.written_between(before.applied, now.applied).collect();
             self.freed.look_at(applied);
         }
@@ -87,8 +91,10 @@ impl World {
 
     fn is_written_as_released(&self, ip: IpAddr) -> bool {
         match self.addresses.get(&ip) {
-            Some(address) => address.state == AddressState::Releasing,
-            None => !self.under_way.contains(&ip),
+            Some(address) => {
+                address.state == AddressState::Releasing && !self.lost_time.is_to_be_written_again(ip)
+            }
+            None => !self.under_way.contains(&ip) && !self.lost_time.has(ip),
         }
     }
 
@@ -103,23 +109,9 @@ impl World {
             .any(|host| host.holds.contains(&ip) || !self.tells_all(host) && self.applied(host) < version)
     }
 
-    /// Once the store was set back, a host that says to be further than anything that was written may tell of the time
-    /// before, or have heard of more than we did by now: until that is known, it has applied nothing.
+    /// Of what may be of the time before the store was set back, it has applied nothing.
     fn applied(&self, host: &HostReport) -> u64 {
-        if self.was_set_back && host.applied > self.newest { 0 } else { host.applied }
-    }
-
-    /// Something newer was written than all before: what hosts said to have applied may count from now on.
-    pub(super) fn note_newest(&mut self, version: u64) {
-        let before = self.newest;
-        self.newest = before.max(version);
-        if self.was_set_back
-            && before < version
-            && self.settled
-            && self.index.hosts().any(|it| it.applied > before)
-        {
-            self.look_at_all_released();
-        }
+        if self.lost_time.doubts(host) { 0 } else { host.applied }
     }
 }
 

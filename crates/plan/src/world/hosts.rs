@@ -10,7 +10,7 @@ use std::{
 };
 
 use seaway_model::{
-    Address, AddressState, Dirt, ListenerId, LoadBalancer, Name, Owner, Problem, Reason, Unit,
+    Address, AddressState, Dirt, Fact, ListenerId, LoadBalancer, Name, Owner, Problem, Reason, Unit,
     fact::{FamilyPolicy, HostReport, HostSays, NotServed},
     load_balancer::{Bind, Family},
     outcome::Serving,
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// What a host of a cluster says before it has applied an Address: no object has so low a version.
-const NOTHING_APPLIED: u64 = 1;
+pub(super) const NOTHING_APPLIED: u64 = 1;
 
 /// Of each Service.
 pub(super) type PublishedPorts = BTreeMap<ServiceKey, Vec<Serving>>;
@@ -97,6 +97,36 @@ impl World {
         let addresses = ips.iter().filter_map(|ip| self.addresses.get(ip));
         let owners: BTreeSet<&Owner> = addresses.flat_map(|it| &it.owners).collect();
         self.dirt.extend(owners.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner.clone()))));
+    }
+
+    /// What a host says of itself.
+    pub(super) fn put_report(&mut self, report: &Arc<HostReport>) {
+        let before = self.index.host(&report.host).cloned();
+        // Looked up before the last addresses were applied, and told after.
+        let is_ours = self.roles.host.as_ref() == Some(&report.host);
+        let report = &self.by_versions_of_now(report);
+        if is_ours && before.as_ref().is_some_and(|it| report.applied < it.applied) {
+            return;
+        }
+        self.doubt(report);
+        self.end_silence(&report.host);
+        let touched = self.put_host(report);
+        if !self.index.put(&Fact::Host(report.clone())).is_empty() {
+            self.regrant(touched);
+            self.bar_host(report);
+            self.host_changed(before.as_deref(), report);
+        }
+        // Somebody took an address away behind our back. (One that could never be put there is not lost.)
+        let mut lost = before.iter().flat_map(|it| it.holds.difference(&report.holds)).peekable();
+        if lost.peek().is_some() {
+            let wanted = self.present().addresses;
+            if lost.any(|ip| wanted.contains_key(ip)) {
+                self.presence_changed();
+            }
+        }
+        if let Some(before) = before {
+            self.let_go(&before, report);
+        }
     }
 
     /// Which of its addresses may be published.

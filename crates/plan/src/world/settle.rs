@@ -7,7 +7,7 @@ use std::{mem, sync::Arc};
 
 use seaway_model::{Fact, Kind, fact::HostReport};
 
-use super::{REQUIRED, World};
+use super::{REQUIRED, World, hosts::NOTHING_APPLIED};
 use crate::index::Touched;
 
 impl World {
@@ -30,7 +30,9 @@ impl World {
         self.look_at_adoptions();
         self.refresh_all();
         std::mem::take(&mut self.found).into_iter().for_each(|unit| self.find(unit));
+        self.end_lost_time();
         self.adopt_published();
+        self.keep_lost();
         self.remember_hosts();
         let touched = self.ledger.settle();
         self.regrant(touched);
@@ -42,23 +44,34 @@ impl World {
     /// All is about to be told again, and nothing is planned before it was.
     pub(super) fn begin_again(&mut self) {
         self.was_set_back = true;
+        self.epoch = self.epoch.wrapping_add(1);
+        self.lose_time();
         self.synced.clear();
         self.newest = 0;
         self.own_writes.forget_all();
-        self.silent.forget_versions();
+        self.silent.set_back();
         self.under_way.clear();
         self.door.guests.set_back();
-        if !mem::replace(&mut self.settled, false) {
-            return;
-        }
-        let ledger = mem::take(&mut self.ledger);
-        self.ledger = ledger.turned(self.roles.allocate, std::iter::empty());
-        // How far this host is, is told by versions of before: it begins at the lowest. (0 says that it tells all it holds.)
         let own = self.roles.host.as_ref().and_then(|host| self.index.host(host)).cloned();
         if let Some(own) = own {
-            let applied = own.applied.min(1);
-            self.index.put(&Fact::Host(Arc::new(HostReport { applied, ..HostReport::clone(&own) })));
+            let own = self.by_versions_of_now(&own);
+            self.index.put(&Fact::Host(own));
         }
+        if mem::replace(&mut self.settled, false) {
+            let ledger = mem::take(&mut self.ledger);
+            self.ledger = ledger.turned(self.roles.allocate, std::iter::empty());
+        }
+    }
+
+    /// What this host put there before the store was set back says nothing of how far it is now, whenever that is told: it begins at
+    /// the lowest. (0 says that it tells all it holds.)
+    pub(super) fn by_versions_of_now(&self, report: &Arc<HostReport>) -> Arc<HostReport> {
+        let is_ours = self.roles.host.as_ref() == Some(&report.host);
+        if !is_ours || report.epoch == self.epoch {
+            return report.clone();
+        }
+        let applied = report.applied.min(NOTHING_APPLIED);
+        Arc::new(HostReport { applied, epoch: self.epoch, ..HostReport::clone(report) })
     }
 
     /// What changes while all is listed again is looked at afterwards: then it is known what is gone.

@@ -15,7 +15,7 @@ use std::{
 
 use seaway_model::{Kind, Name, ObjectRef, Problem, Reason, Unreported, fact::FactRef, fact::HostReport};
 
-use super::World;
+use super::{World, hosts::NOTHING_APPLIED};
 
 #[derive(Default)]
 pub(super) struct Silent {
@@ -50,9 +50,21 @@ impl Silent {
         self.first.remove(&ip);
     }
 
-    /// Versions count from lower now.
-    pub(super) fn forget_versions(&mut self) {
+    /// The store was set back, and versions count from lower now. They may hold what they did, and have heard of nothing that is
+    /// written from now on; but one that lives may.
+    pub(super) fn set_back(&mut self) {
         self.first.clear();
+        for host in self.hosts.values_mut() {
+            if host.newest != u64::MAX {
+                host.newest = 0;
+            }
+            host.report = host.report.take().map(nothing_applied);
+        }
+    }
+
+    /// What they said last.
+    pub(super) fn reports(&self) -> impl Iterator<Item = &Arc<HostReport>> {
+        self.hosts.values().filter_map(|it| it.report.as_ref())
     }
 
     /// It lives, or is gone.
@@ -70,12 +82,34 @@ impl Silent {
     }
 }
 
+fn nothing_applied(report: Arc<HostReport>) -> Arc<HostReport> {
+    let applied = report.applied.min(NOTHING_APPLIED);
+    Arc::new(HostReport { applied, ..HostReport::clone(&report) })
+}
+
 impl World {
     /// It serves nobody, as far as statuses go, and may hold what it did.
     pub(super) fn fall_silent(&mut self, host: &Name) {
+        match self.silent.hosts.get_mut(host).filter(|it| it.report.is_some()) {
+            Some(missing) => missing.newest = missing.newest.min(self.newest),
+            None => self.keep_silent(host, self.newest),
+        }
+    }
+
+    /// A list lacks it. If the store was set back, it may have begun after the backup was made: it may live, and hold what it did,
+    /// until it reports or is told as gone.
+    pub(super) fn miss_host(&mut self, host: &Name) {
+        match self.was_set_back && self.roles.host.is_none() {
+            true => self.keep_silent(host, u64::MAX),
+            false => self.remove(&FactRef::Host(host.clone())),
+        }
+    }
+
+    fn keep_silent(&mut self, host: &Name, newest: u64) {
         if let Some(report) = self.index.host(host).cloned() {
-            let silent = SilentHost { report: Some(report), newest: self.newest };
-            self.silent.hosts.insert(host.clone(), silent);
+            let is_of_before = self.lost_time.doubts(&report) || self.was_set_back && !self.settled;
+            let report = if is_of_before { nothing_applied(report) } else { report };
+            self.silent.hosts.insert(host.clone(), SilentHost { report: Some(report), newest });
             self.leave(host);
         }
     }

@@ -34,6 +34,11 @@ impl Versions {
         }
     }
 
+    /// Whether an Address has this one.
+    pub(super) fn has(&self, version: u64) -> bool {
+        self.addresses.contains_key(&version)
+    }
+
     pub(super) fn forget(&mut self, address: &Address) {
         self.addresses.remove(&address.version);
         self.since.remove(&address.ip);

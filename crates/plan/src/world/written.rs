@@ -72,6 +72,7 @@ impl World {
     fn hear_everybody_anew(&mut self) {
         if self.settled {
             self.adopt_published();
+            self.keep_lost();
             self.remember_hosts();
             self.ledger.settle();
         }
@@ -187,7 +188,11 @@ impl World {
         self.vanished.remove(&address.ip);
         let before = self.addresses.insert(address.ip, address.clone());
         self.note_holders(before.as_deref(), Some(&*address));
-        if before.is_none() && self.settled {
+        let was_lost = self.lost_time.has(address.ip);
+        if address.state == AddressState::Held && self.settled {
+            self.lost_time.forget(address.ip);
+        }
+        if before.is_none() && self.settled && !was_lost {
             self.silent.note_written(address.ip, address.version);
         }
         self.versions.note(before.as_deref(), &address);
@@ -242,6 +247,12 @@ impl World {
         }
         self.vanished.remove(&ip);
         let Some(before) = self.addresses.remove(&ip) else { return };
+        self.lose_address(&before);
+        let is_written_again = self.lost_time.note_deleted(ip);
+        if self.settled && !self.roles.allocate && !is_written_again {
+            // The leader has freed it.
+            self.lost_time.forget(ip);
+        }
         self.note_holders(Some(&*before), None);
         self.silent.note_removed(ip);
         self.versions.forget(&before);
@@ -291,7 +302,7 @@ impl World {
         let addresses = self.addresses.values().filter(held).map(|it| (it.ip, it.owners.clone())).collect();
         // What is not understood is not applied, nor is what came after it known to be.
         let unknown = self.unknown.values().map(|it| it.version.saturating_sub(1)).min();
-        Present { addresses, as_of: unknown.map_or(self.newest, |it| it.min(self.newest)) }
+        Present { addresses, as_of: unknown.map_or(self.newest, |it| it.min(self.newest)), epoch: self.epoch }
     }
 
     /// Addresses that a newer Seaway wrote.

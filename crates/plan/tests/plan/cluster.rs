@@ -12,6 +12,7 @@ mod groups;
 mod holds;
 mod late;
 mod living;
+mod lost_time;
 mod mistakes;
 mod nodes;
 mod orphans;

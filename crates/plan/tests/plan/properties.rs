@@ -3,6 +3,7 @@
 
 mod hosts;
 mod leader;
+mod lost_time;
 mod names;
 mod ports;
 mod services;

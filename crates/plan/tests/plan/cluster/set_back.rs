@@ -1,12 +1,15 @@
 //! A cluster whose store was set back to a backup while every process ran: all is as it says then, and nothing is given twice.
 
-use seaway_model::{AddressState, Change, Desired, ObjectRef, Unit, fact::FactRef, fact::Service};
+use seaway_model::{
+    AddressState, Change, Desired, ObjectRef, Unit,
+    fact::{FactRef, HostReport, Service},
+};
 use seaway_plan::World;
 use seaway_testkit::facts::{HOST, ip, owner, pool, put, service, shop, synced};
 
 use super::scene::{PUBLIC, applied, controller, heard, on_host, present, written};
 
-fn missing(service: &Service) -> Change {
+pub(crate) fn missing(service: &Service) -> Change {
     Change::Missing(FactRef::Object(ObjectRef::new(
         seaway_model::Kind::Service,
         service.meta.namespace.clone(),
@@ -14,25 +17,25 @@ fn missing(service: &Service) -> Change {
     )))
 }
 
-fn owners(world: &World, at: &str) -> Vec<seaway_model::Owner> {
+pub(crate) fn owners(world: &World, at: &str) -> Vec<seaway_model::Owner> {
     match world.desire(&Unit::Address(ip(at))) {
         Desired::Address(it) => it.owners.clone(),
         _ => Vec::new(),
     }
 }
 
-fn tell(world: &mut World, changes: Vec<Change>) {
+pub(crate) fn tell(world: &mut World, changes: Vec<Change>) {
     for change in changes {
         world.apply(change);
     }
 }
 
-fn other() -> Service {
+pub(crate) fn other() -> Service {
     service("other", &[])
 }
 
 /// One that leads. The address was the shop's when the backup was made; then the shop was deleted, and the other has it.
-fn after_the_backup() -> World {
+pub(crate) fn after_the_backup() -> World {
     let mut world = controller(vec![pool(PUBLIC), put(&other())]);
     tell(
         &mut world,
@@ -112,8 +115,8 @@ fn what_a_host_heard_first_counts_as_soon_as_it_is_heard_by_who_leads() {
 #[test]
 fn a_host_says_from_then_on_how_far_it_is_by_the_versions_of_the_restored_cluster() {
     let mut world = on_host(vec![pool(PUBLIC), put(&other())]);
-    let here = |version: u64| heard(applied(HOST, version));
-    tell(&mut world, vec![written("192.0.2.10", &[], AddressState::Releasing, 500), here(500)]);
+    let here = |version: u64, epoch: u64| heard(HostReport { epoch, ..applied(HOST, version) });
+    tell(&mut world, vec![written("192.0.2.10", &[], AddressState::Releasing, 500), here(500, 0)]);
     assert_eq!(world.said().map(|it| it.applied), Some(500));
     tell(&mut world, vec![Change::SetBack]);
     assert_eq!(world.said(), None, "nothing is said while all is told again");
@@ -122,7 +125,16 @@ fn a_host_says_from_then_on_how_far_it_is_by_the_versions_of_the_restored_cluste
     assert!(world.said().is_some_and(|it| it.applied <= 80), "{:?}", world.said());
     let Desired::Presence(wanted) = world.desire(&Unit::Presence(HOST.into())) else { panic!("a host") };
     assert_eq!(wanted.as_of, 80);
-    tell(&mut world, vec![here(80)]);
+    // What began before the store was set back ends, or is told again.
+    let late = HostReport { holds: [ip("192.0.2.10")].into(), ..applied(HOST, 500) };
+    tell(&mut world, vec![heard(late)]);
+    let said = world.said().expect("all is told");
+    assert_eq!((said.applied, said.held), (1, vec![ip("192.0.2.10")]));
+    tell(&mut world, vec![here(80, wanted.epoch), here(500, 0)]);
     assert_eq!(world.said().map(|it| it.applied), Some(80));
+    // A second time, before all was told again.
+    tell(&mut world, vec![Change::SetBack, Change::SetBack, here(80, 1)]);
+    tell(&mut world, synced());
+    assert_eq!(world.said().map(|it| it.applied), Some(1));
     assert_eq!(present(&world), [""; 0]);
 }

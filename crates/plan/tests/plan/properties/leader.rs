@@ -31,6 +31,20 @@ pub(super) struct Host {
     /// Of what was written, so much has been heard.
     heard: usize,
     silent: bool,
+    /// What it said last to have applied.
+    said: u64,
+    /// What it serves on since before the store was set back, of which it has not heard.
+    before: Option<BTreeMap<IpAddr, Vec<Owner>>>,
+}
+
+/// What a store may be set back to.
+#[derive(Clone, Default)]
+struct Backup {
+    services: BTreeMap<usize, Service>,
+    addresses: BTreeMap<IpAddr, Arc<Address>>,
+    /// What each host said.
+    said: BTreeMap<usize, u64>,
+    version: u64,
 }
 
 pub(super) struct Leader {
@@ -42,6 +56,13 @@ pub(super) struct Leader {
     /// What became of Addresses, in the order in which it did.
     written: Vec<(IpAddr, Option<Arc<Address>>)>,
     version: u64,
+    /// How often the store was set back: no version of one epoch is one of another.
+    epoch: u64,
+    backup: Backup,
+    /// What the store has of hosts.
+    said: BTreeMap<usize, u64>,
+    /// Whose addresses are by the backup, whoever served there before.
+    restored: BTreeMap<IpAddr, Vec<Owner>>,
 }
 
 fn new_world() -> World {
@@ -62,6 +83,10 @@ impl Leader {
             addresses: BTreeMap::new(),
             written: Vec::new(),
             version: FIRST,
+            epoch: 0,
+            backup: Backup { version: FIRST, ..Backup::default() },
+            restored: BTreeMap::new(),
+            said: BTreeMap::new(),
         };
         leader.restart(0).expect("nothing is there yet");
         leader
@@ -97,7 +122,7 @@ impl Leader {
             let (state, facts) = match self.world.desire(&unit) {
                 Desired::Address(wanted) => {
                     self.may_be_written(&wanted)?;
-                    self.version += 1;
+                    self.version = (self.version / 10 + 1) * 10 + self.epoch;
                     let now = Arc::new(Address { version: self.version, ..Address::clone(&wanted) });
                     self.addresses.insert(ip, now.clone());
                     self.written.push((ip, Some(now.clone())));
@@ -125,6 +150,10 @@ impl Leader {
         if owners.len() > 1 && now.sharing.is_none() {
             return Err(format!("{} has several owners: {owners:?}", now.ip));
         }
+        let restored = self.restored.get(&now.ip);
+        if restored.is_some_and(|it| owners.iter().all(|owner| it.contains(owner))) {
+            return Ok(());
+        }
         for (at, host) in &self.hosts {
             let served = self.serves(host).remove(&now.ip).unwrap_or_default();
             let for_others = served.iter().any(|it| !owners.contains(it));
@@ -137,6 +166,9 @@ impl Leader {
     }
 
     fn serves(&self, host: &Host) -> BTreeMap<IpAddr, Vec<Owner>> {
+        if let Some(before) = &host.before {
+            return before.clone();
+        }
         let mut serves = BTreeMap::new();
         for (ip, now) in &self.written[..host.heard] {
             match now {
@@ -148,14 +180,69 @@ impl Leader {
     }
 
     fn report(&self, at: usize) -> Change {
-        let heard = &self.written[..self.hosts[&at].heard];
-        let applied = heard.iter().filter_map(|(_, it)| it.as_ref()).map(|it| it.version).max();
-        Change::Put(Fact::Host(Arc::new(HostReport {
-            host: name(at).into(),
-            applied: applied.unwrap_or(FIRST),
-            addresses: vec![ip(&format!("198.51.100.{}", at + 1))],
-            ..HostReport::default()
-        })))
+        report(at, self.applied(at))
+    }
+
+    fn applied(&self, at: usize) -> u64 {
+        let host = &self.hosts[&at];
+        if host.before.is_some() {
+            return host.said;
+        }
+        let heard = self.written[..host.heard].iter().filter_map(|(_, it)| it.as_ref());
+        heard.map(|it| it.version).max().unwrap_or(FIRST)
+    }
+
+    pub(super) fn back_up(&mut self) {
+        self.backup = Backup {
+            services: self.services.clone(),
+            addresses: self.addresses.clone(),
+            said: self.said.clone(),
+            version: self.version,
+        };
+    }
+
+    /// The leader notices at once, and is told all that there is, in any order; hosts notice when they hear of something. `bumped`:
+    /// versions are greater than before.
+    pub(super) fn set_back(&mut self, bumped: bool, seed: u64) -> Result<(), String> {
+        let Backup { services, addresses, said, version } = self.backup.clone();
+        let serves: BTreeMap<usize, _> = self.hosts.iter().map(|(at, it)| (*at, self.serves(it))).collect();
+        for (at, serves) in serves {
+            if let Some(host) = self.hosts.get_mut(&at) {
+                host.before = Some(serves);
+            }
+        }
+        let lost = self.services.iter().filter(|(at, _)| !services.contains_key(*at));
+        let lost = lost.map(|(_, it)| Change::Missing(FactRef::Object(owner(it).object())));
+        let unlisted = self.addresses.keys().filter(|it| !addresses.contains_key(*it));
+        let mut all: Vec<Change> =
+            lost.chain(unlisted.map(|it| Change::Gone(FactRef::Address(*it)))).collect();
+        all.extend(services.values().map(put));
+        all.extend(addresses.values().map(|it| Change::Put(Fact::Address(it.clone()))));
+        // Of one that is silent, what it said is told when it is heard of again.
+        all.extend(self.hosts.iter().filter(|(_, it)| !it.silent).map(|(at, _)| match said.get(at) {
+            Some(said) => report(*at, *said),
+            None => Change::Missing(FactRef::Host(name(*at).into())),
+        }));
+        self.written = addresses.iter().map(|(ip, it)| (*ip, Some(it.clone()))).collect();
+        self.restored = addresses.iter().map(|(ip, it)| (*ip, it.owners.clone())).collect();
+        (self.services, self.addresses, self.said) = (services, addresses, said);
+        self.epoch += 1;
+        self.version = if bumped { self.version + 1_000 } else { version };
+        let all = [Change::SetBack].into_iter().chain(shuffled(all, seed)).chain(synced());
+        let dirt: Vec<Dirt> = all.flat_map(|it| self.world.apply(it)).collect();
+        self.work(dirt)
+    }
+
+    /// It says again what it said last.
+    pub(super) fn host_repeats(&mut self, at: usize) -> Result<(), String> {
+        match self.hosts.get_mut(&at) {
+            Some(host) if host.before.is_some() => {
+                host.silent = false;
+                let said = host.said;
+                self.say(at, said)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// It comes, or is heard of again, and has heard of so much more.
@@ -163,11 +250,20 @@ impl Leader {
         let last = self.written.len();
         // A new one is told all there is before it says anything, and one that was away all that came meanwhile. That a watch which
         // goes on tells one after the other, within moments, is not played.
-        let host = self.hosts.entry(at).or_insert(Host { heard: last, silent: false });
-        let more = if host.silent { last } else { more };
+        let new = Host { heard: last, silent: false, said: FIRST, before: None };
+        let host = self.hosts.entry(at).or_insert(new);
+        let has_not_noticed = host.before.take().is_some();
+        let more = if host.silent || has_not_noticed { last } else { more };
         host.heard = host.heard.saturating_add(more).min(last);
         host.silent = false;
-        self.tell(self.report(at))
+        let said = self.applied(at);
+        self.hosts.entry(at).and_modify(|it| it.said = said);
+        self.say(at, said)
+    }
+
+    fn say(&mut self, at: usize, applied: u64) -> Result<(), String> {
+        self.said.insert(at, applied);
+        self.tell(report(at, applied))
     }
 
     pub(super) fn is_heard(&self, at: usize) -> bool {
@@ -188,7 +284,10 @@ impl Leader {
     /// It is off, as somebody has said.
     pub(super) fn host_goes(&mut self, at: usize) -> Result<(), String> {
         match self.hosts.remove(&at) {
-            Some(_) => self.tell(Change::Gone(FactRef::Host(name(at).into()))),
+            Some(_) => {
+                self.said.remove(&at);
+                self.tell(Change::Gone(FactRef::Host(name(at).into())))
+            }
             None => Ok(()),
         }
     }
@@ -247,6 +346,15 @@ impl Leader {
         };
         all_addresses().filter_map(wanted).collect()
     }
+}
+
+fn report(at: usize, applied: u64) -> Change {
+    Change::Put(Fact::Host(Arc::new(HostReport {
+        host: name(at).into(),
+        applied,
+        addresses: vec![ip(&format!("198.51.100.{}", at + 1))],
+        ..HostReport::default()
+    })))
 }
 
 fn name(at: usize) -> String {
