@@ -15,6 +15,7 @@ mod copied;
 mod definition;
 mod feed;
 mod gather;
+mod hosts;
 mod known;
 mod namespaces;
 mod part;
@@ -35,7 +36,7 @@ use tokio::{
 };
 use tracing::error;
 
-use self::{belief::Belief, feed::Feed, part::Part, pulses::Hosts, secrets::Secrets};
+use self::{belief::Belief, feed::Feed, hosts::Hosts, part::Part, secrets::Secrets};
 pub use self::{part::selector_of_host, secrets::Wanted};
 use crate::{
     connect::Cluster,

@@ -15,9 +15,9 @@ use tracing::{debug, info};
 use super::{
     belief::{Belief, WITNESS},
     definition::Definition,
+    hosts::Hosts,
     known::{Key, Known, Parting},
     part::Part,
-    pulses::Hosts,
     secrets::Secrets,
     set_back::is_lower,
     troubles::Trouble,
@@ -420,13 +420,12 @@ impl Feed {
         self.forget(key, version, Change::Gone).await
     }
 
-    /// A whole list lacks it. Of a Service that says less than its deletion: a store may have been set back.
-    pub(super) async fn miss(&mut self, key: &Key, version: &str) -> Result<(), Over> {
-        let is_service = self.watched.kind == Kind::Service;
-        self.forget(key, version, if is_service { Change::Missing } else { Change::Gone }).await
-    }
-
-    async fn forget(&mut self, key: &Key, version: &str, change: fn(FactRef) -> Change) -> Result<(), Over> {
+    pub(super) async fn forget(
+        &mut self,
+        key: &Key,
+        version: &str,
+        change: fn(FactRef) -> Change,
+    ) -> Result<(), Over> {
         let mut parting = self.known.remove(key);
         if let Some(secrets) = &mut self.secrets {
             secrets.is_told_whole(key);
@@ -436,7 +435,7 @@ impl Feed {
             Some(FactRef::Object(object)) if object.kind == Kind::Service => {
                 self.cluster.seen().remove_service(&object.namespace, &object.name);
             }
-            Some(FactRef::Host(host)) if !self.hosts.remove(host) => parting.gone = None,
+            Some(FactRef::Host(host)) if !self.forget_host(host) => parting.gone = None,
             _ => {}
         }
         if let Some(gone) = parting.gone.take() {

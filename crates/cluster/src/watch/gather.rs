@@ -89,7 +89,7 @@ fn slices_of(hosts: &slices::Hosts) -> BTreeMap<String, slices::Hosts> {
 pub(super) async fn gather(
     cluster: Cluster,
     mut leading: Leading,
-    addresses: Arc<super::pulses::Hosts>,
+    addresses: Arc<super::hosts::Hosts>,
     changes: mpsc::Sender<Change>,
 ) {
     let mut heard = addresses.addresses.0.subscribe();

@@ -16,40 +16,28 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::ListParams};
-use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef, fact::HostReport};
+use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep},
 };
 use tracing::{info, warn};
 
-use super::gather::{self, HostAddresses};
+use super::{gather, hosts::Hosts};
 use crate::{answer::Answer, connect::Cluster, lease::Terms};
 
 /// What hosts' Leases are called.
 pub(crate) const PREFIX: &str = "seaway-host-";
 
-/// What hosts said last, whether or not they live.
-#[derive(Default)]
-pub(super) struct Hosts {
-    said: Mutex<BTreeMap<Name, Host>>,
-    pub(super) addresses: HostAddresses,
-}
-
-struct Host {
-    report: Arc<HostReport>,
-    told: Life,
-}
-
 /// What a host is told as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
+pub(super) enum Life {
     Lives,
     /// It may be there.
     Silent,
@@ -73,45 +61,6 @@ impl Pulse {
             unchanged if unchanged < self.term.saturating_add(quarantine) => Life::Silent,
             _ => Life::Gone,
         }
-    }
-}
-
-impl Hosts {
-    /// A host said something: whether that is to be told.
-    pub(super) fn say(&self, report: Arc<HostReport>) -> bool {
-        self.addresses.put(&report.host, &report.own());
-        let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = hosts.get(&report.host).map_or(Life::Lives, |it| it.told);
-        hosts.insert(report.host.clone(), Host { report, told });
-        told == Life::Lives
-    }
-
-    /// Its object is gone: whether that is to be told.
-    pub(super) fn remove(&self, host: &str) -> bool {
-        self.addresses.remove(host);
-        let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.remove(host).is_some_and(|it| it.told != Life::Gone)
-    }
-
-    fn names(&self) -> Vec<Name> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
-    }
-
-    /// What is to be told, now that it lives or does not.
-    fn live(&self, host: &str, life: Life) -> Option<Change> {
-        let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let host = hosts.get_mut(host).filter(|it| it.told != life)?;
-        // One that is gone is known by nobody, and cannot be silent.
-        let told = std::mem::replace(&mut host.told, life);
-        Some(match life {
-            Life::Lives => Change::Put(Fact::Host(host.report.clone())),
-            Life::Silent if told == Life::Gone => {
-                host.told = told;
-                return None;
-            }
-            Life::Silent => Change::Silent(host.report.host.clone()),
-            Life::Gone => Change::Gone(FactRef::Host(host.report.host.clone())),
-        })
     }
 }
 
@@ -450,26 +399,5 @@ mod tests {
         assert_eq!(after(40, Some(("3", Some("x"))), &[]), [Silent], "its Lease has ended");
         assert_eq!(after(3_600, Some(("3", Some("x"))), &[]), [Gone], "the quarantine is over");
         assert_eq!(after(5, Some(("3", Some("x"))), &[]), [], "nothing holds an address for ever");
-    }
-
-    #[test]
-    fn what_a_silent_host_says_is_told_once_it_lives() {
-        let hosts = Hosts::default();
-        let report = |applied| Arc::new(HostReport { host: "a".into(), applied, ..HostReport::default() });
-        assert!(hosts.say(report(1)));
-        assert!(hosts.live("a", Life::Lives).is_none());
-        assert!(matches!(hosts.live("a", Life::Silent), Some(Change::Silent(_))));
-        assert!(!hosts.say(report(2)));
-        match hosts.live("a", Life::Lives) {
-            Some(Change::Put(Fact::Host(it))) => assert_eq!(it.applied, 2),
-            other => panic!("{other:?}"),
-        }
-        assert!(hosts.live("a", Life::Silent).is_some());
-        assert!(matches!(hosts.live("a", Life::Gone), Some(Change::Gone(_))));
-        assert!(hosts.live("a", Life::Silent).is_none(), "nobody knows it any more");
-        assert!(!hosts.remove("a"), "it was told already");
-        hosts.say(report(3));
-        hosts.live("a", Life::Silent);
-        assert!(hosts.remove("a"), "somebody deleted it: what it held is free");
     }
 }

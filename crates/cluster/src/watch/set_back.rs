@@ -21,6 +21,8 @@ use tracing::warn;
 use super::{
     belief::Belief,
     feed::{Feed, Over, key},
+    known::Key,
+    part::Part,
 };
 use crate::{answer::Answer, told::Told};
 
@@ -71,6 +73,30 @@ impl Feed {
         matches!(self.watched.kind, Kind::Service | Kind::Address)
     }
 
+    /// A whole list lacks it. Of a Service that says less than its deletion: a store may have been set back. So it does of a host,
+    /// right after it was.
+    pub(super) async fn miss(&mut self, key: &Key, version: &str) -> Result<(), Over> {
+        let may_live = match self.watched.kind {
+            Kind::Service => true,
+            Kind::LoadBalancerHost => self.may_hosts_be_younger_than_the_backup(),
+            _ => false,
+        };
+        self.forget(key, version, if may_live { Change::Missing } else { Change::Gone }).await
+    }
+
+    /// Its object is not there: whether that is to be told.
+    pub(super) fn forget_host(&self, host: &str) -> bool {
+        match self.may_hosts_be_younger_than_the_backup() {
+            true => self.hosts.miss(host),
+            false => self.hosts.remove(host),
+        }
+    }
+
+    /// Who hears of all hosts lists them for the first time since the store was set back: one that is missing may live.
+    fn may_hosts_be_younger_than_the_backup(&self) -> bool {
+        self.epoch > 0 && !self.synced && matches!(self.part, Part::All)
+    }
+
     /// Tells it, unless another kind did.
     pub(super) async fn set_back(&mut self) -> Result<(), Over> {
         let belief = self.belief.clone();
@@ -104,7 +130,7 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::known::{Key, Known};
+    use crate::watch::known::Known;
 
     #[test]
     fn a_store_is_older_when_its_version_is_lower_and_whatever_cannot_be_compared_is_not() {

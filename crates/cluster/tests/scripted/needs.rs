@@ -279,6 +279,36 @@ async fn a_store_that_was_set_back_is_noticed_and_all_kinds_are_told_again() {
     }
 }
 
+/// A host that began after the backup was made may live, and serve.
+#[tokio::test]
+async fn a_host_that_a_restored_backup_lacks_is_missing_and_one_that_a_later_list_lacks_is_gone() {
+    let listed = |version: &str, hosts: &[&str]| {
+        let hosts: Vec<String> = hosts.iter().map(|it| host(it, "50", "10.0.0.1")).collect();
+        Answer::Whole(200, list(version, &hosts))
+    };
+    let expired = || Answer::Whole(410, status(410, "Expired", "too old resource version"));
+    let scripts = vec![(
+        "/loadbalancerhosts?",
+        vec![
+            listed("100", &["a", "b", "c"]),
+            Answer::Cut("{".to_owned()),
+            listed("80", &["a", "b"]),
+            listed("80", &["a", "b"]),
+            expired(),
+            listed("90", &["a"]),
+            listed("90", &["a"]),
+            Answer::Stream(Vec::new()),
+        ],
+    )];
+    let mut heard = begin_at(pace(), Kind::LoadBalancerHost, &[], scripts).await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|it: &String| !it.starts_with("gone")) {
+        told.push(heard.next().await);
+    }
+    told.retain(|it| !it.starts_with("put") && it != "well");
+    assert_eq!(told, ["synced", "set back", "missing c", "synced", "gone b"]);
+}
+
 /// Versions were bumped, and nothing that is left is older: what was deleted since is there again.
 #[tokio::test]
 async fn a_store_that_was_set_back_is_noticed_by_what_was_deleted_since() {
