@@ -440,7 +440,7 @@ impl Driver for Octavia {
         let part = Part::of(key, wish, observed, &self.abilities(wish, observed.balancer.as_ref()));
         let wish = &with_its_floating(part.cut(key, wish), observed);
         if let LbKey::Of(owner) = key {
-            let problems = shared::told(owner, wish, observed);
+            let problems = shared::told(self.joined.get().map(|it| &it.cluster), owner, wish, observed);
             told.problems.extend(problems.into_iter().map(|it| (owner.clone(), it)));
         }
         match &balancer.it.provisioning_status {

@@ -135,6 +135,20 @@ impl ObjectRef {
     pub fn certificate_copies() -> ObjectRef {
         ObjectRef::new(Kind::Config, "", "certificateCopies")
     }
+
+    /// What this object is called in a Problem of another one. In a cluster, whoever may read the objects of one namespace
+    /// learns no name of another namespace's. A folder has one owner, who reads all; so has the configuration.
+    pub fn named_for(&self, reader: &ObjectRef, is_cluster: bool) -> String {
+        let is_known = self.namespace.is_empty()
+            || reader.namespace.is_empty()
+            || self.namespace == reader.namespace
+            || !is_cluster;
+        match self.kind {
+            _ if is_known => self.to_string(),
+            Kind::EndpointSlice | Kind::HTTPRoute => format!("an {} of another namespace", self.kind),
+            _ => format!("a {} of another namespace", self.kind),
+        }
+    }
 }
 
 impl fmt::Display for ObjectRef {
@@ -164,6 +178,14 @@ impl Owner {
         match self {
             Owner::Object { object, .. } => object.clone(),
             Owner::Config(key) => ObjectRef::new(Kind::Config, "", key.clone()),
+        }
+    }
+
+    /// As [`ObjectRef::named_for`], of an owner.
+    pub fn named_for(&self, reader: &Owner, is_cluster: bool) -> String {
+        match self {
+            Owner::Object { object, .. } => object.named_for(&reader.object(), is_cluster),
+            Owner::Config(_) => self.to_string(),
         }
     }
 }

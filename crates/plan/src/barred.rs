@@ -14,13 +14,12 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
 use ipnet::IpNet;
 use seaway_model::{
-    Member, Name, Problem, Reason,
+    Member, Name, ObjectRef, Problem, Reason,
     config::{MemberRules, ReservedPorts},
 };
 
@@ -198,23 +197,24 @@ fn special(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-impl fmt::Display for Barred {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Barred {
+    /// What the address is, for the users of an object that names it.
+    fn told_to(&self, reader: &ObjectRef) -> String {
         match self {
-            Barred::Special(what) => f.write_str(what),
-            Barred::Published => f.write_str("an address that Seaway publishes"),
-            Barred::OfHost(host) => write!(f, "an address that host {host} reports as its own"),
+            Barred::Special(what) => (*what).to_owned(),
+            Barred::Published => "an address that Seaway publishes".to_owned(),
+            Barred::OfHost(host) => format!("an address that host {host} reports as its own"),
             Barred::OfNode(node) => {
-                write!(f, "an address of Node {node}, and the endpoint does not carry its nodeName")
+                format!("an address of Node {node}, and the endpoint does not carry its nodeName")
             }
-            Barred::OfBridge(node) => {
-                write!(
-                    f,
-                    "the first address of the pods of Node {node}, where its bridge is, and the endpoint carries no nodeName"
-                )
+            Barred::OfBridge(node) => format!(
+                "the first address of the pods of Node {node}, where its bridge is, and the endpoint carries no nodeName"
+            ),
+            // In a folder no address is barred for that. The API server's name is no secret.
+            Barred::OfService(it) => {
+                format!("the ClusterIP of {}", it.object().named_for(reader, !it.is_api_server()))
             }
-            Barred::OfService(it) => write!(f, "the ClusterIP of Service {}/{}", it.namespace, it.name),
-            Barred::ReservedPort(node) => write!(f, "a port of Node {node} that is reserved for itself"),
+            Barred::ReservedPort(node) => format!("a port of Node {node} that is reserved for itself"),
         }
     }
 }
@@ -225,7 +225,11 @@ const NAMED: usize = 3;
 /// What is told about members that were left out, once for a port.
 pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, barred: &[BarredMember]) -> Option<Problem> {
     let first = barred.first()?;
-    let named = barred.iter().take(NAMED).map(|it| format!("{} (from {}) is {}", it.at, it.named_by, it.why));
+    let own = demand.owner.object();
+    let named = barred
+        .iter()
+        .take(NAMED)
+        .map(|it| format!("{} (from {}) is {}", it.at, it.named_by, it.why.told_to(&own)));
     let more = match barred.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(", and {more} more like it"),
@@ -233,7 +237,7 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, barred: &[BarredMemb
     let message = format!("{}{more}; left out as members", named.collect::<Vec<_>>().join("; "));
     let fix =
         format!("In {}, name pods or servers outside the cluster instead of {}.", first.named_by, first.at);
-    let problem = Problem::new(demand.owner.object(), Reason::NotAllowed, message);
+    let problem = Problem::new(own, Reason::NotAllowed, message);
     Some(problem.at(wanted.field.as_str()).fix(fix))
 }
 

@@ -91,6 +91,8 @@ pub(crate) struct FrontDoor {
     passing: BTreeSet<Rank>,
     claims: Claims,
     shares: Shares,
+    /// Namespaces have users of their own.
+    is_in_cluster: bool,
     /// What the configuration says of host names.
     host_owners: HostOwners,
     /// Who claimed names first.
@@ -199,6 +201,7 @@ impl FrontDoor {
     /// Who is sent to TLS may be sent elsewhere, and host names may belong to others.
     pub(crate) fn configure(&mut self, config: &Config) {
         let settings = &config.front_door;
+        self.is_in_cluster = config.pools.cluster;
         self.shares.set_limits(config.tenants.limits);
         self.guests.values_mut().for_each(Guest::forget_where);
         if self.host_owners != settings.owners {

@@ -126,7 +126,7 @@ pub(crate) fn tries(shared: &Shared) {
         route("expressions", &expressions.join(", "), ""),
     ];
     shared.applies(&all.join("---"));
-    shared.is_refused("squatter", "shop.example belongs to namespace shop");
+    shared.is_refused("squatter", "shop.example belongs to another namespace");
     // Its oldest object begins to claim the name, and the record of who has it is lost.
     let path = "jsonpath={.spec.hosts}";
     let recorded = || {
@@ -137,7 +137,7 @@ pub(crate) fn tries(shared: &Shared) {
     let claim =
         ["-n", "evil", "annotate", "service", "old", "seaway.dev/host=shop.example", "seaway.dev/tls=evil"];
     shared.attempt(&claim, "").expect("it is its own");
-    shared.is_refused("old", "shop.example belongs to namespace shop, which claimed it first");
+    shared.is_refused("old", "shop.example belongs to another namespace, which claimed it first");
     shared.scene.cluster.kubectl(&["delete", "nameowner", "shop"]);
     until("it is recorded again", recorded);
     let door = |host: &str, path: &str, more: &[&str]| shared.asks_door(host, path, more);

@@ -19,7 +19,7 @@ fn all(shared: &Shared) -> Vec<(&'static str, &'static str, String, u16, &'stati
         ("machine", "IPv4", format!("addresses: [{node}]"), MACHINE[1], "does not carry its nodeName"),
         ("page", "IPv4", format!("addresses: [{node}], nodeName: a"), 1_936, "reserved for itself"),
         ("ring", "IPv4", format!("addresses: [{shop}]"), 80, "an address that Seaway publishes"),
-        ("inward", "IPv4", cluster_ip("shop", "shop"), 80, "the ClusterIP of Service shop/shop"),
+        ("inward", "IPv4", cluster_ip("shop", "shop"), 80, "the ClusterIP of a Service of another namespace"),
         (
             "api",
             "IPv4",

@@ -20,8 +20,8 @@ use seaway_openstack::octavia::LoadBalancer;
 use super::{
     Joined, Octavia,
     find::cluster_of,
-    names::Cluster,
-    shared::{GUEST, Marks, THEIR_NAMES, end_of_name, guests, guests_of, marks, was_left},
+    names::{Cluster, THEIR_NAMES},
+    shared::{GUEST, Marks, end_of_name, guests, guests_of, marks, was_left},
     shares,
     steps::Observed,
 };

@@ -423,21 +423,25 @@ fn by_name_alone(sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
 }
 
 fn of_another_name(cluster: &Cluster, sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
+    let object = sought.owner.object();
+    let is_called_alike = it.name.ends_with(&format!("_{}_{}", object.namespace, object.name));
+    let name = match is_called_alike || cluster.may_tell(&it.name, &sought.owner) {
+        true => format!("is called {}", it.name),
+        false => "is called as that of a Service of another namespace or cluster".to_owned(),
+    };
     if sought.is_former() {
         let message = format!(
-            "its address leads to load balancer {}, which is called {} and would be {} if it were this Service's: it is not \
+            "its address leads to load balancer {}, which {name} and would be {} if it were this Service's: it is not \
              deleted with the Service",
             it.id,
-            it.name,
             cluster.balancer(&sought.owner)
         );
         return sought.undeletable(message, it);
     }
     let message = format!(
-        "its address leads to load balancer {}, which is called {} and would be {} if it were this Service's; nothing is \
+        "its address leads to load balancer {}, which {name} and would be {} if it were this Service's; nothing is \
          touched, and no other is made",
         it.id,
-        it.name,
         cluster.balancer(&sought.owner)
     );
     sought.problem(Reason::OtherController, message).fix(

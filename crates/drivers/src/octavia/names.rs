@@ -23,6 +23,8 @@ const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 const REPLACED: &str = " replaced";
 /// Longer ones are refused by the API.
 pub(super) const LONGEST: usize = 255;
+/// What load balancers of Services are called by, and what the other controller counts sharers by.
+pub(super) const THEIR_NAMES: &str = "kube_service_";
 
 impl Cluster {
     /// All that is this cluster's has it.
@@ -51,13 +53,20 @@ impl Cluster {
 
     /// Whose namespace such a name of a Service has; nothing where it is another cluster's, or was cut.
     pub(super) fn namespace_in<'n>(&self, name: &'n str) -> Option<&'n str> {
-        let whose = name.strip_prefix("kube_service_")?.strip_prefix(&*self.name)?.strip_prefix('_')?;
+        let whose = name.strip_prefix(THEIR_NAMES)?.strip_prefix(&*self.name)?.strip_prefix('_')?;
         let (namespace, service) = whose.split_once('_').filter(|_| name.len() < LONGEST)?;
         let is_one = match service.split_once('_') {
             Some((_, end)) => FAMILIES.iter().any(|it| it.as_str().eq_ignore_ascii_case(end)),
             None => !service.is_empty(),
         };
         is_one.then_some(namespace)
+    }
+
+    /// Whether an object of such a name may be called by it where a Service is told of it: by names, the users of one
+    /// namespace would learn of another's Services.
+    pub(super) fn may_tell(&self, name: &str, owner: &Owner) -> bool {
+        let namespace = owner.object().namespace;
+        !name.contains(THEIR_NAMES) || self.namespace_in(name).is_some_and(|it| *it == *namespace)
     }
 
     pub fn description(&self, owner: &Owner) -> String {
@@ -245,6 +254,19 @@ mod tests {
         }
         let cut = cluster().balancer(&service(&"x".repeat(300)));
         assert_eq!(cluster().namespace_in(&cut), None);
+    }
+
+    #[test]
+    fn names_of_other_namespaces_are_not_told() {
+        for (name, is_told) in [
+            ("kube_service_kubernetes_default_web", true),
+            ("listener_0_kube_service_kubernetes_default_web", false),
+            ("kube_service_kubernetes_shop_web", false),
+            ("kube_service_production_default_web", false),
+            ("by-hand", true),
+        ] {
+            assert_eq!(cluster().may_tell(name, &service("nginxservice")), is_told, "{name}");
+        }
     }
 
     #[test]

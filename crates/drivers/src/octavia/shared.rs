@@ -15,8 +15,7 @@ use std::{
 };
 
 use seaway_model::{
-    Desired, Kind, LbKey, ListenerId, LoadBalancer as Wish, Name, ObjectRef, Owner, Problem, Reason, Unit,
-    load_balancer::Named,
+    Desired, Kind, LbKey, ListenerId, Name, ObjectRef, Owner, Problem, Unit, load_balancer::Named,
 };
 use seaway_openstack::{
     Class, Cloud, Error,
@@ -27,25 +26,27 @@ use seaway_openstack::{
 use super::{
     adopted,
     floating::floating,
-    names::{Cluster, KEY, end_of_second, key_text},
+    names::{Cluster, KEY, THEIR_NAMES, after_number, end_of_second, key_text},
     shares, spare,
     steps::{Balancer, Branch, Observed, Step, of_children},
     tls::keep,
     wanted::Wanted,
 };
 
+mod told;
+
+pub(super) use told::{told, unwelcome};
+
 /// The first has left, and its key stays.
 const LEFT: &str = "seaway.dev/left";
 pub(super) const GUEST: &str = "seaway.dev/guest=";
-/// What the other controller counts sharers by.
-pub(super) const THEIR_NAMES: &str = "kube_service_";
 
 /// What a load balancer with several Services is to one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shared {
     /// It is another's: only our own children are touched.
     pub guest: bool,
-    /// What others have on it, and what tells whose it is.
+    /// What others have on it, and whose it is, as this Service's users may read it.
     pub taken: BTreeMap<ListenerId, String>,
     /// We have left; there is nothing more to do here.
     pub left: bool,
@@ -90,6 +91,8 @@ impl Closed {
 /// How one Service is known in tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marks {
+    of: Cluster,
+    owner: Owner,
     cluster: String,
     key: String,
     name: String,
@@ -101,6 +104,8 @@ impl Marks {
     pub fn of(cluster: &Cluster, key: &LbKey, owner: &Owner) -> Marks {
         let object = owner.object();
         Marks {
+            of: cluster.clone(),
+            owner: owner.clone(),
             cluster: cluster.tag(),
             key: cluster.tag_of(key),
             name: cluster.name_of(key, owner),
@@ -152,6 +157,22 @@ impl Marks {
     /// So many have their names on it beside this one.
     pub(super) fn names_of_others(&self, it: &LoadBalancer) -> usize {
         it.tags.iter().filter(|tag| tag.starts_with(THEIR_NAMES) && **tag != self.name).count()
+    }
+
+    /// Whose a listener is, for the users of this Service.
+    fn told_of(&self, listener: &Listener) -> String {
+        let name = listener.tags.iter().find(|tag| tag.starts_with(THEIR_NAMES));
+        let name = name.map_or_else(|| after_number(&listener.name), String::as_str);
+        if self.of.may_tell(name, &self.owner) {
+            return match name.starts_with(THEIR_NAMES) {
+                true => name.to_owned(),
+                false => format!("listener {}", listener.id),
+            };
+        }
+        match self.of.namespace_in(name) {
+            Some(_) => format!("a Service of another namespace (listener {})", listener.id),
+            None => format!("listener {}, which is of no Service of this namespace", listener.id),
+        }
     }
 
     fn of_guest(&self, it: &LoadBalancer) -> BTreeSet<String> {
@@ -255,13 +276,13 @@ pub(super) fn divide(
     };
     let (own, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
         all.into_iter().partition(|(_, branch)| is_own(&branch.listener));
-    let whose = |branch: Branch| {
-        let name = branch.listener.tags.iter().find(|tag| tag.starts_with(THEIR_NAMES)).cloned();
-        name.unwrap_or(branch.listener.name)
-    };
     // What is going is free by the time that the load balancer takes the next change.
     let stays = |branch: &Branch| branch.listener.provisioning_status != Provisioning::PendingDelete;
-    let taken = others.into_iter().filter(|(_, it)| stays(it)).map(|(id, it)| (id, whose(it))).collect();
+    let taken = others
+        .into_iter()
+        .filter(|(_, it)| stays(it))
+        .map(|(id, it)| (id, marks.told_of(&it.listener)))
+        .collect();
     (own, Shared { guest, taken, ..Shared::default() })
 }
 
@@ -391,101 +412,4 @@ pub(super) async fn is_alone(cloud: &Cloud, it: &LoadBalancer, marks: &Marks) ->
 
 fn stale(why: &str) -> Error {
     Error::new(Class::Stale, why)
-}
-
-/// Why a Service may not be on this load balancer that is another's.
-pub(super) fn unwelcome(
-    owner: &Owner,
-    wish: &Wish,
-    it: &LoadBalancer,
-    addresses: &[std::net::IpAddr],
-    shared: &Shared,
-    marks: &Marks,
-) -> Option<Problem> {
-    let outside = wish.options.outside.as_ref()?;
-    let field = outside.named.as_ref().map(|it| it.field.clone()).unwrap_or_default();
-    let problem = |reason, message: String, fix: &str| {
-        Some(Problem::new(owner.object(), reason, message).at(field.clone()).fix(fix))
-    };
-    let others = marks.names_of_others(it);
-    if !marks.is_guest(&it.tags) && !it.tags.contains(&marks.name) && others >= outside.most_shared {
-        let message = format!("load balancer {} has {others} Services already, the maximum", it.id);
-        return problem(
-            Reason::Unsupported,
-            message,
-            "Raise max-shared-lb of [LoadBalancer], or name another.",
-        );
-    }
-    // It is reached from outside if another address than its VIP is.
-    if outside.internal && addresses.iter().any(|ip| Some(*ip) != it.vip_address) {
-        let message = format!(
-            "load balancer {} belongs to another Service, which decides whether it has a floating IP",
-            it.id
-        );
-        return problem(Reason::Unsupported, message, "Do not ask for an internal one, or name none.");
-    }
-    let taken = shared.taken.iter().find(|(id, _)| wish.listeners.contains_key(id));
-    if let Some((id, whose)) = taken {
-        return Some(conflict(owner, it, *id, whose));
-    }
-    // The other controller had it there all the same, and does not look at the field.
-    let is_followed = outside.explicit.address || !marks.is_named(&it.tags);
-    let asked = outside.requested.filter(|ip| is_followed && !addresses.contains(ip))?;
-    let message = format!("load balancer {} is another's, and {asked} does not lead to it", it.id);
-    problem(Reason::AddressTaken, message, "Ask for no address, or name no load balancer.")
-}
-
-/// What a Service is told of those it shares with. Nothing of theirs is changed.
-pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    let Some(balancer) = &observed.balancer else { return problems };
-    let internal = wish.options.outside.as_ref().is_some_and(|it| it.internal);
-    if let (true, true, Some(floating)) = (observed.shared.guest, internal, &observed.floating) {
-        let at = floating.floating_ip_address.map(|it| it.to_string()).unwrap_or_default();
-        let message = format!(
-            "an internal load balancer is requested, but floating IP {at} is associated with the shared load balancer {}",
-            balancer.it.id
-        );
-        problems.push(Problem::new(owner.object(), Reason::Unsupported, message).fix(
-            "Name another load balancer, or remove the annotation: the Service then gets one of its own.",
-        ));
-    }
-    let taken = observed.shared.taken.iter().filter(|(id, _)| wish.listeners.contains_key(id));
-    problems.extend(taken.map(|(id, whose)| conflict(owner, &balancer.it, *id, whose)));
-    let named = wish.options.outside.as_ref().and_then(|it| it.named.as_ref());
-    let is_gone = |id: &Name| observed.shared.named.as_ref().is_some_and(|(it, there)| it == id && !there);
-    let is_it = |it: &Named| it.is(balancer.it.id.as_str(), &balancer.it.name);
-    let elsewhere = named.filter(|it| !is_it(it) && !observed.shared.guest);
-    let elsewhere = elsewhere.filter(|it| !is_gone(&it.id));
-    problems.extend(shares::told(owner, wish, observed, balancer));
-    problems.extend(observed.shared.refused.clone());
-    let renamed = named.filter(|it| it.by_name && !is_it(it) && observed.shared.guest);
-    let renamed = renamed.filter(|_| observed.shared.refused.is_none());
-    problems.extend(renamed.map(|named| {
-        let message = format!(
-            "no load balancer is called {} any more: it stays on {}, which is called {}",
-            named.id, balancer.it.id, balancer.it.name
-        );
-        Problem::new(owner.object(), Reason::BadAnnotation, message)
-            .at(named.field.clone())
-            .fix("Write its present name into the annotation, or give it that name again.")
-    }));
-    problems.extend(elsewhere.map(|named| {
-        let message = format!(
-            "it names load balancer {}, but the Service already owns {}; the annotation is ignored",
-            named.id, balancer.it.id
-        );
-        Problem::new(owner.object(), Reason::BadAnnotation, message)
-            .at(named.field.clone())
-            .fix("Remove the annotation. To share the other load balancer, delete the Service and create it again.")
-    }));
-    problems
-}
-
-/// Of one transport: TCP and UDP of one number are two ports.
-fn conflict(owner: &Owner, it: &LoadBalancer, id: ListenerId, whose: &str) -> Problem {
-    let message = format!("port {id} of load balancer {} belongs to {whose}", it.id);
-    Problem::new(owner.object(), Reason::PortConflict, message)
-        .at("spec.ports")
-        .fix("Choose another port, or a load balancer of its own.")
 }

@@ -144,6 +144,46 @@ async fn tcp_and_udp_of_one_port_are_no_conflict_and_one_port_of_one_transport_i
     assert_eq!(scene.reach(&first).await, [""; 0]);
 }
 
+#[tokio::test]
+async fn whoever_has_a_port_is_named_within_its_namespace_alone() {
+    let scene = Scene::set().await;
+    scene.reach(&scene.wish(&[80], &[1, 2])).await;
+    let made = only(&scene).await;
+    let by_hand = NewListener {
+        name: Edit::To("listener_0_kube_service_production_hidden_web".into()),
+        loadbalancer_id: Edit::To(made.id.clone()),
+        ..NewListener::new(Spoken::Tcp, 81_u16)
+    };
+    scene.cloud.all::<Listener>().create(&by_hand).await.unwrap();
+    let a_minute = std::time::Duration::from_secs(60);
+    scene.cloud.all::<LoadBalancer>().until_ready(&made.id, a_minute).await.unwrap();
+    for (uid, told) in
+        [("uid-2", "nginxservice"), ("shop/uid-2", "a Service of another namespace (listener ")]
+    {
+        let of_any = |ports: &[u16]| {
+            let mut wish = guest(&scene, uid, ports, &made);
+            wish.options.outside.as_mut().unwrap().join = JoinLoadBalancers::Any;
+            wish
+        };
+        let is_said = |it: &Problem, told: &str| {
+            let is_named = told == "nginxservice";
+            let is_hidden = ["nginxservice", "default", "hidden", "production"]
+                .iter()
+                .all(|name| !it.message.contains(name));
+            assert!(it.message.contains(told) && (is_named || is_hidden), "{uid}: {it}");
+        };
+        is_said(&refused(&scene, uid, &of_any(&[80])).await, told);
+        is_said(&refused(&scene, uid, &of_any(&[81])).await, "which is of no Service of this namespace");
+        // One that is on it already is told the same.
+        scene.reach_of(uid, &of_any(&[443])).await;
+        let both = scene.reach_telling_of(uid, &of_any(&[443, 80, 81])).await;
+        assert_eq!(both.len(), 2, "{both:?}");
+        is_said(&both[0], told);
+        is_said(&both[1], "which is of no Service of this namespace");
+        scene.remove_of(uid).await;
+    }
+}
+
 /// The conflict is missed, and the second takes the listener of the first over, with its members.
 #[tokio::test]
 async fn shared_load_balancer_port_conflicts_with_x_forwarded_for() {

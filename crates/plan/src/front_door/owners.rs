@@ -169,7 +169,7 @@ impl Owners {
         }
     }
 
-    /// For people: whose it is, where somebody else claims it.
+    /// Why it is somebody else's. Names of other namespaces are not for the users of this one.
     pub(super) fn told_of(
         &self,
         namespace: &Name,
@@ -184,16 +184,13 @@ impl Owners {
 
     fn told(&self, host: &HostPattern) -> String {
         match self.whose(host) {
-            Some(Whose::Listed(namespaces)) => {
-                let namespaces: Vec<&str> = namespaces.iter().map(Name::as_str).collect();
-                format!("{host} belongs to namespace {}", namespaces.join(", "))
+            Some(Whose::Listed(_)) => {
+                format!("{host} is another namespace's by the configuration (frontDoor.hostOwners)")
             }
-            Some(Whose::Recorded(namespace)) => {
-                format!("{host} belongs to namespace {namespace}, which claimed it first")
+            Some(Whose::Recorded(_)) => {
+                format!("{host} belongs to another namespace, which claimed it first")
             }
-            Some(Whose::Oldest(namespace)) => {
-                format!("{host} belongs to namespace {namespace}, whose object is older")
-            }
+            Some(Whose::Oldest(_)) => format!("{host} belongs to another namespace, whose object is older"),
             None => format!("{host} is no name that the configuration lists"),
         }
     }

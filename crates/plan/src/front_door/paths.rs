@@ -68,13 +68,14 @@ impl PathOwners {
 
     /// For people: whose a path is that somebody else claims.
     pub(super) fn told(&self, namespace: &Name, asked: &Match) -> Option<String> {
-        let (path, Owner { namespace, is_recorded }) = self.other(namespace, asked)?;
+        // Which namespace, and where below an expression, is not for this one's users.
+        let (path, Owner { is_recorded, .. }) = self.other(namespace, asked)?;
         let why = if *is_recorded { "which claimed it first" } else { "whose object is older" };
         Some(match is_pattern(asked) {
-            true => format!(
-                "this regular expression may match path {path}, which belongs to namespace {namespace}, {why}"
-            ),
-            false => format!("path {path} belongs to namespace {namespace}, {why}"),
+            true => {
+                format!("this regular expression may match a path that belongs to another namespace, {why}")
+            }
+            false => format!("path {path} belongs to another namespace, {why}"),
         })
     }
 
@@ -141,7 +142,7 @@ mod tests {
         assert!(owners.may(&shop, &exact) && !owners.may(&evil, &exact));
         assert_eq!(
             owners.told(&evil, &exact).as_deref(),
-            Some("path /shop/x belongs to namespace shop, whose object is older")
+            Some("path /shop/x belongs to another namespace, whose object is older")
         );
     }
 

@@ -56,7 +56,8 @@ impl FrontDoor {
             served.iter().flat_map(|it| it.problems.iter().cloned()).collect();
         if let Some((rank, guest)) = seated {
             problems.extend(guest.problems.iter().cloned());
-            problems.extend(self.lost(rank, guest).iter().map(|lost| lost.problem(&guest.owner)));
+            let lost = self.lost(rank, guest);
+            problems.extend(lost.iter().map(|lost| lost.problem(&guest.owner, self.is_in_cluster)));
             problems.extend(self.refused(rank, guest));
             problems.extend(self.shares.problem(rank, guest));
         }
@@ -120,7 +121,8 @@ impl FrontDoor {
             let message = format!("{told}: requests for it are not sent to this object");
             let problem = Problem::new(guest.owner.object(), Reason::NotAllowed, message).at(field.clone());
             problem.fix(
-                "Claim another host name or path, or have this namespace listed in frontDoor.hostOwners.",
+                "Claim another host name or path, or have this namespace listed in frontDoor.hostOwners. Administrators see \
+                 which namespace has it: kubectl get nameowners -o yaml.",
             )
         };
         by_field.into_iter().map(problem).collect()
@@ -146,11 +148,12 @@ pub(crate) fn not_redirected(object: ObjectRef, field: Name) -> Problem {
 }
 
 impl Lost {
-    fn problem(&self, loser: &Owner) -> Problem {
+    fn problem(&self, loser: &Owner, is_in_cluster: bool) -> Problem {
+        let object = loser.object();
+        let to = self.to.named_for(&object, is_in_cluster);
         let why = if self.older { "which is older" } else { "whose name comes first" };
         let leads = if self.claims.len() == 1 { "leads" } else { "lead" };
-        let message = format!("{} {leads} to {} already, {why}", self.claims.join(", "), self.to);
-        let object = loser.object();
+        let message = format!("{} {leads} to {to} already, {why}", self.claims.join(", "));
         let problem = Problem::new(object.clone(), Reason::RouteConflict, message).at(self.field.clone());
         let own = "a path or a host name of its own: seaway.dev/path, seaway.dev/host";
         let path = format!("/{}/{}", object.namespace, object.name);

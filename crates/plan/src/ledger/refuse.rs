@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use seaway_model::{
-    IpRange, Name, Problem, Reason,
+    IpRange, Name, Owner, Problem, Reason,
     config::ReservedPorts,
     fact::{AddressPool, FamilyPolicy},
     load_balancer::Family,
@@ -139,18 +139,23 @@ impl View<'_> {
         }
         let Err(bar) = self.holdings.may_join(ip, claim) else { return };
         into.waits = Waits::Holder;
+        let named = |holder: &Owner| holder.named_for(&claim.owner, self.rules.cluster);
         let told = match bar {
             Bar::Held(holder) => taken(
-                format!("{ip} is held by {holder}"),
+                format!("{ip} is held by {}", named(&holder)),
                 "Ask for another one, or for none; or give both one sharing key, if their ports are distinct.",
             ),
             Bar::Foreign(holder) => taken(
-                format!("{ip} is held by {holder}, which is of another namespace"),
+                match self.rules.cluster {
+                    true => format!("{ip} is held by {}", named(&holder)),
+                    false => format!("{ip} is held by {holder}, which is of another namespace"),
+                },
                 "To share an address, both must name the other's namespace: seaway.dev/share-across-namespaces.",
             ),
             Bar::Local(holder) => taken(
                 format!(
-                    "{ip} is held by {holder}, and one of the two has externalTrafficPolicy: Local and another selector"
+                    "{ip} is held by {}, and one of the two has externalTrafficPolicy: Local and another selector",
+                    named(&holder)
                 ),
                 "To share an address, both must be Cluster or select the same pods.",
             ),
@@ -159,7 +164,8 @@ impl View<'_> {
                 "Nothing to do but wait.",
             ),
             Bar::Port(listener, holder) => {
-                problem(claim, Reason::PortConflict, format!("port {listener} on {ip} is taken by {holder}"))
+                let message = format!("port {listener} on {ip} is taken by {}", named(&holder));
+                problem(claim, Reason::PortConflict, message)
                     .at(field)
                     .fix("Choose another port, or another address.")
             }

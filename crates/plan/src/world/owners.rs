@@ -215,7 +215,7 @@ impl World {
         let mut planned = plan(demand, binds, &spoiled, self.given(), &state.planned.load_balancer);
         planned.problems.append(&mut ledger_problems);
         if let Some(grant) = &grant {
-            planned.problems.extend(conflicts(demand, grant));
+            planned.problems.extend(conflicts(demand, grant, self.config.pools.cluster));
             planned.problems.extend(reserved(demand, grant));
         }
         let Some(state) = self.owners.get_mut(owner) else { return };
@@ -451,10 +451,11 @@ fn reserved(demand: &Demand, grant: &Grant) -> Vec<Problem> {
 }
 
 /// Ports that somebody else has on the host's own addresses: only those listeners are spoiled.
-fn conflicts(demand: &Demand, grant: &Grant) -> Vec<Problem> {
+fn conflicts(demand: &Demand, grant: &Grant, is_cluster: bool) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (ip, id, other) in &grant.conflicts {
         let field = field_of(demand, *id);
+        let other = other.named_for(&demand.owner, is_cluster);
         problems.push(
             Problem::new(demand.owner.object(), Reason::PortConflict, format!("port {id} on {ip} belongs to {other}"))
                 .at(field)

@@ -16,6 +16,7 @@ mod lost_time;
 mod mistakes;
 mod nodes;
 mod orphans;
+mod other_namespaces;
 mod pairs;
 mod pools;
 mod readiness;

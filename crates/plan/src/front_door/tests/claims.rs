@@ -1,6 +1,6 @@
-use seaway_model::{Config, Reason};
+use seaway_model::{Config, Reason, Time};
 
-use super::scene::*;
+use super::{routes, scene::*};
 use crate::World;
 
 fn conflicts(world: &World) -> Vec<String> {
@@ -37,6 +37,27 @@ fn a_claim_made_twice_is_the_older_one_s_then_by_namespace_and_name() {
             let start =
                 format!("Service {loser}/web: metadata.name: /web, /web:80 lead to Service {to}/web already");
             assert!(conflicts[0].starts_with(&start), "{name}: {conflicts:?}");
+        }
+    }
+}
+
+#[test]
+fn in_a_cluster_the_winner_is_named_within_its_namespace_alone() {
+    let mut config = Config::default();
+    config.pools.cluster = true;
+    let (first, second) = (born(service("a/web", &[80]), 5), born(service("b/web", &[80]), 9));
+    let mut route = routes::route_at("a", "web", "/b/web");
+    route.meta.created = Some(Time(4));
+    for (is_cluster, service, other) in [
+        (false, "Service a/web", "HTTPRoute a/web"),
+        (true, "a Service of another namespace", "an HTTPRoute of another namespace"),
+    ] {
+        config.pools.cluster = is_cluster;
+        let world = world(config.clone(), [put(&first), put(&second), put_route(&route)]);
+        let conflicts = conflicts(&world);
+        for (claims, to) in [("/web, /web:80 lead", service), ("/b/web leads", other)] {
+            let told = format!("Service b/web: metadata.name: {claims} to {to} already, which is older");
+            assert!(conflicts.contains(&told), "{conflicts:?}");
         }
     }
 }

@@ -48,7 +48,7 @@ fn an_old_object_that_begins_to_claim_a_recorded_name_does_not_get_it() {
         assert_eq!(leads(&world, "shop.example"), ["shop", "-"]);
         assert_eq!(refused(&world), ["evil"]);
         let told = message(&world);
-        assert!(told.contains("shop.example belongs to namespace shop, which claimed it first"), "{told}");
+        assert!(told.contains("shop.example belongs to another namespace, which claimed it first"), "{told}");
         // Other names below it are not evil's by a wildcard either.
         world.apply(put(&claims("evil/old", 1, "*.example")));
         assert_eq!(leads(&world, "shop.example"), ["shop", "-"]);
@@ -65,7 +65,9 @@ fn an_old_object_that_begins_to_claim_a_recorded_path_does_not_get_it() {
     let told = [put_route(&shop), recorded("shop", &[], &["/shop"]), put_route(&evil)];
     let mut world = world(first(), told);
     assert_eq!((everywhere(&world), refused(&world)), (vec!["shop".to_owned()], vec!["evil".to_owned()]));
-    assert!(message(&world).contains("path /shop/login belongs to namespace shop, which claimed it first"));
+    assert!(
+        message(&world).contains("path /shop/login belongs to another namespace, which claimed it first")
+    );
     // Lost, it is as it was for as long as shop claims it.
     world.apply(lost("shop"));
     assert_eq!(everywhere(&world), ["shop"]);
@@ -139,7 +141,7 @@ fn a_name_that_was_claimed_after_the_backup_is_nobody_else_s_until_it_was_let_go
     let gone_since = || [gone(&shop), Change::Gone(FactRef::Object(path.object())), lost("shop")];
     set_back(&mut world, gone_since().into_iter().chain([put(&evil)]));
     assert_eq!((leads(&world, "shop.example"), refused(&world)), (words(["-"]), words(["evil"])));
-    assert!(message(&world).contains("shop.example belongs to namespace shop, which claimed it first"));
+    assert!(message(&world).contains("shop.example belongs to another namespace, which claimed it first"));
     assert_eq!(first_claims(&world), Some(words(["shop: shop.example /shop"])), "it is written down again");
     // As it is; and then it goes as any other that nobody claims.
     world.apply(recorded("shop", &["shop.example"], &["/shop"]));

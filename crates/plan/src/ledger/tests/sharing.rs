@@ -1,5 +1,7 @@
 //! One address for several owners.
 
+use seaway_model::config::PoolRules;
+
 use super::*;
 
 fn sharing(name: &str, key: &str, port: u16) -> Claim {
@@ -131,6 +133,46 @@ fn a_key_is_shared_within_one_namespace_unless_both_say_otherwise() {
             ledger.claim(Claim { across: vec!["*".into()], ..asked.clone() });
             ledger.claim(Claim { across: vec!["*".into()], ..a });
             assert_eq!(has(&ledger, &asked), Some(vec![ip("10.0.0.0")]), "{first:?} {second:?}");
+        }
+    }
+}
+
+#[test]
+fn in_a_cluster_who_has_an_address_is_named_within_its_namespace_alone() {
+    let of = |namespace: &str, name: &str, key: &str, local_only| {
+        let object = ObjectRef::new(Kind::Service, namespace, name);
+        let owner = Owner::Object { object, uid: name.into() };
+        let across = vec!["*".into()];
+        Claim { owner, namespace: namespace.into(), across, local_only, ..sharing(name, key, 80) }
+    };
+    for (key, port, local, across) in
+        [("l", 81, false, true), ("k", 81, false, false), ("k", 81, true, true), ("k", 80, false, true)]
+    {
+        for (cluster, namespace, is_named) in
+            [(false, "two", true), (true, "two", false), (true, "one", true)]
+        {
+            let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+            ledger.set_rules(PoolRules { cluster, ..PoolRules::default() });
+            ledger.claim(of("one", "secret", "k", false));
+            let mut asks = Claim {
+                requested: vec![ip("10.0.0.0")],
+                ports: [tcp(port)].into(),
+                ..of(namespace, "b", key, local)
+            };
+            if !across {
+                asks.across.clear();
+            }
+            ledger.claim(asks.clone());
+            let (grant, problems) = ledger.grant(&asks.owner);
+            let case = format!("{key} {port} {local} {across} {cluster} {namespace}: {problems:?}");
+            if namespace == "one" && key == "k" && !across {
+                assert!(grant.is_some(), "{case}");
+                continue;
+            }
+            let message = &problems[0].message;
+            assert_eq!(message.contains("Service one/secret"), is_named, "{case}");
+            assert_eq!(message.contains("a Service of another namespace"), !is_named, "{case}");
+            assert!(is_named || !message.contains("one/") && !problems[0].fix.contains("secret"), "{case}");
         }
     }
 }
