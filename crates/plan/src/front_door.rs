@@ -45,6 +45,7 @@ use self::{
     claims::{Claim, Claims},
     guest::{Guest, Rank},
     owners::Owners,
+    patterns::Patterns,
     recorded::{Claimed, Recorded},
     served::Served,
     shares::{Shares, Weight},
@@ -91,6 +92,7 @@ pub(crate) struct FrontDoor {
     passing: BTreeSet<Rank>,
     claims: Claims,
     shares: Shares,
+    patterns: Patterns,
     /// Namespaces have users of their own.
     is_in_cluster: bool,
     /// What the configuration says of host names.
@@ -232,7 +234,7 @@ impl FrontDoor {
         effects: &mut Effects,
     ) -> BTreeSet<ServiceKey> {
         let route = given.index.route(object).filter(|it| is_here(it, &given.config.front_door));
-        let seated = route.map(|it| (Rank::of_route(it), route::guest(it, given)));
+        let seated = route.map(|it| (Rank::of_route(it), route::guest(it, given, &mut self.patterns)));
         self.seat(object, seated, effects)
     }
 

@@ -11,7 +11,7 @@ use seaway_model::{
     load_balancer::{Action, HostPattern, Match, Rule},
 };
 
-use super::claims::Claim;
+use super::{claims::Claim, patterns::Verdict};
 use crate::{
     annotations::{REDIRECT, TLS, Wishes},
     certificates::Certificates,
@@ -53,6 +53,8 @@ pub(super) struct Guest {
     /// Where it asks for that.
     pub(super) redirect_field: Name,
     pub(super) problems: Vec<Problem>,
+    /// What is known of its regular expressions, for as long as it has them.
+    pub(super) patterns: Vec<Arc<Verdict>>,
 }
 
 /// Rules that send whoever comes in the open to TLS, made when they are wanted. They follow from the others.
@@ -112,6 +114,7 @@ impl Guest {
             redirect: None,
             redirect_field: Name::default(),
             problems: Vec::new(),
+            patterns: Vec::new(),
         }
     }
 

@@ -1,5 +1,10 @@
 //! Regular expressions of routes: whether each is one, and whether a request that is compared with it takes little time.
 
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
 use regex::bytes::RegexBuilder;
 use regex_automata::{
     MatchKind,
@@ -7,6 +12,7 @@ use regex_automata::{
     nfa::thompson::{self, WhichCaptures},
 };
 use regex_syntax::ParserBuilder;
+use seaway_model::Name;
 
 /// What `snapshot` lets a compiled pattern take.
 const SIZE: usize = 1 << 20;
@@ -26,8 +32,45 @@ pub(super) enum Fault {
     Slow,
 }
 
-/// `shared`: those who write patterns do not trust each other.
-pub(super) fn check(pattern: &str, shared: bool) -> Result<(), Fault> {
+/// What was found out of a pattern.
+pub(super) type Verdict = Result<(), Fault>;
+
+/// What was found out of the patterns that routes have at the moment. A route is planned again whenever endpoints of its
+/// Services change, and to compile a pattern takes up to some milliseconds.
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    shared: bool,
+    /// Guests hold the verdicts: of a pattern that no route has any more nothing is known.
+    known: HashMap<Name, Weak<Verdict>>,
+    /// As many are looked through for those that no route has any more.
+    sweep_at: usize,
+}
+
+/// Fewer are not worth looking through.
+const FEW: usize = 64;
+
+impl Patterns {
+    /// `shared`: those who write patterns do not trust each other.
+    pub(super) fn verdict(&mut self, pattern: &Name, shared: bool) -> Arc<Verdict> {
+        if self.shared != shared {
+            *self = Patterns { shared, ..Patterns::default() };
+        }
+        if let Some(known) = self.known.get(pattern).and_then(Weak::upgrade) {
+            return known;
+        }
+        if self.known.len() >= self.sweep_at.max(FEW) {
+            self.known.retain(|_, it| it.strong_count() > 0);
+            self.sweep_at = self.known.len().saturating_mul(2);
+        }
+        let verdict = Arc::new(check(pattern, shared));
+        self.known.insert(pattern.clone(), Arc::downgrade(&verdict));
+        verdict
+    }
+}
+
+fn check(pattern: &str, shared: bool) -> Verdict {
+    #[cfg(test)]
+    COMPILED.set(COMPILED.get().saturating_add(1));
     let size = if shared { SHARED_SIZE } else { SIZE };
     // As `snapshot` compiles it: it speaks of the whole text. `a)|(b` would be one of these alone, and speak of less.
     let compile = |text: &str| RegexBuilder::new(text).size_limit(size).build();
@@ -67,8 +110,34 @@ fn whole(pattern: &str) -> String {
 }
 
 #[cfg(test)]
+std::thread_local! {
+    /// How many patterns this thread has compiled.
+    pub(super) static COMPILED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_found_out_is_kept_as_long_as_a_route_has_the_pattern() {
+        let (mut patterns, compiled) = (Patterns::default(), || COMPILED.get());
+        let before = compiled();
+        let verdicts: Vec<_> =
+            (0..10 * FEW).map(|it| patterns.verdict(&format!("/{it}").into(), true)).collect();
+        let again = patterns.verdict(&"/0".into(), true);
+        assert!(Arc::ptr_eq(&again, &verdicts[0]) && again.is_ok());
+        assert_eq!(compiled() - before, 10 * FEW);
+        // Other rules, and other verdicts.
+        assert!(patterns.verdict(&"(?:a|b)*a(?:a|b){14}".into(), true).is_err());
+        assert!(patterns.verdict(&"(?:a|b)*a(?:a|b){14}".into(), false).is_ok());
+        // What no route has is not kept.
+        drop((verdicts, again));
+        for it in 0..100 * FEW {
+            patterns.verdict(&format!("/{it}").into(), true);
+        }
+        assert!(patterns.known.len() <= 2 * FEW, "{}", patterns.known.len());
+    }
 
     #[test]
     fn what_could_keep_a_worker_is_refused_where_many_share_it() {

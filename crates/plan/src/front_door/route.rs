@@ -8,7 +8,7 @@ use seaway_model::{
 
 use super::{
     guest::Guest,
-    patterns::{self, Fault},
+    patterns::{Fault, Patterns},
     shares::expressions,
 };
 use crate::{
@@ -36,7 +36,7 @@ impl PatternLimits {
     }
 }
 
-pub(super) fn guest(route: &HttpRoute, given: Given<'_>) -> Guest {
+pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -> Guest {
     let index = given.index;
     let mut guest = Guest::new(route.object(), &route.meta.uid);
     let mut wishes = Wishes::of(&given.config.defaults);
@@ -48,7 +48,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>) -> Guest {
     guest.problems.extend(of_services(route, &wishes));
     for (number, written) in route.rules.iter().enumerate() {
         let field = format!("spec.rules[{number}]");
-        let mut rule = Reader { route, index, limits, guest: &mut guest }.rule(written, &field);
+        let mut rule = Reader { route, index, limits, known, guest: &mut guest }.rule(written, &field);
         if protection.is_some() {
             (rule.filters, rule.action) = (Vec::new(), broken());
         }
@@ -88,6 +88,7 @@ struct Reader<'a> {
     route: &'a HttpRoute,
     index: &'a Index,
     limits: PatternLimits,
+    known: &'a mut Patterns,
     guest: &'a mut Guest,
 }
 
@@ -231,7 +232,9 @@ impl Reader<'_> {
         });
         let mut right = true;
         for (field, pattern) in path.into_iter().chain(texts) {
-            let Err(fault) = patterns::check(pattern, self.limits.shared) else { continue };
+            let verdict = self.known.verdict(pattern, self.limits.shared);
+            self.guest.patterns.push(verdict.clone());
+            let Err(fault) = &*verdict else { continue };
             right = false;
             let pattern = pattern.as_str();
             let (reason, message, fix) = match fault {

@@ -7,8 +7,11 @@ use seaway_model::{
     load_balancer::{Action, HostPattern, Match, PathMatch, TextMatch},
 };
 
-use super::{routes, scene::*};
-use crate::World;
+use super::{
+    routes,
+    scene::{self, *},
+};
+use crate::{World, front_door::patterns::COMPILED};
 
 fn limited(rules: u32, expressions: u32) -> Config {
     let limits =
@@ -115,6 +118,35 @@ fn expressions_that_are_too_many_or_too_large_are_not_compiled() {
     assert_eq!(of("b"), [Reason::Invalid]);
     let alone = super::scene::world(Config::default(), [put_route(&large)]);
     assert!(alone.problems().is_empty(), "in a folder it may be as large: {:?}", problems(&alone));
+}
+
+#[test]
+fn an_expression_is_compiled_once_however_often_its_route_is_planned() {
+    let all: Vec<String> =
+        (0..64).map(|it| format!("/shop{it}/[^/]+/(?:items|carts)(?:/[a-z0-9-]{{1,20}})?")).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let (web, mut route) = (service("web", &[80]), patterns("default/web", 1, &all));
+    route.rules[0].action = routes::route_to("web", 80).rules[0].action.clone();
+    let compiled = || COMPILED.get();
+    let before = compiled();
+    let mut world = world(limited(100, 64), [put(&web), backed(&web), put_route(&route)]);
+    assert_eq!(compiled() - before, 64);
+    // Whatever makes it be planned again: another name, members that come and go, a Service that was made again.
+    route.hosts = vec![HostPattern::Exact("other.example".into())];
+    world.apply(put_route(&route));
+    for _ in 0..10 {
+        world.apply(scene::gone(&web));
+        world.apply(put(&web));
+        world.apply(backed(&web));
+    }
+    assert_eq!(compiled() - before, 64);
+    // Of one that changed, that one alone; what nobody has any more is forgotten.
+    route.rules[0].matches[0] = patterns("default/web", 1, &["/new.*"]).rules[0].matches[0].clone();
+    world.apply(put_route(&route));
+    assert_eq!(compiled() - before, 65);
+    world.apply(gone(&route));
+    world.apply(put_route(&route));
+    assert_eq!(compiled() - before, 65 + 64);
 }
 
 /// One after the other on 16 KiB of a field, 64 of them would take a worker half a minute.
