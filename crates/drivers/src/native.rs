@@ -269,6 +269,12 @@ fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> 
             "Choose another port; or give seaway the capability NET_ADMIN on a kernel with nft_tproxy (modprobe nft_tproxy)."
                 .to_owned(),
         ),
+        OpenError::OverShare { .. } => (
+            Reason::LimitReached,
+            "Remove ports of Services of this namespace, or raise the limit of open files: ulimit -n, or LimitNOFILE= in its \
+             unit. It is tried again every 2 seconds."
+                .to_owned(),
+        ),
         OpenError::Exhausted { .. } => (
             Reason::NotPermitted,
             "Raise the limit of open files: ulimit -n, or LimitNOFILE= in its unit.".to_owned(),

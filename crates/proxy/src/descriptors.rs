@@ -7,10 +7,11 @@
 //!                              │ its share waits    │ those who are in already
 //! ```
 //!
-//! Namespaces have the same share each, their load balancers the same within that, however many they are.
+//! Namespaces have the same share each, their load balancers the same within that, however many they are. What a namespace
+//! listens with is a part of its share, and only those that have clients are counted as who shares.
 //!
 //! The kernel gives the lowest free number, so the number of a new descriptor tells that all below are taken, by
-//! whatever: sockets that listen, pipes, files. Nobody has to count.
+//! whatever: sockets that listen, pipes, files. Nobody has to count how many that are.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
@@ -64,6 +65,19 @@ impl Drop for Taken {
     }
 }
 
+/// Sockets that a load balancer listens with, as long as they are open.
+pub(crate) struct Listening {
+    share: Arc<Share>,
+    sockets: u32,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.share.namespace.listening.fetch_sub(self.sockets, Relaxed);
+        self.share.listening.fetch_sub(self.sockets, Relaxed);
+    }
+}
+
 /// Whose load balancers have a share together.
 #[derive(Default)]
 struct Namespace {
@@ -72,12 +86,15 @@ struct Namespace {
     holders: AtomicU32,
     /// Load balancers that listen.
     all: AtomicU32,
+    /// Sockets that listen.
+    listening: AtomicU32,
     arrivals: PerSecond,
 }
 
 /// What a load balancer has of them.
 pub(crate) struct Share {
     held: AtomicU32,
+    listening: AtomicU32,
     of: Arc<Descriptors>,
     namespace: Arc<Namespace>,
     /// `None`: nobody else's.
@@ -126,7 +143,7 @@ impl Descriptors {
     }
 
     /// The number of one that was just opened.
-    fn saw(&self, fd: BorrowedFd<'_>) -> u64 {
+    pub(crate) fn saw(&self, fd: BorrowedFd<'_>) -> u64 {
         let number = fd.as_raw_fd() as u64;
         // All workers share it, so it is left alone while it means nothing. A low number tells nothing: of many that
         // are taken one was free.
@@ -181,20 +198,31 @@ impl Share {
         if namespace.all.fetch_add(1, Relaxed) == 0 {
             of.all.fetch_add(1, Relaxed);
         }
-        Arc::new(Share { held: AtomicU32::new(0), of, namespace, load_balancer: Some(load_balancer) })
+        Arc::new(Share {
+            held: AtomicU32::new(0),
+            listening: AtomicU32::new(0),
+            of,
+            namespace,
+            load_balancer: Some(load_balancer),
+        })
     }
 
     /// Of whoever has all to itself.
     pub(crate) fn unlimited() -> Arc<Share> {
         let of = Arc::new(Descriptors::within(u64::MAX, |_, _| 0));
-        Arc::new(Share { held: AtomicU32::new(0), of, namespace: Arc::default(), load_balancer: None })
+        Arc::new(Share {
+            held: AtomicU32::new(0),
+            listening: AtomicU32::new(0),
+            of,
+            namespace: Arc::default(),
+            load_balancer: None,
+        })
     }
 
     /// One more client may come in this second. What is nobody's in particular is never refused: others come by it as well.
     pub(crate) fn admits(&self, now: u64) -> bool {
         let admitted = self.of.arrivals.admit(&self.namespace.arrivals, now);
-        let is_owned = || self.load_balancer.as_ref().is_some_and(|it| it.namespace().is_some());
-        if admitted || !is_owned() {
+        if admitted || !self.is_owned() {
             return true;
         }
         if self.of.arrivals.is_news(now) {
@@ -205,6 +233,24 @@ impl Share {
             );
         }
         false
+    }
+
+    fn is_owned(&self) -> bool {
+        self.load_balancer.as_ref().is_some_and(|it| it.namespace().is_some())
+    }
+
+    /// Whether it may listen at one more port, which takes a socket for each worker. What the configuration listens at is
+    /// never refused.
+    pub(crate) fn may_listen(&self) -> bool {
+        !(self.is_owned() && self.of.were_few() && self.has_its_share() && self.of.are_few())
+    }
+
+    /// It listens with so many.
+    pub(crate) fn listen(self: &Arc<Share>, sockets: usize) -> Listening {
+        let sockets = u32::try_from(sockets).unwrap_or(u32::MAX);
+        self.namespace.listening.fetch_add(sockets, Relaxed);
+        self.listening.fetch_add(sockets, Relaxed);
+        Listening { share: self.clone(), sockets }
     }
 
     /// Takes so many, unless others need them more; they are given back by [`Share::give_back`].
@@ -251,12 +297,14 @@ impl Share {
                 of.checked_div(u64::from(holders).saturating_add(1))
             }
         };
-        let Namespace { held: together, holders, all, .. } = &*self.namespace;
+        let Namespace { held: together, holders, all, listening: listens, .. } = &*self.namespace;
         let (held, together) = (self.held.load(Relaxed), together.load(Relaxed));
         let of_namespace = share(&self.of.all, &self.of.holders, together, self.of.budget());
         let own = share(all, holders, held, of_namespace.unwrap_or(self.of.budget()));
-        of_namespace.is_some_and(|share| u64::from(together) >= share)
-            || own.is_some_and(|share| u64::from(held) >= share)
+        let with =
+            |clients: u32, listening: &AtomicU32| u64::from(clients.saturating_add(listening.load(Relaxed)));
+        of_namespace.is_some_and(|share| with(together, listens) >= share)
+            || own.is_some_and(|share| with(held, &self.listening) >= share)
     }
 
     /// Once in an episode, however many it turns away.
@@ -264,7 +312,8 @@ impl Share {
         let before = self.of.reported_at.swap(now, Relaxed);
         if before == 0 || now.saturating_sub(before) > EPISODE {
             tracing::error!(
-                load_balancer = ?self.load_balancer, held = self.held.load(Relaxed), limit = self.of.limit,
+                load_balancer = ?self.load_balancer, held = self.held.load(Relaxed),
+                listening = self.namespace.listening.load(Relaxed), limit = self.of.limit,
                 "descriptors are scarce, and it has more than its share: new connections to it are refused, so that \
                  others are served; raise the limit of open files, or limit its connections",
             );
@@ -351,6 +400,36 @@ mod tests {
         assert_eq!(served(&of, &one, 300), 200, "it has as much as the whole crowd may have");
         assert_eq!(crowd(1), 0);
         assert_eq!(served(&of, &late, 1), 1);
+    }
+
+    #[test]
+    fn sockets_that_listen_are_a_part_of_the_share_of_a_namespace_for_as_long_as_they_are_open() {
+        let of = within(1600);
+        let (many, shop) = (share_of(&of, "many", 0), share_of(&of, "shop", 0));
+        let front_door = share(&of);
+        let listening = many.listen(1000);
+        of.last.store(1000, Relaxed);
+        assert!(many.may_listen(), "there is enough");
+        assert_eq!(served(&of, &shop, 100), 100);
+        assert!(of.were_few());
+        // A third of all, and half of it for shop: who listens and has no clients makes no share smaller.
+        assert!(!many.may_listen() && !share_of(&of, "many", 1).may_listen());
+        assert_eq!(served(&of, &many, 1), 0);
+        assert!(shop.may_listen() && share_of(&of, "late", 0).may_listen() && front_door.may_listen());
+        assert_eq!(served(&of, &shop, 100), 100);
+        drop(listening);
+        assert!(many.may_listen());
+        assert_eq!(served(&of, &many, 1), 1);
+    }
+
+    #[test]
+    fn a_load_balancer_that_listens_at_very_many_ports_leaves_those_of_its_namespace_theirs() {
+        let of = within(1600);
+        let (wide, narrow) = (share_of(&of, "shop", 0), share_of(&of, "shop", 1));
+        let _listening = wide.listen(1000);
+        of.last.store(1300, Relaxed);
+        assert_eq!((served(&of, &wide, 1), served(&of, &narrow, 1)), (0, 1));
+        assert!(!wide.may_listen() && narrow.may_listen());
     }
 
     #[test]

@@ -45,6 +45,10 @@ pub enum OpenError {
     NoFamily { at: SocketAddr },
     #[error("out of descriptors or memory for {at}")]
     Exhausted { at: SocketAddr },
+    #[error(
+        "{at} is not opened: few descriptors are left, and its namespace, or its Service within that, has its share"
+    )]
+    OverShare { at: SocketAddr },
     #[error("{at} cannot be opened")]
     Io {
         at: SocketAddr,

@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
+    os::fd::AsFd,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
@@ -21,10 +22,11 @@ use seaway_watchdog::Part;
 
 use crate::{
     access::{AccessError, AccessLog},
+    descriptors::Share,
     health::{HealthChanges, Prober},
     memory::MemoryLimits,
     open::{self, OpenError},
-    running::{self, RunningListener},
+    running::{self, LoadBalancerState, RunningListener},
     shared::Shared,
     statistics::{MemoryStatistics, Statistics},
     sys,
@@ -248,6 +250,10 @@ impl Proxy {
             let mut adopted = self.shared().adopted.lock().unwrap_or_else(PoisonError::into_inner);
             adopted.remove(&(at, id.l4)).unwrap_or_default()
         };
+        let share = self.share_of(key);
+        if adopted.is_empty() && !share.may_listen() {
+            return Err(OpenError::OverShare { at });
+        }
         let steered = open::steered_again(at, &adopted, steering);
         let adopted = if steered { adopted } else { Vec::new() };
         let workers = &self.shared().workers;
@@ -260,11 +266,14 @@ impl Proxy {
             None => open()?,
         };
         let sockets: Vec<_> = sockets.into_iter().map(Arc::new).collect();
+        for socket in &sockets {
+            let _ = self.shared().descriptors.saw(socket.as_fd());
+        }
         wide.add(at, id.l4, &sockets);
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
         let tuned = state.tune(key, listener, self.shared().tickets.as_ref());
-        let share = state.share(&self.shared().descriptors, key);
+        let share = state.share(share);
         let running = Arc::new(RunningListener::new(key.clone(), at, id, tuned).sharing(share));
         running.set_sockets(sockets.clone());
         state.listeners.insert((ip, id), running.clone());
@@ -273,6 +282,12 @@ impl Proxy {
             worker.post(its.map(|socket| Command::Open(running.clone(), socket.clone())));
         }
         Ok(())
+    }
+
+    /// What it has of the descriptors; of one that listens nowhere yet, a new one.
+    fn share_of(&self, key: &LbKey) -> Arc<Share> {
+        let known = self.shared().registry.lock().get(key).and_then(LoadBalancerState::known_share);
+        known.unwrap_or_else(|| Share::new(self.shared().descriptors.clone(), key.clone()))
     }
 
     /// Same socket; new rules, limits, timeouts or sources hold for whoever comes from now on.

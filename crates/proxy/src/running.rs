@@ -26,7 +26,7 @@ use seaway_model::{
 };
 
 use crate::{
-    descriptors::{Descriptors, Share},
+    descriptors::Share,
     tls::{Keys, Slot, Terms, Tickets},
 };
 
@@ -84,8 +84,13 @@ impl LoadBalancerState {
             .clone()
     }
 
-    pub(crate) fn share(&mut self, of: &Arc<Descriptors>, key: &LbKey) -> Arc<Share> {
-        self.share.get_or_insert_with(|| Share::new(of.clone(), key.clone())).clone()
+    /// Another thread may have given it one first.
+    pub(crate) fn share(&mut self, new: Arc<Share>) -> Arc<Share> {
+        self.share.get_or_insert(new).clone()
+    }
+
+    pub(crate) fn known_share(&self) -> Option<Arc<Share>> {
+        self.share.clone()
     }
 
     fn certificate(&mut self, name: &ObjectRef) -> Arc<Slot> {

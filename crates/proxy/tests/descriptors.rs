@@ -25,10 +25,10 @@ use std::{
 
 use attacker::Attacker;
 use seaway_model::{
-    L4, LbKey, Owner, Pool,
+    Kind, L4, LbKey, ObjectRef, Owner, Pool,
     load_balancer::{BackendProtocol, Passive, Protocol},
 };
-use seaway_proxy::Statistics;
+use seaway_proxy::{OpenError, Statistics};
 use stage::*;
 
 const MEMBER: &str = "SEAWAY_TEST_MEMBER";
@@ -371,4 +371,57 @@ fn a_loop_of_tcp_through_somebody_else_takes_the_share_of_its_service() {
     // Four fifths of what is for newcomers, and a few that were on their way.
     let most = 2 * proxy.state().most;
     assert!(most <= 260, "{most} descriptors");
+}
+
+/// The part of the child: one namespace opens ports until it may not, and another is there as well.
+#[test]
+#[ignore = "run by another test, with few descriptors"]
+fn child_with_many_ports() {
+    let backend = Backend::named(b'a');
+    let stage = Stage::with_workers(1);
+    let of = |namespace: &str, name: &str| {
+        let object = ObjectRef::new(Kind::Service, namespace, name);
+        LbKey::Of(Owner::Object { object, uid: name.into() })
+    };
+    // Without descriptors, nobody finds out which ports are free.
+    let mut ports = free_port()..;
+    let mut open = |key: &LbKey| {
+        for port in ports.by_ref().take(1000) {
+            match stage.proxy.open(key, HERE, Arc::new(listener(port))) {
+                Ok(()) => return Some(SocketAddr::new(HERE, port)),
+                Err(OpenError::OverShare { .. }) => return None,
+                // Somebody else of this machine has it.
+                Err(OpenError::Foreign { .. } | OpenError::Io { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("no free port")
+    };
+    let (shop, many) = (of("shop", "web"), of("many", "a"));
+    stage.proxy.put_pool(&shop, Arc::new(pool(&[backend.at])));
+    let at = open(&shop).expect("there are enough");
+    let ports: Vec<SocketAddr> =
+        std::iter::repeat_with(|| open(&many)).take(400).map_while(|it| it).collect();
+    assert!((100..260).contains(&ports.len()), "{} of 320 descriptors", ports.len());
+    assert_eq!(open(&of("many", "b")), None, "it is of the same namespace");
+    // Others open ports and are served.
+    assert!((0..10).all(|_| open(&shop).is_some()));
+    assert!(open(&of("late", "web")).is_some());
+    let mut kept = greeted(at);
+    assert_eq!(kept.0, b'a');
+    echoes(&mut kept.1);
+    // What it closes, it may open again.
+    for at in ports.iter().take(20) {
+        stage.proxy.close(&many, HERE, listener(at.port()).id());
+    }
+    eventually("their descriptors are free", || open(&many).is_some());
+}
+
+#[test]
+fn a_namespace_opens_no_more_ports_than_its_share_of_descriptors() {
+    let run =
+        "ulimit -n 320 && exec \"$0\" --exact child_with_many_ports --ignored --nocapture --test-threads 1";
+    let child = Command::new("sh").args(["-c", run]).arg(std::env::current_exe().unwrap()).output().unwrap();
+    let said = [child.stdout, child.stderr].map(|it| String::from_utf8_lossy(&it).into_owned()).concat();
+    assert!(child.status.success() && said.contains("1 passed"), "{said}");
 }

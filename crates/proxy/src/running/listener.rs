@@ -20,7 +20,7 @@ use seaway_snapshot::Routes;
 
 use super::{Answers, RunningPool, through::Through};
 use crate::{
-    descriptors::{Share, Taken},
+    descriptors::{Listening, Share, Taken},
     tls::Terms,
     worker::Lane,
 };
@@ -34,7 +34,7 @@ pub(crate) struct RunningListener {
     share: Arc<Share>,
     tuned: ArcSwap<Tuned>,
     /// One for each worker; workers hold clones. Kept here to be handed over to a successor.
-    sockets: Mutex<Vec<Arc<OwnedFd>>>,
+    sockets: Mutex<OpenSockets>,
     closed_at: AtomicU64,
     active: AtomicU32,
     /// When the next newcomer would be exactly on time at the permitted rate, in microseconds.
@@ -49,6 +49,13 @@ pub(crate) struct RunningListener {
     pub(crate) requests: AtomicU64,
     pub(crate) answers: Answers,
     refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+#[derive(Default)]
+struct OpenSockets {
+    all: Vec<Arc<OwnedFd>>,
+    /// They are a part of its load balancer's share of descriptors.
+    _counted: Option<Listening>,
 }
 
 /// What may change while it listens.
@@ -390,7 +397,7 @@ impl RunningListener {
     /// Gives back what it held of its sockets; workers let go of theirs when they are told.
     pub(crate) fn close(&self, now: u64) -> Vec<Arc<OwnedFd>> {
         self.closed_at.store(now, Relaxed);
-        std::mem::take(&mut *self.sockets.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.sockets.lock().unwrap_or_else(PoisonError::into_inner)).all
     }
 
     pub(crate) fn closed_at(&self) -> Option<u64> {
@@ -398,11 +405,12 @@ impl RunningListener {
     }
 
     pub(crate) fn set_sockets(&self, sockets: Vec<Arc<OwnedFd>>) {
-        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = sockets;
+        let _counted = Some(self.share.listen(sockets.len()));
+        *self.sockets.lock().unwrap_or_else(PoisonError::into_inner) = OpenSockets { all: sockets, _counted };
     }
 
     pub(crate) fn sockets(&self) -> Vec<Arc<OwnedFd>> {
-        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
     }
 }
 
