@@ -11,6 +11,7 @@ mod asked;
 pub(crate) mod calendar;
 pub(crate) mod pem;
 mod read;
+mod room;
 #[cfg(test)]
 pub(crate) mod tests;
 mod view;
@@ -31,6 +32,7 @@ use seaway_model::{
 pub use self::view::CertificateCounts;
 use self::{
     read::{Unread, read},
+    room::Room,
     x509::Seen,
 };
 
@@ -54,6 +56,7 @@ pub(crate) struct Certificates {
     asked_by_name: bool,
     /// Named, asked for, and not there.
     absent: BTreeSet<ObjectRef>,
+    room: Room,
 }
 
 #[derive(Debug)]
@@ -116,9 +119,18 @@ impl Certificates {
         let known = |held| Known { created: secret.created, held, broken: None, age: Age::Fine };
         let held_before = before.as_ref().and_then(|it| it.held.clone());
         let broken = |(key, why): Unread| broken(object, key, why);
+        if secret.withheld && !named {
+            self.room.give_back(object);
+        }
         let mut known = match read(secret, held_before.as_deref()) {
-            // Whoever names it goes on with what it held until its content comes.
+            // Whoever names it goes on with what it held until its content comes. That of one that is left out does not.
+            _ if secret.withheld && named && self.room.leaves_out(object) => {
+                Known { broken: Some(self.room.problem(object)), ..known(held_before) }
+            }
             _ if secret.withheld => known(held_before.filter(|_| named)),
+            Ok(_) if !self.room.take(secret) => {
+                Known { broken: Some(self.room.problem(object)), ..known(held_before) }
+            }
             Ok((held, unread)) => Known { broken: unread.map(broken), ..known(Some(Arc::new(held))) },
             Err(unread) => Known { broken: Some(broken(unread)), ..known(held_before) },
         };
@@ -153,6 +165,7 @@ impl Certificates {
         }
         self.known.remove(object);
         self.vanished.remove(object);
+        self.room.give_back(object);
         Changed { content: true, names: true }
     }
 

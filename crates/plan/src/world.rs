@@ -185,7 +185,7 @@ impl World {
         index.configure(&config);
         let mut door = Door::default();
         door.guests.configure(&config);
-        World {
+        let mut world = World {
             roles,
             placements,
             config,
@@ -236,7 +236,9 @@ impl World {
             dependents_to_replan: BTreeSet::new(),
             replans_dependents: false,
             foreign: HashMap::new(),
-        }
+        };
+        world.limit_certificates();
+        world
     }
 
     /// Learns one thing, and tells what has to be looked at again because of it.

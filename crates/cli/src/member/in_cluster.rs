@@ -24,4 +24,28 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
         *opens = Opens::Never;
     }
     tenants::close(&mut settings.config, settings.said);
+    // Copies have that limit, and those that are there stay.
+    let limits = &mut settings.config.tenants.limits;
+    limits.held_certificate_bytes = limits.certificate_bytes.filter(|_| settings.copies.is_none());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::parse;
+
+    #[test]
+    fn held_certificates_have_the_limit_where_none_are_copied() {
+        for (text, limit) in [
+            ("", Some(4 << 20)),
+            ("tenants: {limits: {certificateBytes: 2Ki}}", Some(2 << 10)),
+            ("tenants: {limits: {certificateBytes: 0}}", None),
+            ("certificateCopies: seaway-certificates", None),
+        ] {
+            let mut settings = parse(text, Path::new("")).expect("it is right");
+            assert_eq!(settings.config.tenants.limits.held_certificate_bytes, None, "in a folder: {text}");
+            in_cluster(&mut settings, Part::Node, None);
+            assert_eq!(settings.config.tenants.limits.held_certificate_bytes, limit, "{text}");
+        }
+    }
 }

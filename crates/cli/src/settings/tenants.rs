@@ -272,6 +272,7 @@ mod tests {
             listeners: Some(4),
             members: Some(3),
             certificate_bytes: Some(2 << 10),
+            held_certificate_bytes: None,
             check_interval: Duration::from_millis(5),
             checks_per_second: Some(7),
             connections: Some(8),

@@ -62,6 +62,8 @@ pub struct TenantLimits {
     pub members: Option<u32>,
     /// Of a namespace's certificates, keys and authorities that are copied for hosts.
     pub certificate_bytes: Option<u64>,
+    /// The same of those that each process holds, where nothing is copied: copies have the limit above.
+    pub held_certificate_bytes: Option<u64>,
     /// The shortest time between two health checks of one member; zero: any.
     pub check_interval: Duration,
     /// Health checks of one port of a Service in a second, from each host.
@@ -80,6 +82,7 @@ impl TenantLimits {
         listeners: Some(10_000),
         members: Some(100_000),
         certificate_bytes: Some(4 << 20),
+        held_certificate_bytes: None,
         check_interval: Duration::from_millis(500),
         checks_per_second: Some(1_000),
         connections: None,

@@ -10,6 +10,17 @@ use seaway_model::{
 use super::Certificates;
 
 impl Certificates {
+    /// How many bytes each namespace may have held; what is held stays. `configured` counts for nobody.
+    pub(crate) fn set_limit(&mut self, most: Option<u64>, configured: BTreeSet<ObjectRef>) {
+        self.room.set(most, configured);
+    }
+
+    /// Its namespace has as many bytes as it may have: it is asked for again when there is room. One that no watch brings is
+    /// asked for every minute all the same, and is not held.
+    pub(crate) fn leaves_out(&self, object: &ObjectRef) -> bool {
+        self.room.leaves_out(object)
+    }
+
     pub(super) fn not_known_yet(&self, object: &ObjectRef) -> bool {
         let is_unanswered = self.not_asked || self.asked_by_name && !self.absent.contains(object);
         is_unanswered && object.kind == Kind::Secret && !self.known.contains_key(object)

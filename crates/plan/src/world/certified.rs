@@ -114,12 +114,23 @@ impl World {
         self.certificates.counts()
     }
 
-    /// Secrets that somebody names; nothing, where all are wanted, or nobody knows yet.
+    /// Secrets that somebody names, but for those that their namespaces have no room for; nothing, where all are wanted, or nobody
+    /// knows yet.
     pub fn secrets(&self) -> Option<BTreeSet<ObjectRef>> {
         if !self.settled || self.wants_all_secrets() {
             return None;
         }
-        Some(self.named().filter(|it| it.kind == Kind::Secret).cloned().collect())
+        let left_out = |it: &&ObjectRef| self.certificates.leaves_out(it);
+        Some(self.named_secrets().filter(|it| !left_out(it)).cloned().collect())
+    }
+
+    fn named_secrets(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.named().filter(|it| it.kind == Kind::Secret)
+    }
+
+    pub(super) fn limit_certificates(&mut self) {
+        let most = self.config.tenants.limits.held_certificate_bytes;
+        self.certificates.set_limit(most, self.configured_secrets());
     }
 
     /// The same with what each holds; nothing of one that was not seen yet, or was not there when this began.
@@ -128,7 +139,8 @@ impl World {
             let held = self.certificates.held(&it).cloned();
             (it, held)
         };
-        Some(self.secrets()?.into_iter().map(held).collect())
+        self.secrets()?;
+        Some(self.named_secrets().cloned().map(held).collect())
     }
 
     /// Those that the configuration names.

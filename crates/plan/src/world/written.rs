@@ -45,6 +45,7 @@ impl World {
         self.config = config;
         self.index.configure(&self.config);
         self.door.guests.configure(&self.config);
+        self.limit_certificates();
         self.give_up_vanished();
         self.ask_by_name();
         let touched = self.ledger.set_rules(self.config.pools);

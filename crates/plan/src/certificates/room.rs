@@ -1,0 +1,117 @@
+//! How much of certificates each namespace may have held here, in bytes: of all that is named, a host holds the content.
+//!
+//! What is held stays, and comes before what is new; so does what takes its place and is no larger. What does not fit is left
+//! out, and is asked for again when there is room.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use seaway_model::{
+    Kind, Name, ObjectRef, Problem, Reason,
+    fact::{Secret, TLS_SECRET},
+};
+use secrecy::{ExposeSecret, SecretString};
+
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    most: Option<u64>,
+    /// What the configuration names: it counts for nobody.
+    configured: BTreeSet<ObjectRef>,
+    held: HashMap<ObjectRef, u64>,
+    by_namespace: HashMap<Name, u64>,
+    /// What is left out, with its bytes.
+    left_out: BTreeMap<ObjectRef, LeftOut>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LeftOut {
+    bytes: u64,
+    /// A watch says that it is there, with what it holds or without.
+    is_watched: bool,
+}
+
+impl Room {
+    pub(super) fn set(&mut self, most: Option<u64>, configured: BTreeSet<ObjectRef>) {
+        (self.most, self.configured) = (most, configured);
+        self.by_namespace.clear();
+        let held = std::mem::take(&mut self.held);
+        held.iter().for_each(|(object, bytes)| self.count(object, *bytes));
+        self.held = held;
+    }
+
+    fn counts(&self, object: &ObjectRef) -> bool {
+        object.kind == Kind::Secret && !self.configured.contains(object)
+    }
+
+    fn count(&mut self, object: &ObjectRef, bytes: u64) {
+        if self.counts(object) {
+            let all = self.by_namespace.entry(object.namespace.clone()).or_default();
+            *all = all.saturating_add(bytes);
+        }
+    }
+
+    /// `false`: it does not fit, and what is held of it stays.
+    pub(super) fn take(&mut self, secret: &Secret) -> bool {
+        let (object, bytes) = (&secret.object, bytes(secret));
+        if !self.fits(object, bytes) {
+            let is_watched = *secret.kind == *TLS_SECRET;
+            self.left_out.insert(object.clone(), LeftOut { bytes, is_watched });
+            return false;
+        }
+        self.give_back(object);
+        self.held.insert(object.clone(), bytes);
+        self.count(object, bytes);
+        true
+    }
+
+    /// Nothing of it is held any more.
+    pub(super) fn give_back(&mut self, object: &ObjectRef) {
+        self.left_out.remove(object);
+        let Some(bytes) = self.held.remove(object).filter(|_| self.counts(object)) else { return };
+        if let Some(all) = self.by_namespace.get_mut(&object.namespace) {
+            *all = all.saturating_sub(bytes);
+            if *all == 0 {
+                self.by_namespace.remove(&object.namespace);
+            }
+        }
+    }
+
+    fn fits(&self, object: &ObjectRef, bytes: u64) -> bool {
+        let Some(most) = self.most.filter(|_| self.counts(object)) else { return true };
+        let before = self.held.get(object).copied().unwrap_or_default();
+        bytes <= before || self.others(object).saturating_add(bytes) <= most
+    }
+
+    /// What its namespace has beside it.
+    fn others(&self, object: &ObjectRef) -> u64 {
+        let all = self.by_namespace.get(&object.namespace).copied().unwrap_or_default();
+        all.saturating_sub(self.held.get(object).copied().unwrap_or_default())
+    }
+
+    /// It was left out, there is still no room for it, and to be told without what it holds is enough.
+    pub(super) fn leaves_out(&self, object: &ObjectRef) -> bool {
+        self.left_out.get(object).is_some_and(|it| it.is_watched && !self.fits(object, it.bytes))
+    }
+
+    pub(super) fn problem(&self, object: &ObjectRef) -> Problem {
+        let bytes = self.left_out.get(object).map_or(0, |it| it.bytes);
+        let (all, most) = (self.others(object).saturating_add(bytes), self.most.unwrap_or_default());
+        let (what, until) = match self.held.contains_key(object) {
+            true => ("its new content is not used", "Until then what it held before stays in use."),
+            false => ("it is not used", "Until then no listener is opened with it."),
+        };
+        let message = format!(
+            "certificates of namespace {} have {all} bytes with this one, and may have {most}: {what}",
+            object.namespace
+        );
+        Problem::new(object.clone(), Reason::LimitReached, message).fix(format!(
+            "Name fewer or smaller Secrets in this namespace, or have tenants.limits.certificateBytes raised in the \
+             configuration. {until}"
+        ))
+    }
+}
+
+/// Of the keys that are looked at.
+fn bytes(secret: &Secret) -> u64 {
+    let values = ["tls.crt", "tls.key", "ca.crt"].into_iter().filter_map(|key| secret.values.get(key));
+    values.map(|it: &SecretString| it.expose_secret().len() as u64).fold(0, u64::saturating_add)
+}
