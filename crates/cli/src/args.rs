@@ -369,8 +369,7 @@ pub(crate) enum OpenStackCommand {
     /// List what Services left behind in the cloud that are no more, and remove it
     ///
     /// Load balancers, floating IPs, security groups and secrets of this cluster alone, found by its UID in tags and
-    /// descriptions, never by name. The leading controller removes only what it has seen the deletion of; it reports
-    /// all else as orphans and leaves it as it is.
+    /// descriptions, never by name. The leading controller removes what it saw the deletion of, and reports the rest.
     ///
     ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf            what there is
     ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf --delete   away with it
