@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Instant};
 
 use seaway_openstack::{
     Class, Cloud, Credentials, Error, Source,
-    credentials::{Place, Located},
+    credentials::{Located, Place},
 };
 
 use crate::{

@@ -17,7 +17,7 @@ use counted::Counted;
 use kinds::Site;
 use seaway_openstack::{
     Call, Class, Cloud, Credentials, Service, Settings, Source, Surroundings,
-    credentials::{IdentityVersion, Place, Located},
+    credentials::{IdentityVersion, Located, Place},
 };
 use seaway_testkit::topology::{OpenStack, Project};
 use serde_json::json;
