@@ -50,7 +50,12 @@ impl World {
     fn kept_ports(&self, service: &Service) -> Vec<(L4, u16)> {
         // Who gives a Service with a class to the other controller changes its type for a moment.
         let is_there = service.kind == ServiceKind::LoadBalancer || gives_away(&service.meta.annotations);
-        match is_there && !service.leaving && !self.owners.contains_key(&whose(service)) {
+        let owner = whose(service);
+        // One that another driver serves now may still have what it had in the cloud, which is left as it is; whether it has
+        // is known once that cloud was listed.
+        let may_have = !self.is_surveyed() || self.released.contains_key(&owner);
+        let is_left = !self.owners.contains_key(&owner) || may_have && !self.is_in_cloud(&owner);
+        match is_there && !service.leaving && is_left {
             true => node_ports(service).collect(),
             false => Vec::new(),
         }

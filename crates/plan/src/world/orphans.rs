@@ -38,6 +38,8 @@ pub(super) struct Deletions {
     recalls: u64,
     /// Groups of Services that are released.
     released_groups: BTreeSet<Unit>,
+    /// The cloud was listed, so that it is known what it has.
+    surveyed: bool,
 }
 
 /// The same for what is the same: of an owner's name a cloud may tell the beginning only.
@@ -325,9 +327,16 @@ impl World {
         self.look_at_orphans();
     }
 
+    pub(super) fn is_surveyed(&self) -> bool {
+        self.deletions.surveyed
+    }
+
     /// All that a cloud has of ours, as it was listed just now: orphans that are not there any more are none.
     pub(super) fn survey(&mut self, there: &[Unit]) {
         let there: Vec<Name> = there.iter().filter_map(identity).collect();
+        if !std::mem::replace(&mut self.deletions.surveyed, true) {
+            self.nodes_changed();
+        }
         self.deletions.orphans.retain(|identity, _| there.contains(identity));
         self.look_at_orphans();
     }

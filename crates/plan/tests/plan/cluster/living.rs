@@ -109,6 +109,32 @@ fn no_host_serves_it_beside_its_cloud() {
     assert!(matches!(world.desire(&here), Desired::LoadBalancer(_)));
 }
 
+/// A load balancer that is left in the cloud serves on, also if hosts serve its Service now.
+#[test]
+fn what_is_left_in_a_cloud_keeps_its_node_ports_open_beside_others_that_use_the_group() {
+    let shop = classless(Held::No);
+    let mut mail = Service { class: Some(CLASS.into()), held: Held::ByUs, ..clouded(&[]) };
+    (mail.meta.name, mail.meta.uid) = ("mail".into(), "mail".into());
+    mail.ports[0].node_port = Some(30_025);
+    let kept = |world: &World| match world.desire(&group()) {
+        Desired::Group(it) => it.kept.iter().map(|(_, port)| *port).collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    let placements: Vec<Arc<dyn seaway_plan::Placement>> = vec![Arc::new(InCloud), Arc::new(OnHost)];
+    let mut world = World::new(Roles { allocate: true, host: None }, placements, native());
+    for change in [put(&shop), put(&mail)].into_iter().chain(synced()) {
+        world.apply(change);
+    }
+    assert_eq!(kept(&world), [30_080], "it is not known yet what the cloud has");
+    let dirt = world.apply(Change::Surveyed(vec![]));
+    assert!(dirt.contains(&Dirt::Unit(group())));
+    assert_eq!(kept(&world), [0; 0]);
+    world.apply(Change::Found(unit(&owner(&shop))));
+    assert_eq!(kept(&world), [30_080]);
+    world.apply(gone(&shop));
+    assert_eq!(kept(&world), [0; 0]);
+}
+
 #[test]
 fn what_is_found_of_a_service_that_lives_stays_and_is_told() {
     // Another controller's finalizer: we took its load balancer over, and the default is gone.
