@@ -64,6 +64,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "line 1:\n  golden: (nothing)\n  now:    a")]
     fn a_file_that_differs_is_shown_with_its_first_line_that_does() {
-        same("no such file", "a\n");
+        same("no such folder/file", "a\n");
     }
 }
