@@ -40,7 +40,7 @@ fn ovn_keeps_clients_for_as_long_as_they_are_to_be_kept_and_not_longer() {
     };
     until("clients that send datagrams are kept from the first on", || kept(300));
     let problems = || stage.scene.field("service/shop", PROBLEMS);
-    until("it is told that others are not", || problems().contains("80/TCP: ovn keeps no client"));
+    until("it is told that others are not", || problems().contains("80/TCP: OVN has no session affinity"));
     assert!(!problems().contains("UDP"));
 
     let time = "/spec/sessionAffinityConfig/clientIP/timeoutSeconds";
@@ -63,7 +63,7 @@ fn ovn_keeps_clients_for_as_long_as_they_are_to_be_kept_and_not_longer() {
         let is_done = |it: &Value| it["session_persistence"].is_null() && it["healthmonitor_id"].is_string();
         all.len() == 2 && all.values().all(is_done)
     });
-    until("nothing is wrong any more", || !problems().contains("ovn keeps"));
+    until("nothing is wrong any more", || !problems().contains("OVN has no session affinity"));
 
     stage.scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
     until("nothing is left", || stage.land.has_only(&before));
