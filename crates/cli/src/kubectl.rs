@@ -10,7 +10,9 @@ use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc};
 
 use anyhow::{Result, anyhow, bail};
 use seaway_admin::View;
-use seaway_cluster::{Access, Cluster, Credentials, HostSight, Pulse, ServiceSight, Sight};
+use seaway_cluster::{
+    Access, Cluster, Credentials, HostInspection, HostLiveness, Inspection, ServiceInspection,
+};
 use seaway_model::{
     Change, Fact, Name, Problem, Reason,
     config::{Adopt, CloudDefaults},
@@ -55,7 +57,7 @@ pub(crate) fn credentials(kubeconfig: Option<&Path>, context: Option<&str>) -> C
             Credentials::Kubeconfig { path: path.to_owned(), context: context.map(str::to_owned) }
         }
         (None, Some(context)) => Credentials::Context(context.to_owned()),
-        (None, None) => Credentials::Found,
+        (None, None) => Credentials::Detected,
     }
 }
 
@@ -78,7 +80,7 @@ async fn forget(arguments: &Host) -> Result<ExitCode> {
     let (cluster, host) = (connect(&arguments.reach).await?, &arguments.host);
     let pulse = cluster.pulse(host).await;
     let pulse = pulse.map_err(|why| anyhow!("the Lease of {host} cannot be read: {why}"))?;
-    if pulse == Pulse::Alive {
+    if pulse == HostLiveness::Alive {
         bail!(
             "{host} is alive: its Lease is renewed. Take it out with kubectl seaway drain {host}, and stop it first."
         );
@@ -110,7 +112,7 @@ fn may_patch(why: &str) -> &'static str {
 
 /// A cluster at one moment.
 struct Glance {
-    sight: Sight,
+    sight: Inspection,
     world: World,
     /// By host, what its status page tells; or why it tells nothing.
     pages: BTreeMap<Name, Result<View, String>>,
@@ -169,8 +171,8 @@ fn is_of_cloud(overview: &Overview) -> bool {
 
 /// Which driver serves Services without a class. How Seaway is configured there is not to be seen; what it does is: those
 /// that a cloud serves have a finalizer, which may be one that the cloud provider's controller wrote before.
-fn serves_classless(sight: &Sight) -> ByDefault {
-    let said: BTreeMap<(&str, &str), &ServiceSight> =
+fn serves_classless(sight: &Inspection) -> ByDefault {
+    let said: BTreeMap<(&str, &str), &ServiceInspection> =
         sight.services.iter().map(|it| ((&*it.namespace, &*it.name), it)).collect();
     let mut seen = ByDefault::None;
     for change in &sight.changes {
@@ -208,7 +210,7 @@ fn at_length(problem: &Problem) -> String {
 /// All at once: one that does not answer keeps nobody waiting for another.
 async fn pages(
     cluster: &Cluster,
-    hosts: &[(HostSight, Pulse)],
+    hosts: &[(HostInspection, HostLiveness)],
     sought: Option<&str>,
 ) -> BTreeMap<Name, Result<View, String>> {
     let path = sought.map_or("state".to_owned(), |it| format!("state?q={}", encoded(it)));
@@ -273,21 +275,21 @@ mod tests {
 
     #[test]
     fn the_driver_of_services_without_a_class_is_seen_by_what_it_did() {
-        let sight = |service: Service, is_told: bool, problem: &str| Sight {
-            services: vec![ServiceSight {
+        let sight = |service: Service, is_told: bool, problem: &str| Inspection {
+            services: vec![ServiceInspection {
                 namespace: service.meta.namespace.clone(),
                 name: service.meta.name.clone(),
                 ready: is_told.then(|| (true, "Served".into(), "".into())),
                 problems: Some(problem.to_owned()).into_iter().filter(|it| !it.is_empty()).collect(),
-                ..ServiceSight::default()
+                ..ServiceInspection::default()
             }],
             changes: vec![Change::Put(Fact::Service(Arc::new(service)))],
-            ..Sight::default()
+            ..Inspection::default()
         };
         let held = |held: Held| Service { held, ..shop() };
         let of_a_class = |it: Service| Service { class: Some("seaway.dev/octavia".into()), ..it };
         for (sight, driver) in [
-            (Sight::default(), ByDefault::None),
+            (Inspection::default(), ByDefault::None),
             (sight(shop(), false, ""), ByDefault::None),
             (sight(shop(), true, ""), ByDefault::Native),
             (sight(held(Held::ByUs), false, ""), ByDefault::Octavia),

@@ -31,8 +31,8 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, Bound, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
-    Access, Addresses, Campaign, Cluster, Credentials, Holds, HostReports, LEADER, Pace, PoolReports, Pulses,
-    Records, Running, Statuses, Terms, Watch,
+    Access, Addresses, Cluster, Credentials, Holds, HostLeases, HostReports, LEADER, LeaderElection,
+    LeaseTimings, Pace, PoolReports, Records, Running, Statuses, Watch,
 };
 use seaway_drivers::{
     names::Names,
@@ -117,7 +117,7 @@ async fn next(conf: &mut Option<(Arc<Octavia>, mpsc::Receiver<()>)>) -> Option<(
 fn access(arguments: &Arguments, settings: &Settings, part: Part) -> Access {
     let credentials = match &arguments.kubeconfig {
         Some(path) => Credentials::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
-        None => Credentials::Found,
+        None => Credentials::Detected,
     };
     let namespace = arguments.namespace.as_deref().map(Into::into);
     let pace = Pace { quarantine: settings.quarantine, ..Pace::default() };
@@ -139,7 +139,7 @@ struct Member {
     /// Passes on what is heard; ends with the last who tells.
     hearing: JoinHandle<()>,
     /// Of a controller: to lead. Of a host: to be alive.
-    campaign: Campaign,
+    campaign: LeaderElection,
     clock: JoinHandle<()>,
     addresses: Option<AddressWatch>,
     /// Tells when the file was changed that says all of a cloud, for whoever works there.
@@ -180,9 +180,9 @@ impl Member {
         };
         let campaign = match part {
             Part::Controller => {
-                Campaign::start(&cluster, LEADER, &settings.host, Terms::leader(settings.lease))
+                LeaderElection::start(&cluster, LEADER, &settings.host, LeaseTimings::leader(settings.lease))
             }
-            Part::Node => Campaign::host(&cluster, &settings.host, Terms::HOST),
+            Part::Node => LeaderElection::host(&cluster, &settings.host, LeaseTimings::HOST),
         };
         // Who may lead is told when it does.
         let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
@@ -238,7 +238,7 @@ impl Member {
         let known = recall.iter().flat_map(Recall::facts);
         let mut watch = match &host {
             Some(host) => cluster.watch_as_host(&host.name, known, tell.clone()),
-            None => cluster.watch_from(known, tell.clone(), Pulses::Felt),
+            None => cluster.watch_from(known, tell.clone(), HostLeases::Watched),
         };
         let drains = recall.as_ref().is_some_and(Recall::drains);
         let memory = match recall {

@@ -22,7 +22,7 @@ use std::{
 };
 
 use seaway_admin::logging::check_level;
-use seaway_cluster::{Access, Pace, Terms};
+use seaway_cluster::{Access, LeaseTimings, Pace};
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
     decode::{Fault, Faults, Field},
@@ -114,7 +114,7 @@ impl Default for Settings {
             log_level: "info".to_owned(),
             resolvers: Vec::new(),
             drain: Duration::from_secs(30),
-            lease: Terms::LEADER.term,
+            lease: LeaseTimings::LEADER.term,
             quarantine: Pace::default().quarantine,
             pems: Vec::new(),
             access_log: None,

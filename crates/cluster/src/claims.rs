@@ -14,11 +14,11 @@ use crate::{
     address,
     answer::{Answer, INSTALL},
     connect::Cluster,
-    decode::{self, Said},
+    decode::{self, Decoded},
     kinds::Watched,
     lease::Leading,
-    seen::{Claim, Version},
-    told::Told,
+    object_cache::{Claim, Version},
+    raw_object::RawObject,
 };
 
 /// An administrator may have mended it.
@@ -134,11 +134,11 @@ impl Addresses {
         }
     }
 
-    fn note(&self, written: &Arc<Address>, told: &Told, observed: &mut Written) {
+    fn note(&self, written: &Arc<Address>, told: &RawObject, observed: &mut Written) {
         let version = Version(told.version().into());
         let mut address =
             Arc::new(Address { version: version.number().unwrap_or_default(), ..Address::clone(written) });
-        if let Said::Fact(Fact::Address(kept)) = decode::read(Kind::Address, told)
+        if let Decoded::Fact(Fact::Address(kept)) = decode::read(Kind::Address, told)
             && kept != address
         {
             warn!(address = %written.ip, "the definition of Address in this cluster is older. As an administrator: {INSTALL}");
@@ -162,7 +162,7 @@ impl Addresses {
             Err(answer) => return Err(answer.into()),
         };
         match decode::read(Kind::Address, &told) {
-            Said::Fact(Fact::Address(address)) => {
+            Decoded::Fact(Fact::Address(address)) => {
                 let version = Version(told.version().into());
                 let claim = Claim { address, object: told.name().into(), version };
                 self.cluster.seen().put_address(claim.clone());

@@ -21,8 +21,8 @@ use crate::{
     answer::Answer,
     kinds::{Pace, Watched},
     metallb,
-    seen::Seen,
-    told::Told,
+    object_cache::ObjectCache,
+    raw_object::RawObject,
 };
 
 /// How the API server is reached.
@@ -60,7 +60,7 @@ impl Default for Access {
 pub enum Credentials {
     /// As kubectl finds them: `$KUBECONFIG`, `~/.kube/config`; else those of the pod.
     #[default]
-    Found,
+    Detected,
     Kubeconfig {
         path: PathBuf,
         context: Option<String>,
@@ -110,7 +110,7 @@ struct Inner {
     renewed: Mutex<Instant>,
     /// Whoever still waits for something on connections of before need not wait any more.
     anew: watch::Sender<()>,
-    seen: Seen,
+    seen: ObjectCache,
 }
 
 /// A kubeconfig is not read more often than this.
@@ -121,7 +121,7 @@ pub(crate) use seaway_manifests::MANAGER;
 impl Cluster {
     /// Reads the credentials; asks nobody yet.
     pub async fn connect(access: Access) -> Result<Cluster, AccessError> {
-        let Found { client, server, own } = find(&access).await?;
+        let ConnectionConfig { client, server, own } = find(&access).await?;
         let namespace = access.namespace.clone().or(own).unwrap_or_else(|| NAMESPACE.into());
         Ok(Cluster(Arc::new(Inner {
             access,
@@ -130,7 +130,7 @@ impl Cluster {
             client: Mutex::new(client),
             renewed: Mutex::new(Instant::now()),
             anew: watch::Sender::new(()),
-            seen: Seen::default(),
+            seen: ObjectCache::default(),
         })))
     }
 
@@ -160,7 +160,7 @@ impl Cluster {
         self.0.access.copies.as_ref()
     }
 
-    pub(crate) fn seen(&self) -> &Seen {
+    pub(crate) fn seen(&self) -> &ObjectCache {
         &self.0.seen
     }
 
@@ -169,7 +169,7 @@ impl Cluster {
     }
 
     /// All that are read of a kind.
-    pub(crate) fn all(&self, watched: &Watched) -> Api<Told> {
+    pub(crate) fn all(&self, watched: &Watched) -> Api<RawObject> {
         match (watched.kind, self.copies()) {
             (kind, _) if metallb::is_of_metallb(kind) => self.within(watched, &self.0.access.metallb),
             (Kind::Secret, Some(copies)) => self.within(watched, copies),
@@ -177,7 +177,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn within(&self, watched: &Watched, namespace: &str) -> Api<Told> {
+    pub(crate) fn within(&self, watched: &Watched, namespace: &str) -> Api<RawObject> {
         namespaced(self.client(), watched, namespace)
     }
 
@@ -252,17 +252,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Found {
+struct ConnectionConfig {
     client: Client,
     server: Name,
     /// The namespace of the pod that we are.
     own: Option<Name>,
 }
 
-async fn find(access: &Access) -> Result<Found, AccessError> {
+async fn find(access: &Access) -> Result<ConnectionConfig, AccessError> {
     let mut own = None;
     let mut config = match &access.credentials {
-        Credentials::Found => {
+        Credentials::Detected => {
             let config = Config::infer().await.map_err(AccessError::NotFound)?;
             let pod = Config::incluster().ok().filter(|pod| pod.cluster_url == config.cluster_url);
             own = pod.map(|it| Name::from(it.default_namespace));
@@ -295,7 +295,7 @@ async fn find(access: &Access) -> Result<Found, AccessError> {
     config.default_retry = false;
     let server = config.cluster_url.to_string().into();
     let client = Client::try_from(config).map_err(|error| AccessError::Unusable(Box::new(error)))?;
-    Ok(Found { client, server, own })
+    Ok(ConnectionConfig { client, server, own })
 }
 
 /// Why a question was not answered.

@@ -14,7 +14,7 @@ use seaway_manifests::tree::{Node, Value};
 use seaway_model::{Kind, Name, ObjectRef, fact::TLS_SECRET};
 
 pub use self::keeper::{CopyPace, Keeper, Named};
-use crate::told::Told;
+use crate::raw_object::RawObject;
 
 /// The `type` of copies.
 const TYPE: &str = "seaway.dev/certificate-copy";
@@ -42,7 +42,7 @@ fn source_of(annotation: &str, name: &str) -> Option<ObjectRef> {
 }
 
 /// A copy, as what it is a copy of; nothing, if it does not say of what.
-pub(crate) fn original(copy: Told) -> Option<Told> {
+pub(crate) fn original(copy: RawObject) -> Option<RawObject> {
     if copy.tree.child("type").is_none_or(|it| it.value != Value::Text(TYPE.to_owned())) {
         return None;
     }
@@ -53,8 +53,8 @@ pub(crate) fn original(copy: Told) -> Option<Told> {
     Some(copy.renamed(&source.namespace, &source.name, if is_pair { TLS_SECRET } else { "Opaque" }))
 }
 
-impl Told {
-    fn renamed(mut self, namespace: &Name, name: &Name, kind: &str) -> Told {
+impl RawObject {
+    fn renamed(mut self, namespace: &Name, name: &Name, kind: &str) -> RawObject {
         if let Some(metadata) = child_mut(&mut self.tree, "metadata") {
             set(metadata, "namespace", namespace);
             set(metadata, "name", name);
@@ -83,13 +83,13 @@ mod tests {
     use seaway_model::Fact;
 
     use super::*;
-    use crate::decode::{self, Said, tests::told};
+    use crate::decode::{self, Decoded, tests::told};
 
     fn secret(namespace: &str, name: &str) -> ObjectRef {
         ObjectRef::new(Kind::Secret, namespace, name)
     }
 
-    fn copy(name: &str, source: &str, data: &str) -> Told {
+    fn copy(name: &str, source: &str, data: &str) -> RawObject {
         told(&format!(
             r#"{{"type": "{TYPE}", "metadata": {{"namespace": "copies", "name": "{name}", "resourceVersion": "7",
                 "annotations": {{"{SOURCE}": "{source}"}}}}, "data": {{{data}}}}}"#
@@ -115,7 +115,7 @@ mod tests {
         for (data, kind) in [(pair, TLS_SECRET), (r#""ca.crt": "Y2E=""#, "Opaque")] {
             let original = original(copy("shop.tls", "shop/tls", data)).expect("it is a copy");
             assert_eq!((original.namespace(), original.name(), original.version()), ("shop", "tls", "7"));
-            let Said::Fact(Fact::Secret(read)) = decode::read(Kind::Secret, &original) else {
+            let Decoded::Fact(Fact::Secret(read)) = decode::read(Kind::Secret, &original) else {
                 panic!("is a Secret")
             };
             assert_eq!((&read.object, read.kind.as_str()), (&secret("shop", "tls"), kind));

@@ -12,14 +12,14 @@ use crate::{
     address,
     connect::MANAGER,
     host, metallb, name_owner,
-    seen::{Condition, HeldBy, Ingress, Port, Published, Version},
+    object_cache::{Condition, HeldBy, Ingress, Port, Published, Version},
+    raw_object::RawObject,
     status::{ADDRESS, BALANCER, PREFIX},
-    told::Told,
 };
 
 /// What an object came to.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum Decoded {
     Fact(Fact),
     /// What of it is understood; what is not is left out.
     Partly(Fact, Vec<Problem>),
@@ -29,37 +29,39 @@ pub(crate) enum Said {
     Broken(ObjectRef, Vec<Problem>),
 }
 
-pub(crate) fn read(kind: Kind, told: &Told) -> Said {
+pub(crate) fn read(kind: Kind, told: &RawObject) -> Decoded {
     let tree = &told.tree;
     let object = || ObjectRef::new(kind, told.namespace(), told.name());
     match kind {
         // A slice that belongs to no Service is somebody else's.
-        Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => Said::Nothing,
-        _ if metallb::is_announcement(kind) => Said::Broken(object(), vec![metallb::not_acted_on(object())]),
+        Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => Decoded::Nothing,
+        _ if metallb::is_announcement(kind) => {
+            Decoded::Broken(object(), vec![metallb::not_acted_on(object())])
+        }
         Kind::Address => judged(object(), tree, |root| address::read(root).map(Fact::Address)),
         Kind::LoadBalancerHost => judged(object(), tree, |root| host::read(root).map(Fact::Host)),
         Kind::NameOwner => judged(object(), tree, |root| name_owner::read(root).map(Fact::NameOwner)),
         _ => match read_accepted(kind, tree) {
             Some(Ok(read)) => match read.object.facts.into_iter().next() {
-                None => Said::Nothing,
-                Some(fact) if read.left_out.is_empty() => Said::Fact(fact),
-                Some(fact) => Said::Partly(fact, left_out(&object(), read.left_out)),
+                None => Decoded::Nothing,
+                Some(fact) if read.left_out.is_empty() => Decoded::Fact(fact),
+                Some(fact) => Decoded::Partly(fact, left_out(&object(), read.left_out)),
             },
             Some(Err(broken)) => {
                 let object = object();
-                Said::Broken(object.clone(), problems(&object, broken.faults))
+                Decoded::Broken(object.clone(), problems(&object, broken.faults))
             }
-            None => Said::Nothing,
+            None => Decoded::Nothing,
         },
     }
 }
 
-fn judged(object: ObjectRef, tree: &Node, read: impl Fn(&Field<'_>) -> Option<Fact>) -> Said {
+fn judged(object: ObjectRef, tree: &Node, read: impl Fn(&Field<'_>) -> Option<Fact>) -> Decoded {
     let faults = Faults::default();
     let fact = read(&Field::root(tree, &faults));
     match fact.filter(|_| faults.is_empty()) {
-        Some(fact) => Said::Fact(fact),
-        None => Said::Broken(object.clone(), problems(&object, faults.into_sorted())),
+        Some(fact) => Decoded::Fact(fact),
+        None => Decoded::Broken(object.clone(), problems(&object, faults.into_sorted())),
     }
 }
 
@@ -92,7 +94,7 @@ fn left_out(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
 }
 
 /// What a Service says of itself, and who else says so.
-pub(crate) fn published(told: &Told) -> Published {
+pub(crate) fn published(told: &RawObject) -> Published {
     let status = told.tree.child("status");
     let ingress = status.and_then(|it| it.child("loadBalancer")?.child("ingress"));
     let ingress = list(ingress).filter_map(|it| {
@@ -134,7 +136,7 @@ pub(crate) fn published(told: &Told) -> Published {
     }
 }
 
-fn held_by(told: &Told) -> HeldBy {
+fn held_by(told: &RawObject) -> HeldBy {
     let metadata = told.tree.child("metadata");
     let holds = |finalizer| {
         list(metadata.and_then(|it| it.child("finalizers")))
@@ -197,14 +199,14 @@ fn list(node: Option<&Node>) -> impl Iterator<Item = &Node> {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn told(json: &str) -> Told {
+    pub(crate) fn told(json: &str) -> RawObject {
         serde_json::from_str(json).expect("is an object")
     }
 
     #[test]
     fn an_object_that_cannot_be_read_is_told_by_field() {
         let told = told(r#"{"metadata": {"name": "a"}, "spec": {"addresses": ["here"]}}"#);
-        let Said::Broken(object, problems) = read(Kind::AddressPool, &told) else { panic!("is refused") };
+        let Decoded::Broken(object, problems) = read(Kind::AddressPool, &told) else { panic!("is refused") };
         assert_eq!(object, ObjectRef::new(Kind::AddressPool, "", "a"));
         assert_eq!(&*problems[0].field, "spec.addresses[0]");
         assert!(problems[0].place.is_none(), "there is no file");
@@ -216,7 +218,7 @@ pub(crate) mod tests {
             r#"{"metadata": {"name": "a", "namespace": "x"}, "spec": {"type": "LoadBalancer", "ports": [
                 {"name": "new", "port": 443, "protocol": "QUIC"}, {"name": "web", "port": 8080}]}}"#,
         );
-        let Said::Partly(Fact::Service(service), problems) = read(Kind::Service, &told) else {
+        let Decoded::Partly(Fact::Service(service), problems) = read(Kind::Service, &told) else {
             panic!("it is followed")
         };
         assert_eq!(service.ports.iter().map(|it| it.port).collect::<Vec<_>>(), [8080]);
@@ -227,7 +229,7 @@ pub(crate) mod tests {
     #[test]
     fn a_slice_of_no_service_is_nobodys_mistake() {
         let orphan = told(r#"{"metadata": {"name": "a", "namespace": "x"}, "addressType": "IPv4"}"#);
-        assert!(matches!(read(Kind::EndpointSlice, &orphan), Said::Nothing));
+        assert!(matches!(read(Kind::EndpointSlice, &orphan), Decoded::Nothing));
     }
 
     #[test]

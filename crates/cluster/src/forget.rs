@@ -10,7 +10,7 @@ use seaway_model::Kind;
 use serde_json::json;
 
 use crate::{
-    Pulse,
+    HostLiveness,
     answer::Answer,
     connect::{Cluster, Unanswered},
     kinds::Watched,
@@ -19,10 +19,10 @@ use crate::{
 
 impl Cluster {
     /// By its Lease and this machine's clock.
-    pub async fn pulse(&self, host: &str) -> Result<Pulse, Unanswered> {
+    pub async fn pulse(&self, host: &str) -> Result<HostLiveness, Unanswered> {
         let name = format!("{}{host}", pulses::PREFIX);
         match self.ask(self.leases().get_opt(&name)).await {
-            Ok(lease) => Ok(Pulse::of(lease.as_ref(), Timestamp::now())),
+            Ok(lease) => Ok(HostLiveness::of(lease.as_ref(), Timestamp::now())),
             Err(answer) => Err(Unanswered(answer)),
         }
     }

@@ -16,41 +16,41 @@ use serde_json::{Value, json};
 
 use crate::{
     address,
-    decode::{self, Said},
+    decode::{self, Decoded},
     host,
     kinds::WATCHED,
+    raw_object::RawObject,
     status::PREFIX,
-    told::Told,
     watch::pulses,
 };
 
-fn told(bytes: &[u8]) -> Option<Told> {
+fn told(bytes: &[u8]) -> Option<RawObject> {
     // An API server names every object.
-    serde_json::from_slice(bytes).ok().filter(|it: &Told| !it.name().is_empty())
+    serde_json::from_slice(bytes).ok().filter(|it: &RawObject| !it.name().is_empty())
 }
 
-fn told_again(written: &Value) -> Told {
+fn told_again(written: &Value) -> RawObject {
     told(written.to_string().as_bytes()).expect("what we write is an object")
 }
 
 /// What is followed of an object. Where something is refused or left out, somebody is told what, and of which object.
-fn followed(kind: Kind, object: &Told) -> Option<Fact> {
+fn followed(kind: Kind, object: &RawObject) -> Option<Fact> {
     let explained = |problems: &[Problem]| {
         let of = ObjectRef::new(kind, object.namespace(), object.name());
         assert!(!problems.is_empty(), "{of} is not followed, and nobody is told why");
         assert!(problems.iter().all(|it| it.object == of && !it.message.is_empty()), "{problems:?}");
     };
     match decode::read(kind, object) {
-        Said::Fact(fact) => Some(fact),
-        Said::Partly(fact, left_out) => {
+        Decoded::Fact(fact) => Some(fact),
+        Decoded::Partly(fact, left_out) => {
             explained(&left_out);
             Some(fact)
         }
-        Said::Broken(_, problems) => {
+        Decoded::Broken(_, problems) => {
             explained(&problems);
             None
         }
-        Said::Nothing => None,
+        Decoded::Nothing => None,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     answer::{Answer, INSTALL},
     connect::Cluster,
     lease::Leading,
-    seen::{HeldBy, Published},
+    object_cache::{HeldBy, Published},
 };
 
 /// Who serves without a cloud has no right to patch Services.

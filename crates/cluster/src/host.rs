@@ -53,13 +53,13 @@ const MESSAGES_LENGTH: usize = 200_000;
 
 /// Writes what a host says, until this is dropped.
 pub struct HostReports {
-    says: watch::Sender<Said>,
+    says: watch::Sender<HostUpdate>,
     pub(crate) writer: Writer,
 }
 
 /// What is to be written, and how often what was written was lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Said {
+struct HostUpdate {
     says: Option<HostSays>,
     lost: u64,
 }
@@ -83,7 +83,7 @@ pub struct StatusPage {
 impl HostReports {
     /// `host`: the name of its object, which is made if it is not there.
     pub fn start(cluster: &Cluster, host: &str, running: Running) -> HostReports {
-        let (says, heard) = watch::channel(Said::default());
+        let (says, heard) = watch::channel(HostUpdate::default());
         let task = write_on(cluster.clone(), host.to_owned(), running, heard);
         HostReports { says, writer: Writer::spawn("the report of this host", task) }
     }
@@ -112,7 +112,7 @@ impl HostReports {
     }
 }
 
-async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: watch::Receiver<Said>) {
+async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: watch::Receiver<HostUpdate>) {
     let (mut written, mut failures) = (None, 0);
     // What other hosts have heard of: what a process before this one said, too.
     let mut known = None;
@@ -262,7 +262,7 @@ pub(crate) fn status(running: &Running, says: &HostSays, changed: bool) -> Value
 
 /// A host, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HostSight {
+pub struct HostInspection {
     pub report: Arc<HostReport>,
     pub plan_version: u64,
     pub running: Running,
@@ -272,7 +272,7 @@ pub struct HostSight {
     pub unlisted: u64,
 }
 
-pub(crate) fn sight(root: &Field<'_>, report: &Arc<HostReport>) -> Option<HostSight> {
+pub(crate) fn sight(root: &Field<'_>, report: &Arc<HostReport>) -> Option<HostInspection> {
     let status = root.child("status");
     let (page, not_served) = (status.child("page"), status.child("notServed"));
     let word = |field: &Field<'_>, key: &str| field.child(key).name().unwrap_or_default().into();
@@ -280,7 +280,7 @@ pub(crate) fn sight(root: &Field<'_>, report: &Arc<HostReport>) -> Option<HostSi
     let pod = page.child("pod").name().zip(page.child("port").port());
     let page =
         pod.map(|(pod, port)| StatusPage { namespace: word(&page, "namespace"), pod: pod.into(), port });
-    Some(HostSight {
+    Some(HostInspection {
         report: report.clone(),
         plan_version: status.child("planVersion").within(0, i64::MAX).unwrap_or_default(),
         running: Running { version: word(&status, "version"), page },

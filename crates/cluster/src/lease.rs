@@ -47,20 +47,22 @@ pub const LEADER: &str = "seaway-controller";
 
 /// How long a Lease holds, and how often it is renewed.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct LeaseTimings {
     pub term: Duration,
     pub renew: Duration,
 }
 
-impl Terms {
+impl LeaseTimings {
     /// For the one that leads.
-    pub const LEADER: Terms = Terms { term: Duration::from_secs(15), renew: Duration::from_secs(5) };
+    pub const LEADER: LeaseTimings =
+        LeaseTimings { term: Duration::from_secs(15), renew: Duration::from_secs(5) };
     /// For each host.
-    pub const HOST: Terms = Terms { term: Duration::from_secs(40), renew: Duration::from_secs(10) };
+    pub const HOST: LeaseTimings =
+        LeaseTimings { term: Duration::from_secs(40), renew: Duration::from_secs(10) };
 
     /// For one that leads and is believed to for so long.
-    pub fn leader(term: Duration) -> Terms {
-        Terms { term, renew: part(term, 1, 3) }
+    pub fn leader(term: Duration) -> LeaseTimings {
+        LeaseTimings { term, renew: part(term, 1, 3) }
     }
 }
 
@@ -72,8 +74,8 @@ pub struct Leading {
     handed_over: Arc<AtomicBool>,
 }
 
-/// Somebody who leads, or would like to, until it is dropped; [`Campaign::resign`] lets the next begin at once.
-pub struct Campaign {
+/// Somebody who leads, or would like to, until it is dropped; [`LeaderElection::resign`] lets the next begin at once.
+pub struct LeaderElection {
     pub(crate) task: Writer,
     resign: watch::Sender<bool>,
     leading: Leading,
@@ -133,23 +135,31 @@ impl Leading {
     pub(crate) fn hold(&self) -> Result<(), Failure> {
         match self.is_now() {
             true => Ok(()),
-            false => Err(Failure::Wait { why: "another leads".to_owned(), after: Terms::LEADER.renew }),
+            false => {
+                Err(Failure::Wait { why: "another leads".to_owned(), after: LeaseTimings::LEADER.renew })
+            }
         }
     }
 }
 
-impl Campaign {
+impl LeaderElection {
     /// Campaigns for the Lease `name`. `who` is for people; what tells one process from another is added to it.
-    pub fn start(cluster: &Cluster, name: &str, who: &str, terms: Terms) -> Campaign {
-        Campaign::begin(cluster, name, who, terms, Meaning::Leads)
+    pub fn start(cluster: &Cluster, name: &str, who: &str, terms: LeaseTimings) -> LeaderElection {
+        LeaderElection::begin(cluster, name, who, terms, Meaning::Leads)
     }
 
     /// A host's sign of life: as long as it is renewed, what the host holds is believed to be held.
-    pub fn host(cluster: &Cluster, host: &str, terms: Terms) -> Campaign {
-        Campaign::begin(cluster, &format!("{}{host}", pulses::PREFIX), host, terms, Meaning::Lives)
+    pub fn host(cluster: &Cluster, host: &str, terms: LeaseTimings) -> LeaderElection {
+        LeaderElection::begin(cluster, &format!("{}{host}", pulses::PREFIX), host, terms, Meaning::Lives)
     }
 
-    fn begin(cluster: &Cluster, name: &str, who: &str, terms: Terms, meaning: Meaning) -> Campaign {
+    fn begin(
+        cluster: &Cluster,
+        name: &str,
+        who: &str,
+        terms: LeaseTimings,
+        meaning: Meaning,
+    ) -> LeaderElection {
         let (tell, leading) = watch::channel(None);
         let (tell_rival, rival) = watch::channel(None);
         let (resign, resigned) = watch::channel(false);
@@ -169,7 +179,7 @@ impl Campaign {
             rival: tell_rival,
         };
         let task = keep(&format!("the Lease {name}"), candidate.run(resigned));
-        Campaign { task, resign, leading: Leading { until: leading, handed_over }, rival }
+        LeaderElection { task, resign, leading: Leading { until: leading, handed_over }, rival }
     }
 
     pub fn leading(&self) -> Leading {
@@ -228,7 +238,7 @@ struct Candidate {
     cluster: Cluster,
     name: String,
     identity: String,
-    terms: Terms,
+    terms: LeaseTimings,
     meaning: Meaning,
     /// We have written it once.
     had: bool,
@@ -262,7 +272,7 @@ impl Candidate {
     /// Looks, and takes or renews; how long to wait until the next.
     async fn turn(&mut self) -> Duration {
         let sent = Instant::now();
-        let Terms { term, renew } = self.terms;
+        let LeaseTimings { term, renew } = self.terms;
         // One dead connection must not cost the term: there is time to try another.
         let (taken, again) = match within(renew, self.take()).await {
             Some(taken) => (taken, part(renew, 1, 4)),
@@ -467,10 +477,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_try_without_an_answer_beats_each_second_until_its_time_is_over() {
-        let (count, took, done) = polls(Terms::HOST.renew, std::future::pending()).await;
-        assert!(!done && took >= Terms::HOST.renew && took < Terms::HOST.renew + BEAT, "{took:?}");
+        let (count, took, done) = polls(LeaseTimings::HOST.renew, std::future::pending()).await;
+        assert!(
+            !done && took >= LeaseTimings::HOST.renew && took < LeaseTimings::HOST.renew + BEAT,
+            "{took:?}"
+        );
         assert!(count >= 10, "{count}");
-        let (_, took, done) = polls(Terms::HOST.renew, tokio::time::sleep(BEAT * 3 / 2)).await;
+        let (_, took, done) = polls(LeaseTimings::HOST.renew, tokio::time::sleep(BEAT * 3 / 2)).await;
         assert!(done && took < BEAT * 2, "{took:?}");
     }
 

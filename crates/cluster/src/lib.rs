@@ -1,9 +1,9 @@
 //! Kubernetes: watches in; the drivers that write Addresses, statuses, events and leases out.
 //!
 //! ```text
-//!     API server ─ list, watch ─► Told ─► manifests ─► Fact ─► Change ─► World
+//!     API server ─ list, watch ─► RawObject ─► manifests ─► Fact ─► Change ─► World
 //!         ▲                         │                                     │
-//!         │                         └─► Seen: what drivers compare with   │ Units
+//!         │                         └─► ObjectCache: what drivers compare with   │ Units
 //!         │                               │                               ▼
 //!         └── Address, status, Event ◄────┴───── Addresses, Statuses ◄── engine
 //!         └── finalizer ◄─────────────────────── Holds ◄─────────────────┤
@@ -37,15 +37,15 @@ mod look;
 mod metallb;
 mod moment;
 mod name_owner;
+mod object_cache;
 mod other_signs;
 mod owners;
 mod pools;
+mod raw_object;
 mod records;
 mod requests;
 mod reviews;
-mod seen;
 mod status;
-mod told;
 mod watch;
 mod writer;
 
@@ -54,13 +54,13 @@ pub use claims::{AddressStep, Addresses};
 pub use connect::{Access, AccessError, Cluster, Credentials, Unanswered};
 pub use copies::{CopyPace, Keeper, Named};
 pub use hold::{HoldStep, Holds};
-pub use host::{HostReports, HostSight, Running, StatusPage};
+pub use host::{HostInspection, HostReports, Running, StatusPage};
 pub use kinds::{Pace, kinds, required_kinds};
-pub use lease::{Campaign, LEADER, Leading, Terms};
-pub use look::{Pulse, ServiceSight, Sight, Unseen};
+pub use lease::{LEADER, LeaderElection, Leading, LeaseTimings};
+pub use look::{HostLiveness, Inspection, ServiceInspection, Unseen};
 pub use name_owner::{FirstClaims, NameKeeper, NamePace};
 pub use pools::{Counted, PoolReports, PoolSays};
 pub use records::{RECORDS, RELEASED_NAMED, Recorded, Records, TOLD};
 pub use reviews::{Review, Reviews};
-pub use status::{Herald, PENDING, StatusStep, Statuses};
-pub use watch::{Pulses, Wanted, Watch, Wishes, selector_of_host};
+pub use status::{EventRecorder, PENDING, StatusStep, Statuses};
+pub use watch::{HostLeases, SecretInterest, Wanted, Watch, selector_of_host};

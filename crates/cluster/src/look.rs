@@ -16,12 +16,12 @@ use serde_json::json;
 use crate::{
     answer::Answer,
     connect::{Cluster, Unanswered},
-    decode::{self, Said},
+    decode::{self, Decoded},
     hold::HoldStep,
-    host::{self, HostSight, StatusPage},
+    host::{self, HostInspection, StatusPage},
     kinds::{Need, WATCHED, Watched},
     lease::LEADER,
-    told::Told,
+    raw_object::RawObject,
     watch::pulses,
 };
 
@@ -34,13 +34,13 @@ const PEOPLE: &str = "kubectl-seaway";
 
 /// What a cluster says at one moment.
 #[derive(Debug, Default)]
-pub struct Sight {
+pub struct Inspection {
     /// All that a World is told; of Secrets nothing, which are not for everybody to look at.
     pub changes: Vec<Change>,
     /// What could not be seen, and can be done without.
     pub unseen: Vec<Problem>,
-    pub services: Vec<ServiceSight>,
-    pub hosts: Vec<(HostSight, Pulse)>,
+    pub services: Vec<ServiceInspection>,
+    pub hosts: Vec<(HostInspection, HostLiveness)>,
     /// What the leader left in a cloud, for it saw no deletion; a line each.
     pub orphans: Vec<String>,
     /// Load balancers that are left as they are, for no setting wants them: by the UID of the Service, a line each.
@@ -48,14 +48,14 @@ pub struct Sight {
     /// How far its adoption of load balancers is; a line each.
     pub adoption: Vec<String>,
     /// Whoever gives addresses out, where that may be known.
-    pub leader: Option<(Name, Pulse)>,
+    pub leader: Option<(Name, HostLiveness)>,
     /// No more than this namespace may be looked at: hosts, pools and who leads are not known.
     pub only: Option<Name>,
 }
 
 /// What a Service's status says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ServiceSight {
+pub struct ServiceInspection {
     pub namespace: Name,
     pub name: Name,
     pub addresses: Vec<Name>,
@@ -69,7 +69,7 @@ pub struct ServiceSight {
 
 /// What a Lease tells of who holds it, by the clock of whoever looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pulse {
+pub enum HostLiveness {
     /// There is no Lease, or none that may be seen.
     Unknown,
     Alive,
@@ -79,23 +79,23 @@ pub enum Pulse {
     Resigned,
 }
 
-impl Pulse {
+impl HostLiveness {
     /// Whether it may serve.
     pub fn may_live(self) -> bool {
-        matches!(self, Pulse::Alive | Pulse::Unknown)
+        matches!(self, HostLiveness::Alive | HostLiveness::Unknown)
     }
 
-    pub(crate) fn of(lease: Option<&Lease>, now: Timestamp) -> Pulse {
-        let Some(spec) = lease.and_then(|it| it.spec.as_ref()) else { return Pulse::Unknown };
+    pub(crate) fn of(lease: Option<&Lease>, now: Timestamp) -> HostLiveness {
+        let Some(spec) = lease.and_then(|it| it.spec.as_ref()) else { return HostLiveness::Unknown };
         if spec.holder_identity.as_ref().is_none_or(String::is_empty) {
-            return Pulse::Resigned;
+            return HostLiveness::Resigned;
         }
         let term =
             Duration::from_secs(spec.lease_duration_seconds.and_then(|it| it.try_into().ok()).unwrap_or(0));
         let renewed = spec.renew_time.as_ref().map(|it| it.0);
         let silent =
             renewed.and_then(|it| Duration::try_from(now.duration_since(it)).ok()).unwrap_or_default();
-        if silent < term { Pulse::Alive } else { Pulse::Silent(silent) }
+        if silent < term { HostLiveness::Alive } else { HostLiveness::Silent(silent) }
     }
 }
 
@@ -107,7 +107,7 @@ pub struct Unseen(pub Problem);
 impl Cluster {
     /// Lists everything once. What is required and cannot be listed is an error that names the verb that is missing. Who may
     /// not list Services of the whole cluster sees those of `namespace`, if that is named, and what may be seen beside.
-    pub async fn look(&self, namespace: Option<&str>) -> Result<Sight, Unseen> {
+    pub async fn look(&self, namespace: Option<&str>) -> Result<Inspection, Unseen> {
         let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret && it.need != Need::Reported);
         let lists = join_all(kinds.map(async |of| (of, self.list(of, namespace).await)));
         let leases: Api<Lease> = Api::namespaced(self.client(), self.namespace());
@@ -116,11 +116,11 @@ impl Cluster {
         let (lists, leases, recorded) = join3(lists, leases, self.recorded()).await;
         // Who may not look at Leases either is told of those.
         let recorded = recorded.unwrap_or_default();
-        let mut sight = Sight {
+        let mut sight = Inspection {
             orphans: recorded.orphans,
             released: recorded.released,
             adoption: recorded.adoption,
-            ..Sight::default()
+            ..Inspection::default()
         };
         let is_one = lists.iter().any(|(of, it)| of.kind == Kind::Service && matches!(it, Ok((_, true))));
         sight.only = namespace.filter(|_| is_one).map(Name::from);
@@ -133,7 +133,7 @@ impl Cluster {
         let now = Timestamp::now();
         let pulse = |name: &str| {
             let named = |it: &&Lease| it.metadata.name.as_deref() == Some(name);
-            Pulse::of(leases.iter().find(named), now)
+            HostLiveness::of(leases.iter().find(named), now)
         };
         for (of, listed) in lists {
             match listed {
@@ -158,7 +158,7 @@ impl Cluster {
     }
 
     /// All; of one namespace alone where all may not be listed, which is told.
-    async fn list(&self, of: &Watched, namespace: Option<&str>) -> Result<(Vec<Told>, bool), Answer> {
+    async fn list(&self, of: &Watched, namespace: Option<&str>) -> Result<(Vec<RawObject>, bool), Answer> {
         let namespace =
             namespace.filter(|_| matches!(of.kind, Kind::Service | Kind::EndpointSlice | Kind::HTTPRoute));
         match (self.list_by(&self.all(of)).await, namespace) {
@@ -169,7 +169,7 @@ impl Cluster {
         }
     }
 
-    async fn list_by(&self, api: &Api<Told>) -> Result<Vec<Told>, Answer> {
+    async fn list_by(&self, api: &Api<RawObject>) -> Result<Vec<RawObject>, Answer> {
         let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
         let mut all = Vec::new();
         loop {
@@ -231,13 +231,15 @@ impl Cluster {
     }
 }
 
-impl Sight {
-    fn learn(&mut self, of: &Watched, told: &Told, pulse: &impl Fn(&str) -> Pulse) {
+impl Inspection {
+    fn learn(&mut self, of: &Watched, told: &RawObject, pulse: &impl Fn(&str) -> HostLiveness) {
         let fact = match decode::read(of.kind, told) {
-            Said::Nothing => return,
-            Said::Broken(object, problems) => return self.changes.push(Change::Reported(object, problems)),
-            Said::Fact(fact) => fact,
-            Said::Partly(fact, problems) => {
+            Decoded::Nothing => return,
+            Decoded::Broken(object, problems) => {
+                return self.changes.push(Change::Reported(object, problems));
+            }
+            Decoded::Fact(fact) => fact,
+            Decoded::Partly(fact, problems) => {
                 let object = problems.first().map(|it| it.object.clone());
                 self.changes.extend(object.map(|it| Change::Reported(it, problems)));
                 fact
@@ -303,15 +305,15 @@ mod tests {
             ..Lease::default()
         };
         for (lease, pulse) in [
-            (None, Pulse::Unknown),
-            (Some(Lease::default()), Pulse::Unknown),
-            (Some(lease("", 999)), Pulse::Resigned),
-            (Some(lease("a", 961)), Pulse::Alive),
+            (None, HostLiveness::Unknown),
+            (Some(Lease::default()), HostLiveness::Unknown),
+            (Some(lease("", 999)), HostLiveness::Resigned),
+            (Some(lease("a", 961)), HostLiveness::Alive),
             // Its clock is ahead of ours.
-            (Some(lease("a", 1_005)), Pulse::Alive),
-            (Some(lease("a", 960)), Pulse::Silent(Duration::from_secs(40))),
+            (Some(lease("a", 1_005)), HostLiveness::Alive),
+            (Some(lease("a", 960)), HostLiveness::Silent(Duration::from_secs(40))),
         ] {
-            assert_eq!(Pulse::of(lease.as_ref(), now), pulse, "{lease:?}");
+            assert_eq!(HostLiveness::of(lease.as_ref(), now), pulse, "{lease:?}");
         }
     }
 }

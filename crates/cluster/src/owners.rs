@@ -9,9 +9,9 @@ use seaway_model::{Fact, Kind, Owner, fact::Service};
 use crate::{
     answer::Answer,
     connect::Cluster,
-    decode::{self, Said},
+    decode::{self, Decoded},
     kinds::Watched,
-    told::Told,
+    raw_object::RawObject,
 };
 
 /// So many objects come with one answer.
@@ -53,9 +53,9 @@ fn services() -> &'static Watched {
 }
 
 /// What cannot be read is there all the same.
-fn read(told: &Told) -> Result<Arc<Service>, String> {
+fn read(told: &RawObject) -> Result<Arc<Service>, String> {
     match decode::read(Kind::Service, told) {
-        Said::Fact(Fact::Service(it)) | Said::Partly(Fact::Service(it), _) => Ok(it),
+        Decoded::Fact(Fact::Service(it)) | Decoded::Partly(Fact::Service(it), _) => Ok(it),
         _ => Err(format!("{}/{} is there, and cannot be read", told.namespace(), told.name())),
     }
 }

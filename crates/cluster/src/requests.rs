@@ -13,12 +13,17 @@ use crate::{
     connect::{Cluster, MANAGER},
     decode,
     kinds::Watched,
-    seen::Published,
-    told::Told,
+    object_cache::Published,
+    raw_object::RawObject,
 };
 
 impl Cluster {
-    pub(crate) async fn create(&self, of: &Watched, namespace: &str, object: &Value) -> Result<Told, Answer> {
+    pub(crate) async fn create(
+        &self,
+        of: &Watched,
+        namespace: &str,
+        object: &Value,
+    ) -> Result<RawObject, Answer> {
         self.send(of, namespace, |request| request.create(&ours(), object.to_string().into_bytes())).await
     }
 
@@ -29,7 +34,7 @@ impl Cluster {
         namespace: &str,
         name: &str,
         object: &Value,
-    ) -> Result<Told, Answer> {
+    ) -> Result<RawObject, Answer> {
         self.send(of, namespace, |request| request.replace(name, &ours(), object.to_string().into_bytes()))
             .await
     }
@@ -42,7 +47,7 @@ impl Cluster {
         name: &str,
         object: &Value,
         force: bool,
-    ) -> Result<Told, Answer> {
+    ) -> Result<RawObject, Answer> {
         let parameters = PatchParams { force, ..PatchParams::apply(MANAGER) };
         self.send(of, namespace, |request| {
             request.patch_subresource("status", name, &parameters, &Patch::Apply(object))
@@ -57,7 +62,7 @@ impl Cluster {
         namespace: &str,
         name: &str,
         patch: &Value,
-    ) -> Result<Told, Answer> {
+    ) -> Result<RawObject, Answer> {
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         self.send(of, namespace, |request| request.patch(name, &parameters, &Patch::Strategic(patch))).await
     }
@@ -81,7 +86,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) async fn get(&self, of: &Watched, namespace: &str, name: &str) -> Result<Told, Answer> {
+    pub(crate) async fn get(&self, of: &Watched, namespace: &str, name: &str) -> Result<RawObject, Answer> {
         self.send(of, namespace, |request| request.get(name, &GetParams::default())).await
     }
 
@@ -90,9 +95,9 @@ impl Cluster {
         of: &Watched,
         namespace: &str,
         make: impl FnOnce(Request) -> Result<http::Request<Vec<u8>>, request::Error>,
-    ) -> Result<Told, Answer> {
+    ) -> Result<RawObject, Answer> {
         let namespace = Some(namespace).filter(|it| !it.is_empty());
-        let request = make(Request::new(Told::url_path(&of.resource(), namespace)))
+        let request = make(Request::new(RawObject::url_path(&of.resource(), namespace)))
             .map_err(|error| Answer::Invalid(error.to_string()))?;
         let client = self.client();
         self.ask(client.request(request)).await

@@ -24,7 +24,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Semaphore, time::timeout};
 use tracing::{debug, warn};
 
-use self::cache::{Cache, Look, Standing, digest};
+use self::cache::{Cache, CacheLookup, Standing, digest};
 use crate::{answer::Answer, connect::Cluster};
 
 /// Scrapers wait for ten seconds.
@@ -67,9 +67,9 @@ impl Reviews {
     pub async fn of(&self, token: &SecretString, from: IpAddr) -> Review {
         let token_digest = digest(token.expose_secret());
         let standing = match self.cache().look(&token_digest, from, Instant::now()) {
-            Look::Known(review) => return review,
-            Look::Refuse => return Review::Busy,
-            Look::Ask(standing) => standing,
+            CacheLookup::Known(review) => return review,
+            CacheLookup::Refuse => return Review::Busy,
+            CacheLookup::Ask(standing) => standing,
         };
         let [good, others] = &self.0.asking;
         let asking = if standing == Standing::Good { good } else { others };

@@ -3,7 +3,7 @@
 //! ```text
 //!     Status ─┐
 //!             ├─ output: ingress, conditions ─ differs ─► Write ─► Tell: one event for each change, in its turn
-//!     Seen ───┘
+//!     ObjectCache ───┘
 //! ```
 //! Our fields are applied under our own name (server-side apply), so that nobody else's are touched. An address is
 //! published once it is served, and is not withdrawn because hosts vanish: a condition says so instead. Where another
@@ -34,19 +34,19 @@ pub(crate) use self::{
     annotation::{ADDRESS, BALANCER},
     output::{PREFIX, rivalry},
 };
+pub use self::{events::EventRecorder, output::PENDING};
 use self::{
     events::Events,
     output::{Note, Output},
-    pace::Looks,
+    pace::ReadHistory,
 };
-pub use self::{events::Herald, output::PENDING};
 use crate::{
     answer::{Answer, INSTALL},
     connect::Cluster,
     decode,
     kinds::Watched,
     lease::Leading,
-    seen::Published,
+    object_cache::Published,
 };
 
 /// Writes statuses and events of Services, while it leads; Problems of whatever has no status are logged.
@@ -59,7 +59,7 @@ pub struct Statuses {
     refused: Mutex<Option<Answer>>,
     /// Services that were never told anything, since when they have an address that nobody serves.
     waiting: Mutex<HashMap<Owner, Instant>>,
-    looks: Mutex<Looks<Owner>>,
+    looks: Mutex<ReadHistory<Owner>>,
     /// Ids that were gone and that this process replaced in annotations: each once, for a tool may write it back for ever.
     corrected: Mutex<HashMap<Owner, Name>>,
 }
@@ -72,7 +72,7 @@ pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// What a Service says of itself, and why it could not be made to say something else.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct ObservedStatus {
     published: Option<Published>,
     trouble: Option<Answer>,
     /// There will be more to tell soon.
@@ -131,11 +131,11 @@ impl Statuses {
     }
 
     /// For whoever else has something to say in passing.
-    pub fn herald(&self) -> Herald {
+    pub fn herald(&self) -> EventRecorder {
         self.events.herald()
     }
 
-    fn looks(&self) -> MutexGuard<'_, Looks<Owner>> {
+    fn looks(&self) -> MutexGuard<'_, ReadHistory<Owner>> {
         self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,7 +185,12 @@ impl Statuses {
         self.corrected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn annotate(&self, object: &ObjectRef, body: &Value, said: &mut Said) -> Result<(), Failure> {
+    async fn annotate(
+        &self,
+        object: &ObjectRef,
+        body: &Value,
+        said: &mut ObservedStatus,
+    ) -> Result<(), Failure> {
         match self.cluster.merge_service(object, body).await {
             Ok(published) => {
                 said.published = published;
@@ -209,7 +214,7 @@ impl Statuses {
         object: &ObjectRef,
         uid: &str,
         output: &Output,
-        said: &mut Said,
+        said: &mut ObservedStatus,
     ) -> Result<(), Failure> {
         let Some(before) = &said.published else { return Ok(()) };
         let body =
@@ -254,7 +259,7 @@ impl Statuses {
 }
 
 impl Driver for Statuses {
-    type Observed = Said;
+    type Observed = ObservedStatus;
     type Step = StatusStep;
 
     /// Where many events wait, a Service waits until its own is written.
@@ -266,7 +271,7 @@ impl Driver for Statuses {
         matches!(unit, Unit::Status(_))
     }
 
-    fn steps(&self, desired: &Desired, observed: &Said) -> Vec<StatusStep> {
+    fn steps(&self, desired: &Desired, observed: &ObservedStatus) -> Vec<StatusStep> {
         let Some(published) = &observed.published else { return Vec::new() };
         let output = match desired {
             Desired::Status(status) => Output::of(status, published),
@@ -293,24 +298,29 @@ impl Driver for Statuses {
         [StatusStep::Write(output.clone())].into_iter().chain(notes).chain(annotated).collect()
     }
 
-    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Said, Failure> {
-        let Unit::Status(owner) = unit else { return Ok(Said::default()) };
+    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<ObservedStatus, Failure> {
+        let Unit::Status(owner) = unit else { return Ok(ObservedStatus::default()) };
         let status = if let Desired::Status(status) = desired { Some(status) } else { None };
         self.log(owner, status);
         if status.is_none() {
             self.looks().forget(owner);
             self.corrected().remove(owner);
         }
-        let Some((object, uid)) = unit.service() else { return Ok(Said::default()) };
+        let Some((object, uid)) = unit.service() else { return Ok(ObservedStatus::default()) };
         let published = self.cluster.seen().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
         let published = published.filter(|it| *it.uid == *uid);
         let early = self.is_early(owner, desired, published.as_ref());
         let corrected = self.corrected().get(owner).cloned();
-        Ok(Said { published, early, corrected, ..Said::default() })
+        Ok(ObservedStatus { published, early, corrected, ..ObservedStatus::default() })
     }
 
-    async fn apply(&self, unit: &Unit, step: &StatusStep, observed: &mut Said) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        unit: &Unit,
+        step: &StatusStep,
+        observed: &mut ObservedStatus,
+    ) -> Result<(), Failure> {
         let Some((object, uid)) = unit.service() else { return Ok(()) };
         self.leading.hold()?;
         match step {
@@ -337,7 +347,7 @@ impl Driver for Statuses {
         }
     }
 
-    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Said) -> Conclusion {
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &ObservedStatus) -> Conclusion {
         let Unit::Status(owner) = unit else { return Conclusion::default() };
         let mut problems = Vec::new();
         let mut complain = |reason, message: String, fix: String| {

@@ -8,9 +8,8 @@
 //!                         silent, cut, ended, refused: again from the last ─┘
 //! ```
 //! Nothing is told as gone but by its deletion or by a whole list without it: hours without an answer change nothing.
-//! Nothing is kept of an object but its name; what drivers compare with goes into [`Seen`](crate::seen::Seen).
+//! Nothing is kept of an object but its name; what drivers compare with goes into [`ObjectCache`](crate::object_cache::ObjectCache).
 
-mod belief;
 mod copied;
 mod definition;
 mod feed;
@@ -20,6 +19,7 @@ mod known;
 mod namespaces;
 mod part;
 pub(crate) mod pulses;
+mod readiness;
 mod retry;
 mod secrets;
 mod set_back;
@@ -36,7 +36,7 @@ use tokio::{
 };
 use tracing::error;
 
-use self::{belief::Belief, feed::Feed, hosts::Hosts, part::Part, secrets::Secrets};
+use self::{feed::Feed, hosts::Hosts, part::Part, readiness::ApiReadiness, secrets::Secrets};
 pub use self::{part::selector_of_host, secrets::Wanted};
 use crate::{
     connect::Cluster,
@@ -54,9 +54,9 @@ pub struct Watch {
 
 /// Says what is wanted of Secrets.
 #[derive(Clone)]
-pub struct Wishes(watch::Sender<Wanted>);
+pub struct SecretInterest(watch::Sender<Wanted>);
 
-impl Wishes {
+impl SecretInterest {
     /// Which Secrets are told with what they hold; of all others only that they are there. At first those are that
     /// were known before. What becomes wanted is fetched, what no longer is is dropped. While none is wanted, the API server
     /// is not asked for Secrets at all.
@@ -71,16 +71,16 @@ impl Wishes {
 
 /// Whether hosts are told as gone when their Leases end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pulses {
+pub enum HostLeases {
     /// For who gives addresses out; it may list Leases.
-    Felt,
+    Watched,
     /// A host needs to know of no other.
-    Unheeded,
+    Ignored,
 }
 
 impl Cluster {
     /// Watches from now on; must be called in a runtime. Whoever reads `changes` may be slow, it is waited for.
-    pub fn watch(&self, changes: mpsc::Sender<Change>, pulses: Pulses) -> Watch {
+    pub fn watch(&self, changes: mpsc::Sender<Change>, pulses: HostLeases) -> Watch {
         self.watch_from(std::iter::empty(), changes, pulses)
     }
 
@@ -89,7 +89,7 @@ impl Cluster {
         &self,
         known: impl Iterator<Item = &'f Fact> + Clone,
         changes: mpsc::Sender<Change>,
-        pulses: Pulses,
+        pulses: HostLeases,
     ) -> Watch {
         self.watch_as(None, known, changes, pulses)
     }
@@ -101,7 +101,7 @@ impl Cluster {
         known: impl Iterator<Item = &'f Fact> + Clone,
         changes: mpsc::Sender<Change>,
     ) -> Watch {
-        self.watch_as(Some(host), known, changes, Pulses::Unheeded)
+        self.watch_as(Some(host), known, changes, HostLeases::Ignored)
     }
 
     fn watch_as<'f>(
@@ -109,9 +109,9 @@ impl Cluster {
         host: Option<&Name>,
         known: impl Iterator<Item = &'f Fact> + Clone,
         changes: mpsc::Sender<Change>,
-        pulses: Pulses,
+        pulses: HostLeases,
     ) -> Watch {
-        let (hosts, belief) = (Arc::new(Hosts::default()), Arc::new(Belief::default()));
+        let (hosts, readiness) = (Arc::new(Hosts::default()), Arc::new(ApiReadiness::default()));
         // Nobody said yet who is named: those that are known whole go on, and no other key is told.
         let whole = known.clone().filter_map(|fact| match fact {
             Fact::Secret(it) if !it.withheld => Some(it.object.clone()),
@@ -123,18 +123,18 @@ impl Cluster {
         for watched in watched_by(pulses) {
             for part in parts(watched.kind, host) {
                 let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
-                let shared = (hosts.clone(), belief.clone());
+                let shared = (hosts.clone(), readiness.clone());
                 let feed =
                     Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, shared);
                 let mut feed = feed.about(part);
-                if pulses == Pulses::Felt {
+                if pulses == HostLeases::Watched {
                     feed = feed.of_controller();
                 }
                 known.clone().for_each(|fact| feed.recall(fact));
                 watch.spawn(format!("the watch of {}", watched.kind), feed.run());
             }
         }
-        if pulses == Pulses::Felt {
+        if pulses == HostLeases::Watched {
             watch.spawn("the watch of hosts", pulses::listen(self.clone(), hosts, changes.clone()));
         }
         watch.spawn("the report on watches", troubles::fold(troubles, changes));
@@ -143,8 +143,8 @@ impl Cluster {
 }
 
 /// What is only reported is for controllers to report: a host asks for nothing that changes nothing that it does.
-fn watched_by(pulses: Pulses) -> impl Iterator<Item = &'static Watched> {
-    WATCHED.iter().filter(move |it| it.need != Need::Reported || pulses == Pulses::Felt)
+fn watched_by(pulses: HostLeases) -> impl Iterator<Item = &'static Watched> {
+    WATCHED.iter().filter(move |it| it.need != Need::Reported || pulses == HostLeases::Watched)
 }
 
 fn parts(kind: Kind, host: Option<&Name>) -> Vec<Part> {
@@ -173,8 +173,8 @@ impl Watch {
     }
 
     /// What is wanted of Secrets can be said from elsewhere.
-    pub fn wishes(&self) -> Wishes {
-        Wishes(self.wanted.clone())
+    pub fn wishes(&self) -> SecretInterest {
+        SecretInterest(self.wanted.clone())
     }
 
     /// Returns when one of the tasks has ended, which none does by itself while somebody listens.
@@ -203,11 +203,11 @@ mod tests {
         let kinds = |pulses| watched_by(pulses).map(|it| it.kind).collect::<Vec<_>>();
         for kind in [Kind::L2Advertisement, Kind::BGPAdvertisement, Kind::BGPPeer] {
             assert!(
-                !kinds(Pulses::Unheeded).contains(&kind) && kinds(Pulses::Felt).contains(&kind),
+                !kinds(HostLeases::Ignored).contains(&kind) && kinds(HostLeases::Watched).contains(&kind),
                 "{kind}"
             );
         }
-        assert_eq!(kinds(Pulses::Unheeded), crate::kinds::kinds().collect::<Vec<_>>());
+        assert_eq!(kinds(HostLeases::Ignored), crate::kinds::kinds().collect::<Vec<_>>());
     }
 
     #[tokio::test]

@@ -56,8 +56,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Access, Campaign, Cluster, CopyPace, Credentials, HostReports, Keeper, Leading, NameKeeper, NamePace,
-        PoolReports, Running, Statuses, Terms,
+        Access, Cluster, CopyPace, Credentials, HostReports, Keeper, LeaderElection, Leading, LeaseTimings,
+        NameKeeper, NamePace, PoolReports, Running, Statuses,
     };
 
     const PATIENCE: Duration = Duration::from_secs(120);
@@ -102,7 +102,7 @@ mod tests {
         let cluster = &silent.cluster;
         let leading = Leading::always;
         let (changes, _heard) = mpsc::channel(16);
-        let campaign = Campaign::start(cluster, "leader", "a", Terms::LEADER);
+        let campaign = LeaderElection::start(cluster, "leader", "a", LeaseTimings::LEADER);
         let reports = HostReports::start(cluster, "a", Running::default());
         let pools = PoolReports::start(cluster, leading());
         let statuses = Statuses::new(cluster.clone(), leading());
@@ -148,8 +148,8 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_lease_that_the_api_server_does_not_answer_for_is_no_fault() {
         let silent = silent().await;
-        let terms = Terms { term: Duration::from_secs(1), renew: Duration::from_millis(300) };
-        let campaign = Campaign::start(&silent.cluster, "leader", "a", terms);
+        let terms = LeaseTimings { term: Duration::from_secs(1), renew: Duration::from_millis(300) };
+        let campaign = LeaderElection::start(&silent.cluster, "leader", "a", terms);
         let (watchdog, _told) = watchdog(PATIENCE);
         let _watching = watchdog.watch([campaign.part()]);
         // It tries again and again: each connection is a try that nobody answered.

@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use seaway_cluster::{Cluster, Pulse, ServiceSight, Sight};
+use seaway_cluster::{Cluster, HostLiveness, Inspection, ServiceInspection};
 use seaway_drivers::octavia::{
     belongings::belongings,
     give_away::{GiveAway, give_away},
@@ -91,7 +91,7 @@ async fn until_left_alone(cluster: &Cluster, service: &Service) -> Result<()> {
     loop {
         let now = cluster.look(Some(&service.meta.namespace)).await;
         let now = now.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
-        let leader = now.leader.filter(|(_, it)| *it == Pulse::Alive);
+        let leader = now.leader.filter(|(_, it)| *it == HostLiveness::Alive);
         let Some((leader, _)) = leader.filter(|_| !is_left_alone(&now.services, service)) else {
             return Ok(());
         };
@@ -105,13 +105,14 @@ async fn until_left_alone(cluster: &Cluster, service: &Service) -> Result<()> {
     }
 }
 
-fn is_left_alone(sights: &[ServiceSight], service: &Service) -> bool {
-    let of = |it: &&ServiceSight| (&it.namespace, &it.name) == (&service.meta.namespace, &service.meta.name);
+fn is_left_alone(sights: &[ServiceInspection], service: &Service) -> bool {
+    let of =
+        |it: &&ServiceInspection| (&it.namespace, &it.name) == (&service.meta.namespace, &service.meta.name);
     sights.iter().find(of).is_some_and(|it| it.problems.iter().any(|it| it.contains(GIVEN_AWAY)))
 }
 
 /// Each that is ours by its class, as it is now.
-pub(super) fn all(sight: &Sight) -> impl Iterator<Item = &Service> {
+pub(super) fn all(sight: &Inspection) -> impl Iterator<Item = &Service> {
     let services = sight.changes.iter().filter_map(|change| match change {
         Change::Put(Fact::Service(it)) => Some(&**it),
         _ => None,
@@ -149,11 +150,11 @@ mod tests {
 
     #[test]
     fn a_controller_leaves_it_alone_once_its_problem_says_so() {
-        let of = |problem: &str| ServiceSight {
+        let of = |problem: &str| ServiceInspection {
             namespace: "default".into(),
             name: "shop".into(),
             problems: vec![problem.to_owned()],
-            ..ServiceSight::default()
+            ..ServiceInspection::default()
         };
         assert!(is_left_alone(&[of(&format!("Released: {GIVEN_AWAY}: it is left as it is"))], &shop()));
         assert!(!is_left_alone(&[of("NoMembers: nobody")], &shop()));

@@ -4,7 +4,7 @@ use std::{fmt::Write, process::ExitCode};
 
 use anyhow::{Result, bail};
 use seaway_admin::{View, view::MemberState};
-use seaway_cluster::{HostSight, Pulse};
+use seaway_cluster::{HostInspection, HostLiveness};
 use seaway_model::{Name, Reason, announced::ConditionStatus};
 use seaway_plan::{Overview, ServiceKey, explain::explain_but};
 
@@ -37,7 +37,8 @@ pub(super) async fn run(arguments: &Explain) -> Result<ExitCode> {
 
 /// Whether a cloud serves it, and the controller there has said how it is.
 fn is_told(glance: &Glance, key: &ServiceKey) -> bool {
-    let of = |it: &&seaway_cluster::ServiceSight| (&it.namespace, &it.name) == (&key.namespace, &key.name);
+    let of =
+        |it: &&seaway_cluster::ServiceInspection| (&it.namespace, &it.name) == (&key.namespace, &key.name);
     let is_said = glance.sight.services.iter().find(of).is_some_and(|it| it.ready.is_some());
     is_said && planned(glance, key).is_some_and(|it| is_of_cloud(&it))
 }
@@ -74,7 +75,8 @@ pub(super) fn key(
 
 /// What the controller has written.
 fn said(glance: &Glance, key: &ServiceKey) -> String {
-    let of = |it: &&seaway_cluster::ServiceSight| (&it.namespace, &it.name) == (&key.namespace, &key.name);
+    let of =
+        |it: &&seaway_cluster::ServiceInspection| (&it.namespace, &it.name) == (&key.namespace, &key.name);
     let Some(said) = glance.sight.services.iter().find(of) else { return String::new() };
     let mut text = String::new();
     let addresses: Vec<&str> = said.addresses.iter().map(Name::as_str).collect();
@@ -116,14 +118,14 @@ fn hosts(glance: &Glance, key: &ServiceKey) -> String {
     text
 }
 
-fn how(host: &HostSight, pulse: Pulse, overview: &Overview, serves: bool) -> String {
+fn how(host: &HostInspection, pulse: HostLiveness, overview: &Overview, serves: bool) -> String {
     let cannot = host.not_served.iter().find(|(ip, ..)| overview.status.addresses.contains(ip));
     match pulse {
-        Pulse::Resigned => return "was stopped".to_owned(),
-        Pulse::Silent(time) => {
+        HostLiveness::Resigned => return "was stopped".to_owned(),
+        HostLiveness::Silent(time) => {
             return format!("counts as dead: nothing was heard of it for {} s", time.as_secs());
         }
-        Pulse::Alive | Pulse::Unknown => {}
+        HostLiveness::Alive | HostLiveness::Unknown => {}
     }
     if host.report.drain {
         return "drains: it takes no new connections".to_owned();

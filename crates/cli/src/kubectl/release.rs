@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use seaway_cluster::{Cluster, ServiceSight};
+use seaway_cluster::{Cluster, ServiceInspection};
 use seaway_drivers::octavia::belongings::{Belonging, Thing, belongings};
 use seaway_model::{Change, Fact, fact::Held, fact::Service};
 use seaway_openstack::Cloud;
@@ -145,14 +145,15 @@ fn notes(services: &[&std::sync::Arc<Service>], there: Option<&[Belonging]>) {
     }
 }
 
-fn is_released(sights: &[ServiceSight], service: &Service) -> bool {
-    let of = |it: &&ServiceSight| (&it.namespace, &it.name) == (&service.meta.namespace, &service.meta.name);
+fn is_released(sights: &[ServiceInspection], service: &Service) -> bool {
+    let of =
+        |it: &&ServiceInspection| (&it.namespace, &it.name) == (&service.meta.namespace, &service.meta.name);
     let told = sights.iter().find(of).is_some_and(|it| it.problems.iter().any(|it| it.contains(RELEASED)));
     told && service.held == Held::ByUs
 }
 
 /// Whoever is served by the cloud would be held again at once.
-fn check(key: &ServiceKey, service: Option<&Service>, sights: &[ServiceSight]) -> Result<()> {
+fn check(key: &ServiceKey, service: Option<&Service>, sights: &[ServiceInspection]) -> Result<()> {
     let Some(service) = service else { bail!("there is no Service {}/{}", key.namespace, key.name) };
     if class::has(service) {
         return Ok(());

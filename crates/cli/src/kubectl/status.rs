@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use seaway_cluster::{HostSight, PENDING, Pulse, ServiceSight};
+use seaway_cluster::{HostInspection, HostLiveness, PENDING, ServiceInspection};
 use seaway_model::{Name, Owner, Reason, announced::ConditionStatus};
 use seaway_plan::Overview;
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ fn services(glance: &Glance, namespace: Option<&str>) -> Vec<Row> {
 
 fn row(glance: &Glance, overview: &Overview) -> Row {
     let object = overview.status.owner.object();
-    let said = |it: &&ServiceSight| (&it.namespace, &it.name) == (&object.namespace, &object.name);
+    let said = |it: &&ServiceInspection| (&it.namespace, &it.name) == (&object.namespace, &object.name);
     let said = glance.sight.services.iter().find(said).cloned().unwrap_or_default();
     let key = (&*object.namespace, &*object.name);
     let told = glance.pages.values().flatten().map(|it| connections(it, Some(key)));
@@ -148,7 +148,7 @@ fn surroundings(glance: &Glance, services: &[Row]) -> String {
     }
     text.push('\n');
     text.push_str(&match &glance.sight.leader {
-        Some((who, Pulse::Alive)) => format!("Addresses are given out by {who}.\n"),
+        Some((who, HostLiveness::Alive)) => format!("Addresses are given out by {who}.\n"),
         Some((who, pulse)) => format!("Addresses were given out by {who}: {}.\n", alive(*pulse)),
         None => "No controller gives addresses out: run `seaway controller`.\n".to_owned(),
     });
@@ -234,7 +234,7 @@ fn service_cells(row: &Row) -> Vec<String> {
     ]
 }
 
-fn host_cells(glance: &Glance, host: &HostSight, pulse: Pulse) -> Vec<String> {
+fn host_cells(glance: &Glance, host: &HostInspection, pulse: HostLiveness) -> Vec<String> {
     let report = &host.report;
     let open = open(glance, host);
     let drain = match (report.drain, open) {
@@ -255,7 +255,7 @@ fn host_cells(glance: &Glance, host: &HostSight, pulse: Pulse) -> Vec<String> {
 }
 
 /// Connections, where it tells.
-fn open(glance: &Glance, host: &HostSight) -> Option<u64> {
+fn open(glance: &Glance, host: &HostInspection) -> Option<u64> {
     let view = glance.pages.get(&host.report.host)?.as_ref().ok()?;
     Some(connections(view, None).open)
 }
@@ -272,12 +272,12 @@ fn pool_cells(pool: &seaway_plan::ledger::PoolUse) -> Vec<String> {
     vec![pool.pool.name.to_string(), v4, v6]
 }
 
-fn alive(pulse: Pulse) -> String {
+fn alive(pulse: HostLiveness) -> String {
     match pulse {
-        Pulse::Alive => "yes".to_owned(),
-        Pulse::Unknown => "unknown".to_owned(),
-        Pulse::Resigned => "stopped".to_owned(),
-        Pulse::Silent(time) => format!("silent for {} s", time.as_secs()),
+        HostLiveness::Alive => "yes".to_owned(),
+        HostLiveness::Unknown => "unknown".to_owned(),
+        HostLiveness::Resigned => "stopped".to_owned(),
+        HostLiveness::Silent(time) => format!("silent for {} s", time.as_secs()),
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use seaway_admin::Counted;
-use seaway_cluster::{Cluster, Herald, Leading};
+use seaway_cluster::{Cluster, EventRecorder, Leading};
 use seaway_drivers::octavia::{
     self, Audited, InCloud, Joining, Octavia, conf, groups::Groups, sole::SoleWriter,
 };
@@ -102,7 +102,7 @@ pub(super) fn driver(
     name: &str,
     settings: &settings::Settings,
     leading: Leading,
-    herald: Herald,
+    herald: EventRecorder,
     usable: Arc<AtomicBool>,
 ) -> (Arc<Octavia>, Counted) {
     let calls = Metrics::default();

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::{Herald, Leading, RECORDS, RELEASED_NAMED, Recorded, Records, Unanswered};
+use seaway_cluster::{EventRecorder, Leading, RECORDS, RELEASED_NAMED, Recorded, Records, Unanswered};
 use seaway_engine::Handle;
 use seaway_model::{Change, Deletion, Kind, LbKey, Name, ObjectRef, Owner, Problem, Reason, Unit};
 use tokio::time::sleep;
@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Reads at the start of each lead, and writes whenever something is new.
-pub(super) async fn keep(records: Records, mut leading: Leading, handle: Handle, herald: Herald) {
+pub(super) async fn keep(records: Records, mut leading: Leading, handle: Handle, herald: EventRecorder) {
     let changes = handle.changes();
     let (mut troubled, mut recalls) = (false, 0);
     loop {
@@ -64,7 +64,7 @@ async fn follow(
     mut written: Recorded,
     leading: &mut Leading,
     handle: &Handle,
-    herald: &Herald,
+    herald: &EventRecorder,
 ) -> Result<bool, Unanswered> {
     let mut moved = handle.moved();
     let (mut announced, mut waiting) = (BTreeSet::new(), BTreeSet::new());
@@ -137,7 +137,7 @@ fn line(unit: &Unit) -> String {
     }
 }
 
-fn announce(herald: &Herald, unit: &Unit) {
+fn announce(herald: &EventRecorder, unit: &Unit) {
     warn!(%unit, "orphan: Seaway did not see the deletion of its Service; it is left as it is");
     if let Unit::LoadBalancer(_, key) = unit
         && let Some(Owner::Object { object, uid }) = key.owner()
@@ -154,7 +154,7 @@ fn kept(problem: &Problem) -> String {
     what.strip_prefix("its ").unwrap_or(what).to_owned()
 }
 
-fn announce_limit(herald: &Herald, owner: &Owner, what: &str) {
+fn announce_limit(herald: &EventRecorder, owner: &Owner, what: &str) {
     if let Owner::Object { object, uid } = owner {
         let text = format!(
             "Its {what} in the cloud is not deleted now: too many objects went within the hour that no Service asked to \

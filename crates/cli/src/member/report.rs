@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_cluster::{Counted, HostReports, PoolReports, PoolSays, Wanted, Wishes};
+use seaway_cluster::{Counted, HostReports, PoolReports, PoolSays, SecretInterest, Wanted};
 use seaway_engine::{Handle, Phase};
 use seaway_model::fact::HostSays;
 use seaway_plan::World;
@@ -51,7 +51,7 @@ pub(super) async fn say(reports: Arc<HostReports>, handle: Handle) {
 }
 
 /// Tells the watch which Secrets somebody names: of all others no key is kept.
-pub(super) async fn want(wishes: Wishes, handle: Handle) {
+pub(super) async fn want(wishes: SecretInterest, handle: Handle) {
     let mut moved = handle.moved();
     loop {
         moved.mark_unchanged();

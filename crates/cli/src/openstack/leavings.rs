@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, bail};
-use seaway_cluster::{Access, Cluster, Pulse};
+use seaway_cluster::{Access, Cluster, HostLiveness};
 use seaway_drivers::octavia::{
     belongings::{Belonging, How, Thing, belongings, divided, orphans, released, remove_by},
     group_release::NodePort,
@@ -216,7 +216,8 @@ pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
     });
     let used = used.flatten().collect();
     let unsure = sight.unseen.iter().map(Problem::line).find(|it| it.contains("leases"));
-    let leader = sight.leader.filter(|(_, pulse)| *pulse == Pulse::Alive).map(|(who, _)| who.to_string());
+    let leader =
+        sight.leader.filter(|(_, pulse)| *pulse == HostLiveness::Alive).map(|(who, _)| who.to_string());
     Ok(Asked {
         uid: uid.to_string(),
         services: Some(sight.changes.iter().filter_map(service).collect()),

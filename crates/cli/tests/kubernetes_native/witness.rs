@@ -11,7 +11,7 @@ use std::{
 };
 
 use kube::Client;
-use seaway_cluster::{Access, Cluster, Credentials, Pulses};
+use seaway_cluster::{Access, Cluster, Credentials, HostLeases};
 use seaway_model::{Address, Change, Fact, fact::FactRef};
 use seaway_testkit::kubernetes::client;
 use serde_json::{Value, json};
@@ -168,7 +168,7 @@ async fn witness(kubeconfig: &Path, host: Option<&str>, saw: &Mutex<Saw>) {
     }
     // Whoever reads a watch slowly is sent away by the API server, lists again, and has not seen what was between.
     let (tell, mut changes) = mpsc::channel(10_000);
-    let _watch = cluster.watch(tell, Pulses::Unheeded);
+    let _watch = cluster.watch(tell, HostLeases::Ignored);
     while let Some(change) = changes.recv().await {
         let version = {
             let mut saw = saw.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,7 +26,7 @@ use tracing::{info, warn};
 
 use super::{
     name_of_copy,
-    plan::{Beyond, Limit, There, plan},
+    plan::{Beyond, CopiesByName, Limit, plan},
 };
 use crate::{
     answer::Answer,
@@ -126,7 +126,7 @@ struct Copying {
     leading: Leading,
     namespace: Name,
     pace: CopyPace,
-    seen: Option<Seen>,
+    seen: Option<CurrentCopies>,
     /// Since when nothing names a copy.
     unnamed: BTreeMap<String, Instant>,
     /// In a row.
@@ -136,9 +136,9 @@ struct Copying {
 }
 
 /// As the API server has it.
-struct Seen {
+struct CurrentCopies {
     owner: String,
-    there: There,
+    there: CopiesByName,
     look_again: Instant,
 }
 
@@ -176,7 +176,7 @@ impl Copying {
     async fn keep(&mut self, named: &Named) -> Vec<Problem> {
         self.again = None;
         if !named.namespace {
-            // There is none to look into, and nobody's rights are missed.
+            // CopiesByName is none to look into, and nobody's rights are missed.
             self.seen = None;
             self.unnamed.clear();
             return if named.certificates.is_empty() { Vec::new() } else { vec![self.no_namespace()] };
@@ -258,13 +258,13 @@ impl Copying {
     }
 
     /// Of copies alone, whoever made them; and who we are.
-    async fn look(&self) -> Result<Seen, Answer> {
+    async fn look(&self) -> Result<CurrentCopies, Answer> {
         let named = ListParams::default().fields(&format!("metadata.name={}", self.cluster.namespace()));
         // To list is what the role allows.
         let namespaces: Api<Namespace> = Api::all(self.cluster.client());
         let ours = self.cluster.ask(namespaces.list(&named)).await?.items.pop().ok_or(Answer::NotFound)?;
         let owner = ours.metadata.uid.unwrap_or_default();
-        let mut there = There::new();
+        let mut there = CopiesByName::new();
         let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
         loop {
             let page = self.cluster.ask(self.api().list(&params)).await?;
@@ -275,7 +275,7 @@ impl Copying {
                 break;
             }
         }
-        Ok(Seen { owner, there, look_again: later(self.pace.look) })
+        Ok(CurrentCopies { owner, there, look_again: later(self.pace.look) })
     }
 
     /// `None`: another leads.
@@ -367,7 +367,7 @@ fn too_long(object: &ObjectRef) -> Problem {
     Problem::new(copies(), Reason::Unsupported, message).fix("Name a Secret of at most 189 letters.")
 }
 
-/// Told at the Secrets, and so to whoever names them: so many of each namespace.
+/// RawObject at the Secrets, and so to whoever names them: so many of each namespace.
 fn beyond(all: &[Beyond], most: Option<u64>) -> Vec<Problem> {
     let mut told: BTreeMap<Name, usize> = BTreeMap::new();
     let is_told = |it: &&Beyond| {
@@ -439,7 +439,7 @@ mod tests {
         };
         let wanted = [(ObjectRef::new(Kind::Secret, "a", "b"), Some(Arc::new(held)))].into();
         let limit = Limit { most: None, configured: &BTreeSet::new() };
-        let made = plan("uid", &wanted, &There::new(), limit).create;
+        let made = plan("uid", &wanted, &CopiesByName::new(), limit).create;
         assert_eq!(made[0].type_.as_deref(), Some(TYPE));
     }
 }

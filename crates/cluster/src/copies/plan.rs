@@ -15,7 +15,7 @@ use crate::connect::MANAGER;
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// Copies by their names.
-pub(super) type There = BTreeMap<String, Secret>;
+pub(super) type CopiesByName = BTreeMap<String, Secret>;
 /// What is named, with what it holds. Nothing: that is not known, or not any more; a copy of it stays as it is.
 pub(super) type Wanted = BTreeMap<ObjectRef, Option<Arc<Certificate>>>;
 
@@ -55,7 +55,7 @@ pub(super) struct Beyond {
 /// `owner`: the UID by which copies of ours are known.
 ///
 /// What is copied stays, whatever the limit is, and comes before what is new; so does what replaces it and is no larger.
-pub(super) fn plan(owner: &str, wanted: &Wanted, there: &There, limit: Limit<'_>) -> Plan {
+pub(super) fn plan(owner: &str, wanted: &Wanted, there: &CopiesByName, limit: Limit<'_>) -> Plan {
     let mut plan = Plan::default();
     let mut room = Room::of(owner, wanted, there, limit);
     let mut new_ones = Vec::new();
@@ -95,7 +95,7 @@ struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    fn of(owner: &str, wanted: &'a Wanted, there: &There, limit: Limit<'a>) -> Room<'a> {
+    fn of(owner: &str, wanted: &'a Wanted, there: &CopiesByName, limit: Limit<'a>) -> Room<'a> {
         let mut used: BTreeMap<&Name, u64> = BTreeMap::new();
         for object in wanted.keys().filter(|it| !limit.configured.contains(it)) {
             let copy = name_of_copy(object).and_then(|name| there.get(&name)).filter(|it| is_ours(owner, it));
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    fn plan(owner: &str, wanted: &Wanted, there: &There) -> Plan {
+    fn plan(owner: &str, wanted: &Wanted, there: &CopiesByName) -> Plan {
         super::plan(owner, wanted, there, Limit { most: None, configured: &BTreeSet::new() })
     }
 
@@ -195,7 +195,7 @@ mod tests {
         secret.metadata.name.clone().expect("has a name")
     }
 
-    fn there(secrets: Vec<Secret>) -> There {
+    fn there(secrets: Vec<Secret>) -> CopiesByName {
         secrets.into_iter().map(|it| (name(&it), it)).collect()
     }
 
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn what_is_named_is_copied_once_with_what_certificates_consist_of() {
         let named = wanted(&[("tls", certificate("chain")), ("ca", certificate(""))]);
-        let plan_of = plan(US, &named, &There::new());
+        let plan_of = plan(US, &named, &CopiesByName::new());
         assert_eq!(plan_of.create.iter().map(name).collect::<Vec<_>>(), ["shop.ca", "shop.tls"]);
         assert_eq!(keys(&plan_of.create[0]), ["ca.crt"]);
         assert_eq!(keys(&plan_of.create[1]), ["ca.crt", "tls.crt", "tls.key"]);
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_renewed_certificate_replaces_its_copy_by_its_version() {
-        let mut copies = plan(US, &wanted(&[("tls", certificate("old"))]), &There::new()).create;
+        let mut copies = plan(US, &wanted(&[("tls", certificate("old"))]), &CopiesByName::new()).create;
         copies[0].metadata.resource_version = Some("7".to_owned());
         let plan = plan(US, &wanted(&[("tls", certificate("new"))]), &there(copies));
         let replaced = &plan.replace[0];
@@ -239,16 +239,16 @@ mod tests {
 
     #[test]
     fn a_copy_stays_while_it_is_named_though_its_source_cannot_be_seen() {
-        let copies = plan(US, &wanted(&[("tls", certificate("chain"))]), &There::new()).create;
+        let copies = plan(US, &wanted(&[("tls", certificate("chain"))]), &CopiesByName::new()).create;
         let vanished = wanted(&[("tls", None)]);
         assert!(is_nothing(&plan(US, &vanished, &there(copies.clone()))));
-        assert!(is_nothing(&plan(US, &vanished, &There::new())), "and none is made of nothing");
+        assert!(is_nothing(&plan(US, &vanished, &CopiesByName::new())), "and none is made of nothing");
         assert_eq!(plan(US, &Wanted::new(), &there(copies)).unnamed, ["shop.tls"]);
     }
 
     #[test]
     fn a_secret_that_is_not_ours_is_neither_replaced_nor_deleted() {
-        let ours = plan(US, &wanted(&[("tls", certificate("other"))]), &There::new()).create.remove(0);
+        let ours = plan(US, &wanted(&[("tls", certificate("other"))]), &CopiesByName::new()).create.remove(0);
         let with = |change: &dyn Fn(&mut Secret)| {
             let mut secret = ours.clone();
             change(&mut secret);
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn a_name_that_is_too_long_is_told() {
         let long = "x".repeat(250);
-        let plan = plan(US, &wanted(&[(&long, certificate("chain"))]), &There::new());
+        let plan = plan(US, &wanted(&[(&long, certificate("chain"))]), &CopiesByName::new());
         assert_eq!(plan.too_long, [object(&long)]);
         assert!(plan.create.is_empty());
     }
@@ -296,7 +296,7 @@ mod tests {
     fn a_namespace_has_no_more_copied_than_it_may_and_what_is_copied_stays() {
         let of = |namespace: &str, name: &str| ObjectRef::new(Kind::Secret, namespace, name);
         let none = BTreeSet::new();
-        let with = |wanted: &Wanted, there: &There, most: u64, configured: &BTreeSet<ObjectRef>| {
+        let with = |wanted: &Wanted, there: &CopiesByName, most: u64, configured: &BTreeSet<ObjectRef>| {
             super::plan(US, wanted, there, Limit { most: Some(most), configured })
         };
         let created = |plan: &Plan| plan.create.iter().map(name).collect::<Vec<_>>();
@@ -307,7 +307,7 @@ mod tests {
         let mut named: Wanted = [("shop", "b"), ("shop", "c"), ("shop", "d"), ("tea", "a")]
             .map(|(at, it)| (of(at, it), ten(it)))
             .into();
-        let first = with(&named, &There::new(), 20, &none);
+        let first = with(&named, &CopiesByName::new(), 20, &none);
         assert_eq!(created(&first), ["shop.b", "shop.c", "tea.a"]);
         assert_eq!(beyond(&first), [("Secret shop/d".to_owned(), 30, false)]);
         let copies = there(first.create);

@@ -1,4 +1,4 @@
-//! What NameOwners are to say: computed from what namespaces claim, what is recorded, and since when a name is not claimed.
+//! ClaimKey NameOwners are to say: computed from what namespaces claim, what is recorded, and since when a name is not claimed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,50 +11,50 @@ use tokio::time::Instant;
 
 use crate::moment::later_than;
 
-/// Of one namespace. What is beyond is not recorded, and belongs to the oldest object that claims it.
+/// Of one namespace. ClaimKey is beyond is not recorded, and belongs to the oldest object that claims it.
 const NAMES: usize = 20_000;
 /// Of the object; an API server takes less than 1.5 MiB.
 const BYTES: usize = 512 * 1_024;
 /// As the definition says.
 const LONGEST_PATH: usize = 1_024;
 
-/// What namespaces claim, and what of it is recorded, as of now.
+/// ClaimKey namespaces claim, and what of it is recorded, as of now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirstClaims {
     /// That nobody else has.
     pub claimed: BTreeMap<Name, NameOwner>,
     pub recorded: BTreeMap<Name, Arc<NameOwner>>,
-    /// What is not claimed here is claimed by nothing: no list is missing.
+    /// ClaimKey is not claimed here is claimed by nothing: no list is missing.
     pub complete: bool,
 }
 
 /// Since when what is recorded is not claimed.
 #[derive(Default)]
-pub(super) struct Unclaimed(BTreeMap<(Name, What), Instant>);
+pub(super) struct Unclaimed(BTreeMap<(Name, ClaimKey), Instant>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum ClaimKey {
     Host(HostPattern),
     Path(Name),
 }
 
-impl What {
+impl ClaimKey {
     /// With quotes and a comma.
     fn bytes(&self) -> usize {
         let length = match self {
-            What::Host(HostPattern::Exact(name)) => name.len(),
-            What::Host(HostPattern::Under(name)) => name.len().saturating_add(2),
-            What::Path(path) => path.len(),
+            ClaimKey::Host(HostPattern::Exact(name)) => name.len(),
+            ClaimKey::Host(HostPattern::Under(name)) => name.len().saturating_add(2),
+            ClaimKey::Path(path) => path.len(),
         };
         length.saturating_add(3)
     }
 
     fn may_be_recorded(&self) -> bool {
-        !matches!(self, What::Path(path) if path.len() > LONGEST_PATH)
+        !matches!(self, ClaimKey::Path(path) if path.len() > LONGEST_PATH)
     }
 }
 
-/// What one namespace is to have.
+/// ClaimKey one namespace is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) owner: NameOwner,
@@ -72,7 +72,7 @@ impl Unclaimed {
         self.0.values().map(|since| later_than(*since, keep)).min()
     }
 
-    /// What is to be recorded of each namespace that claims something, or of which something is recorded.
+    /// ClaimKey is to be recorded of each namespace that claims something, or of which something is recorded.
     pub(super) fn wanted(
         &mut self,
         says: &FirstClaims,
@@ -87,7 +87,7 @@ impl Unclaimed {
             let recorded = says.recorded.get(namespace).map(|it| all_of(it)).unwrap_or_default();
             let unclaimed = recorded.difference(&claimed).cloned();
             // As long as something may only not be seen, nothing ends.
-            let kept: BTreeSet<What> = unclaimed
+            let kept: BTreeSet<ClaimKey> = unclaimed
                 .filter(|what| {
                     if !says.complete {
                         return true;
@@ -105,17 +105,17 @@ impl Unclaimed {
     }
 }
 
-fn all_of(owner: &NameOwner) -> BTreeSet<What> {
-    let hosts = owner.hosts.iter().cloned().map(What::Host);
-    hosts.chain(owner.paths.iter().cloned().map(What::Path)).collect()
+fn all_of(owner: &NameOwner) -> BTreeSet<ClaimKey> {
+    let hosts = owner.hosts.iter().cloned().map(ClaimKey::Host);
+    hosts.chain(owner.paths.iter().cloned().map(ClaimKey::Path)).collect()
 }
 
-/// What is recorded already comes first: a name is not lost to one that comes later.
+/// ClaimKey is recorded already comes first: a name is not lost to one that comes later.
 fn within_bounds(
     namespace: &Name,
-    claimed: &BTreeSet<What>,
-    recorded: &BTreeSet<What>,
-    kept: BTreeSet<What>,
+    claimed: &BTreeSet<ClaimKey>,
+    recorded: &BTreeSet<ClaimKey>,
+    kept: BTreeSet<ClaimKey>,
 ) -> Wanted {
     let mut owner = NameOwner { namespace: namespace.clone(), ..NameOwner::default() };
     let (mut names, mut bytes, mut beyond) = (0_usize, 0_usize, 0_usize);
@@ -129,8 +129,8 @@ fn within_bounds(
         }
         (names, bytes) = (names.saturating_add(1), with);
         match what {
-            What::Host(host) => owner.hosts.insert(host),
-            What::Path(path) => owner.paths.insert(path),
+            ClaimKey::Host(host) => owner.hosts.insert(host),
+            ClaimKey::Path(path) => owner.paths.insert(path),
         };
     }
     Wanted { owner, beyond }

@@ -35,7 +35,7 @@ pub(super) fn digest(token: &str) -> Digest {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum CacheLookup {
     Known(Review),
     Ask(Standing),
     Refuse,
@@ -77,13 +77,13 @@ impl Default for Cache {
 }
 
 impl Cache {
-    pub(super) fn look(&mut self, token: &Digest, from: IpAddr, now: Instant) -> Look {
+    pub(super) fn look(&mut self, token: &Digest, from: IpAddr, now: Instant) -> CacheLookup {
         if let Some(known) = self.known.get(token) {
             if now < known.until {
-                return Look::Known(known.review);
+                return CacheLookup::Known(known.review);
             }
             if known.good_until.is_some_and(|it| now < it) {
-                return Look::Ask(Standing::Good);
+                return CacheLookup::Ask(Standing::Good);
             }
         }
         let count = self.sources.len().max(1) as u64;
@@ -92,7 +92,7 @@ impl Cache {
         let source = self.sources.get_mut(at);
         // Who has taken all of his own takes nothing of what is for all.
         let may = source.is_some_and(|it| it.take(FROM_EACH, now)) && self.all.take(FROM_ALL, now);
-        if may { Look::Ask(Standing::New) } else { Look::Refuse }
+        if may { CacheLookup::Ask(Standing::New) } else { CacheLookup::Refuse }
     }
 
     pub(super) fn note(&mut self, token: Digest, review: Review, now: Instant) {
@@ -143,7 +143,7 @@ fn network(from: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    const NEW: Look = Look::Ask(Standing::New);
+    const NEW: CacheLookup = CacheLookup::Ask(Standing::New);
 
     fn ip(text: &str) -> IpAddr {
         text.parse().expect("an address")
@@ -160,12 +160,16 @@ mod tests {
         assert_eq!(cache.look(&good, from, begin), NEW);
         cache.note(good, Review::Allowed, begin);
         cache.note(bad, Review::Unauthenticated, begin);
-        assert_eq!(cache.look(&good, from, after(begin, 59)), Look::Known(Review::Allowed));
-        assert_eq!(cache.look(&bad, from, after(begin, 9)), Look::Known(Review::Unauthenticated));
-        assert_eq!(cache.look(&good, from, after(begin, 61)), Look::Ask(Standing::Good), "rights may end");
+        assert_eq!(cache.look(&good, from, after(begin, 59)), CacheLookup::Known(Review::Allowed));
+        assert_eq!(cache.look(&bad, from, after(begin, 9)), CacheLookup::Known(Review::Unauthenticated));
+        assert_eq!(
+            cache.look(&good, from, after(begin, 61)),
+            CacheLookup::Ask(Standing::Good),
+            "rights may end"
+        );
         assert_eq!(cache.look(&bad, from, after(begin, 11)), NEW, "they may begin");
         cache.note(good, Review::Denied, after(begin, 61));
-        assert_eq!(cache.look(&good, from, after(begin, 62)), Look::Known(Review::Denied));
+        assert_eq!(cache.look(&good, from, after(begin, 62)), CacheLookup::Known(Review::Denied));
         assert_eq!(cache.look(&good, from, after(begin, 80)), NEW, "it is like any other now");
         cache.note(good, Review::Unanswered, after(begin, 80));
         assert_eq!(cache.look(&good, from, after(begin, 80)), NEW, "nothing is known by silence");
@@ -189,8 +193,8 @@ mod tests {
         assert!(let_in, "who comes from elsewhere is asked for");
         let many = flood(&mut cache, &|it| IpAddr::V4((it << 8).into()));
         assert!(many <= 20, "{many} questions");
-        assert_eq!(cache.look(&digest("new"), ip("198.51.100.1"), now), Look::Refuse);
-        assert_eq!(cache.look(&good, ip("198.51.100.1"), now), Look::Ask(Standing::Good));
+        assert_eq!(cache.look(&digest("new"), ip("198.51.100.1"), now), CacheLookup::Refuse);
+        assert_eq!(cache.look(&good, ip("198.51.100.1"), now), CacheLookup::Ask(Standing::Good));
         let later = after(now, 2);
         assert!(flood(&mut cache, &|it| IpAddr::V4((it << 8).into())) == 0, "time alone brings more");
         let brought = (0..64).map(|it| ip(&format!("203.0.113.{it}")));
@@ -207,12 +211,12 @@ mod tests {
             cache.note(digest(&it.to_string()), Review::Unauthenticated, begin);
         }
         assert_eq!(cache.known.len(), KEPT);
-        assert_eq!(cache.look(&good, ip("192.0.2.1"), begin), Look::Known(Review::Allowed));
+        assert_eq!(cache.look(&good, ip("192.0.2.1"), begin), CacheLookup::Known(Review::Allowed));
         // What is known of the others counts for longer now: it is the good one that stays.
         let later = after(begin, 55);
         for it in 0..10_000_u32 {
             cache.note(digest(&format!("later {it}")), Review::Unauthenticated, later);
         }
-        assert_eq!(cache.look(&good, ip("192.0.2.1"), later), Look::Known(Review::Allowed));
+        assert_eq!(cache.look(&good, ip("192.0.2.1"), later), CacheLookup::Known(Review::Allowed));
     }
 }

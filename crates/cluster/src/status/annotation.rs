@@ -14,7 +14,7 @@ use seaway_model::{
 };
 use serde_json::{Value, json};
 
-use crate::seen::Published;
+use crate::object_cache::Published;
 
 pub(crate) const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
 
@@ -49,7 +49,7 @@ mod tests {
     use seaway_model::{L4, outcome::Serving};
 
     use super::*;
-    use crate::seen::Version;
+    use crate::object_cache::Version;
 
     #[test]
     fn an_address_is_annotated_where_a_name_hides_it_or_another_was_annotated() {

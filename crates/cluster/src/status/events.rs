@@ -51,11 +51,11 @@ impl Events {
 
 /// Tells what another than the status has to say.
 #[derive(Clone)]
-pub struct Herald {
+pub struct EventRecorder {
     queue: mpsc::Sender<Event>,
 }
 
-impl Herald {
+impl EventRecorder {
     /// An event that is lost is no loss: where too many wait, it is left out.
     pub fn say(&self, object: &ObjectRef, uid: &str, warning: bool, reason: &str, text: String) {
         let note = Note { warning, reason: reason.into(), text };
@@ -75,8 +75,8 @@ impl Events {
         &self.task
     }
 
-    pub(super) fn herald(&self) -> Herald {
-        Herald { queue: self.queue.clone() }
+    pub(super) fn herald(&self) -> EventRecorder {
+        EventRecorder { queue: self.queue.clone() }
     }
 }
 

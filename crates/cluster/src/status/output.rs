@@ -13,8 +13,8 @@ use seaway_model::{
 use serde_json::{Value, json};
 
 use crate::{
-    look::ServiceSight,
-    seen::{Condition, Ingress, Port, Published},
+    look::ServiceInspection,
+    object_cache::{Condition, Ingress, Port, Published},
 };
 
 /// Of our conditions.
@@ -210,10 +210,10 @@ impl Output {
 
 impl Published {
     /// For people.
-    pub(crate) fn sight(&self, namespace: Name, name: Name) -> ServiceSight {
+    pub(crate) fn sight(&self, namespace: Name, name: Name) -> ServiceInspection {
         let said = |kind: &str| self.conditions.iter().find(|it| *it.kind == *kind);
         let (ready, announced) = (said(READY), said(ANNOUNCED));
-        ServiceSight {
+        ServiceInspection {
             namespace,
             name,
             addresses: self.ingress.iter().map(|it| it.at.clone()).collect(),

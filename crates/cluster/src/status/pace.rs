@@ -13,24 +13,24 @@ const LONGEST: Duration = Duration::from_secs(1);
 const CALM: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
-pub(super) struct Looks<K>(HashMap<K, Look>);
+pub(super) struct ReadHistory<K>(HashMap<K, Reads>);
 
 #[derive(Debug)]
-struct Look {
+struct Reads {
     last: Instant,
     in_a_row: u32,
 }
 
-impl<K> Default for Looks<K> {
+impl<K> Default for ReadHistory<K> {
     fn default() -> Self {
-        Looks(HashMap::new())
+        ReadHistory(HashMap::new())
     }
 }
 
-impl<K: Eq + Hash + Clone> Looks<K> {
+impl<K: Eq + Hash + Clone> ReadHistory<K> {
     /// It was looked at just now: how long it is left alone.
     pub(super) fn rest(&mut self, of: &K, now: Instant) -> Duration {
-        let look = self.0.entry(of.clone()).or_insert(Look { last: now, in_a_row: 0 });
+        let look = self.0.entry(of.clone()).or_insert(Reads { last: now, in_a_row: 0 });
         let is_calm = now.duration_since(look.last) > CALM;
         look.in_a_row = if is_calm { 1 } else { look.in_a_row.saturating_add(1) };
         look.last = now;
@@ -51,7 +51,7 @@ mod tests {
 
     /// Something is said so often, each time after this: how often it is looked at.
     fn looks(words: u32, apart: Duration) -> u32 {
-        let mut looks = Looks::default();
+        let mut looks = ReadHistory::default();
         let (mut now, mut looked, mut rests_until) = (Instant::now(), 0, None);
         let mut waits = false;
         let mut look = |now: Instant, rests_until: &mut Option<Instant>| {
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_what_is_gone() {
-        let mut looks = Looks::default();
+        let mut looks = ReadHistory::default();
         looks.rest(&"shop", Instant::now());
         looks.forget(&"shop");
         assert!(looks.0.is_empty());

@@ -7,10 +7,10 @@ use seaway_model::{Kind, ObjectRef};
 use tracing::warn;
 
 use super::{
-    feed::{Feed, Over, key},
+    feed::{Feed, ListenerGone, key},
     known::Key,
 };
-use crate::{answer::Answer, copies, told::Told};
+use crate::{answer::Answer, copies, raw_object::RawObject};
 
 impl Feed {
     fn reads_copies(&self) -> bool {
@@ -18,7 +18,7 @@ impl Feed {
     }
 
     /// What the API server has, as what it stands for; nothing, if that is not said.
-    pub(super) fn meant(&self, told: Told) -> Option<Told> {
+    pub(super) fn meant(&self, told: RawObject) -> Option<RawObject> {
         if self.reads_copies() { copies::original(told) } else { Some(told) }
     }
 
@@ -39,7 +39,7 @@ impl Feed {
     }
 
     /// A copy may have come before anything named it. Whether the Secret itself is not to be asked for.
-    pub(super) async fn fetch_copy(&mut self, object: &ObjectRef) -> Result<bool, Over> {
+    pub(super) async fn fetch_copy(&mut self, object: &ObjectRef) -> Result<bool, ListenerGone> {
         let Some(namespace) = self.cluster.copies().cloned() else { return Ok(false) };
         let Some(name) = copies::name_of_copy(object) else { return Ok(false) };
         let api = self.cluster.within(self.watched, &namespace);

@@ -15,14 +15,14 @@ use seaway_manifests::tree::{Node, Value};
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::{connect::Cluster, kinds::Watched, told::Told};
+use crate::{connect::Cluster, kinds::Watched, raw_object::RawObject};
 
 #[derive(Default)]
 pub(super) struct Definition {
     /// Its version when the kind was asked for last; none, if nothing was defined or established.
     version: Option<String>,
     /// Behind a lock that nobody waits for: a stream is not to be looked at from two threads, and who holds it may be.
-    events: Option<Mutex<BoxStream<'static, kube::Result<WatchEvent<Told>>>>>,
+    events: Option<Mutex<BoxStream<'static, kube::Result<WatchEvent<RawObject>>>>>,
 }
 
 impl Definition {
@@ -73,14 +73,14 @@ impl Definition {
         Some(self.is_news(listed.items.first()))
     }
 
-    fn is_news(&mut self, definition: Option<&Told>) -> bool {
+    fn is_news(&mut self, definition: Option<&RawObject>) -> bool {
         let version = definition.filter(|it| is_established(it)).map(|it| it.version().to_owned());
         mem::replace(&mut self.version, version.clone()) != version && version.is_some()
     }
 }
 
 /// The API server serves it.
-fn is_established(definition: &Told) -> bool {
+fn is_established(definition: &RawObject) -> bool {
     let conditions = definition.tree.child("status").and_then(|it| it.child("conditions"));
     let Some(Value::List(conditions)) = conditions.map(|it| &it.value) else { return false };
     let says = |it: &Node, key: &str, wanted: &str| {
@@ -93,7 +93,7 @@ fn is_established(definition: &Told) -> bool {
 mod tests {
     use super::*;
 
-    fn definition(version: &str, established: &str) -> Told {
+    fn definition(version: &str, established: &str) -> RawObject {
         serde_json::from_str(&format!(
             r#"{{"metadata": {{"name": "x", "resourceVersion": "{version}"}}, "status": {{"conditions": [
                 {{"type": "NamesAccepted", "status": "True"}}, {{"type": "Established", "status": "{established}"}}]}}}}"#

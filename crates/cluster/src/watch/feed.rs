@@ -13,11 +13,11 @@ use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, info};
 
 use super::{
-    belief::{Belief, WITNESS},
     definition::Definition,
     hosts::Hosts,
     known::{Key, Known, Parting},
     part::Part,
+    readiness::{ApiReadiness, WITNESS},
     secrets::Secrets,
     set_back::is_lower,
     troubles::Trouble,
@@ -26,12 +26,12 @@ use crate::{
     address,
     answer::{Answer, INSTALL},
     connect::Cluster,
-    decode::{self, Said},
+    decode::{self, Decoded},
     kinds::{Need, Watched},
     moment::later,
-    seen::{Claim, Version},
+    object_cache::{Claim, Version},
+    raw_object::RawObject,
     status::rivalry,
-    told::Told,
 };
 
 /// So many objects come with one answer.
@@ -53,7 +53,7 @@ pub(super) struct Feed {
     /// Only of the watch of Secrets.
     pub(super) secrets: Option<Secrets>,
     pub(super) hosts: Arc<Hosts>,
-    pub(super) belief: Arc<Belief>,
+    pub(super) readiness: Arc<ApiReadiness>,
     pub(super) definition: Definition,
     /// What the API server refuses now was asked when it had earned it.
     pub(super) believed: bool,
@@ -72,7 +72,7 @@ pub(super) struct Feed {
 }
 
 /// Nobody listens any more.
-pub(super) struct Over;
+pub(super) struct ListenerGone;
 
 impl Feed {
     pub(super) fn new(
@@ -81,7 +81,7 @@ impl Feed {
         changes: mpsc::Sender<Change>,
         troubles: mpsc::Sender<Trouble>,
         secrets: Option<Secrets>,
-        (hosts, belief): (Arc<Hosts>, Arc<Belief>),
+        (hosts, readiness): (Arc<Hosts>, Arc<ApiReadiness>),
     ) -> Feed {
         let known = Known::default();
         Feed {
@@ -94,7 +94,7 @@ impl Feed {
             required: watched.need == Need::Required,
             secrets,
             hosts,
-            belief,
+            readiness,
             definition: Definition::default(),
             believed: false,
             synced: false,
@@ -159,10 +159,10 @@ impl Feed {
     }
 
     /// All there is, and the version that this is as of; nothing, if it is to be listed again.
-    async fn list(&mut self) -> Result<Result<Option<String>, Answer>, Over> {
+    async fn list(&mut self) -> Result<Result<Option<String>, Answer>, ListenerGone> {
         self.enter_epoch();
         self.known.begin();
-        self.believed = self.belief.is_earned();
+        self.believed = self.readiness.is_earned();
         self.part.note_list();
         let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
         let mut addresses = Vec::new();
@@ -172,7 +172,7 @@ impl Feed {
                 Err(answer) => return Ok(Err(answer)),
             };
             let version = page.metadata.resource_version.unwrap_or_default();
-            let items: Vec<Told> = page.items.into_iter().filter_map(|it| self.meant(it)).collect();
+            let items: Vec<RawObject> = page.items.into_iter().filter_map(|it| self.meant(it)).collect();
             if items.iter().any(|it| self.is_of_a_backup(it)) || is_lower(&version, self.heard) {
                 self.set_back().await?;
                 return Ok(Ok(None));
@@ -208,7 +208,7 @@ impl Feed {
             self.hosts.addresses.set_whole(true);
         }
         if self.watched.kind == WITNESS {
-            self.belief.earn();
+            self.readiness.earn();
         }
         self.well().await?;
         self.sync().await?;
@@ -216,7 +216,7 @@ impl Feed {
     }
 
     /// Hears of changes, watch after watch, until all has to be listed again.
-    async fn follow(&mut self, mut version: String) -> Result<(), Over> {
+    async fn follow(&mut self, mut version: String) -> Result<(), ListenerGone> {
         let mut cut = false;
         loop {
             self.heard = version.parse().ok();
@@ -235,7 +235,7 @@ impl Feed {
                 return Ok(());
             }
             match end {
-                _ if !self.is_needed() || self.belief.epoch() != self.epoch || self.part.is_due() => {
+                _ if !self.is_needed() || self.readiness.epoch() != self.epoch || self.part.is_due() => {
                     return Ok(());
                 }
                 Some(Answer::Invalid(why)) if self.part.widen() => {
@@ -260,7 +260,7 @@ impl Feed {
     }
 
     /// One watch, to its end: nothing, if it ended as watches do.
-    async fn hear(&mut self, version: &mut String) -> Result<Option<Answer>, Over> {
+    async fn hear(&mut self, version: &mut String) -> Result<Option<Answer>, ListenerGone> {
         let params = self.watched_from_now_on();
         let api = self.cluster.all(self.watched);
         let stream = match self.cluster.ask(api.watch(&params, version)).await {
@@ -278,7 +278,7 @@ impl Feed {
             let next = tokio::select! {
                 biased;
                 () = &mut anew => return Ok(None),
-                () = self.belief.left(self.epoch) => return Ok(None),
+                () = self.readiness.left(self.epoch) => return Ok(None),
                 () = self.part.waited_for_slices() => return Ok(None),
                 () = Secrets::stirred(&mut self.secrets) => {
                     if !self.is_needed() {
@@ -339,7 +339,7 @@ impl Feed {
         }
     }
 
-    pub(super) async fn put(&mut self, told: &Told) -> Result<(), Over> {
+    pub(super) async fn put(&mut self, told: &RawObject) -> Result<(), ListenerGone> {
         if self.part.is_by_slices() {
             return self.put_slice(told).await;
         }
@@ -355,16 +355,16 @@ impl Feed {
             secrets.is_told_whole(&key);
         }
         let (fact, left_out) = match decode::read(self.watched.kind, told) {
-            Said::Fact(fact) => (fact, Vec::new()),
-            Said::Partly(fact, left_out) => (fact, left_out),
-            Said::Nothing => {
+            Decoded::Fact(fact) => (fact, Vec::new()),
+            Decoded::Partly(fact, left_out) => (fact, left_out),
+            Decoded::Nothing => {
                 self.remove(&key, told.version()).await?;
                 if self.are_all_heard() {
                     self.known.note(&key, told.version());
                 }
                 return Ok(());
             }
-            Said::Broken(object, problems) => {
+            Decoded::Broken(object, problems) => {
                 self.tell_absent(&object).await?;
                 self.known.complain(&key, object.clone());
                 return self.tell(Change::Reported(object, problems)).await;
@@ -395,7 +395,7 @@ impl Feed {
 
     /// What drivers compare with is known before the plan that they work for. Where somebody else writes there, too,
     /// it is told; and the object, if they did not write what it says of itself now.
-    fn note(&self, told: &Told, fact: &Fact) -> (Option<Problem>, Option<ObjectRef>) {
+    fn note(&self, told: &RawObject, fact: &Fact) -> (Option<Problem>, Option<ObjectRef>) {
         match fact {
             Fact::Service(service) => {
                 let meta = &service.meta;
@@ -416,7 +416,7 @@ impl Feed {
     }
 
     /// Its deletion was told.
-    pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), Over> {
+    pub(super) async fn remove(&mut self, key: &Key, version: &str) -> Result<(), ListenerGone> {
         self.forget(key, version, Change::Gone).await
     }
 
@@ -425,7 +425,7 @@ impl Feed {
         key: &Key,
         version: &str,
         change: fn(FactRef) -> Change,
-    ) -> Result<(), Over> {
+    ) -> Result<(), ListenerGone> {
         let mut parting = self.known.remove(key);
         if let Some(secrets) = &mut self.secrets {
             secrets.is_told_whole(key);
@@ -444,7 +444,7 @@ impl Feed {
         self.part(parting).await
     }
 
-    pub(super) async fn part(&mut self, parting: Parting) -> Result<(), Over> {
+    pub(super) async fn part(&mut self, parting: Parting) -> Result<(), ListenerGone> {
         if let Some(gone) = parting.gone {
             self.tell(Change::Gone(gone)).await?;
         }
@@ -454,10 +454,10 @@ impl Feed {
         }
     }
 
-    pub(super) async fn sync(&mut self) -> Result<(), Over> {
+    pub(super) async fn sync(&mut self) -> Result<(), ListenerGone> {
         self.part.whole(self.epoch).await;
         // What was listed is of a time that never was.
-        if self.belief.epoch() != self.epoch || !self.part.speaks_for_its_kind() {
+        if self.readiness.epoch() != self.epoch || !self.part.speaks_for_its_kind() {
             return Ok(());
         }
         match std::mem::replace(&mut self.synced, true) {
@@ -466,23 +466,23 @@ impl Feed {
         }
     }
 
-    pub(super) async fn tell(&self, change: Change) -> Result<(), Over> {
-        self.changes.send(change).await.map_err(|_| Over)
+    pub(super) async fn tell(&self, change: Change) -> Result<(), ListenerGone> {
+        self.changes.send(change).await.map_err(|_| ListenerGone)
     }
 
-    pub(super) async fn well(&mut self) -> Result<(), Over> {
+    pub(super) async fn well(&mut self) -> Result<(), ListenerGone> {
         (self.failures, self.missing) = (0, 0);
         if std::mem::take(&mut self.forbidden) {
-            self.belief.permit();
+            self.readiness.permit();
         }
         match std::mem::replace(&mut self.troubled, false) {
-            true => self.troubles.send((self.watched.kind, None)).await.map_err(|_| Over),
+            true => self.troubles.send((self.watched.kind, None)).await.map_err(|_| ListenerGone),
             false => Ok(()),
         }
     }
 }
 
-pub(super) fn key(told: &Told) -> Key {
+pub(super) fn key(told: &RawObject) -> Key {
     Key { namespace: told.namespace().into(), name: told.name().into() }
 }
 

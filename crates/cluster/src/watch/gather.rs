@@ -191,8 +191,9 @@ impl Keeping {
     async fn list(&self) -> Result<BTreeMap<String, (String, Slice)>, Answer> {
         let listed =
             self.cluster.ask(self.cluster.all(&Watched::SLICES).list(&ListParams::default())).await?;
-        let one =
-            |it: crate::told::Told| (it.name().to_owned(), (it.version().to_owned(), slices::read(&it)));
+        let one = |it: crate::raw_object::RawObject| {
+            (it.name().to_owned(), (it.version().to_owned(), slices::read(&it)))
+        };
         Ok(listed.items.into_iter().map(one).collect())
     }
 }

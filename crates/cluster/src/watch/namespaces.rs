@@ -12,12 +12,12 @@ use seaway_model::{Kind, Name, Problem, Reason};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    feed::{Feed, Over, key},
+    feed::{Feed, ListenerGone, key},
     secrets::Secrets,
 };
 use crate::{
     answer::{self, Answer},
-    told::Told,
+    raw_object::RawObject,
 };
 
 const PAGE: u32 = 500;
@@ -25,9 +25,9 @@ const PAGE: u32 = 500;
 const NAMED: usize = 3;
 
 /// Or a watch has ended: nothing, if it ended as watches do.
-type Heard = Result<WatchEvent<Told>, Option<Answer>>;
+type WatchResult = Result<WatchEvent<RawObject>, Option<Answer>>;
 
-type Events = Pin<Box<dyn Stream<Item = Heard> + Send>>;
+type Events = Pin<Box<dyn Stream<Item = WatchResult> + Send>>;
 
 impl Feed {
     /// In which namespaces Secrets are named; none, where they are not all that is wanted, or where copies are read.
@@ -37,7 +37,7 @@ impl Feed {
     }
 
     /// The whole cluster refuses. Returns when all is to be listed again.
-    pub(super) async fn follow_namespaces(&mut self, refusal: Answer) -> Result<(), Over> {
+    pub(super) async fn follow_namespaces(&mut self, refusal: Answer) -> Result<(), ListenerGone> {
         let namespaces = self.namespaces();
         let (mut followed, mut refused) = (Vec::new(), Vec::new());
         self.known.begin();
@@ -79,7 +79,10 @@ impl Feed {
     }
 
     /// The version that it is as of; nothing, if all is to be listed again.
-    async fn list_namespace(&mut self, namespace: &Name) -> Result<Result<Option<String>, Answer>, Over> {
+    async fn list_namespace(
+        &mut self,
+        namespace: &Name,
+    ) -> Result<Result<Option<String>, Answer>, ListenerGone> {
         let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
         loop {
             let api = self.cluster.within(self.watched, namespace);
@@ -113,9 +116,9 @@ impl Feed {
     async fn hear_namespaces(
         &mut self,
         namespaces: &BTreeSet<Name>,
-        mut events: impl Stream<Item = Heard> + Unpin,
+        mut events: impl Stream<Item = WatchResult> + Unpin,
         all: bool,
-    ) -> Result<(), Over> {
+    ) -> Result<(), ListenerGone> {
         let pace = self.cluster.pace();
         let mut anew = std::pin::pin!(self.cluster.begun_anew());
         // Rights may have been given where they were refused.
@@ -124,7 +127,7 @@ impl Feed {
             let next = tokio::select! {
                 biased;
                 () = &mut anew => return Ok(()),
-                () = self.belief.left(self.epoch) => return Ok(()),
+                () = self.readiness.left(self.epoch) => return Ok(()),
                 () = Secrets::stirred(&mut self.secrets) => {
                     if !self.is_needed() {
                         return Ok(());
@@ -160,11 +163,11 @@ impl Feed {
         }
     }
 
-    async fn end(&mut self, answer: Answer) -> Result<(), Over> {
+    async fn end(&mut self, answer: Answer) -> Result<(), ListenerGone> {
         if answer == Answer::Expired { Ok(()) } else { self.fail("watch", answer).await }
     }
 
-    async fn tell_refused(&mut self, namespace: &Name, answer: &Answer) -> Result<(), Over> {
+    async fn tell_refused(&mut self, namespace: &Name, answer: &Answer) -> Result<(), ListenerGone> {
         let message = format!(
             "may not list Secrets in the namespace {namespace}, where one is named; its last known content stays in \
              use: {}",
@@ -174,7 +177,7 @@ impl Feed {
         let problem = problem.fix(bind(std::iter::once(namespace)));
         self.failures = 0;
         self.troubled = true;
-        self.troubles.send((Kind::Secret, Some(problem))).await.map_err(|_| Over)
+        self.troubles.send((Kind::Secret, Some(problem))).await.map_err(|_| ListenerGone)
     }
 }
 
@@ -196,9 +199,9 @@ fn bind<'n>(mut namespaces: impl Iterator<Item = &'n Name>) -> String {
 
 /// What a watch says, its end included: a silent one is half open.
 fn until_the_end(
-    watch: Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Told>>> + Send>>,
+    watch: Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<RawObject>>> + Send>>,
     silence: Duration,
-) -> impl Stream<Item = Heard> + Send {
+) -> impl Stream<Item = WatchResult> + Send {
     stream::unfold(Some(watch), move |watch| async move {
         let mut watch = watch?;
         let end = match timeout(silence, watch.next()).await {

@@ -30,7 +30,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{gather, hosts::Hosts};
-use crate::{answer::Answer, connect::Cluster, lease::Terms};
+use crate::{answer::Answer, connect::Cluster, lease::LeaseTimings};
 
 /// What hosts' Leases are called.
 pub(crate) const PREFIX: &str = "seaway-host-";
@@ -45,7 +45,7 @@ pub(super) enum Life {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Pulse {
+struct LeaseState {
     version: String,
     unchanged: Duration,
     term: Duration,
@@ -53,7 +53,7 @@ struct Pulse {
     given_back: bool,
 }
 
-impl Pulse {
+impl LeaseState {
     fn life(&self, quarantine: Duration) -> Life {
         match self.unchanged {
             _ if self.given_back => Life::Gone,
@@ -66,7 +66,7 @@ impl Pulse {
 
 /// Looks at all Leases of hosts, again and again.
 pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::Sender<Change>) {
-    let mut pulses: BTreeMap<Name, Pulse> = BTreeMap::new();
+    let mut pulses: BTreeMap<Name, LeaseState> = BTreeMap::new();
     let mut failing = false;
     let mut trouble: Option<Problem> = None;
     let mut answered: Option<Instant> = None;
@@ -127,10 +127,10 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
 struct Unreported {
     /// Versions of the Leases of the last list; nothing, before the first.
     before: Option<BTreeMap<Name, String>>,
-    told: BTreeMap<Name, Told>,
+    told: BTreeMap<Name, UnreportedHost>,
 }
 
-struct Told {
+struct UnreportedHost {
     since: Duration,
     /// Its Lease has ended.
     ended: bool,
@@ -142,7 +142,7 @@ impl Unreported {
     /// What is to be told of them, now that the Leases are these.
     fn look(
         &mut self,
-        pulses: &BTreeMap<Name, Pulse>,
+        pulses: &BTreeMap<Name, LeaseState>,
         reported: &[Name],
         (passed, quarantine): (Duration, Duration),
     ) -> Vec<Change> {
@@ -163,7 +163,7 @@ impl Unreported {
             match self.told.get_mut(host) {
                 None if was_renewed => {
                     info!(%host, "began, and has not reported yet");
-                    let told = Told { since: Duration::ZERO, ended: false, over: false };
+                    let told = UnreportedHost { since: Duration::ZERO, ended: false, over: false };
                     self.told.insert(host.clone(), told);
                     changes.push(Change::Unreported(host.clone(), seaway_model::Unreported::Lives));
                 }
@@ -210,7 +210,7 @@ async fn leases(cluster: &Cluster) -> Result<Vec<Lease>, Answer> {
 
 /// Who lives and who does not; so much time has passed since the list before this one. `hosts`: those that said something.
 fn feel(
-    pulses: &mut BTreeMap<Name, Pulse>,
+    pulses: &mut BTreeMap<Name, LeaseState>,
     leases: Vec<Lease>,
     hosts: &[Name],
     passed: Duration,
@@ -223,13 +223,13 @@ fn feel(
         let version = lease.metadata.resource_version.unwrap_or_default();
         let spec = lease.spec.unwrap_or_default();
         let term = spec.lease_duration_seconds.and_then(|it| u64::try_from(it).ok());
-        let term = term.map_or(Terms::HOST.term, Duration::from_secs);
+        let term = term.map_or(LeaseTimings::HOST.term, Duration::from_secs);
         let given_back = spec.holder_identity.is_none_or(|it| it.is_empty());
         let unchanged = match pulses.get(&host) {
             Some(before) if before.version == version => before.unchanged.saturating_add(passed),
             _ => Duration::ZERO,
         };
-        let pulse = Pulse { version, unchanged, term, given_back };
+        let pulse = LeaseState { version, unchanged, term, given_back };
         told.push((host.clone(), pulse.life(quarantine)));
         pulses.insert(host.clone(), pulse);
         listed.insert(host);
@@ -237,10 +237,10 @@ fn feel(
     // A Lease that somebody deleted is a silent one: its host may be there and write it again, or never. So is one that
     // never was.
     for host in hosts.iter().filter(|it| !listed.contains(*it)) {
-        let never = || Pulse {
+        let never = || LeaseState {
             version: String::new(),
             unchanged: Duration::ZERO,
-            term: Terms::HOST.term,
+            term: LeaseTimings::HOST.term,
             given_back: false,
         };
         match pulses.get_mut(host) {

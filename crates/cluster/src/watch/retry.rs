@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use super::{
-    feed::{Feed, Over},
+    feed::{Feed, ListenerGone},
     secrets::Secrets,
 };
 use crate::{
@@ -43,7 +43,7 @@ pub(super) fn pause(pace: &Pace, answer: &Answer, failures: u32, seed: u64) -> D
 
 impl Feed {
     /// Tells what is wrong, and waits until it is worth to ask again.
-    pub(super) async fn fail(&mut self, verb: &str, answer: Answer) -> Result<(), Over> {
+    pub(super) async fn fail(&mut self, verb: &str, answer: Answer) -> Result<(), ListenerGone> {
         self.fail_for(verb, answer, None).await
     }
 
@@ -53,7 +53,7 @@ impl Feed {
         verb: &str,
         answer: Answer,
         fix: Option<String>,
-    ) -> Result<(), Over> {
+    ) -> Result<(), ListenerGone> {
         self.failures = self.failures.saturating_add(1);
         self.missing = if answer == Answer::NotFound { self.missing.saturating_add(1) } else { 0 };
         let watched = self.watched;
@@ -87,7 +87,7 @@ impl Feed {
         } else if self.part.speaks_for_its_kind() && (self.failures > 1 || !self.synced || !passing) {
             debug!("{}", problem.message);
             self.troubled = true;
-            self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| Over)?;
+            self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| ListenerGone)?;
         }
         // What is not there, or not for us, counts as empty. What was known once goes on where we may not look; but where
         // the kind is no more, none is left.
@@ -105,15 +105,15 @@ impl Feed {
         let absent = answer == Answer::NotFound;
         let pause = sleep(self.pause(&answer));
         let defined = tokio::select! {
-            () = self.belief.earned(), if optional && !self.believed => {
+            () = self.readiness.earned(), if optional && !self.believed => {
                 self.believed = true;
                 false
             }
             () = self.definition.changed(&self.cluster, self.watched), if absent => true,
-            () = self.belief.permitted(), if self.forbidden => true,
+            () = self.readiness.permitted(), if self.forbidden => true,
             () = Secrets::not_needed(&self.secrets) => false,
             // All kinds are told again, those as well of which there are none.
-            () = self.belief.left(self.epoch) => true,
+            () = self.readiness.left(self.epoch) => true,
             () = pause => false,
         };
         if defined {

@@ -21,10 +21,10 @@ use tokio::{
 };
 
 use super::{
-    feed::{Feed, Over},
+    feed::{Feed, ListenerGone},
     known::Key,
 };
-use crate::{answer::Answer, moment::later, told::Told};
+use crate::{answer::Answer, moment::later, raw_object::RawObject};
 
 /// Who rotates authorities does it by days.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ pub(super) struct Secrets {
     missing: BTreeSet<ObjectRef>,
     /// When those are looked at again.
     look_again: Instant,
-    /// Told without what they hold.
+    /// RawObject without what they hold.
     withheld: BTreeSet<ObjectRef>,
     /// Where copies are watched: Secrets themselves were asked for, and that was refused.
     pub(super) refused: bool,
@@ -166,7 +166,7 @@ impl Feed {
     }
 
     /// Of what becomes named it is told whether it is there.
-    pub(super) async fn tell_asked_by_name(&mut self) -> Result<(), Over> {
+    pub(super) async fn tell_asked_by_name(&mut self) -> Result<(), ListenerGone> {
         match self.secrets.is_some() && self.is_needed() {
             true => self.tell(Change::NotAsked(self.watched.kind)).await,
             // It is told below.
@@ -175,7 +175,7 @@ impl Feed {
     }
 
     /// Returns when it may be. Until then it is told that nobody knows which there are, rather than that there are none.
-    pub(super) async fn until_needed(&mut self) -> Result<(), Over> {
+    pub(super) async fn until_needed(&mut self) -> Result<(), ListenerGone> {
         if self.is_needed() {
             return Ok(());
         }
@@ -196,7 +196,7 @@ impl Feed {
         Ok(())
     }
 
-    pub(super) async fn look_at_secrets(&mut self) -> Result<(), Over> {
+    pub(super) async fn look_at_secrets(&mut self) -> Result<(), ListenerGone> {
         let told = self.known.told();
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
         let (look, drop) = secrets.catch_up(&told);
@@ -211,7 +211,7 @@ impl Feed {
     }
 
     /// It was asked for, and is not there or not for us: until this is told, whoever names it waits. What is known stays.
-    pub(super) async fn tell_absent(&mut self, object: &ObjectRef) -> Result<(), Over> {
+    pub(super) async fn tell_absent(&mut self, object: &ObjectRef) -> Result<(), ListenerGone> {
         let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
         if self.known.has(&key) || self.secrets.is_none() {
             return Ok(());
@@ -220,7 +220,7 @@ impl Feed {
     }
 
     /// The same of all that are named, but for these namespaces.
-    pub(super) async fn tell_refused_ones(&mut self, but: &BTreeSet<Name>) -> Result<(), Over> {
+    pub(super) async fn tell_refused_ones(&mut self, but: &BTreeSet<Name>) -> Result<(), ListenerGone> {
         let Some(secrets) = &self.secrets else { return Ok(()) };
         let wanted = secrets.wanted.borrow().clone();
         let Wanted::These(these) = wanted else { return Ok(()) };
@@ -231,7 +231,7 @@ impl Feed {
     }
 
     /// Tells once that it is there, and keeps nothing of what it holds.
-    pub(super) async fn withhold(&mut self, key: &Key) -> Result<(), Over> {
+    pub(super) async fn withhold(&mut self, key: &Key) -> Result<(), ListenerGone> {
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
         if !secrets.withheld.insert(object(key)) {
             return Ok(());
@@ -243,7 +243,7 @@ impl Feed {
     }
 
     /// What a whole list does not have is gone, unless the list never had it.
-    pub(super) async fn not_listed(&mut self, key: &Key, version: &str) -> Result<(), Over> {
+    pub(super) async fn not_listed(&mut self, key: &Key, version: &str) -> Result<(), ListenerGone> {
         if self.is_without_copy(key) {
             return Ok(());
         }
@@ -260,7 +260,7 @@ impl Feed {
     }
 
     /// Only the API server's own word that it is not there takes one away.
-    async fn fetch(&mut self, object: &ObjectRef) -> Result<(), Over> {
+    async fn fetch(&mut self, object: &ObjectRef) -> Result<(), ListenerGone> {
         if self.fetch_copy(object).await? {
             let refused = self.secrets.as_ref().is_some_and(|it| it.refused);
             return if refused { self.tell_absent(object).await } else { Ok(()) };
@@ -317,7 +317,7 @@ impl Feed {
     }
 }
 
-fn is_watched(told: &Told) -> bool {
+fn is_watched(told: &RawObject) -> bool {
     told.tree.child("type").is_some_and(|it| it.value == Value::Text(TLS_SECRET.to_owned()))
 }
 

@@ -19,12 +19,12 @@ use seaway_model::{Change, Kind};
 use tracing::warn;
 
 use super::{
-    belief::Belief,
-    feed::{Feed, Over, key},
+    feed::{Feed, ListenerGone, key},
     known::Key,
     part::Part,
+    readiness::ApiReadiness,
 };
-use crate::{answer::Answer, told::Told};
+use crate::{answer::Answer, raw_object::RawObject};
 
 /// Names are unique in a namespace alone.
 const OF_ONE_NAME: u32 = 500;
@@ -34,7 +34,7 @@ pub(super) fn is_lower(version: &str, heard: Option<u64>) -> bool {
     heard.zip(version.parse().ok()).is_some_and(|(heard, now): (u64, u64)| now < heard)
 }
 
-impl Belief {
+impl ApiReadiness {
     pub(super) fn epoch(&self) -> u64 {
         *self.epoch.borrow()
     }
@@ -62,7 +62,7 @@ impl Feed {
     }
 
     /// Whether an object of a list tells it.
-    pub(super) fn is_of_a_backup(&self, told: &Told) -> bool {
+    pub(super) fn is_of_a_backup(&self, told: &RawObject) -> bool {
         let (key, version) = (key(told), told.version());
         self.known.was_newer(&key, version)
             || self.are_all_heard() && self.known.is_there_again(&key, version, self.heard)
@@ -75,7 +75,7 @@ impl Feed {
 
     /// A whole list lacks it. Of a Service that says less than its deletion: a store may have been set back. So it does of a host,
     /// right after it was.
-    pub(super) async fn miss(&mut self, key: &Key, version: &str) -> Result<(), Over> {
+    pub(super) async fn miss(&mut self, key: &Key, version: &str) -> Result<(), ListenerGone> {
         let may_live = match self.watched.kind {
             Kind::Service => true,
             Kind::LoadBalancerHost => self.may_hosts_be_younger_than_the_backup(),
@@ -98,23 +98,23 @@ impl Feed {
     }
 
     /// Tells it, unless another kind did.
-    pub(super) async fn set_back(&mut self) -> Result<(), Over> {
-        let belief = self.belief.clone();
-        let _turn = belief.telling.lock().await;
-        if belief.epoch() == self.epoch {
+    pub(super) async fn set_back(&mut self) -> Result<(), ListenerGone> {
+        let readiness = self.readiness.clone();
+        let _turn = readiness.telling.lock().await;
+        if readiness.epoch() == self.epoch {
             warn!(
                 kind = %self.watched.kind,
                 "the cluster's store was set back to an older state: all is listed again, as after a start"
             );
             self.tell(Change::SetBack).await?;
-            belief.epoch.send_modify(|it| *it = it.wrapping_add(1));
+            readiness.epoch.send_modify(|it| *it = it.wrapping_add(1));
         }
         Ok(())
     }
 
     /// A list begins: what was heard before the store was set back is nothing to compare it with.
     pub(super) fn enter_epoch(&mut self) {
-        let epoch = self.belief.epoch();
+        let epoch = self.readiness.epoch();
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
             self.synced = false;
             self.heard = None;
@@ -174,10 +174,10 @@ mod tests {
 
     #[tokio::test]
     async fn all_kinds_hear_of_it() {
-        let belief = Belief::default();
-        let before = belief.epoch();
-        belief.epoch.send_modify(|it| *it = it.wrapping_add(1));
-        belief.left(before).await;
-        assert_ne!(belief.epoch(), before);
+        let readiness = ApiReadiness::default();
+        let before = readiness.epoch();
+        readiness.epoch.send_modify(|it| *it = it.wrapping_add(1));
+        readiness.left(before).await;
+        assert_ne!(readiness.epoch(), before);
     }
 }

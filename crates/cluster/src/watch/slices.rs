@@ -29,14 +29,14 @@ use tokio::time::{Instant, sleep_until};
 use tracing::info;
 
 use super::{
-    feed::{Feed, Over},
+    feed::{Feed, ListenerGone},
     known::Key,
     part::Part,
 };
 use crate::{
     kinds::{OUR_VERSION, OURS, Watched},
     moment::later,
-    told::Told,
+    raw_object::RawObject,
 };
 
 /// Addresses, by host.
@@ -146,7 +146,7 @@ impl Part {
 
 impl Feed {
     /// One of the slices, as it is now.
-    pub(super) async fn put_slice(&mut self, told: &Told) -> Result<(), Over> {
+    pub(super) async fn put_slice(&mut self, told: &RawObject) -> Result<(), ListenerGone> {
         let Some(slices) = self.part.slices() else { return Ok(()) };
         let slice = read(told);
         let hosts = slice.hosts.clone();
@@ -229,7 +229,7 @@ impl Feed {
     }
 }
 
-pub(super) fn read(told: &Told) -> Slice {
+pub(super) fn read(told: &RawObject) -> Slice {
     let faults = Faults::default();
     let root = Field::root(&told.tree, &faults);
     let spec = root.child("spec");
@@ -289,7 +289,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_slice_reads_back_as_it_was_written_and_one_entry_that_cannot_be_read_spoils_no_other() {
-        let told = |json: Value| serde_json::from_value::<Told>(json).expect("is an object");
+        let told = |json: Value| serde_json::from_value::<RawObject>(json).expect("is an object");
         assert_eq!(read(&told(full())), first(&["hosts-7"]));
         let broken = json!({ "metadata": { "name": "x" }, "spec": { "slices": [7], "hosts": [
             { "addresses": ["10.0.0.9"] }, { "name": "b", "addresses": ["x", "10.0.0.2"] }, 7,

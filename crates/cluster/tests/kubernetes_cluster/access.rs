@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use seaway_cluster::{
-    Access, AccessError, Addresses, Campaign, Cluster, Counted, Credentials, HostReports, LEADER,
-    PoolReports, PoolSays, Running, Terms, Wanted,
+    Access, AccessError, Addresses, Cluster, Counted, Credentials, HostReports, LEADER, LeaderElection,
+    LeaseTimings, PoolReports, PoolSays, Running, Wanted,
 };
 use seaway_model::{
     Address, AddressState, Desired, Kind, ObjectRef, Owner, Unit,
@@ -218,7 +218,7 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     bind("clusterrolebinding", "host", "seaway-node");
     let control = connect(&scene.cluster.kubeconfig_of("control", &[]), PACE).await;
     eventually("it may tell clusters apart", async || control.identity().await.ok()).await;
-    let campaign = Campaign::start(&control, LEADER, "test", Terms::LEADER);
+    let campaign = LeaderElection::start(&control, LEADER, "test", LeaseTimings::LEADER);
     campaign.leading().changed_from(false).await;
     let mut heard = Heard::of(&control);
     heard.until_synced().await;
@@ -255,7 +255,7 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     })
     .await;
     let host = connect(&scene.cluster.kubeconfig_of("host", &[]), PACE).await;
-    let life = Campaign::host(&host, "writers", Terms::HOST);
+    let life = LeaderElection::host(&host, "writers", LeaseTimings::HOST);
     life.leading().changed_from(false).await;
     let reports = HostReports::start(&host, "writers", Running::default());
     reports.say(HostSays { applied: 1, ..HostSays::default() });

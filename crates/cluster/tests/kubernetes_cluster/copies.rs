@@ -8,7 +8,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use seaway_cluster::{
-    Access, Campaign, Cluster, CopyPace, Credentials, Keeper, LEADER, Named, Terms, Wanted,
+    Access, Cluster, CopyPace, Credentials, Keeper, LEADER, LeaderElection, LeaseTimings, Named, Wanted,
 };
 use seaway_model::{Change, Fact, Kind, ObjectRef, fact::FactRef, load_balancer::Certificate};
 use seaway_testkit::kubernetes::client;
@@ -69,12 +69,12 @@ async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_sec
 
     let folder = tempfile::tempdir().expect("a folder");
     let control = connect(&by_token(&scene, folder.path(), "seaway-controller", &[])).await;
-    let campaign = Campaign::start(&control, LEADER, "test", Terms::LEADER);
+    let campaign = LeaderElection::start(&control, LEADER, "test", LeaseTimings::LEADER);
     campaign.leading().changed_from(false).await;
     let (tell, mut told) = mpsc::channel(64);
     let keeper = Keeper::start(&control, campaign.leading(), COPIES.into(), SOON, tell.clone());
     // Another who does not lead.
-    let second = Campaign::start(&control, LEADER, "second", Terms::LEADER);
+    let second = LeaderElection::start(&control, LEADER, "second", LeaseTimings::LEADER);
     let idle = Keeper::start(&control, second.leading(), COPIES.into(), SOON, tell);
     idle.say(named(&[("rival", "one")]));
     keeper.say(named(&[("tls", "one"), ("taken", "one")]));

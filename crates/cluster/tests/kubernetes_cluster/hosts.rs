@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{Campaign, HostReports, Running, Terms};
+use seaway_cluster::{HostReports, LeaderElection, LeaseTimings, Running};
 use seaway_model::{
     Fact, Reason,
     fact::{FactRef, HostSays, NotServed},
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::scene::{Heard, PATIENCE, Scene, eventually};
 
-const TERMS: Terms = Terms { term: Duration::from_secs(2), renew: Duration::from_millis(300) };
+const TERMS: LeaseTimings = LeaseTimings { term: Duration::from_secs(2), renew: Duration::from_millis(300) };
 
 #[tokio::test]
 async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_only() {
@@ -21,7 +21,7 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     let cluster = scene.connect().await;
     let mut heard = Heard::of(&cluster);
     heard.until_synced().await;
-    let life = Campaign::host(&cluster, &name, TERMS);
+    let life = LeaderElection::host(&cluster, &name, TERMS);
     let reports = HostReports::start(&cluster, &name, Running::default());
     let says = |applied| HostSays {
         applied,
@@ -60,7 +60,7 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     })
     .await;
     assert_eq!(applied(&heard), None);
-    let life = Campaign::host(&cluster, &name, TERMS);
+    let life = LeaderElection::host(&cluster, &name, TERMS);
     heard.until("it lives again", |it| applied(it) == Some(9)).await;
     assert!(drains(&heard), "a host's own writing leaves `spec` alone");
     scene.kubectl(&["delete", "lbhost", &name]);
@@ -81,8 +81,8 @@ async fn a_host_that_says_much_is_written_once_a_second_at_most() {
     heard.until_synced().await;
     let reference = FactRef::Host(name.as_str().into());
     // It does not seem dead in between: that would count as something new.
-    let terms = Terms { term: Duration::from_secs(600), ..TERMS };
-    let life = Campaign::host(&cluster, &name, terms);
+    let terms = LeaseTimings { term: Duration::from_secs(600), ..TERMS };
+    let life = LeaderElection::host(&cluster, &name, terms);
     let reports = HostReports::start(&cluster, &name, Running::default());
     let applied = |it: &Heard| match it.facts.get(&reference) {
         Some(Fact::Host(it)) => it.applied,
@@ -126,17 +126,17 @@ async fn a_host_that_died_and_starts_anew_lives_at_once_and_a_rival_of_its_name_
     let Some(scene) = Scene::up("anew") else { return };
     let name = scene.namespace.clone();
     let cluster = scene.connect().await;
-    let terms = Terms { term: Duration::from_secs(600), renew: Duration::from_millis(300) };
-    let lives = async |it: &Campaign| {
+    let terms = LeaseTimings { term: Duration::from_secs(600), renew: Duration::from_millis(300) };
+    let lives = async |it: &LeaderElection| {
         let mut leading = it.leading();
         timeout(PATIENCE, leading.changed_from(false)).await.expect("it waits for nobody's term");
     };
-    let dead = Campaign::host(&cluster, &name, terms);
+    let dead = LeaderElection::host(&cluster, &name, terms);
     lives(&dead).await;
     drop(dead);
-    let first = Campaign::host(&cluster, &name, terms);
+    let first = LeaderElection::host(&cluster, &name, terms);
     lives(&first).await;
-    let second = Campaign::host(&cluster, &name, terms);
+    let second = LeaderElection::host(&cluster, &name, terms);
     lives(&second).await;
     let mut rival = first.rival();
     let met = timeout(PATIENCE, rival.wait_for(Option::is_some)).await.expect("it is noticed in time");

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{Campaign, Leading, Pace, Terms};
+use seaway_cluster::{LeaderElection, Leading, LeaseTimings, Pace};
 use seaway_testkit::kubernetes::Gate;
 use tokio::time::{Instant, timeout};
 
 use crate::scene::{PACE, PATIENCE, Scene, connect};
 
 /// Far longer than this machine stands still at times.
-const TERMS: Terms = Terms { term: Duration::from_secs(10), renew: Duration::from_secs(1) };
+const TERMS: LeaseTimings = LeaseTimings { term: Duration::from_secs(10), renew: Duration::from_secs(1) };
 
 async fn leads(leading: &mut Leading, whether: bool) {
     timeout(PATIENCE, leading.changed_from(!whether)).await.expect("leadership changes in time");
@@ -29,10 +29,10 @@ async fn one_leads_and_the_next_follows_at_once_when_it_resigns_and_after_a_term
     let Some(scene) = Scene::up("leases") else { return };
     let name = scene.namespace.clone();
     let cluster = scene.connect().await;
-    let first = Campaign::start(&cluster, &name, "first", TERMS);
+    let first = LeaderElection::start(&cluster, &name, "first", TERMS);
     leads(&mut first.leading(), true).await;
-    let second = Campaign::start(&cluster, &name, "second", TERMS);
-    let third = Campaign::start(&cluster, &name, "third", TERMS);
+    let second = LeaderElection::start(&cluster, &name, "second", TERMS);
+    let third = LeaderElection::start(&cluster, &name, "third", TERMS);
     for_more_than_a_term(|| {
         assert!(first.leading().is_now());
         assert!(!second.leading().is_now() && !third.leading().is_now());
@@ -69,9 +69,9 @@ async fn a_leader_who_is_cut_off_stops_before_the_next_begins() {
     let name = scene.namespace.clone();
     let gate = Gate::here(&scene.kubeconfig);
     let impatient = Pace { answer: Duration::from_secs(1), ..PACE };
-    let lonely = Campaign::start(&connect(gate.kubeconfig(), impatient).await, &name, "lonely", TERMS);
+    let lonely = LeaderElection::start(&connect(gate.kubeconfig(), impatient).await, &name, "lonely", TERMS);
     leads(&mut lonely.leading(), true).await;
-    let other = Campaign::start(&scene.connect().await, &name, "other", TERMS);
+    let other = LeaderElection::start(&scene.connect().await, &name, "other", TERMS);
     gate.freeze();
     let (before, next) = (lonely.leading(), other.leading());
     let began = Instant::now();
@@ -93,8 +93,8 @@ async fn one_dead_connection_costs_a_leader_nothing() {
     let Some(scene) = Scene::up("dead") else { return };
     let name = scene.namespace.clone();
     let gate = Gate::here(&scene.kubeconfig);
-    let terms = Terms { term: Duration::from_secs(12), renew: Duration::from_secs(2) };
-    let leader = Campaign::start(&connect(gate.kubeconfig(), PACE).await, &name, "leader", terms);
+    let terms = LeaseTimings { term: Duration::from_secs(12), renew: Duration::from_secs(2) };
+    let leader = LeaderElection::start(&connect(gate.kubeconfig(), PACE).await, &name, "leader", terms);
     let mut leading = leader.leading();
     leads(&mut leading, true).await;
     // What is connected now is dead from here on; who connects anew after the thaw is heard.
@@ -112,10 +112,10 @@ async fn who_resigns_waits_for_nobody_who_is_silent() {
     let name = scene.namespace.clone();
     let gate = Gate::here(&scene.kubeconfig);
     let cluster = connect(gate.kubeconfig(), PACE).await;
-    let terms = Terms { term: Duration::from_secs(60), renew: Duration::from_secs(20) };
-    let leader = Campaign::start(&cluster, &name, "leader", terms);
+    let terms = LeaseTimings { term: Duration::from_secs(60), renew: Duration::from_secs(20) };
+    let leader = LeaderElection::start(&cluster, &name, "leader", terms);
     leads(&mut leader.leading(), true).await;
-    let other = Campaign::start(&cluster, &name, "other", terms);
+    let other = LeaderElection::start(&cluster, &name, "other", terms);
     gate.freeze();
     let leading = leader.leading();
     timeout(terms.term / 2, leader.resign()).await.expect("the Lease ends by itself");

@@ -20,7 +20,7 @@ use kube::{
     api::{PostParams, WatchEvent, WatchParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use seaway_cluster::{HostReports, Leading, Pace, Pulses, Running, selector_of_host};
+use seaway_cluster::{HostLeases, HostReports, Leading, Pace, Running, selector_of_host};
 use seaway_model::{Change, Fact, Name, fact::HostSays};
 use seaway_testkit::{kubernetes, skip};
 use serde_json::json;
@@ -158,7 +158,7 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
     // And a controller.
     let gathering = connect(&scene.kubeconfig, Pace { gather: Pace::default().gather, ..patient }).await;
     let (tell, mut changes) = mpsc::channel(1_024);
-    let mut controller = gathering.watch(tell.clone(), Pulses::Unheeded);
+    let mut controller = gathering.watch(tell.clone(), HostLeases::Ignored);
     controller.gather_addresses(&gathering, Leading::always(), tell);
     let mut applied: HashMap<Name, u64> = HashMap::new();
     let mut hear = async |at_least: u64| {

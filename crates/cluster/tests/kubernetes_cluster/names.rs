@@ -7,7 +7,7 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams, PostParams},
     core::GroupVersionKind,
 };
-use seaway_cluster::{Campaign, FirstClaims, LEADER, NameKeeper, NamePace, Terms};
+use seaway_cluster::{FirstClaims, LEADER, LeaderElection, LeaseTimings, NameKeeper, NamePace};
 use seaway_model::{
     Change, Fact,
     fact::{FactRef, NameOwner},
@@ -53,9 +53,9 @@ async fn the_leader_records_who_claimed_a_name_first_and_hosts_read_it() {
     let admin: Api<DynamicObject> = Api::all_with(client(&scene.kubeconfig).await, &resource);
     let folder = tempfile::tempdir().expect("a folder");
     let control = connect(&by_token(&scene, folder.path(), "seaway-controller", &[])).await;
-    let campaign = Campaign::start(&control, LEADER, "test", Terms::LEADER);
+    let campaign = LeaderElection::start(&control, LEADER, "test", LeaseTimings::LEADER);
     campaign.leading().changed_from(false).await;
-    let second = Campaign::start(&control, LEADER, "second", Terms::LEADER);
+    let second = LeaderElection::start(&control, LEADER, "second", LeaseTimings::LEADER);
     let (tell, mut told) = mpsc::channel(64);
     let keeper = NameKeeper::start(&control, campaign.leading(), SOON, tell.clone());
     let idle = NameKeeper::start(&control, second.leading(), SOON, tell);

@@ -11,7 +11,7 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
-use seaway_cluster::{Access, Campaign, Cluster, Credentials, HostReports, Running, Terms};
+use seaway_cluster::{Access, Cluster, Credentials, HostReports, LeaderElection, LeaseTimings, Running};
 use seaway_model::fact::HostSays;
 use seaway_testkit::kubernetes::client;
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ async fn a_host_s_token_writes_what_is_that_host_s_alone() {
 
     // Its own, as it writes them: made, changed, given back.
     let own = connect(&of_a).await;
-    let life = Campaign::host(&own, "a", Terms::HOST);
+    let life = LeaderElection::host(&own, "a", LeaseTimings::HOST);
     life.leading().changed_from(false).await;
     let reports = HostReports::start(&own, "a", Running::default());
     reports.say(HostSays { applied: 7, ..HostSays::default() });

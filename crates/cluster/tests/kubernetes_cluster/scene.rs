@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_cluster::{Access, Cluster, Credentials, Pace, Pulses, Wanted, Watch};
+use seaway_cluster::{Access, Cluster, Credentials, HostLeases, Pace, Wanted, Watch};
 use seaway_model::{Change, Kind, ObjectRef, Problem};
 use seaway_testkit::{kubernetes, told::Told};
 use tokio::{
@@ -153,7 +153,7 @@ impl Deref for Heard {
 impl Heard {
     pub(crate) fn of(cluster: &Cluster) -> Heard {
         let (tell, changes) = mpsc::channel(1024);
-        Heard { told: Told::default(), changes, watch: cluster.watch(tell, Pulses::Felt) }
+        Heard { told: Told::default(), changes, watch: cluster.watch(tell, HostLeases::Watched) }
     }
 
     pub(crate) fn want(&self, wanted: Wanted) {

@@ -84,7 +84,12 @@ async fn of_two_who_claim_an_address_at_once_one_has_it() {
 async fn who_does_not_lead_writes_nothing() {
     let Some(scene) = Scene::up("follower") else { return };
     let cluster = scene.connect().await;
-    let campaign = seaway_cluster::Campaign::start(&cluster, "nobody", "test", seaway_cluster::Terms::LEADER);
+    let campaign = seaway_cluster::LeaderElection::start(
+        &cluster,
+        "nobody",
+        "test",
+        seaway_cluster::LeaseTimings::LEADER,
+    );
     let leading = campaign.leading();
     campaign.resign().await;
     let driver = Addresses::new(cluster, leading);

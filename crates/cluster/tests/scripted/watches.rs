@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_cluster::{Pace, Pulses, Wanted, Watch};
+use seaway_cluster::{HostLeases, Pace, Wanted, Watch};
 use seaway_model::{
     Change, Fact, Kind, ObjectRef,
     fact::{FactRef, HostReport, Secret, TLS_SECRET},
@@ -48,11 +48,11 @@ pub(crate) async fn begin_at(
     known: &[Fact],
     scripts: Vec<(&'static str, Vec<Answer>)>,
 ) -> Heard {
-    begin_as(Pulses::Unheeded, pace, kind, known, scripts).await
+    begin_as(HostLeases::Ignored, pace, kind, known, scripts).await
 }
 
 pub(crate) async fn begin_as(
-    pulses: Pulses,
+    pulses: HostLeases,
     pace: Pace,
     kind: Kind,
     known: &[Fact],
@@ -84,7 +84,7 @@ pub(crate) async fn begin_copied(
 ) -> Heard {
     let (cluster, asked, folder) = server_with(pace, Some(copies), scripts).await;
     let (tell, changes) = mpsc::channel(64);
-    let watch = cluster.watch(tell, Pulses::Unheeded);
+    let watch = cluster.watch(tell, HostLeases::Ignored);
     Heard { changes, asked, kind: Kind::Secret, watch, _folder: folder }
 }
 
@@ -452,7 +452,7 @@ async fn a_controller_that_may_not_list_hosts_waits_and_one_that_may_no_longer_f
         answers.extend(refused(9));
         answers.extend([listed("9"), Answer::Stream(vec![event("ADDED", &host("b", "12", "10.0.0.2"))])]);
         let scripts = vec![("/loadbalancerhosts?", answers)];
-        let mut heard = begin_as(Pulses::Felt, pace(), Kind::LoadBalancerHost, &[], scripts).await;
+        let mut heard = begin_as(HostLeases::Watched, pace(), Kind::LoadBalancerHost, &[], scripts).await;
         let mut told = Vec::new();
         while told.last().is_none_or(|it| it != "put b") {
             told.push(heard.next().await);

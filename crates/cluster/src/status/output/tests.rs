@@ -1,7 +1,7 @@
 use seaway_model::{Kind, L4, Owner, announced::AnnouncedReason, outcome::Serving};
 
 use super::*;
-use crate::seen::{HeldBy, Version};
+use crate::object_cache::{HeldBy, Version};
 
 fn object() -> ObjectRef {
     ObjectRef::new(Kind::Service, "default", "shop")

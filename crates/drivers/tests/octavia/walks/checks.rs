@@ -31,7 +31,7 @@ pub(super) struct Wanted {
 }
 
 /// Of each Service that wants a load balancer, by uid.
-pub(super) type Wishes = BTreeMap<Name, Wanted>;
+pub(super) type SecretInterest = BTreeMap<Name, Wanted>;
 
 /// What is in the cloud for Services that want it.
 #[derive(Default)]
@@ -52,7 +52,7 @@ pub(super) enum Used {
 }
 
 impl Used {
-    pub(super) fn is_in(&self, wanted: &Wishes, nodes: &BTreeSet<IpAddr>) -> bool {
+    pub(super) fn is_in(&self, wanted: &SecretInterest, nodes: &BTreeSet<IpAddr>) -> bool {
         let has_port = |uid: &Name, port: &u16| wanted.get(uid).is_some_and(|it| it.ports.contains(port));
         match self {
             Used::Balancer(uid) => wanted.contains_key(uid),
@@ -71,7 +71,7 @@ impl Used {
 }
 
 /// What was asked for then and is asked for now.
-pub(super) fn both(then: &Wishes, now: &Wishes) -> Wishes {
+pub(super) fn both(then: &SecretInterest, now: &SecretInterest) -> SecretInterest {
     let same = |(uid, then): (&Name, &Wanted)| {
         let now = now.get(uid)?;
         let ports = then.ports.intersection(&now.ports).copied().collect();
@@ -89,7 +89,7 @@ pub(super) fn members_in(request: &Recorded) -> BTreeSet<Option<IpAddr>> {
 }
 
 impl Walk {
-    pub(super) fn wanted(&self) -> Wishes {
+    pub(super) fn wanted(&self) -> SecretInterest {
         let all = self.api.services().into_iter();
         all.filter(|it| it.kind == ServiceKind::LoadBalancer && !it.leaving)
             .map(|it| {
@@ -166,7 +166,7 @@ impl Walk {
     }
 
     /// What no Service wants is listed, each by its key, and has nothing that is not below it.
-    async fn is_nothing_left(&self, wanted: &Wishes, balancers: &[LoadBalancer]) {
+    async fn is_nothing_left(&self, wanted: &SecretInterest, balancers: &[LoadBalancer]) {
         let history = &self.happened;
         let leader = self.controllers[self.leader].as_ref().unwrap();
         let orphans: BTreeSet<String> =
@@ -253,7 +253,7 @@ impl Walk {
     }
 
     /// Nodes let in what load balancers send, where that is asked for.
-    async fn are_opened(&self, wanted: &Wishes, usual: &CloudDefaults) {
+    async fn are_opened(&self, wanted: &SecretInterest, usual: &CloudDefaults) {
         let history = &self.happened;
         let groups =
             self.scene.cloud.all::<SecurityGroup>().list::<SecurityGroup>(Query::all()).await.unwrap();

@@ -11,12 +11,12 @@ use serde::{Deserialize, Deserializer};
 
 /// Never printed whole: it may be a Secret.
 #[derive(Clone)]
-pub(crate) struct Told {
+pub(crate) struct RawObject {
     pub(crate) tree: Node,
     meta: ObjectMeta,
 }
 
-impl Told {
+impl RawObject {
     pub(crate) fn name(&self) -> &str {
         self.meta.name.as_deref().unwrap_or_default()
     }
@@ -39,14 +39,14 @@ impl Told {
     }
 }
 
-impl std::fmt::Debug for Told {
+impl std::fmt::Debug for RawObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{} at {}", self.namespace(), self.name(), self.version())
     }
 }
 
-impl<'de> Deserialize<'de> for Told {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Told, D::Error> {
+impl<'de> Deserialize<'de> for RawObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawObject, D::Error> {
         let tree = Node::deserialize(deserializer)?;
         let metadata = tree.child("metadata");
         let word = |key: &str| match metadata.and_then(|it| it.child(key)).map(|it| &it.value) {
@@ -60,11 +60,11 @@ impl<'de> Deserialize<'de> for Told {
             resource_version: word("resourceVersion"),
             ..ObjectMeta::default()
         };
-        Ok(Told { tree, meta })
+        Ok(RawObject { tree, meta })
     }
 }
 
-impl Resource for Told {
+impl Resource for RawObject {
     type DynamicType = ApiResource;
     type Scope = DynamicResourceScope;
 

@@ -11,7 +11,7 @@ use tokio::sync::{Mutex, watch};
 pub(super) const WITNESS: Kind = Kind::Address;
 
 #[derive(Default)]
-pub(super) struct Belief {
+pub(super) struct ApiReadiness {
     earned: watch::Sender<bool>,
     /// Somebody was permitted what was forbidden before: the same hand may have permitted more.
     permitted: watch::Sender<()>,
@@ -21,7 +21,7 @@ pub(super) struct Belief {
     pub(super) telling: Mutex<()>,
 }
 
-impl Belief {
+impl ApiReadiness {
     pub(super) fn earn(&self) {
         self.earned.send_if_modified(|earned| !std::mem::replace(earned, true));
     }
@@ -55,15 +55,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_is_refused_hears_that_another_is_permitted_from_now_on() {
-        let belief = Belief::default();
-        belief.permit();
-        let mut permitted = pin!(belief.permitted());
+        let readiness = ApiReadiness::default();
+        readiness.permit();
+        let mut permitted = pin!(readiness.permitted());
         tokio::select! {
             biased;
             () = &mut permitted => panic!("that was before"),
             () = ready(()) => {}
         }
-        belief.permit();
+        readiness.permit();
         timeout(Duration::from_secs(1), permitted).await.expect("it is heard");
     }
 }

@@ -11,7 +11,7 @@ use seaway_model::{Address, Kind, Name, announced::ConditionStatus};
 /// Written by watches before they tell the World, and by drivers after they wrote: a driver never knows less than the
 /// plan that it works for.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct ObjectCache {
     addresses: Mutex<HashMap<IpAddr, Claim>>,
     services: Mutex<HashMap<(Name, Name), Published>>,
     /// Of a time before the store was set back: whatever is told of them is newer.
@@ -125,7 +125,7 @@ impl Published {
     }
 }
 
-impl Seen {
+impl ObjectCache {
     pub(crate) fn address(&self, ip: IpAddr) -> Option<Claim> {
         lock(&self.addresses).get(&ip).cloned()
     }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_a_watch_tells_late_does_not_undo_what_was_written_since() {
-        let seen = Seen::default();
+        let seen = ObjectCache::default();
         let ip = [192, 0, 2, 1].into();
         seen.put_address(claim("9", "a"));
         seen.put_address(claim("10", "b"));
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn what_is_told_after_a_store_was_set_back_counts_though_its_version_is_lower() {
-        let seen = Seen::default();
+        let seen = ObjectCache::default();
         let ip = [192, 0, 2, 1].into();
         seen.put_address(claim("500", "b"));
         seen.set_back(Kind::Address);
