@@ -43,7 +43,7 @@ fn what_a_silent_host_may_hold_is_given_to_another_once_somebody_says_that_it_is
     until("both hosts serve it", || scene.nodes.iter().all(|node| scene.state(node).contains(&at)));
     let refused = plugin.try_run(&admin, "host forget b");
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && why.contains("b lives"), "{why}");
+    assert!(!refused.status.success() && why.contains("b is alive"), "{why}");
 
     scene.kill("b");
     // It was not stopped in order: its Lease stays, and is not renewed.
