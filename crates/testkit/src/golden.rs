@@ -28,7 +28,7 @@ pub fn same(file: impl AsRef<Path>, text: &str) {
     let at = |text: &str| text.lines().nth(number).unwrap_or("(nothing)").to_owned();
     assert!(
         golden == text,
-        "{}, line {}:\n  golden: {}\n  now:    {}\nPublic names change only with an alias. If this is meant: SEAWAY_GOLDEN=write",
+        "{}, line {}:\n  golden: {}\n  now:    {}\nPublic names change only with an alias; other texts are read as a diff. If this is meant: SEAWAY_GOLDEN=write",
         file.display(),
         number + 1,
         at(&golden),

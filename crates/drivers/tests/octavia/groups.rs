@@ -103,7 +103,7 @@ impl Town {
     }
 
     /// `30080/tcp 10.0.0.0/24`
-    async fn rules(&self) -> BTreeSet<String> {
+    pub(crate) async fn rules(&self) -> BTreeSet<String> {
         let group = self.ours().await.remove(0);
         let rules = group.security_group_rules.0.into_iter().filter(|it| it.direction == Direction::Ingress);
         rules
@@ -357,21 +357,6 @@ async fn who_leaves_gives_the_group_back_and_keeps_all_others() {
     town.scene.cloud.all::<Port>().delete(&port).await.unwrap();
     town.rest(&Desired::Absent).await;
     assert!(town.ours().await.is_empty());
-}
-
-#[tokio::test]
-async fn what_is_open_for_a_service_that_is_released_stays_open() {
-    let town = Town::set().await;
-    let nodes = [town.node(11).await];
-    town.reach(&town.wish(&[("shop", &[30_080]), ("mail", &[30_025])], &nodes)).await;
-    let rules = town.rules().await;
-    let mut wish = town.wish(&[("shop", &[30_080])], &nodes);
-    wish.kept.insert((L4::Tcp, 30_025));
-    assert_eq!(town.reach(&wish).await, [""; 0]);
-    assert_eq!(town.rules().await, rules);
-    wish.kept.clear();
-    town.reach(&wish).await;
-    assert!(town.rules().await.len() < rules.len(), "its Service is gone");
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod former;
 mod fuzz_seeds;
 mod give_away;
 mod gone;
+mod group_kept;
 mod group_release;
 mod groups;
 mod headers;

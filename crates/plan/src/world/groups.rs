@@ -63,14 +63,16 @@ impl World {
 
     /// A Service is about to change, or to go (`None`): what was kept open for it may be closed then.
     pub(super) fn note_kept_ports(&mut self, key: &ServiceKey, now: Option<&Service>) {
-        let terms = |it: &Service| {
-            let class = (it.class.clone(), it.meta.annotations.clone());
-            (it.kind.clone(), it.leaving, class, node_ports(it).collect::<Vec<_>>())
+        // Without a cloud there is no group, and nothing tells that one was listed.
+        let Some(before) = self.index.service(key).filter(|_| !self.config.clouds.is_empty()) else { return };
+        let is_as_before = |now: &Service| {
+            now.kind == before.kind
+                && now.leaving == before.leaving
+                && now.class == before.class
+                && now.meta.annotations == before.meta.annotations
+                && node_ports(now).eq(node_ports(before))
         };
-        let Some(before) = self.index.service(key).filter(|it| !self.kept_ports(it).is_empty()) else {
-            return;
-        };
-        if now.is_none_or(|now| terms(now) != terms(before)) {
+        if !now.is_some_and(is_as_before) && !self.kept_ports(before).is_empty() {
             self.nodes_changed();
         }
     }

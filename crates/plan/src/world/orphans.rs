@@ -327,6 +327,11 @@ impl World {
         self.look_at_orphans();
     }
 
+    /// Another process leads meanwhile, and what it leaves in the cloud is not heard here.
+    pub(super) fn forget_survey(&mut self) {
+        self.deletions.surveyed = false;
+    }
+
     pub(super) fn is_surveyed(&self) -> bool {
         self.deletions.surveyed
     }

@@ -24,6 +24,7 @@ impl World {
             return;
         }
         self.roles.allocate = leads;
+        self.forget_survey();
         self.under_way.clear();
         // Whoever leads takes them as they read.
         for address in std::mem::take(&mut self.unknown).into_values() {

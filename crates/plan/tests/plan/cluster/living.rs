@@ -133,6 +133,12 @@ fn what_is_left_in_a_cloud_keeps_its_node_ports_open_beside_others_that_use_the_
     assert_eq!(kept(&world), [30_080]);
     world.apply(gone(&shop));
     assert_eq!(kept(&world), [0; 0]);
+    // Another process led meanwhile.
+    world.apply(put(&shop));
+    assert_eq!(kept(&world), [0; 0]);
+    world.apply(Change::Leads(false));
+    world.apply(Change::Leads(true));
+    assert_eq!(kept(&world), [30_080], "it is not known any more what the cloud has");
 }
 
 #[test]
