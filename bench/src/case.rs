@@ -171,6 +171,8 @@ pub struct Bench {
     pub crowd: Option<cloud::Crowd>,
     /// Where a control plane that was filled once is kept for later runs.
     pub kept: Option<PathBuf>,
+    /// Measurements that stayed noisy however often they were repeated.
+    pub restless: usize,
 }
 
 impl Case {

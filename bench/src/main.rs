@@ -172,6 +172,7 @@ fn run(arguments: Arguments) -> Result<bool> {
         rig: Rig::new()?,
         crowd: None,
         kept: arguments.keep,
+        restless: 0,
     };
     let plan = rounds::Plan {
         rounds: if arguments.quick { 1 } else { arguments.rounds.unwrap_or(5) },

@@ -29,6 +29,8 @@ pub struct Measured {
 }
 
 const ATTEMPTS: usize = 4;
+/// After so many measurements that stayed noisy in all attempts, the machine does not come to rest: others are made once.
+const RESTLESS: usize = 3;
 
 /// `None` if none of the contenders takes part in the case.
 pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Measured>> {
@@ -59,7 +61,7 @@ pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Meas
 
 fn settle(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Settled> {
     let mut best: Option<Settled> = None;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..attempts(bench) {
         wait_for_quiet(plan)?;
         let settled = case.settle_rate(bench)?;
         bench.rig.backend.forget_connections();
@@ -72,6 +74,10 @@ fn settle(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Settled> {
         }
     }
     best.context("there is at least one attempt")
+}
+
+fn attempts(bench: &Bench) -> usize {
+    if bench.restless < RESTLESS { ATTEMPTS } else { 1 }
 }
 
 /// Every contender is first, second and last equally often.
@@ -100,9 +106,18 @@ fn undisturbed(
         };
         bench.rig.backend.forget_connections();
         match &sample.noise {
-            Some(noise) if plan.patience > 0.0 && attempt < ATTEMPTS => {
+            Some(noise) if plan.patience > 0.0 && attempt < attempts(bench) => {
                 println!("  disturbed, again: {contender}: {noise}");
                 attempt += 1;
+            }
+            Some(_) if plan.patience > 0.0 => {
+                bench.restless += 1;
+                if bench.restless == RESTLESS {
+                    println!(
+                        "  the machine does not come to rest: from here on, each measurement is made once"
+                    );
+                }
+                return Ok(sample);
             }
             _ => return Ok(sample),
         }
