@@ -106,7 +106,7 @@ where
     let lines = match format {
         Format::Human => {
             let lines = lines.fmt_fields(escape::Fields).with_writer(writer);
-            lines.with_ansi(colour).with_timer(human::Utc).boxed()
+            lines.with_ansi(colour).event_format(human::Line).boxed()
         }
         Format::Json => {
             let lines = lines.with_writer(escape::Json(writer));
@@ -183,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn a_human_line_has_its_time_and_the_level() {
+    fn a_human_line_has_its_time_the_level_and_the_component() {
         let line =
             written(Format::Human, "info", |_| tracing::warn!(member = "10.0.0.7:80", "member is down"));
         assert_eq!(line.lines().count(), 1, "{line}");
         let (time, rest) = line.split_at(24);
         assert!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");
-        assert!(rest.contains(" WARN ") && rest.contains("member is down member=\"10.0.0.7:80\""), "{line}");
+        assert_eq!(rest, "  WARN admin: member is down member=\"10.0.0.7:80\"\n");
     }
 
     #[test]

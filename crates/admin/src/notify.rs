@@ -45,7 +45,9 @@ impl Notifier {
                     now.tv_sec().saturating_mul(1_000_000).saturating_add(now.tv_nsec() / 1_000);
                 self.note(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
             }
-            Err(error) => tracing::warn!(%error, "no monotonic clock: the reload is not announced"),
+            Err(error) => {
+                tracing::warn!(%error, "systemd is not notified of the reload: the monotonic clock cannot be read")
+            }
         }
     }
 
@@ -65,7 +67,7 @@ impl Notifier {
     fn note(&self, text: &str) {
         let Some(socket) = &self.socket else { return };
         if let Err(error) = send(socket, text) {
-            tracing::warn!(%error, socket = %socket.display(), "the service manager cannot be told");
+            tracing::warn!(%error, socket = %socket.display(), "systemd cannot be notified");
         }
     }
 }

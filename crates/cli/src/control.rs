@@ -70,7 +70,7 @@ pub(crate) struct Draining {
 impl Control {
     pub(crate) async fn start(process: &Process, host: &Arc<Host>) -> Result<Control> {
         if process.settings.metrics.is_some() {
-            warn!("admin.metrics is for a cluster, which knows who may read: nothing is opened for it here");
+            warn!("admin.metrics is ignored: it needs a cluster, which decides who may read metrics");
         }
         let binding = process.settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
         let watchdog = process.watchdog.clone();
@@ -165,8 +165,9 @@ impl Control {
                 let _ = changes.blocking_send(change);
             }
         });
-        let addresses =
-            addresses.inspect_err(|error| warn!(%error, "changes of addresses are not noticed")).ok();
+        let addresses = addresses
+            .inspect_err(|error| warn!(%error, "changes of this machine's addresses cannot be watched"))
+            .ok();
         parts.extend(addresses.iter().map(AddressWatch::part));
         let stopping = Arc::new(AtomicBool::new(false));
         let source = source(&handle, Some(host), Some(&places), &process.settings, &stopping);
@@ -207,7 +208,7 @@ impl Control {
         self.pems.set(pems);
         let config = Arc::new(beside(&self.status_page, config));
         if self.handle.changes().send(Change::Config(config)).await.is_err() {
-            warn!("the engine has ended; the configuration is not applied");
+            warn!("the new configuration is not applied: the engine has ended");
         }
     }
 
@@ -223,7 +224,7 @@ impl Control {
         drop(self.folder);
         drop(self.pems);
         if let Err(error) = self.engine.await {
-            warn!(%error, "the engine did not end well");
+            warn!(%error, "the engine failed while it stopped");
         }
         Draining { admin: self.admin, state: self.state }
     }

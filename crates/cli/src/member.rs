@@ -310,7 +310,9 @@ impl Member {
                 // The engine may have ended; then nobody needs to know.
                 let _ = changes.blocking_send(Change::Put(Fact::Host(Arc::new(report))));
             });
-            addresses.inspect_err(|error| warn!(%error, "changes of addresses are not noticed")).ok()
+            addresses
+                .inspect_err(|error| warn!(%error, "changes of this machine's addresses cannot be watched"))
+                .ok()
         });
         parts.extend(watch.parts());
         parts.extend(pems.iter().map(PemWatch::part));
@@ -387,7 +389,7 @@ impl Member {
                 pems.set(settings.pems.clone());
             }
             self.take(settings).await;
-            info!("the configuration was read again");
+            info!("configuration reloaded");
         }
         self.notifier.ready("serving");
     }
@@ -416,7 +418,7 @@ impl Member {
         let config = beside(&self.status_page, settings.config.clone());
         let config = Change::Config(Arc::new(config));
         if self.handle.changes().send(config).await.is_err() {
-            warn!("the engine has ended; the configuration is not applied");
+            warn!("the new configuration is not applied: the engine has ended");
         }
         self.settings = settings;
     }
@@ -426,7 +428,7 @@ impl Member {
         tokio::select! {
             ended = self.finish() => ended,
             _ = signals.next() => {
-                warn!("stopped at once");
+                warn!("stopped without draining: a second signal arrived");
                 std::process::exit(1);
             }
         }
@@ -480,7 +482,7 @@ async fn died(
     }
     tokio::select! {
         ended = engine => told("the engine", ended),
-        () = watch_ends => "a watch has died".to_owned(),
+        () = watch_ends => "a watch of the API server ended".to_owned(),
         ended = hearing => told("who passes on what is heard", ended),
     }
 }

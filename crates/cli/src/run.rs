@@ -89,7 +89,7 @@ pub(crate) fn start_log(settings: &Settings) -> Result<LogHandle> {
 
 pub(crate) fn raise_descriptor_limit() {
     match seaway_proxy::raise_descriptor_limit() {
-        Ok(limit) => info!(limit, "open files"),
+        Ok(limit) => info!(limit, "limit of open files raised"),
         Err(error) => warn!(%error, "the limit of open files cannot be raised"),
     }
 }
@@ -107,12 +107,12 @@ pub(crate) async fn follow(
         })
         .ok()?;
     for key in settings.needs_restart(before) {
-        warn!(key, "changed in the configuration; it takes a new process to follow");
+        warn!(key, "configuration key changed; it takes effect after a restart");
     }
     if settings.log_level != before.log_level
         && let Err(error) = log.set(&settings.log_level)
     {
-        error!(%error, "the log level stays");
+        error!(%error, "the log level cannot be changed");
     }
     if let Some(proxy) = proxy.cloned() {
         proxy.limit_memory(settings.memory);
@@ -121,8 +121,8 @@ pub(crate) async fn follow(
         let wanted = settings.access_log.clone();
         match tokio::task::spawn_blocking(move || proxy.log_requests(wanted)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => error!(%error, "the access log stays as it was"),
-            Err(error) => error!(%error, "the access log could not be told"),
+            Ok(Err(error)) => error!(%error, "the access log cannot be changed"),
+            Err(error) => error!(%error, "the access log cannot be reopened"),
         }
     }
     Some(settings)

@@ -134,7 +134,11 @@ async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: w
             }
             Ok(()) => (written, failures) = (Some(said), 0),
             Err(answer) => {
-                warn!(host, why = answer.told(), "what this host says of itself cannot be written");
+                warn!(
+                    host,
+                    why = answer.told(),
+                    "the status of this host's LoadBalancerHost cannot be written"
+                );
                 written = None;
                 heard.mark_changed();
                 failures = u32::saturating_add(failures, 1);

@@ -288,14 +288,14 @@ impl Candidate {
                 self.rival.send_if_modified(|it| it.take().is_some());
                 self.had = true;
                 if was.is_none_or(|until| until < sent) {
-                    info!(lease = self.name, identity = self.identity, "leads");
+                    info!(lease = self.name, identity = self.identity, "became leader");
                 }
                 renew
             }
             Ok(false) => {
                 self.is_well().await;
                 if self.tell.send_replace(None).is_some() && self.meaning == Meaning::Leads {
-                    warn!(lease = self.name, "leads no more: another does");
+                    warn!(lease = self.name, "lost leadership: another process is the leader");
                 }
                 part(term, 1, 8).max(Duration::from_millis(50))
             }
@@ -309,7 +309,7 @@ impl Candidate {
                         }
                         other => other.told(),
                     };
-                    warn!(lease = self.name, why, "the Lease cannot be taken or renewed");
+                    warn!(lease = self.name, why, "Lease cannot be acquired or renewed");
                     self.trouble = Some(answer);
                 }
                 again.max(Duration::from_millis(50))
@@ -378,7 +378,7 @@ impl Candidate {
         let met = self.rival.send_replace(Some(rival.clone()));
         if met.as_ref() != Some(&rival) {
             warn!(lease = self.name, %rival, us = self.identity,
-                "another process says that it is this host: two of one name disturb each other");
+                "another process uses this host's name: give each host a name of its own");
         }
     }
 

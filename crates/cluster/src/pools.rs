@@ -131,7 +131,7 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
                     let pause = backoff(times, AT_MOST, SELDOM, times.into());
                     refused.insert(object.clone(), Refused { times, again: later(pause) });
                     match times {
-                        1 => warn!(%object, why = answer.told(), "its status cannot be written"),
+                        1 => warn!(%object, why = answer.told(), "status cannot be written"),
                         _ => {
                             debug!(%object, why = answer.told(), times, "its status still cannot be written")
                         }

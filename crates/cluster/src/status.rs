@@ -247,7 +247,7 @@ impl Statuses {
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
                 if refused.as_ref() != Some(&answer) {
                     // The Service itself cannot say it.
-                    warn!(%object, why = answer.told(), "its status cannot be written");
+                    warn!(%object, why = answer.told(), "status cannot be written");
                     *refused = Some(answer.clone());
                 }
                 said.trouble = Some(answer);

@@ -180,7 +180,7 @@ impl Watch {
     /// Returns when one of the tasks has ended, which none does by itself while somebody listens.
     pub async fn ended(&mut self) {
         match self.tasks.join_next().await {
-            Some(Err(error)) => error!(%error, "a watch has died"),
+            Some(Err(error)) => error!(%error, "a watch of the API server ended by a panic"),
             Some(Ok(())) => {}
             None => std::future::pending().await,
         }

@@ -108,7 +108,7 @@ impl Native {
         match opened {
             Ok(()) => {
                 let at = Serving { ip, protocol: listener.l4, port: listener.port };
-                info!(listener = %listener.name, %at, "serving");
+                info!(listener = %listener.name, %at, "listener opened");
                 observed.running.sockets.insert((ip, listener.id()), listener.clone());
             }
             // Nobody can come by an address that no kernel here knows.
@@ -182,7 +182,7 @@ impl Driver for Native {
                 self.proxy.close(key, *ip, *id);
                 let at = Serving { ip: *ip, protocol: id.l4, port: id.port };
                 let name = observed.running.sockets.remove(&(*ip, *id)).map(|it| it.name.clone());
-                info!(listener = %name.unwrap_or_default(), %at, "no longer serving");
+                info!(listener = %name.unwrap_or_default(), %at, "listener closed");
             }
         }
         Ok(())

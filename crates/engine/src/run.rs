@@ -269,7 +269,7 @@ impl Engine {
             return;
         }
         while let Some((unit, _)) = self.queue.next(self.drivers.0.len()) {
-            warn!(%unit, "no driver serves it; it is not changed");
+            warn!(%unit, "no driver is responsible; nothing is changed");
             self.queue.done(&unit, None, true);
         }
         for at in 0..self.drivers.0.len() {
@@ -371,7 +371,7 @@ impl Engine {
             Some(Worked::Previewed { steps, .. }) => self.previewed(unit, steps),
             Some(Worked::Failed(failure)) => self.fail(unit, failure),
             None => {
-                error!(%unit, "its driver panicked; this is a bug");
+                error!(%unit, "a driver panicked; this is a bug in Seaway");
                 self.fail(unit, Failure::Retry("its driver panicked".into()));
             }
         }
@@ -416,17 +416,17 @@ impl Engine {
                     wait = backoff(failures, first_retry, longest_retry, seed(&unit));
                     Instant::now() + wait
                 });
-                warn!(%unit, %why, retry = ?wait, "failed");
+                warn!(%unit, %why, retry = ?wait, "attempt failed");
                 let state = UnitState::Failed { why: why.into(), retry: wait };
                 self.learn(unfinished(state, None));
             }
             Failure::Wait { why, after } => {
-                info!(%unit, %why, ?after, "waits");
+                info!(%unit, %why, ?after, "waiting");
                 self.learn(unfinished(UnitState::Pending(after), None));
                 self.queue.done(&unit, Some(Instant::now() + after), false);
             }
             Failure::Told { why, problems, after } => {
-                warn!(%unit, %why, retry = ?after, "failed");
+                warn!(%unit, %why, retry = ?after, "attempt failed");
                 let state = UnitState::Failed { why: why.into(), retry: after };
                 self.learn(unfinished(state, Some(problems)));
                 self.queue.done(&unit, Some(Instant::now() + after), false);

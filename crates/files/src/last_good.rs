@@ -116,7 +116,7 @@ impl LastGood {
         let writer = std::thread::Builder::new()
             .name("last-good".to_owned())
             .spawn(move || write_on(&writing, &incoming, &wakeup))
-            .inspect_err(|error| tracing::warn!(%error, "last good state is not kept over restarts"))
+            .inspect_err(|error| tracing::warn!(%error, "the last good state cannot be kept across restarts"))
             .ok();
         LastGood { folders, queue, writer }
     }

@@ -138,7 +138,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
             let deadlines = [pending.due(), lock(&self.folder).deadline(), look_again];
             let until = deadlines.into_iter().flatten().min();
             if let Err(error) = self.wait(until) {
-                tracing::error!(%error, "the folder of manifests is watched no more");
+                tracing::error!(%error, "the folder of manifests is not watched any more");
                 return;
             }
             self.heartbeat.beat();

@@ -42,7 +42,7 @@ impl AddressWatch {
             heartbeat.enter();
             while !end.load(Ordering::Relaxed) {
                 if let Err(error) = follow(&presence, &mut tell, &end, &heartbeat) {
-                    warn!(%error, "changes of addresses cannot be watched; trying again");
+                    warn!(%error, "changes of this machine's addresses cannot be watched; retrying");
                     thread::park_timeout(PAUSE);
                     heartbeat.beat();
                 }

@@ -120,7 +120,7 @@ impl Host {
         self.proxy.stop_accepting();
         let drained = self.proxy.drain(Instant::now() + patience);
         if let Err(error) = self.presence.clear() {
-            tracing::warn!(%error, "addresses stay on lo");
+            tracing::warn!(%error, "addresses cannot be removed from lo");
         }
         if let Some(left) = self.answers.left() {
             tracing::info!("{left}");

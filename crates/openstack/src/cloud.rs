@@ -229,7 +229,7 @@ impl Cloud {
         if refused.len() < LISTED_WRITES {
             refused.push(call.to_string());
         }
-        tracing::info!(%call, "not done: this is a dry run");
+        tracing::info!(%call, "dry run: request not sent");
         Error::new(Class::DryRun, format!("{call} was not done: this is a dry run")).during(call)
     }
 

@@ -113,12 +113,12 @@ fn keep_running(
         let is_short = millis().saturating_sub(began) < SHORT_LIFE;
         short_lives = if is_short { short_lives.saturating_add(1) } else { 1 };
         if short_lives > MOST_SHORT_LIVES {
-            return tracing::error!("the prober fails again and again");
+            return tracing::error!("health checks: the prober keeps failing");
         }
-        tracing::error!("the prober has failed and begins again");
+        tracing::error!("health checks: the prober failed and is restarted");
         rounds = match Rounds::new(requests.clone(), MOST_OPEN) {
             Ok(rounds) => rounds,
-            Err(error) => return tracing::error!(%error, "the prober cannot begin again"),
+            Err(error) => return tracing::error!(%error, "health checks: the prober cannot be restarted"),
         };
         pools().into_iter().for_each(|pool| requests.ask(Request::Watch(pool)));
         // What was asked of the one before may have rung already.

@@ -82,7 +82,7 @@ impl ListeningSockets {
         let token = Token::new(self.kind, index, generation);
         self.spare_for.get_or_insert_with(|| listener.at.into());
         if let Err(error) = turn.epoll.watch_readable(socket.as_fd(), token.into()) {
-            tracing::error!(listener = %listener.at, worker = turn.worker, %error, "a listener cannot be watched");
+            tracing::error!(listener = %listener.at, worker = turn.worker, %error, "a listener cannot be added to epoll");
             return;
         }
         self.listening.insert(ListeningSocket { listener, socket, burst: 1, last_turn: 0, waits: false });
@@ -209,7 +209,7 @@ impl ListeningSockets {
             if let Some(listening_socket) = self.listening.of_generation(index, generation) {
                 let token = Token::new(self.kind, index, generation);
                 if let Err(error) = turn.epoll.resume(listening_socket.socket.as_fd(), token.into()) {
-                    tracing::error!(listener = %listening_socket.listener.at, %error, "a listener cannot be watched again");
+                    tracing::error!(listener = %listening_socket.listener.at, %error, "a listener cannot be added to epoll again");
                 }
             }
         }

@@ -229,7 +229,7 @@ pub(crate) fn sockets_past_the_machine(
         match elsewhere() {
             Ok(sockets) => return Ok(sockets),
             Err(why) => {
-                tracing::warn!(%at, %why, "clients cannot be steered: the port is taken from the machine")
+                tracing::warn!(%at, %why, "clients cannot be steered by nftables: the port is taken from the machine")
             }
         }
     }

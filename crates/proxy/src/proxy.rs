@@ -100,7 +100,7 @@ impl Proxy {
             let pin = settings.pin;
             let thread = thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
                 if pin && let Err(error) = sys::pin_to(index) {
-                    tracing::warn!(worker = index, %error, "a worker cannot be kept on its processor");
+                    tracing::warn!(worker = index, %error, "a worker cannot be pinned to its CPU");
                 }
                 // Its sockets would go on taking clients whom nobody serves: better a process that is started anew.
                 match catch_unwind(AssertUnwindSafe(|| worker.run())) {

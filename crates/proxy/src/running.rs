@@ -147,7 +147,7 @@ impl LoadBalancerState {
         let before = before.as_ref().map(|(tls, terms)| (&**tls, &**terms));
         let terms = Terms::new(tls, protocols, tickets, before, |name| self.certificate(name));
         let terms = terms.inspect_err(
-            |error| tracing::error!(listener = %listener.name, %error, "clients cannot be served"),
+            |error| tracing::error!(listener = %listener.name, %error, "a listener cannot be opened"),
         );
         let terms = Arc::new(terms.ok()?);
         self.terms.push((tls.clone(), protocol, terms.clone()));

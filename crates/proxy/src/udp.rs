@@ -244,7 +244,7 @@ impl Udp {
             Ok(())
         };
         if let Err(error) = watched.and(paused) {
-            tracing::error!(listener = %listening_socket.listener.at, %error, "a listening socket cannot be watched");
+            tracing::error!(listener = %listening_socket.listener.at, %error, "a listening socket cannot be added to epoll");
             return;
         }
         self.buffers.get_or_insert_with(|| Box::new(Buffers { inbox: Inbox::new(), outbox: Outbox::new() }));

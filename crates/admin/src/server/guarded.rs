@@ -201,7 +201,9 @@ impl Files {
         }
         match Held::read(&self.certificate, &self.key) {
             Ok(now) => *held = now,
-            Err(error) => tracing::warn!(%error, "the certificate for metrics is not read again"),
+            Err(error) => {
+                tracing::warn!(%error, "the certificate of the metrics server cannot be reloaded; the previous one stays in use")
+            }
         }
     }
 }

@@ -50,7 +50,7 @@ impl Wanted {
         loop {
             time::sleep(TRY_AGAIN).await;
             if let Ok(listener) = self.open() {
-                tracing::info!(address = %self.address, "it is free: the status page listens there");
+                tracing::info!(address = %self.address, "status page listens: the address became free");
                 closed.send_modify(|it| it.retain(|closed| closed.address != self.address));
                 return listener;
             }

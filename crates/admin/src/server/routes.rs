@@ -235,7 +235,7 @@ impl Routes {
         let level = String::from_utf8_lossy(&body);
         match self.log.set(level.trim()) {
             Ok(()) => {
-                tracing::info!(level = %self.log.level(), "log level set");
+                tracing::info!(level = %self.log.level(), "log level changed");
                 text(StatusCode::OK, format!("{}\n", self.log.level()))
             }
             Err(error) => text(StatusCode::BAD_REQUEST, format!("{error}\n")),

@@ -83,7 +83,7 @@ impl Me {
             }
             // Nobody's wish is left to heed. One that may not be read is another matter: it stands.
             Change::Gone(FactRef::Host(host)) if *host == self.host => {
-                warn!(%host, "the LoadBalancerHost of this host was deleted: it is written again");
+                warn!(%host, "LoadBalancerHost deleted; it is written again");
                 self.reports.rewrite();
                 self.wish(false)
             }
@@ -100,7 +100,7 @@ impl Me {
         if self.declared.as_ref() == declared {
             return None;
         }
-        info!("spec.addresses of this host changed");
+        info!("spec.addresses of this host's LoadBalancerHost changed");
         self.declared = declared.cloned();
         Some(Change::Declared(self.declared.clone()))
     }
@@ -109,7 +109,7 @@ impl Me {
         if drains == self.drains {
             return Vec::new();
         }
-        info!(drains, "spec.drain of this host was changed");
+        info!(drains, "spec.drain of this host's LoadBalancerHost changed");
         self.drains = drains;
         vec![Change::Drains(drains)]
     }

@@ -45,7 +45,7 @@ async fn watch(cluster: Cluster, changes: mpsc::Sender<Change>) {
                 debug!(%error, "whether another controller serves Services is not known");
                 failed += 1;
                 if failed == TRIES && said.is_none() {
-                    warn!(%error, "whether a cloud controller manager runs is not known; only its writes are noticed");
+                    warn!(%error, "cannot find out whether a cloud controller manager runs; only what it writes is noticed");
                 }
                 // What was known before is not unknown now.
                 (failed >= TRIES && said.is_none()).then(OtherSigns::default)

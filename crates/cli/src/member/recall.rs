@@ -62,7 +62,7 @@ impl Recall {
     pub(super) async fn of(cluster: &Cluster, host: &Name, place: Option<PathBuf>) -> Recall {
         let Some(path) = place.or_else(|| Snapshot::usual_place(host)) else {
             info!(
-                "what is known is not kept: there is no folder in memory for it; name a place with --snapshot FILE"
+                "no snapshot is kept: there is no folder in memory for it; name a file with --snapshot FILE"
             );
             return Recall { snapshot: None, recalled: None, own: None };
         };
@@ -74,11 +74,11 @@ impl Recall {
             Ok(Ok(recalled)) => recalled,
             Ok(Err(refused)) => {
                 warn!(path = %path.display(), why = seaway_engine::chain(&refused),
-                    "what was known last is not read; it will be replaced once the API server has told all");
+                    "snapshot refused; a new one is written once everything was listed from the API server");
                 None
             }
             Err(error) => {
-                warn!(%error, "what was known last could not be read");
+                warn!(%error, "snapshot cannot be read");
                 None
             }
         };
@@ -102,13 +102,13 @@ impl Recall {
     /// Tells what must be known before anything is served.
     pub(super) async fn tell(self, changes: &mpsc::Sender<Change>) -> Memory {
         if self.drains() {
-            info!("this host drains, as it did before");
+            info!("this host is draining, as before the restart");
             // The engine may have ended; whoever watches it says so.
             let _ = changes.send(Change::Drains(true)).await;
         }
         let Some(snapshot) = self.snapshot else { return Memory::default() };
         let keeper = Keeper::start(snapshot.clone(), self.recalled.as_ref(), seaway_cluster::kinds());
-        let keeper = keeper.inspect_err(|error| warn!(%error, "what is known is not kept")).ok();
+        let keeper = keeper.inspect_err(|error| warn!(%error, "no snapshot is kept")).ok();
         let waiting = self.recalled.map(|recalled| Waiting {
             recalled,
             file: ObjectRef::new(Kind::File, "", snapshot.path().to_string_lossy().into_owned()),
@@ -177,7 +177,7 @@ impl Memory {
         if !stale.unheard.is_empty() {
             return None;
         }
-        info!("the API server answers: what is served is as it says");
+        info!("connected to the API server: the snapshot is replaced by what it says");
         let Stale { file, .. } = self.stale.take()?;
         Some(Change::Reported(file, Vec::new()))
     }

@@ -138,7 +138,7 @@ fn line(unit: &Unit) -> String {
 }
 
 fn announce(herald: &EventRecorder, unit: &Unit) {
-    warn!(%unit, "orphan: Seaway did not see the deletion of its Service; it is left as it is");
+    warn!(%unit, "orphan: its Service is gone, and Seaway did not see it deleted; it is kept");
     if let Unit::LoadBalancer(_, key) = unit
         && let Some(Owner::Object { object, uid }) = key.owner()
     {

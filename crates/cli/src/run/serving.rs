@@ -28,7 +28,10 @@ pub(super) async fn serve(process: Process, arguments: &Run) -> Result<ExitCode>
     if arguments.take_over {
         let path = hand_over_path(&process);
         let mut sockets = tokio::task::spawn_blocking(move || seaway_proxy::take(&path)).await??;
-        info!(listeners = sockets.listening().count(), "the running process hands its sockets over");
+        info!(
+            listeners = sockets.listening().count(),
+            "take-over: the running process passes its sockets on"
+        );
         proxy.adopt(&mut sockets);
         taken = Some(sockets);
     }
@@ -174,7 +177,9 @@ impl Serving {
             }
         };
         let waiting = self.host.proxy.hand_over(&hand_over_path(&self.process), told);
-        waiting.inspect_err(|error| warn!(%error, "a later --take-over will not be possible")).ok()
+        waiting
+            .inspect_err(|error| warn!(%error, "--take-over will not be possible while this process runs"))
+            .ok()
     }
 
     async fn reload(&mut self, control: &Control, arguments: &Run) {
@@ -184,14 +189,14 @@ impl Serving {
         if let Some(settings) = follow(read, &process.settings, &process.log, Some(&self.host.proxy)).await {
             control.configure(settings.config.clone(), settings.pems.clone()).await;
             process.settings = settings;
-            info!("the configuration was read again");
+            info!("configuration reloaded");
         }
         process.notifier.ready("serving");
     }
 
     /// Nobody new; who is there may finish until the deadline; a second signal does not wait for it.
     async fn stop(&mut self, control: Option<Control>) -> Result<ExitCode> {
-        info!(patience = ?self.process.settings.drain, "stopping: no new connections; those that are open may finish");
+        info!(patience = ?self.process.settings.drain, "stopping: no new connections are accepted; open ones may finish");
         self.process.notifier.stopping("draining");
         let draining = match control {
             Some(control) => Some(control.finish_planning().await),
@@ -218,7 +223,7 @@ impl Serving {
 
     /// A successor is getting ready, and by now the addresses may be its own: only if it fails do they go.
     async fn leave_early(&mut self, mut turns: mpsc::Receiver<Told>) -> Result<ExitCode> {
-        info!("stopping while a successor gets ready; connections may finish");
+        info!("stopping while a successor starts; open connections may finish");
         self.process.notifier.stopping("draining");
         let deadline = Moment::now() + self.process.settings.drain;
         self.host.proxy.stop_accepting();
@@ -229,9 +234,9 @@ impl Serving {
                 return self.stop(None).await;
             },
             // Whoever starts next finds the addresses recorded, and removes what it does not want.
-            () = tokio::time::sleep_until(deadline) => warn!("the successor is not ready, and not waited for"),
+            () = tokio::time::sleep_until(deadline) => warn!("the successor is not ready; exiting without waiting for it"),
             _ = self.signals.next() => {
-                warn!("stopped at once");
+                warn!("stopped without draining: a second signal arrived");
                 std::process::exit(1);
             }
         }
@@ -257,8 +262,8 @@ impl Serving {
             tokio::select! {
                 // An error as well: the thread is over.
                 _ = ended => {}
-                () = tokio::time::sleep(LAST_WORDS) => warn!("a successor that is not ready is not waited for"),
-                _ = self.signals.next() => warn!("stopped at once"),
+                () = tokio::time::sleep(LAST_WORDS) => warn!("the successor is not ready; exiting without waiting for it"),
+                _ = self.signals.next() => warn!("stopped without draining: a second signal arrived"),
             }
         }
     }
@@ -268,13 +273,13 @@ impl Serving {
         let mut draining = tokio::task::spawn_blocking(drain);
         tokio::select! {
             _ = self.signals.next() => {
-                warn!("stopped at once");
+                warn!("stopped without draining: a second signal arrived");
                 // Threads that wait for connections are not waited for.
                 std::process::exit(1);
             }
             cut = &mut draining => match cut.context("the drain panicked")? {
-                0 => info!("stopped; every connection had ended"),
-                cut => warn!(cut, "stopped; connections were cut at the deadline"),
+                0 => info!("stopped: all connections had ended"),
+                cut => warn!(cut, "stopped: the drain deadline closed connections"),
             },
         }
         Ok(ExitCode::SUCCESS)

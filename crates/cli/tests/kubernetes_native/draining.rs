@@ -95,7 +95,7 @@ fn a_host_that_drains_takes_nobody_new_and_lets_open_connections_be() {
     scene.kill("a");
     scene.serve(0);
     until("it is there again", || scene.log("a").contains("ready"));
-    assert!(!scene.log("a").contains("serving listener"), "it drains from the start");
+    assert!(!scene.log("a").contains("listener opened listener"), "it drains from the start");
     assert!(connect(&scene, at).is_err());
     drain(&scene, false);
     until("it serves", || connect(&scene, at).is_ok());
@@ -120,7 +120,7 @@ fn a_host_that_drains_starts_without_an_api_server_and_drains_until_nobody_wants
     until("it goes by what it knew", || scene.log("a").contains(says));
     until("it says why", || scene.log("a").contains("cannot be reached"));
     until("it is ready", || scene.log("a").contains("ready"));
-    assert!(!scene.log("a").contains("serving listener"), "it drains from the start");
+    assert!(!scene.log("a").contains("listener opened listener"), "it drains from the start");
     assert!(connect(&scene, at).is_err());
 
     scene.cluster.start_api();

@@ -52,7 +52,7 @@ impl Refused {
     fn depose(&self) {
         let spec = json!({ "holderIdentity": "another", "leaseDurationSeconds": 3_600 });
         self.lease("PATCH", Some(json!({ "spec": spec })));
-        until("it is deposed", || self.log().contains("leads no more: another does"));
+        until("it is deposed", || self.log().contains("lost leadership: another process is the leader"));
     }
 
     /// Its Lease is nobody's: it leads again.
@@ -113,7 +113,7 @@ fn a_controller_that_finds_a_copy_of_its_cluster_at_work_sends_nothing_again_and
     refused.scene.cluster.kubectl(&["delete", "service", "served", "--wait=false"]);
     refused.scene.cluster.apply(&service("last", "selector: {app: shop}"));
     let waits = |name: &str| {
-        let told = format!("waits unit=load balancer Service default/{name} on ");
+        let told = format!("waiting unit=load balancer Service default/{name} on ");
         let log = refused.log();
         let mut lines = log.lines().filter(|it| it.contains(&told));
         lines.any(|it| it.contains("why=another controller writes in the name of this cluster"))

@@ -93,7 +93,7 @@ fn what_a_silent_host_may_hold_is_given_to_another_once_the_quarantine_is_over()
     until("the other host has let go", || {
         !scene.field("loadbalancerhost/a", "{.status.holds}").contains(&at)
     });
-    let is_over = || scene.log("controller").contains("is dead: its Lease has ended");
+    let is_over = || scene.log("controller").contains("host is dead: its Lease was released");
     until_within(A_TERM, "it has the address", || {
         let given = scene.field("service/other", "{.status.loadBalancer.ingress[0].ip}");
         // It is logged before anybody acts on it.

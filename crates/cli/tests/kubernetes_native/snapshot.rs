@@ -54,7 +54,7 @@ fn a_host_that_starts_without_an_api_server_serves_what_it_knew_until_the_api_se
     load.goes_on(RATE as usize);
     scene.cluster.start_api();
     // Its address may be the one that came meanwhile within the same second: asked for, it answers on.
-    let gone = "no longer serving listener=default/goes:80";
+    let gone = "listener closed listener=default/goes:80";
     until("what is gone is served no more", || scene.log(&host).contains(gone));
     let later = scene.address("later");
     let on_lo = || scene.nodes[0].namespace().ip(&["address", "show", "lo"]);

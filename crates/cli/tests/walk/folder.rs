@@ -75,10 +75,10 @@ fn the_log_says_where_serving_begins_and_ends() {
         let (log, at) = (seaway.log(), format!("at={}", seaway.at(port)));
         log.lines().any(|it| it.contains(&format!(": {what} ")) && it.contains(&at))
     };
-    until("it begins", || says("serving", 8080));
+    until("it begins", || says("listener opened", 8080));
     seaway.folder.write("shop.yaml", &manifest("shop", 8081, &[], &[backend.at]));
-    until("one ends and the other begins", || says("no longer serving", 8080) && says("serving", 8081));
-    assert!(!says("no longer serving", 8081));
+    until("one ends and the other begins", || says("listener closed", 8080) && says("listener opened", 8081));
+    assert!(!says("listener closed", 8081));
 }
 
 #[test]

@@ -67,7 +67,9 @@ fn logs_in_json_are_one_object_a_line() {
         .write("shop.yaml", &Service::tcp("shop", 8080).to(backend.at).text())
         .write("bad.yaml", "a: [\n")
         .start();
-    until("there is a log", || seaway.log().contains("\"serving\"") && seaway.log().contains("bad.yaml"));
+    until("there is a log", || {
+        seaway.log().contains("\"listener opened\"") && seaway.log().contains("bad.yaml")
+    });
     let log = seaway.log();
     for line in log.lines() {
         let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -75,7 +77,7 @@ fn logs_in_json_are_one_object_a_line() {
             assert!(value[key].is_string(), "{key} is missing: {line}");
         }
     }
-    let serving = log.lines().find(|line| line.contains("\"serving\"")).expect("it was waited for");
+    let serving = log.lines().find(|line| line.contains("\"listener opened\"")).expect("it was waited for");
     let serving: Value = serde_json::from_str(serving).expect("JSON");
     assert_eq!(serving["listener"], "default/shop:main");
 }

@@ -106,7 +106,7 @@ fn a_process_that_drains_ends_even_if_a_successor_came_meanwhile() {
     until("it drains", || Talk::open(old.at(8080)).is_err());
     let successor = Successor::of(&old);
     successor.say(&json!({"Hello": {"version": 1}}));
-    until("it is heard", || old.log().contains("a successor takes over"));
+    until("it is heard", || old.log().contains("a successor has connected"));
     drop(talk);
     assert!(old.wait().success());
 }

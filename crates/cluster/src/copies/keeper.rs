@@ -289,7 +289,7 @@ impl Copying {
             true => self.cluster.ask(api.replace(name, &parameters, secret)).await?,
             false => self.cluster.ask(api.create(&parameters, secret)).await?,
         };
-        info!(copy = name, "a certificate was copied for hosts");
+        info!(copy = name, "certificate copied for hosts");
         Ok(Some(written))
     }
 
@@ -306,7 +306,7 @@ impl Copying {
         match self.cluster.ask(api.delete(name, &parameters)).await {
             Ok(_) | Err(Answer::NotFound) => {
                 seen.there.remove(name);
-                info!(copy = name, "nothing names the certificate any more: its copy for hosts was deleted");
+                info!(copy = name, "copy of a certificate deleted: no Service uses it any more");
                 Ok(())
             }
             Err(answer) => Err(answer),

@@ -155,7 +155,7 @@ impl Keeping {
             }
             match self.write(owner, recorded).await {
                 Ok(()) => {
-                    info!(namespace = %owner.namespace, names = owner.len(), "who claimed which names first was recorded")
+                    info!(namespace = %owner.namespace, names = owner.len(), "owners of host names recorded")
                 }
                 Err(answer) => {
                     debug!(namespace = %owner.namespace, why = answer.why(), "owners of names are not recorded");

@@ -60,7 +60,7 @@ impl EventRecorder {
     pub fn say(&self, object: &ObjectRef, uid: &str, warning: bool, reason: &str, text: String) {
         let note = Note { warning, reason: reason.into(), text };
         if self.queue.try_send(Event { object: object.clone(), body: body(object, uid, &note) }).is_err() {
-            warn!(%object, %note, "an event was not written");
+            warn!(%object, %note, "event cannot be written");
         }
     }
 }
@@ -99,7 +99,7 @@ impl Recorder {
             return;
         }
         if let Err(answer) = self.cluster.create(&Watched::EVENTS, &object.namespace, &body).await {
-            warn!(%object, why = answer.told(), "an event was not written");
+            warn!(%object, why = answer.told(), "event cannot be written");
         }
     }
 }

@@ -48,7 +48,7 @@ impl Feed {
             Err(Answer::NotFound) => None,
             // It is tried again with the next look.
             Err(answer) => {
-                warn!(%object, why = answer.told(), "its copy cannot be fetched");
+                warn!(%object, why = answer.told(), "copy of a certificate cannot be fetched");
                 self.misses(object);
                 return Ok(true);
             }

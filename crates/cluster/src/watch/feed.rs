@@ -245,7 +245,7 @@ impl Feed {
                 None if begun.elapsed() < SHORT => sleep(self.cluster.pace().first_retry).await,
                 None => {}
                 Some(Answer::Expired) => {
-                    info!(kind = %self.watched.kind, "what changed since is not known any more; all is listed again");
+                    info!(kind = %self.watched.kind, "watch expired; everything is listed again");
                     return Ok(());
                 }
                 Some(answer) => {

@@ -123,7 +123,7 @@ pub(super) async fn gather(
                 later(LOOK)
             }
             Err(answer) => {
-                warn!(why = answer.told(), "addresses of hosts cannot be gathered");
+                warn!(why = answer.told(), "addresses of hosts cannot be written to LoadBalancerHostSlices");
                 failures = failures.saturating_add(1);
                 later(backoff(failures, RETRY.0, RETRY.1, failures.into()))
             }
@@ -182,7 +182,7 @@ impl Keeping {
             written = written.saturating_add(1);
         }
         if written > 0 {
-            info!(slices = written, "addresses of hosts were gathered");
+            info!(slices = written, "addresses of hosts written to LoadBalancerHostSlices");
         }
         self.there = Some(there);
         Ok(())

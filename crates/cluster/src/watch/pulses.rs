@@ -92,11 +92,11 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
                 for (host, life) in lives {
                     let Some(change) = hosts.live(&host, life) else { continue };
                     match life {
-                        Life::Lives => info!(%host, "lives again"),
+                        Life::Lives => info!(%host, "host is back: its Lease is renewed"),
                         Life::Silent => {
-                            warn!(?quarantine, %host, "its Lease has expired; its addresses are given to no other Service during the quarantine");
+                            warn!(?quarantine, %host, "host is silent: its Lease has expired; its addresses stay reserved during the quarantine");
                         }
-                        Life::Gone => warn!(%host, "is dead: its Lease has ended"),
+                        Life::Gone => warn!(%host, "host is dead: its Lease was released"),
                     }
                     if changes.send(change).await.is_err() {
                         return;
@@ -108,7 +108,7 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
                 if !std::mem::replace(&mut failing, true) {
                     warn!(
                         why = answer.told(),
-                        "Leases of hosts cannot be listed; no host is considered dead"
+                        "Leases of hosts cannot be listed: no host is considered dead"
                     );
                 }
                 // What passes is told of all that is asked of the API server.
@@ -162,7 +162,7 @@ impl Unreported {
             let was_renewed = known.is_some_and(|it| it != Some(&pulse.version));
             match self.told.get_mut(host) {
                 None if was_renewed => {
-                    info!(%host, "began, and has not reported yet");
+                    info!(%host, "host started; it has not reported yet");
                     let told = UnreportedHost { since: Duration::ZERO, ended: false, over: false };
                     self.told.insert(host.clone(), told);
                     changes.push(Change::Unreported(host.clone(), seaway_model::Unreported::Lives));

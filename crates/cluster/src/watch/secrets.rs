@@ -304,7 +304,7 @@ impl Feed {
             }
             // It is tried again with the next look; what it held goes on.
             Err(answer) => {
-                tracing::warn!(%object, why = answer.told(), "cannot be fetched");
+                tracing::warn!(%object, why = answer.told(), "Secret cannot be fetched");
                 if let Some(secrets) = &mut self.secrets {
                     secrets.fetched.insert(object.clone());
                 }

@@ -104,7 +104,7 @@ impl Feed {
         if readiness.epoch() == self.epoch {
             warn!(
                 kind = %self.watched.kind,
-                "the cluster's store was set back to an older state: all is listed again, as after a start"
+                "etcd was restored to an older state: everything is listed again, as after a start"
             );
             self.tell(Change::SetBack).await?;
             readiness.epoch.send_modify(|it| *it = it.wrapping_add(1));

@@ -200,7 +200,10 @@ impl Feed {
 
     /// Slices are not there, or not for us.
     pub(super) fn watch_each_host(&mut self, why: &str) {
-        info!(why, "every host's own object is watched for its addresses");
+        info!(
+            why,
+            "LoadBalancerHostSlices cannot be used: the LoadBalancerHost of each host is watched instead"
+        );
         let Some(slices) = self.part.slices() else { return };
         *slices = Slices::nobody_keeps();
         self.turn(Watched::known(Kind::LoadBalancerHost));

@@ -155,7 +155,7 @@ pub(super) fn failure(error: &Error, asker: &Asker<'_>) -> Failure {
         Retry::After(after) => Failure::Wait { why: error.to_string(), after },
         Retry::WhenChanged if !asker.owners.is_empty() => {
             // With the id of the request it would be another problem at each try; that is for the log.
-            tracing::info!(unit = ?asker.who, why = %error, "the user must mend it");
+            tracing::info!(unit = ?asker.who, why = %error, "the user must correct this");
             let problem = |owner: &Owner| {
                 let problem = Problem::new(owner.object(), Reason::Failed, trouble(error));
                 (owner.clone(), problem.fix(mending(error)))

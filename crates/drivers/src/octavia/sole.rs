@@ -271,7 +271,7 @@ impl Octavia {
         };
         match sole.problem() {
             Some(problem) if was_alone => error!("{}", problem.message),
-            None if !was_alone => info!("no other controller writes in the name of this cluster any more"),
+            None if !was_alone => info!("no other controller writes under the name of this cluster any more"),
             _ => {}
         }
         pause
@@ -318,7 +318,7 @@ impl Octavia {
         let tags = port.tags.iter().filter(is_others).cloned().chain(ours).collect();
         let tagged = joined.cloud.all::<Port>().replace_tags(&port.id, &tags).await;
         if let Err(error) = &tagged {
-            warn!(%error, port = port.id.as_str(), "a copy of this cluster would not notice us: the port cannot be tagged");
+            warn!(%error, port = port.id.as_str(), "the port cannot be tagged: a copy of this cluster would not notice that this controller runs");
         }
         tagged.is_ok()
     }

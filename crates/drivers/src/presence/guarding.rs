@@ -80,10 +80,10 @@ impl Guarding {
         if state.since.take().is_some()
             && let Err(error) = Guard::clear()
         {
-            warn!(%error, "the table inet seaway-addresses of nftables stays");
+            warn!(%error, "the nftables table inet seaway-addresses cannot be removed");
         }
         if let Err(error) = self.steering.clear() {
-            warn!(%error, "the table inet seaway-steering of nftables stays");
+            warn!(%error, "the nftables table inet seaway-steering cannot be removed");
         }
     }
 
@@ -106,14 +106,14 @@ impl State {
         let failed = done.as_ref().err().map(chain);
         match (&self.failed, &failed) {
             (None, Some(why)) => warn!("addresses of pools are not guarded: {why}"),
-            (Some(_), None) => info!("addresses of pools are guarded"),
+            (Some(_), None) => info!("addresses of pools are guarded by nftables"),
             _ => {}
         }
         let translatable = done.ok().and_then(|it| it.translatable).as_ref().map(chain);
         match (&self.translatable, &translatable) {
             (None, Some(why)) => warn!("rules of others may translate traffic to addresses of pools: {why}"),
             (Some(_), None) if failed.is_none() => {
-                info!("rules of others do not translate traffic to addresses of pools")
+                info!("no rules of others translate traffic to addresses of pools any more")
             }
             _ => {}
         }

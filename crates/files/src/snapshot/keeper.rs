@@ -174,7 +174,7 @@ fn write_on(snapshot: &Snapshot, shared: &WriterState, heartbeat: &Heartbeat) {
         match snapshot.write(drains, facts.iter()) {
             Ok(()) => {
                 if healthy != Some(true) {
-                    info!(path = %snapshot.path().display(), facts = facts.len(), "what is known is kept for a start without an API server");
+                    info!(path = %snapshot.path().display(), facts = facts.len(), "snapshot written, for starts without an API server");
                 }
                 debug!(facts = facts.len(), took = ?began.elapsed(), "the snapshot is written");
                 healthy = Some(true);
@@ -182,7 +182,7 @@ fn write_on(snapshot: &Snapshot, shared: &WriterState, heartbeat: &Heartbeat) {
             Err(error) => {
                 shared.pending().changed = true;
                 if healthy.replace(false) != Some(false) {
-                    warn!(path = %snapshot.path().display(), %error, "what is known cannot be kept for a start without an API server; name another place with --snapshot FILE");
+                    warn!(path = %snapshot.path().display(), %error, "snapshot cannot be written; name another file with --snapshot FILE");
                 }
             }
         }

@@ -165,7 +165,7 @@ impl Journal {
                 Ok(()) => {}
                 // The salvage has to be written; history may as well stay.
                 Err(error) if read.corrupt.is_some() => return Err(error),
-                Err(error) => tracing::warn!(%error, "the ledger stays as long as it is"),
+                Err(error) => tracing::warn!(%error, "the ledger cannot be compacted"),
             }
         }
         Ok((journal, problems))
@@ -189,7 +189,7 @@ impl Journal {
             if self.lines > self.held.len().saturating_mul(4).saturating_add(HISTORY)
                 && let Err(error) = self.compact()
             {
-                tracing::warn!(%error, "the ledger stays as long as it is");
+                tracing::warn!(%error, "the ledger cannot be compacted");
             }
         }
     }
@@ -213,7 +213,7 @@ impl Journal {
             Ok(()) => self.length = self.length.saturating_add(bytes.len() as u64),
             Err(_) => {
                 if let Err(error) = self.take_back() {
-                    tracing::warn!(%error, "what a failed write left in the ledger stays there for now");
+                    tracing::warn!(%error, "the remains of a failed write cannot be removed from the ledger yet");
                 }
             }
         }
@@ -296,7 +296,7 @@ impl Read {
                 _ if !line.ends_with(b"\n") => {
                     tracing::warn!(
                         line = number,
-                        "the last line of the ledger was torn by a crash, and is dropped"
+                        "the last line of the ledger is incomplete, after a crash, and is dropped"
                     );
                     break;
                 }

@@ -83,7 +83,7 @@ impl Transport {
             (Err(source), None) => {
                 let client = builder()?.tls_certs_only([]).build().map_err(no_tls)?;
                 let error = no_tls(source);
-                tracing::warn!(%error, "this system has no certificate authorities: HTTPS needs a CA file");
+                tracing::warn!(%error, "no certificate authorities found on this system: HTTPS needs a CA file");
                 client
             }
             (Err(source), Some(_)) => return Err(no_tls(source)),

@@ -209,14 +209,14 @@ impl Work {
         if self.newer_is_due()
             && let Some(Err(error)) = self.enter_newer().await
         {
-            tracing::warn!(%error, "the credentials have changed, and the new ones do not work: using the old");
+            tracing::warn!(%error, "credentials changed, but the new ones do not work; the old ones stay in use");
         }
         let now = self.now();
         if self.session.ageing(now)
             && self.refused.as_ref().is_none_or(|it| it.until <= now)
             && let Err(error) = self.enter_again().await
         {
-            tracing::warn!(%error, "the token is about to expire and cannot be renewed yet");
+            tracing::warn!(%error, "token expires soon and cannot be renewed yet");
         }
     }
 
@@ -225,13 +225,13 @@ impl Work {
         match self.watched.changed().await {
             None => {}
             Some(Ok(reading)) => {
-                tracing::info!(from = %self.watched.name(), "the credentials have changed");
+                tracing::info!(from = %self.watched.name(), "credentials changed");
                 self.warn.send_replace(reading.warnings);
                 self.newer = Some((Arc::new(reading.credentials), None));
                 self.refused = None;
             }
             Some(Err(error)) => {
-                tracing::warn!(%error, "the credentials have changed and cannot be read: using the old");
+                tracing::warn!(%error, "credentials changed, but cannot be read; the old ones stay in use");
             }
         }
     }

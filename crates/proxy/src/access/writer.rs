@@ -44,9 +44,7 @@ impl Writer {
         thread::Builder::new().name("access-log".into()).spawn(move || {
             // Each failure costs its page: this comes to an end.
             while catch_unwind(AssertUnwindSafe(|| write_on(&mut *out, &coming, &lost))).is_err() {
-                tracing::error!(
-                    "writing the access log failed; a page of lines is lost, and the next are written"
-                );
+                tracing::error!("access log: the writer failed; at most 16 KiB of lines are lost");
             }
             // Nobody may be waiting any more.
             let _ = tell.send(());
@@ -68,7 +66,7 @@ fn write_on(out: &mut dyn Write, coming: &Receiver<Page>, lost: &AtomicU64) {
             Err(error) => {
                 drop(unwritten);
                 if std::mem::take(&mut well) {
-                    tracing::error!(%error, "the access log cannot be written; its lines are lost");
+                    tracing::error!(%error, "access log: cannot be written; lines are lost");
                 }
             }
         }

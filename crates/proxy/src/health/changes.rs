@@ -26,9 +26,9 @@ impl HealthChange {
         let HealthChange { key, pool, member, reason, .. } = self;
         let (from, to) = (word(self.from), word(self.to));
         if self.to == Standing::Usable {
-            tracing::info!(%member, %pool, load_balancer = %key, from, to, %reason, "member changed");
+            tracing::info!(%member, %pool, load_balancer = %key, from, to, %reason, "member state changed");
         } else {
-            tracing::warn!(%member, %pool, load_balancer = %key, from, to, %reason, "member changed");
+            tracing::warn!(%member, %pool, load_balancer = %key, from, to, %reason, "member state changed");
         }
     }
 }

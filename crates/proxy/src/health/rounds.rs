@@ -103,7 +103,7 @@ impl Rounds {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    tracing::error!(%error, "health checks stop: waiting for sockets failed");
+                    tracing::error!(%error, "health checks stopped: epoll_wait failed");
                     return;
                 }
             }
@@ -277,7 +277,7 @@ impl Rounds {
         match check_result {
             CheckResult::Unable(lack) if !self.lacking => {
                 self.lacking = true;
-                tracing::warn!(%lack, member = %check.at, "a health check could not be made; members keep their state");
+                tracing::warn!(%lack, member = %check.at, "a health check cannot be made; members keep their state");
             }
             CheckResult::Unable(_) => {}
             CheckResult::Well | CheckResult::Ill(_) => self.lacking = false,

@@ -57,7 +57,7 @@ impl HandOver {
                 match epoll.wait(&mut events, None) {
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                    Err(error) => return tracing::error!(%error, "no successor can be waited for"),
+                    Err(error) => return tracing::error!(%error, "take-over: no successor can connect"),
                 }
                 if (0..events.len()).any(|index| events.at(index).token == 1) {
                     return;
@@ -73,7 +73,7 @@ impl HandOver {
                     Ok(true) => return tell(Turn::Over),
                     Ok(false) => {}
                     Err(error) => {
-                        tracing::warn!(%error, "a take-over failed; this process continues to serve")
+                        tracing::warn!(%error, "take-over failed; this process continues to serve")
                     }
                 }
                 if asked {
@@ -103,7 +103,7 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
     let mut line = Line::new(socket, SHORTLY)?;
     if user != sys::own_user() {
         line.say(&Message::Refused { reason: "only the same user may take over".into() }, &[])?;
-        tracing::warn!(user, process, "another user wanted to take over");
+        tracing::warn!(user, process, "take-over refused: it was asked by another user");
         return Ok(false);
     }
     match line.hear()? {
@@ -116,7 +116,7 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
         Some(_) => return Err(io::ErrorKind::InvalidData.into()),
         None => return Ok(false),
     }
-    tracing::info!(process, "a successor takes over");
+    tracing::info!(process, "take-over: a successor has connected");
     asked();
     line.say_all(sockets(shared), |sockets, more| Message::Sockets { sockets, more })?;
     line.wait_up_to(LONG)?;
@@ -129,7 +129,10 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
             return Err(error);
         }
         Ok(None) => {
-            tracing::warn!(process, "the successor ended before it served; this process continues to serve");
+            tracing::warn!(
+                process,
+                "take-over failed: the successor ended before it served; this process continues to serve"
+            );
             return Ok(false);
         }
     }
@@ -147,7 +150,10 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
     // were not refused to anybody before. It has everything it needs.
     if line.say(&Message::Yours, &[]).is_err() {
         shared.tell_all(&Command::Thaw);
-        tracing::warn!(process, "the successor died at the last moment; this process continues to serve");
+        tracing::warn!(
+            process,
+            "take-over failed: the successor died at the last moment; this process continues to serve"
+        );
         return Ok(false);
     }
     for listener in shared.registry.listeners() {
@@ -155,7 +161,7 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
     }
     shared.tell_all(&Command::Relinquish);
     shared.stop_accepting();
-    tracing::info!(process, "the successor serves; what is connected here drains");
+    tracing::info!(process, "take-over: the successor serves; connections here are drained");
     Ok(true)
 }
 

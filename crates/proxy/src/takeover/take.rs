@@ -105,9 +105,9 @@ impl TakenOver {
         // What is not opened here is not wanted any more.
         let unwanted = std::mem::take(&mut *shared.adopted.lock().unwrap_or_else(PoisonError::into_inner));
         for (at, l4) in unwanted.keys() {
-            tracing::info!(%at, %l4, "a socket of the predecessor is closed: nothing here listens there");
+            tracing::info!(%at, %l4, "take-over: a socket of the previous process is closed; no listener uses it");
         }
-        tracing::info!(flows = count, "took over");
+        tracing::info!(flows = count, "take-over done");
         Ok(())
     }
 }

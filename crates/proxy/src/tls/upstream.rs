@@ -93,7 +93,7 @@ fn machine_roots() -> Arc<RootCertStore> {
     static ROOTS: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
         let found = rustls_native_certs::load_native_certs();
         for error in &found.errors {
-            tracing::warn!(%error, "authorities of this machine cannot be read");
+            tracing::warn!(%error, "the certificate authorities of this machine cannot be read");
         }
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(found.certs);

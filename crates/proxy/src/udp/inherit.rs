@@ -103,7 +103,7 @@ impl Udp {
             };
             listening_socket.rests = false;
             if let Err(error) = turn.epoll.resume(listening_socket.socket.as_fd(), token.into()) {
-                tracing::error!(listener = %listening_socket.listener.at, %error, "a listening socket cannot be watched again");
+                tracing::error!(listener = %listening_socket.listener.at, %error, "a listening socket cannot be added to epoll again");
             }
         }
     }
