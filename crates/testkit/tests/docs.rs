@@ -344,6 +344,67 @@ fn every_link_of_a_page_leads_to_a_file_or_a_heading() {
     assert!(faults.is_empty(), "links that lead nowhere:\n  {}", faults.join("\n  "));
 }
 
+/// Words of a sentence or of a cell of a table, beyond which a reader loses the thread.
+const LONG: usize = 40;
+
+/// It never fails: `--nocapture` shows how many there are on each page, and the longest.
+#[test]
+#[allow(clippy::print_stderr, reason = "it is a report for people")]
+fn long_sentences_and_cells_are_reported() {
+    let mut longest = Vec::new();
+    for page in pages().iter().filter(|it| it.parent() != Some(&root().join("results"))) {
+        let text = fs::read_to_string(page).expect("a page");
+        let long: Vec<_> = sentences(&text).into_iter().filter(|(_, words, _)| *words > LONG).collect();
+        let name = page.strip_prefix(root()).unwrap_or(page).display().to_string();
+        if !long.is_empty() {
+            eprintln!("{name}: {} of more than {LONG} words", long.len());
+        }
+        longest.extend(
+            long.into_iter().map(|(line, words, begins)| (words, format!("{name}:{line}: {begins} …"))),
+        );
+    }
+    longest.sort_by(|a, b| b.cmp(a));
+    longest.iter().take(20).for_each(|(words, what)| eprintln!("{words:4} words: {what}"));
+}
+
+/// Sentences of prose and cells of tables, each with its line, its words, and how it begins.
+fn sentences(text: &str) -> Vec<(usize, usize, String)> {
+    let mut found = Vec::new();
+    let mut paragraph = (0, String::new());
+    let mut code = false;
+    let measured = |line: usize, text: &str| {
+        let words: Vec<_> = text.split_whitespace().collect();
+        let sentences = words.split_inclusive(|it| it.ends_with(['.', '?', '!', ':']));
+        sentences.map(|it| (line, it.len(), it.join(" ").chars().take(50).collect())).collect::<Vec<_>>()
+    };
+    for (line, at) in text.lines().chain([""]).zip(1..) {
+        code ^= line.starts_with("```");
+        let is_prose = !code && !line.starts_with(['`', '#', '|', '<']) && !line.starts_with("    ");
+        if is_prose && !line.trim().is_empty() && !line.starts_with("- ") {
+            if paragraph.1.is_empty() {
+                paragraph.0 = at;
+            }
+            paragraph.1 += line.trim();
+            paragraph.1.push(' ');
+            continue;
+        }
+        found.extend(measured(paragraph.0, &std::mem::take(&mut paragraph.1)));
+        if line.starts_with("- ") {
+            paragraph = (at, format!("{} ", line.trim_start_matches("- ")));
+        } else if line.starts_with('|') {
+            line.split('|').for_each(|cell| found.extend(measured(at, cell.trim())));
+        }
+    }
+    found
+}
+
+#[test]
+fn sentences_are_counted_in_prose_lists_and_tables() {
+    let text = "# A title\n\nOne two. Three\nfour five.\n- six\n  seven\n- eight\n\n| a | b c. d |\n\n    code here\n";
+    let words: Vec<_> = sentences(text).into_iter().map(|it| it.1).filter(|it| *it > 0).collect();
+    assert_eq!(words, [2, 3, 2, 1, 1, 2, 1]);
+}
+
 /// All Markdown of the checkout that people wrote.
 fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
