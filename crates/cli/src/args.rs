@@ -3,6 +3,8 @@
 pub(crate) mod kubectl;
 mod openstack;
 pub(crate) mod plan;
+#[cfg(test)]
+mod reference;
 
 use std::{
     net::IpAddr,
@@ -16,10 +18,10 @@ pub(crate) use self::plan::Plan;
 
 /// Load balancers for Kubernetes where the platform has none.
 ///
-/// Seaway reads Services and EndpointSlices and serves them: an address that the outside can reach, health checks,
-/// fail-over, cleanup. Without a cluster it reads the same manifests from a folder:
+/// Seaway reads Services and EndpointSlices and serves them: an address that the outside can reach,
+/// health checks, failover, cleanup. Without a cluster, it reads the same manifests from a folder:
 ///
-///     seaway demo                          see it work, with backends of its own
+///     seaway demo                          start a load balancer and three backends
 ///     seaway check manifests/              mistakes, with file and line
 ///     seaway plan manifests/               what would be served
 ///     seaway run manifests/                serve it; the status page is at http://127.0.0.1:1936/
@@ -32,82 +34,82 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve: read manifests, give addresses out, balance TCP and UDP
+    /// Serve a folder of manifests: assign addresses, balance TCP, UDP and HTTP
     ///
-    /// Everything happens in this one process. A change of the folder is served within 100 ms and drops no
-    /// connection. SIGHUP reads the configuration again, SIGTERM drains and stops, a second SIGTERM stops at once.
+    /// One process does everything. It applies a change of the folder within 100 ms and drops no connection. SIGHUP
+    /// reloads the configuration, SIGTERM drains and stops, a second SIGTERM stops at once.
     Run(Run),
-    /// Lead in a cluster: give addresses out and write statuses
+    /// Run the controller of a cluster: assign addresses and write statuses
     ///
-    /// Several may run: one leads, by a Lease, the others are ready to. It serves nobody itself; `seaway node` does, on
-    /// each host. `seaway crds | kubectl apply -f -` must come first.
+    /// Several may run: a Lease makes one the leader, and the others are on standby. It serves no traffic; `seaway node`
+    /// does, on each host. First, install the definitions: `seaway crds | kubectl apply -f -`.
     Controller(Controller),
-    /// Serve a cluster on this host: addresses, sockets, health checks
+    /// Serve a cluster's traffic on this host: addresses, listeners, health checks
     ///
-    /// Plans from what the cluster says, takes the addresses that were given out, and balances. It goes on with what it
-    /// knew when the API server is gone.
+    /// It adds the addresses that the controller assigned to this host, and balances their traffic. While the API server
+    /// cannot be reached, it continues with the last known state.
     ///
-    /// --prepare needs to be root; the rest needs the capabilities NET_ADMIN and NET_BIND_SERVICE. Whatever else it is
-    /// given, it drops.
+    /// --prepare requires root; everything else requires the capabilities NET_ADMIN and NET_BIND_SERVICE. It drops all
+    /// others.
     Node(Node),
-    /// Print what would exist, touching nothing
+    /// Print what would be served, without changing anything
     ///
-    /// Shows for each Service its addresses, ports and members as `seaway run` would plan them. With --state-dir, the
-    /// addresses that were given before are kept, as they would be.
+    /// Shows the addresses, ports and members of each Service as `seaway run` would plan them. With --state-dir, Services
+    /// keep the addresses that they have.
     ///
-    /// With --cloud, what `seaway controller --cloud-config FILE` would do in the project of an OpenStack now, step by step,
-    /// for the Services of the cluster that kubectl talks to: both are asked, and neither is changed. Each step says which
-    /// fields become what. It exits with 0 if nothing would be changed, with 1 if something would, and with 2 if there are
-    /// Problems, or if the cluster or the cloud could not be asked.
+    /// With --cloud, it prints each step that `seaway controller --cloud-config FILE` would take in the OpenStack project
+    /// now, for the Services of the cluster that kubectl uses, with old and new values of fields. It reads both and changes
+    /// neither. Exit status: 0 if nothing would be changed, 1 if something would, 2 if there are Problems, or if the cluster
+    /// or the cloud cannot be read.
     ///
     ///     seaway plan --cloud --cloud-config cloud.conf --config seaway.yaml
     ///     seaway plan --cloud --cloud-config cloud.conf -n shop --action delete -o json
     #[command(verbatim_doc_comment)]
     Plan(Plan),
-    /// Report the Problems of a folder or of one file, each with file, line and column
+    /// Report the mistakes in a folder or a file, with file, line and column
     ///
-    /// Exits with 1 if there is any: made for the CI of manifests.
+    /// Exits with 1 if there are any: for the CI of manifests.
     ///
     ///     seaway check manifests/
     ///     seaway check shop.yaml
     ///     helm template shop | seaway check -
     #[command(verbatim_doc_comment)]
     Check(Check),
-    /// Tell why a Service has this address and these members, and why not others
+    /// Explain why a Service has this address and these members, and why not others
     Explain(Explain),
-    /// Say what reasons of Problems, conditions and events mean, and what to do
+    /// Print what the reasons of Problems, conditions and events mean, and what to do
     ///
     ///     seaway reasons                       all of them
     ///     seaway reasons PortConflict          one
     #[command(verbatim_doc_comment)]
     Reasons {
-        /// As events, conditions and messages have it; upper and lower case are the same
+        /// As in events, conditions and messages; case is ignored
         #[arg(value_name = "REASON")]
         names: Vec<String>,
     },
-    /// Print an example of seaway.yaml, or check one
+    /// Print an example of seaway.yaml, or check a file
     Config(ConfigArgs),
-    /// See it work: three backends, a load balancer before them, one backend killed and noticed
+    /// Show a load balancer with three backends at work, one of which is killed and comes back
     Demo(Demo),
-    /// Turn the configuration of another load balancer into a seaway.yaml
+    /// Convert the configuration of another load balancer to a seaway.yaml
     Import(Import),
-    /// Print what a cluster has to know and to allow: our definitions (CRDs) and roles
+    /// Print the CustomResourceDefinitions and roles to install in a cluster
     ///
     ///     seaway crds | kubectl apply -f -
     #[command(verbatim_doc_comment)]
     Crds,
-    /// See how Seaway stands in a cluster, and take a host out for a while: the plugin of kubectl
+    /// Inspect Seaway in a cluster and drain hosts: the kubectl plugin
     ///
-    /// As `kubectl seaway`, where a copy of this program is called kubectl-seaway.
+    /// It runs as `kubectl seaway` if a copy of this program, or a link to it, is called kubectl-seaway.
     Kubectl(kubectl::Kubectl),
-    /// Look at an OpenStack cloud: what it has and can do, and the load balancers there
+    /// Inspect an OpenStack cloud and its load balancers, and clean up there
     #[command(name = "openstack")]
     OpenStack(OpenStack),
-    /// Print completions for a shell
+    /// Print shell completions
     ///
     /// For bash: seaway completions bash > /etc/bash_completion.d/seaway
     Completions { shell: clap_complete::Shell },
-    /// Print the manual page, for man
+    /// Print the manual page
     ///
     /// seaway man > /usr/share/man/man1/seaway.1
     Man,
@@ -119,7 +121,7 @@ pub(crate) struct Run {
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) folder: Manifests,
-    /// Take the sockets of the running seaway over, so that nobody is refused; the old one drains and stops
+    /// Take over the sockets of the running seaway, so that no connection is refused; the old process drains and stops
     #[arg(long)]
     pub(crate) take_over: bool,
     #[command(flatten)]
@@ -129,10 +131,10 @@ pub(crate) struct Run {
 /// Which folder is read.
 #[derive(Debug, Args)]
 pub(crate) struct Manifests {
-    /// The folder of manifests (YAML or JSON; subfolders too) [default: `manifests:` of the configuration]
+    /// The folder of manifests (YAML or JSON, with subfolders) [default: `manifests:` of the configuration]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The same, by name
+    /// The same as DIR
     #[arg(long, value_name = "DIR", conflicts_with = "dir")]
     manifests: Option<PathBuf>,
 }
@@ -146,20 +148,20 @@ impl Manifests {
 /// A part of a cluster.
 #[derive(Debug, Args)]
 pub(crate) struct Member {
-    /// The configuration file; without it, defaults (seaway config --example prints one)
+    /// The configuration file [default: none; `seaway config --example` prints one]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// How the API server is reached [default: as kubectl finds it; in a pod, by its ServiceAccount]
+    /// The kubeconfig [default: kubectl's; in a pod, its ServiceAccount]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig to use
+    /// The context of the kubeconfig
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     pub(crate) context: Option<String>,
-    /// Where Leases are [default: the pod's own namespace, else seaway-system]
+    /// The namespace of Seaway's Leases [default: the pod's namespace, else seaway-system]
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// What this host is called in the cluster: the name of its Node, where it is one [default: `host` of the
-    /// configuration, else the machine's name]
+    /// The name of this host: that of its Node, if it is one [default: `host` of the configuration, else the
+    /// machine's name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     pub(crate) host: Option<String>,
     /// Of a node: where it keeps what it knows
@@ -185,11 +187,11 @@ pub(crate) struct Controller {
 /// Where load balancers of class seaway.dev/octavia are made.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct OfCloud {
-    /// The cloud.conf of an OpenStack, as its cloud controller manager reads it: Services of class seaway.dev/octavia get
-    /// load balancers there
+    /// The cloud.conf of OpenStack's cloud controller manager: Services of class seaway.dev/octavia get load balancers
+    /// in that cloud
     #[arg(long, value_name = "FILE", alias = "cloud-conf")]
     pub(crate) cloud_config: Option<PathBuf>,
-    /// What this cluster is called in names there
+    /// The name of this cluster in names of load balancers
     #[arg(long, value_name = "NAME", default_value = "kubernetes")]
     pub(crate) cluster_name: String,
 }
@@ -198,11 +200,11 @@ pub(crate) struct OfCloud {
 pub(crate) struct Node {
     #[command(flatten)]
     pub(crate) member: Member,
-    /// Make the settings that keep this machine silent about addresses that it serves, and end: for pods, where they
-    /// are read-only later
+    /// Set the ARP settings of this machine that node needs, and exit: for an init container, as they are read-only in
+    /// other containers
     #[arg(long)]
     pub(crate) prepare: bool,
-    /// Where to keep what the cluster said last, Secrets included, for a start without an API server [default:
+    /// The file for the last known state of the cluster, with Secrets, for a start without an API server [default:
     /// /run/seaway/NAME.snapshot for root, else below $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
@@ -211,10 +213,10 @@ pub(crate) struct Node {
 /// Which pod this is, told by its manifest: whoever may `get` `pods/proxy` reads its status page.
 #[derive(Debug, Args)]
 pub(crate) struct Pod {
-    /// The pod's address: probes are answered there, and a host's status page is there, too, for reading alone
+    /// The pod's address, for probes and, on hosts, for the read-only status page
     #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
     pub(crate) pod_address: Option<IpAddr>,
-    /// A port for the kubelet's probes, /live and /ready, and nothing else: on loopback, and at the pod's address
+    /// The port for /live and /ready alone, on loopback and at the pod's address: for the kubelet's probes
     #[arg(long, value_name = "PORT")]
     pub(crate) probe_port: Option<u16>,
     /// The pod's name
@@ -228,21 +230,21 @@ pub(crate) struct Pod {
 /// How logs are written, whatever the configuration says.
 #[derive(Debug, Args)]
 pub(crate) struct Logging {
-    /// How logs look
+    /// The format of the log
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
-    /// What is logged: error, warn, info, debug, or a filter such as seaway_proxy=debug
+    /// The log level: off, error, warn, info, debug, trace, or a filter such as info,seaway_proxy=debug
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Common {
-    /// The configuration file; without it, defaults (seaway config --example prints one)
+    /// The configuration file [default: none; `seaway config --example` prints one]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where addresses, the last good manifests and status.json are kept [default: /var/lib/seaway for root, else
-    /// $XDG_STATE_HOME/seaway]
+    /// The folder for assigned addresses, the last good manifests and status.json [default: /var/lib/seaway for root,
+    /// else $XDG_STATE_HOME/seaway]
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
 }
@@ -263,7 +265,7 @@ pub(crate) enum Output {
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// The folder of manifests, one file, or - for standard input
+    /// A folder of manifests, a file, or - for standard input
     #[arg(value_name = "DIR|FILE|-")]
     pub(crate) manifests: PathBuf,
     #[arg(long, short, default_value = "table")]
@@ -274,7 +276,7 @@ pub(crate) struct Check {
 pub(crate) struct Explain {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// NAME in the namespace default, or NAMESPACE/NAME
+    /// NAME (in the namespace default) or NAMESPACE/NAME
     #[arg(value_name = "SERVICE")]
     pub(crate) service: String,
     #[command(flatten)]
@@ -283,10 +285,10 @@ pub(crate) struct Explain {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
-    /// Print a commented example with every key and its default
+    /// Print a commented example with all keys and their defaults
     #[arg(long, conflicts_with = "check")]
     pub(crate) example: bool,
-    /// Read FILE and report its mistakes
+    /// Report the mistakes in FILE
     #[arg(long, value_name = "FILE", required_unless_present = "example")]
     pub(crate) check: Option<PathBuf>,
 }
@@ -299,9 +301,9 @@ pub(crate) struct Import {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImportSource {
-    /// From Kubernetes' old service-loadbalancer: its flags as they were, and its loadbalancer.json
+    /// From Kubernetes' service-loadbalancer: its flags and its loadbalancer.json
     ///
-    /// Prints a seaway.yaml; what has no counterpart is in it as a comment that says what to do instead.
+    /// Prints a seaway.yaml. A setting without a counterpart becomes a comment that says what to do instead.
     ///
     ///     seaway import service-loadbalancer --tcp-services=mysql:3306 --balance-algorithm=leastconn > seaway.yaml
     ///     seaway import service-loadbalancer --config loadbalancer.json --http-port=8080
@@ -311,26 +313,26 @@ pub(crate) enum ImportSource {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportBank {
-    /// Its loadbalancer.json
+    /// The loadbalancer.json
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Its flags, as they were
+    /// The flags, unchanged
     #[arg(value_name = "FLAGS", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) flags: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// The port of the load balancer, which passes connections on
+    /// The port of the TCP load balancer
     #[arg(long, default_value_t = 8080)]
     pub(crate) port: u16,
-    /// The port of the front door, which passes requests of HTTP on
+    /// The port of the front door, for HTTP
     #[arg(long, default_value_t = 8081)]
     pub(crate) http_port: u16,
-    /// The status page's port
+    /// The port of the status page
     #[arg(long, default_value_t = 1936)]
     pub(crate) status_port: u16,
-    /// Stop after the show instead of serving on
+    /// Stop at the end instead of serving until Ctrl-C
     #[arg(long)]
     pub(crate) once: bool,
     /// Be one of the backends (the demo starts itself so)
@@ -346,63 +348,65 @@ pub(crate) struct OpenStack {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum OpenStackCommand {
-    /// Tell what a cloud has and can do, and what is missing for load balancers
+    /// Report what a cloud offers, and what load balancers need and it lacks
     ///
-    /// Reads, and changes nothing. Line by line: who the credentials are, services with their versions, providers of
-    /// load balancers and what each can do, external networks, quotas and how much of them is used; at the end what is
-    /// missing, each with what to type. Exits with 1 if something is missing that load balancers need.
+    /// It changes nothing. It prints the user of the credentials, services with their versions, providers of load balancers
+    /// with their features, external networks, quotas and their use; at the end what is missing, with the command that
+    /// adds it. Exits with 1 if load balancers need something that is missing.
     ///
     ///     seaway openstack check --cloud shop           the cloud "shop" of clouds.yaml
-    ///     seaway openstack check                        the one that OS_CLOUD names, or OS_AUTH_URL and its like
+    ///     seaway openstack check                        the cloud that OS_CLOUD or OS_AUTH_URL name
     ///     seaway openstack check --cloud-conf /etc/kubernetes/cloud.conf
     #[command(verbatim_doc_comment)]
     Check(OpenStackCheck),
-    /// Draw load balancers as trees: listeners, policies, pools, monitors, members, floating IPs, statuses
+    /// Print load balancers as trees of listeners, policies, pools, monitors, members and floating IPs, with statuses
     ///
-    ///     seaway openstack show                         all that the credentials see
+    ///     seaway openstack show                         all that the credentials may list
     ///     seaway openstack show web                     one, by name or id
     ///     seaway openstack show --tag shop --no-members
     ///
-    /// A status that is as it should be is one word: ONLINE, NO_MONITOR. Whatever else is told is worth a look.
+    /// A normal status is one word: ONLINE, NO_MONITOR. Anything longer needs attention.
     #[command(verbatim_doc_comment)]
     Show(OpenStackShow),
-    /// List what Services left behind in the cloud that are no more, and remove it
+    /// List and remove what Services that no longer exist left in the cloud
     ///
-    /// Load balancers, floating IPs, security groups and secrets of this cluster alone, found by its UID in tags and
-    /// descriptions, never by name. The leading controller removes what it saw the deletion of, and reports the rest.
+    /// Covers load balancers, floating IPs, security groups and secrets with the UID of this cluster in tags and
+    /// descriptions; names do not count. The controller itself removes what Services left whose deletion it saw, and
+    /// reports the rest.
     ///
-    ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf            what there is
-    ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf --delete   away with it
+    ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf            list it
+    ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf --delete   remove it
     #[command(verbatim_doc_comment)]
     Gc(OpenStackGc),
-    /// Remove everything that a cluster has in the cloud, before or after it is deleted itself
+    /// Remove everything that a cluster has in the cloud, before or after the cluster is deleted
     ///
-    /// A load balancer that is left keeps its network from being deleted. Only what has the cluster's UID in a tag or a
-    /// description goes: other clusters' things stay, also those of one name, and so do floating IPs that were to be
-    /// kept. Stop `seaway controller` first: it would make everything again.
+    /// A load balancer that remains prevents the deletion of its network. It removes only what has the cluster's UID in a tag
+    /// or a description, so nothing of other clusters, not even of one with the same name; and no floating IPs that
+    /// Services asked to keep. Stop `seaway controller` first: it would create everything again.
     ///
-    ///     seaway openstack purge --cloud shop                          what would go
-    ///     seaway openstack purge --cloud shop --yes                    away with it
+    ///     seaway openstack purge --cloud shop                          list it
+    ///     seaway openstack purge --cloud shop --yes                    remove it
     ///     seaway openstack purge --cloud shop --cluster-uid UID --yes  of a cluster that is gone
     #[command(verbatim_doc_comment)]
     Purge(OpenStackPurge),
-    /// Give load balancers of a cluster that is gone to the one that was rebuilt from its backup
+    /// Assign load balancers of a cluster that no longer exists to the one that was rebuilt from its backup
     ///
-    /// Services of a rebuilt cluster have other UIDs, and so has the cluster: what the old one has in the cloud counts as
-    /// another cluster's. This writes the new UIDs into the tags of each load balancer whose Service is there by namespace
-    /// and name, of its listeners, and into the description of its floating IP. Only a cluster that is gone may be named:
-    /// one that is alive would lose its load balancers. Stop `seaway controller` of the new one meanwhile.
+    /// A rebuilt cluster and its Services have new UIDs, so the load balancers count as another cluster's. For each Service of
+    /// the same namespace and name, this writes the new UIDs to the tags of its load balancer and listeners, and to the
+    /// description of its floating IP. The old cluster must no longer exist: it would lose its load balancers. Stop
+    /// `seaway controller` of the new cluster meanwhile.
     ///
-    ///     seaway openstack adopt --from-uid OLD --cloud-conf cloud.conf         what would be written
-    ///     seaway openstack adopt --from-uid OLD --cloud-conf cloud.conf --yes   write it
+    ///     seaway openstack adopt --from-uid OLD --cloud-conf cloud.conf         list the changes
+    ///     seaway openstack adopt --from-uid OLD --cloud-conf cloud.conf --yes   write them
     #[command(verbatim_doc_comment)]
     Adopt(OpenStackAdopt),
-    /// Take Seaway's security group from the ports of Nodes, and delete it, after another controller has taken over
+    /// Remove Seaway's security group from the ports of Nodes, and delete it, after another controller has taken over
     ///
-    /// It goes only if other groups at the same ports let through all of it that Services use. Stop `seaway controller` first.
+    /// It is deleted only if other groups of the same ports allow everything in it that Services use. Stop `seaway controller`
+    /// first.
     ///
-    ///     seaway openstack release-group --cloud-conf cloud.conf         whether it is needed still, and by what
-    ///     seaway openstack release-group --cloud-conf cloud.conf --yes   away with it
+    ///     seaway openstack release-group --cloud-conf cloud.conf         whether it is still needed, and by what
+    ///     seaway openstack release-group --cloud-conf cloud.conf --yes   delete it
     #[command(verbatim_doc_comment)]
     ReleaseGroup(OpenStackReleaseGroup),
 }
@@ -413,7 +417,7 @@ pub(crate) struct OpenStackGc {
     pub(crate) which: WhichCloud,
     #[command(flatten)]
     pub(crate) of: WhichCluster,
-    /// Remove what is listed; without it, nothing is
+    /// Remove what is listed; without this, nothing is removed
     #[arg(long)]
     pub(crate) delete: bool,
 }
@@ -424,10 +428,10 @@ pub(crate) struct OpenStackPurge {
     pub(crate) which: WhichCloud,
     #[command(flatten)]
     pub(crate) of: WhichCluster,
-    /// Remove floating IPs, too, that Services asked to keep
+    /// Also remove floating IPs that Services asked to keep
     #[arg(long)]
     pub(crate) kept: bool,
-    /// Remove what is listed; without it, nothing is
+    /// Remove what is listed; without this, nothing is removed
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -435,17 +439,17 @@ pub(crate) struct OpenStackPurge {
 /// Whose things in the cloud are meant: those of the cluster that kubectl talks to, or of one that is gone.
 #[derive(Debug, Args)]
 pub(crate) struct WhichCluster {
-    /// The cluster's UID, where it cannot be asked any more: the UID of its namespace kube-system, which the tag
-    /// seaway.dev/cluster=UID of its load balancers has
+    /// The cluster's UID, if its API server no longer exists: the UID of its namespace kube-system, in the tag
+    /// seaway.dev/cluster=UID of its load balancers
     #[arg(long, value_name = "UID", conflicts_with_all = ["kubeconfig", "context"])]
     pub(crate) cluster_uid: Option<String>,
-    /// How the API server is reached [default: as kubectl finds it]
+    /// The kubeconfig [default: kubectl's]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig to use
+    /// The context of the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Where Seaway's Leases are
+    /// The namespace of Seaway's Leases
     #[arg(long, value_name = "NAMESPACE", default_value = "seaway-system")]
     pub(crate) system_namespace: String,
 }
@@ -460,15 +464,15 @@ pub(crate) struct OpenStackCheck {
 
 #[derive(Debug, Args)]
 pub(crate) struct OpenStackShow {
-    /// Its name or id; without it, all
+    /// The name or id of a load balancer [default: all]
     #[arg(value_name = "LOAD BALANCER")]
     pub(crate) load_balancer: Option<String>,
     #[command(flatten)]
     pub(crate) which: WhichCloud,
-    /// Only those with this tag; several: with all of them
+    /// Only load balancers with this tag; if repeated, with all of them
     #[arg(long, value_name = "TAG")]
     pub(crate) tag: Vec<String>,
-    /// Leave members out, which cost a call per load balancer
+    /// Do not list members, which takes a request per load balancer
     #[arg(long)]
     pub(crate) no_members: bool,
     #[arg(long, short, default_value = "table")]
@@ -478,23 +482,10 @@ pub(crate) struct OpenStackShow {
 /// Credentials, found as OpenStack's own client finds them.
 #[derive(Debug, Args)]
 pub(crate) struct WhichCloud {
-    /// Of clouds.yaml, in the current folder, ~/.config/openstack or /etc/openstack [default: what OS_CLOUD says]
+    /// A cloud of clouds.yaml, in the current folder, ~/.config/openstack or /etc/openstack [default: OS_CLOUD]
     #[arg(long, value_name = "NAME")]
     pub(crate) cloud: Option<String>,
     /// The file of OpenStack's cloud controller manager, instead of clouds.yaml and the environment
     #[arg(long, value_name = "FILE", alias = "cloud-config", conflicts_with = "cloud")]
     pub(crate) cloud_conf: Option<PathBuf>,
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_well_formed() {
-        Cli::command().debug_assert();
-        kubectl::Plugin::command().debug_assert();
-    }
 }

@@ -78,6 +78,56 @@ mod tests {
         all
     }
 
+    fn said<'n>(node: &'n Node, key: &str) -> &'n str {
+        match node.child(key).map(|it| &it.value) {
+            Some(Value::Text(text)) => text,
+            _ => "",
+        }
+    }
+
+    /// A row of each field that says what it is for, and those within it.
+    fn rows(schema: &Node, path: &str, page: &mut String) {
+        let list = said(schema, "type") == "array";
+        let inner = schema.child("items").filter(|_| list).unwrap_or(schema);
+        let description =
+            [said(schema, "description"), said(inner, "description")].into_iter().find(|it| !it.is_empty());
+        let path = if list { format!("{path}[]") } else { path.to_owned() };
+        if let Some(description) = description.filter(|_| path.contains('.')) {
+            *page +=
+                &format!("| `{path}` | {} | {} |\n", said(inner, "type"), description.replace('|', "\\|"));
+        }
+        if let Some(Node { value: Value::Map(entries), .. }) = inner.child("properties") {
+            entries.iter().for_each(|it| rows(&it.value, &format!("{path}.{}", it.key), page));
+        }
+    }
+
+    /// So that people read of the fields what `kubectl explain` says.
+    #[test]
+    fn the_page_of_our_objects_is_that_of_the_definitions() {
+        let mut page = String::from(
+            "# Objects\n\n<!-- Written by a test from deploy/kubernetes/crds.yaml; see CONTRIBUTING.md -->\n\n\
+             The custom resources of Seaway: group `seaway.dev`, version `v1alpha1`, all without a namespace. `kubectl explain\n\
+             addresspool.spec` says the same, and `seaway crds` prints the definitions. [manifests.md](manifests.md#addresspool) has an\n\
+             AddressPool and the defaults of its fields.\n",
+        );
+        for definition in documents(definitions()) {
+            let name = |key: &str| said(at(&definition, &["spec", "names"]).expect("names"), key);
+            let schema =
+                at(&definition, &["spec", "versions", "0", "schema", "openAPIV3Schema"]).expect("a schema");
+            page += &format!("\n## {}\n\n{}\n\n", name("kind"), said(schema, "description"));
+            page +=
+                &format!("`kubectl get {}`\n\n| field | type | meaning |\n|---|---|---|\n", name("plural"));
+            for part in ["spec", "status"] {
+                let part_of = at(schema, &["properties", part]);
+                part_of.into_iter().for_each(|it| rows(it, part, &mut page));
+            }
+        }
+        seaway_testkit::golden::same(
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/objects.md"),
+            &page,
+        );
+    }
+
     #[test]
     fn definitions_have_the_fields_that_are_written_and_no_others() {
         for (kind, part, full) in [

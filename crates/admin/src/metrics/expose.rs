@@ -48,17 +48,17 @@ fn traffic(registry: &mut Registry, view: &View, totals: &HashMap<L4, Counts>) {
     );
     registry.register(
         "seaway_connection_errors",
-        "Connections that ended by a fault of the client or of the network",
+        "Connections that ended with an error of the client or of the network",
         by_protocol(|c| c.errors),
     );
     registry.register(
         "seaway_connect_errors",
-        "Connections to members that could not be made",
+        "Connections to members that failed",
         by_protocol(|c| c.connect_errors),
     );
     registry.register(
         "seaway_retries",
-        "Connections that went on to another member",
+        "Connections that were retried at another member",
         by_protocol(|c| c.retries),
     );
     registry.register(
@@ -82,11 +82,11 @@ fn traffic(registry: &mut Registry, view: &View, totals: &HashMap<L4, Counts>) {
     registry.register("seaway_refused", "Connections refused by source range or by limit", counters(refused));
 
     let http = totals.get(&L4::Tcp).map(|counts| counts.http).unwrap_or_default();
-    registry.register("seaway_http_requests", "Requests of HTTP", ConstCounter::new(http.requests));
+    registry.register("seaway_http_requests", "HTTP requests", ConstCounter::new(http.requests));
     let answers = http.answers.classes().map(|(class, count)| (vec![("status", class)], count));
     registry.register(
         "seaway_http_answers",
-        "Answers to them, by hundreds of their status",
+        "HTTP responses, by class of their status",
         counters(answers.into()),
     );
 
@@ -107,25 +107,25 @@ fn data_plane(registry: &mut Registry, view: &View) {
     let memory = &view.memory;
     registry.register_with_unit(
         "seaway_dataplane_memory",
-        "Memory held for clients beyond the kernel's buffers",
+        "Memory that the data plane holds for clients, without buffers of the kernel",
         Unit::Bytes,
         ConstGauge::new(memory.bytes),
     );
     registry.register_with_unit(
         "seaway_dataplane_memory_limit",
-        "How much that may be",
+        "Limit of seaway_dataplane_memory_bytes",
         Unit::Bytes,
         ConstGauge::new(memory.limit_bytes),
     );
     registry.register(
         "seaway_dataplane_memory_refused",
-        "Requests and connections refused because the limit was reached",
+        "Requests and connections refused because that limit was reached",
         ConstCounter::new(memory.refused),
     );
     let evicted = [("memory", memory.evicted), ("descriptors", memory.flows_evicted)];
     registry.register(
         "seaway_dataplane_evictions",
-        "Connections ended for their memory, and UDP flows ended for want of descriptors",
+        "Connections closed to free memory, and UDP flows closed to free file descriptors",
         counters(evicted.map(|(reason, count)| (vec![("reason", reason)], count)).into()),
     );
 }
@@ -136,7 +136,7 @@ fn increment(count: &mut u64) {
 
 fn state(registry: &mut Registry, view: &View) {
     let ready = u64::from(view.readiness.why_not().is_none());
-    registry.register("seaway_ready", "1 while the first plan is being served", ConstGauge::new(ready));
+    registry.register("seaway_ready", "1 while the plan is served", ConstGauge::new(ready));
     registry.register(
         "seaway_services",
         "Services that are load balanced",
@@ -150,11 +150,7 @@ fn state(registry: &mut Registry, view: &View) {
     let listeners = listeners
         .into_iter()
         .map(|(serving, count)| (vec![("state", if serving { "serving" } else { "failed" })], count));
-    registry.register(
-        "seaway_listeners",
-        "Addresses with port that should be served",
-        gauges(listeners.collect()),
-    );
+    registry.register("seaway_listeners", "Listeners that should be served", gauges(listeners.collect()));
 
     let mut members: HashMap<MemberState, u64> = MemberState::ALL.into_iter().map(|s| (s, 0)).collect();
     for pool in view.services.iter().flat_map(|service| &service.pools) {
@@ -170,18 +166,18 @@ fn state(registry: &mut Registry, view: &View) {
         increment(problems.entry(problem.reason.as_str()).or_default());
     }
     let problems = problems.into_iter().map(|(reason, count)| (vec![("reason", reason)], count));
-    registry.register("seaway_problems", "Problems that a user can mend", gauges(problems.collect()));
+    registry.register("seaway_problems", "Problems that a user can correct", gauges(problems.collect()));
     let states = ["valid", "expiring", "expired", "early", "broken"];
     let count = |state: &str| view.certificates.by_state.get(state).copied().unwrap_or_default();
     registry.register(
         "seaway_certificates",
-        "Certificates that were told: expiring is within thirty days, early is not in force yet",
+        "Certificates in use; expiring: within thirty days; early: not valid yet",
         gauges(states.map(|state| (vec![("state", state)], count(state))).into()),
     );
     if let Some(first) = view.certificates.first_expiry {
         registry.register_with_unit(
             "seaway_certificate_expiry_timestamp",
-            "When the first of all certificates expires, or did, since 1970",
+            "When the first of all certificates expires or expired, in seconds since 1970",
             Unit::Seconds,
             ConstGauge::new(first.0 as f64 / 1000.0),
         );
@@ -193,7 +189,7 @@ fn state(registry: &mut Registry, view: &View) {
         let all = waiting.into_iter().chain([(vec![("state", "adopted")], adoption.adopted)]);
         registry.register(
             "seaway_adoption_services",
-            "Services of clouds: adopted, or why they are not adopted",
+            "Services of clouds: adopted, or why not yet",
             gauges(all.collect()),
         );
         registry.register(
@@ -203,23 +199,23 @@ fn state(registry: &mut Registry, view: &View) {
         );
         registry.register(
             "seaway_adoption_stopped",
-            "1 while no adoption begins because of them (stopAfter)",
+            "1 while no adoption begins, because of seaway_adoption_troubled (stopAfter)",
             ConstGauge::new(u64::from(adoption.stopped)),
         );
     }
     registry.register(
         "seaway_unit_failures",
-        "Attempts to bring a unit to its desired state that failed",
+        "Failed attempts to bring a unit to its desired state",
         ConstCounter::new(view.unit_failures),
     );
     registry.register(
         "seaway_units_marked",
-        "Units that a change has marked to be looked at again",
+        "Units that a change marked to be reconciled",
         ConstCounter::new(view.units_marked),
     );
     registry.register(
         "seaway_access_log_lost",
-        "Lines of the access log that came to nothing",
+        "Lines of the access log that were lost",
         ConstCounter::new(view.lost_lines),
     );
 }
@@ -227,7 +223,7 @@ fn state(registry: &mut Registry, view: &View) {
 fn process(registry: &mut Registry, view: &View, usage: Usage) {
     registry.register(
         "seaway_build",
-        "The version that runs",
+        "Version of Seaway",
         Info::new(vec![("version", view.version.clone())]),
     );
     registry.register(
@@ -257,7 +253,7 @@ fn process(registry: &mut Registry, view: &View, usage: Usage) {
     registry.register("process_threads", "Threads", ConstGauge::new(usage.threads));
     registry.register_with_unit(
         "process_start_time",
-        "When the process started, since 1970",
+        "When the process started, in seconds since 1970",
         Unit::Seconds,
         ConstGauge::new(view.started.0 as f64 / 1000.0),
     );

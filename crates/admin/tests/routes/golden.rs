@@ -85,3 +85,36 @@ fn names(labels: &str) -> Vec<String> {
 fn the_names_of_metrics_and_their_labels_are_the_golden_ones() {
     sample(|at| golden::same(folder().join("metrics.txt"), &metrics(&ask(at, "/metrics").body)));
 }
+
+/// A row of each metric, by the help text that it is shown with.
+fn page(text: &str) -> String {
+    let listed = metrics(text);
+    let mut page = String::from(
+        "# Metrics\n\n<!-- Written by a test from the help texts of crates/admin/src/metrics; see CONTRIBUTING.md -->\n\n\
+         `/metrics` is at the [status page's address](operations.md#looking-at-it), and [in a cluster](operations.md#prometheus-in-a-cluster)\n\
+         on a port of its own. Labels are protocols, states and reasons, never names of objects: `/state` and `/;csv` have the\n\
+         figures of one Service. Metrics of requests to OpenStack: [openstack-calls.md](openstack-calls.md).\n\n\
+         | metric | type | labels | meaning |\n|---|---|---|---|\n",
+    );
+    for line in listed.lines() {
+        let (name, rest) = line.split_once('{').expect("labels");
+        let (labels, kind) = rest.split_once("} ").expect("a type");
+        let family = ["_total", "_info"].iter().find_map(|it| name.strip_suffix(it)).unwrap_or(name);
+        let help = format!("# HELP {family} ");
+        let meaning = text
+            .lines()
+            .find_map(|it| it.strip_prefix(&help))
+            .unwrap_or_else(|| panic!("{name} has no help"));
+        let labels: Vec<String> =
+            labels.split(',').filter(|it| !it.is_empty()).map(|it| format!("`{it}`")).collect();
+        page +=
+            &format!("| `{name}` | {kind} | {} | {} |\n", labels.join(", "), meaning.trim_end_matches('.'));
+    }
+    page
+}
+
+#[test]
+fn the_page_of_metrics_is_that_of_their_help_texts() {
+    let file = folder().join("../../../docs/metrics.md");
+    sample(|at| golden::same(file, &page(&ask(at, "/metrics").body)));
+}

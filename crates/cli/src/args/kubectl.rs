@@ -6,20 +6,20 @@ use clap::{Args, Parser, Subcommand};
 
 use super::{Output, WhichCloud};
 
-/// See how Seaway stands in a cluster: Services, hosts, pools; and take a host out for a while.
+/// Inspect Seaway in a cluster (Services, hosts, pools) and drain hosts.
 ///
-/// kubectl finds it by its name: a copy of, or a link to, `seaway` that is called kubectl-seaway, in $PATH:
+/// kubectl finds the plugin by its name: a copy of `seaway`, or a link to it, in $PATH, that is called kubectl-seaway:
 ///
 ///     ln -s "$(command -v seaway)" /usr/local/bin/kubectl-seaway
 ///
-///     kubectl seaway status                    everything at one glance
+///     kubectl seaway status                    Services, hosts and pools
 ///     kubectl seaway explain service shop      why this address, these members, these hosts
-///     kubectl seaway drain node-7              nobody new there; who is connected may finish
+///     kubectl seaway drain node-7              no new connections there; open ones may finish
 ///
-///     kubectl seaway release shop              give up the load balancer of a cloud that no setting wants any more
-///     kubectl seaway host forget node-7        that machine is off for good: what it held may be others'
+///     kubectl seaway release shop              release a Service whose load balancer in a cloud no setting wants any more
+///     kubectl seaway host forget node-7        that machine is off permanently: its addresses may be assigned to others
 ///
-/// Nothing is written but by `drain`, `undrain`, `release` and `host forget`. The ClusterRole seaway-viewer allows what the others read.
+/// Only `drain`, `undrain`, `release` and `host forget` write. The ClusterRole seaway-viewer allows what the others read.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl-seaway",
@@ -41,45 +41,46 @@ pub(crate) struct Kubectl {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KubectlCommand {
-    /// Services with their addresses and who serves them; hosts, pools, who leads
+    /// List Services with their addresses and hosts; hosts, pools, and the leader
     ///
-    /// READY is what the controller wrote; HOSTS are those that take somebody new; OPEN and TOTAL are connections,
-    /// read at this moment from the hosts' own status pages through the API server (`pods/proxy`), where that may be.
-    /// Exits with 0 whatever it finds.
+    /// READY is the condition that the controller wrote; HOSTS are those that accept new connections; OPEN and TOTAL are
+    /// connections, read now from the hosts' status pages through the API server (`pods/proxy`), if you have that
+    /// permission. The exit status is 0 whatever it finds.
     Status(Status),
-    /// Why a Service has this address, these members and these hosts, and why not others
+    /// Explain why a Service has this address, these members and these hosts, and why not others
     ///
     ///     kubectl seaway explain service shop
     ///     kubectl seaway explain -n infra dns
     #[command(verbatim_doc_comment)]
     Explain(Explain),
-    /// Let a host serve nobody new, while who is connected may finish
+    /// Stop new connections to a host; open ones may finish
     ///
-    /// Its sockets close, its addresses stay for who is connected: as long as `seaway.dev/drain` of each Service says.
-    /// Pools of hosts' own addresses publish those of the others. `kubectl seaway status` tells when nobody is left.
+    /// The host closes its listeners and keeps its addresses for open connections, for the time in `seaway.dev/drain` of each
+    /// Service. Pools of hosts' own addresses publish those of the other hosts. `kubectl seaway status` shows the open
+    /// connections that are left.
     Drain(Host),
-    /// Let a host serve again
+    /// End the drain of a host
     Undrain(Host),
-    /// Hosts that are not heard of any more
+    /// Manage hosts that are silent
     #[command(subcommand)]
     Host(HostCommand),
-    /// Stop holding Services whose load balancer in a cloud is to be another controller's
+    /// Release Services whose load balancer in a cloud another controller is to manage
     ///
-    /// A Service that no setting gives to the cloud any more has the Problem "Released": after `defaultDriver: octavia` was taken away, its load balancer and its
-    /// address are left as they are, and it is held by a finalizer, so that they go with it. `release` takes that finalizer
-    /// away. Whichever driver is the default serves the Service from then on, at an address of its own; what the cloud has
-    /// for it stays until the Service is deleted. Nothing is written without --yes.
+    /// If no setting gives a Service to the cloud any more, for example after `defaultDriver: octavia` was removed, it gets the
+    /// Problem "Released": its load balancer and its address stay as they are, and a finalizer holds the Service, so that they
+    /// are deleted with it. `release` removes that finalizer. From then on the default driver serves the Service, at another
+    /// address; what the cloud has for it stays until the Service is deleted. Nothing is written without --yes.
     ///
-    /// What the cloud provider's controller would do otherwise with each of them is said beforehand. With the credentials of the
-    /// cloud, its annotation load-balancer-id is written, or corrected, in the same write.
+    /// The command first prints what the cloud provider's controller would do differently with each of them. With the
+    /// credentials of the cloud, the same write sets or corrects the annotation load-balancer-id.
     ///
     /// The class of a Service with `loadBalancerClass: seaway.dev/octavia` cannot be changed, and the cloud provider's controller
-    /// serves none with a class. Such a Service is released by its name, and with the credentials of the cloud: Seaway's tags
-    /// are taken off its load balancer, which nothing of Seaway deletes any more, and nobody follows its ports and Nodes until
-    /// another controller does. How that comes by it is said beforehand.
+    /// serves no Service with a class. Release such a Service by its name, with the credentials of the cloud: this removes
+    /// Seaway's tags from its load balancer. Seaway then neither deletes it nor updates its ports and Nodes. The command first
+    /// prints how another controller can adopt it.
     ///
-    ///     kubectl seaway release shop                              what would be written
-    ///     kubectl seaway release shop --cloud-conf cloud.conf      what differs in the cloud, too
+    ///     kubectl seaway release shop                              list the changes
+    ///     kubectl seaway release shop --cloud-conf cloud.conf      and the differences in the cloud
     ///     kubectl seaway release shop --cloud-conf cloud.conf --yes
     ///     kubectl seaway release --all --yes                       all of them, in all namespaces
     #[command(verbatim_doc_comment)]
@@ -88,12 +89,12 @@ pub(crate) enum KubectlCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum HostCommand {
-    /// Forget a host that is off for good: what it may hold may be others' from then on
+    /// Forget a host that is off permanently, so that its addresses can be assigned again
     ///
-    /// A host that is not heard of any more may have lost its way to the API server alone, and go on serving clients. So its
-    /// addresses, once they are released, are given to no other Service before it answers, its Node is deleted or the
-    /// quarantine is over (an hour, a setting). This deletes its LoadBalancerHost, and ends that. A host that lives is not
-    /// forgotten: it would write itself again.
+    /// A silent host may have lost only its connection to the API server, and still serve clients. So its addresses, once
+    /// released, are assigned to no other Service before the host answers, its Node is deleted or the quarantine (`quarantine`, 1 h)
+    /// is over. This command deletes its LoadBalancerHost, which ends the wait. It refuses a host that is alive: that would
+    /// write its LoadBalancerHost again.
     Forget(Host),
 }
 
@@ -101,13 +102,13 @@ pub(crate) enum HostCommand {
 pub(crate) struct Status {
     #[command(flatten)]
     pub(crate) reach: Reach,
-    /// Services of this namespace alone
+    /// Services of this namespace only
     #[arg(long, short, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// Of all namespaces, as it is without this
+    /// Services of all namespaces [default]
     #[arg(long, short = 'A', conflicts_with = "namespace")]
     pub(crate) all_namespaces: bool,
-    /// As a table for people, or as JSON for programs
+    /// The output format: a table, or JSON
     #[arg(long, short, default_value = "table")]
     pub(crate) output: Output,
 }
@@ -116,10 +117,10 @@ pub(crate) struct Status {
 pub(crate) struct Explain {
     #[command(flatten)]
     pub(crate) reach: Reach,
-    /// [service] NAME, or NAMESPACE/NAME
+    /// [service] NAME or NAMESPACE/NAME
     #[arg(value_name = "SERVICE", num_args = 1..=2, required = true)]
     pub(crate) what: Vec<String>,
-    /// Of the Service [default: that of the kubeconfig's context]
+    /// The Service's namespace [default: that of the kubeconfig's context]
     #[arg(long, short, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 }
@@ -128,18 +129,18 @@ pub(crate) struct Explain {
 pub(crate) struct Release {
     #[command(flatten)]
     pub(crate) reach: Reach,
-    /// [service] NAME, or NAMESPACE/NAME
+    /// [service] NAME or NAMESPACE/NAME
     #[arg(value_name = "SERVICE", num_args = 1..=2, required_unless_present = "all")]
     pub(crate) what: Vec<String>,
-    /// Of the Service [default: that of the kubeconfig's context]
+    /// The Service's namespace [default: that of the kubeconfig's context]
     #[arg(long, short, value_name = "NAMESPACE", conflicts_with = "all")]
     pub(crate) namespace: Option<String>,
-    /// All Services that have the Problem
+    /// All Services with the Problem
     #[arg(long, conflicts_with = "what")]
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) which: WhichCloud,
-    /// Write it
+    /// Write the changes
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -148,7 +149,7 @@ pub(crate) struct Release {
 pub(crate) struct Host {
     #[command(flatten)]
     pub(crate) reach: Reach,
-    /// As `kubectl seaway status` calls it: its LoadBalancerHost
+    /// The host, as in `kubectl seaway status`: the name of its LoadBalancerHost
     #[arg(value_name = "HOST")]
     pub(crate) host: String,
 }
@@ -156,16 +157,16 @@ pub(crate) struct Host {
 /// Which cluster, and how Seaway is run there.
 #[derive(Debug, Args)]
 pub(crate) struct Reach {
-    /// How the API server is reached [default: as kubectl finds it]
+    /// The kubeconfig [default: kubectl's]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig to use
+    /// The context of the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Where Seaway's Leases are
+    /// The namespace of Seaway's Leases
     #[arg(long, value_name = "NAMESPACE", default_value = "seaway-system")]
     pub(crate) system_namespace: String,
-    /// The configuration that Seaway is run with there; without it, defaults, and what can be seen
+    /// The configuration of Seaway in that cluster [default: its defaults, and what the cluster shows]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

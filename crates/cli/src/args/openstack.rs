@@ -8,21 +8,21 @@ use super::{WhichCloud, WhichCluster};
 
 #[derive(Debug, Args)]
 pub(crate) struct OpenStackAdopt {
-    /// The UID of the cluster that is gone: of its namespace kube-system, which the tag seaway.dev/cluster=UID has
+    /// The UID of the old cluster: that of its namespace kube-system, in the tag seaway.dev/cluster=UID
     #[arg(long, value_name = "UID")]
     pub(crate) from_uid: String,
     #[command(flatten)]
     pub(crate) which: WhichCloud,
-    /// How the API server of the rebuilt cluster is reached [default: as kubectl finds it]
+    /// The kubeconfig of the rebuilt cluster [default: kubectl's]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig to use
+    /// The context of the kubeconfig
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Where Seaway's Leases are
+    /// The namespace of Seaway's Leases
     #[arg(long, value_name = "NAMESPACE", default_value = "seaway-system")]
     pub(crate) system_namespace: String,
-    /// Write what is listed; without it, nothing is
+    /// Write what is listed; without this, nothing is written
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -33,7 +33,7 @@ pub(crate) struct OpenStackReleaseGroup {
     pub(crate) which: WhichCloud,
     #[command(flatten)]
     pub(crate) of: WhichCluster,
-    /// Change what is listed; without it, nothing is
+    /// Change what is listed; without this, nothing is changed
     #[arg(long)]
     pub(crate) yes: bool,
 }

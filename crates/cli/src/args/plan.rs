@@ -12,7 +12,7 @@ pub(crate) struct Plan {
     pub(crate) common: Common,
     #[command(flatten)]
     pub(crate) folder: Manifests,
-    /// As a table for people, or as JSON for programs
+    /// The output format: a table, or JSON
     #[arg(long, short, default_value = "table")]
     pub(crate) output: Output,
     /// Show what the controller would change in OpenStack
@@ -20,19 +20,19 @@ pub(crate) struct Plan {
     pub(crate) cloud: bool,
     #[command(flatten)]
     pub(crate) of: OfCloud,
-    /// How the API server is reached [default: as kubectl finds it]
+    /// The kubeconfig [default: kubectl's]
     #[arg(long, value_name = "FILE", requires = "cloud")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig to use
+    /// The context of the kubeconfig
     #[arg(long, value_name = "NAME", requires = "cloud")]
     pub(crate) context: Option<String>,
-    /// In a cloud: for Services of this namespace alone
+    /// With --cloud: Services of this namespace only
     #[arg(long, short, value_name = "NAMESPACE", requires = "cloud")]
     pub(crate) namespace: Option<String>,
-    /// In a cloud: for this Service alone, NAME or NAMESPACE/NAME; several: for each of them
+    /// With --cloud: this Service only, NAME or NAMESPACE/NAME; may be repeated
     #[arg(long, value_name = "SERVICE", requires = "cloud")]
     pub(crate) service: Vec<String>,
-    /// In a cloud: only steps that do this, separated by commas
+    /// With --cloud: only steps of these kinds, separated by commas
     #[arg(long, value_name = "ACTION", value_delimiter = ',', requires = "cloud")]
     pub(crate) action: Vec<Action>,
 }
@@ -43,7 +43,7 @@ pub(crate) enum Action {
     Create,
     Change,
     Delete,
-    /// A floating IP with a VIP; one is allocated where there is none
+    /// Associate a floating IP with a VIP; allocate one if there is none
     Associate,
     Disassociate,
     Failover,

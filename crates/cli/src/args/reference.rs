@@ -1,0 +1,34 @@
+//! The page of the command line: what `--help` says of each command.
+
+use clap::{Command, CommandFactory};
+
+use super::{Cli, kubectl};
+
+/// Of it and of each of its subcommands, those that are hidden aside.
+fn sections(command: &mut Command, name: &str, page: &mut String) {
+    let help = command.clone().bin_name(name).term_width(100).render_long_help().to_string();
+    *page += &format!("\n## {name}\n\n```text\n{}\n```\n", help.trim_end());
+    let subcommands = command.get_subcommands_mut().filter(|it| !it.is_hide_set() && it.get_name() != "help");
+    for subcommand in subcommands {
+        let name = format!("{name} {}", subcommand.get_name());
+        sections(subcommand, &name, page);
+    }
+}
+
+#[test]
+fn the_command_line_is_well_formed() {
+    Cli::command().debug_assert();
+    kubectl::Plugin::command().debug_assert();
+}
+
+#[test]
+fn the_page_of_the_command_line_is_what_help_says() {
+    let mut page = String::from(
+        "# The command line\n\n<!-- Written by a test from crates/cli/src/args; see CONTRIBUTING.md -->\n\nWhat `seaway COMMAND --help` says. \
+         `seaway completions SHELL` prints completions, `seaway man` the manual page.\n",
+    );
+    sections(&mut Cli::command().version("VERSION"), "seaway", &mut page);
+    let trimmed: String = page.lines().map(|it| format!("{}\n", it.trim_end())).collect();
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    seaway_testkit::golden::same(file, &trimmed);
+}
