@@ -6,8 +6,15 @@ use clap::Parser;
 
 use crate::args::{Cli, kubectl::Plugin};
 
-const PAGES: [&str; 5] =
-    ["from-occm.md", "from-occm-before.md", "from-occm-abort.md", "from-occm-back.md", "octavia.md"];
+const PAGES: [&str; 7] = [
+    "from-occm.md",
+    "from-occm-before.md",
+    "from-occm-abort.md",
+    "from-occm-back.md",
+    "octavia.md",
+    "octavia-plan.md",
+    "octavia-orphans.md",
+];
 
 /// Lines of code that call Seaway, as words.
 fn commands(page: &str) -> Vec<Vec<String>> {
