@@ -89,7 +89,7 @@ async fn repeat(options: &Options, program: &Program, test: &str, times: u32, un
         if run.broke.is_some() || passed != 1 || !skipped.is_empty() {
             tries.failed += 1;
             let why = run.broke.unwrap_or_default();
-            tries.printed.get_or_insert(format!("{}{why}", libtest::failures(&run.output)));
+            tries.printed.get_or_insert(format!("{}{why}", libtest::failures(&run.output, None)));
             if until == Until::FirstFailure {
                 // What still runs is stopped with its set.
                 return tries;

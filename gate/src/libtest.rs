@@ -46,25 +46,51 @@ pub(crate) fn is_whole(output: &str, outcomes: &[Outcome]) -> bool {
         .is_some_and(|line| line.contains(&end))
 }
 
-/// What the tests that failed had printed, without backtraces.
-pub(crate) fn failures(output: &str) -> String {
+/// What a test that failed had printed, without backtraces; of all that failed, where none is named. Of what is long, the beginning
+/// and the end: why it failed stands there as often as not.
+pub(crate) fn failures(output: &str, test: Option<&str>) -> String {
     let mut sections = output.split("\nfailures:\n");
     let printed = match (sections.next(), sections.next()) {
         (_, Some(printed)) => printed.to_owned(),
         (Some(all), None) => last_lines(all, 40),
         (None, None) => String::new(),
     };
+    let printed = test.and_then(|test| section(&printed, test)).unwrap_or(printed);
     let is_backtrace = |line: &str| {
         let line = line.trim_start();
         let frame = line.split_once(": ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
         frame || line.starts_with("at ") || line == "stack backtrace:"
     };
+    let lines: Vec<&str> = printed.lines().filter(|line| !is_backtrace(line)).collect();
+    let panic = lines.iter().rposition(|line| line.contains(" panicked at "));
     let mut kept = String::new();
-    for line in printed.lines().filter(|line| !is_backtrace(line)).take(120) {
+    let mut left_out = 0;
+    for (number, line) in lines.iter().enumerate() {
+        let is_near = panic.is_some_and(|at| (at..at + AROUND).contains(&number));
+        if number >= ENDS && number + ENDS < lines.len() && !is_near {
+            left_out += 1;
+            continue;
+        }
+        if left_out > 0 {
+            kept += &format!("… {left_out} lines are left out\n");
+            left_out = 0;
+        }
         kept.extend(line.chars().take(2000));
         kept.push('\n');
     }
     kept
+}
+
+/// Lines that are kept at either end, and from the panic on.
+const ENDS: usize = 60;
+const AROUND: usize = 40;
+
+/// `---- TEST stdout ----` and what follows, up to the next test's.
+fn section(printed: &str, test: &str) -> Option<String> {
+    let at = printed.find(&format!("---- {test} stdout ----\n"))?;
+    let its = &printed[at..];
+    let next = its[5..].find("\n---- ").map_or(its.len(), |next| next + 5);
+    Some(its[..next].to_owned())
 }
 
 pub(crate) fn last_lines(text: &str, most: usize) -> String {
@@ -127,7 +153,24 @@ mod tests {
     #[test]
     fn of_what_failed_the_messages_are_kept_and_not_the_backtraces() {
         let output = "running 1 test\ntest a ... FAILED\n\nfailures:\n\n---- a stdout ----\nleft: 1\n  12: std::panic\n      at /x.rs:1\nstack backtrace:\n\nfailures:\n    a\n";
-        assert_eq!(failures(output), "\n---- a stdout ----\nleft: 1\n");
+        assert_eq!(failures(output, None), "\n---- a stdout ----\nleft: 1\n");
+    }
+
+    #[test]
+    fn of_several_that_failed_each_has_its_own_with_its_beginning_its_panic_and_its_end() {
+        let lines = |of: &str| (0..200).map(|it| format!("{of} {it}\n")).collect::<String>();
+        let panic = "thread 'b' (7) panicked at tests/b.rs:1:\nleft: 1\n";
+        let output = format!(
+            "running 2 tests\n\nfailures:\n\n---- a stdout ----\n{}\n---- b stdout ----\n{}{panic}{}\n\nfailures:\n    a\n    b\n",
+            lines("a says"),
+            lines("b says"),
+            lines("its log"),
+        );
+        let kept = failures(&output, Some("b"));
+        assert!(kept.starts_with("---- b stdout ----\nb says 0\n") && !kept.contains("a says"), "{kept}");
+        assert!(kept.contains(panic) && kept.ends_with("its log 199\n\n"), "{kept}");
+        assert_eq!(kept.lines().count(), ENDS + AROUND + ENDS + 2, "{kept}");
+        assert!(failures(&output, Some("a")).ends_with("a says 199\n"));
     }
 
     #[test]

@@ -147,10 +147,9 @@ impl Tier<'_> {
             report::row(self.options, &label, counts, run.took);
         }
         self.counts.add(counts);
-        let printed = libtest::failures(&run.output);
         for test in run.failed() {
-            let (program, test) = (program.clone(), test.to_owned());
-            self.failures.push(Failure { program, test, printed: printed.clone() });
+            let printed = libtest::failures(&run.output, Some(test));
+            self.failures.push(Failure { program: program.clone(), test: test.to_owned(), printed });
         }
         Ok(())
     }
