@@ -195,6 +195,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     if let Some(path) = arguments.out {
         report.write_into(&path)?;
     }
+    ensure!(report.is_sound(), "a round had errors: its case is not measured");
     Ok(report.is_good())
 }
 
