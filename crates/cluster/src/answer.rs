@@ -1,6 +1,6 @@
 //! What an answer of the API server means: whose fault it is, what to do about it, and when to ask again.
 
-use std::{error::Error as _, time::Duration};
+use std::{error::Error as _, io, time::Duration};
 
 use kube::Error;
 use seaway_engine::{Failure, chain};
@@ -33,25 +33,92 @@ pub(crate) enum Answer {
     Invalid(String),
     /// Not now.
     Busy { code: u16, why: String, after: Option<Duration> },
-    /// Nobody answers, or not in a language that we know.
-    Unreachable(String),
+    /// There is no answer, or none of an API server.
+    Unreachable(Cause, String),
+}
+
+/// What kept an answer away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It is not the server that the kubeconfig is for.
+    OtherServer,
+    /// Its certificate has expired.
+    Expired,
+    /// It does not accept our certificate.
+    Refused,
+    /// There is no connection.
+    Connection,
+    /// Anything else.
+    Other,
+}
+
+impl Cause {
+    /// By the types of what an error is caused by.
+    fn of(error: &(dyn std::error::Error + 'static)) -> Cause {
+        let mut next = Some(error);
+        let mut found = Cause::Other;
+        while let Some(error) = next {
+            if let Some(tls) = error.downcast_ref::<rustls::Error>() {
+                return Cause::of_tls(tls);
+            }
+            next = match error.downcast_ref::<io::Error>() {
+                // What it carries is no source of it.
+                Some(io) => {
+                    found = Cause::Connection;
+                    io.get_ref().map(|it| it as &(dyn std::error::Error + 'static))
+                }
+                None => error.source(),
+            };
+        }
+        found
+    }
+
+    fn of_tls(error: &rustls::Error) -> Cause {
+        use rustls::CertificateError as Of;
+        match error {
+            rustls::Error::InvalidCertificate(Of::Expired | Of::ExpiredContext { .. }) => Cause::Expired,
+            rustls::Error::InvalidCertificate(
+                Of::UnknownIssuer | Of::NotValidForName | Of::NotValidForNameContext { .. },
+            ) => Cause::OtherServer,
+            rustls::Error::AlertReceived(_) => Cause::Refused,
+            _ => Cause::Other,
+        }
+    }
+
+    fn fix(self) -> &'static str {
+        match self {
+            Cause::OtherServer => {
+                "The kubeconfig has another cluster's certificate-authority-data, or the server's name is not in its certificate."
+            }
+            Cause::Refused => "The client certificate of the kubeconfig is not accepted: get a new one.",
+            Cause::Expired => {
+                "The API server's own certificate has expired: renew it (kubeadm certs renew all)."
+            }
+            Cause::Connection => {
+                "See that `server:` in the kubeconfig is right and that it is up. The request is retried; the last known state stays in use."
+            }
+            Cause::Other => TRIED_AGAIN,
+        }
+    }
 }
 
 impl Answer {
     pub(crate) fn of(error: &Error) -> Answer {
-        let Error::Api(status) = error else { return Answer::Unreachable(cause(error)) };
+        let Error::Api(status) = error else { return Answer::Unreachable(Cause::of(error), told_by(error)) };
         let why = status.message.clone();
+        let causes = status.details.iter().flat_map(|it| &it.causes);
+        let is_of_the_future = causes.into_iter().any(|it| it.reason == "ResourceVersionTooLarge");
         let after = status.details.as_ref().map(|it| u64::from(it.retry_after_seconds)).filter(|it| *it > 0);
         match (status.code, &*status.reason) {
             (401, _) => Answer::Unauthorized(why),
-            // Who comes with nothing that is known is let in as nobody.
+            // A client without credentials is this user; the API server has no other sign of it.
             (403, _) if why.contains("system:anonymous") => Answer::Unauthorized(why),
             (403, _) => Answer::Forbidden(why),
             (404, _) => Answer::NotFound,
             (409, _) => Answer::Conflict(why),
             (410, _) | (_, "Expired" | "Gone") => Answer::Expired,
             // A version of the future: the store was set back to an older state.
-            (_, "Timeout") if why.contains("Too large resource version") => Answer::Expired,
+            (_, "Timeout") if is_of_the_future => Answer::Expired,
             (400 | 405 | 413 | 415 | 422, _) => Answer::Invalid(why),
             (code, _) => {
                 let after = after.map(|it| Duration::from_secs(it).min(LONGEST_PATIENCE));
@@ -62,7 +129,7 @@ impl Answer {
 
     /// Nobody's fault that we could name: it may be well again at any moment.
     pub(crate) fn passes(&self) -> bool {
-        matches!(self, Answer::Unreachable(_) | Answer::Busy { .. } | Answer::Expired)
+        matches!(self, Answer::Unreachable(..) | Answer::Busy { .. } | Answer::Expired)
     }
 
     /// What people are told when a watch gets it. `verb`: `list` or `watch`.
@@ -97,9 +164,9 @@ impl Answer {
             }
             // The same for all kinds, so that it is told once.
             Answer::Busy { .. } => told(Reason::Unreachable, self.why()).fix(TRIED_AGAIN),
-            Answer::Unreachable(why) => {
+            Answer::Unreachable(cause, why) => {
                 let problem = told(Reason::Unreachable, format!("the API server cannot be reached: {why}"));
-                problem.fix(mend(why))
+                problem.fix(cause.fix())
             }
             Answer::Conflict(why) | Answer::Invalid(why) => {
                 told(Reason::Unreachable, format!("the API server refuses to {verb} {kinds}: {why}"))
@@ -120,7 +187,7 @@ impl Answer {
             Answer::NotFound => "it is not there".to_owned(),
             Answer::Expired => "what was known is too old".to_owned(),
             Answer::Busy { code, why, .. } => format!("the API server answers {code}: {why}"),
-            Answer::Unreachable(why) => format!("the API server cannot be reached: {why}"),
+            Answer::Unreachable(_, why) => format!("the API server cannot be reached: {why}"),
         }
     }
 
@@ -152,22 +219,8 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
 
 const TRIED_AGAIN: &str = "The request is retried; the last known state stays in use.";
 
-fn mend(why: &str) -> &'static str {
-    if why.contains("UnknownIssuer") || why.contains("not valid for") {
-        "The kubeconfig has another cluster's certificate-authority-data, or the server's name is not in its certificate."
-    } else if why.contains("fatal alert") {
-        "The client certificate of the kubeconfig is not accepted: get a new one."
-    } else if why.contains("certificate expired") {
-        "The API server's own certificate has expired: renew it (kubeadm certs renew all)."
-    } else if why.contains("refused") || why.contains("dns error") || why.contains("timed out") {
-        "See that `server:` in the kubeconfig is right and that it is up. The request is retried; the last known state stays in use."
-    } else {
-        TRIED_AGAIN
-    }
-}
-
 /// kube's own messages repeat their causes; the causes alone are enough.
-fn cause(error: &Error) -> String {
+fn told_by(error: &Error) -> String {
     match error {
         Error::Service(cause) => chain(&**cause),
         Error::SerdeError(cause) => format!("it answers what is no Kubernetes object: {cause}"),
@@ -177,7 +230,8 @@ fn cause(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::Status;
+    use kube::core::{Status, response::StatusDetails};
+    use serde_json::json;
 
     use super::*;
 
@@ -189,7 +243,14 @@ mod tests {
     fn each_trouble_names_its_mend() {
         let pools = Watched::known(Kind::AddressPool);
         let services = Watched::known(Kind::Service);
-        let unreachable = |why: &str| Answer::Unreachable(why.to_owned());
+        // As hyper has it: what failed is within what failed to connect.
+        let unreachable = |error: rustls::Error| {
+            let connecting = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error));
+            Answer::of(&Error::Service(Box::new(connecting)))
+        };
+        let invalid = |it| unreachable(rustls::Error::InvalidCertificate(it));
+        let refused =
+            Answer::of(&Error::Service(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused))));
         for (answer, watched, message, fix) in [
             (
                 answer(
@@ -221,21 +282,16 @@ mod tests {
             ),
             (answer(429, "TooManyRequests", "slow down"), services, "answers 429: slow down", "is retried"),
             (answer(500, "InternalError", "etcd"), services, "answers 500: etcd", "is retried"),
-            (unreachable("tcp connect error: Connection refused"), services, "cannot be reached", "server:"),
+            (refused, services, "cannot be reached", "server:"),
             (
-                unreachable("invalid peer certificate: UnknownIssuer"),
+                invalid(rustls::CertificateError::UnknownIssuer),
                 services,
                 "cannot be reached",
                 "certificate-authority-data",
             ),
+            (invalid(rustls::CertificateError::Expired), services, "cannot be reached", "renew"),
             (
-                unreachable("invalid peer certificate: certificate expired: verification time 2 (UNIX)"),
-                services,
-                "cannot be reached",
-                "renew",
-            ),
-            (
-                unreachable("received fatal alert: CertificateExpired"),
+                unreachable(rustls::Error::AlertReceived(rustls::AlertDescription::CertificateExpired)),
                 services,
                 "be reached",
                 "client certificate",
@@ -250,7 +306,10 @@ mod tests {
     #[test]
     fn a_version_too_old_and_one_of_the_future_are_listed_anew() {
         assert_eq!(answer(410, "Expired", "too old resource version"), Answer::Expired);
-        assert_eq!(answer(504, "Timeout", "Too large resource version: 9, current: 3"), Answer::Expired);
+        let details = json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]});
+        let details: StatusDetails = serde_json::from_value(details).expect("has that form");
+        let status = Status::failure("Too large resource version: 9, current: 3", "Timeout").with_code(504);
+        assert_eq!(Answer::of(&Error::Api(status.with_details(details).boxed())), Answer::Expired);
         assert!(matches!(answer(504, "Timeout", "x"), Answer::Busy { code: 504, .. }));
     }
 }

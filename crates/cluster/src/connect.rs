@@ -18,7 +18,7 @@ use tokio::{sync::watch, time::timeout};
 use tracing::{debug, warn};
 
 use crate::{
-    answer::Answer,
+    answer::{Answer, Cause},
     kinds::{Pace, Watched},
     metallb,
     object_cache::ObjectCache,
@@ -74,7 +74,7 @@ pub enum Credentials {
 /// Why there is no way to the API server that could be tried.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    #[error("the kubeconfig {} cannot be used: name another with --kubeconfig FILE, or mend it", path.display())]
+    #[error("the kubeconfig {} cannot be used: correct it, or name another with --kubeconfig FILE", path.display())]
     Kubeconfig {
         path: PathBuf,
         #[source]
@@ -187,12 +187,12 @@ impl Cluster {
         let answer = tokio::select! {
             answer = timeout(patience, question) => match answer {
                 Ok(answer) => answer.map_err(|error| Answer::of(&error)),
-                Err(_) => Err(Answer::Unreachable(format!("timed out after {patience:?}"))),
+                Err(_) => Err(Answer::Unreachable(Cause::Connection, format!("timed out after {patience:?}"))),
             },
-            () = self.begun_anew() => return Err(Answer::Unreachable("its connection was closed".to_owned())),
+            () = self.begun_anew() => return Err(Answer::Unreachable(Cause::Connection, "its connection was closed".to_owned())),
         };
         // Connections that are kept for the next question may be as dead as this one.
-        if let Err(Answer::Unauthorized(_) | Answer::Unreachable(_)) = &answer {
+        if let Err(Answer::Unauthorized(_) | Answer::Unreachable(..)) = &answer {
             self.renew().await;
         }
         answer

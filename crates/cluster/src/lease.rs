@@ -35,7 +35,7 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    answer::Answer,
+    answer::{Answer, Cause},
     connect::Cluster,
     moment::{later, later_than},
     watch::pulses,
@@ -278,7 +278,10 @@ impl Candidate {
             Some(taken) => (taken, part(renew, 1, 4)),
             None => {
                 self.cluster.reconnect().await;
-                (Err(Answer::Unreachable(format!("timed out after {renew:?}"))), Duration::ZERO)
+                (
+                    Err(Answer::Unreachable(Cause::Connection, format!("timed out after {renew:?}"))),
+                    Duration::ZERO,
+                )
             }
         };
         match taken {
@@ -319,7 +322,7 @@ impl Candidate {
 
     /// Nobody leads, or lives, by a Lease that goes through while all else waits for nothing.
     async fn is_well(&mut self) {
-        if let Some(Answer::Unreachable(_)) = self.trouble.take() {
+        if let Some(Answer::Unreachable(..)) = self.trouble.take() {
             self.cluster.begin_anew().await;
         }
     }

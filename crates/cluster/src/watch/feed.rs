@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     address,
-    answer::{Answer, INSTALL},
+    answer::{Answer, Cause, INSTALL},
     connect::Cluster,
     decode::{self, Decoded},
     kinds::{Need, Watched},
@@ -296,7 +296,7 @@ impl Feed {
                 }
                 () = &mut silent => {
                     self.cluster.renew().await;
-                    return Ok(Some(Answer::Unreachable(format!("nothing was heard for {silence:?}"))));
+                    return Ok(Some(Answer::Unreachable(Cause::Connection, format!("no event for {silence:?}"))));
                 }
             };
             let event = match next {

@@ -16,7 +16,7 @@ use super::{
     secrets::Secrets,
 };
 use crate::{
-    answer::{self, Answer},
+    answer::{self, Answer, Cause},
     raw_object::RawObject,
 };
 
@@ -208,7 +208,7 @@ fn until_the_end(
             Ok(Some(Ok(event))) => return Some((Ok(event), Some(watch))),
             Ok(Some(Err(error))) => Some(Answer::of(&error)),
             Ok(None) => None,
-            Err(_) => Some(Answer::Unreachable(format!("nothing was heard for {silence:?}"))),
+            Err(_) => Some(Answer::Unreachable(Cause::Connection, format!("no event for {silence:?}"))),
         };
         Some((Err(end), None))
     })

@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn what_passes_by_itself_is_asked_for_more_often_and_as_the_server_wishes() {
-        let unreachable = pauses(&Answer::Unreachable("away".to_owned()), 3);
+        let unreachable =
+            pauses(&Answer::Unreachable(crate::answer::Cause::Connection, "away".to_owned()), 3);
         assert!(unreachable.iter().all(|it| *it <= Pace::default().longest_retry * 5 / 4), "{unreachable:?}");
         let after = Some(Duration::from_secs(300));
         let busy = Answer::Busy { code: 429, why: "later".to_owned(), after };
