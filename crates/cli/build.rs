@@ -1,4 +1,4 @@
-//! Tells the binary its commit, so that `seaway --version` and the metrics do.
+//! Tells the binary its commit, so that `seaway --version` and the metrics do, and how it is optimised.
 
 use std::process::Command;
 
@@ -9,6 +9,7 @@ fn main() {
     let commit =
         std::env::var("SEAWAY_COMMIT").ok().or_else(head).unwrap_or_else(|| "unknown commit".to_owned());
     println!("cargo:rustc-env=SEAWAY_COMMIT={commit}");
+    println!("cargo:rustc-env=SEAWAY_OPT_LEVEL={}", std::env::var("OPT_LEVEL").unwrap_or_default());
 }
 
 fn head() -> Option<String> {

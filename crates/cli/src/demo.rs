@@ -49,54 +49,66 @@ pub(crate) fn run(demo: &Demo) -> Result<()> {
     }
     let mut processes = Processes(Vec::new());
 
-    say("Three backends, each a process of its own:");
     let mut backends = Vec::new();
     for name in NAMES {
         let (child, at) = backend::start(name, 0)?;
-        say(&format!("  {name:<6} http://{at}/"));
         processes.0.push((name.to_owned(), child));
         backends.push((name, at));
     }
     folder.write(demo, &backends)?;
-    say("");
-    say(&format!("Manifests (a Service and an EndpointSlice) in {}", folder.path().display()));
-    say("The load balancer: seaway run …; its log is what begins with a time.");
-    say("");
+    let started: Vec<_> = backends.iter().map(|(name, at)| format!("{name} {at}")).collect();
+    say(&format!("Three backends:    {}", started.join(", ")));
+    say(&format!("A load balancer:   seaway run {}{}", folder.path().display(), optimised()));
     processes.0.push(("seaway".to_owned(), start_seaway(&folder)?));
     wait("the load balancer is ready", || client::get(status, "/ready").is_ok_and(|it| it.status == 200))?;
-
-    say("");
-    say(&format!("  curl http://{service}/          TCP: each connection goes to the next backend"));
-    say(&format!("  curl http://{door}/hello     HTTP: each request does, and a path names the Service"));
-    say(&format!("  http://{status}/               the status page: open it in a browser"));
-    say(&format!("  curl http://{status}/metrics    for Prometheus"));
-    say("");
+    say(&format!("  curl http://{service}/         TCP: each connection goes to the next backend"));
+    say(&format!("  curl http://{door}/hello    HTTP: each request goes to the next backend"));
+    say(&format!(
+        "  http://{status}/              status page: open it in a browser; /metrics for Prometheus"
+    ));
     show(service, door);
 
     say("");
-    say("Now bob is killed (kill -9):");
     let killed = Instant::now();
     end(&mut processes, "bob")?;
     wait("bob is noticed", || state_of(status, backends[1].1).is_some_and(|it| it != "up"))?;
-    say(&format!("noticed after {:.1} s", killed.elapsed().as_secs_f64()));
+    say(&format!("bob was killed (kill -9); noticed after {:.1} s:", killed.elapsed().as_secs_f64()));
     show(service, door);
 
     say("");
-    say("bob comes back:");
     let (child, _) = backend::start("bob", backends[1].1.port())?;
     let back = Instant::now();
     processes.0.push(("bob".to_owned(), child));
     wait("bob is used again", || state_of(status, backends[1].1).is_some_and(|it| it == "up"))?;
-    say(&format!("used again after {:.1} s", back.elapsed().as_secs_f64()));
+    say(&format!("bob was started again; used after {:.1} s:", back.elapsed().as_secs_f64()));
     show(service, door);
+
     say("");
+    if !demo.once {
+        say("It serves until you press Ctrl-C.");
+    }
+    say("Next, serve your own backends: docs/getting-started.md. Begin with");
+    say(&format!("  {} check examples/web", command()?));
     if demo.once {
         return Ok(());
     }
-    say(
-        "It serves on until you press Ctrl-C. Change the manifests and see; the next steps: docs/getting-started.md",
-    );
     wait_for_interrupt(&mut processes)
+}
+
+/// What a figure of this build is worth.
+fn optimised() -> &'static str {
+    match env!("SEAWAY_OPT_LEVEL") {
+        "0" => " (this build is little optimised: cargo build --release)",
+        _ => "",
+    }
+}
+
+/// This program, as one would type it here.
+fn command() -> Result<String> {
+    let path = own_binary()?;
+    let here = std::env::current_dir().ok();
+    let within = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_path_buf));
+    Ok(within.unwrap_or(path).display().to_string())
 }
 
 /// A folder of its own, removed at the end.

@@ -9,6 +9,7 @@ use seaway_model::{
 };
 
 use crate::{
+    annotations::BACKENDS,
     demand::{cloud_of, is_ours},
     front_door,
     index::ServiceKey,
@@ -219,12 +220,26 @@ fn members(text: &mut String, world: &World, key: &ServiceKey, service: &Service
     for pool in own.chain(world.pools_at_door(key)) {
         members_of(text, &pool);
     }
-    for port in &service.ports {
-        let target = target(&port.target);
-        let _ =
-            writeln!(text, "Port {}/{} {:?} leads to {target}", port.port, port.protocol, port.name.as_str());
+    // Those of the annotation name their ports themselves.
+    let (named_here, slices): (Vec<_>, Vec<_>) =
+        world.index().endpoints(key).partition(|it| it.object == key.object());
+    if !named_here.is_empty() {
+        let _ = writeln!(
+            text,
+            "{}: {} backends",
+            BACKENDS,
+            named_here.iter().map(|it| it.endpoints.len()).sum::<usize>()
+        );
     }
-    for slice in world.index().endpoints(key) {
+    if named_here.is_empty() || !slices.is_empty() {
+        for port in &service.ports {
+            let name =
+                if port.name.is_empty() { String::new() } else { format!(" {:?}", port.name.as_str()) };
+            let target = target(&port.target);
+            let _ = writeln!(text, "Port {}/{}{name}: targetPort {target}", port.port, port.protocol);
+        }
+    }
+    for slice in slices {
         let lacking = service.ports.iter().filter(|port| !has_port(&slice.ports, port));
         let lacking: Vec<String> = lacking.map(|it| format!("{}/{}", it.port, it.protocol)).collect();
         let unused = match lacking.len() {
@@ -275,7 +290,7 @@ fn members_of(text: &mut String, pool: &Pool) {
         let _ = writeln!(text, "  {}{name}  {state}{weight}", member.at);
     }
     if pool.members.is_empty() {
-        let _ = writeln!(text, "  nobody");
+        let _ = writeln!(text, "  none");
     }
 }
 

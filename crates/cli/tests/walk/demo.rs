@@ -11,7 +11,8 @@ fn the_demo_shows_one_backend_being_killed_and_noticed() {
     let output = run(&[&["demo", "--once"][..], &ports].concat());
     let text = stdout(&output);
     assert!(output.status.success(), "{text}\n{}", stderr(&output));
-    for part in ["curl http://127.0.0.1:", "noticed after", "used again after"] {
+    assert!(text.lines().count() <= 20, "its story has 20 lines:\n{text}");
+    for part in ["curl http://127.0.0.1:", "noticed after", "used after"] {
         assert!(text.contains(part), "{part:?} is missing:\n{text}");
     }
     for way in ["nine connections:                ", "nine requests of one connection: "] {
@@ -23,4 +24,8 @@ fn the_demo_shows_one_backend_being_killed_and_noticed() {
             "{text}"
         );
     }
+    let next: Vec<&str> = text.lines().last().expect("lines").split_whitespace().collect();
+    assert_eq!(next[1..], ["check", "examples/web"], "the last line is the next command:\n{text}");
+    let checked = std::process::Command::new(next[0]).args(&next[1..]).current_dir("../..").output();
+    assert!(checked.is_ok_and(|it| it.status.success()), "it can be typed in the checkout:\n{text}");
 }
