@@ -33,6 +33,7 @@ mod names;
 mod namespace;
 mod old_bank;
 mod openstack;
+mod pages;
 mod pressure;
 mod proxy_protocol;
 mod rights;

@@ -1,0 +1,149 @@
+//! What the pages tell their readers to type and to write is understood.
+
+use std::{fs, path::PathBuf};
+
+use crate::harness::{Folder, run, stderr, stdout};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Each with its name, from the root.
+fn pages() -> Vec<(String, String)> {
+    let docs = fs::read_dir(root().join("docs")).expect("the pages");
+    let mut names: Vec<String> = docs
+        .map(|it| format!("docs/{}", it.expect("a page").file_name().to_string_lossy()))
+        .chain(["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned))
+        .collect();
+    names.sort();
+    let text = |name: &String| fs::read_to_string(root().join(name)).expect("a page");
+    names.iter().map(|name| (name.clone(), text(name))).collect()
+}
+
+/// Blocks of YAML, each with its line.
+fn blocks(page: &str) -> Vec<(usize, String)> {
+    let mut blocks: Vec<(usize, String)> = Vec::new();
+    let mut within = false;
+    for (number, line) in page.lines().enumerate() {
+        match line {
+            "```yaml" => {
+                within = true;
+                blocks.push((number + 2, String::new()));
+            }
+            "```" => within = false,
+            _ if within => blocks.last_mut().expect("it began").1.push_str(&format!("{line}\n")),
+            _ => {}
+        }
+    }
+    blocks
+}
+
+/// Services that a page speaks of and does not write out.
+const SPOKEN_OF: [(&str, &[&str]); 1] = [("docs/manifests.md", &["api", "api-next"])];
+
+#[test]
+fn manifests_and_configurations_of_the_pages_are_understood() {
+    let mut checked = 0;
+    for (name, text) in pages() {
+        let folder = Folder::new();
+        let mut manifests = 0;
+        for (line, block) in blocks(&text) {
+            checked += 1;
+            if block.lines().any(|it| it.starts_with("apiVersion: ")) {
+                folder.write(&format!("line-{line}.yaml"), &block);
+                manifests += 1;
+                continue;
+            }
+            let file = folder.0.path().join(format!("line-{line}.yaml"));
+            fs::write(&file, &block).expect("written");
+            let output = run(&["config", "--check", file.to_str().expect("a path")]);
+            assert!(output.status.success(), "{name}:{line}: {}{}", stdout(&output), stderr(&output));
+        }
+        for spoken_of in SPOKEN_OF.iter().filter(|(page, _)| *page == name).flat_map(|(_, names)| *names) {
+            let service = format!(
+                "apiVersion: v1\nkind: Service\nmetadata: {{name: {spoken_of}, annotations: {{seaway.dev/backends: \
+                 '192.0.2.1:80'}}}}\nspec: {{ports: [{{port: 80}}]}}\n"
+            );
+            folder.write(&format!("{spoken_of}.yaml"), &service);
+        }
+        if manifests > 0 {
+            let output = run(&["check", folder.manifests().to_str().expect("a path")]);
+            assert!(output.status.success(), "{name}: {}{}", stdout(&output), stderr(&output));
+        }
+    }
+    assert!(checked >= 7, "{checked} blocks: are they found?");
+}
+
+/// What is to be typed, in blocks of commands and within lines, each with its line: without what comes after it.
+fn commands(page: &str) -> Vec<(usize, String)> {
+    let mut commands = Vec::new();
+    for (number, line) in page.lines().enumerate() {
+        match line.strip_prefix("    ") {
+            Some(typed) => {
+                let typed = typed.trim().trim_start_matches("$ ");
+                commands.push((number + 1, typed.split("  ").next().unwrap_or(typed).to_owned()));
+            }
+            None => {
+                let spans = line.split('`').skip(1).step_by(2);
+                commands.extend(spans.map(|it| (number + 1, it.to_owned())));
+            }
+        }
+    }
+    commands
+}
+
+/// The arguments for `seaway` in a command, or none.
+fn arguments(command: &str) -> Option<Vec<String>> {
+    let end = ["…", " > ", " | ", " && ", "; ", " # "].iter().filter_map(|it| command.find(it)).min();
+    let command = &command[..end.unwrap_or(command.len())];
+    let words = command.split_whitespace().skip_while(|it| *it == "sudo" || it.contains('='));
+    let mut words = words.map(|it| it.trim_matches(['[', ']']).to_owned()).peekable();
+    match words.next()?.as_str() {
+        "seaway" => words.peek().is_some().then(|| words.collect()),
+        "kubectl" if words.peek().is_some_and(|it| it == "seaway") => {
+            words.next();
+            Some(["kubectl".to_owned()].into_iter().chain(words).collect())
+        }
+        "cargo" => {
+            let ours: Vec<_> = words.skip_while(|it| it != "--").skip(1).collect();
+            (command.contains(" -p seaway-cli ") && !ours.is_empty()).then_some(ours)
+        }
+        _ => None,
+    }
+}
+
+/// With `--help` behind them, commands, their subcommands and options are looked up, and nothing is done.
+#[test]
+fn commands_of_the_pages_exist_with_all_their_options() {
+    let mut typed = 0;
+    for (name, text) in pages() {
+        for (line, command) in commands(&text) {
+            // It has arguments of another program's, and no help.
+            let Some(arguments) = arguments(&command).filter(|it| it[0] != "import") else { continue };
+            typed += 1;
+            let mut all: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            all.push("--help");
+            let output = run(&all);
+            assert!(output.status.success(), "{name}:{line}: {command}: {}", stderr(&output));
+        }
+    }
+    assert!(typed >= 100, "{typed} commands: are they found?");
+}
+
+#[test]
+fn files_of_this_repository_that_the_pages_apply_are_there() {
+    let mut applied = 0;
+    for (name, text) in pages() {
+        for (line, command) in commands(&text) {
+            for word in command
+                .split_whitespace()
+                .filter(|it| it.starts_with("deploy/") || it.starts_with("examples/"))
+            {
+                applied += 1;
+                let path = word.trim_end_matches([',', ';', ')']);
+                assert!(root().join(path).exists(), "{name}:{line}: {path} is not there");
+            }
+        }
+    }
+    assert!(applied >= 20, "{applied} files: are they found?");
+}
