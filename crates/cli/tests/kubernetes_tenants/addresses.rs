@@ -1,5 +1,11 @@
 //! Addresses of others, and ports of the machines.
 
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::{Duration, Instant},
+};
+
 use seaway_testkit::topology::until;
 
 use crate::{
@@ -14,6 +20,17 @@ pub(crate) fn with(name: &str, annotations: &str, spec: &str) -> String {
 
 /// Ports that every Node has for itself: sshd, BGP of a CNI, the API server, the kubelet.
 const OF_MACHINES: [u16; 4] = [22, 179, 6_443, 10_250];
+
+/// And tunnels of CNIs.
+const TUNNEL: u16 = 8_472;
+
+/// What a health check asks for, which a pod logs.
+const CHECKED: &str = "seaway.dev/health-check-path: /cannon";
+/// The second-shortest interval that a namespace may have, of two Nodes.
+const CHECKS_PER_SECOND: f64 = 4.0;
+
+/// A client that says it is this one.
+const FORGED: &str = "192.0.2.99";
 
 /// Where the front door is, on all addresses.
 const DOOR: u16 = 8_000;
@@ -46,8 +63,8 @@ pub(crate) fn tries(shared: &Shared) {
             &format!("loadBalancerSourceRanges: [198.51.100.7/32], {pods}"),
         ),
         with("misspelt", "seaway.dev/source-range: 198.51.100.7/32", pods),
-        with("cannon", "seaway.dev/health-check-interval: 1ms", pods),
-        service("tunnel", pods).replace("port: 80", "port: 8472, protocol: UDP"),
+        with("cannon", &format!("seaway.dev/health-check-interval: 1ms, {CHECKED}"), pods),
+        service("tunnel", pods).replace("port: 80", &format!("port: {TUNNEL}, protocol: UDP")),
     ];
     shared.applies(&all.join("---"));
     for name in ["takes", "shares", "asks"] {
@@ -62,12 +79,15 @@ pub(crate) fn tries(shared: &Shared) {
     shared.is_refused("narrow", "this annotation is ignored");
     shared.is_refused("misspelt", "no listener is opened until this is corrected");
     shared.is_refused("cannon", "members are checked every 500ms, not every 1ms");
-    shared.is_refused("tunnel", "port 8472/UDP is reserved");
+    shared.is_refused("tunnel", &format!("port {TUNNEL}/UDP is reserved"));
     let of_machines = OF_MACHINES.into_iter().chain([DOOR]).map(|port| {
         let ports = format!("port: {port}, targetPort: 80");
         with(&format!("host-{port}"), "seaway.dev/address-pool: machines", pods).replace("port: 80", &ports)
     });
-    shared.applies(&of_machines.collect::<Vec<_>>().join("---"));
+    let datagrams = with("host-tunnel", "seaway.dev/address-pool: machines", pods)
+        .replace("port: 80", &format!("port: {TUNNEL}, protocol: UDP"));
+    shared.applies(&of_machines.chain([datagrams]).collect::<Vec<_>>().join("---"));
+    shared.is_refused("host-tunnel", &format!("port {TUNNEL}/UDP is reserved on hosts' own"));
     for port in OF_MACHINES {
         shared.is_refused(&format!("host-{port}"), &format!("port {port}/TCP is reserved on hosts' own"));
     }
@@ -77,6 +97,39 @@ pub(crate) fn tries(shared: &Shared) {
     shared.applies(&many.join("---"));
     shared.is_refused("many-15", "namespace evil has 11 of it");
     shared.admin("shop", &service("later", "selector: {app: shop}"));
+}
+
+/// Checks of the hostile namespace's members that its pod has logged.
+fn checks(shared: &Shared) -> usize {
+    let log = shared.scene.cluster.kubectl(&["-n", "evil", "logs", "deployment/evil", "--tail", "-1"]);
+    log.lines().filter(|it| it.starts_with("GET /cannon ")).count()
+}
+
+/// However often it asks for, members are checked as often as a namespace may.
+fn is_checked_slowly(shared: &Shared) {
+    let (before, began) = (checks(shared), Instant::now());
+    let mut rose = 0;
+    until("its members are checked", || {
+        rose = checks(shared).saturating_sub(before);
+        rose >= 12
+    });
+    // Each of both Nodes has one under way at either end.
+    let most = (began.elapsed().as_secs_f64() * CHECKS_PER_SECOND).ceil() as usize + 4;
+    assert!(rose <= most, "{rose} checks in {:?}, {most} at most", began.elapsed());
+}
+
+/// What the member of a Service says of who asks it, where a client says that it is another.
+fn asks_forged(shared: &Shared) -> std::io::Result<String> {
+    let at = SocketAddr::new(shared.scene_address("evil", "forged").parse().expect("an address"), 80);
+    shared.scene.outside.run(|| {
+        let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(5))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        let header = format!("PROXY TCP4 {FORGED} {} 4242 80\r\n", at.ip());
+        write!(stream, "{header}GET / HTTP/1.1\r\nHost: evil\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    })
 }
 
 /// Nothing of it moved an address, or opened what is closed.
@@ -107,6 +160,14 @@ pub(crate) fn hold(shared: &Shared, before: &str) {
             assert!(shared.asks(&at, port).is_err(), "{name} is closed");
         }
     }
+    // The header is understood, and members see a host all the same.
+    let mut answer = String::new();
+    until("a member says who asks it", || {
+        answer = asks_forged(shared).unwrap_or_default();
+        answer.contains("evil-")
+    });
+    assert!(!answer.contains(FORGED), "{answer}");
+    is_checked_slowly(shared);
     let sshd = shared.scene_address("evil", "sshd");
     until("a Service has port 22, and sshd of the machine, too", || {
         shared.asks(&sshd, 22).is_ok_and(|it| it.starts_with("evil-"))
