@@ -9,11 +9,12 @@ mod html;
 mod live;
 mod services;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::header::HeaderValue;
 use sha2::{Digest, Sha256};
 
 pub(crate) use self::filter::{Filter, Shown};
-use self::html::{base64, text};
+use self::html::text;
 use crate::process::Usage;
 
 const STYLE: &str = include_str!("page/style.css");
@@ -30,7 +31,7 @@ pub(crate) struct Page {
 impl Page {
     #[allow(clippy::expect_used, reason = "the text is made of constants and digests in base64")]
     pub(crate) fn new() -> Page {
-        let digest = |content: &str| format!("'sha256-{}'", base64(&Sha256::digest(content)));
+        let digest = |content: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(content)));
         let policy = format!(
             "default-src 'none'; style-src {}; script-src {}; img-src data:; connect-src 'self'; form-action \
              'self'; base-uri 'none'; frame-ancestors 'none'",

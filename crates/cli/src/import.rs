@@ -202,7 +202,7 @@ impl Bank {
         if let Some(namespace) = &self.namespace {
             let _ = writeln!(
                 text,
-                "\n# --namespace={namespace}: all namespaces of the folder are served; keep others out of it."
+                "\n# --namespace={namespace}: all namespaces in the folder are served; leave others out of the folder."
             );
         }
         if !self.notes.is_empty() {

@@ -152,8 +152,8 @@ impl Glance {
         let mut notes: Vec<String> = self.sight.unseen.iter().map(at_length).collect();
         notes.extend(self.sight.only.as_ref().map(|namespace| {
             format!(
-                "you may look at the namespace {namespace} alone: hosts, pools and who gives addresses out are not \
-                 shown. The ClusterRole seaway-viewer allows to see them."
+                "you may list the namespace {namespace} only: hosts, pools and the leader are not shown. The ClusterRole \
+                 seaway-viewer allows listing them."
             )
         }));
         let unread = |(host, page): (&Name, &Result<View, String>)| {

@@ -253,7 +253,7 @@ impl Member {
                 let reports = Arc::new(HostReports::start(&cluster, &host.name, running));
                 parts.push(reports.part());
                 let says = say(reports.clone(), handle.clone());
-                watchdog::spawn("what this host says of itself", &mut parts, says);
+                watchdog::spawn("the writer of this host's status", &mut parts, says);
                 let minds = serve::mind(host.name.clone(), campaign.rival(), changes.clone());
                 watchdog::spawn("the search for rivals of this host", &mut parts, minds);
                 Some(Me::new(host.name.clone(), reports, drains))
@@ -483,7 +483,7 @@ async fn died(
     tokio::select! {
         ended = engine => told("the engine", ended),
         () = watch_ends => "a watch of the API server ended".to_owned(),
-        ended = hearing => told("who passes on what is heard", ended),
+        ended = hearing => told("the forwarder of watch events", ended),
     }
 }
 

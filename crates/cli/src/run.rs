@@ -121,8 +121,8 @@ pub(crate) async fn follow(
         let wanted = settings.access_log.clone();
         match tokio::task::spawn_blocking(move || proxy.log_requests(wanted)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => error!(%error, "the access log cannot be changed"),
-            Err(error) => error!(%error, "the access log cannot be reopened"),
+            Ok(Err(error)) => error!(%error, "the access log cannot be opened"),
+            Err(error) => error!(%error, "the task that opens the access log failed"),
         }
     }
     Some(settings)

@@ -79,9 +79,13 @@ impl Reviews {
             Ok(Err(answer)) => {
                 match &answer {
                     Answer::Forbidden(why) => {
-                        warn!("who reads metrics cannot be reviewed (deploy/kubernetes/metrics.yaml): {why}");
+                        warn!(
+                            "permission for metrics cannot be checked by TokenReview and SubjectAccessReview (deploy/kubernetes/metrics.yaml): {why}"
+                        );
                     }
-                    other => debug!(why = other.why(), "who reads metrics cannot be reviewed"),
+                    other => {
+                        debug!(why = other.why(), "TokenReviews and SubjectAccessReviews for metrics failed")
+                    }
                 }
                 return Review::Unanswered;
             }

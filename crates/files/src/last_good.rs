@@ -207,7 +207,7 @@ fn write_on(folders: &StateFolders, queue: &WriterQueue, wakeup: &Wakeup) {
                 .fix("make room in the state folder, or make it writable; until then a restart does not know it")
                 .in_file(folders.plain.to_string_lossy().into_owned(), 0, 0)
         });
-        wakeup.report(object, problems.into_iter().collect());
+        wakeup.queue_problems(object, problems.into_iter().collect());
     }
 }
 

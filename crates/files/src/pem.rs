@@ -142,7 +142,7 @@ impl PemWatch {
     ) -> io::Result<(PemWatch, Vec<Change>)> {
         let shared = Arc::new(Shared { wakeup: Wakeup::new()?, wanted: Mutex::default() });
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
-        let (heartbeat, part) = Heartbeat::new("the watch of certificates in files");
+        let (heartbeat, part) = Heartbeat::new("the watcher of certificate files");
         let ring = shared.clone();
         let part = part.woken_by(move || ring.wakeup.ring());
         let mut watcher = Watcher { shared: shared.clone(), inotify, known: Vec::new(), sink, heartbeat };
@@ -191,7 +191,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
                 std::thread::sleep(SETTLE);
                 self.drain();
             }
-            self.shared.wakeup.answer();
+            self.shared.wakeup.take_problems();
             let wanted = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner).take();
             let mut changes = wanted.map(|files| self.replace(files)).unwrap_or_default();
             changes.extend(self.look());

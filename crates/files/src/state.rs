@@ -67,7 +67,7 @@ impl StateDir {
             Ok(mut lock) => {
                 // Only for the message of whoever comes next: a full disk does not keep us from running.
                 if let Err(error) = sign(&mut lock) {
-                    tracing::debug!(%error, "the lock does not tell our process id");
+                    tracing::debug!(%error, "the lock does not have the id of this process");
                 }
                 Ok(StateDir { path: path.to_owned(), _lock: lock })
             }

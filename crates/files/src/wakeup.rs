@@ -45,13 +45,13 @@ impl Wakeup {
         self.ring();
     }
 
-    pub(crate) fn report(&self, object: ObjectRef, problems: Vec<Problem>) {
+    pub(crate) fn queue_problems(&self, object: ObjectRef, problems: Vec<Problem>) {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(object, problems);
         self.ring();
     }
 
     /// What was reported since the last time.
-    pub(crate) fn answer(&self) -> Vec<Change> {
+    pub(crate) fn take_problems(&self) -> Vec<Change> {
         let _ = self.event.read();
         let reports = std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner));
         reports.into_iter().map(|(object, problems)| Change::Reported(object, problems)).collect()

@@ -142,7 +142,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
                 return;
             }
             self.heartbeat.beat();
-            self.tell(|it| it.wakeup.answer());
+            self.tell(|it| it.wakeup.take_problems());
             for event in self.kernel.events() {
                 self.note(&event, &mut pending);
             }

@@ -231,7 +231,7 @@ impl Field<'_> {
     }
 
     /// As [`Field::unsupported`], with the value that was probably meant.
-    pub fn unsupported_near(&self, value: &str, supported: &[&str]) {
+    pub fn unsupported_with_suggestion(&self, value: &str, supported: &[&str]) {
         let quoted: Vec<String> = supported.iter().map(|name| format!("{name:?}")).collect();
         let near = nearest(value, supported).map(|near| format!(" (did you mean {near:?}?)"));
         let supported = quoted.join(", ");

@@ -162,14 +162,14 @@ pub const ALL: &[(&str, &str, &[ReasonHelp])] = &[
 
 /// Of the condition `Ready` of an AddressPool, beside those of Problems.
 const POOL_READY: &[ReasonHelp] =
-    &[ReasonHelp { name: "Used", meaning: "Addresses are given out of it.", remedy: "" }];
+    &[ReasonHelp { name: "Used", meaning: "Services get addresses from it.", remedy: "" }];
 
 /// Of the condition `seaway.dev/Ready` of a Service.
 const READY: &[ReasonHelp] = &[
     ReasonHelp { name: "Served", meaning: "It is served at all of its addresses.", remedy: "" },
     ReasonHelp {
         name: "Pending",
-        meaning: "Something is made for it; the message says what is waited for.",
+        meaning: "Its load balancer is being created; the message says what Seaway waits for.",
         remedy: "Wait. If it stays, the condition seaway.dev/Problems or the log of the controller says why.",
     },
     ReasonHelp {
@@ -184,7 +184,7 @@ const READY: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "PartlyServed",
-        meaning: "It is served at some of its addresses alone; the message names them.",
+        meaning: "It is served at only some of its addresses; the message names them.",
         remedy: "Look at the hosts, and at the Problems of the Service.",
     },
 ];
@@ -215,7 +215,7 @@ const ANNOUNCED: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "NotAnnounced",
-        meaning: "Nothing that Seaway knows of announces the addresses.",
+        meaning: "Seaway knows of nothing that announces the addresses.",
         remedy: "Have a router send them to the hosts, and say so in the pool: spec.announce.",
     },
 ];
@@ -239,7 +239,7 @@ const EVENTS: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "Rebuilding",
-        meaning: "A load balancer of the cloud is deleted and made again, or another is made beside it; the message says why.",
+        meaning: "A load balancer of the cloud is deleted and created again, or a second one is created; the message says why.",
         remedy: "",
     },
     ReasonHelp {
@@ -265,8 +265,8 @@ const EVENTS: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "DeletionWaits",
-        meaning: "The Service is being deleted, and its load balancer cannot be yet; the message says why.",
-        remedy: "Do what the message says. The Service goes when its load balancer is gone.",
+        meaning: "The Service is being deleted, but its load balancer cannot be deleted yet; the message says why.",
+        remedy: "Do what the message says. The Service is deleted once its load balancer is deleted.",
     },
     ReasonHelp {
         name: "NotDeleted",

@@ -23,7 +23,7 @@ use crate::{
 };
 
 const WHICH_CLOUD: &str =
-    "Start seaway controller with --cloud-config FILE, the cloud.conf that says who we are there.";
+    "Start seaway controller with --cloud-config FILE: the cloud.conf with the credentials for the cloud.";
 
 /// What a Service is told first whose load balancer in a cloud is left as it is.
 pub const RELEASED: &str = "no setting chooses the cloud that has its load balancer";

@@ -159,7 +159,7 @@ const RESERVED_TAGS: [&str; 2] = ["seaway.dev/", "kube_service_"];
 pub fn tags(text: &str) -> Result<BTreeSet<Name>, String> {
     let tags = list(text, |tag| {
         if let Some(reserved) = RESERVED_TAGS.iter().find(|it| tag.starts_with(**it)) {
-            return Err(format!("{tag:?} begins with {reserved}, by which controllers tell what is theirs"));
+            return Err(format!("{tag:?} begins with {reserved}, which is reserved for controllers"));
         }
         if tag.len() > LONGEST_TAG {
             return Err(format!("a tag of {} bytes is too long; {LONGEST_TAG} are possible", tag.len()));

@@ -42,13 +42,13 @@ mod h2_connection;
 mod h2_stream;
 mod h2_upstream;
 mod heads;
-mod identity;
 mod idle_connections;
 mod marks;
 mod mirror;
 mod question;
 mod record;
 mod relay;
+mod request_id;
 mod reuse;
 mod rules;
 mod scratch;
@@ -134,9 +134,17 @@ impl Http {
 
     fn accept(&mut self, token: Token, turn: &mut Turn) {
         let burst = self.context.listening().burst(token, turn);
+        let is_contended = turn.is_contended();
+        let mut budget = Budget::timed();
         for _ in 0..burst {
             if !self.admit(token.index(), turn) {
                 return;
+            }
+            if is_contended {
+                budget.spend_time();
+                if !budget.is_left() {
+                    return;
+                }
             }
         }
     }

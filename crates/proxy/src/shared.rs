@@ -163,8 +163,8 @@ impl Shared {
         if before == 0 || now.saturating_sub(before) > LOOP_EPISODE {
             tracing::warn!(
                 %listener,
-                "what came here had come through this process {MOST_PASSES} times before: its Service leads to itself, \
-                 maybe by others; it is refused",
+                "refused: it came through this process {MOST_PASSES} times before, so its Service leads to itself, perhaps by \
+                 others",
             );
         }
     }

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use seaway_model::{Owner, Pool, load_balancer::Affinity};
 use sha2::{Digest, Sha256};
 
@@ -10,15 +11,16 @@ use sha2::{Digest, Sha256};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mark([u8; Mark::LENGTH]);
 
-const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
 impl Mark {
     pub const LENGTH: usize = 16;
 
     /// What has the form of one; whose it is, a pool knows.
     pub fn read(bytes: &[u8]) -> Option<Mark> {
         let letters: [u8; Mark::LENGTH] = bytes.try_into().ok()?;
-        letters.iter().all(|it| LETTERS.contains(it)).then_some(Mark(letters))
+        letters
+            .iter()
+            .all(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_'))
+            .then_some(Mark(letters))
     }
 
     pub fn as_bytes(&self) -> &[u8] {
@@ -74,12 +76,9 @@ fn mark(mut keyed: Sha256, at: SocketAddr) -> Mark {
     keyed.update(at.port().to_be_bytes());
     let digest = keyed.finalize();
     let mut letters = [0; Mark::LENGTH];
-    for (four, three) in letters.chunks_exact_mut(4).zip(digest.chunks_exact(3)) {
-        let bits = three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        for (letter, six) in four.iter_mut().zip([bits >> 18, bits >> 12, bits >> 6, bits]) {
-            *letter = LETTERS.get((six & 63) as usize).copied().unwrap_or_default();
-        }
-    }
+    // Twelve bytes of a digest are sixteen letters.
+    let _infallible =
+        URL_SAFE_NO_PAD.encode_slice(digest.get(..Mark::LENGTH / 4 * 3).unwrap_or_default(), &mut letters);
     Mark(letters)
 }
 

@@ -56,7 +56,7 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
         }
         let length = usize::from(u16::from_be_bytes([*high, *low]));
         if length == 0 || length > RECORD {
-            return Err("a record of no size that is allowed");
+            return Err("a TLS record of invalid length");
         }
         let (part, behind) = after.split_at_checked(length).unwrap_or((after, &[]));
         message.extend_from_slice(part);

@@ -34,7 +34,7 @@ impl fmt::Display for Text<'_> {
 }
 
 /// `1,234,567`, with a thin space where others have a comma.
-pub(super) fn count(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len().saturating_mul(2));
     for (index, digit) in digits.chars().enumerate() {
@@ -67,7 +67,7 @@ pub(super) fn rate(per_second: f64) -> String {
     match per_second {
         r if r < 0.05 => "0".to_owned(),
         r if r < 9.95 => format!("{r:.1}"),
-        r => count(r.round() as u64),
+        r => grouped(r.round() as u64),
     }
 }
 
@@ -80,21 +80,6 @@ pub(super) fn age(since: Time, now: Time) -> String {
         7200..172_800 => format!("{}\u{a0}h", seconds / 3600),
         _ => format!("{}\u{a0}d", seconds / 86_400),
     }
-}
-
-/// RFC 4648, with padding: what a content security policy wants.
-pub(super) fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let byte = |at| chunk.get(at).copied().map_or(0, u32::from);
-        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for (place, six) in [group >> 18, group >> 12, group >> 6, group].into_iter().enumerate() {
-            let digit = DIGITS.get((six & 63) as usize).filter(|_| place <= chunk.len());
-            text.push(digit.map_or('=', |it| char::from(*it)));
-        }
-    }
-    text
 }
 
 #[cfg(test)]
@@ -112,7 +97,7 @@ mod tests {
     #[test]
     fn numbers_are_short_and_exact_enough() {
         assert_eq!(
-            [count(0), count(999), count(1000), count(1234567)],
+            [grouped(0), grouped(999), grouped(1000), grouped(1234567)],
             ["0", "999", "1\u{2009}000", "1\u{2009}234\u{2009}567"]
         );
         assert_eq!(
@@ -121,11 +106,5 @@ mod tests {
         );
         assert_eq!([rate(0.0), rate(0.4), rate(12.3), rate(1234.0)], ["0", "0.4", "12", "1\u{2009}234"]);
         assert_eq!(age(Time(5000), Time(4000)), "0\u{a0}s");
-    }
-
-    #[test]
-    fn base64_is_padded() {
-        let all = ["", "f", "fo", "foo", "foob"].map(|word| base64(word.as_bytes()));
-        assert_eq!(all, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]);
     }
 }

@@ -9,7 +9,7 @@ use seaway_model::{Problem, Time};
 
 use super::{
     filter::{Filter, Shown, Sums},
-    html::{age, bytes, count, rate, text},
+    html::{age, bytes, grouped, rate, text},
     services,
 };
 use crate::{
@@ -69,9 +69,10 @@ fn standing(page: &mut String, view: &View, sums: &Sums) -> fmt::Result {
             ("bad", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
         }
         _ if let Some(out) = out => ("warn", format!("Serving, with {out}")),
-        _ if !view.problems.is_empty() => {
-            ("warn", format!("Serving, with {} to mend", plural(view.problems.len(), "problem", "problems")))
-        }
+        _ if !view.problems.is_empty() => (
+            "warn",
+            format!("Serving, with {} to correct", plural(view.problems.len(), "problem", "problems")),
+        ),
         _ if sums.services == 0 => ("good", "Ready, with nothing to serve yet".to_owned()),
         _ => ("good", "Everything is served".to_owned()),
     };
@@ -85,14 +86,14 @@ fn sums(page: &mut String, sums: &Sums) -> fmt::Result {
     let new = sums.rate.map_or("–".to_owned(), |r| rate(r.connections));
     page.write_str("<dl class=\"sums\">\n")?;
     for (label, value, note) in [
-        ("Services", count(sums.services as u64), ""),
+        ("Services", grouped(sums.services as u64), ""),
         ("Members in use", format!("{}<small> of {}</small>", sums.usable, sums.members), ""),
-        ("Open connections", count(sums.open), ""),
+        ("Open connections", grouped(sums.open), ""),
         ("New per second", new, ""),
         ("From clients", traffic(|r| r.bytes_in), ""),
         ("To clients", traffic(|r| r.bytes_out), ""),
-        ("Refused", count(sums.refused), "since start"),
-        ("Errors", count(sums.errors), "since start"),
+        ("Refused", grouped(sums.refused), "since start"),
+        ("Errors", grouped(sums.errors), "since start"),
     ] {
         write!(page, "<div><dt>{label}</dt><dd>{value}")?;
         if !note.is_empty() {
@@ -159,11 +160,11 @@ fn about(page: &mut String, view: &View, usage: Usage, now: Time) -> fmt::Result
         bytes(usage.resident_bytes as f64),
         bytes(view.memory.bytes as f64),
         bytes(view.memory.limit_bytes as f64),
-        count(usage.descriptors),
-        count(usage.descriptor_limit),
+        grouped(usage.descriptors),
+        grouped(usage.descriptor_limit),
     )
 }
 
 pub(super) fn plural(number: usize, one: &str, many: &str) -> String {
-    format!("{} {}", count(number as u64), if number == 1 { one } else { many })
+    format!("{} {}", grouped(number as u64), if number == 1 { one } else { many })
 }

@@ -7,7 +7,7 @@ use seaway_model::{Time, load_balancer::Balance};
 
 use super::{
     filter::{Filter, Shown, Worry, worry},
-    html::{age, bytes, count, rate, text},
+    html::{age, bytes, grouped, rate, text},
     live::plural,
 };
 use crate::view::{Bytes, Http, ListenerView, MemberView, PoolView, Rate, ServiceView, Sessions};
@@ -21,8 +21,8 @@ pub(super) fn write(page: &mut String, shown: &Shown, filter: &Filter, now: Time
         write!(
             page,
             r#" <span class="tally">{} of {}</span>"#,
-            count(services.len() as u64),
-            count(shown.sums.services as u64)
+            grouped(services.len() as u64),
+            grouped(shown.sums.services as u64)
         )?;
     }
     page.write_str("</h2>\n")?;
@@ -46,7 +46,7 @@ pub(super) fn write(page: &mut String, shown: &Shown, filter: &Filter, now: Time
         writeln!(
             page,
             r#"<p class="more">{} more; type a part of a name or address above to find one.</p>"#,
-            count(shown.matching.saturating_sub(services.len()) as u64)
+            grouped(shown.matching.saturating_sub(services.len()) as u64)
         )?;
     }
     page.write_str("</section>\n")
@@ -113,8 +113,8 @@ fn listener(page: &mut String, listener: &ListenerView, speaks_http: bool) -> fm
         true => cell(page, "State", r#"<span class="state up">serving</span>"#)?,
         false => cell(page, "State", r#"<span class="state down">not served</span>"#)?,
     }
-    let limit = listener.sessions.limit.map(|limit| format!("<small> of {}</small>", count(limit)));
-    cell(page, "Open", &format!("{}{}", count(listener.sessions.current), limit.unwrap_or_default()))?;
+    let limit = listener.sessions.limit.map(|limit| format!("<small> of {}</small>", grouped(limit)));
+    cell(page, "Open", &format!("{}{}", grouped(listener.sessions.current), limit.unwrap_or_default()))?;
     match speaks_http {
         true => requests(page, listener.http, &listener.bytes, listener.rate)?,
         false => traffic(page, &listener.sessions, &listener.bytes, listener.rate)?,
@@ -122,9 +122,9 @@ fn listener(page: &mut String, listener: &ListenerView, speaks_http: bool) -> fm
     // Refusing strangers is what the ranges are for; a limit that is hit is news.
     let by_limit = match listener.refused.by_limit {
         0 => String::new(),
-        refused => format!(r#" <small class="bad">{} by limit</small>"#, count(refused)),
+        refused => format!(r#" <small class="bad">{} by limit</small>"#, grouped(refused)),
     };
-    cell(page, "Refused", &format!("{}{by_limit}", count(listener.refused.total())))?;
+    cell(page, "Refused", &format!("{}{by_limit}", grouped(listener.refused.total())))?;
     cell(page, "Errors", &worrying(listener.errors))?;
     page.write_str("</tr>\n")
 }
@@ -182,15 +182,15 @@ fn member(page: &mut String, member: &MemberView, speaks_http: bool, now: Time) 
     let since = member.last_change.map(|at| format!(" <small>{}</small>", age(at, now)));
     let since = since.unwrap_or_default();
     cell(page, "State", &format!(r#"<span class="state {state}">{state}</span>{since}"#))?;
-    cell(page, "Weight", &count(u64::from(member.weight)))?;
-    cell(page, "Open", &count(member.sessions.current))?;
+    cell(page, "Weight", &grouped(u64::from(member.weight)))?;
+    cell(page, "Open", &grouped(member.sessions.current))?;
     match speaks_http {
         true => requests(page, member.http, &member.bytes, member.rate)?,
         false => traffic(page, &member.sessions, &member.bytes, member.rate)?,
     }
     let retries = match member.retries {
         0 => String::new(),
-        retries => format!(" <small>{} retried</small>", count(retries)),
+        retries => format!(" <small>{} retried</small>", grouped(retries)),
     };
     cell(page, "Errors", &format!("{}{retries}", worrying(member.connect_errors)))?;
     let mut check = match member.check.description.as_str() {
@@ -207,8 +207,8 @@ fn member(page: &mut String, member: &MemberView, speaks_http: bool, now: Time) 
 
 /// The columns that listeners and members have in common.
 fn traffic(page: &mut String, sessions: &Sessions, bytes_: &Bytes, rate_: Option<Rate>) -> fmt::Result {
-    cell(page, "Peak", &count(sessions.peak))?;
-    cell(page, "Total", &count(sessions.total))?;
+    cell(page, "Peak", &grouped(sessions.peak))?;
+    cell(page, "Total", &grouped(sessions.total))?;
     cell(page, "New/s", &rate_.map_or("–".to_owned(), |r| rate(r.connections)))?;
     octets(page, bytes_)
 }
@@ -216,10 +216,10 @@ fn traffic(page: &mut String, sessions: &Sessions, bytes_: &Bytes, rate_: Option
 /// The same, of HTTP. Of 4xx mostly clients are to blame; of 5xx somebody here is.
 fn requests(page: &mut String, http: Option<Http>, bytes_: &Bytes, rate_: Option<Rate>) -> fmt::Result {
     let told = |of: fn(&Http) -> String| http.as_ref().map_or("–".to_owned(), of);
-    cell(page, "Requests", &told(|it| count(it.requests)))?;
+    cell(page, "Requests", &told(|it| grouped(it.requests)))?;
     let per_second = rate_.filter(|_| http.is_some()).map_or("–".to_owned(), |it| rate(it.requests));
     cell(page, "Req/s", &per_second)?;
-    cell(page, "4xx", &told(|it| count(it.answers.refused)))?;
+    cell(page, "4xx", &told(|it| grouped(it.answers.refused)))?;
     cell(page, "5xx", &told(|it| worrying(it.answers.failed)))?;
     octets(page, bytes_)
 }
@@ -257,7 +257,7 @@ fn cell(page: &mut String, column: &str, content: &str) -> fmt::Result {
 fn worrying(number: u64) -> String {
     match number {
         0 => "0".to_owned(),
-        number => format!(r#"<span class="bad">{}</span>"#, count(number)),
+        number => format!(r#"<span class="bad">{}</span>"#, grouped(number)),
     }
 }
 

@@ -66,7 +66,7 @@ pub enum CertificateError {
     Chain(PathBuf),
     #[error("there is no PEM key in {}", .0.display())]
     Key(PathBuf),
-    #[error("the key is not that of the certificate, or of no kind that TLS knows")]
+    #[error("the key does not belong to the certificate, or is of a type that TLS does not support")]
     Unusable(#[source] rustls::Error),
     #[error("a certificate cannot be made")]
     Made(#[source] rcgen::Error),

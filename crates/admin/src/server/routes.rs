@@ -48,9 +48,9 @@ const HELP: &str = "\
            curl -X PUT --data info,seaway_proxy=debug http://localhost:1936/log
 ";
 
-const PROBES: &str = "Here are /live and /ready alone. The status page is at another port.\n";
+const PROBES: &str = "This port has /live and /ready only. The status page is at another port.\n";
 
-const METRICS: &str = "Here is /metrics alone, for those who may.\n";
+const METRICS: &str = "This port has /metrics only, for clients with permission.\n";
 
 pub(super) struct Routes {
     views: ViewCache,

@@ -83,7 +83,7 @@ fn the_first_sentence_says_whether_to_worry() {
     let table: [(&str, &str, Vec<ServiceView>, Vec<Problem>); 7] = [
         ("good", "Ready, with nothing to serve yet", vec![], vec![]),
         ("good", "Everything is served", vec![well.clone()], vec![]),
-        ("warn", "Serving, with 1 problem to mend", vec![well.clone()], vec![problem]),
+        ("warn", "Serving, with 1 problem to correct", vec![well.clone()], vec![problem]),
         ("warn", "Serving, with 1 of 4 members out", vec![well.clone(), service(true, &[Up, Down])], vec![]),
         (
             "bad",

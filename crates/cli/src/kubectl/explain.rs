@@ -123,7 +123,7 @@ fn how(host: &HostInspection, pulse: HostLiveness, overview: &Overview, serves: 
     match pulse {
         HostLiveness::Resigned => return "was stopped".to_owned(),
         HostLiveness::Silent(time) => {
-            return format!("counts as dead: nothing was heard of it for {} s", time.as_secs());
+            return format!("counts as dead: silent for {} s", time.as_secs());
         }
         HostLiveness::Alive | HostLiveness::Unknown => {}
     }

@@ -148,9 +148,9 @@ fn surroundings(glance: &Glance, services: &[Row]) -> String {
     }
     text.push('\n');
     text.push_str(&match &glance.sight.leader {
-        Some((who, HostLiveness::Alive)) => format!("Addresses are given out by {who}.\n"),
-        Some((who, pulse)) => format!("Addresses were given out by {who}: {}.\n", alive(*pulse)),
-        None => "No controller gives addresses out: run `seaway controller`.\n".to_owned(),
+        Some((who, HostLiveness::Alive)) => format!("Leader: {who}\n"),
+        Some((who, pulse)) => format!("No leader now; the last was {who}: {}\n", alive(*pulse)),
+        None => "No leader: run `seaway controller`.\n".to_owned(),
     });
     if !glance.sight.orphans.is_empty() {
         text.push_str(

@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn each_service_that_waits_has_a_line_that_says_why_and_what_would_be_done() {
         let mut shop = waiting("shop", NotAdopted::Observed);
-        shop.steps = vec!["change the load balancer".into(), "describe floating IP 7".into()];
+        shop.steps = vec!["change the load balancer".into(), "set the description of floating IP 7".into()];
         let mut bank = waiting("bank", NotAdopted::Observed);
         let object = ObjectRef::new(seaway_model::Kind::Service, "default", "bank");
         bank.problems = vec![Problem::new(object, Reason::OtherController, "it has another name")];
@@ -75,7 +75,7 @@ mod tests {
             [
                 "1 of 3 Services adopted (mode observe)",
                 "default/bank: not adopted: adopt.mode is observe; cannot be adopted: it has another name",
-                "default/shop: not adopted: adopt.mode is observe; would: change the load balancer, describe floating IP 7",
+                "default/shop: not adopted: adopt.mode is observe; would: change the load balancer, set the description of floating IP 7",
             ]
         );
         let beside = Some(Beside { by: "occm".into(), sign: Sign::Wrote });

@@ -78,7 +78,7 @@ pub(crate) fn refused(settings: &settings::Settings) -> Option<&Name> {
 pub(super) fn keep_understood(settings: &mut settings::Settings, before: &settings::Settings) {
     let why = refused(settings).filter(|_| refused(before).is_none()).cloned();
     if let Some(why) = why {
-        error!("the file of --cloud-config is not read again, what it said before stays in force: {why}");
+        error!("the file of --cloud-config is not read again; the last valid version stays in use: {why}");
         settings.told.clone_from(&before.told);
         settings.config.clouds.clone_from(&before.config.clouds);
     }

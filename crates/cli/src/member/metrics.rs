@@ -16,7 +16,7 @@ pub(super) fn guarded(bound: Bound, settings: &Settings, cluster: &Cluster) -> R
         Ok(guard) => {
             let bound = bound.also_for_metrics(&metrics.listen, guard).context("metrics cannot be shown")?;
             for at in bound.guarded_at() {
-                info!("metrics at https://{at}/metrics, for those who may get them");
+                info!("metrics at https://{at}/metrics, for clients with permission");
             }
             Ok(bound)
         }

@@ -96,7 +96,7 @@ async fn the_death_of_an_engine_is_noticed_and_a_life_is_not() {
     let mut life = std::pin::pin!(died(&mut engine, pending(), &mut hearing));
     assert!(timeout(Duration::from_millis(50), &mut life).await.is_err());
     drop(tell);
-    assert_eq!(life.await, "who passes on what is heard has ended");
+    assert_eq!(life.await, "the forwarder of watch events has ended");
     let mut killed: JoinHandle<World> = tokio::spawn(pending());
     killed.abort();
     let mut hearing = tokio::spawn(pending());

@@ -56,11 +56,13 @@ pub(super) async fn adopt(arguments: &OpenStackAdopt) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(why) = &asked.unsure {
-        bail!("whether a controller leads, which would make others for these Services, is not known: {why}");
+        bail!(
+            "cannot find out whether a controller is running that would create others for these Services: {why}"
+        );
     }
     if let Some(leader) = &asked.leader {
         bail!(
-            "{leader} leads in this cluster, and would make others for these Services: stop seaway controller first \
+            "{leader} is the leader in this cluster, and would create others for these Services: stop seaway controller first \
              (kubectl -n seaway-system scale deployment seaway-controller --replicas=0)"
         );
     }

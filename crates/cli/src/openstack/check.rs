@@ -121,7 +121,7 @@ fn provider(it: &ProviderInfo) -> Vec<String> {
     let words = |all: &[Ability]| all.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
     let mut lines = vec![row("provider", &format!("{}: {}", it.name, it.description))];
     if !it.can.known {
-        lines.push(row("", "nothing is known of it here; what it cannot do, it says when it is asked"));
+        lines.push(row("", "Seaway has no list of its features; the cloud refuses what it cannot do"));
         return lines;
     }
     lines.push(row("", &format!("can: {}", words(&it.can.can))));

@@ -48,7 +48,7 @@ pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
     let asked = ask(&arguments.of).await.map_err(perhaps_gone)?;
     let Some(services) = &asked.services else {
         bail!(
-            "which Services there are, only the cluster can tell: leave --cluster-uid out, and give its kubeconfig.\n\
+            "only the cluster itself can list its Services: omit --cluster-uid, and name its kubeconfig.\n\
              If the cluster is gone: seaway openstack purge --cluster-uid {}",
             asked.uid
         );
@@ -78,7 +78,7 @@ pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
     for it in &stays {
         let why = match it.kept {
             true => "its Service asked to keep it (--kept removes it, too)",
-            false => "others are on the load balancer that it leads to",
+            false => "other Services use the load balancer of this address",
         };
         output::error(&format!("stays: {} {}: {why}", it.thing, it.name));
     }
@@ -90,11 +90,11 @@ pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
 /// Nothing is removed beside a controller that leads, and that would do this.
 pub(super) fn unless_led(asked: &Asked, really: bool, would: &str) -> Result<()> {
     if let Some(why) = asked.unsure.as_ref().filter(|_| really) {
-        bail!("whether a controller leads, which would {would}, is not known: {why}");
+        bail!("cannot find out whether a controller is running that would {would}: {why}");
     }
     if let Some(leader) = asked.leader.as_ref().filter(|_| really) {
         bail!(
-            "{leader} leads in this cluster, and would {would}: stop seaway controller first \
+            "{leader} is the leader in this cluster, and would {would}: stop seaway controller first \
              (kubectl -n seaway-system scale deployment seaway-controller --replicas=0)"
         );
     }
@@ -154,7 +154,7 @@ async fn finish(
 fn row(it: &Belonging, note: &str) -> Vec<String> {
     let (what, id) = match &it.thing {
         Thing::LoadBalancer(id) => ("load balancer", id.to_string()),
-        Thing::Part(id, _) => ("part of load balancer", id.to_string()),
+        Thing::Part(id, _) => ("part of shared load balancer", id.to_string()),
         Thing::FloatingIp(id) => ("floating IP", id.to_string()),
         Thing::SecurityGroup(id) => ("security group", id.to_string()),
         Thing::Container(id) => ("container", id.to_string()),

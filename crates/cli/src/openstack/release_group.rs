@@ -17,7 +17,7 @@ const NAMED: usize = 5;
 pub(super) async fn release_group(arguments: &OpenStackReleaseGroup) -> Result<ExitCode> {
     let asked = ask(&arguments.of).await?;
     let Some(used) = &asked.used else {
-        bail!("which ports of Nodes Services use, only the cluster can tell: leave --cluster-uid out");
+        bail!("only the cluster itself can list the node ports of its Services: omit --cluster-uid");
     };
     let cloud = connect(&arguments.which).await?;
     let groups = our_groups(&cloud, &asked.uid, used).await?;

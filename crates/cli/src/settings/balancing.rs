@@ -145,7 +145,7 @@ fn timeouts(field: &Field<'_>, defaults: &mut Defaults) {
     ] {
         let field = section.take(key);
         match field.duration() {
-            Some(it) if it.is_zero() && key != "drain" => field.invalid("0", "must be more than nothing"),
+            Some(it) if it.is_zero() && key != "drain" => field.invalid("0", "must be greater than 0"),
             Some(it) => *time = it,
             None => {}
         }

@@ -251,7 +251,11 @@ fn gc_removes_what_services_left_and_a_purge_all_of_the_cluster_and_nothing_else
     let seaway = Seaway(&scene, &project);
     project.fake.forget_requests();
     let (told, noted) = seaway.run("gc");
-    assert_eq!(listed(&told), ["floating IP", "load balancer", "part of load balancer"], "{told}{noted}");
+    assert_eq!(
+        listed(&told),
+        ["floating IP", "load balancer", "part of shared load balancer"],
+        "{told}{noted}"
+    );
     assert!(told.contains("kube_service_kubernetes_default_gone") && noted.contains("--delete"), "{noted}");
     assert_eq!((project.writes(), &project.everything()), (0, &before));
     seaway.run("gc --delete");
@@ -276,7 +280,7 @@ fn gc_removes_what_services_left_and_a_purge_all_of_the_cluster_and_nothing_else
     let seaway = Seaway(&scene, &project);
     project.fake.forget_requests();
     let (done, _, why) = seaway.try_run("purge --yes");
-    assert!(!done && why.contains("another leads in this cluster"), "{why}");
+    assert!(!done && why.contains("another is the leader in this cluster"), "{why}");
     // The controller that leads takes back what Nodes let in for Services that are gone.
     let mut deleted = project.fake.requests();
     deleted.retain(|it| it.method == "DELETE" && !it.path.contains("/security-group-rules/"));
@@ -285,7 +289,7 @@ fn gc_removes_what_services_left_and_a_purge_all_of_the_cluster_and_nothing_else
     let seaway = Seaway(&scene, &project);
     project.fake.forget_requests();
     let (told, noted) = seaway.run("purge");
-    let mut things = vec!["container", "floating IP", "load balancer", "part of load balancer"];
+    let mut things = vec!["container", "floating IP", "load balancer", "part of shared load balancer"];
     things.extend(["secret"; 2]);
     things.push("security group");
     assert_eq!(listed(&told), things, "{told}");

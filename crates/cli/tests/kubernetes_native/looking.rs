@@ -116,10 +116,10 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     });
     let (seen, noted) = plugin.run(&tenant, "status -n default");
     assert!(seen.contains("default/echo") && seen.contains(&ip), "{seen}");
-    for missing in ["HOST  ", "POOL", "No controller gives", "No host serves", "Problems"] {
+    for missing in ["HOST  ", "POOL", "No leader:", "No host serves", "Problems"] {
         assert!(!seen.contains(missing), "{missing}: {seen}");
     }
-    assert!(noted.contains("the namespace default alone") && noted.lines().count() == 1, "{noted}");
+    assert!(noted.contains("the namespace default only") && noted.lines().count() == 1, "{noted}");
     let (why, _) = plugin.run(&tenant, "explain service echo -n default");
     assert!(why.contains(&format!("Published: {ip}")) && !why.contains("No host"), "{why}");
     assert!(!plugin.try_run(&tenant, "status").status.success());
@@ -175,15 +175,9 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     assert!(pools.iter().any(|it| it["name"] == "public" && it["ipv4"]["assigned"] == 1), "{seen}");
     let (table, noted) = plugin.run(&viewer, "status");
     let not_announced = "announce: static in AddressPool public";
-    for part in [
-        "default/echo",
-        &ip,
-        "a,b",
-        "served, not announced",
-        not_announced,
-        "1 of 16",
-        "given out by controller",
-    ] {
+    for part in
+        ["default/echo", &ip, "a,b", "served, not announced", not_announced, "1 of 16", "Leader: controller"]
+    {
         assert!(table.contains(part), "no {part}: {table}");
     }
     assert!(noted.contains("host b tells no counters: it runs in no pod"), "{noted}");

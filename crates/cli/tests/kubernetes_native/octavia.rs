@@ -128,7 +128,7 @@ fn a_service_gets_a_load_balancer_of_the_cloud_and_leaves_nothing_there() {
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     let planned = plan(&scene, &project);
     let whole = "create load balancer kube_service_kubernetes_default_shop\n";
-    assert!(planned.contains(whole) && planned.contains("lead a floating IP to the VIP"), "{planned}");
+    assert!(planned.contains(whole) && planned.contains("associate a floating IP with the VIP"), "{planned}");
     assert_eq!(project.fake.count("POST */lbaas/*") + project.fake.count("POST */floatingips"), 0);
     scene.lead("controller");
     let at = scene.address("shop");

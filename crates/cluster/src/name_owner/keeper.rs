@@ -142,7 +142,7 @@ impl Keeping {
 
     /// Once: all that is to be done now.
     async fn keep(&mut self, says: &FirstClaims) -> Vec<Problem> {
-        let wanted = self.unclaimed.wanted(says, self.pace.keep, Instant::now());
+        let wanted = self.unclaimed.desired_records(says, self.pace.keep, Instant::now());
         let mut problems: Vec<Problem> = wanted.values().filter_map(beyond).collect();
         let mut failed = false;
         for Wanted { owner, .. } in wanted.values() {

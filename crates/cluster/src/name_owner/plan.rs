@@ -73,7 +73,7 @@ impl Unclaimed {
     }
 
     /// ClaimKey is to be recorded of each namespace that claims something, or of which something is recorded.
-    pub(super) fn wanted(
+    pub(super) fn desired_records(
         &mut self,
         says: &FirstClaims,
         keep: Duration,
@@ -155,7 +155,8 @@ mod tests {
         let both = owner("shop", &["a.example", "b.example"], &["/shop"]);
         let one = owner("shop", &["a.example"], &[]);
         let at = |seconds| later_than(begin, Duration::from_secs(seconds));
-        let mut wanted = |says: &FirstClaims, now| unclaimed.wanted(says, KEEP, now)["shop"].owner.clone();
+        let mut wanted =
+            |says: &FirstClaims, now| unclaimed.desired_records(says, KEEP, now)["shop"].owner.clone();
         assert_eq!(wanted(&says(&[&both], &[]), at(0)), both, "what is claimed is recorded at once");
         let less = says(&[&one], &[&both]);
         assert_eq!(wanted(&less, at(10)), both);
@@ -181,7 +182,8 @@ mod tests {
         };
         let (old, all) = (many(29_000, 29_010), many(0, 29_010));
         let shop = owner("shop", &["shop.example"], &[]);
-        let wanted = Unclaimed::default().wanted(&says(&[&all, &shop], &[&old]), KEEP, Instant::now());
+        let wanted =
+            Unclaimed::default().desired_records(&says(&[&all, &shop], &[&old]), KEEP, Instant::now());
         assert_eq!((wanted["evil"].owner.hosts.len(), wanted["evil"].beyond), (NAMES, 9_010));
         assert!(old.hosts.is_subset(&wanted["evil"].owner.hosts));
         assert_eq!(wanted["shop"], Wanted { owner: shop, beyond: 0 }, "others have room of their own");
@@ -192,11 +194,11 @@ mod tests {
             paths: (0..1_000).map(long).collect(),
             ..NameOwner::default()
         };
-        let wanted = Unclaimed::default().wanted(&says(&[&paths], &[]), KEEP, Instant::now());
+        let wanted = Unclaimed::default().desired_records(&says(&[&paths], &[]), KEEP, Instant::now());
         let size = super::super::write(&wanted["evil"].owner, None).to_string().len();
         assert!(size < 600 * 1_024 && wanted["evil"].beyond > 400, "{size} {}", wanted["evil"].beyond);
         let longer = owner("evil", &[], &[&format!("/{}", "x".repeat(1_024))]);
-        let wanted = Unclaimed::default().wanted(&says(&[&longer], &[]), KEEP, Instant::now());
+        let wanted = Unclaimed::default().desired_records(&says(&[&longer], &[]), KEEP, Instant::now());
         assert_eq!((wanted["evil"].owner.is_empty(), wanted["evil"].beyond), (true, 1));
     }
 }

@@ -41,7 +41,7 @@ impl Hosts {
 
     /// A store that was set back has no object of it: it may live, and is gone after the quarantine, unless it says something by
     /// then. Whether that is to be told.
-    pub(super) fn miss(&self, host: &str) -> bool {
+    pub(super) fn mark_missing(&self, host: &str) -> bool {
         self.addresses.remove(host);
         let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(known) = hosts.get_mut(host) else { return false };
@@ -111,20 +111,20 @@ mod tests {
         let is_gone = |it: Option<Change>| matches!(it, Some(Change::Gone(_)));
         let report = || Arc::new(HostReport { host: "a".into(), ..HostReport::default() });
         let hosts = Hosts::default();
-        assert!(!hosts.miss("a"), "nobody knew it");
+        assert!(!hosts.mark_missing("a"), "nobody knew it");
         hosts.say(report());
-        assert!(hosts.miss("a"));
+        assert!(hosts.mark_missing("a"));
         assert_eq!(hosts.names(), ["a".into()], "its Lease is looked at");
         assert!(matches!(hosts.live("a", Life::Silent), Some(Change::Silent(_))));
-        assert!(!hosts.miss("a"), "it is told already");
+        assert!(!hosts.mark_missing("a"), "it is told already");
         assert!(is_gone(hosts.live("a", Life::Gone)));
         assert!(hosts.names().is_empty(), "it is forgotten");
         hosts.say(report());
-        hosts.miss("a");
+        hosts.mark_missing("a");
         assert!(hosts.say(report()), "it lives");
         assert!(is_gone(hosts.live("a", Life::Gone)));
         assert_eq!(hosts.names(), ["a".into()], "its object is there");
-        assert!(!hosts.miss("a"), "it was told as gone");
+        assert!(!hosts.mark_missing("a"), "it was told as gone");
         assert!(hosts.names().is_empty());
     }
 }

@@ -87,7 +87,7 @@ impl Feed {
     /// Its object is not there: whether that is to be told.
     pub(super) fn forget_host(&self, host: &str) -> bool {
         match self.may_hosts_be_younger_than_the_backup() {
-            true => self.hosts.miss(host),
+            true => self.hosts.mark_missing(host),
             false => self.hosts.remove(host),
         }
     }

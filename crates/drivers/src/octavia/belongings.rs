@@ -65,7 +65,7 @@ impl fmt::Display for Thing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Thing::LoadBalancer(id) => write!(f, "load balancer {id}"),
-            Thing::Part(id, _) => write!(f, "part of load balancer {id}"),
+            Thing::Part(id, _) => write!(f, "part of shared load balancer {id}"),
             Thing::FloatingIp(id) => write!(f, "floating IP {id}"),
             Thing::SecurityGroup(id) => write!(f, "security group {id}"),
             Thing::Container(id) => write!(f, "container {id}"),

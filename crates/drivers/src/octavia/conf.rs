@@ -196,7 +196,7 @@ const OTHERS: [(&str, &str, &str); 4] = [
     ("Networking", "public-network-name", NODES),
     ("Networking", "internal-network-name", NODES),
     ("Route", "router-id", "routes are written by the cloud controller manager, which still reads it"),
-    ("Metadata", "search-order", "it is read by the cloud controller manager alone"),
+    ("Metadata", "search-order", "only the cloud controller manager reads it"),
 ];
 const NODES: &str = "the cloud controller manager writes the addresses of Nodes by it, and still does; \
      members are at the InternalIP that a Node has";
@@ -293,7 +293,7 @@ fn request_timeout(conf: &CloudConf) -> Option<String> {
 }
 
 fn some(text: &str) -> Result<Name, String> {
-    if text.is_empty() { Err("it says nothing".to_owned()) } else { Ok(text.into()) }
+    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.into()) }
 }
 
 fn truth(text: &str) -> Result<bool, String> {
@@ -410,7 +410,7 @@ mod tests {
             ("monitor-max-retries=11", "is not a number from 1 to 10"),
             ("lb-method=FASTEST", "is no method"),
             ("lb-version=v1", "there is v2"),
-            ("subnet-id=", "it says nothing"),
+            ("subnet-id=", "it is empty"),
             ("node-selector==x", "names no label"),
             ("flotaing-network-id=x", "did you mean floating-network-id?"),
         ] {

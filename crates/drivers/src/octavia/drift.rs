@@ -33,10 +33,10 @@ pub(super) fn found(known: &Observed, now: &Observed) -> Vec<String> {
             (Some(was), None) => {
                 let address = was.floating_ip_address.map(|it| it.to_string());
                 let address = address.unwrap_or_else(|| was.id.to_string());
-                found.push(format!("floating IP {address} does not lead to it any more"));
+                found.push(format!("floating IP {address} is not associated with it any more"));
             }
             (Some(was), Some(is)) if was.id != is.id => {
-                found.push(format!("floating IP {} leads to it instead of {}", is.id, was.id));
+                found.push(format!("floating IP {} is associated with it instead of {}", is.id, was.id));
             }
             (Some(was), Some(is)) if !was.tags.is_subset(&is.tags) => {
                 found.push(format!("tags of floating IP {} were removed", is.id));
@@ -57,7 +57,7 @@ fn of_balancer(was: &Balancer, is: &Balancer, found: &mut Vec<String>) {
     }
     let own = |name: &str| name.starts_with("pool_") && after_number(name) == is.it.name;
     for (id, name) in is.loose.iter().filter(|(id, name)| !was.loose.contains_key(id) && own(name)) {
-        found.push(format!("pool {id} ({name}) is there, and no listener leads to it"));
+        found.push(format!("pool {id} ({name}) exists, and no listener uses it"));
     }
     let own = |name: &str| name.starts_with("listener_") && after_number(name) == is.it.name;
     for (id, name) in is.twins.iter().filter(|(id, name)| !was.twins.contains_key(id) && own(name)) {

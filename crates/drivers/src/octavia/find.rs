@@ -427,7 +427,7 @@ fn of_another_name(cluster: &Cluster, sought: &Sought<'_>, it: &LoadBalancer) ->
     let is_called_alike = it.name.ends_with(&format!("_{}_{}", object.namespace, object.name));
     let name = match is_called_alike || cluster.may_tell(&it.name, &sought.owner) {
         true => format!("is called {}", it.name),
-        false => "is called as that of a Service of another namespace or cluster".to_owned(),
+        false => "has the name of a load balancer of a Service of another namespace or cluster".to_owned(),
     };
     if sought.is_former() {
         let message = format!(

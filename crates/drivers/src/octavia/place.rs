@@ -220,8 +220,8 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
         }
         if wish.options.outside.as_ref().is_some_and(|it| !is_inside(it)) && !is_led_to(it) {
             let message = format!(
-                "its load balancer {} was made with a VIP of IPv6, to which no floating IP leads: its IPv4 is not reached \
-                 from outside",
+                "its load balancer {} was created with an IPv6 VIP, which cannot have a floating IP: its IPv4 address cannot \
+                 be reached from outside",
                 it.it.id
             );
             let fix = "To recreate it, set seaway.dev/rebuild-on-change: \"true\", with another subnet or with IPv4 first in spec.ipFamilies.";
@@ -279,7 +279,10 @@ async fn picked(
             named(&names)
         ),
     };
-    Ok(Err((message, "Name its subnet: subnet-id of [LoadBalancer], or the annotation of that name.")))
+    Ok(Err((
+        message,
+        "Set the subnet of the VIP: subnet-id in [LoadBalancer], or the annotation seaway.dev/subnet of the Service.",
+    )))
 }
 
 fn members(wish: &Wish, family: Family) -> Vec<IpAddr> {

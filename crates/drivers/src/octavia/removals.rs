@@ -57,7 +57,7 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
         }
         for listener in replaced(observed, steps) {
             let whose = |it: &Step| matches!(it, Step::RemoveListener(at) | Step::AddListener(at, _) if *at == listener);
-            push(format!("listener {listener}, in whose place another comes"), Some(listener), at(&whose));
+            push(format!("listener {listener}, which another replaces"), Some(listener), at(&whose));
         }
         let is_replaced = |it: &Step| matches!(it, Step::Move(..) | Step::AddFloating(_) | Step::Lead(_));
         if let Some(floating) = &observed.floating

@@ -167,16 +167,16 @@ fn inherited<'k>(
     if let Some(other) = it.tags.iter().find(|tag| tag.starts_with(CLUSTER) && **tag != old.tag()) {
         let uid = other.trim_start_matches(CLUSTER);
         let whose = if *uid == *new.uid { "this cluster".to_owned() } else { format!("the cluster {uid}") };
-        return Err(format!("its tags say that it is {whose}'s, too"));
+        return Err(format!("its tags also name {whose} as its owner"));
     }
     if !it.tags.contains(&old.tag()) {
-        return Err("it is not that cluster's: Services of it share it".to_owned());
+        return Err("it belongs to another cluster: Services of that cluster share it".to_owned());
     }
     let of_guests = |tag: &String| tag.starts_with(GUESTS);
     if it.tags.iter().any(of_guests) || was_left(it) || has_strangers(old, it) {
         return Err("several Services are on it: their tags are not changed by this command".to_owned());
     }
-    let key = key.ok_or("its tags and its description do not tell whose it is")?;
+    let key = key.ok_or("its tags and its description do not name its owner")?;
     let owner = key.owner().ok_or("its tags do not name a Service")?;
     let object = owner.object();
     let heir = services.iter().find(|it| *it.namespace == *object.namespace && *it.name == *object.name);

@@ -90,7 +90,7 @@ pub(super) fn end_tls(
         (None, None) => return kept,
     }
     it.listener.protocol = Spoken::TerminatedHttps;
-    terms::ask(&mut it.listener, terms::of(wish, listener), can);
+    terms::put_terms(&mut it.listener, terms::of(wish, listener), can);
     // Members are spoken to by HTTP; whether they hear who the client is, is another wish.
     if it.listener.insert_headers.is_left() {
         it.listener.insert_headers = Edit::To(BTreeMap::new());
@@ -269,7 +269,7 @@ pub(super) fn leave_lost(wanted: &mut Wanted, desired: &Desired, observed: &Obse
         it.listener.insert_headers = Edit::Leave;
         it.listener.protocol = there.listener.protocol.clone();
         if it.listener.protocol != Spoken::TerminatedHttps {
-            terms::leave(&mut it.listener);
+            terms::clear_terms(&mut it.listener);
         }
         if let Some(pool) = &there.pool {
             it.pool.protocol = pool.pool.protocol.clone();

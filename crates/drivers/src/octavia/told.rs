@@ -117,7 +117,7 @@ impl Octavia {
     ) -> Result<(), Failure> {
         let new = matches!(step, Step::Create(_));
         if let Some(after) = self.past(unit, |past| past.left(now)).filter(|_| new) {
-            let why = format!("{step}: the last one turned ERROR");
+            let why = format!("{step}: the last one went to ERROR");
             return Err(Failure::Wait { why, after });
         }
         let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);
@@ -144,7 +144,8 @@ impl Octavia {
                 };
                 let again =
                     if found.is_empty() { String::new() } else { format!(" again: {}", some(&found, "; ")) };
-                let text = format!("its load balancer is made{provider}{again}; this may take minutes");
+                let text =
+                    format!("its load balancer is being created{provider}{again}; this may take minutes");
                 let (warning, reason) = if found.is_empty() { (false, "Creating") } else { (true, "Drift") };
                 self.tell(unit, Note { warning, reason, text });
             }
@@ -157,8 +158,10 @@ impl Octavia {
                 self.tell(unit, Note { warning: true, reason: "FailingOver", text });
             }
             _ if !found.is_empty() => {
-                let text =
-                    format!("the cloud is not as it was left: {}; this is put right", some(&found, "; "));
+                let text = format!(
+                    "objects in the cloud were changed by others: {}; Seaway restores them",
+                    some(&found, "; ")
+                );
                 self.tell(unit, Note { warning: true, reason: "Drift", text });
             }
             _ => {}

@@ -405,10 +405,9 @@ pub(super) fn metrics_refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owne
             format!("this provider of load balancers has no {}", Ability::Prometheus.as_str()),
             "Choose another provider, or remove seaway.dev/metrics-port.",
         ),
-        true => (
-            format!("port {id}: there is no room for metrics beside it"),
-            "Set another seaway.dev/metrics-port.",
-        ),
+        true => {
+            (format!("port {id}: there is no free port for metrics"), "Set another seaway.dev/metrics-port.")
+        }
         false => return Vec::new(),
     };
     let owner = wish.listeners.values().map(|it| &it.owner).min();

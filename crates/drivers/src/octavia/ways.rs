@@ -56,7 +56,7 @@ impl Ways {
         } else {
             String::new()
         };
-        Some(format!("from subnet {from} ({network}){how} nothing leads to its member {first}{more}"))
+        Some(format!("there is no route from subnet {from} ({network}){how} to its member {first}{more}"))
     }
 
     fn strangers(&self, (from, members): &Way) -> Vec<IpAddr> {

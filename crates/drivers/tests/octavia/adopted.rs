@@ -81,7 +81,10 @@ async fn a_live_tree_is_taken_over_by_one_write_of_tags_and_one_of_a_description
             let steps = scene.reach_of(uid, &wish).await;
             assert_eq!(
                 steps,
-                ["change the load balancer".to_owned(), format!("describe floating IP {}", floating.id)]
+                [
+                    "change the load balancer".to_owned(),
+                    format!("set the description of floating IP {}", floating.id)
+                ]
             );
             assert_eq!(scene.fake.count("PUT */lbaas/*"), 1, "tags alone");
             assert_eq!(scene.fake.count("PUT */floatingips/*"), 1);

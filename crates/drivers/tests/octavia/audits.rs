@@ -55,7 +55,10 @@ impl Served {
         scene.pass(Duration::from_secs(60));
         let served = Served { scene, wish, heard };
         assert!(served.audit().await.again.is_empty(), "nothing happened");
-        assert_eq!(served.told(), "Creating: its load balancer is made by amphora; this may take minutes");
+        assert_eq!(
+            served.told(),
+            "Creating: its load balancer is being created by amphora; this may take minutes"
+        );
         served
     }
 
@@ -236,8 +239,8 @@ async fn a_floating_ip_that_was_detached_leads_there_again_and_one_that_was_dele
     let away = FloatingIpChange { port_id: None.into(), ..FloatingIpChange::default() };
     all.change(&was.id, &away).await.unwrap();
     let (steps, told) = served.repaired().await;
-    assert_eq!(steps, [format!("lead floating IP {} to the VIP", was.id)]);
-    assert!(told.contains("does not lead to it any more"), "{told}");
+    assert_eq!(steps, [format!("associate floating IP {} with the VIP", was.id)]);
+    assert!(told.contains("is not associated with it any more"), "{told}");
     let is = served.scene.floating().await;
     assert_eq!(
         (is.len(), &is[0].id, is[0].port_id.is_some()),
@@ -275,7 +278,7 @@ async fn lb_turning_error_is_never_repaired_no_more_it_is_failed_over() {
     let id = served.balancer().await.id;
     served.scene.fake.set_provisioning_status(id.as_str(), "ERROR");
     let (steps, told) = served.repaired().await;
-    assert_eq!(steps, [format!("fail load balancer {id} over")]);
+    assert_eq!(steps, [format!("fail over load balancer {id}")]);
     assert!(told.contains("is in ERROR; it is failed over"), "{told}");
     assert_eq!(served.balancer().await.provisioning_status, Provisioning::Active);
 }
@@ -325,7 +328,7 @@ async fn by_choice_one_in_error_is_rebuilt_with_the_same_vip_and_floating_ip() {
     served.scene.fake.set_provisioning_status(was.id.as_str(), "ERROR");
     assert_eq!(served.audit().await.again, [unit()]);
     let steps = served.scene.reach(&served.wish).await;
-    assert_eq!(steps[0], format!("delete load balancer {} and all below it", was.id), "{steps:?}");
+    assert_eq!(steps[0], format!("delete load balancer {} with everything in it", was.id), "{steps:?}");
     let (is, led) = (served.balancer().await, served.scene.floating().await);
     assert_ne!(is.id, was.id);
     assert_eq!((is.vip_address, is.provisioning_status), (was.vip_address, Provisioning::Active));

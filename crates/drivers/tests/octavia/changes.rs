@@ -90,7 +90,7 @@ async fn a_whole_load_balancer_takes_one_request_and_its_floating_ip_another() {
         steps,
         [
             "create load balancer kube_service_kubernetes_default_nginxservice",
-            "lead a floating IP to the VIP"
+            "associate a floating IP with the VIP"
         ]
     );
     assert_eq!((scene.fake.count("POST */lbaas/*"), scene.fake.count("POST */floatingips")), (1, 1));
@@ -129,7 +129,7 @@ async fn a_port_put_first_renames_nothing() {
         [
             format!("create listener listener_2_{new} for 25/TCP"),
             format!("create pool pool_2_{new} for 25/TCP"),
-            "give the pool of 25/TCP its 1 members".to_owned()
+            "set the 1 members of the pool of 25/TCP".to_owned()
         ]
     );
     let names: Vec<String> = scene.listeners().await.into_iter().map(|it| it.name).collect();
@@ -141,7 +141,10 @@ async fn another_node_is_one_write_for_each_port() {
     let scene = Scene::set().await;
     scene.reach(&scene.wish(&[80, 443], &[1, 2])).await;
     let steps = scene.reach(&scene.wish(&[80, 443], &[1, 2, 3])).await;
-    assert_eq!(steps, ["give the pool of 80/TCP its 3 members", "give the pool of 443/TCP its 3 members"]);
+    assert_eq!(
+        steps,
+        ["set the 3 members of the pool of 80/TCP", "set the 3 members of the pool of 443/TCP"]
+    );
 }
 
 /// Another listener of the same port is refused while the first is there: the other controller asked for ever.

@@ -113,7 +113,7 @@ async fn where_no_network_is_external_the_vip_is_the_address() {
     let served = scene.served("uid-1", &wish).await;
     let vip = scene.balancers().await.remove(0).vip_address.unwrap();
     assert_eq!(served, [(vip, 80)]);
-    assert_eq!(scene.reach(&scene.wish(&[80], &[1, 2])).await, ["give the pool of 80/TCP its 2 members"]);
+    assert_eq!(scene.reach(&scene.wish(&[80], &[1, 2])).await, ["set the 2 members of the pool of 80/TCP"]);
     let forced = heard.lock().unwrap().iter().filter(|it| it.reason == "LoadBalancerForcedInternal").count();
     assert_eq!(forced, 1, "once");
     assert!(scene.floating().await.is_empty());
@@ -279,7 +279,7 @@ async fn one_that_is_to_be_kept_outlives_its_service() {
     };
     for kept in [true, false, true] {
         keep(&mut wish, kept);
-        assert_eq!(scene.reach(&wish).await, [format!("describe floating IP {id}")]);
+        assert_eq!(scene.reach(&wish).await, [format!("set the description of floating IP {id}")]);
         scene.restarted();
         assert_eq!(scene.reach(&wish).await, [""; 0]);
     }
@@ -345,7 +345,7 @@ async fn a_load_balancer_that_was_taken_from_behind_leaves_no_floating_ip() {
             let steps = scene.reach(&wish).await;
             assert_eq!(
                 steps[1..],
-                [format!("lead floating IP {} to the VIP", there.id)],
+                [format!("associate floating IP {} with the VIP", there.id)],
                 "the address stays"
             );
         } else {

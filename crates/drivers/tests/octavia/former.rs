@@ -68,10 +68,10 @@ async fn what_another_controller_made_goes_with_its_service() {
         assert_eq!(
             steps[..4],
             [
-                format!("describe floating IP {}", floating.id),
+                format!("set the description of floating IP {}", floating.id),
                 "change the load balancer".to_owned(),
                 format!("delete floating IP {}", floating.id),
-                format!("delete load balancer {} and all below it", made.id),
+                format!("delete load balancer {} with everything in it", made.id),
             ]
         );
         assert_eq!(steps.len(), 5, "and its group: {steps:?}");

@@ -74,7 +74,7 @@ async fn a_late_twin_goes_and_the_one_that_serves_stays_however_old_they_are() {
             }
         }
         let steps = scene.reach(&wish).await;
-        assert_eq!(steps, [format!("delete load balancer {late}, the second of its kind")]);
+        assert_eq!(steps, [format!("delete load balancer {late}, a duplicate")]);
         let mut left = scene.balancers().await;
         for _ in 0..10 {
             scene.pass(Duration::from_secs(60));

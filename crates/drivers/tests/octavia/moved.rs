@@ -7,10 +7,10 @@ use seaway_model::{Desired, LoadBalancer, load_balancer::HealthCheck};
 
 use crate::scene::*;
 
-const FEWER: &str = "give the pool of 80/TCP its 1 members";
-const NONE: &str = "give the pool of 80/TCP its 0 members";
-const TWO: &str = "give the pool of 80/TCP its 2 members";
-const THREE: &str = "give the pool of 80/TCP its 3 members";
+const FEWER: &str = "set the 1 members of the pool of 80/TCP";
+const NONE: &str = "set the 0 members of the pool of 80/TCP";
+const TWO: &str = "set the 2 members of the pool of 80/TCP";
+const THREE: &str = "set the 3 members of the pool of 80/TCP";
 
 /// Members 1 and 2, at their first port or at another.
 fn wish(scene: &Scene, moved: &[u8], all: &[u8], is_probed: bool) -> LoadBalancer {

@@ -65,7 +65,7 @@ async fn source_ranges_that_ovn_cannot_keep_freeze_no_member() {
         }
         let members: &[u8] = if restarts { &[2, 3] } else { &[1, 2] };
         let wish = guarded(scene.wish(&[80], members), 80);
-        assert_eq!(reach(&scene, &wish).await, ["give the pool of 80/TCP its 2 members"]);
+        assert_eq!(reach(&scene, &wish).await, ["set the 2 members of the pool of 80/TCP"]);
         assert_eq!(reach(&scene, &wish).await, [""; 0]);
         let told = scene.reach_telling(&wish).await;
         let refused: Vec<_> = told.iter().filter(|it| it.reason == Reason::Unsupported).collect();
@@ -99,7 +99,7 @@ async fn a_living_load_balancer_follows_the_provider_that_it_has() {
     reach(&scene, &http(scene.wish(&[80], &[1]))).await;
     // The file says another by now, which speaks no HTTP.
     let wish = by(http(scene.wish(&[80], &[1, 2])), "ovn");
-    assert_eq!(reach(&scene, &wish).await, ["give the pool of 80/TCP its 2 members"]);
+    assert_eq!(reach(&scene, &wish).await, ["set the 2 members of the pool of 80/TCP"]);
     let told = scene.reach_telling(&wish).await;
     assert!(told.iter().all(|it| it.message.contains("requested: provider ovn")), "{told:?}");
 }
@@ -182,7 +182,7 @@ async fn what_is_shown_before_it_is_done_is_refused_by_the_provider_that_a_load_
     scene.restarted();
     let wish = by(http(scene.wish(&[80], &[1, 2])), "ovn");
     let (steps, problems) = shown(&scene, &wish).await;
-    assert_eq!(steps, ["give the pool of 80/TCP its 2 members"]);
+    assert_eq!(steps, ["set the 2 members of the pool of 80/TCP"]);
     assert!(problems.iter().all(|it| it.contains("requested: provider ovn")), "{problems:?}");
     assert_eq!(problems.len(), 1, "{problems:?}");
     // What does not live yet is refused by the provider that is asked for.

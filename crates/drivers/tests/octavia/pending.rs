@@ -74,7 +74,7 @@ async fn one_that_is_never_ready_is_given_up_by_choice_and_another_serves_with_i
     let audited = scene.driver.audit(&"openstack".into()).await.unwrap();
     assert_eq!(audited.again, [unit()]);
     let steps = scene.reach(&wish).await;
-    assert_eq!(steps, [format!("delete load balancer {}, the second of its kind", first.id)]);
+    assert_eq!(steps, [format!("delete load balancer {}, a duplicate", first.id)]);
     // One look sees it going.
     scene.balancers().await;
     let left = scene.balancers().await;

@@ -48,7 +48,10 @@ async fn what_an_adoption_would_do_is_told_and_each_look_is_a_first_one() {
         assert!(!scene.driver.is_ours(&unit(), &observed));
         scene.driver.steps(&desired, &observed).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
-    let adopt = ["change the load balancer".to_owned(), format!("describe floating IP {}", floating.id)];
+    let adopt = [
+        "change the load balancer".to_owned(),
+        format!("set the description of floating IP {}", floating.id),
+    ];
     assert_eq!(look().await, adopt);
     assert_eq!(writes(&scene), 0);
     // The other controller goes on with it: what was seen before says nothing.

@@ -39,7 +39,7 @@ async fn a_provider_that_wants_it_gets_one_object_at_a_time() {
             "add member 10.0.0.1:30080 to the pool of 80/TCP".to_owned(),
             "add member 10.0.0.2:30080 to the pool of 80/TCP".to_owned(),
             "create the health monitor of 80/TCP".to_owned(),
-            "lead a floating IP to the VIP".to_owned(),
+            "associate a floating IP with the VIP".to_owned(),
         ]
     );
     let populated = |it: &seaway_testkit::cloud::Recorded| {

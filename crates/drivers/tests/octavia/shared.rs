@@ -66,10 +66,10 @@ async fn a_second_service_has_its_own_listeners_there_and_the_address_of_the_fir
     assert_eq!(
         scene.reach_of("uid-2", &second).await,
         [
-            "become a guest of the load balancer".to_owned(),
+            "join the shared load balancer".to_owned(),
             format!("create listener listener_0_{own} for 443/TCP"),
             format!("create pool pool_0_{own} for 443/TCP"),
-            "give the pool of 443/TCP its 2 members".to_owned(),
+            "set the 2 members of the pool of 443/TCP".to_owned(),
         ]
     );
     let now = only(&scene).await;
@@ -87,7 +87,7 @@ async fn a_second_service_has_its_own_listeners_there_and_the_address_of_the_fir
     }
     // The guest leaves, and nothing of the first is another.
     let steps = scene.remove_of("uid-2").await;
-    assert_eq!(steps.last().unwrap(), "be no guest of the load balancer any more");
+    assert_eq!(steps.last().unwrap(), "leave the shared load balancer");
     assert_eq!(only(&scene).await.tags, made.tags);
     assert_eq!(scene.listeners().await.len(), 1);
     assert_eq!(scene.reach(&first).await, [""; 0]);
@@ -107,7 +107,7 @@ async fn who_is_left_keeps_the_load_balancer_when_its_first_leaves_and_the_last_
             scene.restarted();
         }
         let steps = scene.remove().await;
-        assert_eq!(steps.last().unwrap(), "leave the load balancer to its guests");
+        assert_eq!(steps.last().unwrap(), "leave the load balancer to the Services that share it");
         let left = only(&scene).await;
         assert_eq!((&left.id, &left.name), (&made.id, &made.name));
         assert!(left.tags.contains("seaway.dev/key=uid-1"), "its key is frozen: {:?}", left.tags);
@@ -332,7 +332,7 @@ async fn services_that_shared_before_us_share_on_and_nothing_is_made_or_deleted(
         assert_eq!(
             scene.reach_of("uid-2", &guest).await,
             match turn {
-                0 => vec!["change the listener of 443/TCP", "become a guest of the load balancer"],
+                0 => vec!["change the listener of 443/TCP", "join the shared load balancer"],
                 _ => vec![],
             }
         );

@@ -238,7 +238,7 @@ async fn a_secret_is_kept_shown_renewed_and_cleaned_up() {
     let plain = scene.wish(&[443], &[1]);
     let steps = scene.reach(&secured(plain.clone(), &["shop", "blog"])).await;
     assert!(
-        steps[0].starts_with("keep certificate") && steps[1].starts_with("keep certificate"),
+        steps[0].starts_with("store certificate") && steps[1].starts_with("store certificate"),
         "{steps:?}"
     );
     let listener = scene.listeners().await.remove(0);

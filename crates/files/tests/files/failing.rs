@@ -45,7 +45,7 @@ fn a_watch_of_certificates_that_hangs_is_found() {
     let pipe = dir.path().join("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("it runs").success());
     fs::rename(&pipe, &cert).expect("swapped");
-    let found = Fault { part: "the watch of certificates in files".into(), hangs: true };
+    let found = Fault { part: "the watcher of certificate files".into(), hangs: true };
     assert_eq!(told.recv_timeout(PATIENCE), Ok(found));
     // It reads, is through, and goes on.
     drop(fs::OpenOptions::new().write(true).open(&cert).expect("opened"));

@@ -74,8 +74,7 @@ fn read(field: &Field<'_>, text: &str, service: &Service) -> Groups {
     for written in written {
         let Some((at, number, weight)) = backend(field, written) else { continue };
         if number.is_some() && !is_one_port {
-            let why =
-                "must be without a port, for this Service has several: each leads to its own targetPort";
+            let why = "must have no port, because this Service has several: each uses its own targetPort";
             field.invalid(written, why);
         }
         groups.entry((number, weight)).or_default().push(Endpoint {

@@ -70,7 +70,7 @@ fn announce(field: &Field<'_>, hosts: bool) -> Option<Announce> {
     let found = Announce::WORDS.iter().find(|(name, _)| *name == word);
     if found.is_none() {
         let words: Vec<&str> = Announce::WORDS.iter().map(|(name, _)| *name).collect();
-        field.unsupported_near(word, &words);
+        field.unsupported_with_suggestion(word, &words);
     }
     found.map(|(_, announce)| *announce)
 }

@@ -77,7 +77,7 @@ fn no_openstack(call: &Call, answer: &Answer, what: &str) -> Error {
     let name = call.service.project();
     Error::new(Class::NotOpenStack, format!("instead of {name}, {what} answered ({})", answer.status))
         .with_fix(format!(
-            "a proxy or another program stands where the catalog says that {name} is: check \
+            "a proxy or another program answers at the address of {name} in the catalog: check \
              https_proxy and no_proxy, or set `{}_endpoint_override`",
             call.service.as_str().replace('-', "_"),
         ))

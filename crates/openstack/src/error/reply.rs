@@ -67,10 +67,10 @@ fn advice(class: &Class, service: &str, page: bool) -> Option<String> {
         )),
         Class::Broken => Some(format!("something failed within {service}: its operators find it in its log")),
         Class::Busy => Some(format!(
-            "{service} has too much to do, or wants fewer requests of us: if this continues, ask its operators"
+            "{service} is overloaded or limits the rate of requests: if this continues, ask its operators"
         )),
         Class::Unauthorized => Some(format!(
-            "it refused a new token, too: its operators have to look at `keystone_authtoken` of {service}, and whether \
+            "it refused a new token, too: its operators must check `keystone_authtoken` of {service}, and whether \
              auth_url is the Keystone that it asks"
         )),
         Class::Unsupported => Some(format!(

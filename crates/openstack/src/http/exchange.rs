@@ -53,7 +53,7 @@ impl Exchange<'_> {
             let place = self.gate.pass(self.clock).await;
             // It may have waited for its place, or slept, for longer than a lead lasts.
             if !(self.may)() {
-                let error = Error::new(Class::Fenced, "it is not written: another leads");
+                let error = Error::new(Class::Fenced, "not written: another process is the leader");
                 return Err(Trouble::unsent(error));
             }
             let within = terms.attempt.min(left.0).max(Duration::from_millis(1));

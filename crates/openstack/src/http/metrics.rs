@@ -44,11 +44,7 @@ impl Default for Metrics {
 
 impl Metrics {
     pub fn register(&self, registry: &mut Registry) {
-        registry.register(
-            "seaway_openstack_calls",
-            "Calls to OpenStack, by what became of them",
-            self.calls.clone(),
-        );
+        registry.register("seaway_openstack_calls", "Calls to OpenStack, by outcome", self.calls.clone());
         registry.register_with_unit(
             "seaway_openstack_call_duration",
             "How long calls to OpenStack took, with their repeats and pauses",
@@ -62,7 +58,7 @@ impl Metrics {
         );
         registry.register(
             "seaway_openstack_sign_ins",
-            "Tokens asked of Keystone, by what became of it",
+            "Tokens requested from Keystone, by outcome",
             self.sign_ins.clone(),
         );
         registry.register(

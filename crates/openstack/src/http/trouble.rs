@@ -158,7 +158,7 @@ impl Subject<'_> {
             ),
             InvalidCertificate(_) => (
                 format!("the certificate of {host} is not acceptable"),
-                "its operators have to mend it".to_owned(),
+                "its operators must correct this".to_owned(),
             ),
             Message(InvalidMessage::InvalidContentType) => (
                 format!("{host} does not speak TLS"),
@@ -170,7 +170,7 @@ impl Subject<'_> {
                 | AlertDescription::BadCertificate
                 | AlertDescription::HandshakeFailure,
             ) => (
-                format!("{host} wants a client certificate, or another one"),
+                format!("{host} requires a client certificate, or a different one"),
                 "name it: `cert` and `key` in clouds.yaml, `cert-file` and `key-file` in cloud.conf".to_owned(),
             ),
             _ => (format!("no TLS with {host}"), format!("check the address in {}", self.address_from)),

@@ -103,7 +103,7 @@ impl Keeper {
         clock: &dyn Clock,
         left: &mut Left,
     ) -> Result<Arc<Session>, Error> {
-        let stopped = || Error::new(Class::Unreachable, "signing in has stopped with its runtime");
+        let stopped = || Error::new(Class::Unreachable, "the process is stopping: no new sign-in");
         let (begin, patience) = (clock.now(), left.0);
         let renewed = tokio::time::timeout(patience, async {
             let (reply, replied) = oneshot::channel();

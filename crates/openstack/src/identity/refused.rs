@@ -54,11 +54,11 @@ fn advice(said: &str) -> &'static str {
     if says("password") && says("expired") {
         "set a new one (`openstack user password set`), and write it into the credentials"
     } else if says("locked") {
-        "too many wrong passwords: mend the credentials, then wait, or let an administrator unlock the user"
+        "too many wrong passwords: correct the credentials, then wait, or ask an administrator to unlock the user"
     } else if says("disabled") {
         "an administrator has to enable it: `openstack user show`, `openstack project show`"
     } else {
-        "that is Keystone's own word: ask its operators if it says too little"
+        "this is Keystone's own message; its operators can say more"
     }
 }
 
@@ -75,7 +75,7 @@ fn application_credential(answer: &Answer) -> (String, String) {
 fn trust() -> (String, String) {
     (
         "the trust is not there, or not for this user".to_owned(),
-        "see `openstack trust list`; the user who signs in has to be its trustee".to_owned(),
+        "see `openstack trust list`; the user must be its trustee".to_owned(),
     )
 }
 

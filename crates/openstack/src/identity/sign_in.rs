@@ -152,7 +152,7 @@ impl Keystone<'_> {
                 v2::request(self.credentials, &self.credentials.scope).map_err(|what| {
                     Error::new(
                         Class::Credentials,
-                        format!("Keystone v2.0 knows no {what}, and there is no v3"),
+                        format!("Keystone v2.0 does not support {what}, and there is no v3"),
                     )
                     .with_fix(format!("see {}", self.credentials.auth_url.place))
                 })?

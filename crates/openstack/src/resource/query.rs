@@ -43,18 +43,6 @@ impl Query {
         self.listed("tags-any", tags)
     }
 
-    /// What has not all of these.
-    #[must_use]
-    pub fn not_tagged<'a>(self, tags: impl IntoIterator<Item = &'a str>) -> Query {
-        self.listed("not-tags", tags)
-    }
-
-    /// What has none of these.
-    #[must_use]
-    pub fn not_tagged_any<'a>(self, tags: impl IntoIterator<Item = &'a str>) -> Query {
-        self.listed("not-tags-any", tags)
-    }
-
     /// How many are asked for in one call.
     #[must_use]
     pub fn page(mut self, size: usize) -> Query {

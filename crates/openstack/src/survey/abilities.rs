@@ -185,7 +185,7 @@ impl Ability {
             Tags => "tags",
             Flavors => "flavors",
             Zones => "availability zones",
-            CheckedHost => "health check that names a host",
+            CheckedHost => "HTTP health check with a Host header (domain_name)",
             UdpByHttp => "health check of UDP by HTTP",
             SharedPorts => "TCP and UDP at one port",
             MemberTls => "TLS to members",

@@ -140,7 +140,7 @@ async fn what_the_old_keystone_cannot_say_is_not_asked_of_it() -> Result<()> {
         let told = error.to_string();
         assert_eq!(error.class(), &Class::Credentials, "{told}");
         assert!(
-            told.starts_with("sign in: Keystone v2.0 knows no ") && told.contains("there is no v3"),
+            told.starts_with("sign in: Keystone v2.0 does not support ") && told.contains("there is no v3"),
             "{told}"
         );
     }

@@ -85,7 +85,7 @@ async fn a_client_certificate_is_shown_where_one_is_wanted() {
     let server = || ours.signs("127.0.0.1").serve(Some(&clients));
     let (at, error) = over_tls(server(), |it| it.tls.ca = Some(ca.clone())).await;
     let line = format!(
-        "sign in: {at} wants a client certificate, or another one; name it: `cert` and `key` in clouds.yaml, \
+        "sign in: {at} requires a client certificate, or a different one; name it: `cert` and `key` in clouds.yaml, \
          `cert-file` and `key-file` in cloud.conf"
     );
     check(Instant::now(), &error.expect("nothing was shown"), &Class::Tls, &line);

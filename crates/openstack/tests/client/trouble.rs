@@ -137,12 +137,12 @@ async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
         (
             429,
             Class::Busy,
-            "; Keystone has too much to do, or wants fewer requests of us: if this continues, ask its operators",
+            "; Keystone is overloaded or limits the rate of requests: if this continues, ask its operators",
         ),
         (
             413,
             Class::Busy,
-            "; Keystone has too much to do, or wants fewer requests of us: if this continues, ask its operators",
+            "; Keystone is overloaded or limits the rate of requests: if this continues, ask its operators",
         ),
         (408, Class::Timeout, ""),
     ] {

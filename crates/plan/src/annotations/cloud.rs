@@ -104,7 +104,7 @@ pub(crate) fn gives_away(annotations: &Labels) -> bool {
 pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[INTERNAL, "service.beta.kubernetes.io/openstack-internal-load-balancer"],
-        help: "true: no floating IP leads to it (clouds)",
+        help: "true: no floating IP (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.internal = Some(it)),
     },
     Row {
@@ -151,7 +151,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/floating-subnet-name", theirs!("floating-subnet")],
-        help: "whole names of subnets that its floating IP may come from: public-*, public-{a,b}, ~public-[0-9]+, !private-*; beside tags, both count (clouds)",
+        help: "names of subnets that its floating IP may come from: public-*, public-{a,b}, ~public-[0-9]+, !private-*; with tags, both must match (clouds)",
         set: |wishes, text| {
             let name = named(text)?;
             let subnet = &mut wishes.cloud.place.floating_subnet;
@@ -177,7 +177,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/keep-floating-ip", theirs!("keep-floatingip")],
-        help: "true: its floating IP stays when it is deleted (clouds)",
+        help: "true: keep the floating IP when the Service is deleted (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.keep_floating = it),
     },
     Row {
@@ -192,7 +192,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/provider"],
-        help: "who makes the load balancer: amphora, ovn or another (clouds)",
+        help: "the provider of the load balancer: amphora, ovn or another (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.provider = Some(it)),
     },
     Row {
@@ -212,7 +212,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/pause"],
-        help: "true: nothing of it is written in the cloud until this is gone (clouds)",
+        help: "true: change nothing of this Service in the cloud until this annotation is removed (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.paused = it),
     },
     Row {
@@ -232,7 +232,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/second-family"],
-        help: "true: beside a load balancer that another controller made with one address, a second one is made for the second of spec.ipFamilies (clouds)",
+        help: "true: if another controller made the load balancer with one address, create a second one for the second of spec.ipFamilies (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.explicit.second_family = it),
     },
     Row {
@@ -269,7 +269,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/cloud-monitor", theirs!("enable-health-monitor")],
-        help: "true: members are probed as cloud.conf says; false: they are not (clouds)",
+        help: "true: check members as cloud.conf says; false: do not check them (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.monitor = Some(it)),
     },
     Row {
@@ -309,7 +309,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 pub(super) fn named(text: &str) -> Result<Name, String> {
-    if text.is_empty() { Err("it says nothing".to_owned()) } else { Ok(text.into()) }
+    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.into()) }
 }
 
 /// All that is about clouds, by our names.

@@ -44,7 +44,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[HOST, "serviceloadbalancer/lb.host"],
-        help: "host names that lead to it at the front door: shop.example,*.shop.example",
+        help: "host names of this Service at the front door: shop.example,*.shop.example",
         set: |wishes, text| {
             let hosts = list(text, http::host)?;
             if hosts.is_empty() {
@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[PATH, "serviceloadbalancer/lb.aclMatch"],
-        help: "paths that lead to it at the front door instead of its name, as they are: /shop,/cart",
+        help: "paths of this Service at the front door, instead of its name: /shop,/cart",
         set: |wishes, text| {
             let paths = list(text, http::path)?;
             if paths.is_empty() {
@@ -68,7 +68,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/strip-prefix"],
-        help: "whether the path that led to it is taken away: true, or false",
+        help: "true: remove the matched path from the request; false: keep it",
         set: |wishes, text| {
             wishes.http.strip_prefix = Some(yes_or_no(text)?);
             Ok(())
@@ -102,7 +102,7 @@ pub(super) const ROWS: &[Row] = &[
             };
             match &mut wishes.http.cookie {
                 Some((_, mode)) => *mode = wanted,
-                None => return Err("it is said of no cookie; seaway.dev/sticky-cookie names it".into()),
+                None => return Err("it needs seaway.dev/sticky-cookie, which names the cookie".into()),
             }
             Ok(())
         },

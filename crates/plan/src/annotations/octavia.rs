@@ -29,7 +29,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/load-balancer-tags", theirs!("load-balancer-tags")],
-        help: "tags of the load balancer, beside those that others put there: team=shop,billing (clouds)",
+        help: "more tags of the load balancer: team=shop,billing (clouds)",
         set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.balancer = it),
     },
     Row {
@@ -78,7 +78,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/cloud-monitor-path"],
-        help: "the path that a probe by HTTP or HTTPS asks for; / (clouds)",
+        help: "the path of HTTP and HTTPS health checks; / (clouds)",
         set: |wishes, text| probe_path(text).map(|it| wishes.cloud.probe.path = Some(it)),
     },
     Row {
@@ -103,7 +103,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[TLS_OTHERS],
-        help: "beside seaway.dev/tls-container: references of more containers or secrets of Barbican, shown to those who ask for their names (clouds)",
+        help: "more certificates beside seaway.dev/tls-container: references of containers or secrets of Barbican, chosen by SNI (clouds)",
         set: |wishes, text| {
             wishes.cloud.tls_others = list(text, named)?;
             if wishes.cloud.tls_others.is_empty() { Err("it names none".to_owned()) } else { Ok(()) }
@@ -111,7 +111,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[CLIENT_AUTHORITY],
-        help: "the reference of a secret of Barbican: the authority that vouches for clients, who have to show a certificate where TLS ends (clouds)",
+        help: "the reference of a secret of Barbican: the CA certificate for client certificates, which are then required (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.client_authority = Some(it)),
     },
     Row {
@@ -121,7 +121,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/vip-security-groups"],
-        help: "ids of security groups that alone say who may come to its address (clouds; Octavia's API 2.29)",
+        help: "ids of security groups for the VIP port, instead of Octavia's own (clouds; Octavia's API 2.29)",
         set: |wishes, text| ids(text).map(|it| wishes.cloud.place.vip_groups = Some(it)),
     },
     Row {

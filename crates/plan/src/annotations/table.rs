@@ -128,7 +128,7 @@ pub(super) const ROWS: &[Row] = &[
             "lbipam.cilium.io/sharing-cross-namespace",
             "io.cilium/lb-ipam-sharing-cross-namespace",
         ],
-        help: "other namespaces whose Services may share an address with this one, or *; both have to say so",
+        help: "other namespaces whose Services may share an address with this one, or *; both Services must have this",
         set: |wishes, text| {
             wishes.share_across = list(text, |it| Ok(it.into()))?;
             Ok(())
@@ -299,7 +299,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/passive-ejection-share"],
-        help: "percent of the members that may be left out so at once, 0 to 100; one always may",
+        help: "largest share of the members that may be ejected at the same time, in percent, 0 to 100; one member always may be",
         set: |wishes, text| {
             let share = percent(text)?;
             wishes.passive = Some(Passive { share, ..wishes.passive.unwrap_or_default() });
@@ -324,7 +324,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[PROXY, "loadbalancer.openstack.org/proxy-protocol"],
-        help: "v1 or v2, said to the members; or none; of single ports, by number or name: 443:v2,80:none",
+        help: "send a PROXY protocol header to members: v1, v2 or none; per port, by number or name: 443:v2,80:none",
         set: |wishes, text| {
             wishes.proxy_of = OfPorts::read(text, |it| match it {
                 "v1" | "1" | "true" => Ok(Some(ProxyVersion::V1)),
@@ -350,7 +350,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[PROXY_FROM],
-        help: "networks whose PROXY protocol header is required and believed",
+        help: "networks that must send a PROXY protocol header, which is trusted",
         set: |wishes, text| {
             wishes.proxy_from = list(text, network)?;
             Ok(())
@@ -418,7 +418,7 @@ pub(super) const ROWS: &[Row] = &[
 
 pub(super) fn positive(text: &str) -> Result<std::time::Duration, String> {
     match duration(text)? {
-        it if it.is_zero() => Err(format!("{text:?} must be more than nothing")),
+        it if it.is_zero() => Err(format!("{text:?} must be longer than 0")),
         it => Ok(it),
     }
 }

@@ -121,7 +121,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[TLS_PROFILE],
-        help: "modern: TLS 1.3 alone; intermediate: 1.2, too (for a LoadBalancer of its own)",
+        help: "modern: TLS 1.3 only; intermediate: also 1.2 (for a LoadBalancer of its own)",
         set: |wishes, text| {
             wishes.tls.profile = Some(match text {
                 "modern" => TlsProfile::Modern,
@@ -133,7 +133,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[AUTHORITIES],
-        help: "a Secret whose ca.crt vouches for clients, who have to show a certificate (for a LoadBalancer of its own)",
+        help: "a Secret whose ca.crt has the CA certificates for client certificates, which are then required (for a LoadBalancer of its own)",
         set: |wishes, text| {
             wishes.tls.authorities = Some(name(text)?);
             Ok(())
@@ -172,7 +172,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[BACKEND_AUTHORITIES],
-        help: "a Secret whose ca.crt vouches for members; else those whom this machine trusts",
+        help: "a Secret whose ca.crt has the CA certificates for members; without it, those of this machine",
         set: |wishes, text| {
             wishes.tls.members.authorities = Some(name(text)?);
             Ok(())

@@ -45,7 +45,7 @@ impl Stays {
                 "a Service with source ranges is not let in at the front door"
             }
             Stays::Protected(Protection::Clients(_)) => {
-                "a Service whose clients have to show a certificate is not let in at the front door"
+                "a Service that requires client certificates is not served at the front door"
             }
             Stays::Protected(Protection::Limits(_)) => {
                 "a Service with a limit of connections is not let in at the front door"

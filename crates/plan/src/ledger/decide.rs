@@ -276,7 +276,7 @@ impl View<'_> {
             order.iter().filter_map(|family| places.get(family)).cloned().collect();
         let addresses = places.iter().map(|(ip, _)| *ip).collect();
         let pool = places.first().map(|(_, pool)| pool.clone()).unwrap_or_default();
-        let mut granted = self.with_ports(claim, addresses, pool, false);
+        let mut granted = self.grant_ports(claim, addresses, pool, false);
         for (ip, _) in &places {
             let Some(stays) = self.stayed(claim, *ip) else { continue };
             granted.problems.push(stays.problem(claim, *ip));
@@ -290,7 +290,7 @@ impl View<'_> {
     }
 
     /// The claim's ports at these addresses, as far as nobody else has them.
-    pub(super) fn with_ports(
+    pub(super) fn grant_ports(
         &self,
         claim: &Claim,
         addresses: Vec<IpAddr>,

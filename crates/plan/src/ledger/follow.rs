@@ -166,6 +166,6 @@ impl View<'_> {
         }
         ours.sort_by_key(|ip| Family::of(*ip) != claim.families.first.unwrap_or(Family::V4));
         let pool = ours.first().and_then(|ip| self.holdings.pool(*ip)).cloned().unwrap_or_default();
-        self.with_ports(claim, ours, pool, false)
+        self.grant_ports(claim, ours, pool, false)
     }
 }

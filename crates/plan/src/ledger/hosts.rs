@@ -252,7 +252,7 @@ impl View<'_> {
         };
         let undeclared = addresses.iter().copied().find(is_undeclared);
         let before = self.reached_before_the_machines(claim, &addresses);
-        let mut granted = self.with_ports(claim, addresses, pool.object.name.clone(), true);
+        let mut granted = self.grant_ports(claim, addresses, pool.object.name.clone(), true);
         if !before.is_empty() {
             granted.waits = Waits::Holder;
             granted.problems.extend(before);
@@ -296,7 +296,7 @@ impl View<'_> {
         let addresses: Vec<IpAddr> =
             had.addresses.iter().copied().filter(|ip| wish.wants(Family::of(*ip))).collect();
         let first = *addresses.first()?;
-        let mut kept = self.with_ports(claim, addresses, had.pool.clone(), true);
+        let mut kept = self.grant_ports(claim, addresses, had.pool.clone(), true);
         if let Some(grant) = &mut kept.grant {
             at_served_addresses(claim, grant);
         }
@@ -430,7 +430,7 @@ fn undeclared_problem(claim: &Claim, ip: IpAddr, host: &Name) -> Problem {
          Service keeps the address, and other Services cannot get it"
     );
     let problem = Problem::new(claim.owner.object(), Reason::AddressOutsidePools, message);
-    problem.fix(format!("If it is an address of {host}: {}", declare(host, &[ip])))
+    problem.fix(format!("If {host} really has this address, confirm it: {}", declare(host, &[ip])))
 }
 
 /// An address where others have every port is not published.

@@ -98,10 +98,11 @@ impl View<'_> {
             {
                 let message = format!("{ip} is an address of host {host} that no pool publishes");
                 let fix = match self.hosts.is_undeclared(host) {
-                    true => format!("If it is an address of {host}: {}", hosts::declare(host, &[ip])),
-                    false => {
-                        "Ask for an address that the host's Node says is its own, or for none.".to_owned()
-                    }
+                    true => format!(
+                        "If {host} really has this address, confirm it: {}",
+                        hosts::declare(host, &[ip])
+                    ),
+                    false => "Ask for an address that is in the Node's status, or for none.".to_owned(),
                 };
                 into.problems.push(problem(claim, Reason::AddressOutsidePools, message).at(field).fix(fix));
             }

@@ -10,7 +10,7 @@ use seaway_model::{
     Dirt, LoadBalancer, Name, Owner, Problem, Status,
     load_balancer::{Bind, Family, ListenerId},
     outcome::{Replaced, Serving},
-    unit::{Place, Unit},
+    unit::Unit,
 };
 
 use super::World;
@@ -204,12 +204,6 @@ impl World {
 
     pub fn config(&self) -> &seaway_model::Config {
         &self.config
-    }
-
-    /// Everything that serves on this host now: `(unit, sockets)`.
-    pub fn served_on(&self, host: &str) -> usize {
-        let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { name, .. }, _) if name.as_str() == host);
-        self.outcomes.iter().filter(|(unit, _)| here(unit)).map(|(_, it)| it.serving.len()).sum()
     }
 }
 

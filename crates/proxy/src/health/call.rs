@@ -117,7 +117,7 @@ impl Call {
                 FrameEvent::Response { key, status, ends } if status >= 200 => {
                     self.status = status;
                     self.code = code(self.connection.lines());
-                    if !self.is_call() {
+                    if !self.is_grpc() {
                         self.answer = format!("HTTP/1.1 {status} \r\n\r\n").into_bytes();
                     }
                     (ends, key)
@@ -152,13 +152,13 @@ impl Call {
         Ok(None)
     }
 
-    fn is_call(&self) -> bool {
+    fn is_grpc(&self) -> bool {
         matches!(self.check.kind, CheckKind::Grpc { .. })
     }
 
     /// `None`: more has to come.
     fn judge(&self, ends: bool) -> Option<CheckResult> {
-        if !self.is_call() {
+        if !self.is_grpc() {
             // As the same answer of HTTP/1.1 would be.
             let check_result = self.check.on_answer(&self.answer, ends);
             return check_result.or_else(|| ends.then(|| CheckResult::Ill("closed before an answer".into())));

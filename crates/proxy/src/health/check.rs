@@ -73,7 +73,7 @@ impl Check {
     }
 
     /// By HTTP/2: more than a few lines to say and to read.
-    pub(super) fn is_call(&self) -> bool {
+    pub(super) fn uses_http2(&self) -> bool {
         match self.kind {
             CheckKind::Grpc { .. } => true,
             CheckKind::Http { .. } => self.h2,

@@ -59,7 +59,7 @@ impl Probe {
         };
         let mut question = check.introduction();
         let (mut within, mut call) = (None, None);
-        if check.is_call() {
+        if check.uses_http2() {
             call = Some(Box::new(Call::begin((socket.clone(), begin(BackendProtocol::Http2)?), check)));
         } else if let Some(session) = begin(BackendProtocol::Http1)? {
             within = Some(Box::new(Within { session, question: check.question(), said: 0 }));

@@ -84,7 +84,7 @@ impl CheckRegistry {
             self.pools.insert(name.clone(), here);
         }
         before.into_values().for_each(|id| self.remove_checks(id));
-        let rests = pool.rests(now);
+        let rests = pool.suspend_if_idle(now);
         // Whoever is down would be so for ever if nobody looked.
         self.rouse(&name, |target| !rests || !target.sequence.is_settled())
     }
@@ -113,7 +113,7 @@ impl CheckRegistry {
     }
 
     /// It is due: whether nobody needs to know, which is then so until somebody wakes it.
-    pub(super) fn rests(&mut self, slot: usize, generation: u32, now: u64) -> bool {
+    pub(super) fn suspend_if_idle(&mut self, slot: usize, generation: u32, now: u64) -> bool {
         let Some(target) = self.targets.at_mut(slot).filter(|it| it.generation == generation) else {
             return false;
         };
@@ -122,7 +122,7 @@ impl CheckRegistry {
             .checked_members
             .iter()
             .filter_map(|id| self.checked_members.at(*id))
-            .map(|it| it.pool.rests(now));
+            .map(|it| it.pool.suspend_if_idle(now));
         let unused = pools.fold(true, |all, rests| all & rests);
         target.rests = unused && target.sequence.is_settled();
         target.rests

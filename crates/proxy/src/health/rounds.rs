@@ -237,7 +237,7 @@ impl Rounds {
     }
 
     fn opened(&mut self, namespace: Name, visit: Visit) -> Option<Open> {
-        if self.check_registry.rests(visit.slot as usize, visit.generation, millis()) {
+        if self.check_registry.suspend_if_idle(visit.slot as usize, visit.generation, millis()) {
             return None;
         }
         let check = self.check_registry.target(visit.slot as usize, visit.generation)?.check.clone();

@@ -78,7 +78,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     };
     if tuned.listener.http.request_id {
         let believed = client.who.told.believed;
-        client.context.identities().name(&mut scratch.id, head, &scratch.request, believed);
+        client.context.request_ids().put_request_id(&mut scratch.id, head, &scratch.request, believed);
     }
     let seen = RequestView { head, request: &scratch.request };
     let found = tuned.routes.find(&seen);
@@ -180,8 +180,8 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         closes: short.closes,
     };
     let asking = RequestChanges { rule, sticky: sticky.as_ref() };
-    let (out, identities) = (&mut scratch.question, client.context.identities());
-    introduction.question(out, head, &scratch.request, rewritten, &asking, identities);
+    let (out, request_ids) = (&mut scratch.question, client.context.request_ids());
+    introduction.question(out, head, &scratch.request, rewritten, &asking, request_ids);
     short.connect = terms.connect.map_or(short.connect, millis);
     short.answer = terms.answer.map_or(short.answer, millis);
     let most = terms.body.unwrap_or(short.options.limits.body);

@@ -12,7 +12,7 @@ use seaway_model::{
 };
 use seaway_wire::http::{Limits, Reading, Request};
 
-use super::{believed, identity, sticky::Sticky};
+use super::{believed, request_id, sticky::Sticky};
 use crate::running::RunningPool;
 
 mod filters;
@@ -73,7 +73,7 @@ pub fn trace_parent(bytes: &[u8]) {
         && parts[0] != b"ff"
         && (parts[0] != b"00" || parts.len() == 4);
     let lines = bytes.split(|byte| *byte == b'\n').count();
-    assert_eq!(identity::is_traced(&head, &request), expected && lines == 1);
+    assert_eq!(request_id::is_traced(&head, &request), expected && lines == 1);
 }
 
 /// The member that a client had is known by its mark and nothing else, and members see all cookies but ours. `@` in the

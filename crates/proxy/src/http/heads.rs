@@ -2,6 +2,7 @@
 
 use std::{io::Write, net::SocketAddr};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use seaway_model::load_balancer::HeaderChange;
 use seaway_wire::http::{Body, Field, Known, Response, Version};
 
@@ -31,7 +32,7 @@ impl ForwardedClient {
     }
 
     pub(super) fn with_certificate(mut self, der: &[u8]) -> ForwardedClient {
-        self.certificate = Some([b":", &base64(der)[..], b":"].concat());
+        self.certificate = Some(format!(":{}:", STANDARD.encode(der)).into_bytes());
         self
     }
 
@@ -130,37 +131,4 @@ pub(super) fn answer(
     }
     out.extend_from_slice(b"\r\n");
     BodyForwarding { chunked, persists }
-}
-
-#[allow(
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "three bytes at most are 24 bits, of which six are a letter"
-)]
-pub(super) fn base64(bytes: &[u8]) -> Vec<u8> {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = Vec::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let bits =
-            three.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if place <= three.len() { letter } else { b'=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_is_that_of_rfc_4648() {
-        for (plain, expected) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
-        {
-            assert_eq!(base64(plain.as_bytes()), expected.as_bytes(), "{plain}");
-        }
-    }
 }

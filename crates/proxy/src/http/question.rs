@@ -7,8 +7,8 @@ use seaway_wire::http::{Body, Field, Known, Request, Version};
 
 use super::{
     heads::{Changes, ForwardedClient},
-    identity::{self, Identities},
     marks::{self, Mark},
+    request_id::{self, RequestIds},
 };
 
 /// Where the path begins to be another: so many bytes of it are replaced by these.
@@ -55,13 +55,13 @@ impl AddedHeaders<'_> {
         request: &Request,
         rewritten: RewrittenPath<'_>,
         changes: &impl Changes,
-        mut identities: impl DerefMut<Target = Identities>,
+        mut request_ids: impl DerefMut<Target = RequestIds>,
     ) {
         put(out, &[request.method_name.of(head), b" "]);
         target(out, head, request, rewritten);
         let host = rewritten.host.unwrap_or(request.authority.of(head));
         put(out, &[b" HTTP/1.1\r\nHost: ", host, b"\r\n"]);
-        let traced = identity::is_traced(head, request);
+        let traced = request_id::is_traced(head, request);
         let mut trailers = false;
         for field in &request.fields {
             let value = field.value.of(head);
@@ -77,7 +77,7 @@ impl AddedHeaders<'_> {
                 Known::Other if marks::is_mark(field.name.of(head)) && !field.hop => {}
                 // Nobody changes how long a body is.
                 Known::ContentLength => {}
-                Known::Other if !traced && identity::is_trace_state(field.name.of(head)) => continue,
+                Known::Other if !traced && request_id::is_trace_state(field.name.of(head)) => continue,
                 _ if field.hop || changes.replaces(head, field) => continue,
                 _ => {}
             }
@@ -89,7 +89,7 @@ impl AddedHeaders<'_> {
         }
         if self.options.trace == Trace::Make && !traced {
             out.extend_from_slice(b"traceparent: ");
-            identities.put_trace(out);
+            request_ids.put_trace(out);
             out.extend_from_slice(b"\r\n");
         }
         if let Some(name) = &self.options.via {

@@ -152,7 +152,7 @@ impl Stream {
     }
 
     /// Everything from now on goes through this session.
-    pub(super) fn secure(&mut self, session: Session) {
+    pub(super) fn start_tls(&mut self, session: Session) {
         self.tls = Some(Box::new(RefCell::new(session)));
     }
 

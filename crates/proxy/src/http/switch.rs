@@ -1,9 +1,10 @@
 //! Other protocols in a stream of HTTP/2 to a member: `CONNECT`, and what HTTP/1.1 switches to (RFC 8441).
 
 use aws_lc_rs::digest;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use seaway_wire::http::{Known, Method, Request};
 
-use super::{h2_stream::fields_of, heads::base64};
+use super::h2_stream::fields_of;
 
 /// The protocol that a request means to speak instead of HTTP. `any`: its client speaks HTTP/2, and has asked for nothing
 /// else; by HTTP/1.1 an upgrade is an offer, and one that few have heard of needs not be taken (RFC 9110, section 7.8).
@@ -50,7 +51,7 @@ fn key_of(question: &[u8]) -> Option<&[u8]> {
 /// RFC 6455, section 4.2.2.
 fn accept(key: &[u8]) -> Vec<u8> {
     let salted = [key, b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"].concat();
-    base64(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &salted).as_ref())
+    STANDARD.encode(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &salted)).into_bytes()
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use std::{
 
 use super::{
     h2_upstream::H2UpstreamPool,
-    identity::Identities,
     idle_connections::IdleConnections,
+    request_id::RequestIds,
     scratch::Scratch,
     stream::{Ready, Stream},
     task_state::{NOWHERE, TaskState},
@@ -43,7 +43,7 @@ pub(super) struct WorkerContext {
     listening: RefCell<ListeningSockets>,
     streams: RefCell<Slab<Rc<Ready>>>,
     cursors: RefCell<Cursors>,
-    identities: RefCell<Identities>,
+    request_ids: RefCell<RequestIds>,
     pages: RefCell<Pages>,
     kept: RefCell<IdleConnections>,
     h2_upstreams: RefCell<H2UpstreamPool>,
@@ -103,7 +103,7 @@ impl WorkerContext {
             listening: RefCell::new(ListeningSockets::new(Kind::HttpListener)),
             streams: RefCell::default(),
             cursors: RefCell::new(Cursors::new(turn.worker)),
-            identities: RefCell::new(Identities::new()),
+            request_ids: RefCell::new(RequestIds::new()),
             pages: RefCell::default(),
             kept: RefCell::default(),
             h2_upstreams: RefCell::default(),
@@ -162,8 +162,8 @@ impl WorkerContext {
         task_state.drained_at().into_iter().for_each(|at| self.sweeps().at(at));
     }
 
-    pub(super) fn identities(&self) -> RefMut<'_, Identities> {
-        self.identities.borrow_mut()
+    pub(super) fn request_ids(&self) -> RefMut<'_, RequestIds> {
+        self.request_ids.borrow_mut()
     }
 
     pub(super) fn kept(&self) -> RefMut<'_, IdleConnections> {

@@ -29,7 +29,7 @@ impl LastUse {
     }
 
     /// Begins a rest if the time has come for it and nobody `goes_on`; tells whether it is at rest.
-    pub(super) fn rests(&self, now: u64, goes_on: impl FnOnce() -> bool) -> bool {
+    pub(super) fn suspend_if_idle(&self, now: u64, goes_on: impl FnOnce() -> bool) -> bool {
         let before = self.0.load(Relaxed);
         if before == AT_REST {
             return true;

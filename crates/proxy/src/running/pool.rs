@@ -213,10 +213,10 @@ impl RunningPool {
     }
 
     /// Whether its checks are to rest, and then do until it is used: they may, and nobody has used it for a while.
-    pub(crate) fn rests(&self, now: u64) -> bool {
+    pub(crate) fn suspend_if_idle(&self, now: u64) -> bool {
         let live = self.live.load();
         live.checks_while_used()
-            && self.last_use.rests(now, || live.members.iter().any(|member| member.active() > 0))
+            && self.last_use.suspend_if_idle(now, || live.members.iter().any(|member| member.active() > 0))
     }
 
     pub(crate) fn is_at_rest(&self) -> bool {

@@ -29,7 +29,7 @@ pub enum KeyError {
     Empty,
     #[error("the key is no PEM: {0}")]
     Key(rustls::pki_types::pem::Error),
-    #[error("the key is of no kind that TLS knows: {0}")]
+    #[error("the key is of a type that TLS does not support: {0}")]
     Kind(rustls::Error),
     #[error("the key is not that of the certificate")]
     Mismatch,

@@ -60,7 +60,7 @@ const PARSERS: [(&str, &[&str]); 47] = [
     ("proxy/src/http/believed.rs", &["forwarded"]),
     ("proxy/src/http/cors.rs", &["cors"]),
     ("proxy/src/http/grpc.rs", &["grpc"]),
-    ("proxy/src/http/identity.rs", &["trace_parent"]),
+    ("proxy/src/http/request_id.rs", &["trace_parent"]),
     ("proxy/src/http/rules.rs", &["rules"]),
     ("proxy/src/http/sticky.rs", &["cookies"]),
     ("proxy/src/takeover/message.rs", &["takeover"]),

@@ -116,7 +116,7 @@ impl<'b> Lines<'b> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let end = memchr::memchr(b'\n', rest).ok_or(Refusal::bad("a line without an end"))?;
         let line = rest.get(..end).and_then(|line| line.strip_suffix(b"\r"));
-        let line = line.ok_or(Refusal::bad("a line that ends with LF alone"))?;
+        let line = line.ok_or(Refusal::bad("a line that ends with LF instead of CRLF"))?;
         let start = self.at;
         self.at = self.at.saturating_add(end).saturating_add(1);
         Ok((start, line))

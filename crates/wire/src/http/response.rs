@@ -85,5 +85,5 @@ impl Response {
 }
 
 fn too_long() -> Reading {
-    Reading::Refused(Refusal::new(502, "an answer whose head is too long"))
+    Reading::Refused(Refusal::new(502, "a response whose head is too long"))
 }

@@ -40,7 +40,7 @@ pub(super) fn target(head: &[u8], at: Span, method: Method) -> Result<Target, Re
             }
             let length = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
             if !is_authority(rest.get(..length).unwrap_or_default(), false) {
-                return Err(Refusal::bad("a target whose host is none"));
+                return Err(Refusal::bad("a target without a valid host"));
             }
             let from = start.saturating_add(scheme.len()).saturating_add(3);
             let end = from.saturating_add(length);

@@ -79,7 +79,9 @@ pub(super) fn sum(prospects: &[Prospect]) -> String {
     let counted = count(prospects.iter().flat_map(|it| &it.steps), |it| it.action.as_str());
     let counted: Vec<String> = counted.iter().map(|(action, many)| format!("{action}: {many}")).collect();
     let counted = if counted.is_empty() { String::new() } else { format!(" ({})", counted.join(", ")) };
-    format!("{steps} steps for {} objects{counted}, {problems} Problems; nothing was done", prospects.len())
+    let [steps, objects, problems] = [(steps, "step"), (prospects.len(), "object"), (problems, "Problem")]
+        .map(|(number, of)| if number == 1 { format!("1 {of}") } else { format!("{number} {of}s") });
+    format!("{steps} for {objects}{counted}, {problems}; nothing was done")
 }
 
 pub(super) fn as_json(prospects: &[Prospect]) -> Value {
@@ -221,6 +223,6 @@ mod tests {
                 "changes": [{"field": "connection_limit", "from": -1, "to": 100}],
             })
         );
-        assert_eq!(sum(&all), "3 steps for 1 objects (change: 2, create: 1), 1 Problems; nothing was done");
+        assert_eq!(sum(&all), "3 steps for 1 object (change: 2, create: 1), 1 Problem; nothing was done");
     }
 }

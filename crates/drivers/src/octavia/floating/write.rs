@@ -140,7 +140,7 @@ async fn fall_back(cloud: &Cloud, observed: &mut Observed) {
 }
 
 fn led_elsewhere(id: &Id<FloatingIp>, step: &Step) -> Error {
-    let why = format!("floating IP {id} was led elsewhere meanwhile, and stays there");
+    let why = format!("floating IP {id} was associated elsewhere meanwhile, and stays there");
     Error::new(Class::Stale, why).doing(step.to_string())
 }
 
@@ -155,7 +155,7 @@ async fn obtain(
         let query = Query::all().with("floating_ip_address", requested);
         if let Some(there) = cloud.all::<FloatingIp>().list::<FloatingIp>(query).await?.into_iter().next() {
             if there.port_id.is_some() && there.port_id != port {
-                let text = format!("floating IP {requested} leads somewhere else");
+                let text = format!("floating IP {requested} is associated with something else");
                 return Err(Error::new(Class::AddressTaken, text)
                     .with_fix("Detach it there, or ask for another address."));
             }
@@ -198,14 +198,15 @@ fn unreachable(error: Error, network: &Id<Network>) -> Error {
     }
     Error::new(Class::Invalid, error.message())
         .doing("create floating IP")
-        .with_fix("name a network that a router leads to from the subnet of the VIP: floating-network-id")
+        .with_fix("name a network that a router connects with the subnet of the VIP: floating-network-id")
         .with_source(error)
 }
 
 fn vip(observed: &Observed) -> Result<Id<Port>, Error> {
     let port = observed.balancer.as_ref().and_then(|it| it.it.vip_port_id.clone());
     port.ok_or_else(|| {
-        Error::new(Class::Stale, "the load balancer has no VIP yet").doing("lead a floating IP to the VIP")
+        Error::new(Class::Stale, "the load balancer has no VIP yet")
+            .doing("associate a floating IP with the VIP")
     })
 }
 

@@ -48,8 +48,9 @@ pub(in crate::octavia) fn unwelcome(
     // The other controller had it there all the same, and does not look at the field.
     let is_followed = outside.explicit.address || !marks.is_named(&it.tags);
     let asked = outside.requested.filter(|ip| is_followed && !addresses.contains(ip))?;
-    let message = format!("load balancer {} is another's, and {asked} does not lead to it", it.id);
-    problem(Reason::AddressTaken, message, "Ask for no address, or name no load balancer.")
+    let message =
+        format!("load balancer {} belongs to another Service, and {asked} is not its address", it.id);
+    problem(Reason::AddressTaken, message, "Remove the address, or the name of the load balancer.")
 }
 
 /// What a Service is told of those it shares with. Nothing of theirs is changed.
@@ -93,7 +94,7 @@ pub(in crate::octavia) fn told(
         );
         Problem::new(owner.object(), Reason::BadAnnotation, message)
             .at(named.field.clone())
-            .fix("Write its present name into the annotation, or give it that name again.")
+            .fix("Write its current name into the annotation, or rename it back.")
     }));
     problems.extend(elsewhere.map(|named| {
         let message = format!(

@@ -38,7 +38,7 @@ pub(super) fn needs_versions(wish: &Wish, listener: &Wished) -> bool {
     is_ended(wish, listener) && of(wish, listener).profile == TlsProfile::Modern
 }
 
-pub(super) fn ask(new: &mut NewListener, terms: CloudTlsTerms, can: &Abilities) {
+pub(super) fn put_terms(new: &mut NewListener, terms: CloudTlsTerms, can: &Abilities) {
     if terms.profile == TlsProfile::Modern && can.has(Ability::TlsVersions) {
         new.tls_versions = Edit::To(Some(words(&MODERN)));
     }
@@ -52,7 +52,7 @@ pub(super) fn ask(new: &mut NewListener, terms: CloudTlsTerms, can: &Abilities) 
 }
 
 /// TLS does not end there after all.
-pub(super) fn leave(new: &mut NewListener) {
+pub(super) fn clear_terms(new: &mut NewListener) {
     (new.tls_versions, new.hsts_max_age) = (Edit::Leave, Edit::Leave);
     if let Edit::To(tags) = &mut new.tags {
         tags.retain(|it| it != VERSIONS && it != HSTS);

@@ -44,7 +44,7 @@ async fn turns_error_while_it_is_made(restarts: bool) {
     let steps = scene.reach(&wish).await;
     let creates = steps.iter().filter(|it| it.starts_with("create load balancer")).count();
     assert_eq!(creates, 4, "restarts: {restarts}: {steps:?}");
-    assert!(!steps.iter().any(|it| it.starts_with("fail load balancer")), "{steps:?}");
+    assert!(!steps.iter().any(|it| it.starts_with("fail over load balancer")), "{steps:?}");
     let took = scene.fake.now().duration_since(began).unwrap();
     assert!(took >= Duration::from_secs(5 + 10 + 20), "{took:?}");
     assert_eq!(scene.balancers().await.len(), 1);

@@ -31,9 +31,9 @@ impl TestRegistry {
     }
 
     /// What of `slot` somebody who comes to it at `now` finds.
-    fn rests(&mut self, slot: usize, now: u64) -> bool {
+    fn suspend_if_idle(&mut self, slot: usize, now: u64) -> bool {
         let generation = self.check_registry.generation_of(slot).unwrap();
-        self.check_registry.rests(slot, generation, now)
+        self.check_registry.suspend_if_idle(slot, generation, now)
     }
 
     /// A client comes to the pool. Returns what is checked again.
@@ -186,8 +186,8 @@ fn checks_of_a_pool_that_nobody_uses_rest_until_somebody_does_and_from_a_minute_
     awake.sort();
     assert_eq!(awake.len(), 2);
     assert!(checks.used("one", 6).is_empty(), "it is awake");
-    assert!(!checks.rests(awake[0], 5 + MINUTE - 1));
-    assert!(checks.rests(awake[0], 5 + MINUTE) && checks.rests(awake[1], 5 + MINUTE));
+    assert!(!checks.suspend_if_idle(awake[0], 5 + MINUTE - 1));
+    assert!(checks.suspend_if_idle(awake[0], 5 + MINUTE) && checks.suspend_if_idle(awake[1], 5 + MINUTE));
     assert_eq!(checks.used("one", 7 + MINUTE).len(), 2);
 }
 
@@ -197,8 +197,8 @@ fn whoever_goes_on_coming_keeps_checks_awake() {
     checks.admit(at_leisure("one", &[A]));
     let slot = checks.used("one", 5)[0];
     checks.used("one", 5 + MINUTE / 2);
-    assert!(!checks.rests(slot, 5 + MINUTE));
-    assert!(checks.rests(slot, 5 + MINUTE / 2 + MINUTE));
+    assert!(!checks.suspend_if_idle(slot, 5 + MINUTE));
+    assert!(checks.suspend_if_idle(slot, 5 + MINUTE / 2 + MINUTE));
 }
 
 #[test]
@@ -208,10 +208,10 @@ fn a_connection_that_goes_on_keeps_checks_awake() {
     let awake = checks.used("one", 5);
     let member = checks.pools[&PoolId("one".into())].live().members[1].clone();
     member.engage();
-    assert!(!checks.rests(awake[0], 10 * MINUTE) && !checks.rests(awake[1], 10 * MINUTE));
+    assert!(!checks.suspend_if_idle(awake[0], 10 * MINUTE) && !checks.suspend_if_idle(awake[1], 10 * MINUTE));
     member.disengage();
-    assert!(!checks.rests(awake[0], 11 * MINUTE - 1), "it was there until now");
-    assert!(checks.rests(awake[0], 11 * MINUTE));
+    assert!(!checks.suspend_if_idle(awake[0], 11 * MINUTE - 1), "it was there until now");
+    assert!(checks.suspend_if_idle(awake[0], 11 * MINUTE));
 }
 
 #[test]
@@ -222,16 +222,16 @@ fn whoever_failed_is_asked_until_it_is_well_though_nobody_uses_it() {
     checks.admit(pool.clone());
     let slot = checks.used("one", 5)[0];
     checks.check_registry.note(slot, &ill(), 6);
-    assert!(!checks.rests(slot, 2 * MINUTE), "one more would make it fail");
+    assert!(!checks.suspend_if_idle(slot, 2 * MINUTE), "one more would make it fail");
     checks.check_registry.note(slot, &ill(), 7);
-    assert!(!checks.rests(slot, 3 * MINUTE));
+    assert!(!checks.suspend_if_idle(slot, 3 * MINUTE));
     // Another check of it is as bound to end that.
     pool.health.as_mut().unwrap().interval = Duration::from_secs(9);
     let slots = checks.admit(pool);
     assert_eq!(slots.len(), 1);
-    assert!(!checks.rests(slots[0], 4 * MINUTE));
+    assert!(!checks.suspend_if_idle(slots[0], 4 * MINUTE));
     checks.check_registry.note(slots[0], &CheckResult::Well, 5 * MINUTE);
-    assert!(checks.rests(slots[0], 5 * MINUTE));
+    assert!(checks.suspend_if_idle(slots[0], 5 * MINUTE));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn what_was_found_before_holds_while_checks_rest() {
     checks.admit(at_leisure("one", &[A]));
     let slot = checks.used("one", 5)[0];
     checks.check_registry.note(slot, &CheckResult::Well, 6);
-    assert!(checks.rests(slot, 2 * MINUTE));
+    assert!(checks.suspend_if_idle(slot, 2 * MINUTE));
     assert_eq!(checks.health("one", A), Health::Up);
     checks.admit(at_leisure("two", &[A]));
     assert_eq!(checks.health("two", A), Health::Up);
@@ -251,10 +251,10 @@ fn a_check_that_another_pool_always_wants_never_rests() {
     let mut checks = TestRegistry::new();
     assert!(checks.admit(at_leisure("one", &[A])).is_empty());
     let slot = checks.admit(named("two", &[A]))[0];
-    assert!(!checks.rests(slot, 9 * MINUTE));
+    assert!(!checks.suspend_if_idle(slot, 9 * MINUTE));
     assert!(checks.pools[&PoolId("one".into())].is_at_rest());
     checks.admit(named("two", &[]));
-    assert!(checks.rests(slot, 9 * MINUTE));
+    assert!(checks.suspend_if_idle(slot, 9 * MINUTE));
     assert_eq!(checks.used("one", 9 * MINUTE), [slot]);
 }
 
@@ -263,7 +263,7 @@ fn a_check_that_is_asked_for_from_now_on_wakes() {
     let mut checks = TestRegistry::new();
     checks.admit(at_leisure("one", &[A]));
     let slot = checks.admit(named("one", &[A]))[0];
-    assert!(!checks.rests(slot, 9 * MINUTE));
+    assert!(!checks.suspend_if_idle(slot, 9 * MINUTE));
     assert!(!checks.pools[&PoolId("one".into())].is_at_rest());
 }
 

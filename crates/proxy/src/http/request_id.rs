@@ -12,16 +12,16 @@ use seaway_snapshot::mix;
 use seaway_wire::http::{Known, Request};
 
 /// Random enough that no two requests anywhere have one name; nobody's secret.
-pub(super) struct Identities([u64; 2]);
+pub(super) struct RequestIds([u64; 2]);
 
 /// Of a trusted proxy: longer ones are no names.
 const LONGEST: usize = 128;
 
-impl Identities {
-    pub(super) fn new() -> Identities {
+impl RequestIds {
+    pub(super) fn new() -> RequestIds {
         // The standard library asks the kernel for the keys of its hash tables: the same randomness without a crate.
         let draw = || RandomState::new().build_hasher().finish();
-        Identities([draw(), draw()])
+        RequestIds([draw(), draw()])
     }
 
     fn draw(&mut self) -> u128 {
@@ -32,7 +32,13 @@ impl Identities {
     }
 
     /// Who has a name keeps it, if that comes from somebody who is believed; others get one in the form of a UUID.
-    pub(super) fn name(&mut self, out: &mut Vec<u8>, head: &[u8], request: &Request, believed: bool) {
+    pub(super) fn put_request_id(
+        &mut self,
+        out: &mut Vec<u8>,
+        head: &[u8],
+        request: &Request,
+        believed: bool,
+    ) {
         out.clear();
         let told = request.field(Known::RequestId).filter(|_| believed).map(|it| it.of(head));
         if let Some(told) = told.filter(|it| (1..=LONGEST).contains(&it.len())) {
@@ -124,15 +130,15 @@ mod tests {
 
     #[test]
     fn names_are_alike_in_form_alone() {
-        let (mut one, mut other) = (Identities::new(), Identities::new());
+        let (mut one, mut other) = (RequestIds::new(), RequestIds::new());
         let mut traces = Vec::new();
         one.put_trace(&mut traces);
         assert!(is_trace_parent(&traces));
         let mut all = std::collections::HashSet::new();
         for _ in 0..1000 {
-            for identities in [&mut one, &mut other] {
+            for request_ids in [&mut one, &mut other] {
                 let mut name = Vec::new();
-                identities.name(&mut name, b"", &Request::default(), true);
+                request_ids.put_request_id(&mut name, b"", &Request::default(), true);
                 assert_eq!((name.len(), name[14]), (36, b'4'));
                 assert!(matches!(name[19], b'8' | b'9' | b'a' | b'b'));
                 assert!(all.insert(name));
