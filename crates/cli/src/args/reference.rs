@@ -24,7 +24,7 @@ fn the_command_line_is_well_formed() {
 #[test]
 fn the_page_of_the_command_line_is_what_help_says() {
     let mut page = String::from(
-        "# The command line\n\n<!-- Written by a test from crates/cli/src/args; see CONTRIBUTING.md -->\n\nWhat `seaway COMMAND --help` says. \
+        "# The command line\n\n<!-- Written by a test from crates/cli/src/args; see CONTRIBUTING.md -->\n\nWhat `--help` says of each command. \
          `seaway completions SHELL` prints completions, `seaway man` the manual page.\n",
     );
     sections(&mut Cli::command().version("VERSION"), "seaway", &mut page);

@@ -107,6 +107,6 @@ fn survives(set_back: impl FnOnce(&Cluster, &Backup)) {
     for process in ["controller", "a", "b"] {
         let log = scene.log(process);
         assert_eq!(log.matches("seaway starts").count(), 1, "{process} was not started again");
-        assert!(log.contains("was set back to an older state"), "{process}: {log}");
+        assert!(log.contains("etcd was restored to an older state"), "{process}: {log}");
     }
 }

@@ -33,7 +33,7 @@ fn a_host_that_starts_without_an_api_server_serves_what_it_knew_until_the_api_se
     let answers = |scene: &Scene, ip: &str| scene.outside.curl(&format!("http://{ip}/")).is_ok();
     until("both answer", || answers(&scene, &goes));
     let kept = scene.snapshot(&host);
-    until("what is known is kept", || is_kept(&scene, &host, &goes));
+    until("snapshot written", || is_kept(&scene, &host, &goes));
     let mode = fs::metadata(&kept).expect("is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 

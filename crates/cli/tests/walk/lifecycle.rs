@@ -41,7 +41,7 @@ fn the_drain_has_a_deadline_and_a_second_signal_does_not_wait_for_it() {
     assert!(patient.wait().success());
     assert!(asked.elapsed() >= Duration::from_millis(200), "{:?}", asked.elapsed());
     let log = patient.log();
-    assert!(log.contains("connections were cut at the deadline") && log.contains("cut=1"), "{log}");
+    assert!(log.contains("the drain deadline closed connections") && log.contains("cut=1"), "{log}");
     assert!(open.echo(b"too late").is_err());
 
     let mut hurried = Setup::new().config("drain: 1h\n").write("shop.yaml", &manifests).start();

@@ -66,7 +66,8 @@ async fn from_ovn_it_goes_with_its_pool_and_members_serve_on() {
     scene.reach(&kept(without.clone(), HOUR)).await;
     let made = scene.pools().await.remove(0).id;
     let told = scene.reach(&without).await.join(", ");
-    let in_order = ["beside that of 53/UDP", "its 1 members", "lead the listener", "delete pool", "monitor"];
+    let in_order =
+        ["to replace that of 53/UDP", "set the 1 members", "move the listener", "delete pool", "monitor"];
     let at: Vec<_> = in_order.iter().map(|it| told.find(it)).collect();
     assert!(at.iter().all(Option::is_some) && at.is_sorted(), "{told}");
     let now = scene.pools().await;

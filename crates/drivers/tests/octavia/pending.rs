@@ -59,7 +59,7 @@ async fn one_that_is_never_ready_is_given_up_by_choice_and_another_serves_with_i
     assert_eq!(look(&scene, &wish).await, [""; 0], "not yet");
     scene.pass(Duration::from_secs(20));
     let done = look(&scene, &wish).await;
-    assert!(done[0].starts_with("detach floating IP") && done[1].starts_with("give up"), "{done:?}");
+    assert!(done[0].starts_with("detach floating IP") && done[1].starts_with("abandon"), "{done:?}");
     let served = scene.served("uid-1", &wish).await;
     assert_eq!(served.iter().map(|it| Some(it.0)).collect::<Vec<_>>(), [address]);
     assert_eq!(reasons(&heard), ["Creating", "Stuck", "Rebuilding", "Creating"]);

@@ -261,7 +261,7 @@ async fn a_secret_is_kept_shown_renewed_and_cleaned_up() {
     assert_eq!(scene.reach(&secured(plain.clone(), &["shop", "blog"])).await, [""; 0]);
     let renewed = scene.reach(&secured(plain.clone(), &["shop-renewed", "blog"])).await;
     let order: Vec<&str> = renewed.iter().map(|it| it.split(' ').next().unwrap()).collect();
-    assert_eq!(order, ["keep", "change", "delete"], "{renewed:?}");
+    assert_eq!(order, ["store", "change", "delete"], "{renewed:?}");
     assert_eq!(scene.containers().await.len(), 2);
 
     scene.restarted();

@@ -220,7 +220,7 @@ mod tests {
             assert!(told[0].starts_with(at) && told[0].contains(why), "{backends}: {told:?}");
         }
         let told = faults(&service("{name: a, port: 80}, {name: b, port: 443}", "10.0.0.1:3000"));
-        assert!(told[0].contains("must be without a port, for this Service has several"), "{told:?}");
+        assert!(told[0].contains("must have no port, because this Service has several"), "{told:?}");
     }
 
     #[test]
