@@ -4,7 +4,7 @@ pub(crate) mod kubectl;
 mod openstack;
 pub(crate) mod plan;
 #[cfg(test)]
-mod reference;
+mod tests;
 
 use std::{
     net::IpAddr,

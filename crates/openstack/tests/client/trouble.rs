@@ -305,7 +305,7 @@ async fn a_call_that_gets_no_whole_reply_says_why() {
         networks(),
         Class::NotOpenStack,
         "list networks: instead of Neutron, a web page (\"Welcome to nginx!\") answered (200); a proxy or another \
-         program stands where the catalog says that Neutron is: check https_proxy and no_proxy, or set \
+         program answers at the address of Neutron in the catalog: check https_proxy and no_proxy, or set \
          `network_endpoint_override`",
         |_| Act::Html(200, "<!DOCTYPE html><title>Welcome to nginx!</title>"),
     )

@@ -202,10 +202,10 @@ fn whatever_is_not_a_callers_own_mistake_names_what_to_do() {
         (401, "`keystone_authtoken` of Nova"),
         (403, "lacks a role"),
         (406, "`seaway openstack check`"),
-        (429, "fewer requests"),
+        (429, "limits the rate"),
         (500, "in its log"),
         (501, "`seaway openstack check`"),
-        (503, "too much to do"),
+        (503, "is overloaded"),
     ] {
         let error = refused(Service::Compute, status, &json!({"fault": {"code": status, "message": "no"}}));
         assert!(error.fix().is_some_and(|fix| fix.contains(words)), "{status}: {error}");
