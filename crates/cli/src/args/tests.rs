@@ -25,7 +25,7 @@ fn the_command_line_is_well_formed() {
 fn the_page_of_the_command_line_is_what_help_says() {
     let mut page = String::from(
         "# The command line\n\n<!-- Written by a test from crates/cli/src/args; see CONTRIBUTING.md -->\n\nWhat `--help` says of each command. \
-         `seaway completions SHELL` prints completions, `seaway man` the manual page.\n",
+         `seaway completions bash` prints completions for bash, `seaway man` the manual page.\n",
     );
     sections(&mut Cli::command().version("VERSION"), "seaway", &mut page);
     let trimmed: String = page.lines().map(|it| format!("{}\n", it.trim_end())).collect();
