@@ -134,17 +134,9 @@ impl Http {
 
     fn accept(&mut self, token: Token, turn: &mut Turn) {
         let burst = self.context.listening().burst(token, turn);
-        let is_contended = turn.is_contended();
-        let mut budget = Budget::timed();
         for _ in 0..burst {
             if !self.admit(token.index(), turn) {
                 return;
-            }
-            if is_contended {
-                budget.spend_time();
-                if !budget.is_left() {
-                    return;
-                }
             }
         }
     }

@@ -148,7 +148,7 @@ pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>
         // Without terms nobody is served: what is asked for in TLS is never said in the open.
         let Some(terms) = tuned.terms.clone() else { return who.listener.refuse(Refusal::Tls) };
         let early = begun.take();
-        match secured(&context, &mut who, &mut stream, terms, early.as_deref()).await {
+        match secured(&mut who, &mut stream, terms, early.as_deref()).await {
             Ok(is_http_2) => h2 = is_http_2,
             Err(error) => {
                 tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "no TLS");
@@ -231,16 +231,11 @@ async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<Option<String>,
 
 /// Tells whether HTTP/2 was agreed on. What came `early` is the beginning of the hello.
 async fn secured(
-    context: &WorkerContext,
     who: &mut ClientIdentity,
     stream: &mut Stream,
     terms: Arc<Terms>,
     early: Option<&Scratch>,
 ) -> io::Result<bool> {
-    // A handshake is the longest piece of work that a client can ask for. Several that came at once take turns with the others'.
-    if context.is_contended() {
-        context.next_turn().await;
-    }
     let connection = ServerConnection::new(terms.config.clone()).map_err(io::Error::other)?;
     let mut session = Session::new(connection);
     if let Some(scratch) = early {
