@@ -1,9 +1,11 @@
 //! The native driver against the real data plane, on loopback, and its steps against a model of applying them.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
@@ -17,7 +19,7 @@ use seaway_model::{
 use seaway_proxy::{Proxy, Running, Settings};
 use seaway_testkit::{
     balancing::{self, owner},
-    conformance::{converges, repeats},
+    conformance::{converges, each_walk, repeats, wanders},
 };
 
 fn listener(port: u16, most: Option<u32>) -> Arc<Listener> {
@@ -69,6 +71,8 @@ fn secured(ip: IpAddr, port: u16, certificate: &Arc<Certificate>) -> LoadBalance
     all
 }
 
+/// Workers end in their turn, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Each test has an address of its own; of these, nobody gets one who asks for any port at all addresses.
 const PORTS: [u16; 3] = [20_101, 20_102, 20_103];
 
@@ -93,6 +97,47 @@ async fn native_passes_the_suite_of_all_drivers() {
     converges(&driver, &unit, &wanted).await;
     repeats(&driver, &unit, &wanted).await;
     assert_eq!(proxy.keys(), [], "nothing is left");
+}
+
+/// Whatever is cut off and started again, at each rest the listeners that are desired are open, and no other one is.
+#[test]
+fn native_survives_cuts_and_restarts_at_any_step() {
+    let ip = Ipv4Addr::new(127, 64, (std::process::id() >> 8) as u8, std::process::id() as u8).into();
+    let [a, b, c] = PORTS;
+    let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), LbKey::Of(owner()));
+    let wanted = [
+        load_balancer(&[ip], &[(a, None)], &[(80, 1)]),
+        load_balancer(&[ip], &[(a, Some(5)), (b, None)], &[(80, 2), (81, 1)]),
+        load_balancer(&[ip], &[(b, None), (c, None)], &[(80, 0)]),
+        load_balancer(&[], &[(c, None)], &[(80, 2)]),
+        secured(ip, a, &made()),
+        secured(ip, a, &made()),
+    ]
+    .map(|it| Desired::LoadBalancer(Arc::new(it)));
+    each_walk(24, wanted.len(), async |turns| {
+        let running: RefCell<Option<Proxy>> = RefCell::default();
+        let start = async || {
+            let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
+            // With a process all of its sockets end.
+            running.replace(Some(proxy.clone())).inspect(Proxy::stop_accepting);
+            Native::new(proxy, "edge-1".into())
+        };
+        let open = async |_: &Native, desired: &Desired| {
+            let wanted = |port| {
+                let Desired::LoadBalancer(it) = desired else { return false };
+                !it.binds.is_empty() && it.listeners.values().any(|listener| listener.port == port)
+            };
+            for port in PORTS {
+                // Workers close their sockets in their turn.
+                let began = Instant::now();
+                while TcpStream::connect((ip, port)).is_ok() != wanted(port) {
+                    assert!(began.elapsed() < PATIENCE, "port {port} is to be open: {}", wanted(port));
+                }
+            }
+        };
+        wanders(start, &unit, &wanted, &turns, open).await;
+        assert_eq!(running.into_inner().map(|it| it.keys()), Some(Vec::new()), "nothing is left");
+    });
 }
 
 fn made() -> Arc<Certificate> {

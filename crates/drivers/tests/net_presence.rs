@@ -4,7 +4,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{IpAddr, Ipv4Addr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     process::Command,
     sync::Arc,
     thread,
@@ -18,6 +18,7 @@ use seaway_model::{Desired, Fact, LbKey, Reason, Unit, unit::Present};
 use seaway_proxy::{Proxy, Settings};
 use seaway_testkit::{
     balancing::{self, owner},
+    conformance::{each_walk, wanders},
     topology::in_a_network_of_its_own,
 };
 
@@ -37,6 +38,30 @@ fn settle(presence: &Presence) -> Conclusion {
         }
         presence.conclude(&unit, &desired, &observed)
     })
+}
+
+/// Whatever is cut off and started again, at each rest the kernel has the addresses that are desired, and no other one of ours.
+#[test]
+fn addresses_on_lo_survive_cuts_and_restarts_at_any_step() {
+    in_a_network_of_its_own(|| {
+        let ips: [IpAddr; 3] =
+            ["203.0.113.7", "203.0.113.8", "2001:db8::7"].map(|it| it.parse().expect("an address"));
+        let present = |which: &[usize]| {
+            let addresses = which.iter().map(|it| (ips[*it], [owner()].into())).collect();
+            Desired::Presence(Present { addresses, ..Present::default() })
+        };
+        let wanted = [&[0][..], &[0, 1], &[1, 2], &[0, 1, 2], &[]].map(present);
+        each_walk(24, wanted.len(), async |turns| {
+            let start = async || Presence::new(HOST.into(), Vec::new(), []);
+            let there = async |_: &Presence, desired: &Desired| {
+                for ip in ips {
+                    let wanted = matches!(desired, Desired::Presence(it) if it.addresses.contains_key(&ip));
+                    assert_eq!(UdpSocket::bind((ip, 0)).is_ok(), wanted, "{ip}");
+                }
+            };
+            wanders(start, &Unit::Presence(HOST.into()), &wanted, &turns, there).await;
+        });
+    });
 }
 
 #[test]

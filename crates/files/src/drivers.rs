@@ -250,10 +250,10 @@ impl Driver for Statuses {
 #[cfg(test)]
 mod tests {
     use seaway_model::AddressState;
-    use seaway_testkit::conformance::{converges, repeats};
+    use seaway_testkit::conformance::{converges, each_walk, repeats, wanders};
 
     use super::*;
-    use crate::state::StateDir;
+    use crate::state::{StateDir, stored_addresses};
 
     fn address(ip: &str, owners: &[&str]) -> Desired {
         Desired::Address(Arc::new(Address {
@@ -283,6 +283,30 @@ mod tests {
         drop(driver);
         let (_, held, problems) = Ledger::open(&state).expect("a ledger");
         assert!(held.is_empty() && problems.is_empty());
+    }
+
+    /// Whatever is cut off and started again, the file says at each rest what is desired.
+    #[test]
+    fn addresses_survive_cuts_and_restarts_at_any_step() {
+        let wanted = [&["a"][..], &["a", "b"], &["b"], &[]].map(|owners| address("192.0.2.1", owners));
+        let ip = "192.0.2.1".parse().expect("an address");
+        each_walk(64, wanted.len(), async |turns| {
+            let folder = tempfile::tempdir().expect("a folder");
+            let start = async || {
+                let state = StateDir::open(folder.path()).expect("a state folder");
+                let (ledger, held, problems) = Ledger::open(&state).expect("a ledger");
+                assert!(problems.is_empty(), "{problems:?}");
+                Addresses::new(ledger, held)
+            };
+            let written = async |_: &Addresses, desired: &Desired| {
+                let held = match desired {
+                    Desired::Address(it) => vec![Address::clone(it)],
+                    _ => Vec::new(),
+                };
+                assert_eq!(stored_addresses(folder.path()), held);
+            };
+            wanders(start, &Unit::Address(ip), &wanted, &turns, written).await;
+        });
     }
 
     #[tokio::test]

@@ -2,8 +2,15 @@
 
 use std::{fmt::Debug, time::Duration};
 
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
 use seaway_engine::{Driver, Failure};
 use seaway_model::{Desired, Unit};
+use tokio::runtime::Builder;
+
+use crate::properties::cases;
 
 /// Walks a Unit through `wanted`, one after the other, and then to nothing. After each, what was applied is what is
 /// observed: asking again yields no step, also after a look with fresh eyes.
@@ -123,6 +130,7 @@ pub async fn comes_to_rest<D: Driver>(
     panic!("it never comes to rest: {done:?}");
 }
 
+const LONGEST_WALK: usize = 12;
 /// Many looks at one thing are no progress.
 const LOOKS: usize = 200;
 /// What is looked at again after this is at rest.
@@ -130,4 +138,91 @@ const SOON: Duration = Duration::from_secs(60);
 
 fn printed(steps: &[impl ToString]) -> Vec<String> {
     steps.iter().map(ToString::to_string).collect()
+}
+
+/// One turn of a walk: which of the desires it works for, and what comes between.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// An index into the desires, or past them: nothing is desired.
+    pub desired: usize,
+    /// The step that ends the turn, and whether it was done by then: an answer that is lost leaves what was done.
+    pub cut: Option<(usize, bool)>,
+    /// Whether the process ends after it, and another one goes on.
+    pub restarts: bool,
+}
+
+/// Tries so many walks at random, and tells the shortest that fails. All calls of a walk are made in one runtime.
+///
+/// # Panics
+/// When one of them does.
+pub fn each_walk(count: u32, desires: usize, walk: impl AsyncFn(Vec<Turn>)) {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let config = Config { cases: cases(count), failure_persistence: None, ..Config::default() };
+    let tried = TestRunner::new(config).run(&walks(desires, LONGEST_WALK), |turns| {
+        runtime.block_on(walk(turns));
+        Ok(())
+    });
+    tried.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Walks of up to `longest` turns through so many desires, a third of them cut off, a quarter with a restart.
+fn walks(desires: usize, longest: usize) -> impl Strategy<Value = Vec<Turn>> {
+    let cut = proptest::option::weighted(0.33, (0_usize..4, any::<bool>()));
+    let turn = (0..=desires, cut, proptest::bool::weighted(0.25));
+    let turn = turn.prop_map(|(desired, cut, restarts)| Turn { desired, cut, restarts });
+    proptest::collection::vec(turn, 1..=longest)
+}
+
+/// Walks a Unit through `turns`, with drivers that `start` makes; at the end nothing is desired. After each turn that is not cut
+/// off, all is as in [`converges`], and `check` looks at the place itself.
+///
+/// # Panics
+/// When the driver breaks the promise; the message says at which turn.
+pub async fn wanders<D: Driver>(
+    mut start: impl AsyncFnMut() -> D,
+    unit: &Unit,
+    wanted: &[Desired],
+    turns: &[Turn],
+    mut check: impl AsyncFnMut(&D, &Desired),
+) where
+    D::Step: Debug,
+{
+    let last = Turn { desired: wanted.len(), cut: None, restarts: false };
+    let mut driver = start().await;
+    for (number, turn) in turns.iter().chain([&last]).enumerate() {
+        let desired = wanted.get(turn.desired).unwrap_or(&Desired::Absent);
+        if whole(&driver, unit, desired, turn, number).await {
+            check(&driver, desired).await;
+        }
+        if turn.restarts {
+            drop(driver);
+            driver = start().await;
+        }
+    }
+}
+
+/// Whether the turn came to its end.
+async fn whole<D: Driver>(driver: &D, unit: &Unit, desired: &Desired, turn: &Turn, number: usize) -> bool
+where
+    D::Step: Debug,
+{
+    let looked = driver.observe(unit, desired).await;
+    let mut observed = looked.unwrap_or_else(|error| panic!("turn {number}: {error}"));
+    for (at, step) in driver.steps(desired, &observed).iter().enumerate() {
+        if turn.cut == Some((at, false)) {
+            return false;
+        }
+        let done = driver.apply(unit, step, &mut observed).await;
+        done.unwrap_or_else(|error| panic!("turn {number}: {step}: {error}"));
+        if turn.cut == Some((at, true)) {
+            return false;
+        }
+    }
+    let told = driver.conclude(unit, desired, &observed);
+    assert!(told.problems.is_empty(), "turn {number}: {:?}", told.problems);
+    let fresh = driver.observe(unit, desired).await;
+    let fresh = fresh.unwrap_or_else(|error| panic!("turn {number}: {error}"));
+    let left = printed(&driver.steps(desired, &fresh));
+    assert_eq!(left, Vec::<String>::new(), "turn {number}: looked again, and more to do");
+    true
 }

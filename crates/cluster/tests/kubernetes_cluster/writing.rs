@@ -8,7 +8,7 @@ use seaway_model::{
     Address, AddressState, Desired, Fact, Kind, L4, ListenerId, ObjectRef, Owner, Problem, Reason, Status,
     Unit, fact::FactRef, outcome::Serving,
 };
-use seaway_testkit::conformance::{converges, repeats};
+use seaway_testkit::conformance::{Turn, converges, each_walk, repeats, wanders};
 
 use crate::scene::{Heard, Scene, eventually};
 
@@ -46,6 +46,40 @@ async fn addresses_pass_the_suite_of_all_drivers() {
         converges(&driver, &unit, &wanted).await;
         repeats(&driver, &unit, &wanted).await;
     }
+}
+
+/// Whatever is cut off and started again, at each rest the API server has the Address that is desired.
+#[test]
+fn addresses_survive_cuts_and_restarts_at_any_step() {
+    let Some(scene) = Scene::up("walks") else { return };
+    let ip = "192.0.2.13";
+    let unit = Unit::Address(ip.parse().expect("an address"));
+    let wanted = [&["a"][..], &["a", "b"], &["b"], &[]].map(|owners| desired(ip, owners));
+    each_walk(8, wanted.len(), async |turns| {
+        let start = async || {
+            let cluster = scene.connect().await;
+            Heard::of(&cluster).until_synced().await;
+            Addresses::new(cluster, Leading::always())
+        };
+        let stored = async |_: &Addresses, desired: &Desired| {
+            let owners = "jsonpath={.spec.owners[*].config}";
+            let told = scene.kubectl(&["get", "address", "192-0-2-13", "--ignore-not-found", "-o", owners]);
+            let held = match desired {
+                Desired::Address(it) => it.owners.iter().map(|it| it.object().name.to_string()).collect(),
+                _ => Vec::new(),
+            };
+            assert_eq!(told, held.join(" "));
+        };
+        // One that somebody owns is given back first, and never deleted at once.
+        let given_back = Turn { desired: wanted.len() - 1, cut: None, restarts: false };
+        let before = |turn: Turn| match turn.desired == wanted.len() {
+            true => vec![given_back.clone(), turn],
+            false => vec![turn],
+        };
+        let mut turns: Vec<Turn> = turns.into_iter().flat_map(before).collect();
+        turns.push(given_back.clone());
+        wanders(start, &unit, &wanted, &turns, stored).await;
+    });
 }
 
 #[tokio::test]
