@@ -17,7 +17,7 @@ use std::{
 };
 
 use seaway_model::{
-    Desired, Dirt, Kind, LoadBalancer, Name, OtherSigns, Owner, Time, Unit,
+    Desired, Dirt, Kind, LoadBalancer, Name, ObjectRef, OtherSigns, Owner, Time, Unit,
     config::{Adopt, AdoptMode},
     fact::{Held, OtherWrite, Service, ServiceKind},
     unit::Place,
@@ -272,6 +272,8 @@ impl World {
         self.note_other_write(key, None);
         self.adoption.waits.remove(key);
         let Some(uid) = uid else { return };
+        let object = ObjectRef::new(Kind::Service, key.namespace.clone(), key.name.clone());
+        self.end_reservation(&Owner::Object { object, uid: uid.clone() });
         self.adoption.ours.remove(&uid);
         self.adoption.begun.remove(&uid);
         self.adoption.previews.retain(|unit, _| uid_of(unit) != Some(&uid));
@@ -313,9 +315,7 @@ impl World {
         let owner = whose(&service);
         let is_native = cloud_of(&service, &self.config).is_none();
         if before == now {
-            if now.is_some() && is_native {
-                self.reserve_published(key, &owner);
-            }
+            self.reserve_published(key, &owner);
             return;
         }
         let units = self.owners.get(&owner).map(|it| it.units.clone()).unwrap_or_default();
@@ -329,8 +329,8 @@ impl World {
         if is_native {
             // Its claim finds what was published before anybody else may have it.
             self.refresh_service(key);
-            self.reserve_published(key, &owner);
         }
+        self.reserve_published(key, &owner);
     }
 
     fn is_gated_by(&self, adopt: &Adopt) -> bool {

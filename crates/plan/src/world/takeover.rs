@@ -115,13 +115,31 @@ impl World {
         }
     }
 
-    /// Nobody is given what another controller has given a Service that may be adopted; its Service finds it there.
+    /// Nobody is given what another controller has given a Service; one that may be adopted finds it there.
     pub(super) fn reserve_published(&mut self, key: &ServiceKey, owner: &Owner) {
-        let published: Vec<IpAddr> = match self.awaits_adoption(owner) {
-            Some(_) => self.published.get(key).cloned().unwrap_or_default(),
-            None => Vec::new(),
-        };
+        let published: Vec<IpAddr> =
+            match self.awaits_adoption(owner).is_some() || self.is_served_by_another(key) {
+                true => self.published.get(key).cloned().unwrap_or_default(),
+                false => Vec::new(),
+            };
         let touched = self.ledger.reserve(owner, published);
+        self.regrant(touched);
+    }
+
+    /// Whether another controller gave this Service its addresses, be it one that Seaway would serve or not.
+    fn is_served_by_another(&self, key: &ServiceKey) -> bool {
+        let Some(service) = self.index.service(key) else { return false };
+        self.config.pools.cluster
+            && self.roles.host.is_none()
+            && service.kind == ServiceKind::LoadBalancer
+            && self.is_published_by_another(key)
+            && !self.holders.contains_key(&whose(service))
+            && !self.adoption.ours.contains(&service.meta.uid)
+    }
+
+    /// Its Service is gone.
+    pub(super) fn end_reservation(&mut self, owner: &Owner) {
+        let touched = self.ledger.reserve(owner, Vec::new());
         self.regrant(touched);
     }
 

@@ -63,6 +63,52 @@ fn what_another_controller_published_is_left_to_it_and_given_to_nobody_else() {
     assert!(world.adoption().is_none());
 }
 
+/// MetalLB serves Services without a class, from pools that Seaway reads; Seaway serves those of its class.
+#[test]
+fn nobody_is_given_an_address_that_another_controller_gave_to_a_service_of_no_interest_to_seaway() {
+    let other = Service { class: Some("metallb.io/metallb".into()), ..theirs("other") };
+    for theirs in [theirs("old"), other] {
+        let none = Config { classless: false, pools: PoolRules::CLUSTER, ..Config::default() };
+        let mut new = named("new");
+        new.class = none.classes.iter().next().cloned();
+        let start = |changes: Vec<Change>| {
+            let mut world = World::new(Roles::default(), Vec::new(), Arc::new(none.clone()));
+            for change in changes.into_iter().chain(synced()) {
+                world.apply(change);
+            }
+            tell(&mut world, Change::Leads(true));
+            world
+        };
+        // Known at the start, or heard before the other one.
+        let mut world = start(vec![pool(PUBLIC), put(&theirs), put(&new)]);
+        assert_eq!(status(&world, &new).addresses, [ip("192.0.2.11")]);
+        let mut later = start(vec![pool(PUBLIC), put(&theirs)]);
+        tell(&mut later, put(&new));
+        assert_eq!(status(&later, &new).addresses, [ip("192.0.2.11")]);
+        let mut wants = named("wants");
+        (wants.class, wants.load_balancer_ip) = (new.class.clone(), Some(THEIRS.into()));
+        tell(&mut world, put(&wants));
+        let told = status(&world, &wants);
+        assert!(told.addresses.is_empty() && !told.problems.is_empty(), "{:?}", told.problems);
+        // One that Seaway gave out before is not taken away.
+        let held = written(THEIRS, &[&new], AddressState::Held, 5);
+        let kept = start(vec![pool(PUBLIC), put(&theirs), held, put(&new)]);
+        assert_eq!(status(&kept, &new).addresses, [ip(THEIRS)]);
+        // With its Service it is anybody's.
+        tell(&mut world, Change::Gone(FactRef::Object(owner(&theirs).object())));
+        assert_eq!(status(&world, &wants).addresses, [ip(THEIRS)]);
+    }
+}
+
+#[test]
+fn what_waits_for_adoption_is_anybodys_once_its_service_is_deleted() {
+    let (old, new) = (theirs("old"), Service { load_balancer_ip: Some(THEIRS.into()), ..named("new") });
+    let mut world = leader(Adopt::default(), vec![pool(PUBLIC), put(&old), put(&new)]);
+    assert!(status(&world, &new).addresses.is_empty());
+    tell(&mut world, Change::Gone(FactRef::Object(owner(&old).object())));
+    assert_eq!(status(&world, &new).addresses, [ip(THEIRS)]);
+}
+
 #[test]
 fn whoever_is_asked_for_takes_over_with_the_address_that_was_published() {
     let (old, new) = (theirs("old"), named("new"));
