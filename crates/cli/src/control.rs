@@ -19,7 +19,7 @@ use seaway_admin::{
     view::{AdoptionView, CertificatesView, Readiness},
 };
 use seaway_drivers::names::Names;
-use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
+use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
 use seaway_files::{
     Addresses, Folder, Ledger, Places, StateDir, StatusFile, Statuses, Watch,
     pem::{PemFiles, PemWatch},
@@ -105,10 +105,11 @@ impl Control {
         })
         .context("certificates in files cannot be watched")?;
         let places = watching.places();
+        let problem_log = ProblemLog::default();
         let drivers = host
             .drivers(Drivers::default())
             .with(Addresses::new(ledger, held.clone()))
-            .with(Statuses::new(statuses, Some(places.clone())))
+            .with(Statuses::new(statuses, Some(places.clone()), problem_log.clone()))
             .with(names);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         let (stop, stopped) = watch::channel(false);
@@ -116,16 +117,16 @@ impl Control {
         let engine = spawn_engine(&mut parts, engine, stopped);
 
         let changes = handle.changes();
-        let report = host.report().context("this host's addresses cannot be listed")?;
+        let report = host.report().context("the addresses of this machine's interfaces cannot be read")?;
         let first = held.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
         let first = first.chain([Change::Put(Fact::Host(Arc::new(report)))]);
         let first = first.chain([Change::Time(now())]).chain(certificates);
         let first = first.chain(problems.into_iter().map(|it| Change::Reported(it.object.clone(), vec![it])));
         let mut missing = Missing::of(host);
         let first = first.chain(missing.look());
-        let mut told = Told::default();
+        let mut reported = Reported::new(problem_log.clone());
         for change in first.chain(manifests).chain([Change::Synced(Kind::Address)]) {
-            told.log(&change);
+            reported.log(&change);
             changes.send(change).await.context("the engine ended")?;
         }
         let tell = changes.clone();
@@ -136,7 +137,7 @@ impl Control {
             let _heartbeat = heartbeat;
             while let Ok(batch) = sink.recv() {
                 for change in batch {
-                    told.log(&change);
+                    reported.log(&change);
                     if tell.blocking_send(change).is_err() {
                         return;
                     }
@@ -145,21 +146,21 @@ impl Control {
         })?;
         let clock = spawn("the clock", &mut parts, tell_time(changes.clone(), TELL_TIME));
         let tell = changes.clone();
+        let mut reported = Reported::new(problem_log.clone());
         tokio::spawn(async move {
-            let mut told = Told::default();
             while troubles.changed().await.is_ok() {
                 let Some((object, problems)) = troubles.borrow_and_update().clone() else { continue };
                 let change = Change::Reported(object, problems);
-                told.log(&change);
+                reported.log(&change);
                 if tell.send(change).await.is_err() {
                     return;
                 }
             }
         });
-        let mut told_missing = Told::default();
+        let mut reported = Reported::new(problem_log);
         let addresses = host.watch_addresses(move |report| {
             let missing = missing.look();
-            missing.iter().for_each(|it| told_missing.log(it));
+            missing.iter().for_each(|it| reported.log(it));
             for change in [Change::Put(Fact::Host(Arc::new(report)))].into_iter().chain(missing) {
                 // The engine may have ended; then nobody needs to know.
                 let _ = changes.blocking_send(change);
@@ -265,21 +266,23 @@ impl Draining {
     }
 }
 
-/// The Problems that a source has reported: each is logged once when it comes, and once when it goes.
-#[derive(Default)]
-pub(crate) struct Told(HashMap<ObjectRef, Vec<Problem>>);
+/// The Problems that a source has reported.
+pub(crate) struct Reported {
+    log: ProblemLog,
+    now: HashMap<ObjectRef, Vec<Problem>>,
+}
 
-impl Told {
+impl Reported {
+    pub(crate) fn new(log: ProblemLog) -> Reported {
+        Reported { log, now: HashMap::new() }
+    }
+
     pub(crate) fn log(&mut self, change: &Change) {
         let Change::Reported(object, problems) = change else { return };
-        let before = self.0.remove(object).unwrap_or_default();
-        for problem in problems.iter().filter(|it| !before.contains(it)) {
-            warn!(reason = %problem.reason, "{}", problem.line());
-        }
-        if problems.is_empty() {
-            info!("no problem any more: {object}");
-        } else {
-            self.0.insert(object.clone(), problems.clone());
+        let before = self.now.remove(object).unwrap_or_default();
+        self.log.changed(&before, problems);
+        if !problems.is_empty() {
+            self.now.insert(object.clone(), problems.clone());
         }
     }
 }
@@ -291,7 +294,7 @@ pub(crate) fn source(
     places: Option<&Places>,
     settings: &Settings,
     stopping: &Arc<AtomicBool>,
-) -> seaway_admin::Source {
+) -> seaway_admin::ViewSource {
     let (handle, host, places, stopping) = (handle.clone(), host.cloned(), places.cloned(), stopping.clone());
     let workers =
         settings.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |it| it.get()));

@@ -38,7 +38,7 @@ use seaway_drivers::{
     names::Names,
     octavia::{Octavia, groups::Groups},
 };
-use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
+use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
 use seaway_files::pem::PemWatch;
 use seaway_model::{Change, Fact};
 use seaway_node::{AddressWatch, Host};
@@ -59,7 +59,7 @@ use self::{
 };
 use crate::{
     args::Member as Arguments,
-    control::{TELL_TIME, TELL_TIME_OFTEN, beside, now, source, tell_time},
+    control::{Reported, TELL_TIME, TELL_TIME_OFTEN, beside, now, source, tell_time},
     rights,
     run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
     settings::Settings,
@@ -190,7 +190,9 @@ impl Member {
         let mut drivers = Drivers::default();
         let (mut octavia, mut conf, mut herald) = (None, None, None);
         let usable = Arc::new(AtomicBool::new(cloud::refused(&settings).is_none()));
-        let statuses = host.is_none().then(|| Statuses::new(cluster.clone(), campaign.leading()));
+        let problems = ProblemLog::default();
+        let statuses =
+            host.is_none().then(|| Statuses::new(cluster.clone(), campaign.leading(), problems.clone()));
         parts.push(campaign.part());
         parts.extend(statuses.iter().map(Statuses::part));
         if let (Some(file), Some(_), Some(statuses)) =
@@ -225,7 +227,7 @@ impl Member {
         let engine = watchdog::spawn_engine(&mut parts, engine, stopped);
         let changes = handle.changes();
         let report = host.as_ref().map(|host| host.report()).transpose();
-        let report = report.context("this host's addresses cannot be listed")?;
+        let report = report.context("the addresses of this machine's interfaces cannot be read")?;
         let first = report.map(|it| Change::Put(Fact::Host(Arc::new(it))));
         for change in [Change::Time(now())].into_iter().chain(first) {
             changes.send(change).await.context("the engine ended")?;
@@ -294,7 +296,8 @@ impl Member {
         };
         // It ends by itself once all pages are shown.
         tokio::spawn(pages::tell(bound.closed(), changes.clone()));
-        let hearing = Hearing { changes: changes.clone(), me, memory }.run(heard);
+        let reported = Reported::new(problems);
+        let hearing = Hearing { changes: changes.clone(), me, memory, reported }.run(heard);
         let hearing = watchdog::spawn("the queue of changes", &mut parts, hearing);
         let pems = match &host {
             Some(_) => Some(serve::certificates(&settings, &tell).await?),

@@ -23,12 +23,12 @@ use std::{
 };
 
 use jiff::Timestamp;
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Conclusion, Driver, Failure, ProblemLog};
 use seaway_model::{Desired, Kind, Name, ObjectRef, Owner, Problem, Reason, Status, Unit, outcome::Replaced};
 use seaway_watchdog::Part;
 use serde_json::Value;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 pub(crate) use self::{
     annotation::{ADDRESS, BALANCER},
@@ -54,6 +54,7 @@ pub struct Statuses {
     cluster: Cluster,
     leading: Leading,
     events: Events,
+    problems: ProblemLog,
     logged: Mutex<HashMap<Owner, Arc<Status>>>,
     /// Why the last of all statuses was refused: ten thousand may be, for one reason.
     refused: Mutex<Option<Answer>>,
@@ -92,6 +93,10 @@ pub enum StatusStep {
     Correct(Replaced),
 }
 
+fn problems_of(status: Option<&Arc<Status>>) -> &[Problem] {
+    status.map_or(&[], |it| &it.problems)
+}
+
 impl fmt::Display for StatusStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -107,8 +112,9 @@ impl fmt::Display for StatusStep {
 
 impl Statuses {
     /// In a runtime.
-    pub fn new(cluster: Cluster, leading: Leading) -> Statuses {
+    pub fn new(cluster: Cluster, leading: Leading, problems: ProblemLog) -> Statuses {
         Statuses {
+            problems,
             events: Events::start(cluster.clone(), leading.clone()),
             cluster,
             leading,
@@ -151,13 +157,7 @@ impl Statuses {
             Some(status) => logged.insert(owner.clone(), status.clone()),
             None => logged.remove(owner),
         };
-        let (before, now) = (before.as_ref().map(|it| &it.problems), status.map(|it| &it.problems));
-        for new in now.into_iter().flatten().filter(|it| !before.is_some_and(|before| before.contains(it))) {
-            warn!(reason = %new.reason, "{}", new.line());
-        }
-        for gone in before.into_iter().flatten().filter(|it| !now.is_some_and(|now| now.contains(it))) {
-            info!(reason = %gone.reason, "no problem any more: {gone}");
-        }
+        self.problems.changed(problems_of(before.as_ref()), problems_of(status));
     }
 
     /// Its address is being written down, or was just now.

@@ -105,7 +105,7 @@ mod tests {
         let campaign = LeaderElection::start(cluster, "leader", "a", LeaseTimings::LEADER);
         let reports = HostReports::start(cluster, "a", Running::default());
         let pools = PoolReports::start(cluster, leading());
-        let statuses = Statuses::new(cluster.clone(), leading());
+        let statuses = Statuses::new(cluster.clone(), leading(), seaway_engine::ProblemLog::default());
         let to = changes.clone();
         let keeper = Keeper::start(cluster, leading(), Name::from("copies"), CopyPace::default(), to);
         let names = NameKeeper::start(cluster, leading(), NamePace::default(), changes.clone());

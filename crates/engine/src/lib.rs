@@ -11,12 +11,14 @@
 
 mod adoption;
 mod driver;
+mod problem_log;
 mod queue;
 mod removal;
 mod run;
 mod slots;
 
 pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
+pub use problem_log::ProblemLog;
 pub use queue::backoff;
 pub use removal::{Asked, Counted, DeletionLimit, Doubt, HeartbeatRecord, Owners, Removal, deletion_limit};
 pub use run::{Engine, Handle, Phase, Settings};

@@ -8,10 +8,8 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Conclusion, Driver, Failure, chain};
+use seaway_engine::{Conclusion, Driver, Failure, ProblemLog, chain};
 use seaway_model::{Address, Desired, Fact, Owner, Problem, Reason, Status, Unit};
-
-use tracing::{info, warn};
 
 use crate::{
     state::{Ledger, StatusFile},
@@ -147,13 +145,14 @@ impl Driver for Addresses {
 pub struct Statuses {
     file: StatusFile,
     places: Option<Places>,
+    log: ProblemLog,
     /// As they were wanted, which is without places.
     written: Mutex<HashMap<Owner, Arc<Status>>>,
 }
 
 impl Statuses {
-    pub fn new(file: StatusFile, places: Option<Places>) -> Statuses {
-        Statuses { file, places, written: Mutex::default() }
+    pub fn new(file: StatusFile, places: Option<Places>, log: ProblemLog) -> Statuses {
+        Statuses { file, places, log, written: Mutex::default() }
     }
 
     fn written(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Status>>> {
@@ -170,11 +169,11 @@ impl Statuses {
         // Locating changes neither their number nor their order.
         for (told, raw) in status.problems.iter().zip(&wanted.problems) {
             if !known.contains(raw) {
-                warn!(reason = %told.reason, "{told}");
+                self.log.came(told);
             }
         }
         for gone in known.iter().filter(|it| !wanted.problems.contains(it)) {
-            info!(reason = %gone.reason, "no problem any more: {gone}");
+            self.log.went(gone);
         }
         self.file.put(owner.clone(), Arc::new(status));
     }
@@ -230,7 +229,8 @@ impl Driver for Statuses {
                 *observed = Some(status.clone());
             }
             StatusStep::Remove => {
-                self.written().remove(owner);
+                let gone = self.written().remove(owner);
+                self.log.changed(gone.as_ref().map_or(&[], |it| &it.problems), &[]);
                 self.file.remove(owner);
                 *observed = None;
             }
@@ -329,7 +329,8 @@ mod tests {
     async fn statuses_pass_the_suite_of_all_drivers() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateDir::open(folder.path()).expect("a state folder");
-        let driver = Statuses::new(StatusFile::open(&state, |_, _| {}).expect("a file"), None);
+        let driver =
+            Statuses::new(StatusFile::open(&state, |_, _| {}).expect("a file"), None, ProblemLog::default());
         let owner = Owner::Config("tcpServices[0]".into());
         let status = |members| {
             Desired::Status(Arc::new(Status {

@@ -50,8 +50,13 @@ impl Problem {
 
     /// What is wrong and what to do about it, in one line.
     pub fn line(&self) -> String {
-        let fix = if self.fix.is_empty() { String::new() } else { format!(" {}", self.fix) };
-        format!("{self}{fix}").replace('\n', " ")
+        let mut line = self.to_string();
+        if !self.fix.is_empty() {
+            // A message is a clause, a fix is sentences.
+            line.push_str(if line.ends_with(['.', ':', '?']) { " " } else { ". " });
+            line.push_str(&self.fix);
+        }
+        line.replace('\n', " ")
     }
 
     #[must_use]

@@ -8,13 +8,14 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::recall::Memory;
-use crate::control::Told;
+use crate::control::Reported;
 
 /// Runs until nobody tells anything any more.
 pub(super) struct Hearing {
     pub(super) changes: mpsc::Sender<Change>,
     pub(super) me: Option<Me>,
     pub(super) memory: Memory,
+    pub(super) reported: Reported,
 }
 
 /// A host, of which it knows more than the cluster, but for what people want of it.
@@ -27,7 +28,6 @@ pub(super) struct Me {
 
 impl Hearing {
     pub(super) async fn run(mut self, mut heard: mpsc::Receiver<Change>) {
-        let mut told = Told::default();
         loop {
             let changes = tokio::select! {
                 change = heard.recv() => match change {
@@ -47,7 +47,7 @@ impl Hearing {
             };
             for change in changes {
                 if is_logged(&change) {
-                    told.log(&change);
+                    self.reported.log(&change);
                 }
                 let beside = self.memory.note(&change);
                 if !self.pass_on([Some(change), beside].into_iter().flatten()).await {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_cluster::{Addresses, Leading, Statuses};
-use seaway_engine::Driver;
+use seaway_engine::{Driver, ProblemLog};
 use seaway_model::{
     Address, AddressState, Desired, Fact, Kind, L4, ListenerId, ObjectRef, Owner, Problem, Reason, Status,
     Unit, fact::FactRef, outcome::Serving,
@@ -185,7 +185,7 @@ impl Told {
         heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
         let uid = heard.service(&namespace, "shop").expect("is told").meta.uid.clone();
         let owner = Owner::Object { object: ObjectRef::new(Kind::Service, namespace, "shop"), uid };
-        let driver = Statuses::new(cluster, Leading::always());
+        let driver = Statuses::new(cluster, Leading::always(), ProblemLog::default());
         Some(Told { heard, driver, owner, scene })
     }
 
@@ -269,7 +269,7 @@ async fn a_service_tells_its_address_and_each_change_is_one_event() {
     let (cluster, namespace) = (told.scene.connect().await, told.scene.namespace.clone());
     told.heard = Heard::of(&cluster);
     told.heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
-    told.driver = Statuses::new(cluster, Leading::always());
+    told.driver = Statuses::new(cluster, Leading::always(), ProblemLog::default());
     assert_eq!(told.work(&told.status("192.0.2.23", true, &[])).await.0, 0, "a restart writes nothing");
     told.work(&told.status("192.0.2.23", false, &[])).await;
     assert_eq!(told.field(".status.loadBalancer.ingress[0].ip"), "192.0.2.23");
@@ -305,7 +305,7 @@ async fn what_another_controller_left_is_taken_over_and_what_it_writes_later_is_
     let connected = told.scene.connect().await;
     told.heard = Heard::of(&connected);
     told.heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
-    told.driver = Statuses::new(connected, Leading::always());
+    told.driver = Statuses::new(connected, Leading::always(), ProblemLog::default());
     told.work(&told.status("192.0.2.24", true, &[])).await;
     assert_eq!(told.field(".status.loadBalancer.ingress[0].ipMode"), "Proxy");
     let wrong = told.heard.wrong(&told.scene);

@@ -121,7 +121,7 @@ fn each_problem_is_told_once_and_not_again_after_a_restart() {
     let one = Output::of(&status(&[], &[], &["first"]), &nothing);
     assert_eq!(
         one.notes(&nothing).iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["NoEndpoints: Service default/shop: first mend it"]
+        ["NoEndpoints: Service default/shop: first. mend it"]
     );
     let said = written(&one, &nothing);
     assert!(one.is_said_by(&said), "{said:?}");

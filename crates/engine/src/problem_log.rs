@@ -1,0 +1,84 @@
+//! Problems in the log: each once when it comes and once when it goes.
+//!
+//! A source reports what it could not read, and the status of the Service names the same Problem: whoever is first has it
+//! logged, and it is over when nobody names it any more.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use seaway_model::Problem;
+use tracing::{info, warn};
+
+/// One of these is shared by all who log Problems.
+#[derive(Clone, Debug, Default)]
+pub struct ProblemLog(Arc<Mutex<BTreeMap<Problem, usize>>>);
+
+impl ProblemLog {
+    /// Somebody names a Problem.
+    pub fn came(&self, problem: &Problem) {
+        let mut named = self.named();
+        let count = named.entry(anywhere(problem)).or_default();
+        *count = count.saturating_add(1);
+        if *count == 1 {
+            warn!(target: "seaway", reason = %problem.reason, "{}", problem.line());
+        }
+    }
+
+    /// Who named it does so no more.
+    pub fn went(&self, problem: &Problem) {
+        let (mut named, key) = (self.named(), anywhere(problem));
+        let Some(count) = named.get_mut(&key) else { return };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            named.remove(&key);
+            info!(target: "seaway", reason = %problem.reason, "no problem any more: {problem}");
+        }
+    }
+
+    /// What somebody named before, and what he names now.
+    pub fn changed(&self, before: &[Problem], now: &[Problem]) {
+        now.iter().filter(|it| !before.contains(it)).for_each(|it| self.came(it));
+        before.iter().filter(|it| !now.contains(it)).for_each(|it| self.went(it));
+    }
+
+    fn named(&self) -> MutexGuard<'_, BTreeMap<Problem, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A line that is inserted above makes it no other Problem.
+fn anywhere(problem: &Problem) -> Problem {
+    Problem { place: None, ..problem.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::{Kind, ObjectRef, Reason};
+
+    use super::*;
+
+    fn count(log: &ProblemLog) -> Vec<usize> {
+        log.named().values().copied().collect()
+    }
+
+    #[test]
+    fn two_who_name_the_same_problem_are_one_until_both_are_done() {
+        let log = ProblemLog::default();
+        let shop = ObjectRef::new(Kind::Service, "default", "shop");
+        let (raw, other) =
+            (Problem::new(shop.clone(), Reason::Invalid, "x"), Problem::new(shop, Reason::Invalid, "y"));
+        let placed = raw.clone().in_file("shop.yaml", 3, 1);
+        log.came(&placed);
+        log.changed(&[], &[raw.clone(), other.clone()]);
+        assert_eq!(count(&log), [2, 1]);
+        log.went(&placed);
+        log.changed(&[raw.clone(), other.clone()], &[raw.clone()]);
+        assert_eq!(count(&log), [1]);
+        // Who was never heard has nothing to take back.
+        log.went(&other);
+        log.changed(&[raw], &[]);
+        assert_eq!(count(&log), [0; 0]);
+    }
+}
