@@ -193,6 +193,17 @@ mod tests {
     }
 
     #[test]
+    fn a_value_with_spaces_is_quoted() {
+        let line = written(
+            Format::Human,
+            "info",
+            |_| tracing::info!(of = %"Service default/shop", at = %"192.0.2.1:80", said = %r#"no "way" out"#, "moved"),
+        );
+        let told = r#"moved of="Service default/shop" at=192.0.2.1:80 said="no \"way\" out""#;
+        assert!(line.trim_end().ends_with(told), "{line}");
+    }
+
+    #[test]
     fn json_is_one_object_a_line_whatever_the_message_holds() {
         let text = written(Format::Json, "info", |_| {
             tracing::info!("two\nlines");
@@ -227,11 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn fields_follow_the_message_as_before() {
+    fn fields_follow_the_message() {
         let line = written(Format::Human, "info", |_| {
             tracing::info!(member = "10.0.0.7:80", at = %"b c", count = 3, "member is {}", "down");
         });
-        let told = "member is down member=\"10.0.0.7:80\" at=b c count=3\n";
+        let told = "member is down member=\"10.0.0.7:80\" at=\"b c\" count=3\n";
         assert!(line.ends_with(told), "{line}");
     }
 

@@ -13,7 +13,7 @@ use tracing_subscriber::{
     fmt::{FormatFields, MakeWriter, format::Writer},
 };
 
-/// Fields for people: the message, then `name=value` of each.
+/// Fields for people: the message, then `name=value` or `name="a value"` of each.
 pub(super) struct Fields;
 
 impl<'w> FormatFields<'w> for Fields {
@@ -36,9 +36,15 @@ impl Line<'_> {
             self.writer.write_char(' ')?;
         }
         let mut escaped = Escaped(&mut self.writer);
-        match field.name() {
-            "message" => write!(escaped, "{value:?}"),
-            name => write!(escaped, "{}={value:?}", name.trim_start_matches("r#")),
+        let name = field.name().trim_start_matches("r#");
+        if name == "message" {
+            return write!(escaped, "{value:?}");
+        }
+        let text = format!("{value:?}");
+        // What has a space in it is quoted, so that a field can be cut out.
+        match text.contains(' ') && !text.starts_with('"') {
+            true => write!(escaped, "{name}=\"{}\"", text.replace('"', "\\\"")),
+            false => write!(escaped, "{name}={text}"),
         }
     }
 }

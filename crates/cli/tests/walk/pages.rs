@@ -13,6 +13,7 @@ fn pages() -> Vec<(String, String)> {
     let docs = fs::read_dir(root().join("docs")).expect("the pages");
     let mut names: Vec<String> = docs
         .map(|it| format!("docs/{}", it.expect("a page").file_name().to_string_lossy()))
+        .filter(|it| it.ends_with(".md"))
         .chain(["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_owned))
         .collect();
     names.sort();
