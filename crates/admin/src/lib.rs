@@ -2,7 +2,7 @@
 //! liveness and readiness, logging, signals, and the notes to systemd.
 //!
 //! ```text
-//!                   Source: a View  (plain data; the caller folds it from its data plane and its Problems)
+//!                   ViewSource: a View  (plain data; the caller folds it from its data plane and its Problems)
 //!                          │
 //!     browser, curl ──► server ──► routes ─┬─ page      /            one HTML, told anew every second
 //!     Prometheus                           ├─ state     /state       the View with rates
@@ -52,6 +52,6 @@ mod process;
 
 pub use metrics::Counted;
 pub use server::guarded::{CertificateError, Guard, Judge, Judging, Verdict};
-pub use server::{Admin, BindError, Binding, Bound, Closed, Look, Looking, Source, at_once};
+pub use server::{Admin, BindError, Binding, Bound, Closed, Look, ViewFuture, ViewSource, at_once};
 pub use signals::{Signal, Signals};
 pub use view::View;

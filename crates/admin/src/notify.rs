@@ -46,7 +46,7 @@ impl Notifier {
                 self.note(&format!("RELOADING=1\nMONOTONIC_USEC={microseconds}"));
             }
             Err(error) => {
-                tracing::warn!(%error, "systemd is not notified of the reload: the monotonic clock cannot be read")
+                tracing::warn!(%error, "systemd is not notified of the reload, which continues: the monotonic clock cannot be read")
             }
         }
     }

@@ -53,9 +53,9 @@ const LIFETIME: Duration = Duration::from_secs(30);
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 const BACKLOG: i32 = 128;
 
-/// Tells how things stand. Called for every request; it may have to ask somebody first.
-pub type Source = Arc<dyn Fn(Look) -> Looking + Send + Sync>;
-pub type Looking = Pin<Box<dyn Future<Output = Arc<View>> + Send>>;
+/// Makes the View that answers one request; it may have to ask other threads first.
+pub type ViewSource = Arc<dyn Fn(Look) -> ViewFuture + Send + Sync>;
+pub type ViewFuture = Pin<Box<dyn Future<Output = Arc<View>> + Send>>;
 
 /// How much of a View is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub enum Look {
 type Fault = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A source that has nobody to ask.
-pub fn at_once(look: impl Fn() -> Arc<View> + Send + Sync + 'static) -> Source {
+pub fn at_once(look: impl Fn() -> Arc<View> + Send + Sync + 'static) -> ViewSource {
     Arc::new(move |_| Box::pin(ready(look())))
 }
 
@@ -85,7 +85,9 @@ pub enum Binding {
 #[derive(Debug, Error)]
 pub enum BindError {
     /// Somebody has it; perhaps an older Seaway that is still draining.
-    #[error("the status page cannot listen on {0}: the address is in use by another process")]
+    #[error(
+        "the status page cannot listen on {0}: the address is in use by another process. Stop it, or choose another one: admin: {{listen: [\"127.0.0.1:1937\"]}} in seaway.yaml"
+    )]
     InUse(SocketAddr),
     #[error("the status page cannot listen on {address}")]
     Io {
@@ -261,7 +263,7 @@ impl Bound {
     }
 
     /// Answers until the returned value is dropped.
-    pub fn serve(self, source: Source, log: LogHandle) -> Admin {
+    pub fn serve(self, source: ViewSource, log: LogHandle) -> Admin {
         let addresses = self.addresses();
         let routes = Arc::new(Routes::new(source, log, self.counted, self.fault, self.guard));
         // Whoever fills the page, or shakes hands without end, does not fill the places of probes.

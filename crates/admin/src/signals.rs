@@ -20,7 +20,7 @@ pub struct Signals {
     terminate: unix::Signal,
     interrupt: unix::Signal,
     hang_up: unix::Signal,
-    patience: Patience,
+    stop_requests: StopRequests,
 }
 
 impl Signals {
@@ -30,7 +30,7 @@ impl Signals {
             terminate: unix::signal(SignalKind::terminate())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
             hang_up: unix::signal(SignalKind::hangup())?,
-            patience: Patience::default(),
+            stop_requests: StopRequests::default(),
         })
     }
 
@@ -43,7 +43,7 @@ impl Signals {
                 _ = self.interrupt.recv() => Caught::Stop,
                 _ = self.hang_up.recv() => Caught::HangUp,
             };
-            if let Some(signal) = self.patience.hear(heard) {
+            if let Some(signal) = self.stop_requests.hear(heard) {
                 return signal;
             }
         }
@@ -58,11 +58,11 @@ enum Caught {
 
 /// How often the process was asked to stop.
 #[derive(Debug, Default)]
-struct Patience {
+struct StopRequests {
     stopping: bool,
 }
 
-impl Patience {
+impl StopRequests {
     fn hear(&mut self, heard: Caught) -> Option<Signal> {
         match heard {
             Caught::Stop if self.stopping => Some(Signal::StopNow),
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
 
     fn after(heard: &[Caught]) -> Vec<Signal> {
-        let mut patience = Patience::default();
-        heard.iter().filter_map(|&heard| patience.hear(heard)).collect()
+        let mut stop_requests = StopRequests::default();
+        heard.iter().filter_map(|&heard| stop_requests.hear(heard)).collect()
     }
 
     #[test]

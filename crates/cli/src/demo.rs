@@ -9,6 +9,7 @@ mod client;
 
 use std::{
     net::SocketAddr,
+    os::unix::process::CommandExt,
     path::Path,
     process::{Child, Command, Stdio},
     thread,
@@ -98,7 +99,7 @@ pub(crate) fn run(demo: &Demo) -> Result<()> {
 /// What a figure of this build is worth.
 fn optimised() -> &'static str {
     match env!("SEAWAY_OPT_LEVEL") {
-        "0" => " (this build is little optimised: cargo build --release)",
+        "0" => " (an unoptimised build; a fast one: cargo build --release)",
         _ => "",
     }
 }
@@ -181,6 +182,8 @@ fn start_seaway(folder: &Folder) -> Result<Child> {
     Command::new(own_binary()?)
         .args(arguments)
         .stdin(Stdio::null())
+        // Ctrl-C at a terminal reaches the whole group, and this one is told to stop by us: twice would mean at once.
+        .process_group(0)
         .spawn()
         .context("seaway run cannot be started")
 }
@@ -240,7 +243,7 @@ fn wait(what: &str, mut met: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Ctrl-C reaches the children too: the demo ends when the load balancer has drained and stopped.
+/// The demo ends when the load balancer has drained and stopped.
 fn wait_for_interrupt(processes: &mut Processes) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -94,7 +94,8 @@ impl Look {
     fn at_standard_input(settings: &Settings, before: Before) -> Result<Look> {
         let mut text = Vec::new();
         std::io::stdin().read_to_end(&mut text).context("standard input cannot be read")?;
-        let file = memfd_create(c"standard input", MFdFlags::MFD_CLOEXEC).context("no file in memory")?;
+        let file = memfd_create(c"standard input", MFdFlags::MFD_CLOEXEC)
+            .context("standard input cannot be buffered (memfd_create)")?;
         let mut file = File::from(file);
         file.write_all(&text)?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());

@@ -249,7 +249,8 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     let door = &mut settings.config.front_door;
     front_door::read(&file.take("frontDoor"), beside, door, &mut settings.pems, &mut settings.said);
     if copies.is_set() && settings.said.secrets && settings.config.front_door.tls.secrets == Secrets::All {
-        copies.fault("must not stand beside `frontDoor.tls.secrets: all`: what nothing names is not copied");
+        copies
+            .fault("cannot be combined with `frontDoor.tls.secrets: all`: what nothing names is not copied");
     }
     tenants::read(&file.take("tenants"), &mut settings.config.tenants, &mut settings.said);
     balancing::read(&file.take("defaults"), beside, &mut settings.config.defaults);
@@ -431,7 +432,7 @@ mod tests {
         let settings = parse("certificateCopies: seaway-certificates").expect("right");
         assert_eq!(settings.copies.as_deref(), Some("seaway-certificates"));
         let all = "certificateCopies: a\nfrontDoor: {tls: {secrets: all}}";
-        assert!(faults(all)[0].contains("certificateCopies: must not stand beside"), "{:?}", faults(all));
+        assert!(faults(all)[0].contains("certificateCopies: cannot be combined with"), "{:?}", faults(all));
         assert!(parse(&all.replace("all", "named")).is_ok());
     }
 

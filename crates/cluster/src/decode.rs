@@ -69,7 +69,7 @@ fn problems(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
     let told = |Fault { field, message, .. }| {
         Problem::new(object.clone(), Reason::Invalid, message)
             .at(field)
-            .fix("until it is mended, what it said before stays in use")
+            .fix("Its last good state stays in use until this is corrected.")
     };
     faults.into_iter().map(told).collect()
 }

@@ -40,7 +40,7 @@ impl std::fmt::Display for Never {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("the resolver cannot be set up: {0}")]
+#[error("the DNS resolver cannot be set up; check `resolvers` in seaway.yaml, or /etc/resolv.conf: {0}")]
 pub struct SetUp(String);
 
 impl Names {

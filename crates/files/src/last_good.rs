@@ -204,7 +204,7 @@ fn write_on(folders: &StateFolders, queue: &WriterQueue, wakeup: &Wakeup) {
         let problems = outcome.err().map(|error| {
             let message = format!("the last good state of manifests cannot be kept: {error}");
             Problem::new(object.clone(), Reason::StateUnwritable, message)
-                .fix("make room in the state folder, or make it writable; until then a restart does not know it")
+                .fix("Make room in the state folder, or make it writable. Until then a restart does not know it.")
                 .in_file(folders.plain.to_string_lossy().into_owned(), 0, 0)
         });
         wakeup.queue_problems(object, problems.into_iter().collect());

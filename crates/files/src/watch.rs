@@ -377,7 +377,7 @@ impl KernelWatches {
                 "the kernel grants no inotify watch ({error}); the folder is read every second instead"
             );
             Problem::new(object.clone(), Reason::NotPermitted, message)
-                .fix("sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances=1024")
+                .fix("As root: sysctl fs.inotify.max_user_watches=65536 fs.inotify.max_user_instances=1024")
         });
         Change::Reported(object, problems.into_iter().collect())
     }

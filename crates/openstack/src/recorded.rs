@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Class, Error, Reply, Service, barbican, neutron, nova, octavia, quota,
-    resource::{Resource, View, one_page, understood},
+    resource::{Resource, View, decode_object, one_page},
 };
 
 type Parser = fn(Value) -> Result<(), Error>;
@@ -73,7 +73,7 @@ const BODIES: [(&str, Parser); 52] = [
 ];
 
 fn one<V: View>(body: Value) -> Result<(), Error> {
-    understood::<V>(reply(body)).map(drop)
+    decode_object::<V>(reply(body)).map(drop)
 }
 
 fn many<V: View>(body: Value) -> Result<(), Error> {
@@ -116,7 +116,7 @@ fn a_field_that_nobody_knows_is_kept_and_what_is_null_is_nothing() {
     for field in ["tags", "insert_headers", "sni_container_refs", "l7policies", "name"] {
         told["listener"][field] = Value::Null;
     }
-    let listener: octavia::Listener = understood(reply(told)).expect("a listener of a later version");
+    let listener: octavia::Listener = decode_object(reply(told)).expect("a listener of a later version");
     assert_eq!(listener.rest.get("zero_rtt"), Some(&json!({"max": 1})));
     assert_eq!(listener.protocol, octavia::Protocol::Other("QUIC".into()));
     assert!(listener.tags.is_empty() && listener.insert_headers.is_empty() && listener.name.is_empty());
@@ -252,6 +252,6 @@ fn said(value: &Value) -> Value {
 }
 
 fn again<R: Resource>(told: &Value, like: fn(&R) -> Value) -> (&'static str, Value) {
-    let it: R = understood(reply(told.clone())).expect("it was recorded");
+    let it: R = decode_object(reply(told.clone())).expect("it was recorded");
     (R::NAMES.key.expect("Octavia wraps everything"), like(&it))
 }

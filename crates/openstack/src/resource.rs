@@ -175,10 +175,12 @@ pub struct Collection<R> {
 }
 
 impl Cloud {
+    /// All objects of a kind, to be asked for; no request is made yet.
     pub fn all<R: Resource<Home = ()>>(&self) -> Collection<R> {
         self.within(&())
     }
 
+    /// Those in another object, such as the members of a pool; no request is made yet.
     pub fn within<R: Resource>(&self, home: &R::Home) -> Collection<R> {
         Collection {
             cloud: self.clone(),
@@ -205,7 +207,7 @@ impl<R: Resource> Collection<R> {
         for field in V::FIELDS {
             call = call.query("fields", *field);
         }
-        understood(self.cloud.call(call).await?)
+        decode_object(self.cloud.call(call).await?)
     }
 
     /// As `read`, with `None` for what is not there.
@@ -261,7 +263,7 @@ impl<R: Changeable> Collection<R> {
     }
 
     async fn changed(&self, call: Call, change: &R::Change) -> Result<R, Error> {
-        understood(self.cloud.call(call.body(wrapped::<R>(change))).await?)
+        decode_object(self.cloud.call(call.body(wrapped::<R>(change))).await?)
     }
 }
 
@@ -276,7 +278,7 @@ pub(crate) fn wrapped<R: Resource>(content: &impl Serialize) -> Value {
 }
 
 /// The one object of a reply.
-pub(crate) fn understood<V: View>(reply: Reply) -> Result<V, Error> {
+pub(crate) fn decode_object<V: View>(reply: Reply) -> Result<V, Error> {
     let Reply { mut body, request_id, .. } = reply;
     let object = match V::Of::NAMES.key {
         Some(key) => body.get_mut(key).map(Value::take).unwrap_or_default(),

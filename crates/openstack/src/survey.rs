@@ -22,7 +22,7 @@ use std::{
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 pub use abilities::{Abilities, Ability};
-pub use forest::{LoadBalancerTrees, Progress, Wanted, forest, understood};
+pub use forest::{LoadBalancerTrees, Progress, Wanted, forest, list_decodable};
 pub use judge::{Finding, Weight, is_absence, judge};
 pub use quotas::Quota;
 

@@ -25,9 +25,9 @@ pub(crate) fn unheeded(demand: &Demand) -> Vec<Problem> {
     if demand.cloud.is_none() {
         let written = of_clouds().filter_map(|option| demand.wishes.written.get(option));
         problems.extend(written.map(|field| {
-            let message = "it is about load balancers of a cloud, and this Service is served by our hosts";
+            let message = "this annotation is for load balancers of a cloud, and this Service is served by Seaway's hosts";
             let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
-            problem.at(field.clone()).fix("Set another spec.loadBalancerClass, or remove it.")
+            problem.at(field.clone()).fix("Remove the annotation, or set spec.loadBalancerClass to that of the cloud (docs/octavia.md).")
         }));
     }
     problems.extend(of_http(demand));

@@ -401,9 +401,9 @@ impl Source for Http {
         self.context.tick(turn);
     }
 
-    fn patience(&self, now: u64) -> Option<u64> {
-        let sweep = self.context.sweeps().patience(now);
-        [self.wheel.patience(now), sweep, self.context.patience(now)].into_iter().flatten().min()
+    fn next_timeout(&self, now: u64) -> Option<u64> {
+        let sweep = self.context.sweeps().next_timeout(now);
+        [self.wheel.next_timeout(now), sweep, self.context.next_timeout(now)].into_iter().flatten().min()
     }
 }
 

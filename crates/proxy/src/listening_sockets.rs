@@ -215,7 +215,7 @@ impl ListeningSockets {
         }
     }
 
-    pub(crate) fn patience(&self, now: u64) -> Option<u64> {
+    pub(crate) fn next_timeout(&self, now: u64) -> Option<u64> {
         (!self.shut.is_empty()).then(|| self.reopen_at.saturating_sub(now))
     }
 

@@ -306,11 +306,12 @@ impl Source for Tcp {
         self.listening.tick(turn);
     }
 
-    fn patience(&self, now: u64) -> Option<u64> {
+    fn next_timeout(&self, now: u64) -> Option<u64> {
         if !self.unfinished.is_empty() || self.is_behind() {
             return Some(0);
         }
-        let patiences = [self.wheel.patience(now), self.sweeps.patience(now), self.listening.patience(now)];
+        let patiences =
+            [self.wheel.next_timeout(now), self.sweeps.next_timeout(now), self.listening.next_timeout(now)];
         patiences.into_iter().flatten().min()
     }
 }

@@ -381,7 +381,7 @@ impl Source for Udp {
         self.sweep(turn);
     }
 
-    fn patience(&self, now: u64) -> Option<u64> {
+    fn next_timeout(&self, now: u64) -> Option<u64> {
         if self.is_behind() {
             return Some(0);
         }
@@ -389,7 +389,7 @@ impl Source for Udp {
             return None;
         }
         let flows = self.flows.wake_at().map(|at| at.saturating_sub(now));
-        self.sweeps.patience(now).into_iter().chain(flows).min()
+        self.sweeps.next_timeout(now).into_iter().chain(flows).min()
     }
 }
 

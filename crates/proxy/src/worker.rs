@@ -55,7 +55,7 @@ pub(crate) trait Source {
     fn tick(&mut self, turn: &mut Turn);
 
     /// For how many milliseconds it can do without a tick.
-    fn patience(&self, now: u64) -> Option<u64>;
+    fn next_timeout(&self, now: u64) -> Option<u64>;
 }
 
 /// What a worker has that its sources share, and what is the same throughout one turn of its loop.
@@ -232,7 +232,8 @@ impl Worker {
 
     fn wait(&mut self, sources: &Sources, events: &mut Events) -> io::Result<()> {
         let now = self.turn.now;
-        let patiences = [sources.tcp.patience(now), sources.udp.patience(now), sources.http.patience(now)];
+        let patiences =
+            [sources.tcp.next_timeout(now), sources.udp.next_timeout(now), sources.http.next_timeout(now)];
         match patiences.into_iter().flatten().min() {
             Some(0) => return self.turn.epoll.wait(events, Some(0)),
             Some(patience) => self.alarm.set(now.saturating_add(patience), now)?,

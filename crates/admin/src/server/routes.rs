@@ -20,7 +20,7 @@ use tokio::time;
 
 use self::answer::{Answer, html, json, text};
 use super::{
-    Fault, Grants, Source,
+    Fault, Grants, ViewSource,
     guarded::Guard,
     views::{CachedView, ViewCache},
 };
@@ -109,7 +109,7 @@ impl Route {
 
 impl Routes {
     pub(super) fn new(
-        source: Source,
+        source: ViewSource,
         log: LogHandle,
         counted: Vec<Counted>,
         fault: Fault,

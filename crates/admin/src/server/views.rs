@@ -7,7 +7,7 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt, Shared};
 
-use super::{Look, Source};
+use super::{Look, ViewSource};
 use crate::view::View;
 
 /// Strangers are told what was so no longer ago than this.
@@ -16,7 +16,7 @@ const STALE: Duration = Duration::from_secs(1);
 const LEFT: Duration = Duration::from_secs(5);
 
 pub(super) struct ViewCache {
-    source: Source,
+    source: ViewSource,
     shared: Mutex<Option<Begun>>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct CachedView {
 }
 
 impl ViewCache {
-    pub(super) fn new(source: Source) -> ViewCache {
+    pub(super) fn new(source: ViewSource) -> ViewCache {
         ViewCache { source, shared: Mutex::default() }
     }
 
@@ -72,7 +72,7 @@ impl Begun {
     }
 }
 
-async fn whole(looking: super::Looking) -> CachedView {
+async fn whole(looking: super::ViewFuture) -> CachedView {
     let view = looking.await;
     CachedView { at: Instant::now(), view }
 }

@@ -21,7 +21,10 @@ pub(super) fn guarded(bound: Bound, settings: &Settings, cluster: &Cluster) -> R
             Ok(bound)
         }
         Err(why) => {
-            error!("metrics are not shown (admin.metrics): {:#}", anyhow::Error::from(why));
+            error!(
+                "metrics are not served (admin.metrics), everything else runs: {:#}",
+                anyhow::Error::from(why)
+            );
             Ok(bound)
         }
     }

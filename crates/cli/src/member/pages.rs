@@ -57,7 +57,7 @@ fn problem(closed: &Closed) -> Problem {
             "Stop that process, or name another port: --probe-port PORT, and the same in the probes of the pod.",
         ),
         false if *metrics => (
-            "metrics are not shown",
+            "metrics are not served",
             "Stop that process, or name another port in the configuration: admin: {metrics: {listen: [\"[::]:PORT\"]}}. \
              Services are still served.",
         ),

@@ -25,7 +25,7 @@ pub(super) fn certificates(
         let (secret, cert) = (entry.take("secret"), entry.take("cert"));
         let (key, staple) = (entry.take("key"), entry.take("ocsp"));
         match (secret.is_set(), cert.name()) {
-            (true, Some(_)) => cert.fault("must not stand beside `secret`: it is one or the other"),
+            (true, Some(_)) => cert.fault("cannot be combined with `secret`: name one of the two"),
             (true, None) => tls.certificates.extend(secret_named(&secret)),
             (false, Some(path)) => {
                 // As HAProxy has them: both in one file.
@@ -73,7 +73,7 @@ pub(super) fn tls(
         let (file, secret) = (keys.take("authorities"), keys.take("secret"));
         let authorities = match (file.name(), secret.is_set()) {
             (Some(_), true) => {
-                secret.fault("must not stand beside `authorities`: it is one or the other");
+                secret.fault("cannot be combined with `authorities`: name one of the two");
                 None
             }
             (Some(path), false) => {
@@ -155,7 +155,7 @@ mod tests {
     fn mistakes_are_told_at_their_places() {
         for (text, expected) in [
             ("certificates: [{key: a}]", "frontDoor.certificates[0].cert: Required value"),
-            ("certificates: [{cert: a, secret: b}]", "frontDoor.certificates[0].cert: must not stand"),
+            ("certificates: [{cert: a, secret: b}]", "frontDoor.certificates[0].cert: cannot be combined"),
             ("certificates: [{secret: a/b/c}]", "frontDoor.certificates[0].secret: Invalid value"),
             ("tls: {hsts: soon}", "frontDoor.tls.hsts: Invalid value"),
             ("tls: {profile: old}", "frontDoor.tls.profile: "),

@@ -17,6 +17,7 @@ use tracing::debug;
 
 use crate::{connect::Cluster, kinds::Watched, raw_object::RawObject};
 
+/// The CustomResourceDefinition of a kind, as it is watched.
 #[derive(Default)]
 pub(super) struct Definition {
     /// Its version when the kind was asked for last; none, if nothing was defined or established.

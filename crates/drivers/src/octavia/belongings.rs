@@ -16,7 +16,7 @@ use seaway_openstack::{
     neutron::{FloatingIp, Port, PortChange, SecurityGroup},
     octavia::{LoadBalancer, Provisioning},
     resource::{Edit, Id, Query},
-    survey::understood,
+    survey::list_decodable,
 };
 
 use super::{
@@ -89,11 +89,11 @@ pub async fn belongings(
     tell("listing load balancers, floating IPs, security groups and secrets");
     let (tag, shared) = (cluster.tag(), guests_of(&cluster));
     let (balancers, floating, groups, containers, secrets) = tokio::join!(
-        understood::<LoadBalancer>(cloud, here().tagged_any([tag.as_str(), shared.as_str()])),
-        understood::<FloatingIp>(cloud, here()),
-        understood::<SecurityGroup>(cloud, here()),
-        understood::<Container>(cloud, Query::all()),
-        understood::<Secret>(cloud, Query::all()),
+        list_decodable::<LoadBalancer>(cloud, here().tagged_any([tag.as_str(), shared.as_str()])),
+        list_decodable::<FloatingIp>(cloud, here()),
+        list_decodable::<SecurityGroup>(cloud, here()),
+        list_decodable::<Container>(cloud, Query::all()),
+        list_decodable::<Secret>(cloud, Query::all()),
     );
     let balancers = balancers?;
     let mut found: Vec<Belonging> = balancers.iter().flat_map(|it| of_balancer(&cluster, it)).collect();

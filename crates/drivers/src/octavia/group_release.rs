@@ -15,7 +15,7 @@ use seaway_openstack::{
     Class, Cloud, Error,
     neutron::{Direction, Port, PortChange, SecurityGroup, SecurityGroupRule},
     resource::{Edit, Id, Query},
-    survey::understood,
+    survey::list_decodable,
 };
 
 use super::{groups::rules::Rule, names::Cluster};
@@ -90,7 +90,7 @@ async fn groups(cloud: &Cloud) -> Result<BTreeMap<Id<SecurityGroup>, SecurityGro
         Some(it) => Query::all().with("project_id", &it.id),
         None => Query::all(),
     };
-    let all = understood::<SecurityGroup>(cloud, query).await?;
+    let all = list_decodable::<SecurityGroup>(cloud, query).await?;
     Ok(all.into_iter().map(|it| (it.id.clone(), it)).collect())
 }
 

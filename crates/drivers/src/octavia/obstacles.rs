@@ -40,7 +40,7 @@ impl Octavia {
         let is_alone = marks(&joined.cluster, key).is_none_or(|it| it.others(&balancer.it).next().is_none());
         let stays = match is_alone {
             true => obstacle(&joined.cloud, &wanted.balancer, &balancer.it).await,
-            false => Ok(Some("other Services are on it".to_owned())),
+            false => Ok(Some("other Services use this load balancer".to_owned())),
         };
         observed.stays = stays.map_err(|error| self.failed(&Asker::of(unit), &error))?;
         if observed.stays.is_some() {

@@ -16,7 +16,7 @@ use seaway_openstack::{
     neutron::{FloatingIp, FloatingIpChange},
     octavia::{Listener, ListenerChange, LoadBalancer, LoadBalancerChange, Provisioning},
     resource::{Edit, Id, Query},
-    survey::understood,
+    survey::list_decodable,
 };
 
 use super::{
@@ -97,10 +97,10 @@ pub async fn retags(cloud: &Cloud, from: &str, to: &str, services: &[Present]) -
     };
     let (tag, guests, own) = (old.tag(), guests_of(&old), new.tag());
     let (theirs, ours, floating, listeners) = tokio::join!(
-        understood::<LoadBalancer>(cloud, here().tagged_any([tag.as_str(), guests.as_str()])),
-        understood::<LoadBalancer>(cloud, here().tagged_any([own.as_str()])),
-        understood::<FloatingIp>(cloud, here()),
-        understood::<Listener>(cloud, here()),
+        list_decodable::<LoadBalancer>(cloud, here().tagged_any([tag.as_str(), guests.as_str()])),
+        list_decodable::<LoadBalancer>(cloud, here().tagged_any([own.as_str()])),
+        list_decodable::<FloatingIp>(cloud, here()),
+        list_decodable::<Listener>(cloud, here()),
     );
     let (theirs, ours, floating, listeners) = (theirs?, ours?, floating?, listeners?);
     let taken: BTreeSet<&String> =

@@ -16,7 +16,7 @@ use seaway_openstack::{
     neutron::{FloatingIp, Port},
     octavia::{HealthMonitor, Listener, LoadBalancer, Pool, Provisioning},
     resource::{Id, Query},
-    survey::understood,
+    survey::list_decodable,
 };
 
 use super::{
@@ -89,11 +89,11 @@ impl Survey {
             None => Query::all(),
         };
         let (balancers, listeners, pools, monitors, floating) = tokio::try_join!(
-            understood::<LoadBalancer>(cloud, here()),
-            understood::<Listener>(cloud, here()),
-            understood::<Pool>(cloud, here()),
-            understood::<HealthMonitor>(cloud, here()),
-            understood::<FloatingIp>(cloud, here()),
+            list_decodable::<LoadBalancer>(cloud, here()),
+            list_decodable::<Listener>(cloud, here()),
+            list_decodable::<Pool>(cloud, here()),
+            list_decodable::<HealthMonitor>(cloud, here()),
+            list_decodable::<FloatingIp>(cloud, here()),
         )?;
         let used = Used {
             balancers: balancers.len(),

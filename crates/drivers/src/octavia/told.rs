@@ -82,7 +82,9 @@ impl Octavia {
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
         observed.mend = (status == Some(Provisioning::Error)).then(|| match past.mend(rebuild, now) {
             Mend::Failover if observed.shared.guest => Mend::Nothing { why: "it is another's".to_owned() },
-            Mend::Remake { .. } if is_shared => Mend::Nothing { why: "other Services are on it".to_owned() },
+            Mend::Remake { .. } if is_shared => {
+                Mend::Nothing { why: "other Services use this load balancer".to_owned() }
+            }
             mend => mend,
         });
         if let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish), Some(balancer)) =
@@ -256,7 +258,7 @@ pub(super) fn problems(wish: &LoadBalancer, observed: &Observed) -> Vec<(Owner, 
                 balancer.it.id
             );
             let problem = Problem::new(owner.object(), Reason::Failed, message);
-            (owner.clone(), problem.fix("Request what it has. It continues to serve as it is."))
+            (owner.clone(), problem.fix("Set the annotation, or cloud.conf, back to what the load balancer has. It continues to serve unchanged."))
         };
         problems.extend(owners.iter().map(|it| problem(it)));
     }

@@ -102,7 +102,7 @@ async fn one_that_others_are_on_stays() {
     let large = wish(&scene, |it| it.flavor = Some(flavor.as_str().into()));
     // What it knew of it is from before; to delete it would be refused, too.
     scene.driver.forget();
-    stays(&scene, &large, "other Services are on it").await;
+    stays(&scene, &large, "other Services use this load balancer").await;
     scene.remove_of("uid-2").await;
     scene.driver.forget();
     scene.reach(&large).await;

@@ -16,7 +16,7 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
     let whole = ObjectRef::new(Kind::Manifest, "", name.clone());
     if let Some(trouble) = &file.trouble {
         let problem = Problem::new(whole.clone(), Reason::Unreadable, trouble.clone())
-            .fix("what it said last is still served")
+            .fix("Its last good state is still served.")
             .in_file(shown.clone(), 0, 0);
         problems.entry(whole.clone()).or_default().push(problem);
     }
@@ -38,7 +38,7 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
         for (reference, Fault { field, at, message }) in &placed.document.ignored {
             let object = reference.as_ref().unwrap_or(&whole);
             let problem = Problem::new(object.clone(), Reason::Ignored, message.clone())
-                .fix("correct it, or remove it; everything else in the file counts")
+                .fix("Correct it, or remove it. Everything else in the file counts.")
                 .at(field.as_str())
                 .in_file(shown.clone(), placed.line.saturating_add(at.line), at.column);
             problems.entry(object.clone()).or_default().push(problem);
@@ -52,7 +52,7 @@ fn kept(file: &File) -> String {
     if let more @ 1.. = file.kept.len().saturating_sub(LISTED) {
         names.push(format!("{more} more"));
     }
-    format!("until it is mended, the last good state stays in use of {}", names.join(", "))
+    format!("Until this is corrected, the last good state stays in use of {}.", names.join(", "))
 }
 
 impl Folder {
@@ -76,14 +76,14 @@ impl Folder {
                     let message = "no object of Kubernetes: it has neither apiVersion nor kind";
                     problems.push(
                         problem(name, line, at.column, message)
-                            .fix("add the two, or keep it in a folder that Seaway does not read"),
+                            .fix("Add the two, or move it to a folder that Seaway does not read."),
                     );
                 }
             }
         }
         for name in &self.unread {
             let message = "it is not read: names of manifests end in .yaml, .yml or .json";
-            problems.push(problem(name, 0, 0, message).fix("rename it, or move it to another folder"));
+            problems.push(problem(name, 0, 0, message).fix("Rename it, or move it to another folder."));
         }
         if self.files.is_empty() {
             let message = "no manifests are here: their names end in .yaml, .yml or .json";
@@ -101,7 +101,7 @@ impl Folder {
         let served = self.claims.served(reference);
         for problem in problems.iter_mut().filter(|problem| problem.fix.is_empty()) {
             if served.is_some() {
-                problem.fix = "until it is mended, its last good state stays in use".to_owned();
+                problem.fix = "Its last good state stays in use until this is corrected.".to_owned();
             }
         }
         let Some(served) = served else { return problems };
@@ -114,7 +114,7 @@ impl Folder {
             );
             problems.push(
                 Problem::new(reference.clone(), Reason::Duplicate, message)
-                    .fix("remove one of the two")
+                    .fix("Remove one of the two.")
                     .in_file(file, line, 1),
             );
         }
@@ -132,7 +132,7 @@ impl Folder {
         let here = self.here();
         let problem =
             Problem::new(here.clone(), Reason::Unreadable, format!("the folder cannot be read: {error}"))
-                .fix("what it said last is served until it is back")
+                .fix("Its last good state is served until it is back.")
                 .in_file(listing_name(&self.dir), 0, 0);
         self.report(here, vec![problem])
     }

@@ -143,7 +143,7 @@ impl Journal {
             );
             problems.push(
                 Problem::new(object, Reason::Unreadable, message)
-                    .fix("compare the two if an address is missing; then remove the one that was kept aside")
+                    .fix("Compare the two if an address is missing. Then remove the one that was kept aside.")
                     .in_file(aside.to_string_lossy().into_owned(), line, 1),
             );
         }

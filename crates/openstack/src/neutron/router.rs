@@ -101,7 +101,7 @@ impl Collection<Router> {
     ) -> Result<Router, Error> {
         let call = self.action(Method::PUT, operation, id, action);
         let reply = self.cloud.call(call.body(json!({ "router": { "routes": routes } }))).await?;
-        crate::resource::understood(reply)
+        crate::resource::decode_object(reply)
     }
 
     /// Gives the router the subnet's gateway address. It is there: fine.

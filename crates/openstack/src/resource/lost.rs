@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Collection, Creatable, Fields, Id, KnownBy, Query, Resource, View, Wrong, strange, understood, wrapped,
+    Collection, Creatable, Fields, Id, KnownBy, Query, Resource, View, Wrong, decode_object, strange, wrapped,
 };
 use crate::{Class, Error, Method, Reply};
 
@@ -55,7 +55,7 @@ impl<R: Creatable> Collection<R> {
         let id = Fields::of(json!({ R::ID: object.get(R::ID) })).and_then(|mut fields| fields.id::<R>());
         let request = reply.request_id.clone();
         let known = match &id {
-            _ if R::ECHOES => understood(reply),
+            _ if R::ECHOES => decode_object(reply),
             Ok(id) => self.read(id).await,
             Err(wrong) => Err(strange(R::SERVICE, R::NAMES.create, wrong)),
         };

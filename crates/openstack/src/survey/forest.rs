@@ -149,11 +149,11 @@ pub async fn forest(cloud: &Cloud, wanted: &Wanted, progress: &Progress) -> Resu
     };
     progress(&format!("{} found; listing what is below, and floating IPs", balancers.len()));
     let (listeners, pools, monitors, policies, attached, trees) = tokio::join!(
-        understood::<Listener>(cloud, below.clone()),
-        understood::<Pool>(cloud, below),
-        understood::<HealthMonitor>(cloud, Query::all()),
-        understood::<L7Policy>(cloud, Query::all()),
-        understood::<Attached>(cloud, Query::all()),
+        list_decodable::<Listener>(cloud, below.clone()),
+        list_decodable::<Pool>(cloud, below),
+        list_decodable::<HealthMonitor>(cloud, Query::all()),
+        list_decodable::<L7Policy>(cloud, Query::all()),
+        list_decodable::<Attached>(cloud, Query::all()),
         trees(cloud, if wanted.members { &balancers } else { &[] }, progress),
     );
     let mut failed = Vec::new();
@@ -182,8 +182,8 @@ async fn balancers(cloud: &Cloud, wanted: &Wanted) -> Result<Vec<LoadBalancer>, 
         tags => query.tagged(tags.iter().map(String::as_str)),
     };
     let mut found = match &wanted.named {
-        Some(name) => understood::<LoadBalancer>(cloud, tagged(Query::named(name))).await?,
-        None => understood::<LoadBalancer>(cloud, tagged(Query::all())).await?,
+        Some(name) => list_decodable::<LoadBalancer>(cloud, tagged(Query::named(name))).await?,
+        None => list_decodable::<LoadBalancer>(cloud, tagged(Query::all())).await?,
     };
     if let (true, Some(Ok(id))) = (found.is_empty(), wanted.named.as_ref().map(|it| it.parse())) {
         found.extend(cloud.all::<LoadBalancer>().find::<LoadBalancer>(&id).await?);
@@ -194,7 +194,7 @@ async fn balancers(cloud: &Cloud, wanted: &Wanted) -> Result<Vec<LoadBalancer>, 
 }
 
 /// What cannot be understood of a list is left out; the rest is worth having.
-pub async fn understood<V>(cloud: &Cloud, query: Query) -> Result<Vec<V>, Error>
+pub async fn list_decodable<V>(cloud: &Cloud, query: Query) -> Result<Vec<V>, Error>
 where
     V: View,
     V::Of: Resource<Home = ()>,

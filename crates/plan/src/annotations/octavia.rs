@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/listener-tags", theirs!("listener-tags")],
-        help: "tags of its listeners (clouds)",
+        help: "more tags of its listeners: team=shop,billing (clouds)",
         set: |wishes, text| tags(text).map(|it| wishes.cloud.tags.listener = it),
     },
     Row {

@@ -241,7 +241,7 @@ impl Reader<'_> {
                 Fault::NoPattern(why) => (
                     Reason::Invalid,
                     format!("{pattern:?} is no regular expression: {why}"),
-                    "The syntax is that of RE2: no backreferences, no look-around. Until it is mended the rule answers \
+                    "The syntax is that of RE2: no backreferences, no look-around. Until it is corrected the rule answers \
                      500.",
                 ),
                 Fault::Slow => (

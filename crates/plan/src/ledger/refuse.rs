@@ -120,7 +120,7 @@ impl View<'_> {
                         pool.object.name
                     )
                 }
-                None => format!("{ip} lies in no pool"),
+                None => format!("no pool has {ip}"),
             };
             let choice: Vec<String> = candidates.iter().map(|pool| describe(pool)).collect();
             into.problems.push(

@@ -223,7 +223,7 @@ fn a_requested_address_must_lie_in_an_allowed_pool_and_be_free() {
     assert_eq!(ledger.told("b")[0].1, "10.0.0.7 is held by Service default/a");
     assert_eq!(ledger.grant(&owner("b")).1[0].field.as_str(), "spec.loadBalancerIP");
     assert_eq!(ledger.ask(asking("c", &["10.0.8.1"])), "AddressOutsidePools");
-    assert_eq!(ledger.told("c")[0].1, "10.0.8.1 lies in no pool");
+    assert_eq!(ledger.told("c")[0].1, "no pool has 10.0.8.1");
     assert!(ledger.grant(&owner("c")).1[0].fix.contains("pool open (10.0.0.0-10.0.0.255)"));
     assert_eq!(ledger.ask(asking("d", &["10.0.9.1"])), "AddressOutsidePools");
     assert!(ledger.told("d")[0].1.contains("for other namespaces"));

@@ -50,7 +50,7 @@ impl Pages {
         }
     }
 
-    pub(crate) fn patience(&self, now: u64) -> Option<u64> {
+    pub(crate) fn next_timeout(&self, now: u64) -> Option<u64> {
         (self.lines > 0).then(|| self.since.saturating_add(SOON).saturating_sub(now))
     }
 

@@ -99,7 +99,7 @@ impl Rounds {
     pub(super) fn run(mut self, heartbeat: &Heartbeat) {
         let mut events = Events::with_room_for(256);
         loop {
-            match self.epoll.wait(&mut events, self.patience()) {
+            match self.epoll.wait(&mut events, self.next_timeout()) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
@@ -123,7 +123,7 @@ impl Rounds {
         }
     }
 
-    fn patience(&self) -> Option<u64> {
+    fn next_timeout(&self) -> Option<u64> {
         if self.has_more {
             return Some(0);
         }

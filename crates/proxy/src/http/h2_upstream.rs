@@ -86,7 +86,7 @@ pub(super) async fn ask(
     fresh_only: bool,
 ) -> (Result<End, UpstreamError>, bool) {
     let upstream = client.context.h2_upstreams().of(&client.context, member);
-    let Some(place) = upstream.place(client, short.answer).await else {
+    let Some(place) = upstream.wait_for_stream(client, short.answer).await else {
         let why = if client.is_gone() { UpstreamError::Client } else { UpstreamError::Refused(503) };
         return (Err(why), false);
     };

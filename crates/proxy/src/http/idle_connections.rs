@@ -139,7 +139,7 @@ impl IdleConnections {
         self.kept.clear();
     }
 
-    pub(super) fn patience(&self, now: u64) -> Option<u64> {
+    pub(super) fn next_timeout(&self, now: u64) -> Option<u64> {
         (!self.kept.is_empty()).then(|| self.next.saturating_sub(now))
     }
 }

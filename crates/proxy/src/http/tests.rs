@@ -403,7 +403,7 @@ fn tasks_by_turn(worker: &mut ByHand) -> Vec<usize> {
     loop {
         worker.turn();
         counts.push(worker.http.tasks.indexes().len());
-        if worker.http.patience(worker.turn.now) != Some(0) && counts.iter().rev().take(2).is_sorted() {
+        if worker.http.next_timeout(worker.turn.now) != Some(0) && counts.iter().rev().take(2).is_sorted() {
             return counts;
         }
     }

@@ -364,17 +364,17 @@ impl WorkerContext {
         self.listening().tick(turn);
     }
 
-    pub(super) fn patience(&self, now: u64) -> Option<u64> {
+    pub(super) fn next_timeout(&self, now: u64) -> Option<u64> {
         let waits = !self.runnable.borrow().is_empty() || !self.backlog.borrow().is_empty();
         if waits || !self.unfinished.borrow().is_empty() {
             return Some(0);
         }
-        let pages = self.pages.borrow().patience(now);
+        let pages = self.pages.borrow().next_timeout(now);
         [
             pages,
-            self.memory.patience(now),
-            self.kept.borrow().patience(now),
-            self.listening.borrow().patience(now),
+            self.memory.next_timeout(now),
+            self.kept.borrow().next_timeout(now),
+            self.listening.borrow().next_timeout(now),
         ]
         .into_iter()
         .flatten()

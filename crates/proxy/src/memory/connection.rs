@@ -129,7 +129,7 @@ impl WorkerMemory {
     }
 
     /// For how many milliseconds the worker can do without a look at it.
-    pub(crate) fn patience(&self, now: u64) -> Option<u64> {
+    pub(crate) fn next_timeout(&self, now: u64) -> Option<u64> {
         if self.budget.excess() > 0 {
             return Some(EVICT_EVERY);
         }

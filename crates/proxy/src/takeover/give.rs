@@ -180,8 +180,9 @@ fn hand_flows_over(shared: &Shared, line: &mut Line) -> io::Result<()> {
     shared.tell_all(&Command::Freeze(export));
     let mut flows = Vec::new();
     for _ in 0..shared.workers.len() {
-        let part =
-            exported.recv_timeout(SHORTLY).map_err(|_| io::Error::other("a worker does not answer"))?;
+        let part = exported
+            .recv_timeout(SHORTLY)
+            .map_err(|_| io::Error::other("a worker did not hand over its UDP flows in time"))?;
         flows.extend(part?);
     }
     line.say_all(flows, |flows, more| Message::Flows { flows, more })?;

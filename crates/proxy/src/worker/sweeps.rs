@@ -26,7 +26,7 @@ impl Sweeps {
         true
     }
 
-    pub(crate) fn patience(&self, now: u64) -> Option<u64> {
+    pub(crate) fn next_timeout(&self, now: u64) -> Option<u64> {
         self.next.map(|next| next.saturating_sub(now))
     }
 }
@@ -41,10 +41,10 @@ mod tests {
         assert!(!sweeps.are_due(u64::MAX), "nothing drains");
         sweeps.at(5_000);
         sweeps.at(1_000);
-        assert_eq!(sweeps.patience(400), Some(600));
+        assert_eq!(sweeps.next_timeout(400), Some(600));
         assert!(!sweeps.are_due(999));
         assert!(sweeps.are_due(1_000));
-        assert_eq!(sweeps.patience(1_000), None, "the look says what is left");
+        assert_eq!(sweeps.next_timeout(1_000), None, "the look says what is left");
         sweeps.at(5_000);
         assert!(!sweeps.are_due(4_999) && sweeps.are_due(5_000));
     }
@@ -60,6 +60,10 @@ mod tests {
         assert_eq!(looks, 10_000 / APART);
         // A day of drains that begin each millisecond is one number.
         (0..10_000).for_each(|now| sweeps.at(86_400_000 + now));
-        assert_eq!(sweeps.patience(0), Some(10_000), "of the ones before, the last was not looked at yet");
+        assert_eq!(
+            sweeps.next_timeout(0),
+            Some(10_000),
+            "of the ones before, the last was not looked at yet"
+        );
     }
 }

@@ -112,7 +112,7 @@ impl Wheel {
     }
 
     /// Milliseconds until something may be due.
-    pub(crate) fn patience(&self, now: u64) -> Option<u64> {
+    pub(crate) fn next_timeout(&self, now: u64) -> Option<u64> {
         if self.entries == 0 {
             return None;
         }
@@ -182,15 +182,15 @@ mod tests {
         assert_eq!(clock.fired(2064), [2, 1]);
         assert_eq!(clock.fired(2999), Vec::<u32>::new());
         assert_eq!(clock.fired(3064), [0]);
-        assert_eq!(clock.wheel.patience(3064), None);
+        assert_eq!(clock.wheel.next_timeout(3064), None);
     }
 
     #[test]
-    fn patience_ends_when_the_next_one_is_due() {
+    fn the_next_timeout_is_when_the_next_one_is_due() {
         let mut clock = Clock::new(2);
         for deadline in [1001, 1500, 40_000, 66_000] {
             clock.set(0, deadline);
-            let patience = clock.wheel.patience(1000).unwrap();
+            let patience = clock.wheel.next_timeout(1000).unwrap();
             assert!(
                 1000 + patience >= deadline.min(66_000) && 1000 + patience <= deadline + 64,
                 "{patience}"
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(clock.fired(5000), [2, 0]);
         clock.set(0, 6000);
         clock.drop(0);
-        assert_eq!(clock.wheel.patience(5000), None);
+        assert_eq!(clock.wheel.next_timeout(5000), None);
     }
 
     #[test]

@@ -53,17 +53,17 @@ pub(super) struct Expression {
     pub(super) regex: Arc<Regex>,
 }
 
-/// Expressions by their places in a list.
+/// The compiled expressions of one host. If several match, the one with the lowest index in the list of routes wins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expressions {
-    /// Whoever has the first of the list comes first.
-    placed: Box<[Placed]>,
+    /// By the lowest index of each.
+    groups: Box<[Group]>,
 }
 
 #[derive(Clone, Debug)]
-struct Placed {
+struct Group {
     /// In the list, ascending; never empty.
-    places: Box<[u32]>,
+    indices: Box<[u32]>,
     /// All sets of a group, and which of them this is.
     sets: Arc<[Set]>,
     which: usize,
@@ -106,16 +106,16 @@ impl Compiler {
         for (place, it) in (0..).zip(list) {
             by_namespace.entry(&it.namespace).or_default().push((place, it));
         }
-        let mut placed = Vec::new();
+        let mut groups = Vec::new();
         for group in by_namespace.values().flat_map(|its| its.chunks(MOST_TOGETHER)) {
             let sets = self.sets(group);
             for (which, set) in sets.iter().enumerate() {
-                let places = set.members.iter().filter_map(|it| group.get(it.at)).map(|(place, _)| *place);
-                placed.push(Placed { places: places.collect(), sets: sets.clone(), which });
+                let indices = set.members.iter().filter_map(|it| group.get(it.at)).map(|(place, _)| *place);
+                groups.push(Group { indices: indices.collect(), sets: sets.clone(), which });
             }
         }
-        placed.sort_by_key(|it| it.places.first().copied());
-        Expressions { placed: placed.into() }
+        groups.sort_by_key(|it| it.indices.first().copied());
+        Expressions { groups: groups.into() }
     }
 
     fn sets(&mut self, group: &[(u32, &Expression)]) -> Arc<[Set]> {
@@ -144,12 +144,12 @@ impl Expressions {
     /// The first of the list that matches the whole text and fits.
     pub(super) fn first(&self, text: &[u8], fits: impl Fn(usize) -> bool) -> Option<usize> {
         let mut first = u32::MAX;
-        for it in &self.placed {
-            if it.places.first().is_none_or(|place| *place >= first) {
+        for it in &self.groups {
+            if it.indices.first().is_none_or(|place| *place >= first) {
                 break;
             }
             let Some(set) = it.sets.get(it.which) else { continue };
-            set.each_match(text, &it.places, |place, matches| {
+            set.each_match(text, &it.indices, |place, matches| {
                 if place < first && matches() && fits(place as usize) {
                     first = place;
                 }
@@ -191,9 +191,9 @@ impl Set {
     }
 
     /// Tells the place of each that may match, in no order; whether it does may take time.
-    fn each_match(&self, text: &[u8], places: &[u32], mut tell: impl FnMut(u32, &dyn Fn() -> bool)) {
+    fn each_match(&self, text: &[u8], indices: &[u32], mut tell: impl FnMut(u32, &dyn Fn() -> bool)) {
         let Some(ends) = self.automaton.as_ref().and_then(|it| Some((it, end(it, text)?))) else {
-            for (it, place) in self.members.iter().zip(places) {
+            for (it, place) in self.members.iter().zip(indices) {
                 tell(*place, &|| it.regex.is_match(text));
             }
             return;
@@ -202,7 +202,7 @@ impl Set {
         if automaton.is_match_state(state) {
             for index in 0..automaton.match_len(state) {
                 let which = automaton.match_pattern(state, index).as_usize();
-                if let Some(place) = places.get(which) {
+                if let Some(place) = indices.get(which) {
                     tell(*place, &|| true);
                 }
             }

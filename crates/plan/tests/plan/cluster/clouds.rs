@@ -270,7 +270,7 @@ fn what_cannot_be_is_told() {
     let mut native = service("shop", &[("", 80, seaway_model::fact::TargetPort::Number(80))]);
     native.meta.annotations.insert("loadbalancer.openstack.org/flavor-id".into(), "x".into());
     let native = world(usual(), vec![pool(("192.0.2.0", "192.0.2.15")), put(&native)]);
-    assert!(native.problems().iter().any(|it| it.message.contains("about load balancers of a cloud")));
+    assert!(native.problems().iter().any(|it| it.message.contains("is for load balancers of a cloud")));
 }
 
 #[test]

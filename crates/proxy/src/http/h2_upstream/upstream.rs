@@ -232,7 +232,7 @@ impl Upstream {
     }
 
     /// Waits for a stream. `None`: none is free in time, or the client is gone.
-    pub(super) async fn place(self: &Rc<Self>, client: &Client, patience: u64) -> Option<Place> {
+    pub(super) async fn wait_for_stream(self: &Rc<Self>, client: &Client, patience: u64) -> Option<Place> {
         let memory = &client.who.memory;
         let key = Rc::as_ptr(memory) as usize;
         let until = client.context.now().saturating_add(patience).min(client.limit.get());

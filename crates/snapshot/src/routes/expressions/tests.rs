@@ -18,7 +18,7 @@ fn compiled(written: &[(&str, &str)], table: usize) -> Expressions {
 
 /// Bytes of tables, and how many are tried by themselves.
 fn size(expressions: &Expressions) -> (usize, usize) {
-    let sets = || expressions.placed.iter().filter_map(|it| it.sets.get(it.which));
+    let sets = || expressions.groups.iter().filter_map(|it| it.sets.get(it.which));
     let tables = sets().filter_map(|it| it.automaton.as_ref()).map(dense::DFA::memory_usage).sum();
     (tables, sets().filter(|it| it.automaton.is_none()).map(|it| it.members.len()).sum())
 }
@@ -96,7 +96,7 @@ fn as_many_as_a_namespace_may_have_are_one_automaton() {
     let texts: Vec<String> = (0..64).map(|at| format!("/(a|b|[a-f])*(x|y){{1,20}}{at}.*")).collect();
     let written: Vec<(&str, &str)> = texts.iter().map(|it| ("shop", it.as_str())).collect();
     let expressions = compiled(&written, TABLE);
-    assert_eq!(expressions.placed.len(), 1);
+    assert_eq!(expressions.groups.len(), 1);
     assert_eq!(size(&expressions).1, 0);
     assert_eq!(expressions.first(b"/abxx63", |_| true), Some(6), "6 and whatever comes then");
     assert_eq!(expressions.first(b"/abxx63", |place| place > 6), Some(63));
@@ -114,7 +114,7 @@ fn what_would_be_too_large_together_is_split_and_bounded() {
     let written: Vec<(&str, &str)> = texts.iter().map(|it| ("shop", it.as_str())).collect();
     let expressions = compiled(&written, 2 << 10);
     let (tables, alone) = size(&expressions);
-    assert!(expressions.placed.len() > 1);
+    assert!(expressions.groups.len() > 1);
     assert!(tables <= 64 * 2 * (2 << 10), "{tables}");
     assert_eq!(alone, 32, "more than 1,024 states");
     assert_eq!(expressions.first(b"/kk63l63", |_| true), Some(63));
@@ -131,7 +131,7 @@ fn a_change_of_one_namespace_leaves_what_others_have() {
     let after = compiler.expressions(list_after.iter());
     let sets = |it: &Expressions, text: &[u8]| {
         let place = u32::try_from(it.first(text, |_| true).expect("it matches")).expect("a place");
-        it.placed.iter().find(|it| it.places.contains(&place)).expect("it is there").sets.clone()
+        it.groups.iter().find(|it| it.indices.contains(&place)).expect("it is there").sets.clone()
     };
     assert!(Arc::ptr_eq(&sets(&before, b"/b"), &sets(&after, b"/b")));
     assert!(!Arc::ptr_eq(&sets(&before, b"/a"), &sets(&after, b"/a")));
