@@ -54,7 +54,7 @@ const PROGRAMS: [&str; 3] = ["bench", "gate", "supply-chain"];
 /// No async, clock, randomness, environment, logging or I/O: time and seeds are passed in.
 const PURE: [&str; 6] = ["manifests", "model", "plan", "snapshot", "tree", "wire"];
 
-/// All that pure crates may use from outside, each pure itself; of jiff, how a moment is written.
+/// All that pure crates may use from outside, each pure itself; of jiff, how a moment is written and days are counted.
 const PURE_MAY_USE: [&str; 13] = [
     "base64",
     "httparse",
