@@ -15,16 +15,10 @@ use crate::conflict::{Conflict, Wanted, clashes};
 use crate::netlink::Socket;
 use crate::netlink::message::{Request, attributes, malformed, u32_at};
 use crate::process::Process;
+use crate::uapi::*;
 
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const INET_DIAG_SKV6ONLY: u16 = 11;
 /// `struct inet_diag_msg`: four bytes, a socket identity, five numbers.
 const FIXED: usize = 72;
-
-/// Numbers of `enum tcp_states`; UDP uses two of them.
-const ESTABLISHED: u32 = 1;
-const CLOSE: u32 = 7;
-const LISTEN: u32 = 10;
 
 /// Asks which sockets hold ports in this network namespace.
 pub struct Sockets {
@@ -82,8 +76,8 @@ impl Sockets {
     /// Port 0 means every port.
     fn ask(&mut self, protocol: L4, port: u16) -> Result<Vec<Listener>, Error> {
         let (number, states) = match protocol {
-            L4::Tcp => (libc::IPPROTO_TCP, 1 << LISTEN),
-            L4::Udp => (libc::IPPROTO_UDP, 1 << CLOSE | 1 << ESTABLISHED),
+            L4::Tcp => (libc::IPPROTO_TCP, 1 << TCP_LISTEN),
+            L4::Udp => (libc::IPPROTO_UDP, 1 << TCP_CLOSE | 1 << TCP_ESTABLISHED),
             // Nothing of ours listens by SCTP.
             L4::Sctp => return Ok(Vec::new()),
         };

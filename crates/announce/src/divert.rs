@@ -13,7 +13,8 @@ use nix::sys::socket::SockProtocol;
 
 use crate::netlink::Socket;
 use crate::netlink::message::{Request, nested, value};
-use crate::{Error, Links};
+use crate::uapi::*;
+use crate::{Error, Links, nft};
 
 /// Of packets that are for our sockets.
 const DIVERTED: u32 = 0x5ea1;
@@ -26,33 +27,14 @@ const PRIORITY: u32 = 83;
 pub const UNDIVERT: &str = "nft delete table inet seaway; for f in -4 -6; do ip $f rule del fwmark 0x5ea1 table 21153; \
                             ip $f route flush table 21153; done";
 
+const DOING: &str = "leading replies to clients' addresses back here";
 const TABLE: &[u8] = b"seaway\0";
 const CHAIN: &[u8] = b"divert\0";
 
-/// From linux/netfilter/nfnetlink.h and nf_tables.h: not all of them are in the libc crate.
-pub(crate) mod nf {
-    pub(crate) const TABLES: u16 = 10;
-    pub(crate) const BEGIN: u16 = 0x10;
-    pub(crate) const END: u16 = 0x11;
-    pub(crate) const NEW_TABLE: u16 = TABLES << 8;
-    pub(crate) const DELETE_TABLE: u16 = TABLES << 8 | 2;
-    pub(crate) const NEW_CHAIN: u16 = TABLES << 8 | 3;
-    pub(crate) const NEW_RULE: u16 = TABLES << 8 | 6;
-    pub(crate) const INET: u8 = 1;
-    pub(crate) const PREROUTING: u32 = 0;
-    pub(crate) const OUTPUT: u32 = 3;
-    /// Before anything is translated, and before a route is chosen.
-    pub(crate) const MANGLE: i32 = -150;
-    pub(crate) const ACCEPT: u32 = 1;
-    pub(crate) const MARK: u32 = 3;
-}
-
 /// Makes replies to sockets that appear as somebody else come to them, in both families. What is so already stays so.
 pub fn divert() -> Result<(), Error> {
-    let failed =
-        |source: std::io::Error| Error::refused("leading replies to clients' addresses back here", source);
-    let mut filter = Socket::open(SockProtocol::NetlinkNetFilter).map_err(failed)?;
-    filter.batch(&marking()).map_err(failed)?;
+    let failed = |source: std::io::Error| Error::refused(DOING, source);
+    nft::change(DOING, marking())?;
     let mut routes = Socket::open(SockProtocol::NetlinkRoute).map_err(failed)?;
     let loopback = Links::open()?.loopback()?;
     for family in [libc::AF_INET, libc::AF_INET6] {
@@ -69,21 +51,15 @@ pub fn divert() -> Result<(), Error> {
 }
 
 fn lead(routes: &mut Socket, family: u8, loopback: u32) -> std::io::Result<()> {
-    const HOST_SCOPE: u8 = 254;
-    const STATIC: u8 = 4;
-    const LOCAL: u8 = 2;
-    let route =
-        Request::new(libc::RTM_NEWROUTE, &[family, 0, 0, 0, 0, STATIC, HOST_SCOPE, LOCAL, 0, 0, 0, 0])
-            .attribute(libc::RTA_OIF, &loopback.to_ne_bytes())
-            .attribute(libc::RTA_TABLE, &ROUTES.to_ne_bytes());
+    let route = [family, 0, 0, 0, 0, libc::RTPROT_STATIC, libc::RT_SCOPE_HOST, libc::RTN_LOCAL, 0, 0, 0, 0];
+    let route = Request::new(libc::RTM_NEWROUTE, &route)
+        .attribute(libc::RTA_OIF, &loopback.to_ne_bytes())
+        .attribute(libc::RTA_TABLE, &ROUTES.to_ne_bytes());
     routes.change(route, libc::NLM_F_CREATE | libc::NLM_F_REPLACE)?;
-    const TO_TABLE: u8 = 1;
-    // Of linux/fib_rules.h.
-    let (fra_priority, fra_mark, fra_table) = (6, 10, 15);
-    let rule = Request::new(libc::RTM_NEWRULE, &[family, 0, 0, 0, 0, 0, 0, TO_TABLE, 0, 0, 0, 0])
-        .attribute(fra_priority, &PRIORITY.to_ne_bytes())
-        .attribute(fra_mark, &DIVERTED.to_ne_bytes())
-        .attribute(fra_table, &ROUTES.to_ne_bytes());
+    let rule = Request::new(libc::RTM_NEWRULE, &[family, 0, 0, 0, 0, 0, 0, FR_ACT_TO_TBL, 0, 0, 0, 0])
+        .attribute(FRA_PRIORITY, &PRIORITY.to_ne_bytes())
+        .attribute(FRA_FWMARK, &DIVERTED.to_ne_bytes())
+        .attribute(FRA_TABLE, &ROUTES.to_ne_bytes());
     match routes.change(rule, libc::NLM_F_CREATE | libc::NLM_F_EXCL) {
         Err(error) if error.raw_os_error() == Some(Errno::EEXIST as i32) => Ok(()),
         other => other,
@@ -92,46 +68,25 @@ fn lead(routes: &mut Socket, family: u8, loopback: u32) -> std::io::Result<()> {
 
 /// Our table anew, whatever it was, in one step.
 fn marking() -> Vec<(Request, i32)> {
-    let message = |kind| Request::new(kind, &[nf::INET, 0, 0, 0]);
-    let batch = |kind| Request::new(kind, &[&[0, 0][..], &nf::TABLES.to_be_bytes()].concat());
-    let table = |kind| message(kind).attribute(1, TABLE);
-    let hook = [value(1, &nf::PREROUTING.to_be_bytes()), value(2, &nf::MANGLE.to_be_bytes())].concat();
-    let chain = message(nf::NEW_CHAIN)
-        .attribute(1, TABLE)
-        .attribute(3, CHAIN)
-        .attribute(4 | NESTED, &hook)
-        .attribute(7, b"filter\0");
-    let rule =
-        message(nf::NEW_RULE).attribute(1, TABLE).attribute(2, CHAIN).attribute(4 | NESTED, &expressions());
+    let create = |it| (it, libc::NLM_F_CREATE);
     vec![
-        (batch(nf::BEGIN), 0),
-        (table(nf::NEW_TABLE), libc::NLM_F_CREATE),
-        (table(nf::DELETE_TABLE), 0),
-        (table(nf::NEW_TABLE), libc::NLM_F_CREATE),
-        (chain, libc::NLM_F_CREATE),
-        (rule, libc::NLM_F_CREATE | libc::NLM_F_APPEND),
-        (batch(nf::END), 0),
+        create(nft::table(TABLE, NFT_MSG_NEWTABLE)),
+        (nft::table(TABLE, NFT_MSG_DELTABLE), 0),
+        create(nft::table(TABLE, NFT_MSG_NEWTABLE)),
+        create(nft::arriving(TABLE, CHAIN, libc::NF_IP_PRI_MANGLE)),
+        (nft::rule(TABLE, CHAIN, &expressions()), libc::NLM_F_CREATE | libc::NLM_F_APPEND),
     ]
 }
 
-const NESTED: u16 = 0x8000;
-
 /// `socket transparent 1 meta mark set … accept`, as `nft --debug=netlink` spells it.
-fn expressions() -> Vec<u8> {
-    const REGISTER: [u8; 4] = 1_u32.to_be_bytes();
-    const VERDICT: [u8; 4] = 0_u32.to_be_bytes();
-    let zero = 0_u32.to_be_bytes();
-    let expression =
-        |name: &[u8], data: &[Vec<u8>]| nested(1, &[value(1, name), nested(2, &data.concat())].concat());
-    let bytes = |kind, bytes: &[u8]| nested(kind, &value(1, bytes));
-    let accept = nested(2, &nested(2, &value(1, &nf::ACCEPT.to_be_bytes())));
+fn expressions() -> [Vec<u8>; 5] {
+    let mark = nested(NFTA_IMMEDIATE_DATA, &value(NFTA_DATA_VALUE, &DIVERTED.to_ne_bytes()));
+    let mark = [value(NFTA_IMMEDIATE_DREG, &nft::REGISTER), mark];
     [
-        // Its key `transparent` into the register; is it 1?
-        expression(b"socket\0", &[value(1, &zero), value(2, &REGISTER)]),
-        expression(b"cmp\0", &[value(1, &REGISTER), value(2, &zero), bytes(3, &[1])]),
-        expression(b"immediate\0", &[value(1, &REGISTER), bytes(2, &DIVERTED.to_ne_bytes())]),
-        expression(b"meta\0", &[value(2, &nf::MARK.to_be_bytes()), value(3, &REGISTER)]),
-        expression(b"immediate\0", &[value(1, &VERDICT), accept]),
+        nft::socket(NFT_SOCKET_TRANSPARENT),
+        nft::compare(NFT_CMP_EQ, &[1]),
+        nft::expression(b"immediate\0", &mark),
+        nft::numbers(b"meta\0", &[(NFTA_META_KEY, NFT_META_MARK), (NFTA_META_SREG, NFT_REG_1)]),
+        nft::verdict(NF_ACCEPT, None),
     ]
-    .concat()
 }

@@ -40,10 +40,10 @@ use std::{
 
 use nix::errno::Errno;
 
-use crate::divert::nf;
 use crate::netlink::message::{Request, nested, value};
 use crate::nft::{self, Family};
 use crate::steering::PRIORITY as STEERS;
+use crate::uapi::*;
 use crate::{Error, Links};
 
 const TABLE: &[u8] = b"seaway-addresses\0";
@@ -58,14 +58,6 @@ const DOING: &str = "keeping other ports of this machine from answering at addre
 const PRIORITY: i32 = -160;
 /// Before iptables, kube-proxy and CNI, which have -100. An operator who translates on purpose has room before it.
 const TRANSLATES: i32 = -110;
-
-const SOCKET_TRANSPARENT: u32 = 0;
-const SOCKET_WILDCARD: u32 = 2;
-const DROP: u32 = 0;
-const REJECT_TCP_RESET: u32 = 1;
-const REJECT_UNREACHABLE: u32 = 2;
-const PORT_UNREACHABLE: u8 = 1;
-const JUMP: u32 = -3_i32 as u32;
 
 /// Addresses of ours, and with them the ports that are steered.
 const OURS: [(&[u8], Family); 2] = [(b"ours4\0", nft::V4), (b"ours6\0", nft::V6)];
@@ -103,9 +95,9 @@ impl Guard {
         let loopback = Links::open()?.loopback()?;
         let create = |it| (it, libc::NLM_F_CREATE);
         let mut changes = vec![
-            create(nft::table(TABLE, nf::NEW_TABLE)),
-            (nft::table(TABLE, nf::DELETE_TABLE), 0),
-            create(nft::table(TABLE, nf::NEW_TABLE)),
+            create(nft::table(TABLE, NFT_MSG_NEWTABLE)),
+            (nft::table(TABLE, NFT_MSG_DELTABLE), 0),
+            create(nft::table(TABLE, NFT_MSG_NEWTABLE)),
         ];
         let sets = OURS.iter().zip(1_u32..).map(|((name, family), id)| nft::set(TABLE, name, family, id));
         changes.extend(sets.map(create));
@@ -122,7 +114,9 @@ impl Guard {
             (LANDED, chosen_when_steered(loopback)),
         ];
         let kept = match translation {
-            Translation::Ours => &[(ARRIVALS_KEPT, nf::PREROUTING), (DEPARTURES_KEPT, nf::OUTPUT)][..],
+            Translation::Ours => {
+                &[(ARRIVALS_KEPT, NF_INET_PRE_ROUTING), (DEPARTURES_KEPT, NF_INET_LOCAL_OUT)][..]
+            }
             Translation::Others => &[],
         };
         changes.extend(
@@ -134,8 +128,8 @@ impl Guard {
             changes.extend(rules.iter().map(|it| (nft::rule(TABLE, chain, it), append)));
         }
         // What is steered is known before its address is guarded, or clients would be refused.
-        let mut elements = nft::pairs(nft::NEW_ELEMENT, TABLE, &STEERED, steered);
-        elements.extend(nft::addresses(nft::NEW_ELEMENT, TABLE, &OURS, addresses));
+        let mut elements = nft::pairs(NFT_MSG_NEWSETELEM, TABLE, &STEERED, steered);
+        elements.extend(nft::addresses(NFT_MSG_NEWSETELEM, TABLE, &OURS, addresses));
         let mut elements = elements.into_iter().map(create);
         match change(changes.iter().cloned().chain(elements.clone()).collect()) {
             Err(error) if errno(&error) == Some(Errno::EMSGSIZE) => {
@@ -148,22 +142,22 @@ impl Guard {
 
     /// One more; what is there already stays.
     pub fn add(ip: IpAddr) -> Result<(), Error> {
-        change(created(nft::addresses(nft::NEW_ELEMENT, TABLE, &OURS, &[ip])))
+        change(created(nft::addresses(NFT_MSG_NEWSETELEM, TABLE, &OURS, &[ip])))
     }
 
     /// One less; what is not there is as good as gone.
     pub fn remove(ip: IpAddr) -> Result<(), Error> {
-        gone(change(plain(nft::addresses(nft::DELETE_ELEMENT, TABLE, &OURS, &[ip]))))
+        gone(change(plain(nft::addresses(NFT_MSG_DELSETELEM, TABLE, &OURS, &[ip]))))
     }
 
-    /// What says that it is steered (`NEW_ELEMENT`), or is no more (`DELETE_ELEMENT`).
+    /// What says that it is steered (`NFT_MSG_NEWSETELEM`), or is no more (`NFT_MSG_DELSETELEM`).
     pub(crate) fn steered(kind: u16, at: SocketAddr) -> Vec<Request> {
         nft::pairs(kind, TABLE, &STEERED, &[at])
     }
 
     /// None, and no rules.
     pub fn clear() -> Result<(), Error> {
-        gone(change(plain(vec![nft::table(TABLE, nf::DELETE_TABLE)])))
+        gone(change(plain(vec![nft::table(TABLE, NFT_MSG_DELTABLE)])))
     }
 }
 
@@ -228,9 +222,9 @@ fn change(changes: Vec<(Request, i32)>) -> Result<(), Error> {
 
 fn from_here(loopback: u32) -> Vec<Vec<u8>> {
     vec![
-        nft::meta(nft::META_IIF),
-        nft::compare(nft::EQUAL, &loopback.to_ne_bytes()),
-        nft::verdict(nf::ACCEPT, None),
+        nft::meta(NFT_META_IIF),
+        nft::compare(NFT_CMP_EQ, &loopback.to_ne_bytes()),
+        nft::verdict(NF_ACCEPT, None),
     ]
 }
 
@@ -240,12 +234,12 @@ fn chosen(loopback: u32) -> Vec<Vec<Vec<u8>>> {
     rules.extend(STEERED.iter().map(|(steered, family)| {
         let mut rule = [nft::is_of(family), nft::is_protocol(nft::TCP)].concat();
         rule.extend([nft::load_address(family), nft::load_port(family), nft::is_in(steered)]);
-        rule.push(nft::verdict(nf::ACCEPT, None));
+        rule.push(nft::verdict(NF_ACCEPT, None));
         rule
     }));
     rules.extend(OURS.iter().map(|(ours, family)| {
         let mut rule = nft::is_of(family).to_vec();
-        rule.extend([nft::load_address(family), nft::is_in(ours), nft::verdict(JUMP, Some(CHECK))]);
+        rule.extend([nft::load_address(family), nft::is_in(ours), nft::verdict(NFT_JUMP, Some(CHECK))]);
         rule
     }));
     rules
@@ -258,7 +252,7 @@ fn chosen_when_steered(loopback: u32) -> Vec<Vec<Vec<u8>>> {
     rules.extend(OURS.iter().zip(STEERED).map(|((ours, family), (steered, _))| {
         let mut rule = [nft::is_of(family), nft::is_protocol(nft::TCP)].concat();
         rule.extend([nft::load_address(family), nft::is_in(ours), nft::load_port(family)]);
-        rule.extend([nft::is_in(steered), nft::verdict(JUMP, Some(CHECK))]);
+        rule.extend([nft::is_in(steered), nft::verdict(NFT_JUMP, Some(CHECK))]);
         rule
     }));
     rules
@@ -281,40 +275,50 @@ fn to_itself() -> Vec<Vec<Vec<u8>>> {
 }
 
 fn check() -> Vec<Vec<Vec<u8>>> {
-    let accept = || nft::verdict(nf::ACCEPT, None);
+    const FRAGMENT: u8 = libc::IPPROTO_FRAGMENT as u8;
+    let accept = || nft::verdict(NF_ACCEPT, None);
     let protocol = |number: u8| [nft::is_protocol(number).to_vec(), vec![accept()]].concat();
-    let socket =
-        |key: u32| nft::expression(b"socket\0", &[value(1, &key.to_be_bytes()), value(2, &nft::REGISTER)]);
-    let mask = |bytes: &[u8]| [nested(4, &value(1, bytes)), nested(5, &value(1, &[0, 0]))].concat();
-    let register = || value(1, &nft::REGISTER);
+    let data = |kind, bytes: &[u8]| nested(kind, &value(NFTA_DATA_VALUE, bytes));
+    // Of IPv4's flags and fragment offset, the offset.
     let masked = nft::expression(
         b"bitwise\0",
-        &[register(), value(2, &nft::REGISTER), value(3, &2_u32.to_be_bytes()), mask(&[0x1f, 0xff])],
+        &[
+            value(NFTA_BITWISE_SREG, &nft::REGISTER),
+            value(NFTA_BITWISE_DREG, &nft::REGISTER),
+            value(NFTA_BITWISE_LEN, &2_u32.to_be_bytes()),
+            data(NFTA_BITWISE_MASK, &[0x1f, 0xff]),
+            data(NFTA_BITWISE_XOR, &[0, 0]),
+        ],
     );
     let in_family = |family: &Family, rest: Vec<Vec<u8>>| [nft::is_of(family).to_vec(), rest].concat();
     vec![
-        protocol(1),
-        protocol(58),
+        protocol(libc::IPPROTO_ICMP as u8),
+        protocol(libc::IPPROTO_ICMPV6 as u8),
         // A later fragment has no ports, and comes to nothing without its first.
-        in_family(&nft::V4, vec![nft::header(6, 2), masked, nft::compare(nft::NOT_EQUAL, &[0, 0]), accept()]),
-        in_family(&nft::V6, vec![nft::header(6, 1), nft::compare(nft::EQUAL, &[44]), accept()]),
-        vec![socket(SOCKET_WILDCARD), nft::compare(nft::EQUAL, &[1]), nft::verdict(JUMP, Some(REFUSE))],
+        in_family(&nft::V4, vec![nft::header(6, 2), masked, nft::compare(NFT_CMP_NEQ, &[0, 0]), accept()]),
+        in_family(&nft::V6, vec![nft::header(6, 1), nft::compare(NFT_CMP_EQ, &[FRAGMENT]), accept()]),
+        vec![
+            nft::socket(NFT_SOCKET_WILDCARD),
+            nft::compare(NFT_CMP_EQ, &[1]),
+            nft::verdict(NFT_JUMP, Some(REFUSE)),
+        ],
         // Whatever it says: where there is no socket, it says nothing and the rule does not match.
-        vec![socket(SOCKET_TRANSPARENT), nft::compare(nft::NOT_EQUAL, &[2]), accept()],
-        vec![nft::verdict(JUMP, Some(REFUSE))],
+        vec![nft::socket(NFT_SOCKET_TRANSPARENT), nft::compare(NFT_CMP_NEQ, &[2]), accept()],
+        vec![nft::verdict(NFT_JUMP, Some(REFUSE))],
     ]
 }
 
 fn refuse(refusal: Refusal) -> Vec<Vec<Vec<u8>>> {
     let answer = |kind: u32, code: u8| {
-        nft::expression(b"reject\0", &[value(1, &kind.to_be_bytes()), value(2, &[code])])
+        let its = [value(NFTA_REJECT_TYPE, &kind.to_be_bytes()), value(NFTA_REJECT_ICMP_CODE, &[code])];
+        nft::expression(b"reject\0", &its)
     };
     match refusal {
         Refusal::Answer => vec![
-            [nft::is_protocol(nft::TCP).to_vec(), vec![answer(REJECT_TCP_RESET, 0)]].concat(),
-            vec![answer(REJECT_UNREACHABLE, PORT_UNREACHABLE)],
+            [nft::is_protocol(nft::TCP).to_vec(), vec![answer(NFT_REJECT_TCP_RST, 0)]].concat(),
+            vec![answer(NFT_REJECT_ICMPX_UNREACH, NFT_REJECT_ICMPX_PORT_UNREACH)],
         ],
-        Refusal::Silence => vec![vec![nft::verdict(DROP, None)]],
+        Refusal::Silence => vec![vec![nft::verdict(NF_DROP, None)]],
     }
 }
 

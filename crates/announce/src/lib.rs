@@ -33,6 +33,7 @@ mod netlink;
 mod nft;
 mod process;
 mod steering;
+mod uapi;
 mod watch;
 
 pub use arp::{Arp, Enforced, Setting, Unmet};

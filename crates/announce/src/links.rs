@@ -11,6 +11,7 @@ use crate::Error;
 use crate::arp::Setting;
 use crate::netlink::Socket;
 use crate::netlink::message::{Request, attributes, malformed, text, u32_at};
+use crate::uapi::IFA_PROTO;
 
 /// The label of our IPv4 addresses, as `ip address` shows it.
 pub const LABEL: &str = "lo:seaway";
@@ -19,8 +20,6 @@ pub const LABEL: &str = "lo:seaway";
 pub const MARK: u8 = 83;
 
 const LOOPBACK: &str = "lo";
-/// Not in the libc crate yet.
-const IFA_PROTO: u16 = 11;
 const FOREVER: u32 = u32::MAX;
 
 /// Asks for addresses, and changes ours.

@@ -6,34 +6,23 @@ use std::net::{IpAddr, SocketAddr};
 use nix::sys::socket::SockProtocol;
 
 use crate::Error;
-use crate::divert::nf;
 use crate::netlink::Socket;
 use crate::netlink::message::{Request, nested, value};
+use crate::uapi::*;
 
-/// From linux/netfilter/nf_tables.h: not all of them are in the libc crate.
-pub(crate) const NEW_SET: u16 = 9;
-pub(crate) const NEW_ELEMENT: u16 = 12;
-pub(crate) const DELETE_ELEMENT: u16 = 14;
-pub(crate) const META_IIF: u32 = 4;
-const META_NFPROTO: u32 = 15;
-pub(crate) const META_L4PROTO: u32 = 16;
-pub(crate) const NETWORK_HEADER: u32 = 1;
-const TRANSPORT_HEADER: u32 = 2;
-const SET_IS_MAP: u32 = 8;
-/// What nft(8) calls inet_service; of keys with several parts, each has six bits.
+/// What nft(8) calls ipv4_addr, ipv6_addr and inet_service; of keys with several parts, each has six bits.
+const V4_TYPE: u32 = 7;
+const V6_TYPE: u32 = 8;
 const PORT_TYPE: u32 = 13;
 const PARTS_ABOVE: u32 = 6;
-pub(crate) const EQUAL: u32 = 0;
-pub(crate) const NOT_EQUAL: u32 = 1;
-pub(crate) const TCP: u8 = 6;
+pub(crate) const TCP: u8 = libc::IPPROTO_TCP as u8;
 /// An attribute has 64 KiB at most.
 const AT_ONCE: usize = 1_000;
 
 /// Registers of four bytes: an address with its port in one row, and another one.
-pub(crate) const KEY: u32 = 8;
-pub(crate) const PLACE: u32 = 16;
-pub(crate) const REGISTER: [u8; 4] = 1_u32.to_be_bytes();
-pub(crate) const NESTED: u16 = 0x8000;
+pub(crate) const KEY: u32 = NFT_REG32_00;
+pub(crate) const PLACE: u32 = NFT_REG32_08;
+pub(crate) const REGISTER: [u8; 4] = NFT_REG_1.to_be_bytes();
 
 /// An address, and where a packet says for whom it is.
 #[derive(Clone, Copy)]
@@ -44,8 +33,9 @@ pub(crate) struct Family {
     offset: u32,
 }
 
-pub(crate) const V4: Family = Family { number: 2, kind: 7, length: 4, offset: 16 };
-pub(crate) const V6: Family = Family { number: 10, kind: 8, length: 16, offset: 24 };
+/// Where the header of IPv4 or IPv6 has the address that a packet is for.
+pub(crate) const V4: Family = Family { number: NFPROTO_IPV4, kind: V4_TYPE, length: 4, offset: 16 };
+pub(crate) const V6: Family = Family { number: NFPROTO_IPV6, kind: V6_TYPE, length: 16, offset: 24 };
 
 impl Family {
     fn of(ip: IpAddr) -> u8 {
@@ -73,19 +63,19 @@ pub(crate) fn open(doing: &str) -> Result<Socket, Error> {
 }
 
 pub(crate) fn change_by(filter: &mut Socket, doing: &str, changes: Vec<(Request, i32)>) -> Result<(), Error> {
-    let batch = |kind| Request::new(kind, &[&[0, 0][..], &nf::TABLES.to_be_bytes()].concat());
-    let mut all = vec![(batch(nf::BEGIN), 0)];
+    let batch = |kind| Request::new(kind, &[&[0, 0][..], &NFNL_SUBSYS_NFTABLES.to_be_bytes()].concat());
+    let mut all = vec![(batch(NFNL_MSG_BATCH_BEGIN), 0)];
     all.extend(changes);
-    all.push((batch(nf::END), 0));
+    all.push((batch(NFNL_MSG_BATCH_END), 0));
     filter.batch(&all).map_err(|source| Error::refused(doing, source))
 }
 
 pub(crate) fn message(kind: u16) -> Request {
-    Request::new(kind, &[nf::INET, 0, 0, 0])
+    Request::new(kind, &[NFPROTO_INET, 0, 0, 0])
 }
 
 pub(crate) fn table(name: &[u8], kind: u16) -> Request {
-    message(kind).attribute(1, name)
+    message(kind).attribute(NFTA_TABLE_NAME, name)
 }
 
 /// Of addresses.
@@ -101,29 +91,29 @@ pub(crate) fn set_of_pairs(table: &[u8], name: &[u8], family: &Family, id: u32) 
 /// From addresses with ports to such.
 pub(crate) fn map_of_pairs(table: &[u8], name: &[u8], family: &Family, id: u32) -> Request {
     let (kind, length) = (family.type_with_port(), family.length.saturating_add(4));
-    any_set(table, name, (kind, length), id, SET_IS_MAP)
-        .attribute(6, &kind.to_be_bytes())
-        .attribute(7, &length.to_be_bytes())
+    any_set(table, name, (kind, length), id, NFT_SET_MAP)
+        .attribute(NFTA_SET_DATA_TYPE, &kind.to_be_bytes())
+        .attribute(NFTA_SET_DATA_LEN, &length.to_be_bytes())
 }
 
 fn any_set(table: &[u8], name: &[u8], (kind, length): (u32, u32), id: u32, flags: u32) -> Request {
-    message(nf::TABLES << 8 | NEW_SET)
-        .attribute(1, table)
-        .attribute(2, name)
-        .attribute(3, &flags.to_be_bytes())
-        .attribute(4, &kind.to_be_bytes())
-        .attribute(5, &length.to_be_bytes())
-        .attribute(10, &id.to_be_bytes())
+    message(NFT_MSG_NEWSET)
+        .attribute(NFTA_SET_TABLE, table)
+        .attribute(NFTA_SET_NAME, name)
+        .attribute(NFTA_SET_FLAGS, &flags.to_be_bytes())
+        .attribute(NFTA_SET_KEY_TYPE, &kind.to_be_bytes())
+        .attribute(NFTA_SET_KEY_LEN, &length.to_be_bytes())
+        .attribute(NFTA_SET_ID, &id.to_be_bytes())
 }
 
 /// In as many requests as they need.
 pub(crate) fn addresses(kind: u16, table: &[u8], sets: &[(&[u8], Family)], all: &[IpAddr]) -> Vec<Request> {
-    let of = |ip: &IpAddr| (Family::of(*ip), nested(1, &nested(1, &value(1, &bytes_of(*ip)))));
+    let of = |ip: &IpAddr| (Family::of(*ip), element(&key(&bytes_of(*ip))));
     elements(kind, table, sets, all.iter().map(of).collect())
 }
 
 pub(crate) fn pairs(kind: u16, table: &[u8], sets: &[(&[u8], Family)], all: &[SocketAddr]) -> Vec<Request> {
-    let of = |at: &SocketAddr| (Family::of(at.ip()), nested(1, &nested(1, &value(1, &row(*at)))));
+    let of = |at: &SocketAddr| (Family::of(at.ip()), element(&key(&row(*at))));
     elements(kind, table, sets, all.iter().map(of).collect())
 }
 
@@ -134,12 +124,20 @@ pub(crate) fn mapped(
     all: &[(SocketAddr, SocketAddr)],
 ) -> Vec<Request> {
     let of = |(at, to): &(SocketAddr, SocketAddr)| {
-        let key = nested(1, &value(1, &row(*at)));
         // What is removed may have another.
-        let data = (kind == NEW_ELEMENT).then(|| nested(2, &value(1, &row(*to))));
-        (Family::of(at.ip()), nested(1, &[key, data.unwrap_or_default()].concat()))
+        let data = (kind == NFT_MSG_NEWSETELEM)
+            .then(|| nested(NFTA_SET_ELEM_DATA, &value(NFTA_DATA_VALUE, &row(*to))));
+        (Family::of(at.ip()), element(&[key(&row(*at)), data.unwrap_or_default()].concat()))
     };
     elements(kind, table, sets, all.iter().map(of).collect())
+}
+
+fn key(bytes: &[u8]) -> Vec<u8> {
+    nested(NFTA_SET_ELEM_KEY, &value(NFTA_DATA_VALUE, bytes))
+}
+
+fn element(its: &[u8]) -> Vec<u8> {
+    nested(NFTA_LIST_ELEM, its)
 }
 
 fn elements(kind: u16, table: &[u8], sets: &[(&[u8], Family)], all: Vec<(u8, Vec<u8>)>) -> Vec<Request> {
@@ -148,8 +146,10 @@ fn elements(kind: u16, table: &[u8], sets: &[(&[u8], Family)], all: Vec<(u8, Vec
         let its: Vec<&[u8]> =
             all.iter().filter(|(number, _)| *number == family.number).map(|(_, it)| it.as_slice()).collect();
         requests.extend(its.chunks(AT_ONCE).map(|some| {
-            let request = message(nf::TABLES << 8 | kind).attribute(1, table).attribute(2, set);
-            request.attribute(3 | NESTED, &some.concat())
+            let request = message(kind)
+                .attribute(NFTA_SET_ELEM_LIST_TABLE, table)
+                .attribute(NFTA_SET_ELEM_LIST_SET, set);
+            request.attribute(NFTA_SET_ELEM_LIST_ELEMENTS | NLA_F_NESTED, &some.concat())
         }));
     }
     requests
@@ -170,12 +170,12 @@ fn row(at: SocketAddr) -> Vec<u8> {
 }
 
 pub(crate) fn chain(table: &[u8], name: &[u8]) -> Request {
-    message(nf::NEW_CHAIN).attribute(1, table).attribute(3, name)
+    message(NFT_MSG_NEWCHAIN).attribute(NFTA_CHAIN_TABLE, table).attribute(NFTA_CHAIN_NAME, name)
 }
 
 /// What comes to the machine passes through it.
 pub(crate) fn arriving(table: &[u8], name: &[u8], priority: i32) -> Request {
-    hooked(table, name, b"filter\0", (nf::PREROUTING, priority))
+    hooked(table, name, b"filter\0", (NF_INET_PRE_ROUTING, priority))
 }
 
 /// The first packet of each connection passes through it, until a rule says where the connection is translated to.
@@ -184,16 +184,23 @@ pub(crate) fn translating(table: &[u8], name: &[u8], at: (u32, i32)) -> Request 
 }
 
 fn hooked(table: &[u8], name: &[u8], kind: &[u8], (hook, priority): (u32, i32)) -> Request {
-    let hook = [value(1, &hook.to_be_bytes()), value(2, &priority.to_be_bytes())].concat();
-    chain(table, name).attribute(4 | NESTED, &hook).attribute(7, kind)
+    let hook =
+        [value(NFTA_HOOK_HOOKNUM, &hook.to_be_bytes()), value(NFTA_HOOK_PRIORITY, &priority.to_be_bytes())];
+    chain(table, name)
+        .attribute(NFTA_CHAIN_HOOK | NLA_F_NESTED, &hook.concat())
+        .attribute(NFTA_CHAIN_TYPE, kind)
 }
 
 pub(crate) fn rule(table: &[u8], chain: &[u8], expressions: &[Vec<u8>]) -> Request {
-    message(nf::NEW_RULE).attribute(1, table).attribute(2, chain).attribute(4 | NESTED, &expressions.concat())
+    message(NFT_MSG_NEWRULE)
+        .attribute(NFTA_RULE_TABLE, table)
+        .attribute(NFTA_RULE_CHAIN, chain)
+        .attribute(NFTA_RULE_EXPRESSIONS | NLA_F_NESTED, &expressions.concat())
 }
 
 pub(crate) fn expression(name: &[u8], data: &[Vec<u8>]) -> Vec<u8> {
-    nested(1, &[value(1, name), nested(2, &data.concat())].concat())
+    let its = [value(NFTA_EXPR_NAME, name), nested(NFTA_EXPR_DATA, &data.concat())];
+    nested(NFTA_LIST_ELEM, &its.concat())
 }
 
 /// The same with numbers alone.
@@ -203,51 +210,71 @@ pub(crate) fn numbers(name: &[u8], fields: &[(u16, u32)]) -> Vec<u8> {
 }
 
 pub(crate) fn meta(key: u32) -> Vec<u8> {
-    expression(b"meta\0", &[value(2, &key.to_be_bytes()), value(1, &REGISTER)])
+    expression(b"meta\0", &[value(NFTA_META_KEY, &key.to_be_bytes()), value(NFTA_META_DREG, &REGISTER)])
+}
+
+/// What the socket says that a packet is for; nothing, and the rule does not match, where there is none.
+pub(crate) fn socket(key: u32) -> Vec<u8> {
+    expression(b"socket\0", &[value(NFTA_SOCKET_KEY, &key.to_be_bytes()), value(NFTA_SOCKET_DREG, &REGISTER)])
+}
+
+/// Bytes of a header into a register.
+fn payload(register: u32, header: u32, offset: u32, length: u32) -> Vec<u8> {
+    let fields = [
+        (NFTA_PAYLOAD_DREG, register),
+        (NFTA_PAYLOAD_BASE, header),
+        (NFTA_PAYLOAD_OFFSET, offset),
+        (NFTA_PAYLOAD_LEN, length),
+    ];
+    numbers(b"payload\0", &fields)
 }
 
 /// Bytes of the header of the network.
 pub(crate) fn header(offset: u32, length: u32) -> Vec<u8> {
-    numbers(b"payload\0", &[(1, 1), (2, NETWORK_HEADER), (3, offset), (4, length)])
+    payload(NFT_REG_1, NFT_PAYLOAD_NETWORK_HEADER, offset, length)
 }
 
 pub(crate) fn compare(how: u32, with: &[u8]) -> Vec<u8> {
-    let with = nested(3, &value(1, with));
-    expression(b"cmp\0", &[value(1, &REGISTER), value(2, &how.to_be_bytes()), with])
+    let with = nested(NFTA_CMP_DATA, &value(NFTA_DATA_VALUE, with));
+    expression(b"cmp\0", &[value(NFTA_CMP_SREG, &REGISTER), value(NFTA_CMP_OP, &how.to_be_bytes()), with])
 }
 
 pub(crate) fn is_of(family: &Family) -> [Vec<u8>; 2] {
-    [meta(META_NFPROTO), compare(EQUAL, &[family.number])]
+    [meta(NFT_META_NFPROTO), compare(NFT_CMP_EQ, &[family.number])]
 }
 
 pub(crate) fn is_protocol(number: u8) -> [Vec<u8>; 2] {
-    [meta(META_L4PROTO), compare(EQUAL, &[number])]
+    [meta(NFT_META_L4PROTO), compare(NFT_CMP_EQ, &[number])]
 }
 
 /// For whom it is, into `KEY`.
 pub(crate) fn load_address(family: &Family) -> Vec<u8> {
-    let fields = [(1, KEY), (2, NETWORK_HEADER), (3, family.offset), (4, family.length)];
-    numbers(b"payload\0", &fields)
+    payload(KEY, NFT_PAYLOAD_NETWORK_HEADER, family.offset, family.length)
 }
 
 /// For which port, behind the address.
 pub(crate) fn load_port(family: &Family) -> Vec<u8> {
-    numbers(b"payload\0", &[(1, family.behind(KEY)), (2, TRANSPORT_HEADER), (3, 2), (4, 2)])
+    payload(family.behind(KEY), NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2)
 }
 
 /// Goes on where the set has what is in `KEY`.
 pub(crate) fn is_in(set: &[u8]) -> Vec<u8> {
-    expression(b"lookup\0", &[value(1, set), value(2, &KEY.to_be_bytes())])
+    expression(b"lookup\0", &[value(NFTA_LOOKUP_SET, set), value(NFTA_LOOKUP_SREG, &KEY.to_be_bytes())])
 }
 
 /// Translates for whom it is: to the address in `KEY`.
 pub(crate) fn translate_to(family: &Family) -> Vec<u8> {
-    const DESTINATION: u32 = 1;
-    numbers(b"nat\0", &[(1, DESTINATION), (2, u32::from(family.number)), (3, KEY)])
+    let fields = [
+        (NFTA_NAT_TYPE, NFT_NAT_DNAT),
+        (NFTA_NAT_FAMILY, family.number.into()),
+        (NFTA_NAT_REG_ADDR_MIN, KEY),
+    ];
+    numbers(b"nat\0", &fields)
 }
 
 pub(crate) fn verdict(code: u32, chain: Option<&[u8]>) -> Vec<u8> {
-    let mut its = value(1, &code.to_be_bytes());
-    its.extend(chain.iter().flat_map(|name| value(2, name)));
-    expression(b"immediate\0", &[value(1, &0_u32.to_be_bytes()), nested(2, &nested(2, &its))])
+    let mut its = value(NFTA_VERDICT_CODE, &code.to_be_bytes());
+    its.extend(chain.iter().flat_map(|name| value(NFTA_VERDICT_CHAIN, name)));
+    let verdict = nested(NFTA_IMMEDIATE_DATA, &nested(NFTA_DATA_VERDICT, &its));
+    expression(b"immediate\0", &[value(NFTA_IMMEDIATE_DREG, &NFT_REG_VERDICT.to_be_bytes()), verdict])
 }

@@ -33,13 +33,13 @@ use seaway_model::config::ReservedPorts;
 
 use crate::{
     Error, Guard, GuardOutcome,
-    divert::nf,
     guard::{created, errno, gone, plain},
     netlink::{
         Socket,
         message::{Request, value},
     },
     nft::{self, Family},
+    uapi::*,
 };
 
 /// After everything that translates: what is for somebody else then is not ours.
@@ -48,8 +48,6 @@ pub(crate) const PRIORITY: i32 = -50;
 const DOING: &str = "steering clients to a socket that is bound elsewhere (nft_tproxy)";
 const CHAIN: &[u8] = b"arrivals\0";
 const MAPS: [(&[u8], Family); 2] = [(b"steered4\0", nft::V4), (b"steered6\0", nft::V6)];
-/// Only whoever made it changes it, and it goes with him.
-const OWNED: u32 = 2;
 
 /// What is steered in this network namespace.
 #[derive(Debug)]
@@ -212,10 +210,15 @@ impl Table {
     /// Whatever was there before.
     fn remake(&self, steered: &BTreeMap<SocketAddr, SocketAddr>) -> Result<(), Error> {
         let name = self.name.as_slice();
-        let flags = if self.owned { OWNED } else { 0 };
-        let table =
-            || (nft::table(name, nf::NEW_TABLE).attribute(2, &flags.to_be_bytes()), libc::NLM_F_CREATE);
-        let mut changes = vec![table(), (nft::table(name, nf::DELETE_TABLE), 0), table()];
+        // Only whoever made it changes it, and it goes with him.
+        let flags = if self.owned { NFT_TABLE_F_OWNER } else { 0 };
+        let table = || {
+            (
+                nft::table(name, NFT_MSG_NEWTABLE).attribute(NFTA_TABLE_FLAGS, &flags.to_be_bytes()),
+                libc::NLM_F_CREATE,
+            )
+        };
+        let mut changes = vec![table(), (nft::table(name, NFT_MSG_DELTABLE), 0), table()];
         let maps = MAPS.iter().zip(1_u32..);
         changes.extend(created(
             maps.map(|((map, family), id)| nft::map_of_pairs(name, map, family, id)).collect(),
@@ -225,17 +228,17 @@ impl Table {
         changes
             .extend(MAPS.iter().map(|(map, family)| (nft::rule(name, CHAIN, &steer(map, family)), append)));
         let all: Vec<_> = steered.iter().map(|(at, to)| (*at, *to)).collect();
-        changes.extend(created(nft::mapped(nft::NEW_ELEMENT, name, &MAPS, &all)));
+        changes.extend(created(nft::mapped(NFT_MSG_NEWSETELEM, name, &MAPS, &all)));
         self.change(changes)
     }
 
     fn add(&self, at: SocketAddr, to: SocketAddr, guarded: bool) -> Result<(), Error> {
         let element = |kind| nft::mapped(kind, &self.name, &MAPS, &[(at, to)]);
-        let guard = created(Guard::steered(nft::NEW_ELEMENT, at));
-        match self.change_beside(created(element(nft::NEW_ELEMENT)), guard.clone(), guarded) {
+        let guard = created(Guard::steered(NFT_MSG_NEWSETELEM, at));
+        match self.change_beside(created(element(NFT_MSG_NEWSETELEM)), guard.clone(), guarded) {
             // It is steered elsewhere.
             Err(error) if errno(&error) == Some(Errno::EEXIST) => {
-                let (before, after) = (element(nft::DELETE_ELEMENT), element(nft::NEW_ELEMENT));
+                let (before, after) = (element(NFT_MSG_DELSETELEM), element(NFT_MSG_NEWSETELEM));
                 self.change_beside([plain(before), created(after)].concat(), guard, guarded)
             }
             // Somebody removed the table: it is made again with all that is steered.
@@ -245,8 +248,8 @@ impl Table {
     }
 
     fn remove(&self, at: SocketAddr, guarded: bool) -> Result<(), Error> {
-        let element = nft::mapped(nft::DELETE_ELEMENT, &self.name, &MAPS, &[(at, at)]);
-        let guard = Guard::steered(nft::DELETE_ELEMENT, at);
+        let element = nft::mapped(NFT_MSG_DELSETELEM, &self.name, &MAPS, &[(at, at)]);
+        let guard = Guard::steered(NFT_MSG_DELSETELEM, at);
         gone(self.change_beside(plain(element), plain(guard), guarded))
     }
 
@@ -267,7 +270,7 @@ impl Table {
     }
 
     fn clear(&self) -> Result<(), Error> {
-        gone(self.change(plain(vec![nft::table(&self.name, nf::DELETE_TABLE)])))
+        gone(self.change(plain(vec![nft::table(&self.name, NFT_MSG_DELTABLE)])))
     }
 
     fn change(&self, changes: Vec<(Request, i32)>) -> Result<(), Error> {
@@ -281,11 +284,20 @@ fn steer(map: &[u8], family: &Family) -> Vec<Vec<u8>> {
     let mut rule = [nft::is_of(family), nft::is_protocol(nft::TCP)].concat();
     rule.extend([nft::load_address(family), nft::load_port(family)]);
     let fields = [nft::KEY, nft::PLACE].map(u32::to_be_bytes);
-    let lookup = [value(1, map), value(2, &fields[0]), value(3, &fields[1])];
+    let lookup = [
+        value(NFTA_LOOKUP_SET, map),
+        value(NFTA_LOOKUP_SREG, &fields[0]),
+        value(NFTA_LOOKUP_DREG, &fields[1]),
+    ];
     rule.push(nft::expression(b"lookup\0", &lookup));
     let port = family.behind(nft::PLACE);
-    rule.push(nft::numbers(b"tproxy\0", &[(1, u32::from(family.number)), (2, nft::PLACE), (3, port)]));
-    rule.push(nft::verdict(nf::ACCEPT, None));
+    let place = [
+        (NFTA_TPROXY_FAMILY, family.number.into()),
+        (NFTA_TPROXY_REG_ADDR, nft::PLACE),
+        (NFTA_TPROXY_REG_PORT, port),
+    ];
+    rule.push(nft::numbers(b"tproxy\0", &place));
+    rule.push(nft::verdict(NF_ACCEPT, None));
     rule
 }
 

@@ -9,6 +9,7 @@ mod status;
 use std::{collections::BTreeMap, path::Path, process::ExitCode, sync::Arc};
 
 use anyhow::{Result, anyhow, bail};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use seaway_admin::View;
 use seaway_cluster::{
     Access, Cluster, Credentials, HostInspection, HostLiveness, Inspection, ServiceInspection,
@@ -229,14 +230,10 @@ async fn pages(
     asked.join_all().await.into_iter().collect()
 }
 
-/// As a query may have it (RFC 3986, 2.1).
+/// As a query may have it (RFC 3986, 2.1 and 2.3).
 fn encoded(text: &str) -> String {
-    let byte = |it: u8| match it {
-        b'-' | b'.' | b'_' | b'~' => char::from(it).to_string(),
-        it if it.is_ascii_alphanumeric() => char::from(it).to_string(),
-        it => format!("%{it:02X}"),
-    };
-    text.bytes().map(byte).collect()
+    const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 /// Open now, and since its program started.

@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use kube::api::{DeleteParams, Preconditions};
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Conclusion, Driver, Failure, unwritten};
 use seaway_model::{Address, AddressState, Desired, Fact, Kind, Owner, Problem, Reason, Unit};
 use tracing::warn;
 
@@ -230,8 +230,8 @@ impl Driver for Addresses {
 
     fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Written) -> Conclusion {
         let facts = observed.claim.iter().map(|it| Fact::Address(it.address.clone())).collect();
-        let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
         if observed.cut_down {
+            let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
             let told = |owner: &Owner| {
                 let message =
                     "this cluster's definition of Address is older and does not keep all that is written";
@@ -242,16 +242,11 @@ impl Driver for Addresses {
             return Conclusion { facts, problems, again: Some(TRY_AGAIN), ..Conclusion::default() };
         }
         let Some(trouble) = &observed.trouble else { return Conclusion { facts, ..Conclusion::default() } };
-        // Who shared it before goes on; only a newcomer is kept waiting.
-        let known = observed.claim.as_ref().map_or(&[][..], |it| &it.address.owners);
-        let told = |owner: &Owner| {
-            let message = format!("its address cannot be written down, so it is not used: {}", trouble.why());
-            let problem = Problem::new(owner.object(), Reason::StateUnwritable, message);
-            (owner.clone(), problem.fix(format!("As an administrator: {INSTALL}")))
-        };
+        let written = observed.claim.as_ref().map(|it| &*it.address);
+        let fix = format!("As an administrator: {INSTALL}");
         Conclusion {
             facts,
-            problems: owners.iter().filter(|owner| !known.contains(owner)).map(told).collect(),
+            problems: unwritten(desired, written, &trouble.why(), &fix),
             again: Some(TRY_AGAIN),
             ..Conclusion::default()
         }

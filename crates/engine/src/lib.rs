@@ -16,9 +16,11 @@ mod queue;
 mod removal;
 mod run;
 mod slots;
+mod unwritten;
 
 pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
 pub use problem_log::ProblemLog;
 pub use queue::backoff;
 pub use removal::{Asked, Counted, DeletionLimit, Doubt, HeartbeatRecord, Owners, Removal, deletion_limit};
 pub use run::{Engine, Handle, Phase, Settings};
+pub use unwritten::unwritten;

@@ -55,6 +55,8 @@ fn anywhere(problem: &Problem) -> Problem {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use seaway_model::{Kind, ObjectRef, Reason};
 
     use super::*;
@@ -74,7 +76,7 @@ mod tests {
         log.changed(&[], &[raw.clone(), other.clone()]);
         assert_eq!(count(&log), [2, 1]);
         log.went(&placed);
-        log.changed(&[raw.clone(), other.clone()], &[raw.clone()]);
+        log.changed(&[raw.clone(), other.clone()], slice::from_ref(&raw));
         assert_eq!(count(&log), [1]);
         // Who was never heard has nothing to take back.
         log.went(&other);

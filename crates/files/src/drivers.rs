@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Conclusion, Driver, Failure, ProblemLog, chain};
-use seaway_model::{Address, Desired, Fact, Owner, Problem, Reason, Status, Unit};
+use seaway_engine::{Conclusion, Driver, Failure, ProblemLog, chain, unwritten};
+use seaway_model::{Address, Desired, Fact, Owner, Problem, Status, Unit};
 
 use crate::{
     state::{Ledger, StatusFile},
@@ -117,19 +117,9 @@ impl Driver for Addresses {
             let facts = observed.address.iter().map(|it| Fact::Address(it.clone())).collect();
             return Conclusion { facts, ..Conclusion::default() };
         };
-        let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
-        // Who shared it before goes on; only a newcomer is kept waiting.
-        let known = observed.address.as_ref().map_or(&[][..], |it| &it.owners);
-        let told = |owner: &Owner| {
-            let message = format!("its address cannot be written down, so it is not used: {trouble}");
-            let problem = Problem::new(owner.object(), Reason::StateUnwritable, message);
-            (
-                owner.clone(),
-                problem.fix("Make room, or let the folder be written; it is tried again every 2 seconds."),
-            )
-        };
+        let fix = "Make room, or let the folder be written; it is tried again every 2 seconds.";
         Conclusion {
-            problems: owners.iter().filter(|owner| !known.contains(owner)).map(told).collect(),
+            problems: unwritten(desired, observed.address.as_deref(), trouble, fix),
             again: Some(TRY_AGAIN),
             ..Conclusion::default()
         }

@@ -14,6 +14,6 @@
 
 pub mod decode;
 pub mod object;
-pub mod tree;
 
 pub use object::{FINALIZER, MANAGER, OWN_FINALIZER};
+pub use seaway_tree as tree;

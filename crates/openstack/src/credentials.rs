@@ -18,7 +18,6 @@ mod permissions;
 mod source;
 mod surroundings;
 mod watched;
-mod yaml;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 

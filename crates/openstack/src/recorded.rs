@@ -13,7 +13,7 @@ use crate::{
 
 type Parser = fn(Value) -> Result<(), Error>;
 
-const BODIES: [(&str, Parser); 52] = [
+const BODIES: [(&str, Parser); 51] = [
     ("octavia-loadbalancer", one::<octavia::LoadBalancer>),
     ("octavia-loadbalancer_whole", one::<octavia::LoadBalancer>),
     ("octavia-loadbalancers", many::<octavia::LoadBalancer>),
@@ -33,12 +33,7 @@ const BODIES: [(&str, Parser); 52] = [
     ("octavia-status", |body| octavia::read_tree(reply(body)).map(drop)),
     ("octavia-stats", |body| octavia::read_statistics(reply(body)).map(drop)),
     ("octavia-providers", many::<octavia::Provider>),
-    ("octavia-flavor_capabilities", |body| {
-        octavia::read_capabilities(reply(body), "flavor_capabilities").map(drop)
-    }),
-    ("octavia-availability_zone_capabilities", |body| {
-        octavia::read_capabilities(reply(body), "availability_zone_capabilities").map(drop)
-    }),
+    ("octavia-flavor_capabilities", |body| octavia::read_capabilities(reply(body)).map(drop)),
     ("octavia-flavor", one::<octavia::Flavor>),
     ("octavia-flavors", many::<octavia::Flavor>),
     ("octavia-flavorprofiles", many::<octavia::FlavorProfile>),

@@ -28,7 +28,7 @@ use std::{
 
 use seaway_watchdog::{Heartbeat, Part};
 
-pub use self::changes::{HealthChange, HealthChanges};
+use self::changes::HealthChange;
 pub(crate) use self::request_queue::RequestQueue;
 use self::{request_queue::Request, rounds::Rounds};
 use crate::{running::RunningPool, sys::millis};
@@ -87,11 +87,6 @@ impl Prober {
     #[cfg(test)]
     pub(crate) fn make(&self, fail: impl FnOnce() + Send + 'static) {
         self.requests.ask(Request::Do(Box::new(fail)));
-    }
-
-    /// What changes from now on.
-    pub(crate) fn changes(&self) -> HealthChanges {
-        self.requests.subscribers.subscribe()
     }
 }
 

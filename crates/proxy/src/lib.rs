@@ -73,7 +73,6 @@ mod udp;
 mod worker;
 
 pub use access::{AccessError, AccessForm, AccessLog, AccessTo};
-pub use health::{HealthChange, HealthChanges};
 pub use memory::MemoryLimits;
 pub use open::{OpenError, SteerError};
 pub use proxy::{Drained, Proxy, Running, Settings, StartError};

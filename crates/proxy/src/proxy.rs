@@ -23,7 +23,7 @@ use seaway_watchdog::Part;
 use crate::{
     access::{AccessError, AccessLog},
     descriptors::Share,
-    health::{HealthChanges, Prober},
+    health::Prober,
     memory::MemoryLimits,
     open::{self, OpenError},
     running::{self, LoadBalancerState, RunningListener},
@@ -353,11 +353,6 @@ impl Proxy {
 
     pub fn statistics(&self) -> Statistics {
         Statistics::of(self.shared())
-    }
-
-    /// What changes about members' health from now on.
-    pub fn health_changes(&self) -> HealthChanges {
-        self.engine.prober.changes()
     }
 
     /// The first half of a clean stop: who has connected is still served, nobody else gets in.

@@ -2,6 +2,8 @@
 
 use std::{cmp::Reverse, ops::AddAssign};
 
+use percent_encoding::percent_decode_str;
+
 use crate::view::{MemberState, PoolView, Rate, ServiceView, View};
 
 /// On the page, unless asked for otherwise.
@@ -143,26 +145,7 @@ fn matches(service: &ServiceView, sought: &str) -> bool {
 
 /// Of a form: `+` is a space, `%2F` a slash. What is no escape stays as it is.
 fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let hex = |b: u8| char::from(b).to_digit(16).map(|digit| digit as u8);
-        rest = match (first, tail) {
-            (b'%', [high, low, behind @ ..]) if hex(*high).is_some() && hex(*low).is_some() => {
-                bytes.push(hex(*high).unwrap_or(0) << 4 | hex(*low).unwrap_or(0));
-                behind
-            }
-            (b'+', _) => {
-                bytes.push(b' ');
-                tail
-            }
-            _ => {
-                bytes.push(*first);
-                tail
-            }
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 use std::io;
 
+use crate::uapi::{NLA_F_NESTED, NLA_TYPE_MASK};
+
 const HEADER: usize = 16;
 const ALIGNMENT: usize = 4;
 
@@ -62,8 +64,7 @@ pub(crate) fn value(kind: u16, bytes: &[u8]) -> Vec<u8> {
 
 /// One that holds others.
 pub(crate) fn nested(kind: u16, attributes: &[u8]) -> Vec<u8> {
-    const NESTED: u16 = 0x8000;
-    value(kind | NESTED, attributes)
+    value(kind | NLA_F_NESTED, attributes)
 }
 
 /// A message that was received.
@@ -142,10 +143,9 @@ impl<'a> Iterator for Messages<'a> {
 
 /// The attributes behind a fixed part; ends at the first one that does not fit.
 pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    const KIND: u16 = 0x3fff;
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
-        let kind = u16_at(rest, 2)? & KIND;
+        let kind = u16_at(rest, 2)? & NLA_TYPE_MASK;
         let value = rest.get(4..length)?;
         rest = rest.get(length.next_multiple_of(ALIGNMENT)..).unwrap_or_default();
         Some((kind, value))

@@ -3,12 +3,13 @@
 use std::{fs, process::Command};
 
 use seaway_openstack::{
-    Class, Cloud, Credentials, Settings, Source,
+    Call, Class, Cloud, Credentials, Service, Settings, Source,
     neutron::{FloatingIp, Gateway, Network, NewNetwork, NewRouter, NewSubnet, Router, Subnet},
     octavia::{LoadBalancer, Member, Pool},
     resource::{Id, Query},
 };
 use seaway_testkit::{cloud as fake, topology::until};
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::scene::*;
@@ -50,7 +51,10 @@ impl Project {
             let new =
                 NewRouter { external_gateway_info: Some(Gateway::to(outside)).into(), ..NewRouter::new() };
             let router = cloud.all::<Router>().create(&new).await.expect("a router").id;
-            cloud.all::<Router>().add_interface(&router, &subnet).await.expect("plugged in");
+            let path = format!("/routers/{router}/add_router_interface");
+            let call =
+                Call::put(Service::Network, "add router interface", path, json!({ "subnet_id": subnet }));
+            cloud.call(call).await.expect("plugged in");
             (cloud, subnet)
         });
         let conf = tempfile::NamedTempFile::new().expect("a file");

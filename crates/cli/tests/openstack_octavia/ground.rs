@@ -16,7 +16,7 @@ use seaway_openstack::{
     resource::{Id, Query},
 };
 use seaway_testkit::topology::{OpenStack, Project, SHARED};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::stage::{AUTH_URL, BALANCERS};
@@ -72,7 +72,7 @@ impl Ground {
                 NewRouter { external_gateway_info: Some(Gateway::to(outside.id)).into(), ..NewRouter::new() };
             let routers = cloud.all::<Router>();
             let router = routers.create(&router).await.expect("a router").id;
-            routers.add_interface(&router, &subnet).await.expect("plugged in");
+            plug(&cloud, &router, &subnet).await;
             let group = NewSecurityGroup { name: "nodes".into(), ..NewSecurityGroup::new() };
             let group = cloud.all::<SecurityGroup>().create(&group).await.expect("a group").id;
             let all = NewSecurityGroupRule::new(group.clone(), Direction::Ingress, EtherType::V4);
@@ -150,4 +150,11 @@ impl Ground {
         let key = |it: &Value| format!("{kind}/{}", it["id"].as_str().unwrap_or_default());
         listed.into_iter().filter(ours).map(|it| (key(&it), it)).collect()
     }
+}
+
+/// Gives the router the subnet's gateway address.
+pub(crate) async fn plug(cloud: &Cloud, router: &Id<Router>, subnet: &Id<Subnet>) {
+    let path = format!("/routers/{router}/add_router_interface");
+    let call = Call::put(Service::Network, "add router interface", path, json!({ "subnet_id": subnet }));
+    cloud.call(call).await.expect("plugged in");
 }

@@ -1,7 +1,7 @@
 //! Whoever leads says so at the port of a load balancer's VIP: a real Neutron keeps these tags, and others' beside them.
 
-use seaway_openstack::neutron::Port;
-use serde_json::Value;
+use seaway_openstack::{Call, Method, Service};
+use serde_json::{Value, json};
 
 use crate::{
     scene::service,
@@ -23,11 +23,9 @@ fn a_heartbeat_is_a_tag_at_a_port_that_the_next_one_replaces_beside_tags_of_othe
     // The first heartbeat was sent when there was nothing yet; who begins to lead sends one at once.
     let first = next(&mut stage, &[]);
     let (port, _) = carrier(&stage).expect("there is a heartbeat");
-    let id = port.parse().expect("an id");
-    for tag in OTHERS {
-        let ports = stage.land.cloud.all::<Port>();
-        stage.land.runtime.block_on(ports.add_tag(&id, tag)).expect("is tagged");
-    }
+    let path = format!("/ports/{port}/tags");
+    let call = Call::new(Service::Network, Method::POST, "add tags", path).body(json!({ "tags": OTHERS }));
+    stage.land.runtime.block_on(stage.land.cloud.call(call)).expect("is tagged");
 
     let second = next(&mut stage, &first);
     let (at, tags) = carrier(&stage).expect("there is a heartbeat");

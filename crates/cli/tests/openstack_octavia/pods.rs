@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use seaway_openstack::{
-    neutron::{AddressPair, Port, PortChange, Route, Router},
+    neutron::{AddressPair, Port, PortChange, Route, Router, RouterChange},
     resource::{Query, Rest},
 };
 
@@ -88,6 +88,7 @@ fn lead_to_pods(stage: &Stage) {
     let cloud = &stage.land.cloud;
     stage.land.runtime.block_on(async {
         let router = cloud.all::<Router>().list::<Router>(Query::all()).await.expect("a list").remove(0).id;
+        let mut routes = Vec::new();
         for node in &stage.scene.nodes {
             let network = stage.scene.field(&format!("node/{}", node.name()), "{.spec.podCIDR}");
             let nexthop: IpAddr = node.addresses()[0].parse().expect("an address");
@@ -96,8 +97,9 @@ fn lead_to_pods(stage: &Stage) {
             let pairs = vec![AddressPair::of(&network)];
             let change = PortChange { allowed_address_pairs: pairs.into(), ..PortChange::default() };
             cloud.all::<Port>().change(&port, &change).await.expect("the port is changed");
-            let route = Route { destination: network, nexthop, rest: Rest::new() };
-            cloud.all::<Router>().add_routes(&router, &[route]).await.expect("a route");
+            routes.push(Route { destination: network, nexthop, rest: Rest::new() });
         }
+        let change = RouterChange { routes: routes.into(), ..RouterChange::default() };
+        cloud.all::<Router>().change(&router, &change).await.expect("routes");
     });
 }

@@ -23,7 +23,10 @@ use seaway_testkit::{
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
-use crate::{ground::Ground, scene::Scene};
+use crate::{
+    ground::{Ground, plug},
+    scene::Scene,
+};
 
 /// For whatever two control planes and a controller do on a machine that does other things, too.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
@@ -256,7 +259,7 @@ impl Land {
             let subnet = cloud.all::<Subnet>().create(&new).await.expect("a subnet").id;
             let router =
                 cloud.all::<Router>().list::<Router>(Query::all()).await.expect("a list").remove(0).id;
-            cloud.all::<Router>().add_interface(&router, &subnet).await.expect("plugged in");
+            plug(cloud, &router, &subnet).await;
             let all = NewSecurityGroupRule::new(self.group.clone(), Direction::Ingress, EtherType::V6);
             cloud.all::<SecurityGroupRule>().create(&all).await.expect("a rule");
             subnet

@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Output};
 
 use seaway_openstack::{
-    Cloud, Credentials, Settings, Source,
+    Call, Cloud, Credentials, Service, Settings, Source,
     neutron::{
         FloatingIp, Gateway, Network, NewFloatingIp, NewNetwork, NewRouter, NewSubnet, Router, Subnet,
     },
@@ -112,7 +112,9 @@ async fn furnish(cloud: &Cloud) {
     let router =
         NewRouter { external_gateway_info: Some(Gateway::to(outside.clone())).into(), ..NewRouter::new() };
     let router = cloud.all::<Router>().create(&router).await.expect("a router").id;
-    cloud.all::<Router>().add_interface(&router, &subnet).await.expect("plugged in");
+    let path = format!("/routers/{router}/add_router_interface");
+    let call = Call::put(Service::Network, "add router interface", path, json!({ "subnet_id": subnet }));
+    cloud.call(call).await.expect("plugged in");
     let floating = NewFloatingIp { port_id: web.vip_port_id.into(), ..NewFloatingIp::new(outside) };
     cloud.all::<FloatingIp>().create(&floating).await.expect("a floating IP");
 }

@@ -142,7 +142,7 @@ async fn a_subnet_that_was_picked_by_itself_and_does_not_lead_to_the_members_is_
     assert!(problems.len() == 1 && !problems[0].contains("picked by itself"), "{problems:?}");
     scene.remove().await;
     let router = scene.cloud.all::<Router>().list::<Router>(Query::all()).await.unwrap().remove(0);
-    scene.cloud.all::<Router>().add_interface(&router.id, &theirs).await.unwrap();
+    interface("add", &scene.cloud, &router.id, &theirs).await;
     assert_eq!(told(&scene, &wish).await.1, [""; 0]);
 }
 
@@ -154,7 +154,7 @@ async fn members_that_nothing_leads_to_any_more_are_named_at_the_next_audit_unti
     let theirs = subnet(&scene, other, "10.9.0.0/24").await;
     let routers = scene.cloud.all::<Router>();
     let router = routers.list::<Router>(Query::all()).await.unwrap().remove(0).id;
-    routers.add_interface(&router, &theirs).await.unwrap();
+    interface("add", &scene.cloud, &router, &theirs).await;
     let mut wish = scene.wish(&[80], &[11, 12]);
     for pool in wish.pools.values_mut() {
         Arc::make_mut(pool).members[1].at.set_ip("10.9.0.7".parse().unwrap());
@@ -169,7 +169,7 @@ async fn members_that_nothing_leads_to_any_more_are_named_at_the_next_audit_unti
         (again.len(), problems)
     };
     assert_eq!(audited(&scene).await, (0, vec![]));
-    routers.remove_interface(&router, &theirs).await.unwrap();
+    interface("remove", &scene.cloud, &router, &theirs).await;
     for restarted in [false, true] {
         if restarted {
             scene.restarted();

@@ -83,7 +83,7 @@ pub(crate) async fn other_subnet(scene: &Scene) -> Id<Subnet> {
     let subnet = scene.cloud.all::<Subnet>().create(&new).await.unwrap().id;
     let routers = scene.cloud.all::<Router>();
     let router = routers.list::<Router>(Query::all()).await.unwrap().remove(0).id;
-    routers.add_interface(&router, &subnet).await.unwrap();
+    interface("add", &scene.cloud, &router, &subnet).await;
     subnet
 }
 

@@ -15,13 +15,14 @@ use seaway_model::{
     unit::Place,
 };
 use seaway_openstack::{
-    Cloud, Credentials, Settings, Source,
+    Call, Cloud, Credentials, Service, Settings, Source,
     barbican::{Container, Secret},
     neutron::{FloatingIp, Gateway, Network, NewNetwork, NewRouter, NewSubnet, Router, Subnet},
     octavia::{self, LoadBalancer as Balancer},
     resource::{Id, Query},
 };
 use seaway_testkit::{balancing, cloud as fake, conformance::comes_to_rest};
+use serde_json::json;
 
 use crate::hurried::Hurried;
 
@@ -32,6 +33,13 @@ pub(crate) struct Scene {
     pub(crate) driver: Arc<Octavia>,
     pub(crate) subnet: Id<Subnet>,
     provider: &'static str,
+}
+
+/// To `add` or `remove`: whether the router leads to the subnet.
+pub(crate) async fn interface(change: &str, cloud: &Cloud, router: &Id<Router>, subnet: &Id<Subnet>) {
+    let path = format!("/routers/{router}/{change}_router_interface");
+    let call = Call::put(Service::Network, "change router interface", path, json!({ "subnet_id": subnet }));
+    cloud.call(call).await.unwrap();
 }
 
 impl Scene {
@@ -62,7 +70,7 @@ impl Scene {
         let router =
             NewRouter { external_gateway_info: Some(Gateway::to(outside)).into(), ..NewRouter::new() };
         let router = cloud.all::<Router>().create(&router).await.unwrap().id;
-        cloud.all::<Router>().add_interface(&router, &subnet).await.unwrap();
+        interface("add", &cloud, &router, &subnet).await;
         let driver = Arc::new(driver(&cloud, provider));
         Scene { fake, cloud, clock, driver, subnet, provider }
     }
@@ -80,7 +88,7 @@ impl Scene {
         scene.subnet = scene.cloud.all::<Subnet>().create(&subnet).await.unwrap().id;
         let routers = scene.cloud.all::<Router>();
         let router = routers.list::<Router>(Query::all()).await.unwrap().remove(0).id;
-        routers.add_interface(&router, &scene.subnet).await.unwrap();
+        interface("add", &scene.cloud, &router, &scene.subnet).await;
         let admin = scene.admin().await;
         let project = scene.fake.project_id("demo").unwrap();
         let ports = [("port".to_owned(), -1), ("security_group_rule".to_owned(), -1)].into();

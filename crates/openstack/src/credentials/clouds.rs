@@ -12,13 +12,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use seaway_tree::{At, Entry, Node, SyntaxError, Value};
+
 use super::{
     Place, Reading,
-    options::{Options, wrong},
+    options::{Options, normal, wrong},
     permissions,
     source::Files,
     surroundings::Surroundings,
-    yaml::{self, Node, Value, normal},
 };
 use crate::error::{Class, Error};
 
@@ -104,7 +105,7 @@ impl CloudEntry {
             .collect();
         // What stands beside `auth:` counts more than what stands in it, in whichever file.
         for (file, cloud) in &sources {
-            if let Some(auth) = cloud.child("auth") {
+            if let Some(auth) = child(cloud, "auth") {
                 found.put_all(file, auth)?;
             }
         }
@@ -113,7 +114,7 @@ impl CloudEntry {
         }
         let region = around.variable("OS_REGION_NAME");
         for (file, cloud) in &sources {
-            if let Some(regions) = cloud.child("regions") {
+            if let Some(regions) = child(cloud, "regions") {
                 found.put_region(file, regions, region)?;
             }
         }
@@ -139,8 +140,8 @@ impl CloudEntry {
     fn put_all(&mut self, file: &File, map: &Node) -> Result<(), Error> {
         for entry in map.entries() {
             let key = normal(&entry.key);
-            let place = file.place(entry.line);
-            match (&*key, &entry.node.value) {
+            let place = file.place(entry.at);
+            match (&*key, &entry.value.value) {
                 ("auth" | "regions", _) | (_, Value::Null) => {}
                 ("profile" | "cloud", _) => self.warnings.push(format!(
                     "{place}: {key}: profiles of vendors are not known here; auth_url and the like have to be written out"
@@ -155,7 +156,7 @@ impl CloudEntry {
                         self.options.put(&key, first, place);
                     }
                 }
-                (_, Value::List(_) | Value::Map(_)) => {
+                _ => {
                     self.warnings.push(format!("{place}: {key} is not used here"));
                 }
             }
@@ -166,20 +167,20 @@ impl CloudEntry {
     /// The one asked for, else the first; each a name, or a name with values of its own.
     fn put_region(&mut self, file: &File, regions: &Node, wanted: Option<&str>) -> Result<(), Error> {
         let Value::List(items) = &regions.value else {
-            return Err(wrong(&file.place(regions.line), "regions", "this has to be a list"));
+            return Err(wrong(&file.place(regions.at), "regions", "this has to be a list"));
         };
         for item in items {
             let name = match &item.value {
                 Value::Text(name) => name,
-                _ => match item.child("name").map(|name| &name.value) {
+                _ => match child(item, "name").map(|name| &name.value) {
                     Some(Value::Text(name)) => name,
-                    _ => return Err(wrong(&file.place(item.line), "regions", "a region has to have a name")),
+                    _ => return Err(wrong(&file.place(item.at), "regions", "a region has to have a name")),
                 },
             };
             if wanted.is_none_or(|wanted| wanted == name) {
-                self.options.put("region_name", name, file.place(item.line));
-                return item.child("values").map_or(Ok(()), |values| {
-                    values.child("auth").map_or(Ok(()), |auth| self.put_all(file, auth))?;
+                self.options.put("region_name", name, file.place(item.at));
+                return child(item, "values").map_or(Ok(()), |values| {
+                    child(values, "auth").map_or(Ok(()), |auth| self.put_all(file, auth))?;
                     self.put_all(file, values)
                 });
             }
@@ -193,6 +194,25 @@ impl CloudEntry {
     }
 }
 
+/// The value of a key; `endpoint-type` and `endpoint_type` are one.
+fn child<'a>(map: &'a Node, key: &str) -> Option<&'a Node> {
+    map.entries().iter().find(|entry| normal(&entry.key) == key).map(|entry| &entry.value)
+}
+
+fn place(file: &Path, at: At) -> Place {
+    Place(format!("{}:{}", file.display(), at.line))
+}
+
+/// Every scalar is text; an empty file is a null.
+pub(super) fn parse(text: &str, file: &Path) -> Result<Node, Error> {
+    let refused = |fault: SyntaxError| {
+        let message = format!("{}: {}", place(file, fault.at), fault.message);
+        Error::new(Class::Credentials, message).with_fix("the file has to be YAML")
+    };
+    let nothing = Node { at: At { line: 1, column: 1 }, value: Value::Null };
+    Ok(seaway_tree::parse_untyped(text).map_err(refused)?.unwrap_or(nothing))
+}
+
 #[derive(Clone)]
 struct File {
     path: PathBuf,
@@ -200,16 +220,16 @@ struct File {
 }
 
 impl File {
-    fn place(&self, line: usize) -> Place {
-        Place(format!("{}:{line}", self.path.display()))
+    fn place(&self, at: At) -> Place {
+        place(&self.path, at)
     }
 
-    fn clouds(&self) -> &[yaml::Entry] {
-        self.root.child("clouds").map(Node::entries).unwrap_or_default()
+    fn clouds(&self) -> &[Entry] {
+        child(&self.root, "clouds").map(Node::entries).unwrap_or_default()
     }
 
     fn cloud(&self, name: &str) -> Option<&Node> {
-        self.clouds().iter().find(|entry| entry.key == name).map(|entry| &entry.node)
+        self.clouds().iter().find(|entry| entry.key == name).map(|entry| &entry.value)
     }
 
     fn choose(&self, wanted: Option<&str>) -> Result<String, Error> {
@@ -236,7 +256,7 @@ fn open(name: &str, variable: &str, around: &Surroundings) -> Result<Option<File
     for path in candidates(name, variable, around) {
         match fs::read_to_string(&path) {
             Ok(text) => {
-                let root = yaml::parse(&text, &path)?;
+                let root = parse(&text, &path)?;
                 return Ok(Some(File { path, root }));
             }
             Err(error) if passed_over(&error) => {}
@@ -286,4 +306,29 @@ fn nothing(around: &Surroundings, wanted: Option<&str>) -> Error {
     let what = wanted.map_or_else(|| "no credentials".to_owned(), |name| format!("no cloud {name:?}"));
     Error::new(Class::Credentials, format!("{what}: there is no clouds.yaml"))
         .with_fix(format!("set OS_AUTH_URL and its like, or write one of: {}", looked.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_yaml_is_told_by_line() {
+        let error = |text: &str| parse(text, Path::new("clouds.yaml")).expect_err("is no YAML").to_string();
+        assert!(error("a: 1\nb: [\n").starts_with("clouds.yaml:3: "), "{}", error("a: 1\nb: [\n"));
+        assert_eq!(
+            error("a: 1\na: 2\n"),
+            "clouds.yaml:2: key \"a\" already set in map, at line 1; the file has to be YAML"
+        );
+    }
+
+    #[test]
+    fn dashes_count_as_underscores_and_merged_keys_count_less() {
+        let root = parse("x: &x {a-b: 1, c: 2}\ny:\n  <<: *x\n  c: 03\n", Path::new("clouds.yaml"));
+        let root = root.expect("is YAML");
+        let y = child(&root, "y").expect("is there");
+        let text = |key: &str| child(y, key).map(|it| it.value.clone());
+        assert_eq!(text("a_b"), Some(Value::Text("1".to_owned())));
+        assert_eq!(text("c"), Some(Value::Text("03".to_owned())));
+    }
 }

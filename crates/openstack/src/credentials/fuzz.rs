@@ -9,17 +9,23 @@
 
 use std::path::Path;
 
-use super::{
-    duration,
-    yaml::{self, DEPTH, NODES, Node, Value},
-};
+use seaway_tree::{Entry, Node, Value};
+
+use super::{clouds::parse, duration};
+
+/// What aliases may add to a document, in values at the most.
+const EXPANDED: usize = 1 << 17;
+/// What is nested less can be written down without aliases.
+const PLAIN_DEPTH: usize = 60;
+/// More values take too long to write down.
+const PLAIN_VALUES: usize = 3_000;
 
 /// Any text is a tree whose places are within it, or is refused with such a place. Aliases do not make it endless, and what was
 /// read, written down plainly, reads back equal.
 pub fn clouds(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let lines = text.split(['\n', '\r']).count();
-    let root = match yaml::parse(text, Path::new("clouds.yaml")) {
+    let root = match parse(text, Path::new("clouds.yaml")) {
         Ok(root) => root,
         Err(error) => {
             let told = error.to_string();
@@ -28,26 +34,28 @@ pub fn clouds(bytes: &[u8]) {
         }
     };
     let mut plain = String::new();
-    let (mut nodes, mut waiting) = (0, vec![&root]);
-    while let Some(node) = waiting.pop() {
+    let (mut nodes, mut deepest, mut waiting) = (0, 0, vec![(&root, 0)]);
+    while let Some((node, depth)) = waiting.pop() {
         nodes += 1;
-        assert!((1..=lines + 1).contains(&node.line), "line {} of {lines}", node.line);
+        deepest = deepest.max(depth);
+        assert!((1..=lines + 1).contains(&(node.at.line as usize)), "line {} of {lines}", node.at.line);
         match &node.value {
-            Value::List(items) => waiting.extend(items),
-            Value::Map(entries) => waiting.extend(entries.iter().map(|entry| &entry.node)),
+            Value::List(items) => waiting.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Map(entries) => waiting.extend(entries.iter().map(|entry| (&entry.value, depth + 1))),
             Value::Null | Value::Text(_) => {}
+            Value::Bool(_) | Value::Int(_) | Value::Float(_) => panic!("{node:?} is no text"),
         }
     }
-    assert!(nodes <= NODES, "{nodes} values");
-    // A value counts once more in each that it is in.
-    if nodes > NODES / DEPTH {
+    assert!(nodes <= text.len() + EXPANDED, "{nodes} values of {} bytes", text.len());
+    // Aliases may nest what is written out deeper than a text may.
+    if deepest >= PLAIN_DEPTH || nodes > PLAIN_VALUES {
         return;
     }
     if let Ok(json) = serde_json::from_str(text) {
         assert!(is_as(&root, &json), "as JSON it is something else");
     }
     write(&root, &mut plain);
-    let again = yaml::parse(&plain, Path::new("clouds.yaml")).expect("what was written plainly can be read");
+    let again = parse(&plain, Path::new("clouds.yaml")).expect("what was written plainly can be read");
     assert!(is_like(&again, &root), "{plain}");
 }
 
@@ -56,6 +64,7 @@ fn write(node: &Node, out: &mut String) {
     match &node.value {
         Value::Null => out.push('~'),
         Value::Text(text) => quote(text, out),
+        Value::Bool(_) | Value::Int(_) | Value::Float(_) => unreachable!("they are texts"),
         Value::List(items) => {
             out.push('[');
             for item in items {
@@ -69,7 +78,7 @@ fn write(node: &Node, out: &mut String) {
             for entry in entries {
                 quote(&entry.key, out);
                 out.push_str(": ");
-                write(&entry.node, out);
+                write(&entry.value, out);
                 out.push_str(", ");
             }
             out.push('}');
@@ -98,10 +107,8 @@ fn is_as(node: &Node, json: &serde_json::Value) -> bool {
         (Value::List(items), Json::Array(all)) => {
             items.len() == all.len() && items.iter().zip(all).all(|(item, json)| is_as(item, json))
         }
-        // Keys of another map are merged into it.
-        (Value::Map(_), Json::Object(all)) if all.contains_key("<<") => true,
         (Value::Map(entries), Json::Object(all)) => {
-            let same = |it: &yaml::Entry| all.get(&it.key).is_some_and(|json| is_as(&it.node, json));
+            let same = |it: &Entry| all.get(&it.key).is_some_and(|json| is_as(&it.value, json));
             entries.len() == all.len() && entries.iter().all(same)
         }
         _ => false,
@@ -116,9 +123,8 @@ fn is_like(one: &Node, other: &Node) -> bool {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_like(one, other))
         }
         (Value::Map(one), Value::Map(other)) => {
-            let same = |(one, other): (&yaml::Entry, &yaml::Entry)| {
-                one.key == other.key && is_like(&one.node, &other.node)
-            };
+            let same =
+                |(one, other): (&Entry, &Entry)| one.key == other.key && is_like(&one.value, &other.value);
             one.len() == other.len() && one.iter().zip(other).all(same)
         }
         _ => false,

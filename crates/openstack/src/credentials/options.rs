@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Located, Place, yaml::normal};
+use super::{Located, Place};
 use crate::error::{Class, Error};
 
 /// By the names that OpenStack's own client has for them: `project_name`, `region_name`.
@@ -87,6 +87,11 @@ impl Options {
             .filter(|(_, said)| !said.quiet)
             .map(|(key, said)| format!("{}: {key} is not used here", said.place))
     }
+}
+
+/// As a key is known, however it is written.
+pub(super) fn normal(key: &str) -> String {
+    key.trim().to_ascii_lowercase().replace('-', "_")
 }
 
 /// Without values: there is a password among them.

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr};
 use super::{Network, Port, Router, Status, Subnet, Tagged};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Resource, ResourceNames, noun, resource, view},
+    resource::{Creatable, Id, KnownBy, Resource, ResourceNames, noun, resource, view},
 };
 
 resource! {
@@ -63,10 +63,6 @@ impl Creatable for FloatingIp {
         "floating_ip_address",
         "project_id",
     ]);
-}
-
-impl Changeable for FloatingIp {
-    type Change = FloatingIpChange;
 }
 
 impl Tagged for FloatingIp {}

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Status, Tagged};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, resource},
+    resource::{Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, resource},
 };
 
 resource! {
@@ -98,10 +98,6 @@ impl Creatable for Network {
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "project_id"]);
 }
 
-impl Changeable for Network {
-    type Change = NetworkChange;
-}
-
 impl Tagged for Network {}
 
 impl Resource for Subnet {
@@ -114,10 +110,6 @@ impl Resource for Subnet {
 impl Creatable for Subnet {
     type New = NewSubnet;
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "network_id", "cidr"]);
-}
-
-impl Changeable for Subnet {
-    type Change = SubnetChange;
 }
 
 impl Tagged for Subnet {}

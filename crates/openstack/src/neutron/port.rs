@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Network, SecurityGroup, Status, Subnet, Tagged};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, resource},
+    resource::{Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, resource},
 };
 
 resource! {
@@ -87,10 +87,6 @@ impl Resource for Port {
 impl Creatable for Port {
     type New = NewPort;
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "network_id", "device_id"]);
-}
-
-impl Changeable for Port {
-    type Change = PortChange;
 }
 
 impl Tagged for Port {}

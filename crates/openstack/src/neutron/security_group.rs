@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use super::Tagged;
 use crate::{
     Service,
-    resource::{
-        Changeable, Creatable, Fields, Id, KnownBy, Resource, ResourceNames, View, Wrong, noun, resource,
-        words,
-    },
+    resource::{Creatable, Fields, Id, KnownBy, Resource, ResourceNames, View, Wrong, noun, resource, words},
 };
 
 words! {
@@ -94,10 +91,6 @@ impl Resource for SecurityGroup {
 impl Creatable for SecurityGroup {
     type New = NewSecurityGroup;
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "project_id"]);
-}
-
-impl Changeable for SecurityGroup {
-    type Change = SecurityGroupChange;
 }
 
 impl Tagged for SecurityGroup {}

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::{
     Error, Method,
-    resource::{Collection, Id, Resource, encoded},
+    resource::{Collection, Id, Resource},
 };
 
 /// What Neutron lets be tagged.
@@ -17,16 +17,5 @@ impl<R: Tagged> Collection<R> {
     pub async fn replace_tags(&self, id: &Id<R>, tags: &BTreeSet<String>) -> Result<(), Error> {
         let call = self.action(Method::PUT, "replace tags", id, "tags");
         self.cloud.call(call.body(json!({ "tags": tags }))).await.map(drop)
-    }
-
-    /// One more, whatever others are there.
-    pub async fn add_tag(&self, id: &Id<R>, tag: &str) -> Result<(), Error> {
-        let call = self.action(Method::PUT, "add tag", id, &format!("tags/{}", encoded(tag)));
-        self.cloud.call(call).await.map(drop)
-    }
-
-    /// What is not there is removed.
-    pub async fn remove_tag(&self, id: &Id<R>, tag: &str) -> Result<(), Error> {
-        self.delete_by(self.action(Method::DELETE, "remove tag", id, &format!("tags/{}", encoded(tag)))).await
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Operating, Pool, Provisioning, provisioned};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words},
+    resource::{Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words},
 };
 
 words! {
@@ -76,8 +76,4 @@ impl Resource for HealthMonitor {
 impl Creatable for HealthMonitor {
     type New = NewHealthMonitor;
     const KNOWN_BY: KnownBy = KnownBy::Nature(&["pool_id", "type", "name", "tags"]);
-}
-
-impl Changeable for HealthMonitor {
-    type Change = HealthMonitorChange;
 }

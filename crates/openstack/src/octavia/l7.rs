@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{Listener, NewPool, Operating, Pool, Provisioning, provisioned};
 use crate::{
     Service,
-    resource::{Changeable, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words},
+    resource::{Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words},
 };
 
 words! {
@@ -118,10 +118,6 @@ impl Creatable for L7Policy {
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "tags", "listener_id", "action"]);
 }
 
-impl Changeable for L7Policy {
-    type Change = L7PolicyChange;
-}
-
 impl Resource for L7Rule {
     type Home = Id<L7Policy>;
     const SERVICE: Service = Service::LoadBalancer;
@@ -134,8 +130,4 @@ impl Resource for L7Rule {
 impl Creatable for L7Rule {
     type New = NewL7Rule;
     const KNOWN_BY: KnownBy = KnownBy::Nature(&["type", "compare_type", "value", "key", "invert", "tags"]);
-}
-
-impl Changeable for L7Rule {
-    type Change = L7RuleChange;
 }

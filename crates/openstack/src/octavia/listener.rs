@@ -8,9 +8,7 @@ use super::{
 };
 use crate::{
     Error, Method, Service,
-    resource::{
-        Changeable, Collection, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words,
-    },
+    resource::{Collection, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, noun, resource, words},
 };
 
 words! {
@@ -104,10 +102,6 @@ impl Creatable for Listener {
     type New = NewListener;
     const KNOWN_BY: KnownBy =
         KnownBy::Nature(&["loadbalancer_id", "protocol", "protocol_port", "name", "tags"]);
-}
-
-impl Changeable for Listener {
-    type Change = ListenerChange;
 }
 
 impl Collection<Listener> {

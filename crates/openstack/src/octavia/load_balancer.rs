@@ -12,8 +12,7 @@ use crate::{
     Error, Method, Service,
     neutron::{Network, Port, SecurityGroup, Subnet},
     resource::{
-        Changeable, Collection, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, Rest, noun, resource,
-        view,
+        Collection, Creatable, Id, KnownBy, Ref, Resource, ResourceNames, Rest, noun, resource, view,
     },
 };
 
@@ -97,10 +96,6 @@ impl Resource for LoadBalancer {
 impl Creatable for LoadBalancer {
     type New = NewLoadBalancer;
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "description", "tags", "project_id"]);
-}
-
-impl Changeable for LoadBalancer {
-    type Change = LoadBalancerChange;
 }
 
 impl Collection<LoadBalancer> {

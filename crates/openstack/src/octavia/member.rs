@@ -8,7 +8,7 @@ use super::{Operating, Pool, Provisioning, provisioned};
 use crate::{
     Error, Method, Service,
     neutron::Subnet,
-    resource::{Changeable, Collection, Creatable, Id, KnownBy, Resource, ResourceNames, noun, resource},
+    resource::{Collection, Creatable, Id, KnownBy, Resource, ResourceNames, noun, resource},
 };
 
 resource! {
@@ -58,10 +58,6 @@ impl Resource for Member {
 impl Creatable for Member {
     type New = NewMember;
     const KNOWN_BY: KnownBy = KnownBy::Nature(&["address", "protocol_port", "name", "tags"]);
-}
-
-impl Changeable for Member {
-    type Change = MemberChange;
 }
 
 impl Collection<Member> {

@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::{
     Error, Method, Reply, Service,
     resource::{
-        Changeable, Collection, Creatable, Id, KnownBy, Resource, ResourceNames, Wrong, noun, or_default,
-        resource, strange,
+        Collection, Creatable, Id, KnownBy, Resource, ResourceNames, Wrong, noun, or_default, resource,
+        strange,
     },
 };
 
@@ -83,10 +83,6 @@ impl Creatable for Flavor {
     const KNOWN_BY: KnownBy = KnownBy::Nature(&["name"]);
 }
 
-impl Changeable for Flavor {
-    type Change = FlavorChange;
-}
-
 impl Resource for FlavorProfile {
     type Home = ();
     const SERVICE: Service = Service::LoadBalancer;
@@ -98,10 +94,6 @@ impl Resource for FlavorProfile {
 impl Creatable for FlavorProfile {
     type New = NewFlavorProfile;
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name", "provider_name"]);
-}
-
-impl Changeable for FlavorProfile {
-    type Change = FlavorProfileChange;
 }
 
 impl Resource for AvailabilityZone {
@@ -116,29 +108,21 @@ impl Resource for AvailabilityZone {
 impl Collection<Provider> {
     /// Operators alone may ask, unless their policy says otherwise.
     pub async fn flavor_capabilities(&self, provider: &Id<Provider>) -> Result<Vec<Capability>, Error> {
-        self.capabilities(provider, "flavor_capabilities").await
-    }
-
-    /// Operators alone may ask, unless their policy says otherwise.
-    pub async fn zone_capabilities(&self, provider: &Id<Provider>) -> Result<Vec<Capability>, Error> {
-        self.capabilities(provider, "availability_zone_capabilities").await
-    }
-
-    async fn capabilities(&self, provider: &Id<Provider>, of: &str) -> Result<Vec<Capability>, Error> {
-        let call = self.action(Method::GET, LIST_CAPABILITIES, provider, of);
-        read_capabilities(self.cloud.call(call).await?, of)
+        let call = self.action(Method::GET, LIST_CAPABILITIES, provider, FLAVOR_CAPABILITIES);
+        read_capabilities(self.cloud.call(call).await?)
     }
 }
 
 const LIST_CAPABILITIES: &str = "list provider capabilities";
+const FLAVOR_CAPABILITIES: &str = "flavor_capabilities";
 
-pub(crate) fn read_capabilities(mut reply: Reply, of: &str) -> Result<Vec<Capability>, Error> {
-    let list = reply.body.get_mut(of).map(Value::take).unwrap_or_default();
+pub(crate) fn read_capabilities(mut reply: Reply) -> Result<Vec<Capability>, Error> {
+    let list = reply.body.get_mut(FLAVOR_CAPABILITIES).map(Value::take).unwrap_or_default();
     serde_json::from_value::<Option<_>>(list).map(Option::unwrap_or_default).map_err(|error| {
         strange(
             Service::LoadBalancer,
             LIST_CAPABILITIES,
-            &Wrong { field: of.to_owned(), why: error.to_string() },
+            &Wrong { field: FLAVOR_CAPABILITIES.to_owned(), why: error.to_string() },
         )
     })
 }

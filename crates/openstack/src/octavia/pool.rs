@@ -11,8 +11,8 @@ use super::{
 use crate::{
     Service,
     resource::{
-        Changeable, Creatable, Fields, Id, KnownBy, Ref, Resource, ResourceNames, Rest, View, Wrong, noun,
-        resource, view, words,
+        Creatable, Fields, Id, KnownBy, Ref, Resource, ResourceNames, Rest, View, Wrong, noun, resource,
+        view, words,
     },
 };
 
@@ -133,10 +133,6 @@ impl Creatable for Pool {
     fn sought(field: &str, text: &str) -> Option<String> {
         (field != "listener_id").then(|| text.to_owned())
     }
-}
-
-impl Changeable for Pool {
-    type Change = PoolChange;
 }
 
 impl Pool {

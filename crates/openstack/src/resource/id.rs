@@ -2,6 +2,7 @@
 
 use std::{cmp::Ordering, fmt, hash, marker::PhantomData, str::FromStr, sync::Arc};
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Fields, Resource, Rest, Wrong};
@@ -37,15 +38,9 @@ impl<T> Id<T> {
 
 /// Text as one step of a path, or as one value of a query.
 pub(crate) fn encoded(text: &str) -> String {
-    let mut done = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            done.push(char::from(byte));
-        } else {
-            done.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    done
+    /// All but the unreserved characters (RFC 3986, 2.3).
+    const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 impl<T> FromStr for Id<T> {

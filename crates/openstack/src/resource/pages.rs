@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, marker::PhantomData, sync::Arc};
 
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::{Fields, Id, Query, Resource, View, Wrong, strange};
@@ -181,22 +182,7 @@ fn cursor_of(link: &str) -> Option<Cursor> {
 }
 
 fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let pair = after.get(..2).and_then(|it| std::str::from_utf8(it).ok());
-        match (first, pair.and_then(|it| u8::from_str_radix(it, 16).ok())) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -225,7 +211,9 @@ mod tests {
 
     #[test]
     fn what_is_no_escape_stays() {
-        for (text, meant) in [("a%20b", "a b"), ("100%", "100%"), ("%zz%4", "%zz%4"), ("%ff", "\u{fffd}")] {
+        for (text, meant) in
+            [("a%20b", "a b"), ("100%", "100%"), ("%zz%4%+f", "%zz%4%+f"), ("%ff", "\u{fffd}")]
+        {
             assert_eq!(decoded(text), meant);
         }
     }

@@ -158,6 +158,10 @@ macro_rules! resource {
                 true $(&& self.$n.is_left())* $(&& self.$o.is_left())*
             }
         }
+
+        impl $crate::resource::Changeable for $name {
+            type Change = $change;
+        }
     };
 }
 

@@ -335,7 +335,10 @@ fn a_mistake_is_told_with_file_line_and_key() {
         ),
         (with("    key: k.pem"), "./clouds.yaml:7: key: there is no cert that it belongs to"),
         (with("    regions: R1"), "./clouds.yaml:7: regions: this has to be a list"),
-        (with("    username: x"), "./clouds.yaml:7: a key is there twice; the file has to be YAML"),
+        (
+            with("    username: x"),
+            "./clouds.yaml:7: key \"username\" already set in map, at line 4; the file has to be YAML",
+        ),
         (with("   bad"), "./clouds.yaml:"),
         (
             vec!["    auth_url: keystone:5000", "    username: u", "    password: p"],

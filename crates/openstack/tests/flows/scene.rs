@@ -52,7 +52,7 @@ impl Scene {
                 ..NewRouter::new()
             };
             let router = cloud.all::<Router>().create(&new).await.expect("a router").id;
-            cloud.all::<Router>().add_interface(&router, &subnet).await.expect("plugged in");
+            walks::plug(&cloud, &router, &subnet).await;
             let group = open(&cloud).await;
             (cloud, network, subnet, group)
         });

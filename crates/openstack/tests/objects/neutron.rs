@@ -1,16 +1,16 @@
-use std::collections::BTreeSet;
-
 use seaway_openstack::{
-    Class, Cloud,
+    Call, Class, Cloud, Service,
     neutron::{
         AddressPair, Direction, EtherType, Extension, FixedIp, FloatingIp, FloatingIpChange, Gateway,
         Network, NetworkChange, NewFloatingIp, NewPort, NewRouter, NewSecurityGroup, NewSecurityGroupRule,
-        Port, PortChange, Route, Router, SecurityGroup, SecurityGroupChange, SecurityGroupRule, Subnet,
+        Port, PortChange, Route, Router, RouterChange, SecurityGroup, SecurityGroupChange, SecurityGroupRule,
+        Subnet,
     },
     resource::{Query, Rest, To},
 };
+use serde_json::json;
 
-use super::{network, outside};
+use super::{network, outside, plug};
 
 fn route(destination: &str, nexthop: &str) -> Route {
     Route {
@@ -34,11 +34,8 @@ pub(crate) async fn networks_and_routers(cloud: &Cloud) {
     let stale = networks.change_if(revision, &network, &renamed).await.expect_err("we were faster ourselves");
     assert_eq!(stale.class(), &Class::Stale, "{stale}");
 
-    let tags: BTreeSet<String> = ["a", "b"].map(str::to_owned).into();
+    let tags = ["b", "c d"].map(str::to_owned).into();
     networks.replace_tags(&network, &tags).await.expect("tagged");
-    networks.add_tag(&network, "c d").await.expect("tagged");
-    networks.remove_tag(&network, "a").await.expect("a tag less");
-    networks.remove_tag(&network, "a").await.expect("what is not there is removed");
     let tagged = networks.list::<Network>(Query::all().tagged(["b", "c d"])).await.expect("networks");
     assert_eq!(tagged.iter().map(|it| &it.id).collect::<Vec<_>>(), [&network]);
 
@@ -49,24 +46,17 @@ pub(crate) async fn networks_and_routers(cloud: &Cloud) {
         ..NewRouter::new()
     };
     let router = routers.create(&new).await.expect("a router").id;
-    for _ in 0..2 {
-        routers.add_interface(&router, &subnet).await.expect("plugged in, once or twice");
+    plug(cloud, &router, &subnet).await;
+    let route = route("10.90.0.0/16", "10.33.0.9");
+    for routes in [vec![route], vec![]] {
+        let change = RouterChange { routes: routes.clone().into(), ..RouterChange::default() };
+        assert_eq!(routers.change(&router, &change).await.expect("changed").routes, routes);
     }
-    let routes = [route("10.90.0.0/16", "10.33.0.9"), route("10.91.0.0/16", "10.33.0.9")];
-    for _ in 0..2 {
-        let read = routers.add_routes(&router, &routes).await.expect("added, once or twice");
-        assert_eq!(read.routes.len(), 2, "{read:?}");
-    }
-    for _ in 0..2 {
-        let read = routers.remove_routes(&router, &routes[..1]).await.expect("removed, once or twice");
-        assert_eq!(read.routes, &routes[1..]);
-    }
-    routers.remove_routes(&router, &routes).await.expect("removed");
     let taken = cloud.all::<Subnet>().delete(&subnet).await.expect_err("the router is on it");
     assert_eq!(taken.class(), &Class::InUse, "{taken}");
-    for _ in 0..2 {
-        routers.remove_interface(&router, &subnet).await.expect("unplugged, once or twice");
-    }
+    let path = format!("/routers/{router}/remove_router_interface");
+    let call = Call::put(Service::Network, "remove router interface", path, json!({ "subnet_id": subnet }));
+    cloud.call(call).await.expect("unplugged");
     routers.delete(&router).await.expect("deleted");
     networks.delete(&network).await.expect("deleted");
     assert_eq!(networks.find::<Network>(&network).await.expect("an answer"), None);

@@ -9,10 +9,11 @@ mod octavia;
 use std::time::Duration;
 
 use seaway_openstack::{
-    Cloud,
-    neutron::{Network, NewNetwork, NewSubnet, Subnet},
+    Call, Cloud, Service,
+    neutron::{Network, NewNetwork, NewSubnet, Router, Subnet},
     resource::{Id, Query},
 };
+use serde_json::json;
 
 pub(crate) use barbican::secrets_and_containers;
 pub(crate) use lists::{what_goes_between_two_pages, whole_lists};
@@ -57,4 +58,11 @@ pub(crate) async fn outside(cloud: &Cloud) -> Id<Network> {
     let query = Query::all().with("router:external", true);
     let networks = cloud.all::<Network>().list::<Network>(query).await.expect("networks");
     networks.into_iter().next().expect("an external network").id
+}
+
+/// Gives the router the subnet's gateway address.
+pub(crate) async fn plug(cloud: &Cloud, router: &Id<Router>, subnet: &Id<Subnet>) {
+    let path = format!("/routers/{router}/add_router_interface");
+    let call = Call::put(Service::Network, "add router interface", path, json!({ "subnet_id": subnet }));
+    cloud.call(call).await.expect("plugged in");
 }

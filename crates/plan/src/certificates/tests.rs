@@ -38,7 +38,7 @@ pub(crate) fn tls_secret(name: &str, names: &[&str]) -> Secret {
 
 fn day(text: &str) -> Time {
     let parts: Vec<u64> = text.split('-').filter_map(|it| it.parse().ok()).collect();
-    calendar::midnight(parts[0], parts[1], parts[2]).expect("a day")
+    calendar::moment([parts[0], parts[1], parts[2]], [0, 0, 0]).expect("a day")
 }
 
 fn told(certificates: &Certificates) -> Vec<String> {

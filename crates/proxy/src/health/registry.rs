@@ -13,6 +13,7 @@ use std::{
 
 use seaway_model::{LbKey, Name, PoolId};
 use seaway_snapshot::Standing;
+use slab::Slab;
 
 use super::{
     HealthChange,
@@ -67,7 +68,7 @@ impl CheckRegistry {
                 let known = before.remove(&member.at).filter(|id| {
                     let same = self
                         .checked_members
-                        .at(*id)
+                        .get(*id)
                         .is_some_and(|checked_member| Arc::ptr_eq(&checked_member.member, running));
                     if !same {
                         self.remove_checks(*id);
@@ -101,10 +102,10 @@ impl CheckRegistry {
 
     fn rouse(&mut self, name: &(LbKey, PoolId), which: impl Fn(&Target) -> bool) -> Vec<usize> {
         let checked_members = self.pools.get(name).into_iter().flat_map(HashMap::values);
-        let slots = checked_members.filter_map(|id| self.checked_members.at(*id)?.target);
+        let slots = checked_members.filter_map(|id| self.checked_members.get(*id)?.target);
         let mut awake = Vec::new();
         for slot in slots {
-            if let Some(target) = self.targets.at_mut(slot).filter(|it| it.rests && which(it)) {
+            if let Some(target) = self.targets.get_mut(slot).filter(|it| it.rests && which(it)) {
                 target.rests = false;
                 awake.push(slot);
             }
@@ -114,14 +115,14 @@ impl CheckRegistry {
 
     /// It is due: whether nobody needs to know, which is then so until somebody wakes it.
     pub(super) fn suspend_if_idle(&mut self, slot: usize, generation: u32, now: u64) -> bool {
-        let Some(target) = self.targets.at_mut(slot).filter(|it| it.generation == generation) else {
+        let Some(target) = self.targets.get_mut(slot).filter(|it| it.generation == generation) else {
             return false;
         };
         // Each of its pools has to learn that it rests, even if another does not.
         let pools = target
             .checked_members
             .iter()
-            .filter_map(|id| self.checked_members.at(*id))
+            .filter_map(|id| self.checked_members.get(*id))
             .map(|it| it.pool.suspend_if_idle(now));
         let unused = pools.fold(true, |all, rests| all & rests);
         target.rests = unused && target.sequence.is_settled();
@@ -129,23 +130,23 @@ impl CheckRegistry {
     }
 
     pub(super) fn target(&self, slot: usize, generation: u32) -> Option<&Target> {
-        self.targets.at(slot).filter(|target| target.generation == generation)
+        self.targets.get(slot).filter(|target| target.generation == generation)
     }
 
     pub(super) fn generation_of(&self, slot: usize) -> Option<u32> {
-        self.targets.at(slot).map(|target| target.generation)
+        self.targets.get(slot).map(|target| target.generation)
     }
 
     /// A check has ended.
     pub(super) fn note(&mut self, slot: usize, check_result: &CheckResult, now: u64) {
-        let Some(target) = self.targets.at_mut(slot) else { return };
+        let Some(target) = self.targets.get_mut(slot) else { return };
         let (well, reason) = match check_result {
             CheckResult::Well => (true, "checks succeeded"),
             CheckResult::Ill(reason) => (false, reason.as_str()),
             CheckResult::Unable(_) => return,
         };
         if !well {
-            for checked_member in target.checked_members.iter().filter_map(|id| self.checked_members.at(*id))
+            for checked_member in target.checked_members.iter().filter_map(|id| self.checked_members.get(*id))
             {
                 checked_member.member.check_failures.fetch_add(1, Relaxed);
             }
@@ -165,7 +166,7 @@ impl CheckRegistry {
     pub(super) fn ejected(&mut self, key: LbKey, pool: PoolId, member: SocketAddr, reason: String) {
         let name = (key, pool);
         let id = self.pools.get(&name).and_then(|members| members.get(&member));
-        if let Some(checked_member) = id.and_then(|id| self.checked_members.at(*id)) {
+        if let Some(checked_member) = id.and_then(|id| self.checked_members.get(*id)) {
             checked_member.member.remember(Standing::Ejected, &reason);
         }
         let (key, pool) = name;
@@ -183,7 +184,7 @@ impl CheckRegistry {
     pub(super) fn released(&mut self, key: LbKey, pool: PoolId, member: SocketAddr, now: u64) {
         let name = (key, pool);
         let id = self.pools.get(&name).and_then(|members| members.get(&member));
-        let Some(checked_member) = id.and_then(|id| self.checked_members.at(*id)) else { return };
+        let Some(checked_member) = id.and_then(|id| self.checked_members.get(*id)) else { return };
         if checked_member.member.standing(now) == Standing::Usable {
             checked_member.member.remember(Standing::Usable, "");
             self.changes.push(HealthChange {
@@ -198,7 +199,7 @@ impl CheckRegistry {
     }
 
     fn judge(&mut self, id: usize, health: Health, now: u64, reason: &str) {
-        let Some(CheckedMember { pool, member, .. }) = self.checked_members.at(id) else { return };
+        let Some(CheckedMember { pool, member, .. }) = self.checked_members.get(id) else { return };
         let from = member.standing(now);
         pool.set_health(member, health, now);
         let to = member.standing(now);
@@ -211,9 +212,9 @@ impl CheckRegistry {
 
     /// Has this member watched by the target of `check`, which is made if nobody asked for it before.
     fn aim(&mut self, id: usize, check: Option<Check>, now: u64) {
-        let Some(checked_member) = self.checked_members.at(id) else { return };
+        let Some(checked_member) = self.checked_members.get(id) else { return };
         let was_down = checked_member.member.health() == Health::Down;
-        let current = checked_member.target.and_then(|slot| self.targets.at(slot));
+        let current = checked_member.target.and_then(|slot| self.targets.get(slot));
         match (current, &check) {
             (Some(target), Some(check)) if *target.check == *check => return,
             (None, None) if !was_down => return,
@@ -224,7 +225,7 @@ impl CheckRegistry {
             return self.judge(id, Health::Unknown, now, "it is not checked any more");
         };
         let owner = |it: &CheckedMember| it.pool.live().compiled.pool().owner.object().namespace;
-        let namespace = self.checked_members.at(id).map(owner).unwrap_or_default();
+        let namespace = self.checked_members.get(id).map(owner).unwrap_or_default();
         let check = Rc::new(check);
         let slot = match self.by_check.entry(check.clone()) {
             Entry::Occupied(known) => *known.get(),
@@ -244,10 +245,10 @@ impl CheckRegistry {
                 *vacant.insert(slot)
             }
         };
-        if let Some(checked_member) = self.checked_members.at_mut(id) {
+        if let Some(checked_member) = self.checked_members.get_mut(id) {
             checked_member.target = Some(slot);
         }
-        let Some(target) = self.targets.at_mut(slot) else { return };
+        let Some(target) = self.targets.get_mut(slot) else { return };
         target.checked_members.push(id);
         let known = match (target.sequence.down, target.seen_well) {
             (true, _) => Health::Down,
@@ -259,11 +260,11 @@ impl CheckRegistry {
 
     fn leave(&mut self, id: usize) {
         let Some(slot) =
-            self.checked_members.at_mut(id).and_then(|checked_member| checked_member.target.take())
+            self.checked_members.get_mut(id).and_then(|checked_member| checked_member.target.take())
         else {
             return;
         };
-        let Some(target) = self.targets.at_mut(slot) else { return };
+        let Some(target) = self.targets.get_mut(slot) else { return };
         target.checked_members.retain(|checked_member| *checked_member != id);
         if target.checked_members.is_empty() {
             self.by_check.remove(&target.check);
@@ -273,55 +274,13 @@ impl CheckRegistry {
                     targets.remove();
                 }
             }
-            self.targets.remove(slot);
+            self.targets.try_remove(slot);
         }
     }
 
     fn remove_checks(&mut self, id: usize) {
         self.leave(id);
-        self.checked_members.remove(id);
-    }
-}
-
-/// Things by a number that stays theirs.
-struct Slab<T> {
-    places: Vec<Option<T>>,
-    free: Vec<usize>,
-}
-
-impl<T> Default for Slab<T> {
-    fn default() -> Slab<T> {
-        Slab { places: Vec::new(), free: Vec::new() }
-    }
-}
-
-impl<T> Slab<T> {
-    fn at(&self, place: usize) -> Option<&T> {
-        self.places.get(place)?.as_ref()
-    }
-
-    fn at_mut(&mut self, place: usize) -> Option<&mut T> {
-        self.places.get_mut(place)?.as_mut()
-    }
-
-    fn insert(&mut self, thing: T) -> usize {
-        let free = self.free.pop().and_then(|place| Some((place, self.places.get_mut(place)?)));
-        match free {
-            Some((place, free)) => {
-                *free = Some(thing);
-                place
-            }
-            None => {
-                self.places.push(Some(thing));
-                self.places.len().saturating_sub(1)
-            }
-        }
-    }
-
-    fn remove(&mut self, place: usize) {
-        if self.places.get_mut(place).and_then(Option::take).is_some() {
-            self.free.push(place);
-        }
+        self.checked_members.try_remove(id);
     }
 }
 

@@ -58,7 +58,7 @@ fn config(tls: &BackendTls, protocol: BackendProtocol) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().expect("the provider knows TLS 1.2 and 1.3");
     let verifier: Arc<dyn ServerCertVerifier> = match &tls.trust {
-        Trust::Anybody => Arc::new(Anybody(provider)),
+        Trust::Anybody => Arc::new(WithoutAuthorities { believes: Believed::Anybody, provider }),
         Trust::Authorities(pem) => trusting(pem_roots(pem), provider),
         Trust::Machine => trusting(machine_roots(), provider),
     };
@@ -73,11 +73,11 @@ fn config(tls: &BackendTls, protocol: BackendProtocol) -> ClientConfig {
 }
 
 fn trusting(roots: Arc<RootCertStore>, provider: Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
-    match WebPkiServerVerifier::builder_with_provider(roots, provider).build() {
+    match WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build() {
         Ok(verifier) => verifier,
         Err(error) => {
             tracing::warn!(%error, "no usable CA certificate: all TLS connections to these members will fail");
-            Arc::new(Nobody)
+            Arc::new(WithoutAuthorities { believes: Believed::Nobody, provider })
         }
     }
 }
@@ -102,11 +102,21 @@ fn machine_roots() -> Arc<RootCertStore> {
     ROOTS.clone()
 }
 
-/// Whoever answers is believed, as was asked for.
+/// Verifies no certificate: all are believed, as was asked for, or none is.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct WithoutAuthorities {
+    believes: Believed,
+    provider: Arc<CryptoProvider>,
+}
 
-impl ServerCertVerifier for Anybody {
+#[derive(Debug)]
+enum Believed {
+    Anybody,
+    /// Without authorities there is nobody to believe.
+    Nobody,
+}
+
+impl ServerCertVerifier for WithoutAuthorities {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -115,7 +125,10 @@ impl ServerCertVerifier for Anybody {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        match self.believes {
+            Believed::Anybody => Ok(ServerCertVerified::assertion()),
+            Believed::Nobody => Err(CertificateError::UnknownIssuer.into()),
+        }
     }
 
     fn verify_tls12_signature(
@@ -124,7 +137,7 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.0.signature_verification_algorithms;
+        let known = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls12_signature(message, certificate, signed, known)
     }
 
@@ -134,50 +147,24 @@ impl ServerCertVerifier for Anybody {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.0.signature_verification_algorithms;
+        let known = &self.provider.signature_verification_algorithms;
         rustls::crypto::verify_tls13_signature(message, certificate, signed, known)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
-/// Without authorities there is nobody to believe.
-#[derive(Debug)]
-struct Nobody;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl ServerCertVerifier for Nobody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Err(CertificateError::UnknownIssuer.into())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(CertificateError::UnknownIssuer.into())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(CertificateError::UnknownIssuer.into())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        aws_lc_rs::default_provider().signature_verification_algorithms.supported_schemes()
+    #[test]
+    fn without_authorities_nobody_is_believed() {
+        let verifier = trusting(pem_roots(&"no PEM".into()), Arc::new(aws_lc_rs::default_provider()));
+        let (certificate, name) = (CertificateDer::from(vec![0]), "shop.example".try_into().unwrap());
+        let refused = verifier.verify_server_cert(&certificate, &[], &name, &[], UnixTime::now());
+        assert_eq!(refused.unwrap_err(), CertificateError::UnknownIssuer.into());
     }
 }

@@ -1,4 +1,5 @@
-//! Entries under small numbers that are used again, told apart by a generation.
+//! Entries under small numbers that are used again, told apart by a generation. The crate `slab`, which health checks use, has no
+//! generations, and an event of epoll may be for an entry that is gone.
 
 use super::Token;
 

@@ -10,6 +10,7 @@ use hyper::{
     Response,
     body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint},
 };
+use percent_encoding::percent_decode_str;
 
 use super::{
     Shared,
@@ -89,22 +90,8 @@ fn pairs(query: &str) -> Vec<(String, String)> {
 
 /// Percent signs and, in a query, plus signs resolved.
 fn decoded(text: &str, plus: bool) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        match (byte, hex.and_then(|two| u8::from_str_radix(two, 16).ok())) {
-            (b'%', Some(meant)) => {
-                bytes.push(meant);
-                rest = &after[2..];
-                continue;
-            }
-            (b'+', _) if plus => bytes.push(b' '),
-            _ => bytes.push(byte),
-        }
-        rest = after;
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let text = if plus { text.replace('+', " ") } else { text.to_owned() };
+    percent_decode_str(&text).decode_utf8_lossy().into_owned()
 }
 
 fn written(reply: Reply, number: usize, cut: bool) -> Response<Outgoing> {

@@ -11,7 +11,7 @@ use seaway_openstack::{
 use seaway_testkit::cloud::{Fault, Pace};
 
 use super::{Dice, Event, NAMES, PORTS, Walk, nodes};
-use crate::scene::Scene;
+use crate::scene::{Scene, interface};
 
 /// Who follows a leader that was killed knows by then that no other controller writes.
 const A_WHILE: Duration = Duration::from_secs(300);
@@ -261,7 +261,7 @@ async fn other_subnet(scene: &Scene) -> Id<Subnet> {
     let subnet = scene.cloud.all::<Subnet>().create(&subnet).await.unwrap().id;
     let routers = scene.cloud.all::<Router>();
     let router = routers.list::<Router>(Query::all()).await.unwrap().remove(0).id;
-    routers.add_interface(&router, &subnet).await.unwrap();
+    interface("add", &scene.cloud, &router, &subnet).await;
     subnet
 }
 

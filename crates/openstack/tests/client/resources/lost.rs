@@ -6,8 +6,8 @@ use seaway_openstack::{
     Class, Retry,
     barbican::{NewSecret, Secret},
     neutron::{
-        Direction, EtherType, FloatingIp, Network, NewFloatingIp, NewNetwork, NewPort, NewRouter,
-        NewSecurityGroup, NewSecurityGroupRule, Port, PortChange, Router, SecurityGroup, SecurityGroupRule,
+        Direction, EtherType, FloatingIp, Network, NewFloatingIp, NewNetwork, NewPort, NewSecurityGroup,
+        NewSecurityGroupRule, Port, PortChange, SecurityGroup, SecurityGroupRule,
     },
     octavia::{
         Algorithm, HealthMonitor, Listener, LoadBalancer, Member, MonitorType, NewHealthMonitor, NewListener,
@@ -172,21 +172,6 @@ async fn what_does_more_when_done_twice_is_asked_once() {
     let revision = port.revision_number.expect("Neutron has them");
     let error = stage.cloud.all::<Port>().change_if(revision, &port.id, &change).await.expect_err("lost");
     assert_eq!((error.class(), stage.fake.count("PUT */ports/*")), (&Class::Lost, 1));
-}
-
-#[tokio::test]
-async fn a_port_that_became_an_interface_though_nobody_was_told_is_one() {
-    let stage = Stage::set().await;
-    let (network, _) = walks::network(&stage.cloud, "n", "10.9.0.0/24").await;
-    let routers = stage.cloud.all::<Router>();
-    let router = routers.create(&NewRouter { name: "r".into(), ..NewRouter::new() }).await.expect("made");
-    let other = routers.create(&NewRouter { name: "s".into(), ..NewRouter::new() }).await.expect("made");
-    let port = NewPort { name: "p".into(), ..NewPort::new(network) };
-    let port = stage.cloud.all::<Port>().create(&port).await.expect("made").id;
-    stage.fake.fail(Fault::on("PUT */add_router_interface").lose_reply());
-    routers.add_interface_port(&router.id, &port).await.expect("it is one");
-    assert_eq!(stage.fake.count("PUT */add_router_interface"), 2);
-    routers.add_interface_port(&other.id, &port).await.expect_err("it is another's");
 }
 
 /// Each kind is known by something.

@@ -69,14 +69,14 @@ async fn flavors_are_made_of_profiles_and_told_to_everybody() {
 }
 
 #[tokio::test]
-async fn what_providers_understand_in_zones_is_told_to_operators() {
+async fn what_providers_understand_in_flavors_is_told_to_operators() {
     let stage = Stage::set().await;
     let operator = sign_in(&stage.fake, "admin", &stage.clock).await.expect("signed in");
     let amphora = "amphora".parse().expect("an id");
-    let capabilities = operator.all::<Provider>().zone_capabilities(&amphora).await.expect("for operators");
+    let capabilities = operator.all::<Provider>().flavor_capabilities(&amphora).await.expect("for operators");
     assert!(capabilities.iter().any(|it| !it.name.is_empty()), "{capabilities:?}");
     let refused =
-        stage.cloud.all::<Provider>().zone_capabilities(&amphora).await.expect_err("not for everybody");
+        stage.cloud.all::<Provider>().flavor_capabilities(&amphora).await.expect_err("not for everybody");
     assert_eq!(refused.class(), &Class::Forbidden, "{refused}");
     stage.cloud.all::<AvailabilityZone>().list::<AvailabilityZone>(Query::all()).await.expect("zones");
 }

@@ -70,7 +70,7 @@ fn nobody_is_given_an_address_that_another_controller_gave_to_a_service_of_no_in
     for theirs in [theirs("old"), other] {
         let none = Config { classless: false, pools: PoolRules::CLUSTER, ..Config::default() };
         let mut new = named("new");
-        new.class = none.classes.iter().next().cloned();
+        new.class = none.classes.first().cloned();
         let start = |changes: Vec<Change>| {
             let mut world = World::new(Roles::default(), Vec::new(), Arc::new(none.clone()));
             for change in changes.into_iter().chain(synced()) {

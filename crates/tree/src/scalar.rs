@@ -25,9 +25,18 @@ pub(super) fn resolve(text: Cow<'_, str>, plain: bool, tag: Option<&str>) -> Res
     Ok(value.unwrap_or_else(|| Value::Text(text.into_owned())))
 }
 
+/// Null, or the text that is written.
+pub(super) fn untyped(text: Cow<'_, str>, plain: bool) -> Value {
+    if plain && is_null(&text) { Value::Null } else { Value::Text(text.into_owned()) }
+}
+
+fn is_null(text: &str) -> bool {
+    matches!(text, "" | "~" | "null" | "Null" | "NULL")
+}
+
 fn meaning(text: &str) -> Option<Value> {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Some(Value::Null),
+        text if is_null(text) => return Some(Value::Null),
         "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => {
             return Some(Value::Bool(true));
         }

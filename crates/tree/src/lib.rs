@@ -3,10 +3,14 @@
 //! Scalars mean what `sigs.k8s.io/yaml` makes of them: YAML 1.2's core types, and 1.1's `yes`, `off` and `0755`,
 //! because a manifest that works with kubectl has to work here. Everything is bounded: depth, nodes, and what
 //! aliases may expand to, so that no text of a few lines becomes a tree of gigabytes.
+//!
+//! Who has no types, as the credentials of a cloud, reads every scalar as text ([`parse_untyped`]).
 
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
+mod deserialized;
 mod json;
 mod scalar;
-mod told;
 
 use std::{collections::HashMap, fmt};
 
@@ -17,7 +21,9 @@ const DEPTH: usize = 64;
 /// How many nodes one document may have.
 const NODES: usize = 2_000_000;
 /// Nodes and bytes that aliases and anchors may add to one document.
-const EXPANSION: usize = 1 << 20;
+const EXPANSION: (usize, &str) = (1 << 20, "1 MiB");
+/// The same where scalars stay text: nobody writes a thousandth of that to name a few clouds.
+const UNTYPED_EXPANSION: (usize, &str) = (1 << 17, "128 KiB");
 
 /// A place within a text, both from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,12 +67,21 @@ pub struct SyntaxError {
 /// Reads one document, or JSON values one after the other. A text of blanks and comments has none.
 pub fn parse(text: &str) -> Result<Vec<Node>, SyntaxError> {
     if !text.trim_start().starts_with('{') {
-        return Builder::build(text);
+        return Ok(Builder::default().build(text)?.roots);
     }
     // As kubectl does it: what looks like JSON is read as JSON, which may be indented by tabs; what then is none may
     // still be a YAML flow mapping.
-    json::parse(text)
-        .or_else(|json| Builder::build(text).map_err(|yaml| if yaml.at > json.at { yaml } else { json }))
+    json::parse(text).or_else(|json| match Builder::default().build(text) {
+        Ok(builder) => Ok(builder.roots),
+        Err(yaml) => Err(if yaml.at > json.at { yaml } else { json }),
+    })
+}
+
+/// Reads the first document of YAML. A scalar is null or the text that is written: `password: 0123` is a password, not
+/// a number.
+pub fn parse_untyped(text: &str) -> Result<Option<Node>, SyntaxError> {
+    let builder = Builder { untyped: true, ..Builder::default() };
+    Ok(builder.build(text)?.roots.pop())
 }
 
 impl Node {
@@ -76,9 +91,14 @@ impl Node {
     }
 
     pub fn entry(&self, key: &str) -> Option<&Entry> {
+        self.entries().iter().find(|entry| entry.key == key)
+    }
+
+    /// None if this is no map.
+    pub fn entries(&self) -> &[Entry] {
         match &self.value {
-            Value::Map(entries) => entries.iter().find(|entry| entry.key == key),
-            _ => None,
+            Value::Map(entries) => entries,
+            _ => &[],
         }
     }
 
@@ -153,6 +173,8 @@ struct Builder {
     anchors: HashMap<usize, (Node, usize)>,
     nodes: usize,
     expanded: usize,
+    /// Scalars stay text, and what follows the first document is not read.
+    untyped: bool,
 }
 
 struct Open {
@@ -173,13 +195,15 @@ struct Key {
 }
 
 impl Builder {
-    fn build(text: &str) -> Result<Vec<Node>, SyntaxError> {
-        let mut builder = Builder::default();
+    fn build(mut self, text: &str) -> Result<Builder, SyntaxError> {
         for event in Parser::new_from_str(text) {
             let (event, span) = event?;
-            builder.event(event, At::from(&span.start))?;
+            if self.untyped && matches!(event, Event::DocumentEnd) {
+                break;
+            }
+            self.event(event, At::from(&span.start))?;
         }
-        Ok(builder.roots)
+        Ok(self)
     }
 
     fn event(&mut self, event: Event<'_>, at: At) -> Result<(), SyntaxError> {
@@ -190,8 +214,13 @@ impl Builder {
                     let key = Key { merge: plain && text == "<<", text: text.into_owned(), at };
                     return self.key(key, anchor);
                 }
-                let tag = tag.as_ref().filter(|tag| tag.is_yaml_core_schema()).map(|tag| tag.suffix.as_str());
-                let value = scalar::resolve(text, plain, tag).map_err(|message| at.error(message))?;
+                let value = if self.untyped {
+                    scalar::untyped(text, plain)
+                } else {
+                    let tag = tag.as_ref().filter(|tag| tag.is_yaml_core_schema());
+                    let tag = tag.map(|tag| tag.suffix.as_str());
+                    scalar::resolve(text, plain, tag).map_err(|message| at.error(message))?
+                };
                 self.complete(Node { at, value }, anchor)
             }
             Event::SequenceStart(anchor, _) => self.open(at, anchor, Content::List(Vec::new())),
@@ -279,8 +308,9 @@ impl Builder {
 
     fn expand(&mut self, weight: usize, at: At) -> Result<(), SyntaxError> {
         self.expanded = self.expanded.saturating_add(weight);
-        if self.expanded > EXPANSION {
-            return Err(at.error("anchors and aliases expand to more than 1 MiB"));
+        let (most, told) = if self.untyped { UNTYPED_EXPANSION } else { EXPANSION };
+        if self.expanded > most {
+            return Err(at.error(format!("anchors and aliases expand to more than {told}")));
         }
         Ok(())
     }
@@ -379,6 +409,20 @@ mod tests {
     }
 
     #[test]
+    fn without_types_all_but_null_is_text() {
+        let tree = parse_untyped("a: 0123\nb:\n  c: yes\n  e: ~\n  f: ''\n  g: '~'\n---\n{")
+            .expect("the first is well");
+        let tree = tree.expect("a document");
+        let text = |text: &str| Some(Value::Text(text.to_owned()));
+        let read = |key: &str| tree.child("b").and_then(|b| b.child(key)).map(|it| it.value.clone());
+        assert_eq!(tree.child("a").map(|it| it.value.clone()), text("0123"));
+        assert_eq!(read("c"), text("yes"));
+        assert_eq!(read("e"), Some(Value::Null));
+        assert_eq!((read("f"), read("g")), (text(""), text("~")));
+        assert_eq!(parse_untyped("# nothing\n"), Ok(None));
+    }
+
+    #[test]
     fn every_key_and_value_knows_its_place() {
         let tree = one("a: 1\nb:\n  - c: x\n    d: y\n  - z\n");
         assert_eq!(tree.entry("b").expect("b").at, At { line: 2, column: 1 });
@@ -431,7 +475,9 @@ mod tests {
             let aliases = vec![format!("*a{}", level - 1); 9].join(", ");
             laughs += &format!("a{level}: &a{level} [{aliases}]\n");
         }
-        assert!(error(&laughs).contains("expand to more than"));
+        assert!(error(&laughs).contains("expand to more than 1 MiB"));
+        let untyped = parse_untyped(&laughs).expect_err("is endless").message;
+        assert_eq!(untyped, "anchors and aliases expand to more than 128 KiB");
         assert!(error(&"[".repeat(100)).contains("nested deeper"));
         assert!(error(&"- ".repeat(10_000)).contains("nested deeper"));
         assert!(parse(&"[".repeat(100_000)).is_err());
