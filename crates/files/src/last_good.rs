@@ -156,6 +156,8 @@ impl Drop for LastGood {
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
+        // Only an empty folder can be removed so; whoever keeps something makes it again.
+        let _ = self.folders.secret.as_ref().map(fs::remove_dir);
     }
 }
 
@@ -337,6 +339,26 @@ mod tests {
         seaway_testkit::golden::round_trips(include_str!("../golden/last-good.jsonl"), |line| {
             serde_json::from_str::<Kept>(line).and_then(|it| serde_json::to_string(&it))
         });
+    }
+
+    /// Every state folder would leave one for good.
+    #[test]
+    fn a_folder_for_secrets_that_keeps_nothing_is_removed_and_made_again() {
+        let root = tempfile::tempdir().expect("a folder");
+        let open =
+            || LastGood::open(root.path(), Some(root.path()), Arc::new(Wakeup::new().expect("a wakeup")));
+        let folder = open().folders.secret.clone().expect("it is writable");
+        assert!(!folder.exists(), "nothing was kept there");
+        let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: shop}\n";
+        let document = Arc::new(Document::read(secret, None));
+        let documents = vec![Good::of(secret, secret, &document)];
+        let again = open();
+        // Another process that ends removes it below this one's feet.
+        fs::remove_dir(&folder).expect("it is there, and empty");
+        again.keep(Job { file: "shop.yaml".into(), text: secret.into(), documents, kept: Vec::new() });
+        drop(again);
+        assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1);
+        assert_eq!(open().recall(&"shop.yaml".into()).len(), 1);
     }
 
     fn job(file: &str, text: String, kept: bool) -> Job {

@@ -7,7 +7,7 @@
 //!                                     last good ────┘
 //!     PEM files of the configuration ─► pem ─► the same
 //!     snapshot:      facts of a cluster, kept by one process for the next
-//!     state folder:  StateDir ─ lock, identity    Ledger ─ ledger.jsonl    StatusFile ─ status.json
+//!     state folder:  StateDir ─ lock              Ledger ─ ledger.jsonl    StatusFile ─ status.json
 //! ```
 //! What an API server does between `kubectl apply` and a watch is done here: one object has one content, a namespace is
 //! there with what is in it; defaults and validation are `manifests`'. What stands in the way of a folder being as safe as an API server is dealt with here, too: files

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //!     lock            flock, with the holder's pid in it
-//!     identity        who we are to clouds: generated once
 //!     ledger.jsonl    addresses with their owners: never lost          ledger.rs
 //!     status.json     what each Service got: for people, and for `check`               status.rs
 //!     last-good/      manifests as they were last good                 ../last_good.rs
@@ -12,7 +11,7 @@ mod ledger;
 mod status;
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{File, OpenOptions},
     io::{self, Read, Seek, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -23,14 +22,13 @@ use nix::{
     errno::Errno,
     fcntl::{Flock, FlockArg},
 };
-use seaway_model::Name;
 
 pub(crate) use self::ledger::check_reading;
 pub use self::{
     ledger::{Ledger, LedgerError, stored_addresses},
     status::{StatusFile, stored_serving},
 };
-use crate::disk::{self, Durable};
+use crate::disk;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
@@ -97,21 +95,6 @@ impl StateDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Who we are to a cloud where no cluster lends its identity: generated once, and kept.
-    pub fn identity(&self) -> Result<Name, StateError> {
-        let path = self.path.join("identity");
-        let fail = |source| StateError::Unusable { path: path.clone(), source };
-        match fs::read_to_string(&path) {
-            Ok(text) if is_uuid(text.trim()) => return Ok(text.trim().into()),
-            Ok(_) => return Err(fail(io::Error::new(io::ErrorKind::InvalidData, "not a uuid; restore it"))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(fail(error)),
-        }
-        let identity = random_uuid().map_err(fail)?;
-        disk::replace(&path, Durable::Yes, |writer| writeln!(writer, "{identity}")).map_err(fail)?;
-        Ok(identity.into())
-    }
 }
 
 fn sign(lock: &mut File) -> io::Result<()> {
@@ -120,19 +103,9 @@ fn sign(lock: &mut File) -> io::Result<()> {
     writeln!(lock, "{}", std::process::id())
 }
 
-fn is_uuid(text: &str) -> bool {
-    text.len() == 36 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
-}
-
-fn random_uuid() -> io::Result<String> {
-    let mut bytes = [0_u8; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(seaway_manifests::object::uuid(bytes, 4))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{fs, os::unix::fs::PermissionsExt};
 
     use super::*;
 
@@ -153,19 +126,5 @@ mod tests {
         });
         drop(state);
         assert_eq!(waiting.join().expect("ends").expect("is free at last"), path);
-    }
-
-    #[test]
-    fn the_identity_is_made_once() {
-        let root = tempfile::tempdir().expect("a folder");
-        let state = StateDir::open(root.path()).expect("is free");
-        let identity = state.identity().expect("is made");
-        assert!(is_uuid(&identity), "{identity}");
-        assert_eq!(state.identity().expect("is read"), identity);
-        fs::write(root.path().join("identity"), "").expect("is written");
-        assert!(
-            state.identity().is_err(),
-            "a lost identity is never made up anew: what it owns would be orphaned"
-        );
     }
 }
