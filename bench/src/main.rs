@@ -70,7 +70,7 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// The Seaway to measure
-    #[arg(long, default_value = "target/release/seaway")]
+    #[arg(long, default_value = "target/dist/seaway")]
     seaway: PathBuf,
     /// An earlier Seaway that is measured beside it, as one more contender in the same rounds
     #[arg(long, value_name = "PATH")]
