@@ -155,7 +155,7 @@ impl Guard {
         nft::pairs(kind, TABLE, &STEERED, &[at])
     }
 
-    /// None, and no rules.
+    /// Deletes the table: no address is guarded any more.
     pub fn clear() -> Result<(), Error> {
         gone(change(plain(vec![nft::table(TABLE, NFT_MSG_DELTABLE)])))
     }

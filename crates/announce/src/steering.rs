@@ -177,7 +177,7 @@ impl Steering {
         done
     }
 
-    /// What stays when the process ends goes now.
+    /// Deletes the table on kernels before 5.12, where it would outlive the process; elsewhere it ends with the process.
     pub fn clear(&self) -> Result<(), Error> {
         match self.table.get() {
             Some(Ok(table)) if !table.owned => table.clear(),

@@ -250,7 +250,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     front_door::read(&file.take("frontDoor"), beside, door, &mut settings.pems, &mut settings.said);
     if copies.is_set() && settings.said.secrets && settings.config.front_door.tls.secrets == Secrets::All {
         copies
-            .fault("cannot be combined with `frontDoor.tls.secrets: all`: what nothing names is not copied");
+            .fault("cannot be combined with `frontDoor.tls.secrets: all`: only Secrets that something names are copied");
     }
     tenants::read(&file.take("tenants"), &mut settings.config.tenants, &mut settings.said);
     balancing::read(&file.take("defaults"), beside, &mut settings.config.defaults);

@@ -51,8 +51,10 @@ pub enum HoldStep {
 impl fmt::Display for HoldStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            HoldStep::Hold | HoldStep::HoldByOwn { .. } => "hold it until its load balancer is gone",
-            HoldStep::Release => "let it go: its load balancer is gone",
+            HoldStep::Hold | HoldStep::HoldByOwn { .. } => {
+                "add the finalizer, so that it waits for its load balancer"
+            }
+            HoldStep::Release => "remove the finalizer: its load balancer is gone",
         })
     }
 }

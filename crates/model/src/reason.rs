@@ -289,8 +289,8 @@ const METRICS: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "limit",
-        meaning: "`seaway_refused_total`: a limit of connections or of their rate was reached.",
-        remedy: "Raise the limit if the clients are wanted.",
+        meaning: "`seaway_refused_total`: a limit of connections or of their rate was reached, or file descriptors or memory ran out.",
+        remedy: "If the clients are wanted, raise `seaway.dev/max-connections` or `seaway.dev/max-new-connections-per-second` (`tenants.limits` bounds both), the limit of open files, or the limit of memory.",
     },
     ReasonHelp {
         name: "memory",

@@ -26,7 +26,11 @@ pub(crate) fn apply(object: &ObjectRef, wishes: &mut Wishes, limits: &TenantLimi
     ] {
         if let Some(now) = now.filter(|_| now != asked) {
             let asked = asked.map_or_else(|| "no limit".to_owned(), |it| it.to_string());
-            tell(wishes, option, format!("a Service may have {now} here, not {asked}"));
+            tell(
+                wishes,
+                option,
+                format!("the configuration allows {now} for a Service, not {asked}: {now} is used"),
+            );
         }
     }
     if let Some(check) = &mut wishes.health

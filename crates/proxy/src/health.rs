@@ -69,7 +69,7 @@ impl Prober {
                 }
             }
         })?;
-        told.recv().unwrap_or_else(|_| Err(io::Error::other("the prober ended before it began")))?;
+        told.recv().unwrap_or_else(|_| Err(io::Error::other("the health checker did not start")))?;
         Ok(Prober { requests, part, thread: Some(thread) })
     }
 

@@ -46,7 +46,7 @@ pub enum OpenError {
     #[error("out of descriptors or memory for {at}")]
     Exhausted { at: SocketAddr },
     #[error(
-        "{at} is not opened: few descriptors are left, and its namespace, or its Service within that, has its share"
+        "{at} is not opened: few descriptors are left, and its namespace, or its Service within that, has used up its share"
     )]
     OverShare { at: SocketAddr },
     #[error("{at} cannot be opened")]

@@ -66,7 +66,7 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
         if let [_, a, b, c, ..] = message[..] {
             let whole = (u32::from_be_bytes([0, a, b, c]) as usize).saturating_add(4);
             if whole > LARGEST {
-                return Err("a hello that is too large");
+                return Err("its TLS ClientHello is too large");
             }
             if message.len() > whole {
                 return Err("something comes behind the hello");

@@ -119,7 +119,7 @@ fn data_plane(registry: &mut Registry, view: &View) {
     );
     registry.register(
         "seaway_dataplane_memory_refused",
-        "Requests and connections refused because that limit was reached",
+        "Requests and connections refused because seaway_dataplane_memory_limit_bytes was reached",
         ConstCounter::new(memory.refused),
     );
     let evicted = [("memory", memory.evicted), ("descriptors", memory.flows_evicted)];
@@ -189,7 +189,7 @@ fn state(registry: &mut Registry, view: &View) {
         let all = waiting.into_iter().chain([(vec![("state", "adopted")], adoption.adopted)]);
         registry.register(
             "seaway_adoption_services",
-            "Services of clouds: adopted, or why not yet",
+            "Services with a load balancer in a cloud, by state: adopted, or why not yet",
             gauges(all.collect()),
         );
         registry.register(
@@ -205,12 +205,12 @@ fn state(registry: &mut Registry, view: &View) {
     }
     registry.register(
         "seaway_unit_failures",
-        "Failed attempts to bring a unit to its desired state",
+        "Failed attempts to apply a change to a load balancer, an address or a status",
         ConstCounter::new(view.unit_failures),
     );
     registry.register(
         "seaway_units_marked",
-        "Units that a change marked to be reconciled",
+        "Load balancers, addresses and statuses that a change marked to be reconciled",
         ConstCounter::new(view.units_marked),
     );
     registry.register(

@@ -53,7 +53,7 @@ fn title(view: &View) -> String {
 fn standing(page: &mut String, view: &View, sums: &Sums) -> fmt::Result {
     let out = match sums.members.saturating_sub(sums.usable) {
         0 => None,
-        out => Some(format!("{out} of {} out", plural(sums.members, "member", "members"))),
+        out => Some(format!("{out} of {} not usable", plural(sums.members, "member", "members"))),
     };
     let (class, sentence) = match (&view.readiness, view.readiness.why_not()) {
         (Readiness::Stopping, _) => ("warn", "Stopping: open connections are draining".to_owned()),

@@ -288,7 +288,7 @@ mod tests {
             ("127.0.0.1:5", true),
             ("127.8.9.1:5", true),
             ("[::1]:5", true),
-            // How an IPv4 peer views to a socket for both families.
+            // How an IPv4 peer looks to a socket for both families.
             ("[::ffff:127.0.0.1]:5", true),
             ("192.0.2.1:5", false),
             ("[::ffff:192.0.2.1]:5", false),

@@ -58,7 +58,7 @@ fn of_second(service: &Service, there: &[Belonging]) -> Option<String> {
     };
     let its: BTreeSet<_> = there.iter().filter(is_its).filter_map(|it| it.on.as_ref()).collect();
     (its.len() > 1).then(|| {
-        "it has two load balancers, one for each family, and the other controller knows one: let it ask for one family first, \
+        "it has two load balancers, one for each family, and the other controller knows one: first set one family in spec.ipFamilies, \
          while Seaway serves it"
             .to_owned()
     })

@@ -205,8 +205,8 @@ fn problems(glance: &Glance, services: &[Row]) -> Vec<String> {
         if host.unlisted > 0 {
             let (count, applied) = (host.unlisted, host.report.applied);
             all.push(format!(
-                "host {name}: {count} more addresses that it does not serve, or still holds, are not listed; they and all \
-                 others written after version {applied} count as not served there"
+                "host {name}: {count} more addresses that it does not serve, or still holds, are not listed; Seaway takes \
+                 these, and every Address newer than version {applied}, as not served by this host"
             ));
         }
     }

@@ -113,10 +113,10 @@ fn a_controller_that_finds_a_copy_of_its_cluster_at_work_sends_nothing_again_and
     refused.scene.cluster.kubectl(&["delete", "service", "served", "--wait=false"]);
     refused.scene.cluster.apply(&service("last", "selector: {app: shop}"));
     let waits = |name: &str| {
-        let told = format!("waiting unit=load balancer Service default/{name} on ");
+        let told = format!("waiting unit=\"load balancer Service default/{name} on ");
         let log = refused.log();
         let mut lines = log.lines().filter(|it| it.contains(&told));
-        lines.any(|it| it.contains("why=another controller writes in the name of this cluster"))
+        lines.any(|it| it.contains("why=\"another controller writes in the name of this cluster"))
     };
     until("its work waits", || waits("served") && waits("last"));
     assert_eq!(refused.writes(), [""; 0]);

@@ -176,7 +176,7 @@ impl Copying {
     async fn keep(&mut self, named: &Named) -> Vec<Problem> {
         self.again = None;
         if !named.namespace {
-            // CopiesByName is none to look into, and nobody's rights are missed.
+            // There is none to look into, and nobody's rights are missed.
             self.seen = None;
             self.unnamed.clear();
             return if named.certificates.is_empty() { Vec::new() } else { vec![self.no_namespace()] };
@@ -367,7 +367,7 @@ fn too_long(object: &ObjectRef) -> Problem {
     Problem::new(copies(), Reason::Unsupported, message).fix("Name a Secret of at most 189 letters.")
 }
 
-/// RawObject at the Secrets, and so to whoever names them: so many of each namespace.
+/// Told at the Secrets, and so to whoever names them: so many of each namespace.
 fn beyond(all: &[Beyond], most: Option<u64>) -> Vec<Problem> {
     let mut told: BTreeMap<Name, usize> = BTreeMap::new();
     let is_told = |it: &&Beyond| {

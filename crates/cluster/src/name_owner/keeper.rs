@@ -46,7 +46,7 @@ impl Default for NamePace {
     }
 }
 
-/// ClaimKey fails is tried again after this at first, and at most.
+/// What fails is tried again after this at first, and at most.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// So many Problems are told one by one.
 const TOLD: usize = 20;
@@ -82,7 +82,7 @@ impl NameKeeper {
         self.writer.part()
     }
 
-    /// `None`: nobody knows, or nothing is to be recorded. ClaimKey is recorded stays.
+    /// `None`: nobody knows, or nothing is to be recorded. What is recorded stays.
     pub fn say(&self, claims: Option<FirstClaims>) {
         self.says.send_if_modified(|before| {
             let changed = *before != claims;
@@ -173,7 +173,7 @@ impl Keeping {
         problems
     }
 
-    /// ClaimKey is recorded of a namespace becomes this. A conflict: it is not as the watch has told it.
+    /// What is recorded of a namespace becomes this. A conflict: it is not as the watch has told it.
     async fn write(&self, owner: &NameOwner, recorded: Option<&NameOwner>) -> Result<(), Answer> {
         let (of, name) = (Watched::known(Kind::NameOwner), &owner.namespace);
         let Some(recorded) = recorded else {

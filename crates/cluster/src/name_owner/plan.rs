@@ -1,4 +1,4 @@
-//! ClaimKey NameOwners are to say: computed from what namespaces claim, what is recorded, and since when a name is not claimed.
+//! What NameOwners are to say: computed from what namespaces claim, what is recorded, and since when a name is not claimed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,20 +11,20 @@ use tokio::time::Instant;
 
 use crate::moment::later_than;
 
-/// Of one namespace. ClaimKey is beyond is not recorded, and belongs to the oldest object that claims it.
+/// Of one namespace. What is beyond is not recorded, and belongs to the oldest object that claims it.
 const NAMES: usize = 20_000;
 /// Of the object; an API server takes less than 1.5 MiB.
 const BYTES: usize = 512 * 1_024;
 /// As the definition says.
 const LONGEST_PATH: usize = 1_024;
 
-/// ClaimKey namespaces claim, and what of it is recorded, as of now.
+/// What namespaces claim, and what of it is recorded, as of now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FirstClaims {
     /// That nobody else has.
     pub claimed: BTreeMap<Name, NameOwner>,
     pub recorded: BTreeMap<Name, Arc<NameOwner>>,
-    /// ClaimKey is not claimed here is claimed by nothing: no list is missing.
+    /// What is not claimed here is claimed by nothing: no list is missing.
     pub complete: bool,
 }
 
@@ -54,7 +54,7 @@ impl ClaimKey {
     }
 }
 
-/// ClaimKey one namespace is to have.
+/// What one namespace is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) owner: NameOwner,
@@ -72,7 +72,7 @@ impl Unclaimed {
         self.0.values().map(|since| later_than(*since, keep)).min()
     }
 
-    /// ClaimKey is to be recorded of each namespace that claims something, or of which something is recorded.
+    /// What is to be recorded of each namespace that claims something, or of which something is recorded.
     pub(super) fn desired_records(
         &mut self,
         says: &FirstClaims,
@@ -110,7 +110,7 @@ fn all_of(owner: &NameOwner) -> BTreeSet<ClaimKey> {
     hosts.chain(owner.paths.iter().cloned().map(ClaimKey::Path)).collect()
 }
 
-/// ClaimKey is recorded already comes first: a name is not lost to one that comes later.
+/// What is recorded already comes first: a name is not lost to one that comes later.
 fn within_bounds(
     namespace: &Name,
     claimed: &BTreeSet<ClaimKey>,

@@ -27,7 +27,7 @@ impl Feed {
         if self.reads_copies()
             && let Some(secrets) = &mut self.secrets
         {
-            secrets.arrives(key);
+            secrets.forget_fetched(key);
         }
     }
 
@@ -54,7 +54,7 @@ impl Feed {
             }
         };
         if let Some(told) = copy {
-            self.arrives(&key(&told));
+            self.forget_fetched(&key(&told));
             self.put(&told).await?;
             return Ok(true);
         }

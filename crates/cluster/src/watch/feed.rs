@@ -178,7 +178,7 @@ impl Feed {
                 return Ok(Ok(None));
             }
             for told in items {
-                self.arrives(&key(&told));
+                self.forget_fetched(&key(&told));
                 if !self.part.is_by_slices() {
                     self.known.list(key(&told));
                 }
@@ -312,7 +312,7 @@ impl Feed {
                 WatchEvent::Added(told) | WatchEvent::Modified(told) => {
                     told.version().clone_into(version);
                     if let Some(told) = self.meant(told) {
-                        self.arrives(&key(&told));
+                        self.forget_fetched(&key(&told));
                         self.put(&told).await?;
                     }
                     if self.part.is_by_slices() && self.part.is_due() {

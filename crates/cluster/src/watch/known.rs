@@ -47,7 +47,7 @@ impl Known {
         known.into_iter().filter(|key| !listed.contains(key)).cloned().collect()
     }
 
-    /// RawObject as `fact`. Another fact that it was before is gone; so is what was wrong with it.
+    /// Told as `fact`. Another fact that it was before is gone; so is what was wrong with it.
     pub(crate) fn put(&mut self, key: &Key, fact: FactRef) -> Parting {
         let mended = self.broken.remove(key);
         let before = self.told.insert(key.clone(), fact);

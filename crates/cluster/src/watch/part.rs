@@ -18,7 +18,7 @@ use kube::api::{ListParams, WatchParams};
 use seaway_model::{Kind, Name};
 use tokio::sync::watch;
 
-use super::{feed::Feed, known::Key, slices::Slices};
+use super::{feed::Feed, known::Key, slices::HostSlices};
 use crate::copies;
 
 /// What a host writes for a moment.
@@ -41,7 +41,7 @@ pub(crate) enum Part {
     Others {
         own: Name,
         /// Where the leader gathers what is to be known of them.
-        slices: Slices,
+        slices: HostSlices,
         /// The API server can select them by a field of their status.
         narrow: bool,
         listed: Option<Instant>,
@@ -55,7 +55,7 @@ impl Part {
         let (told, own_told) = watch::channel(None);
         let others = Part::Others {
             own: own.clone(),
-            slices: Slices::default(),
+            slices: HostSlices::default(),
             narrow: true,
             listed: None,
             own_told,
@@ -183,7 +183,7 @@ mod tests {
         let [_own, mut others] = Part::of_host(&"a".into());
         assert!(others.is_by_slices() && !others.is_narrow() && !others.widen());
         if let Part::Others { slices, .. } = &mut others {
-            *slices = Slices::nobody_keeps();
+            *slices = HostSlices::nobody_keeps();
         }
         assert!(!others.is_by_slices() && others.is_narrow() && others.widen());
         assert!(!others.is_narrow() && !others.widen(), "that is no news then");

@@ -45,7 +45,7 @@ pub(super) struct Secrets {
     missing: BTreeSet<ObjectRef>,
     /// When those are looked at again.
     look_again: Instant,
-    /// RawObject without what they hold.
+    /// Told without what they hold.
     withheld: BTreeSet<ObjectRef>,
     /// Where copies are watched: Secrets themselves were asked for, and that was refused.
     pub(super) refused: bool,
@@ -107,8 +107,8 @@ impl Secrets {
         self.missing.insert(object.clone());
     }
 
-    /// The watch brings it.
-    pub(super) fn arrives(&mut self, key: &Key) {
+    /// The watch delivers it from now on: it need not be fetched.
+    pub(super) fn forget_fetched(&mut self, key: &Key) {
         self.fetched.remove(&object(key));
     }
 

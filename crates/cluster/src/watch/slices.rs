@@ -55,9 +55,9 @@ pub(super) const FIRST: &str = "hosts-0";
 /// What of another host is known that told nothing but its addresses: not 0, for it does not tell all that it holds.
 const APPLIED: u64 = 1;
 
-/// What a host hears by slices.
+/// State of the watch of LoadBalancerHostSlices: the addresses of other hosts.
 #[derive(Debug)]
-pub(super) struct Slices {
+pub(super) struct HostSlices {
     /// They are watched, and not each host's own object.
     used: bool,
     /// None was there: one is waited for until then.
@@ -69,16 +69,16 @@ pub(super) struct Slices {
     others: BTreeSet<Name>,
 }
 
-impl Default for Slices {
-    fn default() -> Slices {
-        Slices { used: true, until: None, lost: false, known: HashMap::new(), others: BTreeSet::new() }
+impl Default for HostSlices {
+    fn default() -> HostSlices {
+        HostSlices { used: true, until: None, lost: false, known: HashMap::new(), others: BTreeSet::new() }
     }
 }
 
-impl Slices {
+impl HostSlices {
     /// Each host's own object is watched.
-    pub(super) fn nobody_keeps() -> Slices {
-        Slices { used: false, ..Slices::default() }
+    pub(super) fn nobody_keeps() -> HostSlices {
+        HostSlices { used: false, ..HostSlices::default() }
     }
 
     pub(super) fn are_used(&self) -> bool {
@@ -116,7 +116,7 @@ impl Slices {
 }
 
 impl Part {
-    fn slices(&mut self) -> Option<&mut Slices> {
+    fn slices(&mut self) -> Option<&mut HostSlices> {
         match self {
             Part::Others { slices, .. } => Some(slices),
             Part::All | Part::Own { .. } => None,
@@ -130,7 +130,7 @@ impl Part {
     /// Returns when no slice came in time. Never, where none is waited for.
     pub(super) async fn waited_for_slices(&self) {
         match self {
-            Part::Others { slices: Slices { used: true, until: Some(until), .. }, .. } => {
+            Part::Others { slices: HostSlices { used: true, until: Some(until), .. }, .. } => {
                 sleep_until(*until).await
             }
             _ => pending().await,
@@ -198,14 +198,14 @@ impl Feed {
         Some(false)
     }
 
-    /// Slices are not there, or not for us.
+    /// HostSlices are not there, or not for us.
     pub(super) fn watch_each_host(&mut self, why: &str) {
         info!(
             why,
             "LoadBalancerHostSlices cannot be used: the LoadBalancerHost of each host is watched instead"
         );
         let Some(slices) = self.part.slices() else { return };
-        *slices = Slices::nobody_keeps();
+        *slices = HostSlices::nobody_keeps();
         self.turn(Watched::known(Kind::LoadBalancerHost));
     }
 
@@ -217,7 +217,7 @@ impl Feed {
         let first = ListParams::default().fields(&format!("metadata.name={FIRST}"));
         let listed = self.cluster.ask(self.cluster.all(&Watched::SLICES).list(&first)).await;
         if listed.is_ok_and(|it| !it.items.is_empty()) {
-            self.part.slices().into_iter().for_each(|it| *it = Slices::default());
+            self.part.slices().into_iter().for_each(|it| *it = HostSlices::default());
             self.turn(&Watched::SLICES);
             return true;
         }
@@ -303,7 +303,7 @@ pub(crate) mod tests {
 
     #[test]
     fn of_a_slice_what_changed_is_told_and_a_host_that_moved_to_another_slice_is_not_gone() {
-        let mut slices = Slices::default();
+        let mut slices = HostSlices::default();
         let (one, two) = (Name::from("hosts-1"), Name::from("hosts-2"));
         let all = hosts(&[("a", "10.0.0.1"), ("b", "10.0.0.2")]);
         assert_eq!(slices.put(&one, slice(all.clone())), (all.clone(), HashSet::new()));
@@ -317,7 +317,7 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slices_are_listed_again_once_they_are_whole_or_nobody_wrote_them_in_time_or_one_is_lost() {
-        let mut slices = Slices::default();
+        let mut slices = HostSlices::default();
         assert!(!slices.are_due());
         slices.until = Some(later(Duration::from_secs(20)));
         slices.put(&"hosts-3".into(), Slice::default());
@@ -330,7 +330,7 @@ pub(crate) mod tests {
         assert!(!slices.are_due());
         tokio::time::advance(Duration::from_secs(20)).await;
         assert!(slices.are_due());
-        slices = Slices { lost: true, ..Slices::default() };
+        slices = HostSlices { lost: true, ..HostSlices::default() };
         assert!(slices.are_due());
         slices.begin();
         assert!(!slices.are_due());

@@ -188,8 +188,8 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
         let ports = ports(&mut stays.tls.keys());
         tell(
             format!(
-                "the configuration of the cloud has no default-tls-container-ref any more; the listeners of {ports} end TLS by \
-                 it, and stay so"
+                "the configuration of the cloud has no default-tls-container-ref any more; the listeners of {ports} keep \
+                 the certificate that it named"
             ),
             format!(
                 "To have them replaced by listeners without TLS, annotate the Service: {APPLY}; to keep them, \

@@ -25,7 +25,7 @@ const BALANCER: &[Row<CloudDefaults>] = &[
     ("enabled", |it, text| truth(text).map(|yes| it.enabled = yes)),
     ("lb-version", |_, text| match text {
         "v2" => Ok(()),
-        _ => Err(format!("{text:?} is no version that is spoken here; there is v2")),
+        _ => Err(format!("{text:?} is no version that Seaway supports: only v2 is")),
     }),
     ("lb-provider", |it, text| some(text).map(|name| it.provider = name)),
     ("lb-method", |it, text| balance(text).map(|balance| it.balance = balance)),
@@ -270,7 +270,7 @@ fn set<T, O>(
         }
         let perhaps = nearest(&key, &names).map(|it| format!("; did you mean {it}?")).unwrap_or_default();
         remarks.told.push(format!(
-            "{}: [{section}] {}: nothing is known by this name{perhaps}",
+            "{}: [{section}] {}: unknown key{perhaps}",
             conf.place(entry.line),
             entry.key
         ));

@@ -57,7 +57,7 @@ impl GiveAway {
             .collect();
         if balancers.len() > 1 {
             return Err(
-                "it has two load balancers, one for each family, and the other controller knows one: let it ask for one family \
+                "it has two load balancers, one for each family, and the other controller knows one: set one family in spec.ipFamilies \
                  first, and wait until the second is gone"
                     .to_owned(),
             );

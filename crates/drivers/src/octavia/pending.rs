@@ -127,7 +127,10 @@ impl Octavia {
             let now = joined.cloud.clock().now();
             self.known().remove(unit);
             self.past(unit, |past| past.unsure = Some(now));
-            return Err(Failure::Wait { why: "another load balancer is being made".to_owned(), after: LOOK });
+            return Err(Failure::Wait {
+                why: "another load balancer of this Service may be on its way".to_owned(),
+                after: LOOK,
+            });
         }
         let Observed { floating, stray, kept, .. } = observed;
         Ok(Observed { floating: None, stray: floating.or(stray), kept, ..Observed::default() })

@@ -69,8 +69,10 @@ pub(super) fn is_of(it: &LoadBalancer, word: &str) -> bool {
 /// A guest stays where it is, also if that is not for its word any more: its address is known.
 pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed, balancer: &Balancer) -> Option<Problem> {
     let word = word(wish).filter(|it| observed.shared.guest && !is_of(&balancer.it, it))?;
-    let message =
-        format!("load balancer {} is not shared by those who say {word}: it stays there", balancer.it.id);
+    let message = format!(
+        "load balancer {} does not have seaway.dev/share={word}; the Service stays on it",
+        balancer.it.id
+    );
     let problem = Problem::new(owner.object(), Reason::BadAnnotation, message);
     Some(problem.fix("To have it elsewhere, delete the Service and make it again."))
 }

@@ -161,7 +161,7 @@ pub(super) fn refused(wish: &LoadBalancer, can: &Abilities) -> Vec<(Owner, Probl
             (listener.protocol != Protocol::Http, "TLS is ended here for HTTP only"),
             (
                 !tls.through.is_empty(),
-                "load balancers of clouds do not tell TLS that is passed through by its host name",
+                "load balancers of clouds cannot choose members by host name for TLS that is passed through",
             ),
         ] {
             if is_asked {

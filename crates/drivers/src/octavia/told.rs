@@ -101,7 +101,7 @@ impl Octavia {
                 past.otherwise = otherwise;
                 !past.otherwise.is_empty() && past.remade != past.otherwise
             });
-            let why = "what is asked for comes with a new one alone";
+            let why = "only a new load balancer can have what is asked for";
             observed.mend = is_new.then_some(Mend::Remake { why, by_default: false });
         }
         if status == Some(Provisioning::Active) && !is_paused(desired) {

@@ -369,7 +369,7 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
             refuse("health check for gRPC", "Use an HTTP or a TCP check.");
         }
         Some(CheckKind::Http { expect: Some(_), .. } | CheckKind::Udp { expect: Some(_), .. }) => {
-            refuse("health check that reads answers", "Check by status alone.");
+            refuse("health check that looks for a text in the response", "Check by status alone.");
         }
         Some(CheckKind::Http { .. }) if !can.has(Ability::Http) => {
             refuse("health check by HTTP", "Use a TCP check.");

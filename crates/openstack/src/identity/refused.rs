@@ -88,8 +88,9 @@ async fn password(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &Answer
         let place = &keystone.credentials.auth_url.place;
         // Any service says 401; each names Keystone, which may call itself by another name than we do.
         let other = answer.keystone.as_ref().filter(|named| unversioned(named) != unversioned(&asked.url));
-        let other =
-            other.map(|it| format!("; it calls {it} Keystone: is auth_url right?")).unwrap_or_default();
+        let other = other
+            .map(|it| format!("; the service says that its Keystone is {it}: is auth_url right?"))
+            .unwrap_or_default();
         return (
             format!("Keystone does not know {user}, or the password is wrong"),
             format!("check user, password and the user's domain (auth_url: {place}){other}"),

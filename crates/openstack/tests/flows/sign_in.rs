@@ -89,7 +89,12 @@ async fn an_auth_url_works_whichever_way_it_is_written() -> Result<()> {
     let cloud = Cloud::connect(Source::Given(old), Settings::default()).await?;
     assert_eq!(cloud.session().version, "v3", "where there is no v2.0, v3 does it");
     let other = kinds::told(Cloud::connect(demo("http://127.0.0.1:9696"), Settings::default()).await);
-    assert!(other.ends_with("; it calls http://127.0.0.1:5000/v3 Keystone: is auth_url right?"), "{other}");
+    assert!(
+        other.ends_with(
+            "; the service says that its Keystone is http://127.0.0.1:5000/v3: is auth_url right?"
+        ),
+        "{other}"
+    );
     Ok(())
 }
 

@@ -227,7 +227,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/follow-session-affinity"],
-        help: "true: a load balancer that another controller made follows spec.sessionAffinity, as those that Seaway made do (clouds)",
+        help: "true: apply spec.sessionAffinity also to a load balancer that another controller made (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.explicit.affinity = it),
     },
     Row {
@@ -264,7 +264,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/cloud-timeout-inspect", theirs!("timeout-tcp-inspect")],
-        help: "milliseconds to look at what comes first on a connection (clouds)",
+        help: "milliseconds to wait for the first bytes of a connection: timeout_tcp_inspect (clouds)",
         set: |wishes, text| number(text, MILLISECONDS).map(|it| wishes.cloud.timeouts.tcp_inspect = Some(it)),
     },
     Row {

@@ -167,7 +167,7 @@ impl Call {
             return Some(CheckResult::Ill(format!("answered status {}", self.status)));
         }
         if self.answer.len() > LONGEST {
-            return Some(CheckResult::Ill("answered more than health".into()));
+            return Some(CheckResult::Ill("the response is too long for a health check".into()));
         }
         ends.then(|| judge(self.code, &self.answer))
     }

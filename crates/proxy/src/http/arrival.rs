@@ -215,14 +215,18 @@ async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<Option<String>,
                 Hello::Is(asked) => return Poll::Ready(Ok(asked.name)),
                 Hello::Refused(why) => return Poll::Ready(Err(why)),
                 Hello::More if scratch.asked.is_full() => {
-                    return Poll::Ready(Err("a hello that is too large"));
+                    return Poll::Ready(Err("its TLS ClientHello is too large"));
                 }
                 Hello::More => {}
             }
             match ready!(scratch.asked.poll_fill(stream)) {
                 Ok(1..) => {}
-                Ok(0) => return Poll::Ready(Err("it ended before its hello")),
-                Err(_) => return Poll::Ready(Err("its hello did not come in time")),
+                Ok(0) => return Poll::Ready(Err("it ended before its TLS ClientHello")),
+                Err(_) => {
+                    return Poll::Ready(Err(
+                        "no TLS ClientHello came: the time was over, or the connection broke",
+                    ));
+                }
             }
         }
     })

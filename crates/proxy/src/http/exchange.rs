@@ -313,7 +313,7 @@ async fn forward(
                 502
             }
             UpstreamError::Wrong(why) => {
-                tracing::debug!(member = %member.at, why, "an answer that is none");
+                tracing::debug!(member = %member.at, why, "not a valid HTTP response");
                 note_failure(&client.who.listener, pool, &member, why, client.context.now());
                 502
             }

@@ -232,7 +232,7 @@ async fn ask_by(
         put_question(block, question, repeated, protocol.as_deref(), is_secure, at);
     });
     h2.wake();
-    let asked = asked.ok_or_else(|| UpstreamError::Again("it takes no more questions".to_owned()))?;
+    let asked = asked.ok_or_else(|| UpstreamError::Again("it accepts no more requests".to_owned()))?;
     let h2_stream =
         H2Stream::asking(h2.clone(), asked, client.task_state.clone(), client.who.memory.clone(), place);
     if whole && joined == question.len() && !upward.trailers().is_empty() {

@@ -32,7 +32,7 @@ pub(super) async fn all<T: Send + 'static>(jobs: Vec<Job<T>>, tell: impl Fn(usiz
         tokio::select! {
             ended = running.join_next() => {
                 let Some(ended) = ended else { break };
-                let (at, result) = ended.context("a look at the cloud did not end")?;
+                let (at, result) = ended.context("reading the cloud ended early")?;
                 done[at] = Some(result);
             }
             _ = ticks.tick() => tell(done.iter().flatten().count()),

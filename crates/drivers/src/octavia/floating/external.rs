@@ -102,7 +102,7 @@ pub(super) async fn external(cloud: &Cloud, observed: &Observed) -> Result<Id<Ne
         None => found(cloud).await?,
     };
     found.ok_or_else(|| {
-        Error::new(Class::Invalid, "there is no network outside that has addresses of IPv4")
+        Error::new(Class::Invalid, "no external network has an IPv4 subnet")
             .with_fix("Name one: floating-network-id of [LoadBalancer], or the annotation of that name.")
     })
 }

@@ -159,7 +159,7 @@ impl World {
         }
         let published = self.published.get(key)?;
         let ips: Vec<String> = published.iter().map(ToString::to_string).collect();
-        let step = format!("serve it instead of the controller that published {}", ips.join(", "));
+        let step = format!("take over from the controller that published {}", ips.join(", "));
         Some(Waiting { service: key.clone(), why, steps: vec![step.into()], problems: Vec::new() })
     }
 

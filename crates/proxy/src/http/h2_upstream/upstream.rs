@@ -68,6 +68,7 @@ impl Drop for Held {
     }
 }
 
+/// A worker's HTTP/2 connections to one member, the streams on them, and who waits for one.
 pub(in super::super) struct Upstream {
     context: Weak<WorkerContext>,
     member: Arc<RunningMember>,

@@ -94,7 +94,7 @@ impl<S: Default> Connection<S> {
         if let Some(coming) = &self.coming
             && (frame.kind != kind::CONTINUATION || frame.stream != coming.stream)
         {
-            return wrong("something amid a head");
+            return wrong("a frame between HEADERS and CONTINUATION");
         }
         match frame.kind {
             kind::DATA => self.hear_data(frame),
@@ -132,9 +132,9 @@ impl<S: Default> Connection<S> {
     fn hear_data<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
         let id = frame.stream;
         if id == 0 {
-            return wrong("data on no stream");
+            return wrong("DATA on stream 0");
         }
-        let Some(bytes) = frame.without_padding() else { return wrong("more filling than data") };
+        let Some(bytes) = frame.without_padding() else { return wrong("more padding than DATA") };
         let whole = frame.payload.len();
         self.room -= whole as i64;
         if self.room < 0 {
@@ -185,9 +185,9 @@ impl<S: Default> Connection<S> {
     fn hear_head<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
         let id = frame.stream;
         if id == 0 || (self.is_server && id.is_multiple_of(2)) {
-            return wrong("a head on no stream");
+            return wrong("HEADERS on a stream that clients may not open");
         }
-        let Some(mut block) = frame.without_padding() else { return wrong("more filling than head") };
+        let Some(mut block) = frame.without_padding() else { return wrong("more padding than HEADERS") };
         if frame.has(flag::PRIORITY) {
             let Some((priority, rest)) = block.split_at_checked(5) else {
                 return broken(Reason::FRAME_SIZE, "half a priority");
@@ -223,7 +223,7 @@ impl<S: Default> Connection<S> {
     }
 
     fn hear_more_of_head<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
-        let Some(mut coming) = self.coming.take() else { return wrong("the rest of no head") };
+        let Some(mut coming) = self.coming.take() else { return wrong("CONTINUATION without HEADERS") };
         coming.block.extend_from_slice(frame.payload);
         coming.pieces += 1;
         if coming.pieces > MOST_PIECES || coming.block.len() > self.ours.head + SLACK.max(LARGEST) {
@@ -347,7 +347,7 @@ impl<S: Default> Connection<S> {
         if frame.has(flag::ACK) {
             return match frame.payload {
                 [] => Ok(FrameEvent::Nothing),
-                _ => broken(Reason::FRAME_SIZE, "settings that are none"),
+                _ => broken(Reason::FRAME_SIZE, "SETTINGS of a wrong length"),
             };
         }
         let (settings, []) = frame.payload.as_chunks::<6>() else {
