@@ -76,6 +76,8 @@ pub(crate) enum Command {
     #[command(verbatim_doc_comment)]
     Check(Check),
     /// Explain why a Service has this address and these members, and why not others
+    ///
+    /// If a `seaway run` serves the folder, it is asked whether each member is up, down, ejected or draining.
     Explain(Explain),
     /// Print what the reasons of Problems, conditions and events mean, and what to do
     ///

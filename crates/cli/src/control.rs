@@ -21,8 +21,9 @@ use seaway_admin::{
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, Settings as Loop};
 use seaway_files::{
-    Addresses, Folder, Ledger, Places, StateDir, StatusFile, Statuses, Watch,
+    Addresses, Folder, Ledger, Places, Server, StateDir, StatusFile, Statuses, Watch,
     pem::{PemFiles, PemWatch},
+    state::absolute,
 };
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
 use seaway_node::{AddressWatch, Host};
@@ -87,7 +88,10 @@ impl Control {
         let names = Names::new(&process.settings.resolvers)?;
         // Of what is told while nobody looks, the last is what is so.
         let (status_trouble, mut troubles) = watch::channel(None);
-        let statuses = StatusFile::open(&state, move |object, problems| {
+        let started = now();
+        let server =
+            Server { manifests: absolute(&process.manifests), started, status_page: status_page.clone() };
+        let statuses = StatusFile::open(&state, Some(server), move |object, problems| {
             // After the end nobody listens, and nobody needs to.
             status_trouble.send_replace(Some((object, problems)));
         })
@@ -170,7 +174,7 @@ impl Control {
             .ok();
         parts.extend(addresses.iter().map(AddressWatch::part));
         let stopping = Arc::new(AtomicBool::new(false));
-        let source = source(&handle, Some(host), Some(&places), &process.settings, &stopping);
+        let source = source(&handle, Some(host), Some(&places), &process.settings, &stopping, started);
         let admin = bound.serve(source, process.log.clone());
         for at in admin.addresses() {
             info!("status page at http://{at}/");
@@ -291,6 +295,7 @@ pub(crate) fn source(
     places: Option<&Places>,
     settings: &Settings,
     stopping: &Arc<AtomicBool>,
+    started: Time,
 ) -> seaway_admin::Source {
     let (handle, host, places, stopping) = (handle.clone(), host.cloned(), places.cloned(), stopping.clone());
     let workers =
@@ -298,7 +303,7 @@ pub(crate) fn source(
     let base = View {
         version: version::LONG.to_owned(),
         host: settings.host.to_string(),
-        started: now(),
+        started,
         workers: workers as u32,
         ..View::default()
     };

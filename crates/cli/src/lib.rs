@@ -29,6 +29,7 @@ mod prepare;
 mod reasons;
 mod rights;
 mod run;
+mod running;
 mod settings;
 mod version;
 mod watchdog;

@@ -21,7 +21,8 @@ use seaway_drivers::{
 use seaway_files::{Folder, read_folder};
 use seaway_model::{Address, Change, Fact, Kind, Owner, Problem, Reason, fact::HostReport, outcome::Serving};
 use seaway_plan::{
-    FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run, explain::explain as tell,
+    FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run,
+    explain::{explain as tell, explain_running},
     slices_without_service,
 };
 use serde_json::{Value, json};
@@ -31,6 +32,7 @@ use crate::{
     control::now,
     member, output,
     run::{manifests_of, state_dir_of},
+    running,
     settings::{self, ByDefault, Settings},
 };
 
@@ -316,13 +318,27 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
     let look = Look::at(&dir, &settings, Before::of(&arguments.common, &settings))
         .context("the folder cannot be planned")?;
     let (namespace, name) = arguments.service.split_once('/').unwrap_or(("default", &arguments.service));
-    match tell(&look.world, &ServiceKey::new(namespace, name)) {
+    let key = ServiceKey::new(namespace, name);
+    let asked = state_dir_of(&arguments.common, &settings)
+        .map_err(|error| error.to_string())
+        .and_then(|state| running::ask(&state, &dir));
+    let told = match &asked {
+        Ok((_, view)) => explain_running(&look.world, &key, &running::standings(view, &key)),
+        Err(_) => tell(&look.world, &key),
+    };
+    match told {
         Ok(text) => output::line(text.trim_end()),
         Err(why) => bail!("{why}"),
     }
-    let state = state_dir_of(&arguments.common, &settings);
-    if state.is_ok_and(|it| it.join("status.json").exists()) {
-        output::line("What is served at this moment: the status page, or status.json in the state folder.");
-    }
+    output::line(&match asked {
+        Ok((at, _)) => {
+            format!("How members stand now is what the process says that serves this folder: http://{at}/")
+        }
+        Err(why) => {
+            format!(
+                "No process is known that serves this folder now, so it is not known which members are up: {why}"
+            )
+        }
+    });
     Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,7 @@ use seaway_model::Name;
 pub(crate) use self::ledger::check_reading;
 pub use self::{
     ledger::{Ledger, LedgerError, stored_addresses},
-    status::{StatusFile, stored_serving},
+    status::{Server, StatusFile, absolute, stored_server, stored_serving},
 };
 use crate::disk::{self, Durable};
 

@@ -198,7 +198,7 @@ impl Hints {
 
 /// The number that a Service's port has in a slice: by the port's name, as controllers write slices; else, for
 /// slices that people write, by the name or the number of the target port.
-fn port_of(ports: &[EndpointPort], port: &ServicePort) -> Option<u16> {
+pub(crate) fn port_of(ports: &[EndpointPort], port: &ServicePort) -> Option<u16> {
     let alike = |it: &&EndpointPort| it.protocol == port.protocol;
     let by_name = |name: &Name| ports.iter().filter(alike).find(|it| it.name == *name);
     let number = |it: &EndpointPort| match (it.port, &port.target) {

@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, process::Stdio};
 
 use crate::{
-    backends::manifest,
-    harness::{Folder, path, run, seaway, stderr, stdout},
+    backends::{Backend, manifest},
+    harness::{Folder, Setup, path, run, seaway, stderr, stdout, until},
 };
 
 fn endpoint() -> SocketAddr {
@@ -145,6 +145,32 @@ fn explain_tells_why_this_address_and_these_members() {
     let unknown = run(&["explain", "shpo", "--manifests", path(&folder.manifests())]);
     assert!(!unknown.status.success());
     assert!(stderr(&unknown).contains("did you mean default/shop?"), "{}", stderr(&unknown));
+}
+
+#[test]
+fn explain_asks_the_process_that_serves_the_folder_how_members_stand() {
+    let (one, gone) = (Backend::start("one"), Backend::start("gone"));
+    let shop = manifest("shop", 8080, &[], &[one.at, gone.at]);
+    let seaway = Setup::new().write("shop.yaml", &shop).start();
+    let folder = seaway.folder.clone();
+    let (manifests, state) = (folder.manifests(), folder.state());
+    let explain = || {
+        let output = run(&["explain", "shop", path(&manifests), "--state-dir", path(&state)]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let line = |at: SocketAddr, now: &str| format!("  {at}  listed as ready; now {now}");
+    let at = gone.at;
+    drop(gone);
+    until("one is up and the other down", || {
+        let text = explain();
+        text.contains(&line(one.at, "up\n")) && text.contains(&line(at, "down: "))
+    });
+    assert!(explain().contains(&format!("serves this folder: http://{}/", seaway.admin())), "{}", explain());
+    drop(seaway);
+    let text = explain();
+    assert!(text.contains(&format!("  {at}  listed as ready\n")), "{text}");
+    assert!(text.contains("it is not known which members are up: the last one does not answer"), "{text}");
 }
 
 #[test]

@@ -72,7 +72,7 @@ const PARSERS: [(&str, &[&str]); 47] = [
 ];
 
 /// Files that say such a word and have no target.
-const OTHERS: [(&str, &str); 30] = [
+const OTHERS: [(&str, &str); 31] = [
     ("admin/src/logging.rs", "a log filter of who may change it; each part of it is a word of a short list"),
     ("admin/src/logging/escape.rs", "it writes"),
     ("admin/src/server/guarded.rs", "one word of a field that hyper has read, before one blank"),
@@ -85,6 +85,7 @@ const OTHERS: [(&str, &str); 30] = [
     ("cli/src/kubectl/explain.rs", "an argument"),
     ("cli/src/look.rs", "an argument"),
     ("cli/src/look/cloud/filter.rs", "an argument"),
+    ("cli/src/running.rs", "JSON of our own process, which is known by when it started"),
     ("cluster/src/copies.rs", "one word of an annotation of ours, before one slash"),
     ("cluster/src/records.rs", "JSON of our own; what cannot be read is nothing"),
     ("cluster/src/records/limit.rs", "JSON of our own; what cannot be read is nothing"),
