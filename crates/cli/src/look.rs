@@ -273,6 +273,8 @@ fn service_json(overview: &Overview) -> Value {
                 "weight": member.weight,
                 "node": member.node,
                 "hostName": member.host_name,
+                "name": member.name,
+                "backup": member.backup,
             })).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     })

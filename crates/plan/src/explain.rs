@@ -269,7 +269,9 @@ fn members_of(text: &mut String, pool: &Pool, standings: Option<&Standings>) {
             MemberState::Ready => "listed as ready",
             MemberState::Draining => "draining: it is terminating, and still serves what it has",
         };
-        let name = member.host_name.as_ref().map_or(String::new(), |it| format!(" ({it})"));
+        let name = member.name.as_ref().or(member.host_name.as_ref());
+        let name = name.map_or(String::new(), |it| format!(" ({it})"));
+        let backup = if member.backup { ", backup: used while no other member can serve" } else { "" };
         let weight = match member.weight {
             1 => String::new(),
             0 => ", weight 0: it gets no new clients".to_owned(),
@@ -279,7 +281,7 @@ fn members_of(text: &mut String, pool: &Pool, standings: Option<&Standings>) {
             let its = all.get(&(pool.id.clone(), member.at)).map_or("not known to the process yet", |it| it);
             format!("; now {its}")
         });
-        let _ = writeln!(text, "  {}{name}  {state}{weight}{now}", member.at);
+        let _ = writeln!(text, "  {}{name}  {state}{weight}{backup}{now}", member.at);
     }
     let is_gone = |at: &SocketAddr| !pool.members.iter().any(|member| member.at == *at);
     for ((_, at), its) in

@@ -162,6 +162,8 @@ impl Scene<'_> {
             node: endpoint.node.clone(),
             weight: 1,
             state: MemberState::Ready,
+            backup: false,
+            name: None,
         };
         if wanted.iter().any(|(at, l4)| own.whose(*at, *l4).is_some()) {
             return Some("not used: Seaway itself listens there, which would make a loop".to_owned());
