@@ -5,7 +5,7 @@ mod missing;
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -121,6 +121,7 @@ impl Control {
 
         let changes = handle.changes();
         let report = host.report().context("this host's addresses cannot be listed")?;
+        tell_addresses(&report.addresses, &process.settings);
         let first = held.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
         let first = first.chain([Change::Put(Fact::Host(Arc::new(report)))]);
         let first = first.chain([Change::Time(now())]).chain(certificates);
@@ -231,6 +232,21 @@ impl Control {
             warn!(%error, "the engine failed while it stopped");
         }
         Draining { admin: self.admin, state: self.state }
+    }
+}
+
+/// Where Services are served that have no address of a pool, and how to change that: it is the first thing that is looked for
+/// where `curl localhost` is refused.
+fn tell_addresses(found: &[IpAddr], settings: &Settings) {
+    let all: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+    if settings.addresses.is_empty() {
+        info!(
+            "this host's addresses: {all}; loopback and link-local ones are not served (to choose: --address IP, or \
+             host.addresses in seaway.yaml)"
+        );
+    } else {
+        info!("this host's addresses: {all}, as --address or host.addresses says");
     }
 }
 
