@@ -77,25 +77,47 @@ impl CompiledPool {
         conditions: &impl Conditions,
     ) -> Option<usize> {
         let client = if self.hashes_clients() { client_hash(client()) } else { 0 };
-        let mut of = |field: &Field| {
-            let everybody = conditions.all_well() || self.panics(field, conditions);
-            let first = Tier { pool: self, field, floor: if everybody { Floor::Any } else { Floor::Usable } };
-            let second = Tier { floor: Floor::Ejected, ..first };
-            first
-                .choose(client, cursor, conditions)
-                .or_else(|| if everybody { None } else { second.choose(client, cursor, conditions) })
-        };
-        if self.backup.is_empty() {
-            return [&self.ready, &self.draining]
-                .into_iter()
-                .filter(|field| !field.is_empty())
-                .find_map(&mut of);
+        if !self.backup.is_empty() {
+            return self.pick_beside_backup(client, cursor, conditions);
         }
+        [&self.ready, &self.draining]
+            .into_iter()
+            .filter(|field| !field.is_empty())
+            .find_map(|field| self.pick_from(field, client, cursor, conditions))
+    }
+
+    /// Apart, so that pools without a backup, which nearly all are, pay for one comparison.
+    #[inline(never)]
+    fn pick_beside_backup(
+        &self,
+        client: u64,
+        cursor: &mut Cursor,
+        conditions: &impl Conditions,
+    ) -> Option<usize> {
         let [first, second] = match self.needs_backup(conditions) {
             true => [&self.backup, &self.ready],
             false => [&self.ready, &self.backup],
         };
-        [first, second, &self.draining].into_iter().filter(|field| !field.is_empty()).find_map(of)
+        [first, second, &self.draining]
+            .into_iter()
+            .filter(|field| !field.is_empty())
+            .find_map(|field| self.pick_from(field, client, cursor, conditions))
+    }
+
+    #[inline(always)]
+    fn pick_from(
+        &self,
+        field: &Field,
+        client: u64,
+        cursor: &mut Cursor,
+        conditions: &impl Conditions,
+    ) -> Option<usize> {
+        let everybody = conditions.all_well() || self.panics(field, conditions);
+        let first = Tier { pool: self, field, floor: if everybody { Floor::Any } else { Floor::Usable } };
+        let second = Tier { floor: Floor::Ejected, ..first };
+        first
+            .choose(client, cursor, conditions)
+            .or_else(|| if everybody { None } else { second.choose(client, cursor, conditions) })
     }
 
     /// No other ready member can serve this client now, and a backup can.
