@@ -75,8 +75,8 @@ impl Table {
             ("status", status(member.state).to_owned()),
             ("weight", member.weight.to_string()),
             ("uweight", member.weight.to_string()),
-            ("act", "1".to_owned()),
-            ("bck", "0".to_owned()),
+            ("act", u8::from(!member.backup).to_string()),
+            ("bck", u8::from(member.backup).to_string()),
             ("iid", number.to_string()),
             ("sid", id.to_string()),
             ("type", "2".to_owned()),
@@ -156,6 +156,10 @@ fn backend(name: &str, pool: &PoolView, number: usize) -> Row {
         add(&mut http, member.http);
     }
     let count = |of: fn(&MemberView) -> u64| pool.members.iter().map(of).sum::<u64>().to_string();
+    let usable = |backup: bool| {
+        let of = |it: &&MemberView| it.backup == backup && it.state.is_usable() && it.weight > 0;
+        pool.members.iter().filter(of).count()
+    };
     let weight =
         pool.members.iter().filter(|m| m.state.is_usable()).map(|m| u64::from(m.weight)).sum::<u64>();
     let mut row = sessions(&all, &bytes, rate);
@@ -169,8 +173,8 @@ fn backend(name: &str, pool: &PoolView, number: usize) -> Row {
         ("status", if pool.usable() > 0 || pool.panic { "UP" } else { "DOWN" }.to_owned()),
         ("weight", weight.to_string()),
         ("uweight", weight.to_string()),
-        ("act", pool.usable().to_string()),
-        ("bck", "0".to_owned()),
+        ("act", usable(false).to_string()),
+        ("bck", usable(true).to_string()),
         ("chkdown", count(|m| m.check.times_down)),
         ("iid", number.to_string()),
         ("sid", "0".to_owned()),

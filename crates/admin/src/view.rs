@@ -226,9 +226,12 @@ pub struct PoolView {
 pub struct MemberView {
     /// `10.0.0.7:8080`, `[fd00::7]:8080`.
     pub address: String,
-    /// A pod, a node, the name it was resolved from; may be empty.
+    /// What its Service calls it, a pod, a node, the name it was resolved from; may be empty.
     #[serde(default)]
     pub name: String,
+    /// It stands by for when no other member can serve.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub backup: bool,
     pub state: MemberState,
     pub weight: u32,
     pub sessions: Sessions,

@@ -1,18 +1,17 @@
 //! The command line: flags are for the process, `seaway.yaml` for everything else.
 
+mod folder;
 pub(crate) mod kubectl;
 mod openstack;
 pub(crate) mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    net::IpAddr,
-    path::{Path, PathBuf},
-};
+use std::{net::IpAddr, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use self::folder::{Common, Init, Manifests, Which};
 pub(crate) use self::openstack::{OpenStackAdopt, OpenStackReleaseGroup};
 pub(crate) use self::plan::Plan;
 
@@ -22,6 +21,7 @@ pub(crate) use self::plan::Plan;
 /// health checks, failover, cleanup. Without a cluster, it reads the same manifests from a folder:
 ///
 ///     seaway demo                          start a load balancer and three backends
+///     seaway init manifests/               write a first manifest
 ///     seaway check manifests/              mistakes, with file and line
 ///     seaway plan manifests/               what would be served
 ///     seaway run manifests/                serve it; the status page is at http://127.0.0.1:1936/
@@ -76,6 +76,8 @@ pub(crate) enum Command {
     #[command(verbatim_doc_comment)]
     Check(Check),
     /// Explain why a Service has this address and these members, and why not others
+    ///
+    /// If a `seaway run` serves the folder, it is asked whether each member is up, down, ejected or draining.
     Explain(Explain),
     /// Print what the reasons of Problems, conditions and events mean, and what to do
     ///
@@ -87,8 +89,29 @@ pub(crate) enum Command {
         #[arg(value_name = "REASON")]
         names: Vec<String>,
     },
+    /// Write a first folder: one manifest with comments
+    ///
+    /// It asks for the port, the backends, and the host name if HTTP is to be routed by it. Flags answer instead of you. It
+    /// overwrites nothing.
+    ///
+    ///     seaway init                                        asks, and writes web/web.yaml
+    ///     seaway init shop --port 8080 --backends 127.0.0.1:3000,127.0.0.1:3001
+    ///     seaway init api --host shop.example/api --backends 127.0.0.1:3000
+    #[command(verbatim_doc_comment)]
+    Init(Init),
     /// Print an example of seaway.yaml, or check a file
     Config(ConfigArgs),
+    /// Print a JSON schema for editors: of manifests, or of seaway.yaml
+    ///
+    ///     seaway schema manifests > web/.schema.json
+    ///     seaway schema config > .seaway-schema.json
+    ///
+    /// The first line of a file names it: `# yaml-language-server: $schema=.schema.json`
+    #[command(verbatim_doc_comment)]
+    Schema {
+        #[arg(value_name = "WHICH")]
+        which: Which,
+    },
     /// Show a load balancer with three backends at work, one of which is killed and comes back
     Demo(Demo),
     /// Convert the configuration of another load balancer to a seaway.yaml
@@ -126,23 +149,6 @@ pub(crate) struct Run {
     pub(crate) take_over: bool,
     #[command(flatten)]
     pub(crate) log: Logging,
-}
-
-/// Which folder is read.
-#[derive(Debug, Args)]
-pub(crate) struct Manifests {
-    /// The folder of manifests (YAML or JSON, with subfolders) [default: `manifests:` of the configuration]
-    #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// The same as DIR
-    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
-    manifests: Option<PathBuf>,
-}
-
-impl Manifests {
-    pub(crate) fn dir(&self) -> Option<&Path> {
-        self.dir.as_deref().or(self.manifests.as_deref())
-    }
 }
 
 /// A part of a cluster.
@@ -236,17 +242,6 @@ pub(crate) struct Logging {
     /// The log level: off, error, warn, info, debug, trace, or a filter such as info,seaway_proxy=debug
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Common {
-    /// The configuration file [default: none; `seaway config --example` prints one]
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// The folder for assigned addresses, the last good manifests and status.json [default: /var/lib/seaway for root,
-    /// else $XDG_STATE_HOME/seaway]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) state_dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

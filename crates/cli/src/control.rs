@@ -5,7 +5,7 @@ mod missing;
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -21,8 +21,9 @@ use seaway_admin::{
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
 use seaway_files::{
-    Addresses, Folder, Ledger, Places, StateDir, StatusFile, Statuses, Watch,
+    Addresses, Folder, Ledger, Places, Server, StateDir, StatusFile, Statuses, Watch,
     pem::{PemFiles, PemWatch},
+    state::absolute,
 };
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
 use seaway_node::{AddressWatch, Host};
@@ -87,7 +88,10 @@ impl Control {
         let names = Names::new(&process.settings.resolvers)?;
         // Of what is told while nobody looks, the last is what is so.
         let (status_trouble, mut troubles) = watch::channel(None);
-        let statuses = StatusFile::open(&state, move |object, problems| {
+        let started = now();
+        let server =
+            Server { manifests: absolute(&process.manifests), started, status_page: status_page.clone() };
+        let statuses = StatusFile::open(&state, Some(server), move |object, problems| {
             // After the end nobody listens, and nobody needs to.
             status_trouble.send_replace(Some((object, problems)));
         })
@@ -118,6 +122,7 @@ impl Control {
 
         let changes = handle.changes();
         let report = host.report().context("the addresses of this machine's interfaces cannot be read")?;
+        tell_addresses(&report.addresses, &process.settings);
         let first = held.into_iter().map(|it| Change::Put(Fact::Address(Arc::new(it))));
         let first = first.chain([Change::Put(Fact::Host(Arc::new(report)))]);
         let first = first.chain([Change::Time(now())]).chain(certificates);
@@ -171,7 +176,7 @@ impl Control {
             .ok();
         parts.extend(addresses.iter().map(AddressWatch::part));
         let stopping = Arc::new(AtomicBool::new(false));
-        let source = source(&handle, Some(host), Some(&places), &process.settings, &stopping);
+        let source = source(&handle, Some(host), Some(&places), &process.settings, &stopping, started);
         let admin = bound.serve(source, process.log.clone());
         for at in admin.addresses() {
             info!("status page at http://{at}/");
@@ -228,6 +233,21 @@ impl Control {
             warn!(%error, "the engine failed while it stopped");
         }
         Draining { admin: self.admin, state: self.state }
+    }
+}
+
+/// Where Services are served that have no address of a pool, and how to change that: it is the first thing that is looked for
+/// where `curl localhost` is refused.
+fn tell_addresses(found: &[IpAddr], settings: &Settings) {
+    let all: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+    if settings.addresses.is_empty() {
+        info!(
+            "this host's addresses: {all}; loopback and link-local ones are not served (to choose: --address IP, or \
+             host.addresses in seaway.yaml)"
+        );
+    } else {
+        info!("this host's addresses: {all}, as --address or host.addresses says");
     }
 }
 
@@ -294,6 +314,7 @@ pub(crate) fn source(
     places: Option<&Places>,
     settings: &Settings,
     stopping: &Arc<AtomicBool>,
+    started: Time,
 ) -> seaway_admin::ViewSource {
     let (handle, host, places, stopping) = (handle.clone(), host.cloned(), places.cloned(), stopping.clone());
     let workers =
@@ -301,7 +322,7 @@ pub(crate) fn source(
     let base = View {
         version: version::LONG.to_owned(),
         host: settings.host.to_string(),
-        started: now(),
+        started,
         workers: workers as u32,
         ..View::default()
     };

@@ -5,6 +5,7 @@
 //!                    ├► controller, node: the same with a cluster                        member.rs
 //!                    ├► node --prepare: settings of the machine                         prepare.rs
 //!                    └► plan, check, explain: the same folder, or a cloud, planned and not done  look.rs
+//!        ├► init, schema: the first manifest, and what editors know of all             init.rs, schema.rs
 //!        ├► import: another load balancer's configuration as a seaway.yaml              import.rs
 //!        ├► kubectl status, explain, drain: a cluster looked at once                   kubectl.rs
 //!        ├► crds: what a Kubernetes cluster has to know and to allow                     crates/cluster
@@ -18,6 +19,7 @@ mod demo;
 mod deploy;
 pub mod fuzz;
 mod import;
+mod init;
 mod kubectl;
 mod look;
 mod member;
@@ -29,6 +31,8 @@ mod prepare;
 mod reasons;
 mod rights;
 mod run;
+mod running;
+mod schema;
 mod settings;
 mod version;
 mod watchdog;
@@ -37,7 +41,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{CommandFactory, Parser};
 
-use crate::args::{Cli, Command, ConfigArgs, kubectl::Plugin};
+use crate::args::{Cli, Command, ConfigArgs, Which, kubectl::Plugin};
 
 pub fn main() -> ExitCode {
     if is_plugin() {
@@ -57,7 +61,18 @@ pub fn main() -> ExitCode {
         Command::Plan(arguments) => look::plan(&arguments),
         Command::Check(arguments) => look::check(&arguments),
         Command::Explain(arguments) => look::explain(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
         Command::Config(arguments) => config(&arguments),
+        Command::Schema { which } => {
+            let schema = match which {
+                Which::Manifests => schema::manifests::schema(),
+                Which::Config => schema::config::schema(),
+            };
+            serde_json::to_string_pretty(&schema).map_err(Into::into).map(|text| {
+                output::line(&text);
+                ExitCode::SUCCESS
+            })
+        }
         Command::Demo(arguments) => match &arguments.backend {
             Some(name) => demo::serve_backend(name, arguments.port),
             None => demo::run(&arguments),

@@ -21,7 +21,8 @@ use seaway_drivers::{
 use seaway_files::{Folder, read_folder};
 use seaway_model::{Address, Change, Fact, Kind, Owner, Problem, Reason, fact::HostReport, outcome::Serving};
 use seaway_plan::{
-    FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run, explain::explain as tell,
+    FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run,
+    explain::{explain as tell, explain_running},
     slices_without_service,
 };
 use serde_json::{Value, json};
@@ -31,7 +32,8 @@ use crate::{
     control::now,
     member, output,
     run::{manifests_of, state_dir_of},
-    settings::{self, ByDefault, Settings},
+    running,
+    settings::{ByDefault, Settings},
 };
 
 const STANDARD_INPUT: &str = "standard input";
@@ -94,10 +96,14 @@ impl Look {
     fn at_standard_input(settings: &Settings, before: Before) -> Result<Look> {
         let mut text = Vec::new();
         std::io::stdin().read_to_end(&mut text).context("standard input cannot be read")?;
+        Look::at_text(&text, settings, before)
+    }
+
+    fn at_text(text: &[u8], settings: &Settings, before: Before) -> Result<Look> {
         let file = memfd_create(c"standard input", MFdFlags::MFD_CLOEXEC)
             .context("standard input cannot be buffered (memfd_create)")?;
         let mut file = File::from(file);
-        file.write_all(&text)?;
+        file.write_all(text)?;
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let mut look = Look::at(Path::new(&path), settings, before)?;
         let number = file.as_raw_fd().to_string();
@@ -111,6 +117,19 @@ impl Look {
         }
         Ok(look)
     }
+}
+
+impl Look {
+    /// A name that is resolved only at run time is no mistake of a manifest.
+    fn mistakes(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|it| it.reason != Reason::NameUnresolved).chain(&self.unused)
+    }
+}
+
+/// What `check` would say of a manifest that is written nowhere yet.
+pub(crate) fn mistakes_of(text: &str) -> Result<Vec<Problem>> {
+    let look = Look::at_text(text.as_bytes(), &Settings::default(), Before::default())?;
+    Ok(look.mistakes().cloned().collect())
 }
 
 /// What only who uses a certificate finds out: its key is another's.
@@ -150,7 +169,7 @@ pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
     if let Some(file) = arguments.of.cloud_config.as_ref().filter(|_| arguments.cloud) {
         return Ok(cloud::plan(arguments, file));
     }
-    let settings = settings::load(arguments.common.config.as_deref())?;
+    let settings = arguments.common.settings()?;
     let dir = manifests_of(arguments.folder.dir(), &settings)?;
     let look = Look::at(&dir, &settings, Before::of(&arguments.common, &settings))?;
     match arguments.output {
@@ -272,22 +291,22 @@ fn service_json(overview: &Overview) -> Value {
                 "weight": member.weight,
                 "node": member.node,
                 "hostName": member.host_name,
+                "name": member.name,
+                "backup": member.backup,
             })).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
     })
 }
 
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
-    let settings = settings::load(arguments.common.config.as_deref())?;
+    let settings = arguments.common.settings()?;
     let before = Before::of(&arguments.common, &settings);
     let (of, look) = if arguments.manifests.as_os_str() == "-" {
         (STANDARD_INPUT.to_owned(), Look::at_standard_input(&settings, before)?)
     } else {
         (arguments.manifests.display().to_string(), Look::at(&arguments.manifests, &settings, before)?)
     };
-    // A name that is resolved only at run time is no mistake of a manifest.
-    let problems: Vec<&Problem> =
-        look.problems.iter().filter(|it| it.reason != Reason::NameUnresolved).chain(&look.unused).collect();
+    let problems: Vec<&Problem> = look.mistakes().collect();
     if arguments.output == Output::Json {
         output::line(&serde_json::to_string_pretty(&problems)?);
     } else {
@@ -308,7 +327,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
 }
 
 pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
-    let mut settings = settings::load(arguments.common.config.as_deref())?;
+    let mut settings = arguments.common.settings()?;
     if settings.by_default == Some(ByDefault::Octavia) {
         // A folder has no cloud, and yet it is to be said that one serves them.
         member::cloud::without(&mut settings);
@@ -317,13 +336,32 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
     let look = Look::at(&dir, &settings, Before::of(&arguments.common, &settings))
         .context("the folder cannot be planned")?;
     let (namespace, name) = arguments.service.split_once('/').unwrap_or(("default", &arguments.service));
-    match tell(&look.world, &ServiceKey::new(namespace, name)) {
+    let key = ServiceKey::new(namespace, name);
+    let asked = state_dir_of(&arguments.common, &settings)
+        .map_err(|error| error.to_string())
+        .and_then(|state| running::ask(&state, &dir));
+    let told = match &asked {
+        Ok((_, view)) => explain_running(&look.world, &key, &running::standings(view, &key)),
+        Err(_) => tell(&look.world, &key),
+    };
+    match told {
         Ok(text) => output::line(text.trim_end()),
-        Err(why) => bail!("{why}"),
+        Err(why) => {
+            // It may be there, and be broken.
+            let broken = look.problems.iter().filter(|it| it.object == key.object());
+            broken.for_each(|it| output::error(&it.to_string()));
+            bail!("{why}")
+        }
     }
-    let state = state_dir_of(&arguments.common, &settings);
-    if state.is_ok_and(|it| it.join("status.json").exists()) {
-        output::line("What is served at this moment: the status page, or status.json in the state folder.");
-    }
+    output::line(&match asked {
+        Ok((at, _)) => {
+            format!("How members stand now is what the process says that serves this folder: http://{at}/")
+        }
+        Err(why) => {
+            format!(
+                "No process is known that serves this folder now, so it is not known which members are up: {why}"
+            )
+        }
+    });
     Ok(ExitCode::SUCCESS)
 }

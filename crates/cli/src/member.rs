@@ -322,7 +322,8 @@ impl Member {
         parts.extend(addresses.iter().map(AddressWatch::part));
         parts.extend(host.iter().flat_map(|host| host.proxy.parts()));
         let stopping = Arc::new(AtomicBool::new(false));
-        let admin = bound.serve(source(&handle, host.as_ref(), None, &settings, &stopping), log.clone());
+        let admin =
+            bound.serve(source(&handle, host.as_ref(), None, &settings, &stopping, now()), log.clone());
         for at in admin.addresses() {
             info!("status page at http://{at}/");
         }

@@ -67,19 +67,22 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 fn load(arguments: &Run) -> Result<Settings> {
-    settings_of(arguments.common.config.as_deref(), &arguments.log)
+    Ok(logged(arguments.common.settings()?, &arguments.log))
 }
 
 /// Flags win over the file.
 pub(crate) fn settings_of(config: Option<&Path>, log: &Logging) -> Result<Settings> {
-    let mut settings = settings::load(config)?;
+    Ok(logged(settings::load(config)?, log))
+}
+
+fn logged(mut settings: Settings, log: &Logging) -> Settings {
     if let Some(format) = log.log_format {
         settings.log_json = format == LogFormat::Json;
     }
     if let Some(level) = &log.log_level {
         settings.log_level.clone_from(level);
     }
-    Ok(settings)
+    settings
 }
 
 pub(crate) fn start_log(settings: &Settings) -> Result<LogHandle> {
@@ -153,13 +156,34 @@ pub(crate) fn state_dir_of(common: &Common, settings: &Settings) -> Result<PathB
     if let Some(dir) = common.state_dir.clone().or_else(|| settings.state_dir.clone()) {
         return Ok(dir);
     }
-    if nix::unistd::geteuid().is_root() {
-        return Ok("/var/lib/seaway".into());
-    }
-    let base = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
-    match base.or_else(home) {
-        Some(base) => Ok(base.join("seaway")),
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    match usual_state_dir(nix::unistd::geteuid().is_root(), named("XDG_STATE_HOME"), named("HOME")) {
+        Some(dir) => Ok(dir),
         None => bail!("where may state be kept? Name a folder with --state-dir DIR"),
+    }
+}
+
+/// That of the machine, or of a user.
+fn usual_state_dir(is_root: bool, state_home: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    if is_root {
+        return Some("/var/lib/seaway".into());
+    }
+    let base = state_home.or_else(|| home.map(|it| it.join(".local/state")));
+    base.map(|it| it.join("seaway"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_plan_and_run_share_the_state_folder_that_is_usual_for_who_runs_them() {
+        let dir = |is_root, state_home: Option<&str>, home: Option<&str>| {
+            usual_state_dir(is_root, state_home.map(PathBuf::from), home.map(PathBuf::from))
+        };
+        assert_eq!(dir(true, Some("/s"), Some("/root")), Some("/var/lib/seaway".into()));
+        assert_eq!(dir(false, Some("/s"), Some("/home/a")), Some("/s/seaway".into()));
+        assert_eq!(dir(false, None, Some("/home/a")), Some("/home/a/.local/state/seaway".into()));
+        assert_eq!(dir(false, None, None), None);
     }
 }

@@ -25,7 +25,7 @@ use seaway_admin::logging::check_level;
 use seaway_cluster::{Access, LeaseTimings, Pace};
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
-    decode::{Fault, Faults, Field},
+    decode::{Fault, Faults, Field, FieldReads},
     tree,
 };
 use seaway_model::{
@@ -195,6 +195,15 @@ pub(crate) fn parse(text: &str, beside: &Path) -> Result<Settings, Vec<Fault>> {
         }
     };
     if faults.is_empty() { Ok(settings) } else { Err(faults.into_sorted()) }
+}
+
+/// What is read of a file, and as what.
+pub(crate) fn fields_read(text: &str) -> FieldReads {
+    let faults = Faults::recording();
+    if let Ok([root]) = tree::parse(text).as_deref() {
+        read(&Field::root(root, &faults), Path::new(""));
+    }
+    faults.into_reads()
 }
 
 fn read(root: &Field<'_>, beside: &Path) -> Settings {

@@ -319,8 +319,11 @@ mod tests {
     async fn statuses_pass_the_suite_of_all_drivers() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateDir::open(folder.path()).expect("a state folder");
-        let driver =
-            Statuses::new(StatusFile::open(&state, |_, _| {}).expect("a file"), None, ProblemLog::default());
+        let driver = Statuses::new(
+            StatusFile::open(&state, None, |_, _| {}).expect("a file"),
+            None,
+            ProblemLog::default(),
+        );
         let owner = Owner::Config("tcpServices[0]".into());
         let status = |members| {
             Desired::Status(Arc::new(Status {

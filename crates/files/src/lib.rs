@@ -32,5 +32,5 @@ mod watch;
 
 pub use drivers::{Addresses, Statuses};
 pub use folder::{Folder, FolderError, read_folder};
-pub use state::{Ledger, LedgerError, StateDir, StateError, StatusFile};
+pub use state::{Ledger, LedgerError, Server, StateDir, StateError, StatusFile};
 pub use watch::{Places, Watch};

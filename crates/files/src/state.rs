@@ -26,7 +26,7 @@ use nix::{
 pub(crate) use self::ledger::check_reading;
 pub use self::{
     ledger::{Ledger, LedgerError, stored_addresses},
-    status::{StatusFile, stored_serving},
+    status::{Server, StatusFile, absolute, stored_server, stored_serving},
 };
 use crate::disk;
 

@@ -14,10 +14,14 @@
 //! that must have it asks [`Field::required`].
 
 mod fields;
+mod reads;
 
 use std::{cell::RefCell, collections::HashSet, fmt};
 
-pub use self::fields::{IntOrText, lenient_ip};
+pub use self::{
+    fields::{IntOrText, lenient_ip},
+    reads::{Expected, FieldReads, Part},
+};
 pub use seaway_plan::spelling::nearest;
 
 use crate::tree::{At, Node, Value};
@@ -47,20 +51,33 @@ impl fmt::Display for Fault {
 
 /// Collects what is wrong while a tree is decoded to its end: all of it is told at once.
 #[derive(Debug, Default)]
-pub struct Faults(RefCell<Vec<Fault>>);
+pub struct Faults {
+    told: RefCell<Vec<Fault>>,
+    /// What is asked, if somebody wants to know that.
+    reads: Option<RefCell<FieldReads>>,
+}
 
 impl Faults {
+    /// Takes down which fields are asked for as well.
+    pub fn recording() -> Faults {
+        Faults { reads: Some(RefCell::default()), ..Faults::default() }
+    }
+
+    pub fn into_reads(self) -> FieldReads {
+        self.reads.map(RefCell::into_inner).unwrap_or_default()
+    }
+
     pub fn push(&self, fault: Fault) {
-        self.0.borrow_mut().push(fault);
+        self.told.borrow_mut().push(fault);
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.told.borrow().is_empty()
     }
 
     /// In the order of the text.
     pub fn into_sorted(self) -> Vec<Fault> {
-        let mut faults = self.0.into_inner();
+        let mut faults = self.told.into_inner();
         faults.sort_by_key(|fault| fault.at);
         // A field that is looked at twice is wrong once.
         let mut told = HashSet::new();
@@ -109,7 +126,7 @@ impl<'a> Field<'a> {
 
     /// Tells what was told elsewhere.
     pub(crate) fn take_over(&self, faults: Faults) {
-        self.faults.0.borrow_mut().extend(faults.0.into_inner());
+        self.faults.told.borrow_mut().extend(faults.told.into_inner());
     }
 
     pub fn child(&'a self, name: &'a str) -> Field<'a> {
@@ -134,16 +151,21 @@ impl<'a> Field<'a> {
 
     /// The field's tree, unless it is absent or null.
     pub fn node(&self) -> Option<&'a Node> {
+        self.note(Expected::Other);
+        self.present()
+    }
+
+    fn present(&self) -> Option<&'a Node> {
         self.node.filter(|node| node.value != Value::Null)
     }
 
     pub fn is_set(&self) -> bool {
-        self.node().is_some()
+        self.present().is_some()
     }
 
     /// Absent, null or empty text: what an API server calls required. (A list is not missing, only wrong.)
     pub fn is_missing(&self) -> bool {
-        self.node().is_none_or(|node| node.value == Value::Text(String::new()))
+        self.present().is_none_or(|node| node.value == Value::Text(String::new()))
     }
 
     /// `spec.ports[0].port`
@@ -161,7 +183,8 @@ impl<'a> Field<'a> {
 
     /// The items of a list; none of anything else.
     pub fn items(&'a self) -> impl ExactSizeIterator<Item = Field<'a>> {
-        let items: &'a [Node] = match self.node().map(|node| (node, &node.value)) {
+        self.note(Expected::List);
+        let items: &'a [Node] = match self.present().map(|node| (node, &node.value)) {
             Some((_, Value::List(items))) => items,
             Some((node, _)) => {
                 self.wrong_type(node, "a list");
@@ -180,7 +203,8 @@ impl<'a> Field<'a> {
 
     /// The keys of a map with their values; none of anything else.
     pub fn entries(&'a self) -> impl ExactSizeIterator<Item = (&'a str, Field<'a>)> {
-        let entries = match self.node().map(|node| (node, &node.value)) {
+        self.note(Expected::Map);
+        let entries = match self.present().map(|node| (node, &node.value)) {
             Some((_, Value::Map(entries))) => entries.as_slice(),
             Some((node, _)) => {
                 self.wrong_type(node, "a map");
@@ -309,13 +333,15 @@ pub struct Object<'a> {
 impl<'a> Object<'a> {
     pub fn take(&self, name: &'a str) -> Field<'a> {
         self.taken.borrow_mut().push(name);
-        self.field.child(name)
+        let field = self.field.child(name);
+        field.note_taken();
+        field
     }
 
     /// Reports the keys that nobody took, with the nearest of those that somebody did.
     pub fn finish(self) {
         let taken = self.taken.into_inner();
-        let Some(Node { value: Value::Map(entries), .. }) = self.field.node() else { return };
+        let Some(Node { value: Value::Map(entries), .. }) = self.field.present() else { return };
         for entry in entries.iter().filter(|entry| !taken.contains(&entry.key.as_str())) {
             let message = match nearest(&entry.key, &taken) {
                 Some(name) => format!("unknown field (did you mean {name:?}?)"),

@@ -28,7 +28,7 @@ pub use self::{
     things::unwritten_namespace,
 };
 use crate::{
-    decode::{Fault, Faults, Field, nearest},
+    decode::{Fault, Faults, Field, FieldReads, nearest},
     tree::{At, Node, Value},
 };
 
@@ -142,6 +142,16 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
             Reading { item: None, at: node.at, result: Err(broken), ignored: Vec::new() }
         }
         result => Reading { item: None, at: node.at, result, ignored },
+    })
+}
+
+/// The kinds of manifests: each with its name, its version and the fields that it may have.
+pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str, FieldReads)> {
+    KNOWN.iter().map(|known| {
+        let read = |root: &Field<'_>| {
+            let _only_what_is_asked_counts = (known.read)(root);
+        };
+        (known.name, known.version, known_fields::fields_read(known.kind, read))
     })
 }
 

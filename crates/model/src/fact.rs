@@ -204,6 +204,11 @@ pub struct Endpoint {
     /// Topology hints: where clients should be that are sent there; empty means anywhere.
     pub for_zones: Vec<Name>,
     pub for_nodes: Vec<Name>,
+    /// Of backends that a Service of a folder names itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub backup: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Name>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

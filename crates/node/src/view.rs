@@ -107,13 +107,16 @@ fn pool_view(pool: &Pool, statistics: &[&PoolStatistics]) -> PoolView {
     let members: Vec<MemberView> = counted.map_or_else(Vec::new, |counted| {
         counted.members.iter().map(|it| member_view(it, pool, counted.rests)).collect()
     });
-    let usable = members.iter().filter(|it| it.state.is_usable()).count();
-    let listed = pool.members.len();
+    let of = |backup: bool| members.iter().filter(move |it| it.backup == backup && it.state.is_usable());
+    let usable = of(false).count();
+    let listed = pool.members.iter().filter(|it| !it.backup).count();
+    // Where a backup can serve, it does so before anybody who is down.
+    let stands_in = usable == 0 && of(true).next().is_some();
     PoolView {
         id: pool.id.to_string(),
         protocol: pool.l4,
         balance: pool.balance,
-        panic: listed > 0 && usable * 100 < listed * usize::from(pool.panic_threshold),
+        panic: listed > 0 && !stands_in && usable * 100 < listed * usize::from(pool.panic_threshold),
         members,
     }
 }
@@ -129,10 +132,12 @@ fn member_view(it: &MemberStatistics, pool: &Pool, rests: bool) -> MemberView {
         (_, Standing::Usable, _) => Shown::Up,
     };
     let planned = pool.members.iter().find(|member| member.at == it.at);
-    let name = planned.and_then(|member| member.host_name.as_ref().or(member.node.as_ref()));
+    let name = planned
+        .and_then(|member| member.name.as_ref().or(member.host_name.as_ref()).or(member.node.as_ref()));
     MemberView {
         address: it.at.to_string(),
         name: name.map(ToString::to_string).unwrap_or_default(),
+        backup: planned.is_some_and(|member| member.backup),
         state,
         weight: it.weight,
         sessions: sessions(&it.traffic),

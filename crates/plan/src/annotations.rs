@@ -93,6 +93,8 @@ pub struct HttpWishes {
     /// At the front door, whatever is usual there; or not.
     pub front_door: Option<bool>,
     pub hosts: Vec<HostPattern>,
+    /// Below one path of a host only; then the paths of its name are not there.
+    pub placed: Vec<(HostPattern, Name)>,
     /// Instead of the paths that its name makes.
     pub paths: Vec<Name>,
     pub strip_prefix: Option<bool>,
@@ -101,6 +103,16 @@ pub struct HttpWishes {
 }
 
 impl HttpWishes {
+    /// Whether it names where it wants to be at the front door.
+    pub(crate) fn names_entrances(&self) -> bool {
+        !self.hosts.is_empty() || !self.placed.is_empty() || !self.paths.is_empty()
+    }
+
+    /// With a path and without.
+    pub(crate) fn all_hosts(&self) -> Vec<HostPattern> {
+        self.hosts.iter().chain(self.placed.iter().map(|(host, _)| host)).cloned().collect()
+    }
+
     /// It is spoken where a header of it is asked for.
     fn ask(&mut self, header: OfPorts<bool>) {
         let of_all = header.others().filter(|it| *it);
@@ -428,6 +440,10 @@ mod tests {
             ("seaway.dev/host", "shop example"),
             ("seaway.dev/host", "shop.*"),
             ("seaway.dev/host", "*"),
+            ("seaway.dev/host", "/cart"),
+            ("seaway.dev/host", "shop.example//cart"),
+            ("seaway.dev/host", "https://shop.example/cart"),
+            ("seaway.dev/host", "shop.example/cart?x"),
             ("seaway.dev/host", ""),
             ("seaway.dev/path", "cart"),
             ("seaway.dev/path", "/cart?x"),

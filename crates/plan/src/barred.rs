@@ -199,7 +199,7 @@ fn special(ip: IpAddr) -> Option<&'static str> {
 
 impl Barred {
     /// What the address is, for the users of an object that names it.
-    fn told_to(&self, reader: &ObjectRef) -> String {
+    pub(crate) fn told_to(&self, reader: &ObjectRef) -> String {
         match self {
             Barred::Special(what) => (*what).to_owned(),
             Barred::Published => "an address that Seaway publishes".to_owned(),

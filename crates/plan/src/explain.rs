@@ -1,26 +1,33 @@
 //! Why this address, why these members, and why not: the plan of one Service, told to people.
 
-use std::{collections::BTreeSet, fmt::Write};
+mod endpoints;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use seaway_model::{
-    Name, Owner, Pool, Problem,
-    fact::{EndpointAddress, Service, ServiceKind},
+    Name, Owner, Pool, PoolId, Problem,
+    fact::{Service, ServiceKind},
     load_balancer::{Affinity, Bind, Family, MemberState},
 };
 
 use crate::{
-    annotations::BACKENDS,
     demand::{cloud_of, is_ours},
     front_door,
     index::ServiceKey,
-    members::has_port,
-    slices::{listed, target},
     world::{Overview, World},
 };
 
+/// How members stand at this moment, as the process says that serves them: `up`, `down: connection refused`.
+pub type Standings = BTreeMap<(PoolId, SocketAddr), String>;
+
 /// Several lines; `Err` names what there is instead.
 pub fn explain(world: &World, key: &ServiceKey) -> Result<String, String> {
-    explain_but(world, key, |_| false)
+    told(world, key, |_| false, None)
 }
 
 /// As above, without Problems that are none where nobody looked.
@@ -28,6 +35,20 @@ pub fn explain_but(
     world: &World,
     key: &ServiceKey,
     is_unknown: impl Fn(&Problem) -> bool,
+) -> Result<String, String> {
+    told(world, key, is_unknown, None)
+}
+
+/// As above, with how each member stands.
+pub fn explain_running(world: &World, key: &ServiceKey, standings: &Standings) -> Result<String, String> {
+    told(world, key, |_| false, Some(standings))
+}
+
+fn told(
+    world: &World,
+    key: &ServiceKey,
+    is_unknown: impl Fn(&Problem) -> bool,
+    standings: Option<&Standings>,
 ) -> Result<String, String> {
     let Some(service) = world.index().service(key) else { return Err(unknown(world, key)) };
     let mut text = String::new();
@@ -40,7 +61,7 @@ pub fn explain_but(
         addresses(&mut text, owner);
         listeners(&mut text, owner);
     }
-    members(&mut text, world, key, service, &owners);
+    members(&mut text, world, key, service, &owners, standings);
     problems(&mut text, world, key, service, &owners, is_unknown);
     Ok(text)
 }
@@ -215,60 +236,23 @@ fn listeners(text: &mut String, overview: &Overview) {
     }
 }
 
-fn members(text: &mut String, world: &World, key: &ServiceKey, service: &Service, owners: &[Overview]) {
+fn members(
+    text: &mut String,
+    world: &World,
+    key: &ServiceKey,
+    service: &Service,
+    owners: &[Overview],
+    standings: Option<&Standings>,
+) {
     let own = owners.iter().flat_map(|it| it.load_balancer.pools.values().cloned());
-    for pool in own.chain(world.pools_at_door(key)) {
-        members_of(text, &pool);
+    let pools: Vec<Arc<Pool>> = own.chain(world.pools_at_door(key)).collect();
+    for pool in &pools {
+        members_of(text, pool, standings);
     }
-    // Those of the annotation name their ports themselves.
-    let (named_here, slices): (Vec<_>, Vec<_>) =
-        world.index().endpoints(key).partition(|it| it.object == key.object());
-    if !named_here.is_empty() {
-        let _ = writeln!(
-            text,
-            "{}: {} backends",
-            BACKENDS,
-            named_here.iter().map(|it| it.endpoints.len()).sum::<usize>()
-        );
-    }
-    if named_here.is_empty() || !slices.is_empty() {
-        for port in &service.ports {
-            let name =
-                if port.name.is_empty() { String::new() } else { format!(" {:?}", port.name.as_str()) };
-            let target = target(&port.target);
-            let _ = writeln!(text, "Port {}/{}{name}: targetPort {target}", port.port, port.protocol);
-        }
-    }
-    for slice in slices {
-        let lacking = service.ports.iter().filter(|port| !has_port(&slice.ports, port));
-        let lacking: Vec<String> = lacking.map(|it| format!("{}/{}", it.port, it.protocol)).collect();
-        let unused = match lacking.len() {
-            0 => String::new(),
-            all if all == service.ports.len() => {
-                format!(", not used: it has no port of this Service, but {}", listed(&slice.ports))
-            }
-            _ => format!(", not used for {}: it has {}", lacking.join(", "), listed(&slice.ports)),
-        };
-        let _ = writeln!(text, "{}: {} endpoints{unused}", slice.object, slice.endpoints.len());
-        for endpoint in slice.endpoints.iter().filter(|it| !it.ready || it.terminating) {
-            let at = match &endpoint.at {
-                EndpointAddress::Ip(ip) => ip.to_string(),
-                EndpointAddress::Name(name) => name.to_string(),
-            };
-            let why = match (endpoint.terminating, endpoint.serving) {
-                (true, true) => "terminating, still serving: it drains",
-                (true, false) => "terminating: left out",
-                (false, _) if service.publish_not_ready => {
-                    "not ready, used because of publishNotReadyAddresses"
-                }
-                (false, _) => "not ready: left out",
-            };
-            let _ = writeln!(text, "  {at}  {why}");
-        }
-    }
+    endpoints::tell(text, world, key, service, &pools);
 }
 
-fn members_of(text: &mut String, pool: &Pool) {
+fn members_of(text: &mut String, pool: &Pool, standings: Option<&Standings>) {
     let _ = write!(text, "Members of {}: {}", pool.id, pool.balance.as_str());
     match &pool.affinity {
         Some(Affinity::ClientIp(time)) => {
@@ -285,9 +269,25 @@ fn members_of(text: &mut String, pool: &Pool) {
             MemberState::Ready => "listed as ready",
             MemberState::Draining => "draining: it is terminating, and still serves what it has",
         };
-        let name = member.host_name.as_ref().map_or(String::new(), |it| format!(" ({it})"));
-        let weight = if member.weight == 1 { String::new() } else { format!(", weight {}", member.weight) };
-        let _ = writeln!(text, "  {}{name}  {state}{weight}", member.at);
+        let name = member.name.as_ref().or(member.host_name.as_ref());
+        let name = name.map_or(String::new(), |it| format!(" ({it})"));
+        let backup = if member.backup { ", backup: used while no other member can serve" } else { "" };
+        let weight = match member.weight {
+            1 => String::new(),
+            0 => ", weight 0: it gets no new clients".to_owned(),
+            weight => format!(", weight {weight}"),
+        };
+        let now = standings.map_or(String::new(), |all| {
+            let its = all.get(&(pool.id.clone(), member.at)).map_or("not known to the process yet", |it| it);
+            format!("; now {its}")
+        });
+        let _ = writeln!(text, "  {}{name}  {state}{weight}{backup}{now}", member.at);
+    }
+    let is_gone = |at: &SocketAddr| !pool.members.iter().any(|member| member.at == *at);
+    for ((_, at), its) in
+        standings.into_iter().flatten().filter(|((id, at), _)| *id == pool.id && is_gone(at))
+    {
+        let _ = writeln!(text, "  {at}  not a member any more; now {its}");
     }
     if pool.members.is_empty() {
         let _ = writeln!(text, "  none");

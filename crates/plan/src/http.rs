@@ -61,6 +61,13 @@ pub fn host(text: &str) -> Result<HostPattern, String> {
     Ok(if below { HostPattern::Under(name.into()) } else { HostPattern::Exact(name.into()) })
 }
 
+/// `shop.example`, or `shop.example/api` for what begins with that path there.
+pub(crate) fn host_and_path(text: &str) -> Result<(HostPattern, Option<Name>), String> {
+    let Some(slash) = text.find('/') else { return Ok((host(text)?, None)) };
+    let (name, beginning) = text.split_at(slash);
+    Ok((host(name)?, Some(path(beginning)?)))
+}
+
 /// The beginning of a path, without a slash at its end; `/` is the beginning of all.
 pub(crate) fn path(text: &str) -> Result<Name, String> {
     let wrong = !text.starts_with('/')
@@ -131,6 +138,10 @@ mod tests {
         for text in ["", ".", "*", "*.", "a..b", "-a", "a b", "a:80", "[::1]", "*.*.a", "a.*"] {
             assert!(host(text).is_err(), "{text}");
         }
+        let shop = || HostPattern::Exact("shop.example".into());
+        assert_eq!(host_and_path("Shop.example"), Ok((shop(), None)));
+        assert_eq!(host_and_path("shop.example/"), Ok((shop(), Some("/".into()))));
+        assert_eq!(host_and_path("shop.example/a/b/"), Ok((shop(), Some("/a/b".into()))));
         assert_eq!(path("/"), Ok("/".into()));
         assert_eq!(path("/a/"), Ok("/a".into()));
         for text in ["", "a", "//", "/a//", "/./a", "/a/..", "/a?b", "/a#b", "/a b", "/ä"] {

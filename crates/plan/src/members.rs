@@ -92,7 +92,8 @@ pub(crate) fn members(
     found.members.reserved = index.own.reserved().clone();
     if let ServiceKind::ExternalName(name) = &service.kind {
         if let TargetPort::Number(number) = port.target {
-            found.name(index, name, number, 1, MemberState::Ready);
+            let state = MemberState::Ready;
+            found.name(index, name, number, Listed { weight: 1, state, backup: false, name: None });
         }
         found.leave_out_own(index, service, port);
         return found.finish();
@@ -136,9 +137,12 @@ pub(crate) fn members(
                 found.members.elsewhere = found.members.elsewhere.saturating_add(1);
                 continue;
             }
+            let listed = Listed { weight, state, backup: endpoint.backup, name: endpoint.name.clone() };
             match &endpoint.at {
-                EndpointAddress::Ip(ip) => found.put(*ip, number, None, endpoint.node.clone(), weight, state),
-                EndpointAddress::Name(name) => found.name(index, name, number, weight, state),
+                EndpointAddress::Ip(ip) => {
+                    found.put(listed.at(SocketAddr::new(*ip, number), None, endpoint.node.clone()));
+                }
+                EndpointAddress::Name(name) => found.name(index, name, number, listed),
             }
         }
     }
@@ -198,7 +202,7 @@ impl Hints {
 
 /// The number that a Service's port has in a slice: by the port's name, as controllers write slices; else, for
 /// slices that people write, by the name or the number of the target port.
-fn port_of(ports: &[EndpointPort], port: &ServicePort) -> Option<u16> {
+pub(crate) fn port_of(ports: &[EndpointPort], port: &ServicePort) -> Option<u16> {
     let alike = |it: &&EndpointPort| it.protocol == port.protocol;
     let by_name = |name: &Name| ports.iter().filter(alike).find(|it| it.name == *name);
     let number = |it: &EndpointPort| match (it.port, &port.target) {
@@ -230,6 +234,22 @@ fn weight(text: &str) -> Result<u32, u32> {
     }
 }
 
+/// What an endpoint says of the members that it stands for.
+#[derive(Clone)]
+struct Listed {
+    weight: u32,
+    state: MemberState,
+    backup: bool,
+    name: Option<Name>,
+}
+
+impl Listed {
+    fn at(self, at: SocketAddr, host_name: Option<Name>, node: Option<Name>) -> Member {
+        let Listed { weight, state, backup, name } = self;
+        Member { at, host_name, node, weight, state, backup, name }
+    }
+}
+
 #[derive(Default)]
 struct Found {
     by_address: BTreeMap<SocketAddr, Member>,
@@ -251,7 +271,7 @@ impl Found {
         })
     }
 
-    fn name(&mut self, index: &Index, name: &Name, port: u16, weight: u32, state: MemberState) {
+    fn name(&mut self, index: &Index, name: &Name, port: u16, listed: Listed) {
         if !index.own.rules().names {
             self.members.barred_names.insert(name.clone());
             return;
@@ -260,7 +280,7 @@ impl Found {
         match index.answer(name) {
             Some(answer) if !answer.addresses.is_empty() => {
                 for ip in &answer.addresses {
-                    self.put(*ip, port, Some(name.clone()), None, weight, state);
+                    self.put(listed.clone().at(SocketAddr::new(*ip, port), Some(name.clone()), None));
                 }
             }
             _ => {
@@ -317,28 +337,20 @@ impl Found {
                 node: Some(name.clone()),
                 weight,
                 state,
+                backup: false,
+                name: None,
             };
             self.members.elsewhere_addressed.extend(others.map(other));
             for ip in its {
-                self.put(*ip, node_port, None, Some(name.clone()), weight, state);
+                self.put(other(ip));
             }
         }
     }
 
-    /// Listed twice (a slice that is being replaced), an address is ready if either says so.
-    fn put(
-        &mut self,
-        ip: IpAddr,
-        port: u16,
-        host_name: Option<Name>,
-        node: Option<Name>,
-        weight: u32,
-        state: MemberState,
-    ) {
-        let at = SocketAddr::new(ip, port);
-        let member = Member { at, host_name, node, weight, state };
-        let kept = self.by_address.entry(at).or_insert_with(|| member.clone());
-        if member.state < kept.state {
+    /// Listed twice (a slice that is being replaced), an address is ready if either says so, and no backup if either says not.
+    fn put(&mut self, member: Member) {
+        let kept = self.by_address.entry(member.at).or_insert_with(|| member.clone());
+        if (member.state, member.backup) < (kept.state, kept.backup) {
             *kept = member;
         }
     }

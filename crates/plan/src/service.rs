@@ -266,7 +266,7 @@ fn tls(demand: &Demand, given: Given<'_>) -> TlsByName {
 fn uncertified(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let (wishes, object) = (&demand.wishes, demand.owner.object());
     let named = demand.secrets();
-    let mut problems = certificates.told(&object, &wishes.field_of(TLS), &named, &wishes.http.hosts);
+    let mut problems = certificates.told(&object, &wishes.field_of(TLS), &named, &wishes.http.all_hosts());
     problems.extend(unvouched(demand, certificates));
     let clients = wishes.tls.authorities.iter().filter(|_| !named.is_empty());
     let authorities =

@@ -1,10 +1,10 @@
 //! What of EndpointSlices is not used, told with the reason: most slices in a folder were written by hand.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use seaway_model::{
     Name, ObjectRef, Problem, Reason,
-    fact::{EndpointPort, TargetPort},
+    fact::{EndpointPort, Endpoints, TargetPort},
     load_balancer::L4,
 };
 
@@ -113,6 +113,26 @@ pub(crate) fn listed(ports: &[EndpointPort]) -> String {
         let _ = write!(text, "{before}{number}/{} {:?}", L4::as_str(*protocol), name.as_str());
     }
     if text.is_empty() { "none".to_owned() } else { text }
+}
+
+/// Slices that were probably meant for this Service: they name one that is not there, in nearly the same word, or are called as
+/// its slices are.
+pub(crate) fn nearly_of<'w>(
+    world: &'w World,
+    key: &'w ServiceKey,
+) -> impl Iterator<Item = &'w Arc<Endpoints>> {
+    let index = world.index();
+    let lost = index.all_endpoints().filter(move |(its, _)| {
+        its.namespace == key.namespace && *its != key && index.service(its).is_none()
+    });
+    lost.flat_map(move |(its, slices)| {
+        let is_near = nearest(&its.name, &[key.name.as_str()]).is_some();
+        slices.filter(move |slice| {
+            let is_called_so =
+                slice.object.name.strip_prefix(key.name.as_str()).is_some_and(|it| it.starts_with('-'));
+            is_near || is_called_so
+        })
+    })
 }
 
 /// Slices of Services that are not there. In a cluster that is so for a moment whenever a Service is deleted, so it is for

@@ -180,7 +180,9 @@ impl TenantShares {
         let left_out = list.len().saturating_sub(most);
         if left_out > 0 {
             let known: BTreeSet<_> = before.iter().flat_map(|pool| &pool.members).map(|it| it.at).collect();
-            list.sort_by_key(|it| (it.state != MemberState::Ready, !known.contains(&it.at), it.at));
+            list.sort_by_key(|it| {
+                (it.state != MemberState::Ready, it.backup, !known.contains(&it.at), it.at)
+            });
             list.truncate(most);
             list.sort_by_key(|it| it.at);
         }

@@ -54,7 +54,7 @@ pub(crate) fn idle<'w>(
 /// Whether the Service wants to be at the front door beside its own address.
 fn is_at_front_door(demand: &Demand) -> bool {
     let http = &demand.wishes.http;
-    http.front_door == Some(true) || !http.hosts.is_empty() || !http.paths.is_empty()
+    http.front_door == Some(true) || http.names_entrances()
 }
 
 /// What is about TLS, or about the front door, of a Service that has neither.

@@ -57,6 +57,8 @@ fn relay_pool(owner: Owner, id: PoolId, members: &[SocketAddr]) -> Pool {
         node: None,
         weight: 1,
         state: MemberState::Ready,
+        backup: false,
+        name: None,
     };
     Pool {
         id,

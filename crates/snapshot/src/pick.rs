@@ -4,7 +4,8 @@
 //!
 //! 1. ready members that are usable, or all ready ones when fewer than the panic threshold are;
 //! 2. ready members that are merely ejected: suspicion must not leave nobody;
-//! 3. and 4. the same among draining members: terminating, but still serving.
+//! 3. and 4. the same among backup members, who come first where no other ready member is usable;
+//! 5. and 6. the same among draining members: terminating, but still serving.
 //!
 //! Within a tier the pool's balance chooses, by weights scaled down while a member warms up. Source hash ignores
 //! warmth: a client that moves to a member and back would have moved twice for nothing.
@@ -13,7 +14,7 @@ use seaway_model::{Member, load_balancer::Balance};
 
 use crate::{
     hash::{client_hash, exponential, mix},
-    pool::CompiledPool,
+    pool::{CompiledPool, Field},
 };
 
 /// What is known about members only where traffic runs; asked during a pick, by index.
@@ -76,25 +77,75 @@ impl CompiledPool {
         conditions: &impl Conditions,
     ) -> Option<usize> {
         let client = if self.hashes_clients() { client_hash(client()) } else { 0 };
-        [&self.ready, &self.draining].into_iter().filter(|field| !field.is_empty()).find_map(|field| {
-            let everybody = conditions.all_well() || self.panics(field, conditions);
-            let first = Tier { pool: self, field, floor: if everybody { Floor::Any } else { Floor::Usable } };
-            let second = Tier { floor: Floor::Ejected, ..first };
-            first
-                .choose(client, cursor, conditions)
-                .or_else(|| if everybody { None } else { second.choose(client, cursor, conditions) })
-        })
+        if !self.backup.is_empty() {
+            return self.pick_beside_backup(client, cursor, conditions);
+        }
+        [&self.ready, &self.draining]
+            .into_iter()
+            .filter(|field| !field.is_empty())
+            .find_map(|field| self.pick_from(field, client, cursor, conditions))
+    }
+
+    /// Apart, so that pools without a backup, which nearly all are, pay for one comparison.
+    #[inline(never)]
+    fn pick_beside_backup(
+        &self,
+        client: u64,
+        cursor: &mut Cursor,
+        conditions: &impl Conditions,
+    ) -> Option<usize> {
+        let [first, second] = match self.needs_backup(conditions) {
+            true => [&self.backup, &self.ready],
+            false => [&self.ready, &self.backup],
+        };
+        [first, second, &self.draining]
+            .into_iter()
+            .filter(|field| !field.is_empty())
+            .find_map(|field| self.pick_from(field, client, cursor, conditions))
+    }
+
+    #[inline(always)]
+    fn pick_from(
+        &self,
+        field: &Field,
+        client: u64,
+        cursor: &mut Cursor,
+        conditions: &impl Conditions,
+    ) -> Option<usize> {
+        let everybody = conditions.all_well() || self.panics(field, conditions);
+        let first = Tier { pool: self, field, floor: if everybody { Floor::Any } else { Floor::Usable } };
+        let second = Tier { floor: Floor::Ejected, ..first };
+        first
+            .choose(client, cursor, conditions)
+            .or_else(|| if everybody { None } else { second.choose(client, cursor, conditions) })
+    }
+
+    /// No other ready member can serve this client now, and a backup can.
+    fn needs_backup(&self, conditions: &impl Conditions) -> bool {
+        let serves = |index: &u32| {
+            let member = *index as usize;
+            conditions.standing(member) == Standing::Usable && !conditions.tried(member)
+        };
+        !self.ready.members.iter().any(serves) && self.backup.members.iter().any(serves)
+    }
+
+    /// Whether a client that has this member may keep it: one that has a backup goes back as soon as another can serve.
+    pub fn may_keep(&self, member: usize, conditions: &impl Conditions) -> bool {
+        self.members().get(member).is_some_and(|it| !it.backup || self.needs_backup(conditions))
     }
 
     /// Fewer are usable than the threshold asks for: then some answer is better than none.
-    fn panics(&self, field: &[u32], conditions: &impl Conditions) -> bool {
+    fn panics(&self, field: &Field, conditions: &impl Conditions) -> bool {
         let threshold = usize::from(self.pool().panic_threshold);
         if threshold == 0 {
             return false;
         }
-        let usable =
-            field.iter().filter(|index| conditions.standing(**index as usize) == Standing::Usable).count();
-        usable.saturating_mul(100) < threshold.saturating_mul(field.len())
+        let usable = field
+            .members
+            .iter()
+            .filter(|index| conditions.standing(**index as usize) == Standing::Usable)
+            .count();
+        usable.saturating_mul(100) < threshold.saturating_mul(field.members.len())
     }
 }
 
@@ -108,7 +159,7 @@ enum Floor {
 #[derive(Clone, Copy)]
 struct Tier<'a> {
     pool: &'a CompiledPool,
-    field: &'a [u32],
+    field: &'a Field,
     floor: Floor,
 }
 
@@ -118,7 +169,7 @@ impl Tier<'_> {
             return self.by_hash(client, conditions);
         }
         match self.pool.pool().balance {
-            Balance::RoundRobin if self.pool.uniform() && conditions.all_well() => {
+            Balance::RoundRobin if self.field.is_uniform() && conditions.all_well() => {
                 self.next_in_turn(cursor, conditions)
             }
             Balance::RoundRobin => self.by_credit(cursor, conditions),
@@ -163,7 +214,7 @@ impl Tier<'_> {
         }
         let mut total = 0_i64;
         let mut richest: Option<(usize, i64)> = None;
-        for member in self.field.iter().map(|index| *index as usize) {
+        for member in self.field.members.iter().map(|index| *index as usize) {
             if !self.admits(member, conditions) {
                 continue;
             }
@@ -213,35 +264,35 @@ impl Tier<'_> {
     /// Draws by weight and draws again if it must not be; a field where hardly anybody may serve is walked through.
     fn at_random(&self, cursor: &mut Cursor, conditions: &impl Conditions) -> Option<usize> {
         for _ in 0..8 {
-            let sums = if std::ptr::eq(self.field, &*self.pool.ready) { &*self.pool.sums } else { &[] };
+            let sums = &*self.field.sums;
             let at = match sums.last() {
                 Some(total) => {
                     let mark = cursor.draw(*total);
                     sums.partition_point(|sum| *sum <= mark)
                 }
-                None => cursor.draw(self.field.len() as u64) as usize,
+                None => cursor.draw(self.field.members.len() as u64) as usize,
             };
-            let member = *self.field.get(at)? as usize;
+            let member = *self.field.members.get(at)? as usize;
             let warmth = conditions.warmth(member);
             if self.admits(member, conditions) && (warmth >= 100 || cursor.draw(100) < u64::from(warmth)) {
                 return Some(member);
             }
         }
-        let start = cursor.draw(self.field.len() as u64) as usize;
+        let start = cursor.draw(self.field.members.len() as u64) as usize;
         self.rotation(start).map(|(_, member)| member).find(|member| self.admits(*member, conditions))
     }
 
     /// The table's member; without it, the client's flows go to whom the highest of its own hashes says, so that
     /// nobody else's move and the one member's load is spread over all.
     fn by_hash(&self, client: u64, conditions: &impl Conditions) -> Option<usize> {
-        if std::ptr::eq(self.field, &*self.pool.ready) {
+        if std::ptr::eq(self.field, &self.pool.ready) {
             let member = self.pool.table()?.member(client);
             if self.admits(member, conditions) {
                 return Some(member);
             }
         }
         let mut best: Option<(usize, f64)> = None;
-        for member in self.field.iter().map(|index| *index as usize) {
+        for member in self.field.members.iter().map(|index| *index as usize) {
             if !self.admits(member, conditions) {
                 continue;
             }
@@ -258,8 +309,8 @@ impl Tier<'_> {
 
     /// Once round the field: (place, member).
     fn rotation(&self, start: usize) -> impl Iterator<Item = (usize, usize)> {
-        let start = start.checked_rem(self.field.len()).unwrap_or_default();
-        let (before, from) = self.field.split_at(start);
+        let start = start.checked_rem(self.field.members.len()).unwrap_or_default();
+        let (before, from) = self.field.members.split_at(start);
         (start..).zip(from).chain((0..).zip(before)).map(|(at, member)| (at, *member as usize))
     }
 }

@@ -20,47 +20,66 @@ use crate::{
 #[derive(Debug)]
 pub struct CompiledPool {
     pool: Arc<Pool>,
-    /// Indexes of those that get new connections as a rule: ready and of some weight.
-    pub(crate) ready: Box<[u32]>,
+    /// Those that get new connections as a rule: ready and of some weight.
+    pub(crate) ready: Field,
+    /// Ready, and there for when none of the others can serve.
+    pub(crate) backup: Field,
     /// Their answer when nobody is ready: terminating, but still serving.
-    pub(crate) draining: Box<[u32]>,
-    /// Running sums of the weights of `ready`, for drawing by weight; empty if all weigh the same.
-    pub(crate) sums: Box<[u64]>,
+    pub(crate) draining: Field,
     pub(crate) hashes: Box<[u64]>,
     table: OnceLock<Option<Maglev>>,
     /// Where clients keep their member by a cookie; else nobody has one.
     marks: Marks,
 }
 
+/// Members that are chosen from together.
+#[derive(Debug)]
+pub(crate) struct Field {
+    /// Indexes in the pool.
+    pub(crate) members: Box<[u32]>,
+    /// Running sums of their weights, for drawing by weight; empty if all weigh the same.
+    pub(crate) sums: Box<[u64]>,
+}
+
+impl Field {
+    fn of(pool: &Pool, is_in: impl Fn(&Member) -> bool) -> Field {
+        let members: Box<[u32]> = (0_u32..)
+            .zip(&pool.members)
+            .filter(|(_, member)| member.weight > 0 && is_in(member))
+            .map(|(index, _)| index)
+            .collect();
+        let weight = |index: &u32| pool.members.get(*index as usize).map_or(0, |it| it.weight);
+        let uniform =
+            members.windows(2).all(|two| matches!(two, [one, other] if weight(one) == weight(other)));
+        let sums = members.iter().filter(|_| !uniform).scan(0_u64, |sum, index| {
+            *sum = sum.saturating_add(weight(index).into());
+            Some(*sum)
+        });
+        Field { sums: sums.collect(), members }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// All weigh the same.
+    pub(crate) fn is_uniform(&self) -> bool {
+        self.sums.is_empty()
+    }
+}
+
 impl CompiledPool {
     pub fn compile(pool: Arc<Pool>) -> CompiledPool {
-        let of = |state: MemberState| -> Box<[u32]> {
-            (0_u32..)
-                .zip(&pool.members)
-                .filter(|(_, member)| member.state == state && member.weight > 0)
-                .map(|(index, _)| index)
-                .collect()
-        };
-        let (ready, draining) = (of(MemberState::Ready), of(MemberState::Draining));
-        let weight = |index: &u32| pool.members.get(*index as usize).map_or(0, |it| it.weight);
-        let uniform = ready.windows(2).all(|two| matches!(two, [one, other] if weight(one) == weight(other)));
-        let sums = if uniform {
-            Box::default()
-        } else {
-            ready
-                .iter()
-                .scan(0_u64, |sum, index| {
-                    *sum = sum.saturating_add(weight(index).into());
-                    Some(*sum)
-                })
-                .collect()
-        };
+        let is_ready = |member: &Member| member.state == MemberState::Ready;
+        let ready = Field::of(&pool, |member| is_ready(member) && !member.backup);
+        let backup = Field::of(&pool, |member| is_ready(member) && member.backup);
+        let draining = Field::of(&pool, |member| !is_ready(member));
         let hashes = pool.members.iter().map(|member| member_hash(member.at)).collect();
         let marks = match pool.affinity {
             Some(Affinity::Cookie { .. }) => Marks::of(&pool),
             Some(Affinity::ClientIp(_)) | None => Marks::default(),
         };
-        CompiledPool { ready, draining, sums, hashes, table: OnceLock::new(), marks, pool }
+        CompiledPool { ready, backup, draining, hashes, table: OnceLock::new(), marks, pool }
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
@@ -96,7 +115,7 @@ impl CompiledPool {
             .get_or_init(|| {
                 // Indexes of the table are those of the pool, so who is not ready stands in it without weight.
                 let mut members: Vec<(u64, u32)> = self.hashes.iter().map(|hash| (*hash, 0)).collect();
-                for index in &self.ready {
+                for index in &self.ready.members {
                     let at = *index as usize;
                     if let Some((entry, member)) = members.get_mut(at).zip(self.pool.members.get(at)) {
                         entry.1 = member.weight;
@@ -110,9 +129,5 @@ impl CompiledPool {
     /// Somebody has asked for the table.
     pub fn table_is_built(&self) -> bool {
         self.table.get().is_some()
-    }
-
-    pub(crate) fn uniform(&self) -> bool {
-        self.sums.is_empty()
     }
 }

@@ -19,7 +19,15 @@ pub fn pool_id() -> PoolId {
 
 /// A ready one.
 pub fn member(at: SocketAddr) -> Member {
-    Member { at, host_name: None, node: None, weight: 1, state: MemberState::Ready }
+    Member {
+        at,
+        host_name: None,
+        node: None,
+        weight: 1,
+        state: MemberState::Ready,
+        backup: false,
+        name: None,
+    }
 }
 
 /// TCP in turn, with nothing else asked for; members in the order that a plan has them.

@@ -86,6 +86,8 @@ pub fn endpoint(at: &str) -> Endpoint {
         node: None,
         for_zones: Vec::new(),
         for_nodes: Vec::new(),
+        backup: false,
+        name: None,
     }
 }
 

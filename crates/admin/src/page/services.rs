@@ -178,6 +178,9 @@ fn member(page: &mut String, member: &MemberView, speaks_http: bool, now: Time) 
     if !member.name.is_empty() {
         write!(page, " <small>{}</small>", text(&member.name))?;
     }
+    if member.backup {
+        page.write_str(" <small>backup</small>")?;
+    }
     page.write_str("</th>")?;
     let since = member.last_change.map(|at| format!(" <small>{}</small>", age(at, now)));
     let since = since.unwrap_or_default();

@@ -185,6 +185,7 @@ pub(crate) fn member(address: &str, name: &str, state: MemberState, total: u64) 
     MemberView {
         address: address.into(),
         name: name.into(),
+        backup: false,
         state,
         weight: 1,
         sessions: Sessions { current: total.min(109), peak: total.min(702), total, limit: None },

@@ -32,7 +32,7 @@ use crate::{
     member::{Part, cloud, in_cluster},
     output,
     run::runtime,
-    settings::{self, Settings},
+    settings::Settings,
 };
 
 /// What would become of one thing in the cloud.
@@ -50,7 +50,7 @@ struct Prospect {
 
 /// As a controller that is started with these arguments.
 pub(crate) fn settings_of(arguments: &Plan, file: &Path) -> Result<Settings> {
-    let mut settings = settings::load(arguments.common.config.as_deref())?;
+    let mut settings = arguments.common.settings()?;
     in_cluster(&mut settings, Part::Controller, Some(file));
     if let Some(why) = cloud::refused(&settings) {
         bail!("{why}");

@@ -1,14 +1,14 @@
 //! Addresses: pools, requests, sharing, restarts. Pools lie within 127.0.0.0/8, which is local without privilege.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     time::Duration,
 };
 
 use seaway_testkit::stopwatch::{Stopwatch, median};
 
 use crate::{
-    backends::{Backend, Talk, manifest},
+    backends::{Backend, Talk, Web, manifest},
     harness::{Seaway, Setup, own_address, own_addresses, path, run, stdout, until},
 };
 
@@ -175,4 +175,30 @@ fn a_check_beside_a_running_process_blames_the_service_that_came_later() {
     let alone = check(&["--state-dir", path(&manifests)]);
     assert!(alone.contains("belongs to Service default/broken"), "{alone}");
     assert!(alone.contains("when Seaway starts, the older Service gets it"), "{alone}");
+}
+
+#[test]
+fn one_address_of_the_command_line_is_the_only_one_also_of_the_front_door() {
+    let (web, other) = (Web::start("web"), own_address());
+    let text = format!(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations: {{seaway.dev/backends: \"{}\", \
+         seaway.dev/front-door: \"true\"}}\nspec: {{type: LoadBalancer, ports: [{{port: 8080}}]}}\n",
+        web.at
+    );
+    let setup =
+        Setup::new().address(other.into()).config("frontDoor: {port: 8081}\n").write("web.yaml", &text);
+    let only = setup.ip.to_string();
+    let seaway = setup.argument("--address").argument(&only).start();
+    for port in [8080, 8081] {
+        let at = |ip: Ipv4Addr| TcpStream::connect((ip, port));
+        until("it is served", || at(seaway.ip).is_ok());
+        assert!(at(other).is_err(), "{port}");
+    }
+}
+
+#[test]
+fn without_addresses_of_its_own_the_log_says_which_are_served_and_how_to_choose() {
+    let seaway = Setup::new().finding_addresses().start();
+    let says = |part: &str| seaway.log().contains(part);
+    assert!(says("loopback and link-local ones are not served (to choose: --address IP, or host.addresses"));
 }

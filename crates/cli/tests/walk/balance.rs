@@ -169,3 +169,27 @@ fn below_the_panic_threshold_all_members_are_used_and_without_one_none() {
     let state = seaway.state();
     assert_eq!(state["services"][0]["pools"][0]["panic"], true, "{state}");
 }
+
+#[test]
+fn a_backup_of_the_short_form_serves_while_the_others_are_down() {
+    let (one, spare) = (Backend::start("one"), Backend::start("spare"));
+    let text = format!(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: shop\n  annotations:\n    seaway.dev/backends: {} name=first, {} \
+         name=sorry backup\n    seaway.dev/health-check-interval: 100ms\nspec: {{type: LoadBalancer, ports: [{{port: 8080}}]}}\n",
+        one.at, spare.at
+    );
+    let seaway = Setup::new().write("shop.yaml", &text).start();
+    assert_eq!(counts(&seaway, 10), [("one".to_owned(), 10)].into());
+    let [first, sorry] = [one.at, spare.at].map(|at| seaway.member(at));
+    assert_eq!((&first["name"], &first["backup"]), (&"first".into(), &serde_json::Value::Null));
+    assert_eq!((&sorry["name"], &sorry["backup"]), (&"sorry".into(), &true.into()));
+    let (_, csv) = seaway.get("/;csv").expect("the page answers");
+    let columns: Vec<&str> = csv.lines().next().expect("a header").split(',').collect();
+    let bck = columns.iter().position(|it| *it == "bck").expect("HAProxy has it");
+    let row = csv.lines().find(|it| it.contains(&spare.at.to_string())).expect("it is listed");
+    assert_eq!(row.split(',').nth(bck), Some("1"));
+    let (_, page) = seaway.get("/").expect("the page answers");
+    assert!(page.contains("<small>sorry</small> <small>backup</small>"), "{page}");
+    drop(one);
+    assert_eq!(counts(&seaway, 10), [("spare".to_owned(), 10)].into(), "at once, for who is refused");
+}

@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, process::Stdio};
 
 use crate::{
-    backends::manifest,
-    harness::{Folder, path, run, seaway, stderr, stdout},
+    backends::{Backend, manifest},
+    harness::{Folder, Setup, path, run, seaway, stderr, stdout, until},
 };
 
 fn endpoint() -> SocketAddr {
@@ -145,6 +145,95 @@ fn explain_tells_why_this_address_and_these_members() {
     let unknown = run(&["explain", "shpo", "--manifests", path(&folder.manifests())]);
     assert!(!unknown.status.success());
     assert!(stderr(&unknown).contains("did you mean default/shop?"), "{}", stderr(&unknown));
+    folder.write(
+        "web.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 0}]}\n",
+    );
+    let broken = stderr(&run(&["explain", "web", "--manifests", path(&folder.manifests())]));
+    assert!(broken.contains("web.yaml:4:17: Service default/web: spec.ports[0].port"), "{broken}");
+}
+
+#[test]
+fn init_writes_a_first_folder_that_check_accepts_and_overwrites_nothing() {
+    let folder = Folder::new();
+    let at = |name: &str| folder.0.path().join(name);
+    let init = |dir: &str, flags: &[&str]| run(&[&["init", path(&at(dir))], flags].concat());
+    let tcp = ["--port", "8081", "--backends", "127.0.0.1:3000 weight=2, 127.0.0.1:3001 backup"];
+    let http = ["--host", "shop.example/api", "--backends", "127.0.0.1:3000", "--port", "8082"];
+    for (dir, flags, listed, next) in [
+        ("tcp", &tcp[..], "8081/TCP", "curl http://127.0.0.1:8081/"),
+        ("one/http", &http[..], "shop.example/api", "curl -H 'Host: shop.example' http://127.0.0.1:8082/api"),
+    ] {
+        let output = init(dir, flags);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let command = format!("seaway run {} --address 127.0.0.1", path(&at(dir)));
+        assert!(stdout(&output).contains(&command) && stdout(&output).contains(next), "{}", stdout(&output));
+        let checked = run(&["check", path(&at(dir))]);
+        assert!(checked.status.success(), "{}{}", stdout(&checked), stderr(&checked));
+        let planned = stdout(&run(&["plan", path(&at(dir)), "--address", "127.0.0.1"]));
+        assert!(planned.contains(listed) && planned.contains("127.0.0.1"), "{planned}");
+        let file = at(dir).join(if dir == "tcp" { "tcp.yaml" } else { "http.yaml" });
+        let text = std::fs::read_to_string(&file).expect("it is written");
+        assert!(text.starts_with("# yaml-language-server: $schema=.seaway-schema.json\n"), "{text}");
+        let schema = std::fs::read(at(dir).join(".seaway-schema.json")).expect("it is written");
+        serde_json::from_slice::<serde_json::Value>(&schema).expect("it is JSON");
+        std::fs::write(&file, "mine").expect("written");
+        let again = init(dir, flags);
+        assert!(
+            !again.status.success() && stderr(&again).contains("is not overwritten"),
+            "{}",
+            stderr(&again)
+        );
+        assert_eq!(std::fs::read_to_string(&file).expect("it is there"), "mine");
+    }
+    let text = std::fs::read_to_string(at("one/seaway.yaml")).expect("it is written");
+    let schema = text.lines().next().and_then(|it| it.split_once("$schema=")).expect("it names one").1;
+    assert!(at("one").join(schema).exists(), "{text}");
+    let config = run(&["config", "--check", path(&at("one/seaway.yaml"))]);
+    assert!(config.status.success(), "{}", stdout(&config));
+    let wrong = init("wrong", &["--backends", "127.0.0.1:300x"]);
+    assert!(!wrong.status.success() && !at("wrong").exists());
+    assert!(stderr(&wrong).contains("the port must be a number from 1 to 65535"), "{}", stderr(&wrong));
+    let silent = init("wrong", &[]);
+    assert!(!silent.status.success() && stderr(&silent).contains("--backends"), "{}", stderr(&silent));
+}
+
+#[test]
+fn schemas_are_json_for_editors() {
+    for (which, title) in
+        [("manifests", "Manifests of a folder that Seaway serves"), ("config", "seaway.yaml")]
+    {
+        let schema: serde_json::Value =
+            serde_json::from_str(&stdout(&run(&["schema", which]))).expect("it is JSON");
+        assert_eq!(schema["title"], title);
+        assert_eq!(schema["$schema"], "http://json-schema.org/draft-07/schema#");
+    }
+}
+
+#[test]
+fn explain_asks_the_process_that_serves_the_folder_how_members_stand() {
+    let (one, gone) = (Backend::start("one"), Backend::start("gone"));
+    let shop = manifest("shop", 8080, &[], &[one.at, gone.at]);
+    let seaway = Setup::new().write("shop.yaml", &shop).start();
+    let folder = seaway.folder.clone();
+    let (manifests, state) = (folder.manifests(), folder.state());
+    let explain = || {
+        let output = run(&["explain", "shop", path(&manifests), "--state-dir", path(&state)]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let line = |at: SocketAddr, now: &str| format!("  {at}  listed as ready; now {now}");
+    let at = gone.at;
+    drop(gone);
+    until("one is up and the other down", || {
+        let text = explain();
+        text.contains(&line(one.at, "up\n")) && text.contains(&line(at, "down: "))
+    });
+    assert!(explain().contains(&format!("serves this folder: http://{}/", seaway.admin())), "{}", explain());
+    drop(seaway);
+    let text = explain();
+    assert!(text.contains(&format!("  {at}  listed as ready\n")), "{text}");
+    assert!(text.contains("it is not known which members are up: the last one does not answer"), "{text}");
 }
 
 #[test]

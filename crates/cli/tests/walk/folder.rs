@@ -75,6 +75,8 @@ fn the_log_says_where_serving_begins_and_ends() {
         let (log, at) = (seaway.log(), format!("at={}", seaway.at(port)));
         log.lines().any(|it| it.contains(&format!(": {what} ")) && it.contains(&at))
     };
+    let addresses = format!("this host's addresses: {}, as --address or host.addresses says", seaway.ip);
+    assert!(seaway.log().contains(&addresses), "{}", seaway.log());
     until("it begins", || says("listener opened", 8080));
     seaway.folder.write("shop.yaml", &manifest("shop", 8081, &[], &[backend.at]));
     until("one ends and the other begins", || says("listener closed", 8080) && says("listener opened", 8081));

@@ -22,8 +22,8 @@ impl Feed {
         if self.reads_copies() { copies::original(told) } else { Some(told) }
     }
 
-    /// The watch brings it, be it after it was fetched.
-    pub(super) fn arrives(&mut self, key: &Key) {
+    /// The watch delivers it from now on, even if it was fetched before.
+    pub(super) fn forget_fetched(&mut self, key: &Key) {
         if self.reads_copies()
             && let Some(secrets) = &mut self.secrets
         {

@@ -198,7 +198,7 @@ impl Feed {
         Some(false)
     }
 
-    /// HostSlices are not there, or not for us.
+    /// Slices are not there, or not for us.
     pub(super) fn watch_each_host(&mut self, why: &str) {
         info!(
             why,

@@ -1,16 +1,17 @@
 //! `status.json`: what each Service got, for people and scripts. Who serves never reads it back; who checks a folder does, to
-//! know what is served beside it.
+//! know what is served beside it, and who explains one, to know whom to ask.
 
 use std::{
     collections::BTreeMap,
     fs, io,
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use seaway_model::{Kind, ObjectRef, Owner, Problem, Reason, Status, outcome::Serving};
+use seaway_model::{Kind, ObjectRef, Owner, Problem, Reason, Status, Time, outcome::Serving};
 use serde::{Deserialize, Serialize};
 
 use super::StateDir;
@@ -23,6 +24,22 @@ const GATHER: Duration = Duration::from_millis(50);
 const SHARE: u32 = 20;
 /// A file that could not be written is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// The process that writes the file, and where it can be asked for more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Server {
+    /// The folder that it serves, as [`absolute`] says it.
+    pub manifests: String,
+    /// As its status page says it, too: another process at the same port is not this one.
+    pub started: Time,
+    pub status_page: Vec<SocketAddr>,
+}
+
+/// One name for a folder, whatever it was called by.
+pub fn absolute(folder: &Path) -> String {
+    fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).to_string_lossy().into_owned()
+}
 
 /// Writes statuses from a thread of its own, until this is dropped.
 pub struct StatusFile {
@@ -46,6 +63,7 @@ impl StatusFile {
     /// `trouble` is told when the file cannot be written, and by an empty list when it can again.
     pub fn open(
         state: &StateDir,
+        server: Option<Server>,
         trouble: impl Fn(ObjectRef, Vec<Problem>) + Send + 'static,
     ) -> io::Result<StatusFile> {
         let pending = PendingStatuses { changed: true, ..PendingStatuses::default() };
@@ -53,7 +71,7 @@ impl StatusFile {
         let (writing, path) = (shared.clone(), state.path().join(FILE));
         let writer = std::thread::Builder::new()
             .name("status".to_owned())
-            .spawn(move || writing.write_on(&path, &trouble))?;
+            .spawn(move || writing.write_on(&path, server.as_ref(), &trouble))?;
         Ok(StatusFile { shared, writer: Some(writer) })
     }
 
@@ -102,9 +120,20 @@ pub fn stored_serving(state: &Path) -> Vec<(Owner, Serving)> {
     services.flat_map(|it| it.serving.into_iter().map(move |at| (it.owner.clone(), at))).collect()
 }
 
-/// `{"services": {"Service default/shop": {…}}}`
+/// The process that has this state folder, or had it last. Nothing, where that cannot be read.
+pub fn stored_server(state: &Path) -> Option<Server> {
+    #[derive(Deserialize)]
+    struct Page {
+        server: Option<Server>,
+    }
+    let text = fs::read(state.join(FILE)).ok()?;
+    serde_json::from_slice::<Page>(&text).ok()?.server
+}
+
+/// `{"server": {…}, "services": {"Service default/shop": {…}}}`
 #[derive(Serialize)]
 struct Page<'s> {
+    server: Option<&'s Server>,
     services: BTreeMap<String, &'s Status>,
 }
 
@@ -113,7 +142,7 @@ impl Shared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_on(&self, path: &Path, trouble: &dyn Fn(ObjectRef, Vec<Problem>)) {
+    fn write_on(&self, path: &Path, server: Option<&Server>, trouble: &dyn Fn(ObjectRef, Vec<Problem>)) {
         let mut healthy = true;
         let mut pause = Duration::ZERO;
         let mut pending = self.pending();
@@ -130,7 +159,7 @@ impl Shared {
                 let services =
                     statuses.iter().map(|(owner, status)| (owner.to_string(), &**status)).collect();
                 let outcome = disk::replace(path, Durable::No, |writer| {
-                    serde_json::to_writer_pretty(&mut *writer, &Page { services })?;
+                    serde_json::to_writer_pretty(&mut *writer, &Page { server, services })?;
                     writer.write_all(b"\n")
                 });
                 pause = GATHER.max(begun.elapsed().saturating_mul(SHARE));
@@ -194,7 +223,7 @@ mod tests {
     #[test]
     fn the_page_has_a_status_for_each_service() {
         let (owner, status) = status("shop");
-        let page = Page { services: [(owner.to_string(), &*status)].into() };
+        let page = Page { server: None, services: [(owner.to_string(), &*status)].into() };
         let page = serde_json::to_value(&page).expect("is JSON");
         assert_eq!(page["services"]["Service default/shop"]["members"], 2, "{page}");
     }
@@ -238,7 +267,7 @@ mod tests {
     fn statuses_come_and_go() {
         let dir = tempfile::tempdir().expect("a folder");
         let state = StateDir::open(dir.path()).expect("a state folder");
-        let file = StatusFile::open(&state, |_, _| {}).expect("a status file");
+        let file = StatusFile::open(&state, None, |_, _| {}).expect("a status file");
         let ((a, one), (b, two)) = (status("a"), status("b"));
         file.put(a.clone(), one);
         file.put(b, two);
@@ -260,7 +289,7 @@ mod tests {
         fs::create_dir(&path).expect("is made");
         fs::write(path.join("x"), "").expect("is written");
         let (told, tells) = mpsc::channel();
-        let file = StatusFile::open(&state, move |_, problems| told.send(problems).expect("is heard"))
+        let file = StatusFile::open(&state, None, move |_, problems| told.send(problems).expect("is heard"))
             .expect("opens");
         let wait = Duration::from_secs(10);
         let problems = tells.recv_timeout(wait).expect("is told");

@@ -5,12 +5,17 @@ use std::{net::IpAddr, time::Duration};
 use ipnet::IpNet;
 use seaway_plan::quantity::{duration, size};
 
-use super::{Field, Shown};
+use super::{Expected, Field, Shown};
 use crate::tree::Value;
 
 impl<'a> Field<'a> {
     pub fn text(&self) -> Option<&'a str> {
-        let node = self.node()?;
+        self.note(Expected::Text);
+        self.any_text()
+    }
+
+    fn any_text(&self) -> Option<&'a str> {
+        let node = self.present()?;
         match &node.value {
             Value::Text(text) => Some(text),
             _ => {
@@ -26,7 +31,12 @@ impl<'a> Field<'a> {
     }
 
     pub fn integer(&self) -> Option<i64> {
-        let node = self.node()?;
+        self.note(Expected::Integer(None));
+        self.any_integer()
+    }
+
+    fn any_integer(&self) -> Option<i64> {
+        let node = self.present()?;
         match &node.value {
             Value::Int(value) => Some(*value),
             // JSON knows one kind of number only.
@@ -39,7 +49,8 @@ impl<'a> Field<'a> {
     }
 
     pub fn bool(&self) -> Option<bool> {
-        let node = self.node()?;
+        self.note(Expected::Bool);
+        let node = self.present()?;
         match &node.value {
             Value::Bool(value) => Some(*value),
             _ => {
@@ -51,7 +62,8 @@ impl<'a> Field<'a> {
 
     /// An integer of the type and range that the caller wants.
     pub fn within<N: TryFrom<i64>>(&self, least: i64, most: i64) -> Option<N> {
-        let value = self.integer()?;
+        self.note(Expected::Integer(Some((least, most))));
+        let value = self.any_integer()?;
         let fitting = Some(value)
             .filter(|value| (least..=most).contains(value))
             .and_then(|value| value.try_into().ok());
@@ -67,10 +79,12 @@ impl<'a> Field<'a> {
 
     /// A number or text, as Kubernetes' IntOrString.
     pub fn integer_or_text(&self) -> Option<IntOrText<'a>> {
-        let node = self.node()?;
+        self.note(Expected::Integer(None));
+        self.note(Expected::Text);
+        let node = self.present()?;
         match &node.value {
             Value::Text(text) => Some(IntOrText::Text(text)),
-            Value::Int(_) | Value::Float(_) => self.integer().map(IntOrText::Int),
+            Value::Int(_) | Value::Float(_) => self.any_integer().map(IntOrText::Int),
             _ => {
                 self.wrong_type(node, "an integer or a string");
                 None
@@ -80,7 +94,8 @@ impl<'a> Field<'a> {
 
     /// One of a few words, each with its meaning; they are told in the order given.
     pub fn one_of<T: Clone>(&self, meanings: &[(&str, T)]) -> Option<T> {
-        let word = self.name()?;
+        self.note(Expected::Words(meanings.iter().map(|(name, _)| (*name).to_owned()).collect()));
+        let word = self.any_text().filter(|text| !text.is_empty())?;
         let found = meanings.iter().find(|(name, _)| *name == word).map(|(_, meaning)| meaning.clone());
         if found.is_none() {
             let names: Vec<&str> = meanings.iter().map(|(name, _)| *name).collect();
@@ -108,10 +123,10 @@ impl<'a> Field<'a> {
         net
     }
 
-    /// `500ms`, `5s`, `1m30s`, `1h`, as Go writes durations.
     /// Bytes: a number, or text such as `10Mi`.
     pub fn size(&self) -> Option<u64> {
-        let node = self.node()?;
+        self.note(Expected::Size);
+        let node = self.present()?;
         let size = match &node.value {
             Value::Int(bytes) => u64::try_from(*bytes).ok(),
             Value::Text(text) => size(text).ok(),
@@ -123,9 +138,10 @@ impl<'a> Field<'a> {
         size
     }
 
-    /// As in annotations: a number is seconds.
+    /// `500ms`, `5s`, `1m30s`, `1h`, as Go writes durations; as in annotations, a number is seconds.
     pub fn duration(&self) -> Option<Duration> {
-        let node = self.node()?;
+        self.note(Expected::Duration);
+        let node = self.present()?;
         let duration = match &node.value {
             Value::Text(text) => duration(text).ok(),
             Value::Int(seconds) => duration(&seconds.to_string()).ok(),

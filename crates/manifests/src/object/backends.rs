@@ -2,7 +2,7 @@
 //! name any address with it: there EndpointSlices alone say who answers.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -18,8 +18,10 @@ use crate::decode::{Field, lenient_ip};
 
 /// As many endpoints as a slice may have.
 const MOST: usize = 1000;
-const FORM: &str = "must be ADDRESS:PORT, and weight=N after it if need be, several with a comma in between (e.g. \
-                    \"10.0.0.1:8080, 10.0.0.2:8080 weight=3\")";
+const FORM: &str = "must be ADDRESS:PORT, and weight=N, name=WORD or backup after it if need be, several with a comma in \
+                    between (e.g. \"10.0.0.1:8080 name=a weight=3, 10.0.0.2:8080 backup\")";
+/// Of a backend's name.
+const LONGEST_NAME: usize = 63;
 
 /// Those with one port and one weight are as one slice.
 type Groups = BTreeMap<(Option<u16>, Option<u32>), Vec<Endpoint>>;
@@ -71,8 +73,12 @@ fn read(field: &Field<'_>, text: &str, service: &Service) -> Groups {
     }
     let first = service.ports.first().map(|it| &it.target);
     let is_one_port = service.ports.iter().all(|it| Some(&it.target) == first);
+    let mut names: BTreeSet<Name> = BTreeSet::new();
     for written in written {
-        let Some((at, number, weight)) = backend(field, written) else { continue };
+        let Some(Backend { at, number, weight, backup, name }) = backend(field, written) else { continue };
+        if let Some(name) = name.as_ref().filter(|it| !names.insert(Name::clone(it))) {
+            field.invalid(written, &format!("another backend has the name {name}: names must differ"));
+        }
         if number.is_some() && !is_one_port {
             let why = "must have no port, because this Service has several: each uses its own targetPort";
             field.invalid(written, why);
@@ -85,28 +91,57 @@ fn read(field: &Field<'_>, text: &str, service: &Service) -> Groups {
             node: None,
             for_zones: Vec::new(),
             for_nodes: Vec::new(),
+            backup,
+            name,
         });
     }
     groups
 }
 
-/// Where it is, at which port if one is named, and what it counts for if that is said.
-fn backend(field: &Field<'_>, written: &str) -> Option<(EndpointAddress, Option<u16>, Option<u32>)> {
+struct Backend {
+    at: EndpointAddress,
+    /// None: each port's own target.
+    number: Option<u16>,
+    weight: Option<u32>,
+    backup: bool,
+    name: Option<Name>,
+}
+
+fn backend(field: &Field<'_>, written: &str) -> Option<Backend> {
     let mut words = written.split_whitespace();
-    let (host, number) = place(field, words.next()?)?;
-    let mut weight = None;
+    let (at, number) = place(field, words.next()?)?;
+    let mut backend = Backend { at, number, weight: None, backup: false, name: None };
     for word in words {
-        let Some(number) = word.strip_prefix("weight=") else {
-            field.invalid(written, FORM);
-            return None;
-        };
-        weight = number.parse().ok().filter(|it| *it <= HEAVIEST);
-        if weight.is_none() {
-            field.invalid(written, &format!("weight must be a whole number from 0 to {HEAVIEST}"));
-            return None;
+        match word.split_once('=') {
+            None if word == "backup" => backend.backup = true,
+            Some(("weight", number)) => {
+                backend.weight = number.parse().ok().filter(|it| *it <= HEAVIEST);
+                if backend.weight.is_none() {
+                    field.invalid(written, &format!("weight must be a whole number from 0 to {HEAVIEST}"));
+                    return None;
+                }
+            }
+            Some(("name", name)) if is_name(name) => backend.name = Some(name.into()),
+            Some(("name", _)) => {
+                let why = format!(
+                    "name must be of letters, digits, '-', '_' and '.', and have 1 to {LONGEST_NAME}"
+                );
+                field.invalid(written, &why);
+                return None;
+            }
+            _ => {
+                field.invalid(written, FORM);
+                return None;
+            }
         }
     }
-    Some((host, number, weight))
+    Some(backend)
+}
+
+/// It stands in columns, pages and logs.
+fn is_name(text: &str) -> bool {
+    (1..=LONGEST_NAME).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// `192.0.2.1:80`, `[2001:db8::1]:80`, `app.example:80`, or any of them without a port.
@@ -202,6 +237,20 @@ mod tests {
     }
 
     #[test]
+    fn backends_have_names_and_some_stand_by() {
+        let written = "10.0.0.1:80 name=a weight=3, 10.0.0.2:80 backup name=sorry-1, 10.0.0.3:80";
+        let all = facts(&service("{port: 80}", written));
+        let endpoints = all.iter().skip(1).flat_map(|it| match it {
+            Fact::Endpoints(it) => it.endpoints.clone(),
+            _ => panic!("{it:?}"),
+        });
+        let mut told: Vec<_> = endpoints.map(|it| (it.name.map(|it| it.to_string()), it.backup)).collect();
+        told.sort();
+        let name = |it: &str| Some(it.to_owned());
+        assert_eq!(told, [(None, false), (name("a"), false), (name("sorry-1"), true)]);
+    }
+
+    #[test]
     fn what_is_not_understood_is_told_with_what_to_write() {
         let table = [
             ("''", "must be ADDRESS:PORT"),
@@ -209,6 +258,10 @@ mod tests {
             ("10.0.0.1:0", "the port must be a number from 1 to 65535"),
             ("10.0.0.1:3000 10.0.0.2:3000", "with a comma in between"),
             ("10.0.0.1:3000 weight=-1", "weight must be a whole number from 0 to 1000000"),
+            ("10.0.0.1:3000 name=", "name must be of letters"),
+            ("10.0.0.1:3000 name=a/b", "name must be of letters"),
+            ("10.0.0.1:3000 name=a, 10.0.0.2:3000 name=a", "another backend has the name a"),
+            ("10.0.0.1:3000 bakcup", "must be ADDRESS:PORT, and weight=N, name=WORD or backup"),
             ("localhost:3000", "write 127.0.0.1 or [::1]"),
             ("0.0.0.0:3000", "may not be unspecified"),
             ("web:3000", "should be a domain with at least two segments"),

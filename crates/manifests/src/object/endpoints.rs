@@ -80,6 +80,8 @@ fn endpoint(address: &Field<'_>, ready: bool) -> Option<Endpoint> {
         node: node.map(Into::into),
         for_zones: Vec::new(),
         for_nodes: Vec::new(),
+        backup: false,
+        name: None,
     })
 }
 

@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use seaway_model::Kind;
 
 use crate::{
-    decode::{Fault, nearest},
-    tree::{Node, Value},
+    decode::{Expected, Fault, Faults, Field, FieldReads, Part, nearest},
+    tree::{self, Node, Value},
 };
 
 /// More of one object than this teach nobody anything.
@@ -50,7 +50,7 @@ const IP_ADDRESS_POOL: &str = "spec{addresses autoAssign avoidBuggyIPs serviceAl
 static TABLES: LazyLock<BTreeMap<Kind, Shape>> = LazyLock::new(|| {
     let table = |fields: &str| {
         let mut words = format!("{META} {fields}").replace("FILTERS", FILTERS);
-        words = words.replace(['{', '['], " { ").replace(['}', ']'], " } ");
+        words = words.replace('{', " { ").replace('[', " [ ").replace(['}', ']'], " } ");
         Shape::read(&mut words.split_whitespace().peekable())
     };
     BTreeMap::from([
@@ -68,13 +68,18 @@ static TABLES: LazyLock<BTreeMap<Kind, Shape>> = LazyLock::new(|| {
 
 /// Fields of a map, or of each map of a list; without any, whatever there is.
 #[derive(Debug, Default)]
-struct Shape(BTreeMap<String, Shape>);
+struct Shape(BTreeMap<String, Shape>, IsList);
+
+type IsList = bool;
 
 impl Shape {
     fn read<'w>(words: &mut std::iter::Peekable<impl Iterator<Item = &'w str>>) -> Shape {
         let mut shape = Shape::default();
         while let Some(word) = words.next().filter(|it| *it != "}") {
-            let below = if words.next_if_eq(&"{").is_some() { Shape::read(words) } else { Shape::default() };
+            let below = match words.next_if(|it| matches!(*it, "{" | "[")) {
+                Some(opening) => Shape(Shape::read(words).0, opening == "["),
+                None => Shape::default(),
+            };
             shape.0.insert(word.to_owned(), below);
         }
         shape
@@ -107,6 +112,26 @@ impl Shape {
             }
             // Of another type than it should be, which is told elsewhere.
             _ => {}
+        }
+    }
+
+    /// A text with all maps and lists in it, and a map in each list.
+    fn sample(&self) -> String {
+        let inner = self.0.iter().filter(|(_, below)| !below.0.is_empty());
+        let inner: Vec<String> = inner.map(|(name, below)| format!("{name:?}: {}", below.sample())).collect();
+        let map = format!("{{{}}}", inner.join(", "));
+        if self.1 { format!("[{map}]") } else { map }
+    }
+
+    fn take_down(&self, above: &[Part], reads: &mut FieldReads) {
+        for (name, below) in &self.0 {
+            let mut path = [above, &[Part::Field(name.clone())]].concat();
+            let expected = reads.entry(path.clone()).or_default();
+            if !below.0.is_empty() {
+                expected.insert(if below.1 { Expected::List } else { Expected::Map });
+            }
+            path.extend(below.1.then_some(Part::Item));
+            below.take_down(&path, reads);
         }
     }
 
@@ -148,6 +173,18 @@ pub fn known_fields(kind: Kind) -> Vec<String> {
         table.paths("", &mut paths);
     }
     paths
+}
+
+/// The same, with what is read of each, as [`Faults::recording`] tells it of an object that has all of them.
+pub(super) fn fields_read(kind: Kind, read: impl Fn(&Field<'_>)) -> FieldReads {
+    let Some(table) = TABLES.get(&kind) else { return FieldReads::new() };
+    let faults = Faults::recording();
+    if let Some(node) = tree::parse(&table.sample()).ok().and_then(|it| it.into_iter().next()) {
+        read(&Field::root(&node, &faults));
+    }
+    let mut reads = faults.into_reads();
+    table.take_down(&[], &mut reads);
+    reads
 }
 
 #[cfg(test)]

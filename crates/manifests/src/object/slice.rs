@@ -96,7 +96,7 @@ fn endpoint(item: &Field<'_>, kind: Option<Type>) -> Option<Endpoint> {
     let at = read.into_iter().next()??;
     let hints = item.child("hints");
     let (for_zones, for_nodes) = (names(&hints.child("forZones")), names(&hints.child("forNodes")));
-    Some(Endpoint { at, ready, serving, terminating, node, for_zones, for_nodes })
+    Some(Endpoint { at, ready, serving, terminating, node, for_zones, for_nodes, backup: false, name: None })
 }
 
 fn names(list: &Field<'_>) -> Vec<Name> {

@@ -96,6 +96,12 @@ pub struct Member {
     /// 0 gets nothing new.
     pub weight: u32,
     pub state: MemberState,
+    /// It gets something only while no other member can serve.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub backup: bool,
+    /// What people call it, if they named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Name>,
 }
 
 /// A member that is gone is not listed.

@@ -44,13 +44,18 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[HOST, "serviceloadbalancer/lb.host"],
-        help: "host names of this Service at the front door: shop.example,*.shop.example",
+        help: "host names of this Service at the front door: shop.example,*.shop.example; or only below a path of one: shop.example/api",
         set: |wishes, text| {
-            let hosts = list(text, http::host)?;
-            if hosts.is_empty() {
+            let written = list(text, http::host_and_path)?;
+            if written.is_empty() {
                 return Err("no host name is given".into());
             }
-            wishes.http.hosts = hosts;
+            for (host, path) in written {
+                match path {
+                    Some(path) => wishes.http.placed.push((host, path)),
+                    None => wishes.http.hosts.push(host),
+                }
+            }
             Ok(())
         },
     },

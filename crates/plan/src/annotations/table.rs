@@ -51,7 +51,7 @@ pub(super) const ADDRESS: &str = "seaway.dev/address";
 pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[BACKENDS],
-        help: "in a folder, the backends: 10.0.0.1:8080, 10.0.0.2:8080 weight=3. In a cluster that is a Problem",
+        help: "in a folder, the backends: 10.0.0.1:8080 name=a weight=3, 10.0.0.9:8080 backup. In a cluster that is a Problem",
         set: |_, _| {
             Err("this annotation works in a folder only; in a cluster, write an EndpointSlice".to_owned())
         },

@@ -69,7 +69,7 @@ impl Demand {
             remarks.push(problem.at(field).fix(fix));
         };
         let http = &self.wishes.http;
-        let at_front_door = http.front_door == Some(true) || !http.hosts.is_empty() || !http.paths.is_empty();
+        let at_front_door = http.front_door == Some(true) || http.names_entrances();
         let to_members = TO_MEMBERS.iter().filter(|_| !self.ports.iter().any(|it| self.speaks_tls(it)));
         let speaks_http = self.ports.iter().any(|it| self.protocol(&it.port) == Protocol::Http);
         let of_http = NATIVE_OF_HTTP.iter().filter(|_| speaks_http);

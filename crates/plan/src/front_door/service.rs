@@ -1,6 +1,6 @@
 //! A Service at the front door: which of its ports speak HTTP, and which paths and hosts lead there.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use seaway_model::{
     Config, L4, Name, Problem, Reason,
@@ -79,25 +79,34 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
             return (asks(&wishes) == Some(true) || is_news(why)).then_some(guest);
         }
     };
-    guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.hosts, given.certificates);
+    guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.all_hosts(), given.certificates);
     let Some(first) = ports.iter().find(|it| it.port == 80).or(ports.first()).map(|it| it.port) else {
         return Some(guest);
     };
     let strip = wishes.http.strip_prefix;
-    if wishes.http.paths.is_empty() {
+    if !wishes.http.paths.is_empty() {
+        let rule = rule(&mut guest, &key, first, &wishes.http.paths, strip.unwrap_or(false));
+        guest.rule(rule, |_| wishes.field_of(annotations::PATH));
+    } else if wishes.http.placed.is_empty() {
         for port in &ports {
             let paths = paths(&key, port.port, port.port == first);
             let strips = strip.unwrap_or(config.front_door.strip_prefix);
             let rule = rule(&mut guest, &key, port.port, &paths, strips);
             guest.rule(rule, |_| NAME.into());
         }
-    } else {
-        let rule = rule(&mut guest, &key, first, &wishes.http.paths, strip.unwrap_or(false));
-        guest.rule(rule, |_| wishes.field_of(annotations::PATH));
     }
     if !wishes.http.hosts.is_empty() {
         let rule = rule(&mut guest, &key, first, &["/".into()], false);
         let hosts: Vec<HostPattern> = wishes.http.hosts.clone();
+        guest.rule(Rule { hosts, ..rule }, |_| wishes.field_of(annotations::HOST));
+    }
+    // Host and path as an Ingress has them: who says exactly where it is, is nowhere else.
+    let mut by_path: BTreeMap<&Name, Vec<HostPattern>> = BTreeMap::new();
+    for (host, path) in &wishes.http.placed {
+        by_path.entry(path).or_default().push(host.clone());
+    }
+    for (path, hosts) in by_path {
+        let rule = rule(&mut guest, &key, first, std::slice::from_ref(path), strip.unwrap_or(false));
         guest.rule(Rule { hosts, ..rule }, |_| wishes.field_of(annotations::HOST));
     }
     guest.problems.extend(idle_here(service, &wishes, Place::FrontDoor, config));
@@ -137,6 +146,17 @@ fn idle_here(service: &Service, wishes: &Wishes, at: Place, config: &Config) -> 
 /// One that is there by TLS alone, which does not end here.
 fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config) -> Guest {
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+    if !wishes.http.placed.is_empty() {
+        let what =
+            "where TLS is passed through, the path of a request is encrypted: hosts with a path are left out";
+        let field = wishes.field_of(annotations::HOST);
+        let told = Problem::new(key.object(), Reason::Unsupported, what).at(field);
+        let fix = "Name hosts alone; or remove seaway.dev/tls-passthrough, if TLS may end at the front door.";
+        guest.problems.push(told.fix(fix));
+        if wishes.http.hosts.is_empty() {
+            return guest;
+        }
+    }
     let mut problem = |reason, what: &str, fix: &str| {
         let field = wishes.field_of(annotations::PASSTHROUGH);
         guest.problems.push(Problem::new(key.object(), reason, what).at(field).fix(fix));
@@ -234,7 +254,7 @@ fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
 /// Whether the Service wants to be here; nothing, if it does not care.
 fn asks(wishes: &Wishes) -> Option<bool> {
     let http = &wishes.http;
-    http.front_door.or((!http.hosts.is_empty() || !http.paths.is_empty()).then_some(true))
+    http.front_door.or(http.names_entrances().then_some(true))
 }
 
 fn asking_option(wishes: &Wishes) -> &'static str {

@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Change, Config, Fact, Kind, L4, ObjectRef, Reason,
+    Change, Config, Fact, Kind, L4, ObjectRef, PoolId, Reason,
     config::{Exposed, Opens},
-    fact::{EndpointPort, Endpoints, Meta, Node, Service, ServiceKind, TargetPort},
+    fact::{
+        Endpoint, EndpointAddress, EndpointPort, Endpoints, Meta, Node, Service, ServiceKind, TargetPort,
+    },
 };
-use seaway_plan::{ServiceKey, explain::explain, slices_without_service};
+use seaway_plan::{
+    ServiceKey,
+    explain::{Standings, explain, explain_running},
+    slices_without_service,
+};
 use seaway_testkit::facts::{endpoint, host, owner, put, put_slice, service, slice};
 
 use crate::cluster::scene::{on_host, on_host_of};
@@ -140,4 +146,48 @@ fn a_port_of_a_slice_that_is_nearly_one_that_it_lacks_is_told() {
     {
         assert_eq!(told(vec![with(ports)]), [], "{ports:?}");
     }
+}
+
+#[test]
+fn each_slice_and_endpoint_that_is_not_used_is_explained_and_each_member_as_it_stands() {
+    let port = |name: &str, port| service(name, &[("web", port, TargetPort::Number(8080))]);
+    let (web, shop) = (port("web", 80), port("shop", 81));
+    let not_ready = Endpoint { ready: false, serving: false, ..endpoint("10.1.0.2") };
+    let leaving = Endpoint { terminating: true, ready: false, serving: false, ..endpoint("10.1.0.3") };
+    let name = Endpoint { at: EndpointAddress::Name("a.example".into()), ..endpoint("10.1.0.4") };
+    let all = vec![endpoint("10.1.0.1"), not_ready, leaving, name, endpoint("192.0.2.5")];
+    let loops = Endpoints { service: "web".into(), ..slice("web", ("web", 81), all) };
+    let world = on_host(vec![
+        host(&["192.0.2.5"], &[]),
+        put(&web),
+        put(&shop),
+        put_slice(&loops),
+        named(slice("web", ("wbe", 9), vec![endpoint("10.1.0.9")]), "web-2"),
+        named(slice("wbe", ("web", 81), vec![endpoint("10.1.0.8")]), "lost"),
+    ]);
+    let key = ServiceKey::new("default", "web");
+    let text = explain(&world, &key).expect("it is there");
+    for line in [
+        "  10.1.0.1:81  listed as ready\n",
+        "  10.1.0.2  not used: it is not ready\n",
+        "  10.1.0.3  not used: it is terminating\n",
+        "  a.example  not used yet: the name has no answer; seaway run asks for it\n",
+        "  192.0.2.5  not used: Seaway itself listens there, which would make a loop\n",
+        "EndpointSlice default/web-2: 1 endpoints, not used: it has no port of this Service, but 9/TCP \"wbe\"\n",
+        "EndpointSlice default/lost: not used: its label kubernetes.io/service-name is \"wbe\", and there is no such",
+    ] {
+        assert!(text.contains(line), "{line} is missing:\n{text}");
+    }
+    let standings = |at: &str, how: &str| -> Standings {
+        [((PoolId("80/TCP".into()), at.parse().expect("an address")), how.to_owned())].into()
+    };
+    let told = |at: &str, how: &str| explain_running(&world, &key, &standings(at, how)).expect("it is there");
+    let text = told("10.1.0.1:81", "down: refused");
+    assert!(text.contains("  10.1.0.1:81  listed as ready; now down: refused\n"), "{text}");
+    let text = told("10.1.0.7:81", "draining, with 3 connections");
+    assert!(text.contains("  10.1.0.1:81  listed as ready; now not known to the process yet\n"), "{text}");
+    assert!(
+        text.contains("  10.1.0.7:81  not a member any more; now draining, with 3 connections\n"),
+        "{text}"
+    );
 }

@@ -146,6 +146,14 @@ pub(crate) fn pool_of_one() -> Pool {
         proxy: None,
         transparent: false,
         http: HttpTerms::default(),
-        members: vec![Member { at, host_name: None, node: None, weight: 1, state: MemberState::Ready }],
+        members: vec![Member {
+            at,
+            host_name: None,
+            node: None,
+            weight: 1,
+            state: MemberState::Ready,
+            backup: false,
+            name: None,
+        }],
     }
 }

@@ -239,9 +239,11 @@ impl RunningPool {
         let live = self.live.load();
         let index = live.compiled.marked(mark)?;
         let member = live.members.get(index)?;
+        let scene = Scene { live: &live, tried, now, uneven: true };
         let serves = live.compiled.members().get(index)?.state == MemberState::Ready
             && member.standing(now) == Standing::Usable
-            && !tried.iter().any(|it| Arc::ptr_eq(it, member));
+            && !scene.tried(index)
+            && live.compiled.may_keep(index, &scene);
         serves.then(|| member.clone())
     }
 
@@ -268,6 +270,7 @@ impl RunningPool {
                     && member.weight > 0
                     && !scene.tried(*index)
                     && scene.standing(*index) == Standing::Usable
+                    && live.compiled.may_keep(*index, &scene)
             });
         let index = kept.or_else(|| live.compiled.pick(|| client, cursor, &scene))?;
         let member = live.members.get(index)?;

@@ -161,6 +161,24 @@ fn a_flow_stays_where_it_is_when_all_members_fail_their_checks() {
 }
 
 #[test]
+fn a_backup_gets_flows_while_no_other_member_is_up() {
+    let backends = [Backend::new(FAMILIES[0]), Backend::new(FAMILIES[0])];
+    let rig = Rig::new(1);
+    let mut both = pool(&backends.each_ref().map(|backend| backend.at));
+    both.members.iter_mut().for_each(|it| it.backup = it.at == backends[1].at);
+    let running = rig.put(both);
+    let listener = rig.open(FAMILIES[0], |_| {});
+    let served_by = || Client::of(listener.at).ask(b"x").0;
+    assert!((0..4).all(|_| served_by() == backends[0].at));
+    let live = running.live();
+    let first = live.members.iter().find(|it| it.at == backends[0].at).expect("it is listed");
+    running.set_health(first, Health::Down, sys::millis());
+    assert!((0..4).all(|_| served_by() == backends[1].at));
+    running.set_health(first, Health::Up, sys::millis());
+    assert!((0..4).all(|_| served_by() == backends[0].at));
+}
+
+#[test]
 fn a_flow_of_a_removed_member_goes_on_until_the_drain_is_over() {
     let backends = [Backend::new(FAMILIES[0]), Backend::new(FAMILIES[0])];
     let rig = Rig::new(1);

@@ -274,3 +274,27 @@ fn a_client_keeps_its_member_by_its_address_as_trusted_proxies_tell_it() {
     }
     panic!("other clients go elsewhere, but went to {} of three members only", bodies.len());
 }
+
+#[test]
+fn whom_a_cookie_leads_to_a_backup_goes_back_when_another_member_is_there() {
+    let members = three();
+    let spare = members[2].at();
+    let put = |stage: &Stage, weight: u32| {
+        let mut pool = by_cookie(CookieMode::Insert, &all(&members));
+        pool.members.iter_mut().for_each(|it| it.backup = it.at == spare);
+        pool.members.iter_mut().filter(|it| it.at != spare).for_each(|it| it.weight = weight);
+        stage.put(pool);
+    };
+    let (stage, at) = front(&[]);
+    put(&stage, 1);
+    let mut client = Client::new(at);
+    assert!((0..6).all(|_| client.ask(asked("/", "")).body != b"three"));
+    put(&stage, 0);
+    let answer = client.ask(asked("/", ""));
+    let cookie = told(&answer).expect("a newcomer is told");
+    assert_eq!(answer.body, b"three");
+    assert_eq!(client.ask(asked("/", &cookie)).body, b"three", "it stays while no other is there");
+    put(&stage, 1);
+    let back = client.ask(asked("/", &cookie));
+    assert!(back.body != b"three" && told(&back).is_some(), "{}", back.head);
+}

@@ -221,3 +221,27 @@ fn draining_members_get_nothing_new_but_keep_what_they_have() {
     stage.put(both);
     assert_eq!(answers(at, 10).values().sum::<usize>(), 10);
 }
+
+#[test]
+fn a_backup_serves_while_the_others_do_not_and_no_longer() {
+    let (stage, backends) = (Stage::new(), [b'a', b'b', b'z'].map(Backend::named));
+    let mut all = pool(&backends.each_ref().map(|backend| backend.at));
+    let spare = backends[2].at;
+    all.members.iter_mut().for_each(|it| it.backup = it.at == spare);
+    stage.put(all.clone());
+    let (at, _) = stage.open(HERE, |_| {});
+    assert_eq!(answers(at, 20).keys().copied().collect::<Vec<_>>(), b"ab");
+    // No longer listed, and of no weight: either way they are not there for new connections.
+    let mut alone = all.clone();
+    alone.members.iter_mut().filter(|it| it.at != spare).for_each(|it| it.weight = 0);
+    stage.put(alone);
+    assert_eq!(answers(at, 10), [(b'z', 10)].into());
+    stage.put(all.clone());
+    assert!(!answers(at, 20).contains_key(&b'z'));
+    // One that takes no connection is passed over, and by and by left out.
+    let dead = pool(&[nobody(), spare]);
+    let mut dead = Pool { passive: Some(Passive { failures: 1, ..Passive::default() }), ..dead };
+    dead.members.iter_mut().for_each(|it| it.backup = it.at == spare);
+    stage.put(dead);
+    assert_eq!(answers(at, 10), [(b'z', 10)].into());
+}

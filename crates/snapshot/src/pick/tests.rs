@@ -193,6 +193,65 @@ fn draining_members_serve_when_all_ready_ones_have_failed() {
     assert_eq!(counts(pool, &scene, 10), [0, 10]);
 }
 
+/// The last one is a backup.
+fn with_backup(balance: Balance, weights: &[u32]) -> Pool {
+    let mut pool = pool(balance, weights);
+    pool.members.last_mut().expect("one").backup = true;
+    pool
+}
+
+#[test]
+fn a_backup_gets_nothing_while_another_can_serve_and_all_when_none_can() {
+    for balance in ALL {
+        let pool = || with_backup(balance, &[1, 1, 1]);
+        assert_eq!(counts(pool(), &Scene::default(), 100)[2], 0, "{balance:?}");
+        for out in [Standing::Failed, Standing::Ejected] {
+            let one = Scene { standing: [(0, out)].into(), ..Scene::default() };
+            assert_eq!(counts(pool(), &one, 100), [0, 100, 0], "{balance:?} {out:?}");
+            let both = Scene { standing: [(0, out), (1, out)].into(), ..Scene::default() };
+            assert_eq!(counts(pool(), &both, 100), [0, 0, 100], "{balance:?} {out:?}");
+            // Panic is for when no backup is there.
+            let threshold = Pool { panic_threshold: 100, ..pool() };
+            assert_eq!(counts(threshold.clone(), &both, 100), [0, 0, 100], "{balance:?} {out:?}");
+            assert_eq!(counts(threshold, &one, 100)[2], 0, "{balance:?} {out:?}");
+        }
+        let tried = Scene { tried: vec![0, 1], ..Scene::default() };
+        assert_eq!(counts(pool(), &tried, 100), [0, 0, 100], "{balance:?}: none of the others answered it");
+        let none = Scene {
+            standing: [(0, Standing::Ejected), (1, Standing::Failed), (2, Standing::Failed)].into(),
+            ..Scene::default()
+        };
+        assert_eq!(counts(pool(), &none, 100), [100, 0, 0], "{balance:?}: suspicion leaves one");
+        let mut all = pool();
+        all.members.iter_mut().for_each(|it| it.backup = true);
+        assert_eq!(counts(all, &Scene::default(), 100).iter().sum::<u32>(), 100, "{balance:?}");
+    }
+}
+
+#[test]
+fn a_backup_comes_before_members_that_drain_and_several_share_by_weight() {
+    for balance in ALL {
+        let mut leaving = with_backup(balance, &[1, 1]);
+        leaving.members[0].state = MemberState::Draining;
+        assert_eq!(counts(leaving, &Scene::default(), 100), [0, 100], "{balance:?}");
+    }
+    let mut three = with_backup(Balance::RoundRobin, &[1, 3, 1]);
+    three.members[1].backup = true;
+    let failed = Scene { standing: [(0, Standing::Failed)].into(), ..Scene::default() };
+    assert_eq!(counts(three.clone(), &failed, 100), [0, 75, 25]);
+    three.balance = Balance::RandomTwo;
+    let counts = counts(three, &failed, 1000);
+    assert!(counts[1] > 650, "{counts:?}");
+}
+
+#[test]
+fn who_has_a_backup_keeps_it_only_while_no_other_can_serve() {
+    let pool = CompiledPool::compile(Arc::new(with_backup(Balance::RoundRobin, &[1, 1])));
+    let failed = Scene { standing: [(0, Standing::Failed)].into(), ..Scene::default() };
+    assert_eq!([0, 1].map(|it| pool.may_keep(it, &Scene::default())), [true, false]);
+    assert_eq!([0, 1].map(|it| pool.may_keep(it, &failed)), [true, true]);
+}
+
 #[test]
 fn without_usable_members_there_is_nobody() {
     for balance in ALL {

@@ -72,7 +72,7 @@ const PARSERS: [(&str, &[&str]); 47] = [
 ];
 
 /// Files that say such a word and have no target.
-const OTHERS: [(&str, &str); 30] = [
+const OTHERS: [(&str, &str); 33] = [
     ("admin/src/logging.rs", "a log filter of who may change it; each part of it is a word of a short list"),
     ("admin/src/logging/escape.rs", "it writes"),
     ("admin/src/server/guarded.rs", "one word of a field that hyper has read, before one blank"),
@@ -81,10 +81,13 @@ const OTHERS: [(&str, &str); 30] = [
     ("cli/src/demo.rs", "it reads what its own backends write"),
     ("cli/src/demo/client.rs", "it reads what its own backends write"),
     ("cli/src/import.rs", "a file of who calls it, once, to be printed as another"),
+    ("cli/src/init.rs", "an argument that was judged as a manifest"),
     ("cli/src/kubectl.rs", "what kubectl prints for who calls it, once"),
     ("cli/src/kubectl/explain.rs", "an argument"),
     ("cli/src/look.rs", "an argument"),
     ("cli/src/look/cloud/filter.rs", "an argument"),
+    ("cli/src/schema/config.rs", "the example of seaway.yaml, which is part of the program"),
+    ("cli/src/running.rs", "JSON of our own process, which is known by when it started"),
     ("cluster/src/copies.rs", "one word of an annotation of ours, before one slash"),
     ("cluster/src/records.rs", "JSON of our own; what cannot be read is nothing"),
     ("cluster/src/records/limit.rs", "JSON of our own; what cannot be read is nothing"),

@@ -273,3 +273,54 @@ fn a_load_balancer_speaks_http_only_if_it_says_so() {
         assert!(world.front_door().is_none());
     }
 }
+
+#[test]
+fn a_host_with_a_path_is_one_entrance_and_the_only_one() {
+    let host = |name: &str, value: &str| {
+        let mut web = service(name, &[80]);
+        web.meta.annotations.insert("seaway.dev/host".into(), value.into());
+        web
+    };
+    let at = |value: &str| alone(Config::default(), &host("web", value));
+    let to = |at: &str| format!("{at} -> default/web:80");
+    assert_eq!(at("shop.example/api"), [to("shop.example/api")]);
+    assert_eq!(at("shop.example/"), [to("shop.example/")], "and not /web");
+    assert_eq!(
+        at("shop.example/api,*.shop.example/api/v2/, a.example"),
+        [to("a.example/"), to("shop.example/api"), to("*.shop.example/api/v2")]
+    );
+    // Without a path, as ever.
+    assert!(at("shop.example").contains(&to("/web")));
+    // Beside it, paths at any host are asked for by themselves.
+    let mut both = host("web", "shop.example/api");
+    both.meta.annotations.insert("seaway.dev/path".into(), "/cart".into());
+    assert_eq!(alone(Config::default(), &both), [to("/cart"), to("shop.example/api")]);
+
+    let (api, rest) = (host("web", "shop.example/api"), host("rest", "shop.example/"));
+    let world = world(Config::default(), [put(&api), backed(&api), put(&rest), backed(&rest)]);
+    assert!(world.problems().is_empty(), "{:?}", world.problems());
+}
+
+#[test]
+fn the_prefix_of_a_host_is_stripped_if_that_is_asked_for() {
+    let mut web = service("web", &[80]);
+    web.meta.annotations.insert("seaway.dev/host".into(), "shop.example/api".into());
+    let strips = |web: &seaway_model::fact::Service| {
+        let world = world(Config::default(), [put(web), backed(web)]);
+        listener(&world).rules.iter().any(|rule| rule.filters == [Filter::RewritePrefix("/".into())])
+    };
+    assert!(!strips(&web));
+    web.meta.annotations.insert("seaway.dev/strip-prefix".into(), "true".into());
+    assert!(strips(&web));
+}
+
+#[test]
+fn where_tls_is_passed_through_a_host_has_no_path() {
+    let mut web = service("web", &[443]);
+    web.meta.annotations.insert("seaway.dev/host".into(), "shop.example/api".into());
+    web.meta.annotations.insert("seaway.dev/tls-passthrough".into(), "true".into());
+    let world = world(Config::default(), [put(&web), backed(&web)]);
+    let told = world.problems();
+    assert!(told.iter().any(|it| it.message.contains("path of a request is encrypted")), "{told:?}");
+    assert!(entrances(&world).is_empty(), "{:?}", entrances(&world));
+}

@@ -159,3 +159,20 @@ fn only_a_share_of_a_pool_is_out_and_the_last_one_never() {
     running.failed(&members[1], "refused", 1000);
     assert_eq!(members[1].standing(1000), Standing::Usable);
 }
+
+#[test]
+fn a_client_that_came_to_a_backup_goes_back_when_another_member_can_serve_again() {
+    let mut both = pool(&[1, 2]);
+    both.members[1].backup = true;
+    let mut by_address = both.clone();
+    by_address.affinity = Some(Affinity::ClientIp(Duration::from_secs(600)));
+    for pool in [both, by_address] {
+        let running = running(pool);
+        assert_eq!(shares(&running, 10, 1000), [10, 0]);
+        let first = running.live().members[0].clone();
+        running.set_health(&first, Health::Down, 1000);
+        assert_eq!(shares(&running, 10, 1000), [0, 10]);
+        running.set_health(&first, Health::Up, 1000);
+        assert_eq!(shares(&running, 10, 1000), [10, 0]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Of commands that read a folder of manifests, or write the first one.
+
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
+
+use clap::{Args, ValueEnum};
+
+use crate::settings::{self, Settings, Wrong};
+
+/// Which folder is read.
+#[derive(Debug, Args)]
+pub(crate) struct Manifests {
+    /// The folder of manifests (YAML or JSON, with subfolders) [default: `manifests:` of the configuration]
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The same as DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    manifests: Option<PathBuf>,
+}
+
+impl Manifests {
+    pub(crate) fn dir(&self) -> Option<&Path> {
+        self.dir.as_deref().or(self.manifests.as_deref())
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// The configuration file [default: none; `seaway config --example` prints one]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// The folder for assigned addresses, the last good manifests and status.json [default: /var/lib/seaway for root,
+    /// else $XDG_STATE_HOME/seaway]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// Serve on this address of the machine only, such as 127.0.0.1 to try it out; may be repeated [default:
+    /// `host.addresses` of the configuration, else all but loopback and link-local]
+    #[arg(long = "address", value_name = "IP")]
+    addresses: Vec<IpAddr>,
+}
+
+impl Common {
+    /// Of the configuration, and of what flags say instead.
+    pub(crate) fn settings(&self) -> Result<Settings, Wrong> {
+        let mut settings = settings::load(self.config.as_deref())?;
+        if !self.addresses.is_empty() {
+            settings.addresses.clone_from(&self.addresses);
+            // On no other, either.
+            settings.config.front_door.addresses.clone_from(&self.addresses);
+        }
+        Ok(settings)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// The folder to write to; its name is that of the Service
+    #[arg(value_name = "DIR", default_value = "web")]
+    pub(crate) dir: PathBuf,
+    /// The port that clients connect to
+    #[arg(long, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// The backends, as in the annotation seaway.dev/backends: ADDRESS:PORT, separated by commas
+    #[arg(long, value_name = "LIST")]
+    pub(crate) backends: Option<String>,
+    /// Route HTTP by this host name, or host and path: shop.example/api
+    #[arg(long, value_name = "HOST", conflicts_with = "tcp")]
+    pub(crate) host: Option<String>,
+    /// Forward TCP unchanged
+    #[arg(long)]
+    pub(crate) tcp: bool,
+}
+
+/// What a schema is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Which {
+    /// The manifests in a folder
+    Manifests,
+    /// seaway.yaml
+    Config,
+}

@@ -1,0 +1,90 @@
+//! What a reader asks of a tree: which fields it takes, and as what it reads each. A schema that is made of this is never another
+//! than the reader.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Field, Step};
+
+/// As what a field is read.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Expected {
+    Map,
+    List,
+    Text,
+    Bool,
+    /// Both ends belong to it; none is any.
+    Integer(Option<(i64, i64)>),
+    /// One of these.
+    Words(Vec<String>),
+    Duration,
+    Size,
+    /// The reader looks at it by itself: `off` instead of a map, one text instead of a list.
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Field(String),
+    /// Each of a list.
+    Item,
+    /// Each of a map whose keys users choose.
+    Key,
+}
+
+/// Each field with all that it is read as; nothing, if it is only taken.
+pub type FieldReads = BTreeMap<Vec<Part>, BTreeSet<Expected>>;
+
+impl Field<'_> {
+    pub(super) fn note(&self, expected: Expected) {
+        if let Some(reads) = &self.faults.reads {
+            reads.borrow_mut().entry(self.parts()).or_default().insert(expected);
+        }
+    }
+
+    pub(super) fn note_taken(&self) {
+        if let Some(reads) = &self.faults.reads {
+            reads.borrow_mut().entry(self.parts()).or_default();
+        }
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let mut parts = self.parent.map(Field::parts).unwrap_or_default();
+        match self.step {
+            Step::Root => {}
+            Step::Child(name) => parts.push(Part::Field(name.to_owned())),
+            Step::Index(_) => parts.push(Part::Item),
+            Step::Key(_) => parts.push(Part::Key),
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{decode::Faults, tree::parse};
+
+    #[test]
+    fn what_a_reader_asks_is_noted_whether_it_is_there_or_not() {
+        let roots = parse("list: [{}]\n").expect("parses");
+        let faults = Faults::recording();
+        let root = Field::root(&roots[0], &faults);
+        let file = root.object();
+        file.take("port").port();
+        file.take("word").one_of(&[("a", 1), ("b", 2)]);
+        file.take("untouched");
+        for item in file.take("list").items() {
+            item.object().take("name").text();
+        }
+        let field = |name: &str| Part::Field(name.to_owned());
+        let reads = faults.into_reads();
+        let of = |path: &[Part]| reads.get(path).map(|it| it.iter().cloned().collect::<Vec<_>>());
+        assert_eq!(of(&[]), Some(vec![Expected::Map]));
+        assert_eq!(of(&[field("port")]), Some(vec![Expected::Integer(Some((1, 65535)))]));
+        assert_eq!(of(&[field("word")]), Some(vec![Expected::Words(vec!["a".into(), "b".into()])]));
+        assert_eq!(of(&[field("untouched")]), Some(Vec::new()));
+        assert_eq!(of(&[field("list")]), Some(vec![Expected::List]));
+        assert_eq!(of(&[field("list"), Part::Item, field("name")]), Some(vec![Expected::Text]));
+        assert_eq!(reads.len(), 7, "{reads:?}");
+    }
+}
