@@ -29,7 +29,7 @@ pub(crate) fn apply(object: &ObjectRef, wishes: &mut Wishes, limits: &TenantLimi
             tell(
                 wishes,
                 option,
-                format!("the configuration allows {now} for a Service, not {asked}: {now} is used"),
+                format!("the configuration limits a Service to {now}, and it asks for {asked}"),
             );
         }
     }
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "metadata.annotations[seaway.dev/max-connections]: a Service may have 10 here, not no limit",
+                "metadata.annotations[seaway.dev/max-connections]: the configuration limits a Service to 10, and it asks for no limit",
                 "metadata.annotations[seaway.dev/health-check-interval]: members are checked every 500ms, not every 1ms",
             ]
         );

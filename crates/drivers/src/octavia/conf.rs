@@ -409,7 +409,7 @@ mod tests {
         for (line, why) in [
             ("monitor-max-retries=11", "is not a number from 1 to 10"),
             ("lb-method=FASTEST", "is no method"),
-            ("lb-version=v1", "there is v2"),
+            ("lb-version=v1", "only v2 is"),
             ("subnet-id=", "it is empty"),
             ("node-selector==x", "names no label"),
             ("flotaing-network-id=x", "did you mean floating-network-id?"),

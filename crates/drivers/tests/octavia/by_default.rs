@@ -151,7 +151,7 @@ async fn a_certificate_for_all_that_comes_to_the_file_or_goes_replaces_no_listen
         assert_eq!(reach(&scene, &scene.wish(&[80, 443], &[1])).await, [""; 0]);
         assert_eq!(protocols(&scene).await, both);
         let told = scene.reach_telling(&scene.wish(&[80, 443], &[1])).await;
-        assert!(told.iter().any(|it| it.message.contains("443/TCP end TLS")), "{told:?}");
+        assert!(told.iter().any(|it| it.message.contains("443/TCP keep the certificate")), "{told:?}");
     }
     // Its Service asks for it.
     let mut wish = scene.wish(&[80, 443], &[1]);
