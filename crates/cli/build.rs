@@ -11,7 +11,7 @@ fn main() {
     println!("cargo:rustc-env=SEAWAY_COMMIT={commit}");
     println!("cargo:rustc-env=SEAWAY_OPT_LEVEL={}", std::env::var("OPT_LEVEL").unwrap_or_default());
     if folds() {
-        println!("cargo:rustc-link-arg-bins=-Wl,--icf=all");
+        println!("cargo:rustc-link-arg-bins=-Wl,--icf=all,-O2");
     }
 }
 
