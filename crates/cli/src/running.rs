@@ -23,10 +23,10 @@ const MOST_BYTES: u64 = 256 << 20;
 /// What the process that has this state folder says, if it serves this folder now; else why nothing is known.
 pub(crate) fn ask(state: &Path, manifests: &Path) -> Result<(SocketAddr, View), String> {
     let Some(server) = state::stored_server(state) else {
-        return Err(format!("the state folder {} is of none that runs (--state-dir)", state.display()));
+        return Err(format!("no running process uses the state folder {} (--state-dir)", state.display()));
     };
     if server.manifests != state::absolute(manifests) {
-        return Err(format!("the one with the state folder {} serves {}", state.display(), server.manifests));
+        return Err(format!("the process with the state folder {} serves {}", state.display(), server.manifests));
     }
     let answers = server.status_page.iter().filter_map(|at| Some((*at, view(reached(*at))?)));
     let mut own = answers.filter(|(_, view)| is_of(view, &server));
@@ -106,7 +106,7 @@ mod tests {
     fn nobody_is_asked_who_serves_another_folder_and_no_stranger_is_believed() {
         let dir = tempfile::tempdir().expect("a folder");
         let why = ask(dir.path(), dir.path()).expect_err("nothing is there");
-        assert!(why.contains("of none that runs"), "{why}");
+        assert!(why.contains("no running process"), "{why}");
         let server = |manifests: &str, at: &str| {
             let text = format!(
                 r#"{{"server": {{"manifests": {manifests:?}, "started": 7, "statusPage": ["{at}"]}}, "services": {{}}}}"#
