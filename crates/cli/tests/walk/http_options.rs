@@ -99,7 +99,9 @@ fn who_asked_for_what_is_written_down_and_begun_anew_after_a_hang_up() {
     assert!(written.iter().any(|it| it["status"] == 404 && it["target"] == "/none"), "{written:?}");
     std::fs::rename(&path, folder.0.path().join("access.log.1")).expect("renamed");
     seaway.signal(Signal::SIGHUP);
-    until("there is a new file", || path.exists());
+    // Until then, a request may still be written into the old file.
+    until("it is begun anew", || seaway.log().contains("configuration reloaded"));
+    assert!(path.exists(), "there is a new file");
     get(&seaway, "shop.example/web/after", "");
     assert_eq!(lines(1)[0]["target"], "/web/after");
     let (_, metrics) = seaway.get("/metrics").expect("it answers");
