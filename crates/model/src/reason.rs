@@ -54,12 +54,12 @@ reasons! {
         Ignored: "Correct the spelling, or remove the field or object. The rest takes effect.",
         /// The same object is written twice.
         Duplicate: "Remove one of the two copies.",
-        /// The value of an annotation is not understood. Its default holds; for one that restricts access, the
+        /// The value of an annotation is not understood. Its default applies; for one that restricts access, the
         /// listener stays closed.
         BadAnnotation: "Correct the value: docs/annotations.md has each annotation with its values.",
         /// A Service has no backend: no EndpointSlice, an empty one, or no endpoint that is ready.
         NoEndpoints: "Look at its pods and its selector: kubectl get endpointslices -l kubernetes.io/service-name=NAME.",
-        /// A port names one that the endpoints do not have.
+        /// A port of a Service has a target port that the endpoints do not have.
         NoSuchPort: "Correct targetPort, or the name of the port in the pods or EndpointSlices.",
         /// A route or the configuration names a Service that does not exist.
         NoSuchService: "Create the Service, or correct the name.",
@@ -80,7 +80,7 @@ reasons! {
         /// a grace period; the message says when.
         AddressExcluded: "To keep the address, let its pool have the address again, or let the pool match \
                           this Service again, before that time.",
-        /// The Service asks for an address that no pool has which it may use.
+        /// The Service asks for an address that is in no pool that the Service may use.
         AddressOutsidePools: "Ask for an address of a pool, or add the address to a pool.",
         /// The Service asks for an address that another one has.
         AddressTaken: "Ask for another address, or let both share it: the same seaway.dev/share, and different ports.",
@@ -107,8 +107,8 @@ reasons! {
         CertificateName: "Get a certificate for that host name, or name another Secret for it.",
         /// A Secret that is named does not exist, or may not be read.
         NoSuchSecret: "Create the Secret in the namespace of the Service, or let Seaway read it.",
-        /// Two pools have the same addresses. The older one gives them.
-        PoolOverlap: "Correct the ranges of one of the two.",
+        /// Two pools have the same addresses. Services get them from the older pool.
+        PoolOverlap: "Correct the ranges of one of the two pools.",
         /// Seaway lacks a capability, a sysctl, a right of RBAC, or file descriptors.
         NotPermitted: "Give Seaway the right that the message names: docs/security.md lists all that \
                        Seaway needs, and why.",
@@ -140,7 +140,7 @@ reasons! {
         Unreachable: "Restore access to the API server or the cloud. Traffic continues meanwhile.",
         /// The cluster lacks a kind of objects that Seaway needs.
         NotInstalled: "As an administrator: seaway crds | kubectl apply -f -",
-        /// A member is a listener of Seaway itself: requests would go round.
+        /// A member is a listener of Seaway itself: requests would be forwarded in a circle.
         Loop: "Name the pods or servers behind that listener instead.",
         /// The administrator does not allow this here, or not to this namespace.
         NotAllowed: "Remove the setting that the message names, or have it allowed in the configuration \
