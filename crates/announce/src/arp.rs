@@ -201,7 +201,7 @@ impl fmt::Display for Unmet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, interface) = (self.setting.name(), &self.interface);
         match self.found {
-            Some(found) => write!(f, "{name} is in effect {found} on {interface}")?,
+            Some(found) => write!(f, "{name} has the effective value {found} on {interface}")?,
             None => write!(f, "{name} of {interface} cannot be read")?,
         }
         write!(f, "; to set it, run as root: {}", self.command())

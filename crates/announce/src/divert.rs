@@ -27,7 +27,7 @@ const PRIORITY: u32 = 83;
 pub const UNDIVERT: &str = "nft delete table inet seaway; for f in -4 -6; do ip $f rule del fwmark 0x5ea1 table 21153; \
                             ip $f route flush table 21153; done";
 
-const DOING: &str = "leading replies to clients' addresses back here";
+const DOING: &str = "routing replies to clients' addresses back to this machine";
 const TABLE: &[u8] = b"seaway\0";
 const CHAIN: &[u8] = b"divert\0";
 

@@ -45,7 +45,8 @@ use crate::{
 /// After everything that translates: what is for somebody else then is not ours.
 pub(crate) const PRIORITY: i32 = -50;
 
-const DOING: &str = "steering clients to a socket that is bound elsewhere (nft_tproxy)";
+const DOING: &str = "passing connections of clients to a socket that is bound to another address \
+                     (nft_tproxy)";
 const CHAIN: &[u8] = b"arrivals\0";
 const MAPS: [(&[u8], Family); 2] = [(b"steered4\0", nft::V4), (b"steered6\0", nft::V6)];
 

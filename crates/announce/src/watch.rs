@@ -58,7 +58,7 @@ impl Watch {
                 Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                     Some(Errno::EAGAIN) => return Ok(events),
                     Some(Errno::ENOBUFS) => events.push(Event::Lost),
-                    _ => return Err(Error::refused("hearing of address changes", error)),
+                    _ => return Err(Error::refused("receiving address changes", error)),
                 },
             }
         }

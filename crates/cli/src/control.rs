@@ -336,7 +336,7 @@ pub(crate) fn source(
                 Phase::Serving => Readiness::Ready,
                 Phase::Listening => Readiness::Starting,
                 Phase::Converging { left } => {
-                    Readiness::Waiting { why: format!("starting: {left} things are left to do") }
+                    Readiness::Waiting { why: format!("starting: {left} changes are not applied yet") }
                 }
             };
             if look == Look::Readiness {

@@ -46,7 +46,7 @@ const LOGGING: &str = "logs go to standard error; see `log` for their level and 
 
 /// Flags that take no value of their own unless it is joined by `=`.
 const SWITCHES: &[(&str, &str)] = &[
-    ("dry", "seaway plan and seaway check look without serving"),
+    ("dry", "use seaway plan or seaway check, which serve nothing"),
     ("use-kubernetes-cluster-service", CLUSTER),
     ("forward-services", "not needed: members are endpoints, never a cluster's own address"),
     ("syslog", LOGGING),
@@ -58,7 +58,8 @@ const SWITCHES: &[(&str, &str)] = &[
 
 /// Flags with a value that says nothing here.
 const VALUES: &[(&str, &str)] = &[
-    ("ssl-ca-cert", "it asked no client for a certificate; frontDoor: {tls: {clients: …}} does"),
+    ("ssl-ca-cert", "service-loadbalancer did not ask clients for a certificate; to ask for one, set \
+                     frontDoor: {tls: {clients: …}}"),
     ("v", LOGGING),
     ("vmodule", LOGGING),
     ("log-dir", LOGGING),
@@ -86,7 +87,8 @@ impl Bank {
         let mut rest = flags.iter();
         while let Some(flag) = rest.next() {
             let Some(written) = flag.strip_prefix("--").or_else(|| flag.strip_prefix('-')) else {
-                bail!("{flag:?} is no flag; write them as they were, --tcp-services=mysql:3306");
+                bail!("{flag:?} is not a flag; write the flags of service-loadbalancer as they were, such \
+                       as --tcp-services=mysql:3306");
             };
             let (name, joined) = match written.split_once('=') {
                 Some((name, value)) => (name.replace('_', "-"), Some(value.to_owned())),
@@ -152,7 +154,8 @@ impl Bank {
             "first" => Some("first"),
             _ => {
                 let instead =
-                    "not known here: round-robin, least-connections, random-two, source-hash and first are";
+                    "Seaway does not have this algorithm; it has round-robin, least-connections, \
+                     random-two, source-hash and first";
                 self.notes.push((whence.to_owned(), instead));
                 return;
             }
@@ -160,7 +163,7 @@ impl Bank {
     }
 
     fn json(&mut self, text: &str) -> Result<()> {
-        let keys: Map<String, Value> = serde_json::from_str(text).context("no object of JSON")?;
+        let keys: Map<String, Value> = serde_json::from_str(text).context("the text is not a JSON object")?;
         for (key, value) in keys {
             let whence = format!("{key}: {value}");
             match key.as_str() {

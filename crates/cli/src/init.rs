@@ -109,7 +109,8 @@ fn manifest(name: &str, answers: &Answers) -> String {
         None => (
             String::new(),
             format!(
-                "  # It has addresses of its own: those of this machine. Its bytes are forwarded unchanged.\n  type: LoadBalancer\n  \
+                "  # Seaway listens on this port at the addresses of this machine, and forwards TCP \
+                 unchanged.\n  type: LoadBalancer\n  \
                  ports:\n  - port: {}\n",
                 answers.port
             ),
@@ -121,7 +122,7 @@ fn manifest(name: &str, answers: &Answers) -> String {
                 json!(host)
             ),
             format!(
-                "  # HTTP of all Services comes in at the front door, at port {} of this machine{}.\n  ports:\n  - port: \
+                "  # HTTP for all Services arrives at the front door, at port {} of this machine{}.\n  ports:\n  - port: \
                  80\n",
                 answers.port,
                 if answers.port == HTTP { "" } else { ", as seaway.yaml says" }
@@ -131,9 +132,12 @@ fn manifest(name: &str, answers: &Answers) -> String {
     format!(
         "# yaml-language-server: $schema={SCHEMA}\n# A Service as Kubernetes writes it. docs/manifests.md has all fields, \
          docs/annotations.md all annotations.\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  annotations:\n    \
-         # Who answers: ADDRESS:PORT, separated by commas. After each may stand weight=N, name=WORD, backup.\n    \
-         seaway.dev/backends: {}\n{head}    # How they are checked. Without a path, a connection is opened every 2 seconds.\n    \
-         #seaway.dev/health-check-path: /healthz\n    # Who gets a new client: round-robin, least-connections, random-two, \
+         # The backends: ADDRESS:PORT, separated by commas. Each may be followed by weight=N, name=WORD or \
+         backup.\n    \
+         seaway.dev/backends: {}\n{head}    # The health check of backends. Without a path, Seaway opens a \
+         connection every 2 seconds.\n    \
+         #seaway.dev/health-check-path: /healthz\n    # How a backend is chosen for a new client: \
+         round-robin, least-connections, random-two, \
          source-hash or first.\n    #seaway.dev/balance: least-connections\nspec:\n{spec}",
         json!(answers.backends)
     )

@@ -69,9 +69,10 @@ async fn drain(arguments: &Host, drain: bool) -> Result<ExitCode> {
     }
     output::line(&match drain {
         true => {
-            format!("{host} takes no new connections; open ones may finish (kubectl seaway undrain {host})")
+            format!("host {host} accepts no new connections; open ones may finish. To end the drain: \
+                     kubectl seaway undrain {host}")
         }
-        false => format!("{host} serves again"),
+        false => format!("host {host} accepts new connections again"),
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -83,20 +84,22 @@ async fn forget(arguments: &Host) -> Result<ExitCode> {
     let pulse = pulse.map_err(|why| anyhow!("the Lease of {host} cannot be read: {why}"))?;
     if pulse == HostLiveness::Alive {
         bail!(
-            "{host} is alive: its Lease is renewed. Take it out with kubectl seaway drain {host}, and stop it first."
+            "host {host} is alive: its Lease is renewed. Before it can be forgotten, drain it with kubectl \
+             seaway drain {host}, and stop it."
         );
     }
     if let Err(why) = cluster.forget_host(host).await {
         let may = match why.to_string() {
             why if why.contains("forbidden") => {
-                "\nWhoever forgets hosts may `delete` `loadbalancerhosts`: an administrator allows it."
+                "\nForgetting hosts needs the right to `delete` `loadbalancerhosts`: ask an administrator."
             }
             _ => may_patch(&why.to_string()),
         };
         bail!("loadbalancerhosts.seaway.dev {host}: {why}{may}");
     }
     output::line(&format!(
-        "{host} is forgotten: addresses that it may hold can be given to other Services once they are released"
+        "host {host} is forgotten: addresses that this host may hold can be given to other Services once \
+         they are released"
     ));
     Ok(ExitCode::SUCCESS)
 }
@@ -106,7 +109,7 @@ fn may_patch(why: &str) -> &'static str {
         why if why.contains("forbidden") => {
             "\nDraining hosts needs the right to `patch` `loadbalancerhosts`: ask an administrator."
         }
-        "it is not there" => "\nHosts that there are: kubectl seaway status",
+        "it is not there" => "\nTo list the hosts: kubectl seaway status",
         _ => "",
     }
 }
@@ -158,7 +161,7 @@ impl Glance {
             )
         }));
         let unread = |(host, page): (&Name, &Result<View, String>)| {
-            page.as_ref().err().map(|why| format!("host {host} tells no counters: {why}"))
+            page.as_ref().err().map(|why| format!("the counters of host {host} cannot be read: {why}"))
         };
         notes.extend(self.pages.iter().filter_map(unread));
         notes
@@ -194,12 +197,12 @@ fn serves_classless(sight: &Inspection) -> ByDefault {
 fn at_length(problem: &Problem) -> String {
     let bind = match problem.message.contains("leases.") {
         true => {
-            "And let those who look see them: kubectl create rolebinding NAME -n seaway-system \
-             --clusterrole=seaway-lease-reader --user=WHO"
+            "To let a user list them: kubectl create rolebinding NAME -n seaway-system \
+             --clusterrole=seaway-lease-reader --user=USER"
         }
         false => {
-            "And let those who look see it: kubectl create clusterrolebinding NAME --clusterrole=seaway-viewer \
-             --user=WHO; or look at one namespace alone: -n NAMESPACE"
+            "To let a user list them: kubectl create clusterrolebinding NAME --clusterrole=seaway-viewer \
+             --user=USER; or inspect one namespace only: -n NAMESPACE"
         }
     };
     let lines = [problem.message.as_str(), &problem.fix];
@@ -221,7 +224,7 @@ async fn pages(
         let name = host.report.host.clone();
         asked.spawn(async move {
             let Some(page) = page else {
-                return (name, Err("it runs in no pod, or does not know in which".to_owned()));
+                return (name, Err("the host does not run in a pod, or does not know the name of its pod".to_owned()));
             };
             let read = cluster.read_page(&page, &path).await.map_err(|why| why.to_string());
             (name, read.and_then(|it| serde_json::from_str(&it).map_err(|why| why.to_string())))

@@ -355,11 +355,12 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
     }
     output::line(&match asked {
         Ok((at, _)) => {
-            format!("How members stand now is what the process says that serves this folder: http://{at}/")
+            format!("The states of members are from the process that serves this folder: http://{at}/")
         }
         Err(why) => {
             format!(
-                "No process is known that serves this folder now, so it is not known which members are up: {why}"
+                "It is not known which members are up, because no process that serves this folder can be \
+                 asked: {why}"
             )
         }
     });

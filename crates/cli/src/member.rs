@@ -257,13 +257,13 @@ impl Member {
                 let says = say(reports.clone(), handle.clone());
                 watchdog::spawn("the writer of this host's status", &mut parts, says);
                 let minds = serve::mind(host.name.clone(), campaign.rival(), changes.clone());
-                watchdog::spawn("the search for rivals of this host", &mut parts, minds);
+                watchdog::spawn("the check for another process with this host's name", &mut parts, minds);
                 Some(Me::new(host.name.clone(), reports, drains))
             }
             None => {
                 other_signs::start(octavia.is_some(), &cluster, &changes, &mut parts).await;
                 let leads = lead::lead(campaign.leading(), changes.clone(), octavia.clone());
-                watchdog::spawn("what follows the leader's Lease", &mut parts, leads);
+                watchdog::spawn("the watch of the leader's Lease", &mut parts, leads);
                 if let Some(octavia) = octavia {
                     let (leading, period) = (campaign.leading(), settings.audit);
                     let beats =
@@ -280,7 +280,7 @@ impl Member {
                 }
                 let (keeper, claims) = names::keep(&cluster, campaign.leading(), handle.clone());
                 parts.push(keeper);
-                watchdog::spawn("the claims of names", &mut parts, claims);
+                watchdog::spawn("the reader of claims of host names", &mut parts, claims);
                 watch.gather_addresses(&cluster, campaign.leading(), tell.clone());
                 let reports = PoolReports::start(&cluster, campaign.leading());
                 parts.push(reports.part());
@@ -409,7 +409,7 @@ impl Member {
         cloud::keep_understood(&mut settings, &self.settings);
         if settings.config != self.settings.config || settings.told != self.settings.told {
             self.take(settings).await;
-            info!("{} was read again: load balancers are planned by it", file.display());
+            info!("{} was read again: load balancers are planned by its new content", file.display());
         }
     }
 

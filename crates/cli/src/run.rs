@@ -159,7 +159,7 @@ pub(crate) fn state_dir_of(common: &Common, settings: &Settings) -> Result<PathB
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
     match usual_state_dir(nix::unistd::geteuid().is_root(), named("XDG_STATE_HOME"), named("HOME")) {
         Some(dir) => Ok(dir),
-        None => bail!("where may state be kept? Name a folder with --state-dir DIR"),
+        None => bail!("no folder for state is known: name one with --state-dir DIR"),
     }
 }
 

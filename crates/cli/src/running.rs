@@ -33,8 +33,9 @@ pub(crate) fn ask(state: &Path, manifests: &Path) -> Result<(SocketAddr, View), 
     own.next().ok_or_else(|| {
         let at: Vec<String> = server.status_page.iter().map(|it| format!("http://{it}/")).collect();
         match at.as_slice() {
-            [] => "the last one had no status page".to_owned(),
-            all => format!("the last one does not answer any more at its status page, {}", all.join(", ")),
+            [] => "the last process that served this folder had no status page".to_owned(),
+            all => format!("the last process that served this folder does not answer any more at its \
+                            status page, {}", all.join(", ")),
         }
     })
 }

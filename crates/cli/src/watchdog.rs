@@ -22,7 +22,7 @@ pub(crate) fn start() -> io::Result<Watchdog> {
 fn end(fault: &Fault) {
     let said = fault.clone();
     let ending = thread::Builder::new().name("ending".into()).spawn(move || {
-        error!("{said}; the process ends, to be started again");
+        error!("{said}; the process exits so that the supervisor restarts it");
         process::exit(1);
     });
     if ending.is_ok() {

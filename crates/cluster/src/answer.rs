@@ -95,7 +95,7 @@ impl Cause {
                 "The API server's own certificate has expired: renew it (kubeadm certs renew all)."
             }
             Cause::Connection => {
-                "See that `server:` in the kubeconfig is right and that it is up. The request is retried; the last known state stays in use."
+                "Check that `server:` in the kubeconfig is right and that the API server runs. The request is retried; the last known state stays in use."
             }
             Cause::Other => TRIED_AGAIN,
         }
@@ -185,7 +185,7 @@ impl Answer {
             }
             Answer::Forbidden(why) | Answer::Conflict(why) | Answer::Invalid(why) => why.clone(),
             Answer::NotFound => "it is not there".to_owned(),
-            Answer::Expired => "what was known is too old".to_owned(),
+            Answer::Expired => "the version to watch from is too old".to_owned(),
             Answer::Busy { code, why, .. } => format!("the API server answers {code}: {why}"),
             Answer::Unreachable(_, why) => format!("the API server cannot be reached: {why}"),
         }
@@ -223,7 +223,8 @@ const TRIED_AGAIN: &str = "The request is retried; the last known state stays in
 fn told_by(error: &Error) -> String {
     match error {
         Error::Service(cause) => chain(&**cause),
-        Error::SerdeError(cause) => format!("it answers what is no Kubernetes object: {cause}"),
+        Error::SerdeError(cause) => format!("the response of the API server is not a Kubernetes object: \
+                                             {cause}"),
         _ => error.source().map_or_else(|| error.to_string(), chain),
     }
 }

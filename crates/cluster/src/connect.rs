@@ -87,11 +87,11 @@ pub enum AccessError {
         source: KubeconfigError,
     },
     #[error(
-        "this is no pod of a cluster, or it has no ServiceAccount: name a kubeconfig with --kubeconfig FILE"
+        "this process does not run in a pod, or the pod has no ServiceAccount: name a kubeconfig with --kubeconfig FILE"
     )]
     InCluster(#[source] kube::config::InClusterError),
     #[error(
-        "neither a kubeconfig nor a pod's ServiceAccount is to be found: name a kubeconfig with --kubeconfig FILE"
+        "there is neither a kubeconfig nor the ServiceAccount of a pod: name a kubeconfig with --kubeconfig FILE"
     )]
     NotFound(#[source] kube::config::InferConfigError),
     #[error("the credentials cannot be used")]
@@ -189,7 +189,9 @@ impl Cluster {
                 Ok(answer) => answer.map_err(|error| Answer::of(&error)),
                 Err(_) => Err(Answer::Unreachable(Cause::Connection, format!("timed out after {patience:?}"))),
             },
-            () = self.begun_anew() => return Err(Answer::Unreachable(Cause::Connection, "its connection was closed".to_owned())),
+            () = self.begun_anew() => return Err(Answer::Unreachable(Cause::Connection, "the connection to \
+                                                                                         the API server \
+                                                                                         was closed".to_owned())),
         };
         // Connections that are kept for the next question may be as dead as this one.
         if let Err(Answer::Unauthorized(_) | Answer::Unreachable(..)) = &answer {

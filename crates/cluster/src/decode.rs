@@ -83,7 +83,7 @@ fn left_out(object: &ObjectRef, faults: Vec<Fault>) -> Vec<Problem> {
             )
         } else {
             (
-                "this field is not understood and is left out",
+                "Seaway does not understand this field and leaves it out",
                 "The API server accepted it: upgrade Seaway. The rest of the object is followed.",
             )
         };

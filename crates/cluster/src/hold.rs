@@ -52,9 +52,9 @@ impl fmt::Display for HoldStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             HoldStep::Hold | HoldStep::HoldByOwn { .. } => {
-                "add the finalizer, so that it waits for its load balancer"
+                "add the finalizer, so that the Service is not deleted before its load balancer"
             }
-            HoldStep::Release => "remove the finalizer: its load balancer is gone",
+            HoldStep::Release => "remove the finalizer: the load balancer is deleted",
         })
     }
 }

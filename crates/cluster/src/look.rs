@@ -187,7 +187,7 @@ impl Cluster {
         let StatusPage { namespace, pod, port } = page;
         // A host wrote them, and whoever looks may be allowed more than hosts.
         if !is_label(namespace) || !pod.split('.').all(is_label) {
-            return Err(Unanswered(Answer::Invalid(format!("{namespace}/{pod} is no name of a pod"))));
+            return Err(Unanswered(Answer::Invalid(format!("{namespace}/{pod} is not the name of a pod"))));
         }
         let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path}");
         let request = http::Request::get(path).body(Vec::new());

@@ -56,6 +56,6 @@ fn services() -> &'static Watched {
 fn read(told: &RawObject) -> Result<Arc<Service>, String> {
     match decode::read(Kind::Service, told) {
         Decoded::Fact(Fact::Service(it)) | Decoded::Partly(Fact::Service(it), _) => Ok(it),
-        _ => Err(format!("{}/{} is there, and cannot be read", told.namespace(), told.name())),
+        _ => Err(format!("Service {}/{} exists, but cannot be decoded", told.namespace(), told.name())),
     }
 }

@@ -74,7 +74,7 @@ impl Records {
             }
             let kept = self.kept().await.map_err(Unanswered)?;
             if kept.as_ref().map(decoded).unwrap_or_default() != *before {
-                return Err(Unanswered(Answer::Conflict("another has written it".to_owned())));
+                return Err(Unanswered(Answer::Conflict("another process has changed the ConfigMap".to_owned())));
             }
             match self.put(kept, encoded(now)).await {
                 Ok(()) => return Ok(()),
@@ -83,7 +83,7 @@ impl Records {
                 Err(answer) => return Err(Unanswered(answer)),
             }
         }
-        Err(Unanswered(Answer::Conflict("it is being written by others".to_owned())))
+        Err(Unanswered(Answer::Conflict("other processes keep changing the ConfigMap".to_owned())))
     }
 
     async fn kept(&self) -> Result<Option<ConfigMap>, Answer> {
@@ -129,7 +129,7 @@ impl Unanswered {
             Answer::Forbidden(_) => {
                 format!("As an administrator: {INSTALL}, and bind the role seaway-records.")
             }
-            _ => "It is tried again.".to_owned(),
+            _ => "Seaway tries again.".to_owned(),
         }
     }
 }

@@ -164,7 +164,7 @@ impl Watch {
     /// What hosts say of their addresses is gathered for all of them, while `leading`. Problems are told to `changes`.
     pub fn gather_addresses(&mut self, cluster: &Cluster, leading: Leading, changes: mpsc::Sender<Change>) {
         let gathering = gather::gather(cluster.clone(), leading, self.hosts.clone(), changes);
-        self.spawn("the addresses of hosts", gathering);
+        self.spawn("the writer of hosts' addresses", gathering);
     }
 
     /// For the watchdog.

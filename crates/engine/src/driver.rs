@@ -239,11 +239,11 @@ async fn within<D: Driver, T>(
         Ok(done) => done,
         Err(_) => {
             let driver = name::<D>();
-            let why = format!("{doing}: the driver {driver} did not come back within {patience:?}");
-            error!(%unit, "{why}; it is stopped, and tried again");
+            let why = format!("{doing}: the driver {driver} did not finish within {patience:?}");
+            error!(%unit, "{why}; the attempt is stopped, and tried again");
             let Some(owner) = owner_of(unit) else { return Err(Failure::Retry(why)) };
             let problem = Problem::new(owner.object(), Reason::Failed, why.clone())
-                .fix("It is stopped and tried again. If this repeats, see the log.");
+                .fix("Seaway stops the attempt and tries again. If this repeats, see the log.");
             let problems = vec![(owner.clone(), problem)];
             Err(Failure::Told { why, problems, after: LOST })
         }
@@ -298,12 +298,12 @@ async fn whole<D: Driver>(
         return Ok(Worked::Previewed { ours: driver.is_ours(unit, &observed), steps });
     }
     if !steps.is_empty() {
-        within::<D, _>(unit, GATE, "look whether it may go", permit(gate, unit, desired, driver.doubt()))
+        within::<D, _>(unit, GATE, "check whether it may be deleted", permit(gate, unit, desired, driver.doubt()))
             .await?;
     }
     let permitted = async { Ok(permitted(driver, gate, unit, desired, &mut observed, steps).await) };
     let Permitted { steps, problems: kept, waits } =
-        within::<D, _>(unit, GATE, "look what of it may go", permitted).await?;
+        within::<D, _>(unit, GATE, "check what may be deleted", permitted).await?;
     for (at, step) in steps.into_iter().enumerate() {
         if at % STEPS_IN_A_ROW == STEPS_IN_A_ROW - 1 {
             yield_now().await;

@@ -120,9 +120,9 @@ pub(crate) async fn permit(
                 _ => "its load balancer",
             };
             let service = gate.owners.service(owner).await;
-            let service = service.map_err(|why| unanswered(owner, what, "it is gone", &why))?;
+            let service = service.map_err(|why| unanswered(owner, what, "the Service does not exist", &why))?;
             if service.as_ref().is_some_and(|it| gate.uses.uses(it, unit)) {
-                return Err(used(owner.clone(), what, "it is there"));
+                return Err(used(owner.clone(), what, "the Service still uses it"));
             }
             let is_deleted = service.map_or(gate.seen, |it| it.leaving);
             if is_deleted {
@@ -139,7 +139,7 @@ pub(crate) async fn permit(
             let services = services
                 .map_err(|why| unanswered(&whole(), "its security group", "no Service uses it", &why))?;
             match services.iter().find(|it| gate.uses.uses(it, unit)) {
-                Some(service) => Err(used(owner_of(service), "the security group", "it uses that")),
+                Some(service) => Err(used(owner_of(service), "the security group", "a Service still uses it")),
                 None if gate.asked.others() => Ok(()),
                 None => {
                     without_doubt(gate, doubt, &whole(), "its security group").await?;
@@ -241,7 +241,7 @@ async fn without_doubt(gate: &Gate, doubt: Option<Doubt>, owner: &Owner, what: &
     };
     let (but, fix) = match approved {
         Ok(true) => return Ok(()),
-        Ok(false) => (String::new(), format!("If there is none, approve it: {}", approval(&object))),
+        Ok(false) => (String::new(), format!("If no copy of this cluster runs, approve the deletion: {}", approval(&object))),
         Err(error) => (
             format!(" (whether an operator approved it is not known: {error})"),
             "The controller must be allowed to read the ConfigMap seaway-deletions: install the roles of this version \
@@ -250,7 +250,8 @@ async fn without_doubt(gate: &Gate, doubt: Option<Doubt>, owner: &Owner, what: &
         ),
     };
     let message =
-        format!("{what} is not deleted: no change that this process saw asks for it, and {why}{but}");
+        format!("{what} is not deleted: no change that this process saw asks for the deletion, and \
+                 {why}{but}");
     Err(refused(owner.clone(), Reason::OtherController, message, &fix))
 }
 
@@ -295,16 +296,17 @@ async fn within_limit(gate: &Gate, counted: &str, owner: &Owner, what: &str) -> 
         Ok(Counted::Within) => return Ok(()),
         Ok(Counted::Beyond { limit }) => (
             format!(
-                "{what} is not deleted now: {limit} objects went within the hour that no Service asked to delete, and \
-                 that is the limit"
+                "{what} is not deleted now: within the last hour, Seaway deleted {limit} objects that no \
+                 Service asked to delete, and that is the limit"
             ),
             format!(
-                "See why so many are to go. It continues by itself, one each hour; at once: {}",
+                "Find out why so many objects are to be deleted. Seaway continues by itself, one object \
+                 each hour. To approve this one at once: {}",
                 approval(&object)
             ),
         ),
         Err(why) => (
-            format!("{what} is not deleted before it is counted: {why}"),
+            format!("{what} is not deleted, because the deletion cannot be counted: {why}"),
             "The controller must be allowed to write the ConfigMap seaway-deletions: install the roles of this version \
              (seaway crds), and bind seaway-records."
                 .to_owned(),
@@ -325,13 +327,13 @@ fn owner_of(service: &Service) -> Owner {
 
 fn used(owner: Owner, what: &str, says: &str) -> Failure {
     let message =
-        format!("{what} would have been removed, and the API server says that {says}: nothing is removed");
-    let fix = "A watch may be late; if this stays, restart the controller and report it.";
+        format!("{what} would have been deleted, but the API server says that {says}: nothing is deleted");
+    let fix = "A watch may be late. If this Problem stays, restart the controller and report a bug.";
     refused(owner, Reason::Released, message, fix)
 }
 
 fn unanswered(owner: &Owner, what: &str, says: &str, why: &str) -> Failure {
-    let message = format!("{what} is not removed before the API server says that {says}: {why}");
+    let message = format!("{what} is not deleted before the API server says that {says}: {why}");
     let fix = "The controller must be allowed to get and list services: install the roles of this version (seaway crds).";
     refused(owner.clone(), Reason::Unreachable, message, fix)
 }

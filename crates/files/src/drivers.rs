@@ -117,7 +117,7 @@ impl Driver for Addresses {
             let facts = observed.address.iter().map(|it| Fact::Address(it.clone())).collect();
             return Conclusion { facts, ..Conclusion::default() };
         };
-        let fix = "Make room, or let the folder be written; it is tried again every 2 seconds.";
+        let fix = "Make room, or make the folder writable. Seaway tries again every 2 seconds.";
         Conclusion {
             problems: unwritten(desired, observed.address.as_deref(), trouble, fix),
             again: Some(TRY_AGAIN),

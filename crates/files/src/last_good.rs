@@ -204,9 +204,10 @@ fn write_on(folders: &StateFolders, queue: &WriterQueue, wakeup: &Wakeup) {
         healthy = outcome.is_ok();
         let object = ObjectRef::new(Kind::Config, "", "last-good");
         let problems = outcome.err().map(|error| {
-            let message = format!("the last good state of manifests cannot be kept: {error}");
+            let message = format!("the last good state of manifests cannot be saved: {error}");
             Problem::new(object.clone(), Reason::StateUnwritable, message)
-                .fix("Make room in the state folder, or make it writable. Until then a restart does not know it.")
+                .fix("Make room in the state folder, or make it writable. Until then, Seaway loses this \
+                      state when it restarts.")
                 .in_file(folders.plain.to_string_lossy().into_owned(), 0, 0)
         });
         wakeup.queue_problems(object, problems.into_iter().collect());

@@ -57,21 +57,21 @@ pub struct Recalled {
 /// Why a file that is there is not read.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    #[error("it cannot be read")]
+    #[error("the file cannot be read")]
     Unreadable(#[source] io::Error),
-    #[error("others than us may write it")]
+    #[error("other users may write to the file")]
     Exposed,
     #[error("it was written by another version of seaway (form {0}, not {FORM})")]
     OtherForm(u32),
-    #[error("it is of host {} and of {}", .0.host, .0.server)]
+    #[error("it is a snapshot of host {} with the API server {}", .0.host, .0.server)]
     Foreign(Origin),
-    #[error("line {line} is not as we write it")]
+    #[error("line {line} is not in the form that Seaway writes")]
     Broken {
         line: usize,
         #[source]
         source: serde_json::Error,
     },
-    #[error("its end is missing")]
+    #[error("the end of the file is missing")]
     Torn,
 }
 

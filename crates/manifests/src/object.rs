@@ -183,7 +183,7 @@ pub fn is_unnamed(root: &Node) -> bool {
 const NOT_SERVED: &[(&str, &str, &str)] = &[
     ("networking.k8s.io", "Ingress", "write an HTTPRoute"),
     ("extensions", "Ingress", "write an HTTPRoute"),
-    ("gateway.networking.k8s.io", "Gateway", "the front door is set by `frontDoor:` in seaway.yaml"),
+    ("gateway.networking.k8s.io", "Gateway", "set `frontDoor:` in seaway.yaml"),
     ("gateway.networking.k8s.io", "GRPCRoute", "write an HTTPRoute; its rules apply to gRPC as well"),
     ("gateway.networking.k8s.io", "TCPRoute", "write a Service of type LoadBalancer"),
     ("gateway.networking.k8s.io", "UDPRoute", "write a Service of type LoadBalancer"),

@@ -46,62 +46,72 @@ reasons! {
     /// Of a Problem. Stable, bounded: a metric's label, an Event's reason.
     Reason {
         /// A file or a document cannot be parsed.
-        Unreadable: "Correct it at the line that the message names. The last version that could be read stays in effect.",
+        Unreadable: "Correct the line that the message names. The last version that could be read stays in \
+                     effect.",
         /// A field has a value that an API server would refuse.
-        Invalid: "Correct the field. The rest of the object counts.",
+        Invalid: "Correct the field. The rest of the object takes effect.",
         /// A field that Seaway does not know, or a kind of object that it does not serve.
-        Ignored: "Correct the spelling, or remove it. The rest counts.",
+        Ignored: "Correct the spelling, or remove the field or object. The rest takes effect.",
         /// The same object is written twice.
-        Duplicate: "Remove one of the two.",
-        /// The value of an annotation is not understood. Its default holds; for one that restricts access, the
+        Duplicate: "Remove one of the two copies.",
+        /// The value of an annotation is not understood. Its default applies; for one that restricts access, the
         /// listener stays closed.
         BadAnnotation: "Correct the value: docs/annotations.md has each annotation with its values.",
         /// A Service has no backend: no EndpointSlice, an empty one, or no endpoint that is ready.
         NoEndpoints: "Look at its pods and its selector: kubectl get endpointslices -l kubernetes.io/service-name=NAME.",
-        /// A port names one that the endpoints do not have.
+        /// A port of a Service has a target port that the endpoints do not have.
         NoSuchPort: "Correct targetPort, or the name of the port in the pods or EndpointSlices.",
         /// A route or the configuration names a Service that does not exist.
         NoSuchService: "Create the Service, or correct the name.",
         /// No AddressPool may give this Service an address.
-        NoPool: "Create an AddressPool, or let the Service in by the namespaces and selectors of one.",
+        NoPool: "Create an AddressPool, or change the namespaces and selectors of one so that they match \
+                 the Service.",
         /// All addresses of the pools that this Service may use are taken.
-        PoolExhausted: "Add a range to a pool, delete a Service, or let Services share an address (seaway.dev/share). Waiting Services get what becomes free, the oldest first.",
+        PoolExhausted: "Add a range to a pool, delete a Service, or let Services share an address \
+                        (seaway.dev/share). When an address becomes free, the oldest waiting Service gets \
+                        it.",
         /// The namespace or the Service would have more than the administrator allows it.
-        LimitReached: "Use less, or have the limit in the configuration raised (tenants, pools.perNamespace).",
+        LimitReached: "Use less, or have the limit raised in the configuration (tenants, \
+                       pools.perNamespace).",
         /// The pool of an address cannot be seen: it was deleted, or may not be listed or read. The Service keeps its
         /// address.
         PoolMissing: "Create the pool again, or give Seaway back the right to list pools.",
         /// The pool of an address does not have it any more, or not for this Service. The address is withdrawn after
         /// a grace period; the message says when.
-        AddressExcluded: "To keep it, let the pool have it again before that time.",
-        /// The Service asks for an address that no pool has which it may use.
-        AddressOutsidePools: "Ask for an address of a pool, or add it to one.",
+        AddressExcluded: "To keep the address, let its pool have the address again, or let the pool match \
+                          this Service again, before that time.",
+        /// The Service asks for an address that is in no pool that the Service may use.
+        AddressOutsidePools: "Ask for an address of a pool, or add the address to a pool.",
         /// The Service asks for an address that another one has.
         AddressTaken: "Ask for another address, or let both share it: the same seaway.dev/share, and different ports.",
         /// The configuration names an address of this host that none of its interfaces has.
         AddressMissing: "Put the address on an interface (ip address add), or correct host.addresses in seaway.yaml and restart Seaway.",
         /// Another Service has this port at the shared address. The other ports are served.
-        PortConflict: "Choose another port, or an address of its own. This Service gets it when the other one releases it.",
+        PortConflict: "Choose another port, or another address for this Service. This Service gets the \
+                       port when the other one releases it.",
         /// The machines need this port themselves.
-        PortReserved: "Choose another port or, for TCP, an AddressPool with addresses of its own; or allow it by spec.reservedPorts of the pool.",
+        PortReserved: "Choose another port or, for TCP, an AddressPool with addresses of its own; or allow \
+                       the port in spec.reservedPorts of the pool.",
         /// No host may serve: all Nodes are excluded from load balancers.
         HostsExcluded: "Remove the label node.kubernetes.io/exclude-from-external-load-balancers from a Node.",
         /// Two routes claim one path or host name. The older one has it.
-        RouteConflict: "Claim another path or host name, or remove one of the two.",
+        RouteConflict: "Claim another path or host name, or remove one of the two routes.",
         /// Another process listens at this address and port of the host.
         PortInUse: "Stop that process (ss -tulpn, as root, names it), or choose another port. Seaway tries again every 2 seconds.",
         /// A Secret or a file holds no certificate, or a key that belongs to another one.
-        BadCertificate: "Write a certificate and its own key there. The last good certificate stays in use.",
+        BadCertificate: "Write a certificate and the key that belongs to it to that Secret or file. The \
+                         last good certificate stays in use.",
         /// A certificate has expired, expires soon, or is not valid yet.
-        CertificateExpiry: "Renew it. It is served meanwhile.",
+        CertificateExpiry: "Renew the certificate. Meanwhile, it is served as it is.",
         /// A host name is served with a certificate that does not name it.
-        CertificateName: "Get a certificate with that name, or name another Secret for it.",
+        CertificateName: "Get a certificate for that host name, or name another Secret for it.",
         /// A Secret that is named does not exist, or may not be read.
-        NoSuchSecret: "Create it in the namespace of the Service, or let Seaway read it.",
-        /// Two pools have the same addresses. The older one gives them.
-        PoolOverlap: "Correct the ranges of one of the two.",
+        NoSuchSecret: "Create the Secret in the namespace of the Service, or let Seaway read it.",
+        /// Two pools have the same addresses. Services get them from the older pool.
+        PoolOverlap: "Correct the ranges of one of the two pools.",
         /// Seaway lacks a capability, a sysctl, a right of RBAC, or file descriptors.
-        NotPermitted: "Give it what the message names: docs/security.md lists all that Seaway needs, and why.",
+        NotPermitted: "Give Seaway the right that the message names: docs/security.md lists all that \
+                       Seaway needs, and why.",
         /// The place where the Service is served cannot do this.
         Unsupported: "Remove the setting, or choose another class or provider. The message says which part is left out.",
         /// A DNS name has no answer.
@@ -109,29 +119,35 @@ reasons! {
         /// Members fail the probes of the load balancer of a cloud.
         MembersDown: "Look at the pods, and at security groups on the way to them.",
         /// Changes are not applied: the Service has the annotation seaway.dev/pause.
-        Paused: "Remove the annotation to apply them.",
+        Paused: "Remove the annotation to apply the changes.",
         /// What a cloud has for a Service is kept: no setting chooses that cloud any more, or the API server says
         /// that the Service still uses it.
-        Released: "Choose the cloud again; or delete it in the cloud if it is not needed: the message names it.",
+        Released: "Choose the cloud again for the Service; or, if the object in the cloud is not needed, \
+                   delete it there: the message names it.",
         /// A cloud has something of this cluster, and its owner was not seen being deleted. It is kept.
-        Orphan: "Compare it with seaway openstack gc, and delete it with that if it is not needed.",
+        Orphan: "List orphans with seaway openstack gc. If this one is not needed, delete it with the same \
+                 command.",
         /// More was to be deleted within an hour than the limit allows, without a Service that asked for it. The rest
         /// waits.
-        DeletionLimit: "Find out why so much is to go. Deletions resume by themselves after an hour; the message has the command that approves it at once.",
+        DeletionLimit: "Find out why so many objects are to be deleted. Deletions resume by themselves \
+                        after an hour; the message has the command that approves this one at once.",
         /// The project of a cloud has no quota left for this.
         QuotaExceeded: "Have the quota raised, or delete what is not needed. Seaway tries again.",
         /// Seaway cannot write its state: a file, a ConfigMap or an Address.
-        StateUnwritable: "Make room, or give it the right that the message names. Nothing new is given out meanwhile.",
+        StateUnwritable: "Make room, or give Seaway the right that the message names. Meanwhile, Seaway \
+                          allocates no new addresses.",
         /// The API server or a cloud does not answer, or not with what was asked for.
-        Unreachable: "Restore access to it. Traffic continues meanwhile.",
+        Unreachable: "Restore access to the API server or the cloud. Traffic continues meanwhile.",
         /// The cluster lacks a kind of objects that Seaway needs.
         NotInstalled: "As an administrator: seaway crds | kubectl apply -f -",
-        /// A member is a listener of Seaway itself: requests would go round.
-        Loop: "Name the pods or servers behind it instead.",
+        /// A member is a listener of Seaway itself: requests would be forwarded in a circle.
+        Loop: "Name the pods or servers behind that listener instead.",
         /// The administrator does not allow this here, or not to this namespace.
-        NotAllowed: "Remove it, or have it allowed in the configuration (tenants): docs/tenants.md.",
+        NotAllowed: "Remove the setting that the message names, or have it allowed in the configuration \
+                     (tenants): docs/tenants.md.",
         /// Another controller writes what Seaway would write.
-        OtherController: "Give the Service a loadBalancerClass that one of them serves, or stop one: docs/adopt.md.",
+        OtherController: "Give the Service a loadBalancerClass that only one of the controllers serves, or \
+                          stop one of them: docs/adopt.md.",
         /// A newer version of Seaway wrote this. The previous content stays in effect.
         NewerPlan: "Upgrade Seaway on this host.",
         /// A request to a cloud or to the API server failed; the message has its answer.
@@ -156,7 +172,7 @@ pub const ALL: &[(&str, &str, &[ReasonHelp])] = &[
     ("The condition seaway.dev/Ready", "Of a Service.", READY),
     ("The condition seaway.dev/Announced", "Of a Service, and `Announced` of an AddressPool.", ANNOUNCED),
     ("The condition Ready of an AddressPool", "Without Problems it has this reason.", POOL_READY),
-    ("Events", "Each Problem that comes is an event, too, with its own reason.", EVENTS),
+    ("Events", "Each new Problem is an event, too, with its own reason.", EVENTS),
     ("Labels of metrics", "The label `reason` of metrics other than `seaway_problems`.", METRICS),
 ];
 
@@ -170,7 +186,7 @@ const READY: &[ReasonHelp] = &[
     ReasonHelp {
         name: "Pending",
         meaning: "Its load balancer is being created; the message says what Seaway waits for.",
-        remedy: "Wait. If it stays, the condition seaway.dev/Problems or the log of the controller says why.",
+        remedy: "Wait. If this reason stays, the condition seaway.dev/Problems or the log of the controller says why.",
     },
     ReasonHelp {
         name: "NoAddress",
@@ -215,8 +231,9 @@ const ANNOUNCED: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "NotAnnounced",
-        meaning: "Seaway knows of nothing that announces the addresses.",
-        remedy: "Have a router send them to the hosts, and say so in the pool: spec.announce.",
+        meaning: "Seaway does not know of anything that announces the addresses to the network.",
+        remedy: "Give a router a route for the addresses to the hosts, and then set spec.announce of the \
+                 pool to static.",
     },
 ];
 
@@ -230,11 +247,11 @@ const EVENTS: &[ReasonHelp] = &[
     ReasonHelp {
         name: "AddressWithdrawn",
         meaning: "The Service can no longer be reached at these addresses.",
-        remedy: "Where this was not intended, the Problems of the Service say why.",
+        remedy: "If this was not intended, the Problems of the Service say why.",
     },
     ReasonHelp {
         name: "Creating",
-        meaning: "A load balancer is made in the cloud.",
+        meaning: "Seaway creates a load balancer in the cloud.",
         remedy: "Wait: it may take minutes.",
     },
     ReasonHelp {
@@ -245,7 +262,7 @@ const EVENTS: &[ReasonHelp] = &[
     ReasonHelp {
         name: "FailingOver",
         meaning: "A load balancer of the cloud is in ERROR, and is failed over.",
-        remedy: "If it comes back, ask the cloud's operators.",
+        remedy: "If the load balancer is in ERROR again, ask the cloud's operators.",
     },
     ReasonHelp {
         name: "FailoverRefused",
@@ -254,7 +271,7 @@ const EVENTS: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "Drift",
-        meaning: "Another client of the cloud changed what Seaway had made. It is put right.",
+        meaning: "Another client of the cloud changed what Seaway had made. Seaway changes it back.",
         remedy: "Change the Service instead, or stop the client of the cloud that changes it. seaway.dev/pause leaves \
             the cloud as it is.",
     },
@@ -271,7 +288,7 @@ const EVENTS: &[ReasonHelp] = &[
     ReasonHelp {
         name: "NotDeleted",
         meaning: "The cloud accepted a deletion several times, and the object is still there.",
-        remedy: "Ask the cloud's operators. Seaway tries again at its next audit.",
+        remedy: "Ask the cloud's operators. Seaway tries again at its next drift check.",
     },
     ReasonHelp {
         name: "LoadBalancerForcedInternal",

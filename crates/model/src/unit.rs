@@ -100,11 +100,11 @@ impl fmt::Display for Unit {
         match self {
             Unit::LoadBalancer(place, key) => write!(f, "load balancer {key} on {place}"),
             Unit::SecurityGroup { cloud, class } => write!(f, "security group of {class} on cloud {cloud}"),
-            Unit::Presence(host) => write!(f, "presence on {host}"),
+            Unit::Presence(host) => write!(f, "addresses on host {host}"),
             Unit::Address(ip) => write!(f, "address {ip}"),
             Unit::Name(name) => write!(f, "name {name}"),
             Unit::Status(owner) => write!(f, "status of {owner}"),
-            Unit::Hold(owner) => write!(f, "hold of {owner}"),
+            Unit::Hold(owner) => write!(f, "finalizer of {owner}"),
         }
     }
 }

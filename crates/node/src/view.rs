@@ -175,7 +175,7 @@ fn check_view(check: Option<&HealthCheck>, of: &MemberStatistics) -> CheckView {
         CheckKind::Grpc { service } if service.is_empty() => "gRPC".to_owned(),
         CheckKind::Grpc { service } => format!("gRPC {service}"),
     };
-    let when = if check.while_used { ", while it is used" } else { "" };
+    let when = if check.while_used { ", only while the member is in use" } else { "" };
     CheckView {
         description: format!("{kind} every {:?}{when}", check.interval),
         failures,

@@ -237,7 +237,7 @@ impl Builder {
             }
             Event::Alias(anchor) => {
                 let Some((node, weight)) = self.anchors.get(&anchor) else {
-                    return Err(at.error("this alias stands within what it stands for"));
+                    return Err(at.error("this alias refers to a value that contains the alias itself"));
                 };
                 let (mut node, weight) = (node.clone(), *weight);
                 self.expand(weight, at)?;

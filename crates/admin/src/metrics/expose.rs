@@ -136,7 +136,7 @@ fn increment(count: &mut u64) {
 
 fn state(registry: &mut Registry, view: &View) {
     let ready = u64::from(view.readiness.why_not().is_none());
-    registry.register("seaway_ready", "1 while the plan is served", ConstGauge::new(ready));
+    registry.register("seaway_ready", "1 while the process is ready (as /ready says), otherwise 0", ConstGauge::new(ready));
     registry.register(
         "seaway_services",
         "Services that are load balanced",
@@ -199,7 +199,7 @@ fn state(registry: &mut Registry, view: &View) {
         );
         registry.register(
             "seaway_adoption_stopped",
-            "1 while no adoption begins, because of seaway_adoption_troubled (stopAfter)",
+            "1 while Seaway begins no further adoption because seaway_adoption_troubled reached stopAfter",
             ConstGauge::new(u64::from(adoption.stopped)),
         );
     }
@@ -234,7 +234,7 @@ fn process(registry: &mut Registry, view: &View, usage: Usage) {
     // The names that every Prometheus client library uses.
     registry.register_with_unit(
         "process_cpu",
-        "User and system time",
+        "User and system CPU time of the process",
         Unit::Seconds,
         ConstCounter::new(usage.cpu.as_secs_f64()),
     );

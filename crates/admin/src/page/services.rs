@@ -56,7 +56,7 @@ fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
     let owner = text(&service.owner);
     let (mark, meaning) = match worry(service) {
         Worry::None => ("good", "served"),
-        Worry::Some => ("warn", "served by fewer members than there are"),
+        Worry::Some => ("warn", "served, but not all members are usable"),
         Worry::Much => ("bad", "not served"),
     };
     write!(
@@ -75,7 +75,7 @@ fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
     }
     page.write_str("</h3>\n")?;
     if service.listeners.is_empty() {
-        page.write_str("<p class=\"empty\">Nothing is served for it.</p>\n")?;
+        page.write_str("<p class=\"empty\">Seaway serves nothing for this Service.</p>\n")?;
     } else {
         let speaks_http = service.listeners.iter().any(|it| it.http.is_some());
         let columns = columns(&["Listener", "State", "Open"], speaks_http, &["Refused", "Errors"]);
@@ -141,7 +141,7 @@ fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time
         plural(all, "member", "members")
     )?;
     if pool.panic {
-        page.write_str(" · <b class=\"bad\">too few are healthy: all are used</b>")?;
+        page.write_str(" · <b class=\"bad\">too few members are healthy: all are used</b>")?;
     }
     page.write_str("</small>")?;
     let share = match usable {

@@ -228,7 +228,7 @@ impl Routes {
         let Ok(Ok(body)) = time::timeout(BODY_TIMEOUT, body).await else {
             return text(
                 StatusCode::BAD_REQUEST,
-                "The level could not be read: it is too long, or came too slowly.\n",
+                "The log level in the request could not be read: it is too long, or it arrived too slowly.\n",
             );
         };
         let body = body.to_bytes();
@@ -249,7 +249,8 @@ fn may_change(peer: SocketAddr, headers: &HeaderMap) -> Result<(), &'static str>
     }
     // A browser adds it when a page of somebody else's asks; curl does not.
     if headers.contains_key(header::ORIGIN) {
-        return Err("Nothing is changed for a web page: the request has an Origin.\n");
+        return Err("Refused: the request has an Origin header, so a web page sent it, and web pages may \
+                    change nothing here.\n");
     }
     Ok(())
 }
@@ -260,15 +261,15 @@ fn is_here(peer: SocketAddr) -> bool {
 
 fn refuse_change() -> Answer {
     const READING: &str = "GET, HEAD";
-    let why = "Nothing is changed by this address: it is for reading, with GET and HEAD. On the machine or in the pod \
-               itself, ask http://localhost.\n";
+    let why = "At this address the page can only be read (GET and HEAD). To change something, use \
+               http://localhost on the machine or in the pod itself.\n";
     let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, why);
     answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(READING));
     answer
 }
 
 fn refuse_method(methods: &'static str) -> Answer {
-    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, format!("Only {methods} here.\n\n{HELP}"));
+    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, format!("This path accepts only {methods}.\n\n{HELP}"));
     answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
     answer
 }

@@ -47,8 +47,8 @@ pub(super) fn beforehand(service: &Service) -> Vec<String> {
     };
     vec![
         format!(
-            "spec.loadBalancerClass {CLASS} cannot be changed as long as it is a LoadBalancer, and the cloud provider's controller \
-             serves no Service with a class"
+            "spec.loadBalancerClass {CLASS} cannot be changed while the Service is of type LoadBalancer, \
+             and the cloud provider's controller serves no Service with a class"
         ),
         format!(
             "{GIVE_AWAY}=true is written, Seaway's tags are taken off its load balancer, listeners and floating IP, and its finalizer \
@@ -56,11 +56,13 @@ pub(super) fn beforehand(service: &Service) -> Vec<String> {
         ),
         "nothing is deleted, by this or when the Service is deleted: its load balancer, floating IP and listeners stay as they are"
             .to_owned(),
-        "from then on Seaway does not serve it: nothing follows its ports and Nodes until another controller does".to_owned(),
-        "for the other controller to take the load balancer over, take the class away by another type, and come back:".to_owned(),
+        "from then on Seaway does not update the load balancer: changes of ports and Nodes have no effect \
+         until another controller applies them".to_owned(),
+        "for the other controller to take over the load balancer, change the Service to another type, \
+         which removes its class, and then back to LoadBalancer:".to_owned(),
         patch("NodePort", ""),
         patch("LoadBalancer", &check),
-        format!("for Seaway to serve it again: kubectl -n {namespace} annotate service {name} {GIVE_AWAY}-"),
+        format!("for Seaway to serve the Service again: kubectl -n {namespace} annotate service {name} {GIVE_AWAY}-"),
     ]
 }
 
@@ -97,8 +99,9 @@ async fn until_left_alone(cluster: &Cluster, service: &Service) -> Result<()> {
         };
         if since.elapsed() > PATIENCE {
             bail!(
-                "{leader} leads, and does not say that it leaves this Service alone (Problem Released). Run this again, or stop that \
-                 controller first: {GIVE_AWAY} is written, and no more"
+                "the leader {leader} has not reported yet that it leaves this Service alone (Problem \
+                 Released). Only the annotation {GIVE_AWAY} is written. Run this again, or stop that \
+                 controller first"
             );
         }
         sleep(LOOK).await;

@@ -45,8 +45,8 @@ fn of_id(service: &Service, there: &[Belonging]) -> Option<String> {
             "{ID} would be corrected: {id} instead of {wrong}, which the other controller would fail on"
         )),
         (None, Some(id)) if primary(there, &service.meta.uid).is_none() => Some(format!(
-            "{ID} says {id}, and the cloud has nothing of Seaway for this Service: the other controller fails if {id} is not \
-             there. Remove the annotation then"
+            "{ID} says {id}, but the cloud has nothing of Seaway for this Service: the other controller \
+             fails if the cloud has no load balancer {id}. Remove the annotation in that case"
         )),
         (None, _) => None,
     }
@@ -58,8 +58,8 @@ fn of_second(service: &Service, there: &[Belonging]) -> Option<String> {
     };
     let its: BTreeSet<_> = there.iter().filter(is_its).filter_map(|it| it.on.as_ref()).collect();
     (its.len() > 1).then(|| {
-        "it has two load balancers, one for each family, and the other controller knows one: first set one family in spec.ipFamilies, \
-         while Seaway serves it"
+        "the Service has two load balancers, one for each IP family, and the other controller would use \
+         only one of them: first, while Seaway serves the Service, set one family in spec.ipFamilies"
             .to_owned()
     })
 }
@@ -74,9 +74,9 @@ fn of_tls(service: &Service, there: &[Belonging]) -> Option<String> {
         kept.map_or("a container of Barbican".to_owned(), |id| format!("Barbican's container {id}"));
     is_from_secret.then(|| {
         format!(
-            "its certificate is a Secret's ({TLS}), which the other controller does not know: it asks for a TCP listener where \
-             there is one for TLS, and Octavia answers 409 at each attempt. Write {REFERENCE} first, with the reference of \
-             {reference}"
+            "the certificate of the Service is in a Secret ({TLS}), which the other controller does not \
+             read: it would ask for a TCP listener at a port that has a TLS listener, and Octavia answers \
+             409 at each attempt. First write the annotation {REFERENCE} with the reference of {reference}"
         )
     })
 }

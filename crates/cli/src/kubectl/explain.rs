@@ -123,24 +123,27 @@ fn how(host: &HostInspection, pulse: HostLiveness, overview: &Overview, serves: 
     match pulse {
         HostLiveness::Resigned => return "was stopped".to_owned(),
         HostLiveness::Silent(time) => {
-            return format!("counts as dead: silent for {} s", time.as_secs());
+            return format!("is considered dead: its Lease was not renewed for {} s", time.as_secs());
         }
         HostLiveness::Alive | HostLiveness::Unknown => {}
     }
     if host.report.drain {
-        return "drains: it takes no new connections".to_owned();
+        return "is draining: it accepts no new connections".to_owned();
     }
     match cannot {
         Some((ip, reason, why)) if why.is_empty() => format!("cannot serve {ip}: {reason}"),
         Some((ip, reason, why)) => format!("cannot serve {ip}: {reason}: {why}"),
         None if serves => "serves it".to_owned(),
         None if host.unlisted > 0 => {
-            format!("may not serve it: {} addresses that it does not serve are not listed", host.unlisted)
+            format!("not known whether it serves this: its report leaves out {} of the addresses that it \
+                     does not serve", host.unlisted)
         }
         None if overview.demand.as_ref().is_some_and(|it| it.service.local_only) => {
-            "does not serve it: no ready pod is there (externalTrafficPolicy: Local), or it did not hear of it yet".to_owned()
+            "does not serve it: the host has no ready pod (externalTrafficPolicy: Local), or has not seen \
+             the latest change yet".to_owned()
         }
-        None => "does not serve it: it did not hear of it yet, or its Node is excluded from load balancers".to_owned(),
+        None => "does not serve it: the host has not seen the latest change yet, or its Node is excluded \
+                 from load balancers".to_owned(),
     }
 }
 

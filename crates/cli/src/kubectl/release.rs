@@ -41,7 +41,8 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
         for service in class::all(&sight) {
             let (namespace, name) = (&service.meta.namespace, &service.meta.name);
             output::error(&format!(
-                "{namespace}/{name}: it has a class, and is released by its name alone: kubectl seaway release {namespace}/{name}"
+                "{namespace}/{name}: a Service with a class is released only if it is named: kubectl \
+                 seaway release {namespace}/{name}"
             ));
         }
     }
@@ -111,8 +112,8 @@ async fn of_class(
     lines.for_each(|it| output::line(&format!("    {it}")));
     let Some(there) = there else {
         bail!(
-            "{name}: not released: Seaway's tags are to be taken off its load balancer: say who may do that, with --cloud-conf FILE or \
-             --cloud NAME"
+            "{name}: not released: Seaway's tags must be removed from its load balancer first: give \
+             credentials for the cloud with --cloud-conf FILE or --cloud NAME"
         );
     };
     let not_released = |why| anyhow!("{name}: not released: {why:#}");
@@ -132,14 +133,16 @@ fn notes(services: &[&std::sync::Arc<Service>], there: Option<&[Belonging]>) {
     }
     let Some(there) = there else {
         output::error(
-            "The cloud was not asked: with --cloud-conf FILE or --cloud NAME, loadbalancer.openstack.org/load-balancer-id is \
-             written or corrected, and what differs there is said.",
+            "The cloud was not asked. With --cloud-conf FILE or --cloud NAME, this command writes or \
+             corrects loadbalancer.openstack.org/load-balancer-id, and shows what the other controller \
+             would do differently.",
         );
         return;
     };
     for it in there.iter().filter(|it| matches!(it.thing, Thing::SecurityGroup(_)) && it.service.is_none()) {
         output::error(&format!(
-            "Security group {} stays at the ports of Nodes. Once the other controller serves: seaway openstack release-group",
+            "Security group {} stays at the ports of Nodes. Once the other controller serves the Services, \
+             remove it: seaway openstack release-group",
             it.name
         ));
     }
@@ -159,12 +162,13 @@ fn check(key: &ServiceKey, service: Option<&Service>, sights: &[ServiceInspectio
         return Ok(());
     }
     if service.held != Held::ByUs {
-        bail!("Service {}/{} is not held by Seaway", key.namespace, key.name);
+        bail!("Service {}/{} has no finalizer of Seaway, so there is nothing to release", key.namespace, key.name);
     }
     if !is_released(sights, service) {
         bail!(
-            "Service {}/{} is served by the cloud, and would be held again at once: it can be released once neither its \
-             class nor defaultDriver chooses the cloud, and the controller says so (Problem Released)",
+            "Service {}/{} is served by the cloud, so Seaway would add its finalizer again at once: the \
+             Service can be released once neither its class nor defaultDriver chooses the cloud, and the \
+             controller reports that (Problem Released)",
             key.namespace,
             key.name
         );

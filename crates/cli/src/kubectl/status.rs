@@ -109,7 +109,7 @@ fn seen(overview: &Overview) -> Vec<String> {
 fn table(glance: &Glance, services: &[Row]) -> String {
     let mut text = String::new();
     if services.is_empty() {
-        text.push_str("No Service of type LoadBalancer here is ours.\n");
+        text.push_str("Seaway serves no Service of type LoadBalancer here.\n");
     } else {
         let header = ["SERVICE", "CLASS", "ADDRESSES", "HOSTS", "READY", "OPEN", "TOTAL", "PROBLEMS"];
         text.push_str(&output::table(&header, &services.iter().map(service_cells).collect::<Vec<_>>()));
@@ -134,7 +134,7 @@ fn surroundings(glance: &Glance, services: &[Row]) -> String {
     text.push('\n');
     let of_hosts = services.iter().filter(|it| it.cloud.is_none()).count();
     if hosts.is_empty() && of_hosts == 0 && !services.is_empty() {
-        text.push_str("All of them are served by a cloud, none by hosts.\n");
+        text.push_str("All Services are served by a cloud, none by hosts.\n");
     } else if hosts.is_empty() {
         text.push_str("No host serves: run `seaway node` on one.\n");
     } else {
@@ -154,7 +154,8 @@ fn surroundings(glance: &Glance, services: &[Row]) -> String {
     });
     if !glance.sight.orphans.is_empty() {
         text.push_str(
-            "\nOrphans in the cloud (seaway openstack gc), and what the deletion limit keeps there:\n",
+            "\nOrphans in the cloud (to list and delete them: seaway openstack gc), and what is not \
+             deleted yet because of the deletion limit:\n",
         );
         glance.sight.orphans.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
     }
@@ -205,8 +206,9 @@ fn problems(glance: &Glance, services: &[Row]) -> Vec<String> {
         if host.unlisted > 0 {
             let (count, applied) = (host.unlisted, host.report.applied);
             all.push(format!(
-                "host {name}: {count} more addresses that it does not serve, or still holds, are not listed; Seaway takes \
-                 these, and every Address newer than version {applied}, as not served by this host"
+                "host {name}: the report of this host is full and leaves out {count} addresses that it \
+                 does not serve or still holds; Seaway considers these, and every Address newer than \
+                 version {applied}, not served by this host"
             ));
         }
     }

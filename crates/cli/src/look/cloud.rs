@@ -134,7 +134,7 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
         }
     }
     let count = jobs.len();
-    let tell = |done| output::error(&format!("… {done} of {count} looked at"));
+    let tell = |done| output::error(&format!("… {done} of {count} inspected"));
     let mut prospects = parallel::all(jobs, tell).await?;
     add_planned(&mut prospects, &world, &filter);
     prospects.iter_mut().for_each(|it| filter.keep(it));

@@ -142,7 +142,7 @@ pub(crate) fn octavia(
                 return Err(error);
             }
             let uid = cluster.identity().await.map_err(|error| {
-                let text = format!("what tells this cluster from others is not known: {error}");
+                let text = format!("the UID of this cluster cannot be read: {error}");
                 // Not the cloud's fault.
                 Error::new(Class::NotFound, text)
             })?;
@@ -180,7 +180,7 @@ pub(super) async fn audit(
                 period
             }
             Err(error) => {
-                debug!(%error, "how it is in the cloud is not known");
+                debug!(%error, "the state of the cloud cannot be read");
                 LOOK_AGAIN.min(period)
             }
         };

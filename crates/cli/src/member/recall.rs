@@ -143,7 +143,7 @@ impl Memory {
         let why = match &*troubles {
             [] => {
                 let silent: Vec<&str> = unheard.iter().map(|it| it.as_str()).collect();
-                format!("the API server was silent on {}", silent.join(", "))
+                format!("the API server did not list {} in time", silent.join(", "))
             }
             troubles => troubles.iter().map(|it| &*it.message).collect::<Vec<_>>().join("; "),
         };
@@ -177,7 +177,7 @@ impl Memory {
         if !stale.unheard.is_empty() {
             return None;
         }
-        info!("connected to the API server: the snapshot is replaced by what it says");
+        info!("connected to the API server: its state replaces the snapshot");
         let Stale { file, .. } = self.stale.take()?;
         Some(Change::Reported(file, Vec::new()))
     }
@@ -252,7 +252,7 @@ mod tests {
         let (facts, why) = served(&mut memory);
         assert_eq!(facts, [fact("silent")]);
         assert!(
-            why.contains("silent on") && why.contains("EndpointSlice") && !why.contains("Service,"),
+            why.contains("did not list") && why.contains("EndpointSlice") && !why.contains("Service,"),
             "{why}"
         );
         assert!(memory.serve().is_empty(), "once");

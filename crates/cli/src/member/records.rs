@@ -98,7 +98,7 @@ async fn follow(
         }
         let held = limited
             .iter()
-            .map(|(of, what)| format!("{what} of {of}, which is to be deleted: the limit is reached"));
+            .map(|(of, what)| format!("{what} of {of} is to be deleted, but the deletion limit is reached"));
         let lines = orphans.iter().map(line).chain(held).take(seaway_cluster::TOLD).collect();
         (announced, waiting) = (orphans, limited);
         let released = named(released);
@@ -138,12 +138,14 @@ fn line(unit: &Unit) -> String {
 }
 
 fn announce(herald: &EventRecorder, unit: &Unit) {
-    warn!(%unit, "orphan: its Service is gone, and Seaway did not see it deleted; it is kept");
+    warn!(%unit, "orphan: its Service does not exist any more, and Seaway did not see the deletion of the \
+                  Service; the load balancer is kept");
     if let Unit::LoadBalancer(_, key) = unit
         && let Some(Owner::Object { object, uid }) = key.owner()
     {
-        let text = "The cloud has a load balancer of this Service, which is gone, and Seaway did not see its \
-                    deletion: it is left as it is. seaway openstack gc lists and deletes it.";
+        let text = "The cloud has a load balancer of this Service, which does not exist any more, and \
+                    Seaway did not see the deletion of the Service: the load balancer is left as it is. \
+                    seaway openstack gc lists and deletes it.";
         herald.say(object, uid, true, Reason::Orphan.as_str(), text.to_owned());
     }
 }
@@ -157,8 +159,9 @@ fn kept(problem: &Problem) -> String {
 fn announce_limit(herald: &EventRecorder, owner: &Owner, what: &str) {
     if let Owner::Object { object, uid } = owner {
         let text = format!(
-            "Its {what} in the cloud is not deleted now: too many objects went within the hour that no Service asked to \
-             delete. seaway.dev/approved-deletions at the ConfigMap seaway-deletions lets it go."
+            "Its {what} in the cloud is not deleted now: within the last hour, Seaway deleted as many \
+             objects that no Service asked to delete as the limit allows. The annotation \
+             seaway.dev/approved-deletions at the ConfigMap seaway-deletions approves this deletion."
         );
         herald.say(object, uid, true, Reason::DeletionLimit.as_str(), text);
     }
@@ -168,8 +171,8 @@ fn told(error: Option<&Unanswered>) -> Change {
     let object = ObjectRef::new(Kind::Config, "", RECORDS);
     let problem = |error: &Unanswered| {
         let message = format!(
-            "deletions that were seen are not remembered after this process, so what comes back in a cloud is only \
-             reported: {error}"
+            "deletions that this process saw cannot be recorded, so after a restart an object of a deleted \
+             Service in a cloud is only reported, not deleted: {error}"
         );
         Problem::new(object.clone(), Reason::StateUnwritable, message).fix(error.fix())
     };

@@ -44,9 +44,9 @@ pub(super) async fn mind(
     while rival.changed().await.is_ok() {
         let met = rival.borrow_and_update().clone();
         let problems = met.map(|rival| {
-            let message = format!("another process says that it is the host {host}: {rival}");
+            let message = format!("another process uses the name of this host, {host}: {rival}");
             Problem::new(object.clone(), Reason::OtherController, message)
-                .fix("Stop one of the two, or give it another name with --host NAME.")
+                .fix("Stop one of the two processes, or give one of them another name with --host NAME.")
         });
         let told = Change::Reported(object.clone(), problems.into_iter().collect());
         if changes.send(told).await.is_err() {

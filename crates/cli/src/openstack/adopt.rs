@@ -38,7 +38,7 @@ pub(super) async fn adopt(arguments: &OpenStackAdopt) -> Result<ExitCode> {
     ));
     for it in &stays {
         let why = it.verdict.as_ref().err().map(String::as_str).unwrap_or_default();
-        output::error(&format!("stays: load balancer {} {}: {why}", it.id, it.name));
+        output::error(&format!("not adopted: load balancer {} {}: {why}", it.id, it.name));
     }
     if goes.is_empty() {
         output::error("there is nothing to adopt");
@@ -50,8 +50,8 @@ pub(super) async fn adopt(arguments: &OpenStackAdopt) -> Result<ExitCode> {
     );
     if !arguments.yes {
         output::error(&format!(
-            "nothing was written: if the cluster {from} is gone, say --yes to give these to this one. If it is alive, it would \
-             lose them."
+            "nothing was written. If the cluster {from} does not exist any more, add --yes to give these \
+             load balancers to this cluster. If {from} still runs, it would lose them."
         ));
         return Ok(ExitCode::SUCCESS);
     }

@@ -111,7 +111,7 @@ fn identity(survey: &Survey) -> Vec<String> {
         it.project.as_ref().map_or("no project".to_owned(), |it| format!("project {} ({})", it.name, it.id));
     let region = it.region.as_ref().map(|it| format!(", region {it}")).unwrap_or_default();
     let mut lines = vec![row("signed in", &format!("as {} by {}, {project}{region}", it.user, it.by))];
-    let roles = if it.roles.is_empty() { "none to report".to_owned() } else { it.roles.join(", ") };
+    let roles = if it.roles.is_empty() { "none known".to_owned() } else { it.roles.join(", ") };
     let until = it.expires.and_then(date).map(|it| format!("; token until {it}")).unwrap_or_default();
     lines.push(row("", &format!("roles: {roles}{until}")));
     lines
@@ -146,7 +146,7 @@ fn outside(survey: &Survey) -> Vec<String> {
     };
     let told = networks.iter().map(|it| {
         let subnets = match &it.subnets {
-            Fetched::Value(subnets) if subnets.is_empty() => "no subnet is to be seen".to_owned(),
+            Fetched::Value(subnets) if subnets.is_empty() => "no subnet is visible".to_owned(),
             Fetched::Value(subnets) => {
                 subnets.iter().map(|it| it.cidr.as_str()).collect::<Vec<_>>().join(", ")
             }

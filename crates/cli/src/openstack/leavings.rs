@@ -49,7 +49,7 @@ pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
     let Some(services) = &asked.services else {
         bail!(
             "only the cluster itself can list its Services: omit --cluster-uid, and name its kubeconfig.\n\
-             If the cluster is gone: seaway openstack purge --cluster-uid {}",
+             If the cluster does not exist any more: seaway openstack purge --cluster-uid {}",
             asked.uid
         );
     };
@@ -59,7 +59,7 @@ pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
     let stays = released(&all, &uids(&asked.released), services);
     let left = orphans(all, services);
     output::error(&format!(
-        "cluster {}: {there} things in the cloud, {} of them of Services that are no more",
+        "cluster {}: {there} objects in the cloud, {} of them of Services that do not exist any more",
         asked.uid,
         left.len()
     ));
@@ -74,10 +74,10 @@ pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
     let all = belongings(&cloud, &asked.uid, &*teller()).await?;
     let all = all.into_iter().map(|it| Belonging { kept: it.kept && !arguments.kept, ..it }).collect();
     let (goes, stays) = divided(all);
-    output::error(&format!("cluster {}: {} things in the cloud", asked.uid, goes.len() + stays.len()));
+    output::error(&format!("cluster {}: {} objects in the cloud", asked.uid, goes.len() + stays.len()));
     for it in &stays {
         let why = match it.kept {
-            true => "its Service asked to keep it (--kept removes it, too)",
+            true => "the annotation of its Service keeps it (with --kept it is removed, too)",
             false => "other Services use the load balancer of this address",
         };
         output::error(&format!("stays: {} {}: {why}", it.thing, it.name));
@@ -119,8 +119,9 @@ fn tell_released(stays: &[Belonging]) {
     let rows: Vec<Vec<String>> = stays.iter().map(|it| row(it, "released")).collect();
     output::line(output::table(&HEADER, &rows).trim_end());
     output::error(&format!(
-        "{} released: no setting chooses the cloud for their Services, which are there. Seaway leaves them as they are, and gc \
-         removes none of them. To have them served again, set defaultDriver: octavia; to give them up: kubectl seaway release",
+        "{} objects are released: their Services exist, but no setting chooses the cloud for them. Seaway \
+         leaves these objects as they are, and gc removes none of them. To have them served \
+         again, set defaultDriver: octavia; to give them up: kubectl seaway release",
         stays.len()
     ));
 }
@@ -140,7 +141,7 @@ async fn finish(
     let rows: Vec<Vec<String>> = goes.iter().map(|it| row(it, is_used(it))).collect();
     output::line(output::table(&HEADER, &rows).trim_end());
     if !really {
-        output::error(&format!("nothing was removed: say {flag} to remove these"));
+        output::error(&format!("nothing was removed: add {flag} to remove these"));
         return Ok(ExitCode::SUCCESS);
     }
     let failed: Vec<(Belonging, Error)> = remove_by(cloud, how, goes, &*teller()).await;
@@ -167,7 +168,8 @@ fn row(it: &Belonging, note: &str) -> Vec<String> {
 pub(super) fn checked(uid: &str) -> Result<String> {
     if uid.is_empty() || !uid.chars().all(|it| it.is_ascii_alphanumeric() || it == '-') {
         bail!(
-            "{uid:?} is no UID: kubectl get namespace kube-system -o jsonpath='{{.metadata.uid}}' tells it"
+            "{uid:?} is not a UID: kubectl get namespace kube-system -o jsonpath='{{.metadata.uid}}' shows \
+             the UID of a cluster"
         );
     }
     Ok(uid.to_owned())
@@ -175,7 +177,8 @@ pub(super) fn checked(uid: &str) -> Result<String> {
 
 /// Not said to whoever wants to keep what is there.
 fn perhaps_gone(why: anyhow::Error) -> anyhow::Error {
-    anyhow!("{why:#}\nIf it is gone, its UID is enough for purge: --cluster-uid UID")
+    anyhow!("{why:#}\nIf the cluster does not exist any more, its UID is enough for purge: --cluster-uid \
+             UID")
 }
 
 pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {

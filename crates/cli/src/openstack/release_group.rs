@@ -22,7 +22,7 @@ pub(super) async fn release_group(arguments: &OpenStackReleaseGroup) -> Result<E
     let cloud = connect(&arguments.which).await?;
     let groups = our_groups(&cloud, &asked.uid, used).await?;
     if groups.is_empty() {
-        output::error("Seaway has no security group of this cluster here: there is nothing to do");
+        output::error("the cloud has no security group of Seaway for this cluster: there is nothing to do");
         return Ok(ExitCode::SUCCESS);
     }
     let rows: Vec<Vec<String>> = groups.iter().map(row).collect();
@@ -37,12 +37,14 @@ pub(super) async fn release_group(arguments: &OpenStackReleaseGroup) -> Result<E
     }
     if !stays.is_empty() {
         output::error(
-            "What only Seaway's group lets through would be cut off. The other controller makes groups of its own with \
-             manage-security-groups=true; else open Nodes otherwise first",
+            "Traffic that only Seaway's group allows would be cut off. The other controller makes groups \
+             of its own with manage-security-groups=true; without that, allow the traffic to Nodes in \
+             another way first",
         );
     }
     if !arguments.yes {
-        output::error("nothing was changed: say --yes to take these groups from their ports and delete them");
+        output::error("nothing was changed: add --yes to remove these groups from their ports and delete \
+                       them");
         return Ok(ExitCode::from(u8::from(!stays.is_empty())));
     }
     unless_led(&asked, !may.is_empty(), "make it again, or still needs it")?;
@@ -50,7 +52,7 @@ pub(super) async fn release_group(arguments: &OpenStackReleaseGroup) -> Result<E
     for group in may {
         match release(&cloud, group, used).await? {
             Ok(()) => {
-                output::line(&format!("{}: taken from {} ports, and deleted", group.name, group.ports.len()))
+                output::line(&format!("{}: removed from {} ports, and deleted", group.name, group.ports.len()))
             }
             Err(why) => {
                 failed = true;

@@ -110,7 +110,7 @@ fn pool(it: &PoolBranch) -> Branch {
 fn monitor(it: &MonitorLeaf) -> Branch {
     let path = it.url_path.as_ref().map(|it| format!(" {it}")).unwrap_or_default();
     Branch::leaf(format!(
-        "monitor  {}{path} every {} s, within {} s, {} in a row  {}",
+        "monitor  {}{path} every {} s, timeout {} s, {} in a row  {}",
         it.kind, it.delay, it.timeout, it.max_retries, it.provisioning
     ))
 }

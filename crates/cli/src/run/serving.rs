@@ -30,7 +30,7 @@ pub(super) async fn serve(process: Process, arguments: &Run) -> Result<ExitCode>
         let mut sockets = tokio::task::spawn_blocking(move || seaway_proxy::take(&path)).await??;
         info!(
             listeners = sockets.listening().count(),
-            "take-over: the running process passes its sockets on"
+            "take-over: the running process passes its sockets to this one"
         );
         proxy.adopt(&mut sockets);
         taken = Some(sockets);
@@ -150,7 +150,7 @@ impl Serving {
                     Err(error) => {
                         let why = format!("{error:#}");
                         if returns.is_none_or(|(_, told)| told != why) {
-                            warn!("no changes are followed until this is over: {why}");
+                            warn!("changes of manifests are not applied until this is corrected: {why}");
                         }
                         returns = Some((Moment::now() + RETURN_AGAIN, why));
                     }
@@ -223,7 +223,7 @@ impl Serving {
 
     /// A successor is getting ready, and by now the addresses may be its own: only if it fails do they go.
     async fn leave_early(&mut self, mut turns: mpsc::Receiver<Told>) -> Result<ExitCode> {
-        info!("stopping while a successor starts; open connections may finish");
+        info!("stopping while the next process starts; open connections may finish");
         self.process.notifier.stopping("draining");
         let deadline = Moment::now() + self.process.settings.drain;
         self.host.proxy.stop_accepting();
@@ -234,7 +234,8 @@ impl Serving {
                 return self.stop(None).await;
             },
             // Whoever starts next finds the addresses recorded, and removes what it does not want.
-            () = tokio::time::sleep_until(deadline) => warn!("the successor is not ready; exiting without waiting for it"),
+            () = tokio::time::sleep_until(deadline) => warn!("the next process is not ready; exiting \
+                                                              without waiting for it"),
             _ = self.signals.next() => {
                 warn!("stopped without draining: a second signal arrived");
                 std::process::exit(1);
@@ -262,7 +263,8 @@ impl Serving {
             tokio::select! {
                 // An error as well: the thread is over.
                 _ = ended => {}
-                () = tokio::time::sleep(LAST_WORDS) => warn!("the successor is not ready; exiting without waiting for it"),
+                () = tokio::time::sleep(LAST_WORDS) => warn!("the next process is not ready; exiting \
+                                                              without waiting for it"),
                 _ = self.signals.next() => warn!("stopped without draining: a second signal arrived"),
             }
         }

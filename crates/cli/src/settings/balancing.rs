@@ -76,7 +76,7 @@ fn cookie_key(field: &Field<'_>, beside: &Path) -> Option<CookieKey> {
         Ok(text) if text.trim().len() >= SHORTEST_KEY => {
             return Some(CookieKey(Arc::new(text.trim().to_owned().into())));
         }
-        Ok(_) => field.invalid(name, &format!("must be a file with {SHORTEST_KEY} letters or more")),
+        Ok(_) => field.invalid(name, &format!("must be a file with {SHORTEST_KEY} bytes or more")),
         Err(error) => field.invalid(name, &format!("must be a file that can be read: {error}")),
     }
     None
@@ -198,7 +198,7 @@ mod tests {
         let key = "0123456789abcdef0123456789abcdef";
         for (text, told) in [
             (Some(format!("{key}\n")), None),
-            (Some("short\n".to_owned()), Some("must be a file with 32 letters or more")),
+            (Some("short\n".to_owned()), Some("must be a file with 32 bytes or more")),
             (None, Some("must be a file that can be read: No such file or directory (os error 2)")),
         ] {
             let path = folder.path().join("cookie.key");

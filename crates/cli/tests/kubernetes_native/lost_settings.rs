@@ -132,7 +132,7 @@ fn a_controller_that_may_not_ask_for_services_deletes_nothing_and_says_which_rig
     scene.cluster.kubectl(&["patch", "clusterrole", "seaway-cloud", "--type=json", "-p", without]);
     scene.cluster.kubectl(&["delete", "service", "shop", "--wait=false"]);
     until("it says what it waits for", || {
-        scene.log("begin").contains("is not removed before the API server says")
+        scene.log("begin").contains("is not deleted before the API server says")
     });
     assert_eq!((project.balancers().len(), project.floating().len()), (1, 1));
     let back = without.replace(r#"["patch"]"#, r#"["get", "patch"]"#);
@@ -208,7 +208,7 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
     }
     let limited = |scene: &Scene, name: &str| {
         let told =
-            format!("load balancer of Service default/{name}, which is to be deleted: the limit is reached");
+            format!("load balancer of Service default/{name} is to be deleted, but the deletion limit is reached");
         let what = ["get", "configmap", "seaway-deletions", "-o", "jsonpath={.data.orphans}"];
         scene.cluster.kubectl(&what).contains(&told)
     };

@@ -88,7 +88,7 @@ fn people_are_told_that_a_cloud_serves_a_service_without_a_class() {
     scene.until_served(&["shop"]);
     let plugin = Plugin::new();
     let admin = scene.cluster.kubeconfig();
-    until("it is told", || plugin.run(admin, "status").0.contains("All of them are served by a cloud"));
+    until("it is told", || plugin.run(admin, "status").0.contains("All Services are served by a cloud"));
     let (status, _) = plugin.run(admin, "status");
     assert!(status.contains("default/shop") && status.contains("cloud"), "{status}");
     let told: Value = serde_json::from_str(&plugin.run(admin, "status -o json").0).expect("is JSON");

@@ -45,7 +45,7 @@ fn an_api_server_that_answers_nonsense_is_not_stormed_and_nothing_is_lost_by_it(
     let troubles: [(&str, Trouble<'_>, &str); 4] = [
         ("busy", &|on| on.reply(429, patience.clone()).header("retry-after", "2"), "answers 429"),
         ("ill", &|on| on.status(500), "answers 500"),
-        ("elsewhere", &|on| on.html(200, "<html>log in</html>"), "no Kubernetes object"),
+        ("elsewhere", &|on| on.html(200, "<html>log in</html>"), "not a Kubernetes object"),
         ("garbage", &|on| on.html(502, "<html>bad gateway</html>"), "answers 502"),
     ];
     for (name, trouble, named) in troubles {

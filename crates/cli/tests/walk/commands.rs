@@ -77,7 +77,7 @@ fn check_names_what_is_written_and_counts_for_nothing() {
         assert_eq!(checked.status.code(), Some(1), "{}", stderr(&checked));
         stdout(&checked)
     };
-    assert!(told().contains("no manifests are here: their names end in .yaml, .yml or .json"));
+    assert!(told().contains("this folder has no manifests: names of manifests end in .yaml, .yml or .json"));
 
     let shop = "apiVersion: v1\nkind: Service\nmetadata: {name: shop}\nspec:\n  ports: [{port: 80, targetport: 9}]\n";
     folder.write("shop.yaml", shop);
@@ -90,7 +90,7 @@ fn check_names_what_is_written_and_counts_for_nothing() {
     for part in [
         "unknown field, which is ignored (did you mean \"targetPort\"?)",
         "web.yaml:2:7: Manifest web.yaml: kind: Ingress is not served here: write an HTTPRoute",
-        "list.yaml:1:1: Manifest list.yaml: no object of Kubernetes",
+        "list.yaml:1:1: Manifest list.yaml: not a Kubernetes object",
         "Manifest other.yml.txt: it is not read: names of manifests end in .yaml, .yml or .json",
     ] {
         assert!(text.contains(part), "{part} is missing:\n{text}");
@@ -233,7 +233,7 @@ fn explain_asks_the_process_that_serves_the_folder_how_members_stand() {
     drop(seaway);
     let text = explain();
     assert!(text.contains(&format!("  {at}  listed as ready\n")), "{text}");
-    assert!(text.contains("it is not known which members are up: the last one does not answer"), "{text}");
+    assert!(text.contains("can be asked: the last process that served this folder does not answer"), "{text}");
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn on_a_full_disk_what_is_served_goes_on_and_what_is_new_waits_for_room() {
         // Each of them makes the ledger longer, until no more of it fits into what the disk had given it before.
         let (mut port, mut unwritten) = (9_000, 0);
         let at = |port: u16| SocketAddr::from((only, port));
-        until("a claim that cannot be written down is named, and not used", || {
+        until("a claim that cannot be recorded is named, and not used", || {
             port += 1;
             seaway.folder.write(&format!("new-{port}.yaml"), &service(&format!("new-{port}"), port));
             // What other files give back, the ledger may get.
@@ -54,7 +54,7 @@ fn on_a_full_disk_what_is_served_goes_on_and_what_is_new_waits_for_room() {
             unwritten = named.next().unwrap_or(0);
             unwritten > 0 && Talk::open(at(unwritten)).is_err()
         });
-        until("it is logged", || seaway.log().contains("cannot be written down"));
+        until("it is logged", || seaway.log().contains("cannot be recorded"));
         seaway.folder.write("old.yaml", &service("old", 8082));
         until("changes of what has its address are served", || Talk::open(at(8082)).is_ok());
         drop(file);

@@ -32,7 +32,7 @@ fn a_process_with_a_source_that_hangs_ends_and_says_why() {
     let ended = seaway.wait();
     assert_eq!(ended.code(), Some(1), "{}", seaway.log());
     until("it has said why", || {
-        seaway.log().contains("the watcher of certificate files hangs; the process ends")
+        seaway.log().contains("the watcher of certificate files hangs; the process exits")
     });
 }
 

@@ -224,7 +224,7 @@ fn who_cannot_be_silent_adds_no_address_until_somebody_has_made_the_settings() {
         let prepare = || command(env!("CARGO_BIN_EXE_seaway"), &["node", "--prepare"]);
         let done = "done: sysctl -w net.ipv4.conf.all.arp_announce=2\ndone: sysctl -w net.ipv4.conf.all.arp_ignore=1\n";
         assert_eq!(prepare(), done);
-        assert!(prepare().starts_with("Nothing is to be done"));
+        assert!(prepare().starts_with("There is nothing to do"));
         until("it is served", || answers(&outside, (web[0], 80).into()));
         until("nothing is wrong", || seaway.problems().is_empty());
     });

@@ -249,7 +249,7 @@ fn show_draws_load_balancers_as_trees() {
         "web  10.50.0.",
         "└─ TCP 80  web",
         "   └─ pool  web  TCP SOURCE_IP_PORT",
-        "      ├─ monitor  TCP every 5 s, within 3 s, 2 in a row",
+        "      ├─ monitor  TCP every 5 s, timeout 3 s, 2 in a row",
         "      ├─ 10.50.0.11:8080  node-11",
         "      └─ 10.50.0.12:8080  node-12",
     ];

@@ -350,10 +350,12 @@ impl Copying {
     fn foreign(&self, object: &ObjectRef) -> Problem {
         let (namespace, name) = (&self.namespace, name_of_copy(object).unwrap_or_default());
         let message = format!(
-            "{object} is not copied for hosts: the Secret {namespace}/{name} is there and is not marked as ours"
+            "{object} is not copied for hosts: the Secret {namespace}/{name} exists and is not marked as a \
+             copy of Seaway"
         );
         let fix = format!(
-            "Check whether it is used; kubectl -n {namespace} delete secret {name} lets the copy be made."
+            "Check whether that Secret is used. If it is not: kubectl -n {namespace} delete secret {name}, \
+             and Seaway makes the copy."
         );
         Problem::new(copies(), Reason::OtherController, message).fix(fix)
     }
@@ -378,8 +380,8 @@ fn beyond(all: &[Beyond], most: Option<u64>) -> Vec<Problem> {
     let problem = |it: &Beyond| {
         let (namespace, bytes) = (&it.object.namespace, it.bytes);
         let what = match it.is_there {
-            true => "this one has grown, and hosts keep using its previous content",
-            false => "this one is not copied for hosts, and none of them opens a listener with it",
+            true => "this Secret has grown, and hosts keep using its previous content",
+            false => "this Secret is not copied for hosts, and no host opens a listener with it",
         };
         let message = format!(
             "namespace {namespace} would have {bytes} bytes of certificates on hosts, and may have {}: {what}",

@@ -181,7 +181,7 @@ impl Keeping {
         };
         let told = match self.cluster.get(of, "", name).await {
             Ok(told) => told,
-            Err(Answer::NotFound) => return Err(Answer::Conflict("it was deleted".to_owned())),
+            Err(Answer::NotFound) => return Err(Answer::Conflict("the NameOwner was deleted".to_owned())),
             Err(answer) => return Err(answer),
         };
         match decode::read(Kind::NameOwner, &told) {
@@ -220,8 +220,8 @@ fn unwritable(namespace: &Name, answer: &Answer) -> Problem {
         _ => Reason::StateUnwritable,
     };
     let message = format!(
-        "which names of the front door namespace {namespace} claimed first cannot be recorded, so that each belongs to the \
-         oldest object that claims it: {}",
+        "the names that namespace {namespace} claimed first at the front door cannot be recorded, so each \
+         of them belongs to the oldest object that claims it: {}",
         answer.why()
     );
     let fix = format!("As an administrator: {INSTALL}. It is tried again.");

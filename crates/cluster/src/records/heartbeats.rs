@@ -31,7 +31,7 @@ impl HeartbeatRecord for Records {
                     done => return done.map_err(|answer| answer.why()),
                 }
             }
-            Err("it is being written by others".to_owned())
+            Err("other processes keep changing the ConfigMap".to_owned())
         })
     }
 }

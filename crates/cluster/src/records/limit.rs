@@ -55,7 +55,7 @@ impl DeletionLimit for Records {
                     Err(answer) => return Err(answer.why()),
                 }
             }
-            Err("it is being written by others".to_owned())
+            Err("other processes keep changing the ConfigMap".to_owned())
         })
     }
 

@@ -239,7 +239,9 @@ impl Feed {
                     return Ok(());
                 }
                 Some(Answer::Invalid(why)) if self.part.widen() => {
-                    info!(kind = %self.watched.kind, why, "all changes are watched, for definitions are older: {INSTALL}");
+                    info!(kind = %self.watched.kind, why, "the definitions in this cluster are older, so \
+                                                           all objects are watched instead of a part: \
+                                                           {INSTALL}");
                     return Ok(());
                 }
                 None if begun.elapsed() < SHORT => sleep(self.cluster.pace().first_retry).await,

@@ -208,8 +208,8 @@ fn problem(answer: &Answer) -> Option<Problem> {
         _ => Reason::StateUnwritable,
     };
     let message = format!(
-        "addresses of hosts cannot be gathered, so that each host watches all others, or knows them as they were gathered \
-         last: {}",
+        "addresses of hosts cannot be written to LoadBalancerHostSlices, so each host watches all others, \
+         or uses the addresses that were written last: {}",
         answer.why()
     );
     let fix = format!("As an administrator: {INSTALL}. It is tried again.");

@@ -169,8 +169,8 @@ impl Feed {
 
     async fn tell_refused(&mut self, namespace: &Name, answer: &Answer) -> Result<(), ListenerGone> {
         let message = format!(
-            "may not list Secrets in the namespace {namespace}, where one is named; its last known content stays in \
-             use: {}",
+            "may not list Secrets in the namespace {namespace}, where a Service, a route or the \
+             configuration names one; the last known content of the Secret stays in use: {}",
             answer.why()
         );
         let problem = Problem::new(answer::api_server(), Reason::NotPermitted, message);
@@ -194,7 +194,7 @@ fn bind<'n>(mut namespaces: impl Iterator<Item = &'n Name>) -> String {
         0 => String::new(),
         more => format!(" (and in {more} more namespaces)"),
     };
-    format!("As an administrator: {}{more}; or remove what names a Secret there.", commands.join("; "))
+    format!("As an administrator: {}{more}; or remove the fields that name a Secret there.", commands.join("; "))
 }
 
 /// What a watch says, its end included: a silent one is half open.

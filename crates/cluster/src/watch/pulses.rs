@@ -192,8 +192,8 @@ fn not_permitted(answer: &Answer, namespace: &str) -> Option<Problem> {
         return None;
     }
     let message = format!(
-        "Leases of hosts cannot be listed in namespace {namespace}, so no host is considered dead, and addresses of one that is are given \
-         to no other Service: {}",
+        "Leases of hosts cannot be listed in namespace {namespace}, so no host is considered dead, and \
+         addresses that a dead host held are given to no other Service: {}",
         answer.why()
     );
     let problem = Problem::new(ObjectRef::new(Kind::Config, "", "hostLeases"), Reason::NotPermitted, message);

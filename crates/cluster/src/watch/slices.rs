@@ -194,7 +194,7 @@ impl Feed {
         if until > Instant::now() {
             return Some(true);
         }
-        self.watch_each_host("no controller keeps slices of hosts' addresses");
+        self.watch_each_host("no controller writes LoadBalancerHostSlices");
         Some(false)
     }
 

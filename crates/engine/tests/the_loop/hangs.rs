@@ -45,7 +45,7 @@ async fn what_never_comes_back_is_given_up_told_and_tried_again() {
             }
         };
         let why = timeout(Duration::from_secs(60), failed).await.expect("it is told");
-        assert!(why.contains("the driver Played did not come back within 10s"), "{at:?}: {why}");
+        assert!(why.contains("the driver Played did not finish within 10s"), "{at:?}: {why}");
         assert!(begin.elapsed() < Duration::from_secs(11), "{at:?}: {:?}", begin.elapsed());
         let steps = if at == At::Swap { 2 } else { 1 };
         running.until("it is tried again", |it| it.applied.len() >= steps).await;

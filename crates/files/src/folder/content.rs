@@ -10,7 +10,7 @@ const LARGEST: u64 = 64 << 20;
 pub(super) fn read(path: &Path) -> io::Result<String> {
     let size = fs::metadata(path)?.len();
     if size > LARGEST {
-        let why = format!("{size} bytes are more than a manifest may have ({LARGEST})");
+        let why = format!("the file has {size} bytes, and a manifest may have at most {LARGEST}");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     let bytes = fs::read(path)?;

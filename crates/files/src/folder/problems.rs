@@ -16,7 +16,7 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
     let whole = ObjectRef::new(Kind::Manifest, "", name.clone());
     if let Some(trouble) = &file.trouble {
         let problem = Problem::new(whole.clone(), Reason::Unreadable, trouble.clone())
-            .fix("Its last good state is still served.")
+            .fix("The last good state of the file is still served.")
             .in_file(shown.clone(), 0, 0);
         problems.entry(whole.clone()).or_default().push(problem);
     }
@@ -38,7 +38,7 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
         for (reference, Fault { field, at, message }) in &placed.document.ignored {
             let object = reference.as_ref().unwrap_or(&whole);
             let problem = Problem::new(object.clone(), Reason::Ignored, message.clone())
-                .fix("Correct it, or remove it. Everything else in the file counts.")
+                .fix("Correct it, or remove it. Everything else in the file takes effect.")
                 .at(field.as_str())
                 .in_file(shown.clone(), placed.line.saturating_add(at.line), at.column);
             problems.entry(object.clone()).or_default().push(problem);
@@ -52,7 +52,7 @@ fn kept(file: &File) -> String {
     if let more @ 1.. = file.kept.len().saturating_sub(LISTED) {
         names.push(format!("{more} more"));
     }
-    format!("Until this is corrected, the last good state stays in use of {}.", names.join(", "))
+    format!("Until this is corrected, the last good state of these objects stays in use: {}.", names.join(", "))
 }
 
 impl Folder {
@@ -73,20 +73,21 @@ impl Folder {
             for placed in &file.documents {
                 for at in &placed.document.unnamed {
                     let line = placed.line.saturating_add(at.line);
-                    let message = "no object of Kubernetes: it has neither apiVersion nor kind";
+                    let message = "not a Kubernetes object: it has neither apiVersion nor kind";
                     problems.push(
                         problem(name, line, at.column, message)
-                            .fix("Add the two, or move it to a folder that Seaway does not read."),
+                            .fix("Add both fields, or move the document to a folder that Seaway does not \
+                                  read."),
                     );
                 }
             }
         }
         for name in &self.unread {
-            let message = "it is not read: names of manifests end in .yaml, .yml or .json";
+            let message = "this file is not read: names of manifests end in .yaml, .yml or .json";
             problems.push(problem(name, 0, 0, message).fix("Rename it, or move it to another folder."));
         }
         if self.files.is_empty() {
-            let message = "no manifests are here: their names end in .yaml, .yml or .json";
+            let message = "this folder has no manifests: names of manifests end in .yaml, .yml or .json";
             let here = Problem::new(self.here(), Reason::Ignored, message);
             problems.push(here.in_file(listing_name(&self.dir), 0, 0));
         }
@@ -109,7 +110,7 @@ impl Folder {
         for rival in self.claims.rivals(reference) {
             let (file, line) = (self.shown(&rival.file), line_of(&self.files, rival));
             let message = format!(
-                "written twice: {}:{} and {file}:{line}; the first of them is served",
+                "the same object is written twice: {}:{} and {file}:{line}; the first of them is served",
                 first.0, first.1
             );
             problems.push(
@@ -132,7 +133,7 @@ impl Folder {
         let here = self.here();
         let problem =
             Problem::new(here.clone(), Reason::Unreadable, format!("the folder cannot be read: {error}"))
-                .fix("Its last good state is served until it is back.")
+                .fix("The last good state of the folder is served until the folder can be read again.")
                 .in_file(listing_name(&self.dir), 0, 0);
         self.report(here, vec![problem])
     }

@@ -124,21 +124,21 @@ fn what_is_not_ours_or_not_whole_is_refused_with_the_reason() {
         refusal(&snapshot)
     };
     let cut = |lines: usize| good.lines().take(lines).map(|it| format!("{it}\n")).collect::<String>();
-    assert_eq!(with(&cut(5)), "its end is missing");
+    assert_eq!(with(&cut(5)), "the end of the file is missing");
     let without_one: Vec<&str> =
         good.lines().enumerate().filter(|(at, _)| *at != 3).map(|(_, it)| it).collect();
-    assert_eq!(with(&without_one.join("\n")), "its end is missing");
-    assert_eq!(with(&good[..good.len() / 2]), format!("line {} is not as we write it", cut_line(&good)));
-    assert_eq!(with("what is this?"), "line 1 is not as we write it");
-    assert_eq!(with("\u{0}"), "line 1 is not as we write it");
-    assert_eq!(with(""), "its end is missing");
+    assert_eq!(with(&without_one.join("\n")), "the end of the file is missing");
+    assert_eq!(with(&good[..good.len() / 2]), format!("line {} is not in the form that Seaway writes", cut_line(&good)));
+    assert_eq!(with("what is this?"), "line 1 is not in the form that Seaway writes");
+    assert_eq!(with("\u{0}"), "line 1 is not in the form that Seaway writes");
+    assert_eq!(with(""), "the end of the file is missing");
     let newer = good.replacen("\"seaway\":1", "\"seaway\":7", 1);
     assert_eq!(with(&newer), "it was written by another version of seaway (form 7, not 1)");
     let foreign = good.replacen(HOST, "edge-2", 1);
-    assert_eq!(with(&foreign), "it is of host edge-2 and of https://10.0.0.1");
+    assert_eq!(with(&foreign), "it is a snapshot of host edge-2 with the API server https://10.0.0.1");
     fs::write(snapshot.path(), &good).expect("is written");
     fs::set_permissions(snapshot.path(), fs::Permissions::from_mode(0o620)).expect("is ours");
-    assert_eq!(refusal(&snapshot), "others than us may write it");
+    assert_eq!(refusal(&snapshot), "other users may write to the file");
     fs::set_permissions(snapshot.path(), fs::Permissions::from_mode(0o600)).expect("is ours");
     assert!(snapshot.read().is_ok(), "what was refused is good by itself");
 }

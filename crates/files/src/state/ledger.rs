@@ -88,7 +88,8 @@ impl Ledger {
     async fn write(&self, line: Line) -> Result<(), LedgerError> {
         let stopped = || LedgerError {
             path: self.path.clone(),
-            source: Arc::new(io::Error::new(io::ErrorKind::BrokenPipe, "its writer has stopped")),
+            source: Arc::new(io::Error::new(io::ErrorKind::BrokenPipe, "the thread that writes the ledger \
+                                                                        has stopped")),
         };
         let (done, outcome) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
@@ -136,14 +137,14 @@ impl Journal {
             let aside = keep_aside(path)?;
             let object = ObjectRef::new(Kind::Config, "", FILE);
             let message = format!(
-                "line {line} cannot be read; the file is kept as {}, and what could be read of it ({} addresses) is \
-                 used",
+                "line {line} of the ledger cannot be read; a copy of the file is kept as {}, and the {} \
+                 addresses that could be read stay in use",
                 aside.display(),
                 read.held.len()
             );
             problems.push(
                 Problem::new(object, Reason::Unreadable, message)
-                    .fix("Compare the two if an address is missing. Then remove the one that was kept aside.")
+                    .fix("If a Service lost its address, compare the two files. Then remove this copy.")
                     .in_file(aside.to_string_lossy().into_owned(), line, 1),
             );
         }
@@ -296,7 +297,7 @@ impl Read {
                 _ if !line.ends_with(b"\n") => {
                     tracing::warn!(
                         line = number,
-                        "the last line of the ledger is incomplete, after a crash, and is dropped"
+                        "the last line of the ledger is incomplete, as after a crash, and is dropped"
                     );
                     break;
                 }

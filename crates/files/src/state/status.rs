@@ -202,7 +202,7 @@ impl Shared {
 fn unwritable(object: &ObjectRef, path: &Path, error: &io::Error) -> Problem {
     let file: PathBuf = path.to_owned();
     Problem::new(object.clone(), Reason::StateUnwritable, format!("cannot be written: {error}"))
-        .fix("Make room in the state folder, or make it writable. It is tried again every second.")
+        .fix("Make room in the state folder, or make it writable. Seaway tries again every second.")
         .in_file(file.to_string_lossy().into_owned(), 0, 0)
 }
 

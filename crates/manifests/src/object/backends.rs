@@ -18,8 +18,8 @@ use crate::decode::{Field, lenient_ip};
 
 /// As many endpoints as a slice may have.
 const MOST: usize = 1000;
-const FORM: &str = "must be ADDRESS:PORT, and weight=N, name=WORD or backup after it if need be, several with a comma in \
-                    between (e.g. \"10.0.0.1:8080 name=a weight=3, 10.0.0.2:8080 backup\")";
+const FORM: &str = "must be ADDRESS:PORT, optionally followed by weight=N, name=WORD or backup; several \
+                    are separated by commas (e.g. \"10.0.0.1:8080 name=a weight=3, 10.0.0.2:8080 backup\")";
 /// Of a backend's name.
 const LONGEST_NAME: usize = 63;
 
@@ -124,7 +124,7 @@ fn backend(field: &Field<'_>, written: &str) -> Option<Backend> {
             Some(("name", name)) if is_name(name) => backend.name = Some(name.into()),
             Some(("name", _)) => {
                 let why = format!(
-                    "name must be of letters, digits, '-', '_' and '.', and have 1 to {LONGEST_NAME}"
+                    "name must have 1 to {LONGEST_NAME} letters, digits, '-', '_' or '.'"
                 );
                 field.invalid(written, &why);
                 return None;
@@ -256,12 +256,12 @@ mod tests {
             ("''", "must be ADDRESS:PORT"),
             ("10.0.0.1:x", "the port must be a number from 1 to 65535"),
             ("10.0.0.1:0", "the port must be a number from 1 to 65535"),
-            ("10.0.0.1:3000 10.0.0.2:3000", "with a comma in between"),
+            ("10.0.0.1:3000 10.0.0.2:3000", "several are separated by commas"),
             ("10.0.0.1:3000 weight=-1", "weight must be a whole number from 0 to 1000000"),
-            ("10.0.0.1:3000 name=", "name must be of letters"),
-            ("10.0.0.1:3000 name=a/b", "name must be of letters"),
+            ("10.0.0.1:3000 name=", "name must have 1 to 63 letters"),
+            ("10.0.0.1:3000 name=a/b", "name must have 1 to 63 letters"),
             ("10.0.0.1:3000 name=a, 10.0.0.2:3000 name=a", "another backend has the name a"),
-            ("10.0.0.1:3000 bakcup", "must be ADDRESS:PORT, and weight=N, name=WORD or backup"),
+            ("10.0.0.1:3000 bakcup", "must be ADDRESS:PORT, optionally followed by weight=N"),
             ("localhost:3000", "write 127.0.0.1 or [::1]"),
             ("0.0.0.0:3000", "may not be unspecified"),
             ("web:3000", "should be a domain with at least two segments"),

@@ -201,8 +201,8 @@ impl Describe<groups::Observed> for groups::Step {
     fn later(desired: &Desired, there: &groups::Observed, now: &[Self]) -> Vec<String> {
         let line = |(id, owner): (&Id<SecurityGroup>, &seaway_model::Owner)| {
             format!(
-                "later: delete security group {id} of the other controller, of {owner}, once its load balancer is adopted and \
-                 Seaway's group is at all Nodes"
+                "later: delete security group {id}, which the other controller made for {owner}, once the \
+                 load balancer of {owner} is adopted and Seaway's group is at all Nodes"
             )
         };
         groups::later(desired, there, now).into_iter().map(line).collect()

@@ -62,7 +62,7 @@ fn has_paused(thread: Pid) -> bool {
 
 fn until_it_has_said(seaway: &Seaway, what: &str) {
     until(&format!("it has said that {what}"), || {
-        seaway.log().contains(&format!("{what}; the process ends, to be started again"))
+        seaway.log().contains(&format!("{what}; the process exits so that the supervisor restarts it"))
     });
 }
 
@@ -173,6 +173,6 @@ fn a_node_and_a_controller_hang() {
     hang(controller.0.id(), "control");
     let mut said = String::new();
     log.read_to_string(&mut said).expect("it ends with the process");
-    assert!(said.contains("the runtime of the control plane hangs; the process ends"), "{said}");
+    assert!(said.contains("the runtime of the control plane hangs; the process exits"), "{said}");
     assert_eq!(controller.0.wait().expect("it is ours").code(), Some(1), "{said}");
 }

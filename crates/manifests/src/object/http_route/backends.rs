@@ -45,7 +45,7 @@ pub(super) fn one(
     }
     if written != ("", "Service") {
         let at = if kind.is_set() { &kind } else { &group };
-        refuse(at, "a backend that is no Service", unsupported);
+        refuse(at, "a backend that is not a Service", unsupported);
         return None;
     }
     schema::rule(field, field.child("port").is_set(), "Must have port for Service reference");

@@ -226,7 +226,7 @@ fn changed_path(field: &Field<'_>) -> Option<PathMatch> {
     schema::at_most_bytes(&value, text, 1024);
     if !is_plain(text) {
         // The schema does not say so; a head that is put together from it must stay whole.
-        value.invalid(text, "must only contain what a path may be made of");
+        value.invalid(text, "must only contain characters that are valid in a path");
     }
     let whole = if text.is_empty() || text.starts_with('/') { text.to_owned() } else { format!("/{text}") };
     Some(if wanted == "replaceFullPath" {

@@ -263,7 +263,7 @@ fn each_fault_of_a_rule_is_told_in_the_words_of_the_api_server() {
         (
             "filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplaceFullPath, replaceFullPath: \"/a b\"}}}]",
             &[
-                "spec.rules[0].filters[0].urlRewrite.path.replaceFullPath: Invalid value: \"/a b\": must only contain what a path may be made of",
+                "spec.rules[0].filters[0].urlRewrite.path.replaceFullPath: Invalid value: \"/a b\": must only contain characters that are valid in a path",
             ],
         ),
         (
