@@ -107,7 +107,7 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
              port stays {now}"
         );
         let fix =
-            "To have the field followed, annotate the Service: seaway.dev/follow-session-affinity: \"true\".";
+            "To apply the field, annotate the Service: seaway.dev/follow-session-affinity: \"true\".";
         let problem = Problem::new(listener.owner.object(), Reason::Unsupported, message);
         told.push((listener.owner.clone(), problem.at("spec.sessionAffinity").fix(fix)));
     }

@@ -115,7 +115,7 @@ pub(super) fn told(wish: &Wish, can: &Abilities) -> Vec<(String, &'static str)> 
         let message = format!("port {id}: {why} {}: the usual probe is used", kind.as_str());
         messages.push((
             message,
-            "Say another seaway.dev/cloud-monitor-type, or give that port a Service of its own.",
+            "Set another seaway.dev/cloud-monitor-type, or give that port a Service of its own.",
         ));
     }
     messages
