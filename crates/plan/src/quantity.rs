@@ -145,7 +145,9 @@ pub fn ids(text: &str) -> Result<BTreeSet<Name>, String> {
 /// How long something may be under way in a cloud. Less than a minute it is for each that is made.
 pub fn pending_limit(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        it if it < Duration::from_secs(60) => Err(format!("{text:?} is less than a minute, which a load balancer usually needs")),
+        it if it < Duration::from_secs(60) => {
+            Err(format!("{text:?} is less than a minute, which a load balancer usually needs"))
+        }
         it => Ok(it),
     }
 }

@@ -173,7 +173,8 @@ impl Shared {
     pub(crate) fn report_scarcity(&self) {
         self.starved(|connections| {
             tracing::error!(
-                connections, reserve = self.descriptors.reserve(),
+                connections,
+                reserve = self.descriptors.reserve(),
                 "nearly out of file descriptors: the last ones are reserved for open connections, new \
                  connections wait; raise the limit of open files",
             );

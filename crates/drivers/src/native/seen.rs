@@ -73,7 +73,10 @@ impl Unseen {
             },
             _ => Unseen {
                 reason: Reason::Failed,
-                message: format!("{}; members see the address of this host instead of the client's", chain(error)),
+                message: format!(
+                    "{}; members see the address of this host instead of the client's",
+                    chain(error)
+                ),
                 fix: "Load the kernel modules nf_tables and nft_socket (modprobe nft_socket).",
             },
         }

@@ -392,7 +392,10 @@ async fn by_address(cloud: &Cloud, ip: IpAddr) -> Result<Option<LoadBalancer>, E
 fn not_one(sought: &Sought<'_>, named: &Named, there: &[LoadBalancer]) -> Problem {
     let ids: Vec<&str> = there.iter().map(|it| it.id.as_str()).collect();
     let message = match ids.is_empty() {
-        true => format!("no load balancer is called {}; none is made until there is one", named.id),
+        true => format!(
+            "no load balancer is called {}; Seaway creates none for this Service until there is one",
+            named.id
+        ),
         false => format!("{} load balancers are called {}: {}", ids.len(), named.id, ids.join(", ")),
     };
     sought.problem(Reason::BadAnnotation, message).fix(

@@ -42,13 +42,11 @@ impl GiveAway {
             ));
         }
         if its().any(|it| matches!(it.thing, Thing::Container(_) | Thing::Secret(_))) {
-            return Err(
-                "its certificate comes from a Secret, and Seaway deletes its copy in Barbican once \
+            return Err("its certificate comes from a Secret, and Seaway deletes its copy in Barbican once \
                  Seaway does not use the copy any more: first store the certificate in Barbican \
                  yourself, name it in loadbalancer.openstack.org/default-tls-container-ref and remove \
                  seaway.dev/tls"
-                    .to_owned(),
-            );
+                .to_owned());
         }
         let balancers: BTreeSet<&Id<LoadBalancer>> = its()
             .filter_map(|it| match &it.thing {

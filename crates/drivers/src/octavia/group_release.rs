@@ -71,7 +71,10 @@ pub async fn release(
         };
         match done {
             Err(error) if error.class() == &Class::Stale => {
-                return Ok(Err(format!("other clients of the cloud are changing port {}: run the command again", port.id)));
+                return Ok(Err(format!(
+                    "other clients of the cloud are changing port {}: run the command again",
+                    port.id
+                )));
             }
             Err(error) if error.is_not_found() => {}
             done => _ = done?,

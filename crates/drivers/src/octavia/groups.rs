@@ -237,8 +237,10 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
     let refused_at: Vec<_> = refused_at.collect();
     for (owner, openings) in &group.openings {
         if !nowhere.is_empty() {
-            let message =
-                format!("no port of this cloud has an address of {}: its security groups are not changed", named(&nowhere));
+            let message = format!(
+                "no port of this cloud has an address of {}: its security groups are not changed",
+                named(&nowhere)
+            );
             tell(
                 owner,
                 Reason::Failed,

@@ -81,7 +81,10 @@ pub(super) fn refused(wish: &Wish, pool: &WishedPool, owner: &Owner, can: &Abili
     }
     if authorities.is_none() && tls.trust != Trust::Anybody {
         let message = match tls.trust {
-            Trust::Authorities(_) => "load balancers of a cloud cannot use a Secret with the certificate authorities of members".to_owned(),
+            Trust::Authorities(_) => {
+                "load balancers of a cloud cannot use a Secret with the certificate authorities of members"
+                    .to_owned()
+            }
             _ => "no certificate authority is named to verify the certificates of members".to_owned(),
         };
         let fix = "Name a secret of Barbican with the authority: seaway.dev/backend-tls-ca-container. Or \

@@ -273,7 +273,8 @@ async fn picked(
     }
     let names: Vec<_> = nodes.iter().map(|it| &it.name).collect();
     let message = match names.is_empty() {
-        true => "no option names the subnet of its VIP, and there is no Node whose subnet could be used".to_owned(),
+        true => "no option names the subnet of its VIP, and there is no Node whose subnet could be used"
+            .to_owned(),
         false => format!(
             "no option names the subnet of its VIP, and no port of this cloud has an address of {}",
             named(&names)

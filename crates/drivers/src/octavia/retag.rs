@@ -209,7 +209,12 @@ pub async fn retag(cloud: &Cloud, it: &Retag) -> Result<(), Error> {
     let Ok(Change { from, to, floating, .. }) = &it.verdict else { return Ok(()) };
     let balancers = cloud.all::<LoadBalancer>();
     let now = balancers.read::<LoadBalancer>(&it.id).await?;
-    let stale = || Error::new(seaway_openstack::Class::Stale, "its tags have changed meanwhile: list the load balancers again");
+    let stale = || {
+        Error::new(
+            seaway_openstack::Class::Stale,
+            "its tags have changed meanwhile: list the load balancers again",
+        )
+    };
     let is_as_told = |tags: &BTreeSet<String>| tags.contains(&from.cluster) && tags.contains(&from.key);
     if !is_as_told(&now.tags) {
         return Err(stale());

@@ -369,7 +369,9 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, it: &LoadBalancer) -> Resu
         Step::Join(new) => tags.extend(new.iter().cloned()),
         Step::Leave(marks, guest) => {
             if marks.is_last(&now) || !guest && marks.others(&now).next().is_none() {
-                return Err(stale("the other Services have left the load balancer meanwhile").doing(step.to_string()));
+                return Err(
+                    stale("the other Services have left the load balancer meanwhile").doing(step.to_string())
+                );
             }
             tags.remove(&marks.guest);
             // The name of the load balancer itself is its first's, whoever that is.

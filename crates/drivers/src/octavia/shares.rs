@@ -45,7 +45,8 @@ impl Octavia {
             Some(word) if !self.crowded.claims().is_given(word, unit, self.now()) => {
                 // What the other made is found by a look.
                 self.known().remove(unit);
-                let why = "another Service with the same seaway.dev/share is creating the load balancer".to_owned();
+                let why =
+                    "another Service with the same seaway.dev/share is creating the load balancer".to_owned();
                 Err(Failure::Wait { why, after: LOOK })
             }
             _ => Ok(()),

@@ -157,7 +157,9 @@ impl SoleWriter {
     fn waits(&self) -> Option<Failure> {
         let (why, after) = match self.state().stand {
             Stand::Writes => return None,
-            Stand::Unknown => ("Seaway is checking whether another controller writes in the name of this cluster", SOON),
+            Stand::Unknown => {
+                ("Seaway is checking whether another controller writes in the name of this cluster", SOON)
+            }
             Stand::Yields { .. } => (
                 "another controller writes in the name of this cluster: a copy that was restored from a backup, or the original",
                 LOOK,
@@ -265,7 +267,10 @@ impl Octavia {
         let pause = match self.beats(sole, record).await {
             Ok(()) => PERIOD,
             Err(error) => {
-                debug!(error, "it is not known whether another controller writes in the name of this cluster");
+                debug!(
+                    error,
+                    "it is not known whether another controller writes in the name of this cluster"
+                );
                 sole.fails()
             }
         };

@@ -81,7 +81,9 @@ impl Octavia {
         self.note_crowd(unit, desired, observed);
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
         observed.mend = (status == Some(Provisioning::Error)).then(|| match past.mend(rebuild, now) {
-            Mend::Failover if observed.shared.guest => Mend::Nothing { why: "another Service owns it".to_owned() },
+            Mend::Failover if observed.shared.guest => {
+                Mend::Nothing { why: "another Service owns it".to_owned() }
+            }
             Mend::Remake { .. } if is_shared => {
                 Mend::Nothing { why: "other Services use this load balancer".to_owned() }
             }

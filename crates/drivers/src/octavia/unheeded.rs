@@ -82,8 +82,10 @@ fn otherwise(check: &HealthCheck, l4: L4) -> Vec<(String, &'static str)> {
     let asked = (seconds(check.interval), seconds(check.timeout));
     let is_usual = check.interval == HealthCheck::default().interval;
     if monitor.r#type == MonitorType::UdpConnect && asked.0 < monitor.delay && !is_usual {
-        let message =
-            format!("probes of UDP come every {LEAST_UDP_DELAY} seconds, not every {}: this is the shortest interval", asked.0);
+        let message = format!(
+            "probes of UDP come every {LEAST_UDP_DELAY} seconds, not every {}: this is the shortest interval",
+            asked.0
+        );
         found.push((message, "Set a health-monitor-delay of 3 or more."));
     }
     for (what, time, is) in

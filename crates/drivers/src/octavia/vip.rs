@@ -141,7 +141,10 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Option<(Owner, Problem)>
              effect"
         );
         let problem = Problem::new(owner.object(), Reason::Unsupported, message);
-        return Some((owner.clone(), problem.fix("Remove the security groups from the VIP, or remove the source ranges.")));
+        return Some((
+            owner.clone(),
+            problem.fix("Remove the security groups from the VIP, or remove the source ranges."),
+        ));
     }
     if !observed.shared.guest || !is_asked {
         return None;

@@ -111,7 +111,9 @@ impl State {
         }
         let translatable = done.ok().and_then(|it| it.translatable).as_ref().map(chain);
         match (&self.translatable, &translatable) {
-            (None, Some(why)) => warn!("rules of other programs may redirect traffic to addresses of pools: {why}"),
+            (None, Some(why)) => {
+                warn!("rules of other programs may redirect traffic to addresses of pools: {why}")
+            }
             (Some(_), None) if failed.is_none() => {
                 info!("no rules of other programs redirect traffic to addresses of pools any more")
             }

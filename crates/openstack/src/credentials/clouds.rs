@@ -304,8 +304,10 @@ fn nothing(around: &Surroundings, wanted: Option<&str>) -> Error {
     let looked: Vec<String> =
         looked.into_iter().filter(|path| !path.ends_with(".yml") && !path.ends_with(".json")).collect();
     let what = wanted.map_or_else(|| "no credentials".to_owned(), |name| format!("no cloud {name:?}"));
-    Error::new(Class::Credentials, format!("{what}: there is no clouds.yaml"))
-        .with_fix(format!("set OS_AUTH_URL and the other OS_ variables, or write one of these files: {}", looked.join(", ")))
+    Error::new(Class::Credentials, format!("{what}: there is no clouds.yaml")).with_fix(format!(
+        "set OS_AUTH_URL and the other OS_ variables, or write one of these files: {}",
+        looked.join(", ")
+    ))
 }
 
 #[cfg(test)]

@@ -113,8 +113,12 @@ impl Transport {
             request = request.header(*name, value);
         }
         if let Some(token) = ask.token {
-            let mut value = HeaderValue::from_str(token.expose_secret())
-                .map_err(|_| Trouble::unsent(Error::new(Class::Credentials, "the token has characters that a token cannot have")))?;
+            let mut value = HeaderValue::from_str(token.expose_secret()).map_err(|_| {
+                Trouble::unsent(Error::new(
+                    Class::Credentials,
+                    "the token has characters that a token cannot have",
+                ))
+            })?;
             value.set_sensitive(true);
             request = request.header("x-auth-token", value);
         }

@@ -54,10 +54,12 @@ impl Subject<'_> {
         } else if connecting {
             self.unreachable(find::<io::Error>(&error).map(io::Error::kind), &error)
         } else if error.is_builder() {
-            Error::new(Class::Credentials, format!("no request can be sent to {}", self.url)).with_fix(format!(
-                "the address has to begin with http:// or https://; it comes from {}",
-                self.address_from
-            ))
+            Error::new(Class::Credentials, format!("no request can be sent to {}", self.url)).with_fix(
+                format!(
+                    "the address has to begin with http:// or https://; it comes from {}",
+                    self.address_from
+                ),
+            )
         } else if chain(&error).any(|cause| cause.to_string().contains("invalid HTTP")) {
             // hyper's word for bytes that are none, and there is no other way to know it.
             Error::new(Class::NotOpenStack, format!("{} does not speak plain HTTP", self.host()))

@@ -110,8 +110,7 @@ impl Keystone<'_> {
             return Ok(TokenRequest::below(&root, version));
         }
         let listed = self.listed(&root).await?;
-        self.best(&root, &listed)
-            .ok_or_else(|| self.no_keystone(&root, "lists no version that Seaway knows"))
+        self.best(&root, &listed).ok_or_else(|| self.no_keystone(&root, "lists no version that Seaway knows"))
     }
 
     /// The versions that the root lists: Keystone answers with 300 there.

@@ -61,11 +61,17 @@ impl<R: Creatable> Collection<R> {
         };
         known.map_err(|error| {
             let which = id.map_or_else(|_| "with an unknown id".to_owned(), |id| id.to_string());
-            Error::new(Class::Lost, format!("the {} {which} was created, but the reply to its creation is not understood", R::NAMES.one))
-                .with_fix("look for it before you create another one")
-                .during(&self.call(Method::POST, R::NAMES.create, None))
-                .with_request_id(request)
-                .with_source(error)
+            Error::new(
+                Class::Lost,
+                format!(
+                    "the {} {which} was created, but the reply to its creation is not understood",
+                    R::NAMES.one
+                ),
+            )
+            .with_fix("look for it before you create another one")
+            .during(&self.call(Method::POST, R::NAMES.create, None))
+            .with_request_id(request)
+            .with_source(error)
         })
     }
 

@@ -333,7 +333,10 @@ fn a_mistake_is_told_with_file_line_and_key() {
             with("    api_timeout: soon"),
             "./clouds.yaml:7: api_timeout: \"soon\" is no time, such as 30 (seconds), 1m30s, 500ms",
         ),
-        (with("    key: k.pem"), "./clouds.yaml:7: key: cert, the client certificate for this key, is not set"),
+        (
+            with("    key: k.pem"),
+            "./clouds.yaml:7: key: cert, the client certificate for this key, is not set",
+        ),
         (with("    regions: R1"), "./clouds.yaml:7: regions: this has to be a list"),
         (
             with("    username: x"),

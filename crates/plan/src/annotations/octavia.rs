@@ -106,7 +106,11 @@ pub(super) const ROWS: &[Row] = &[
         help: "more certificates beside seaway.dev/tls-container: references of containers or secrets of Barbican, chosen by SNI (clouds)",
         set: |wishes, text| {
             wishes.cloud.tls_others = list(text, named)?;
-            if wishes.cloud.tls_others.is_empty() { Err("it names no certificate".to_owned()) } else { Ok(()) }
+            if wishes.cloud.tls_others.is_empty() {
+                Err("it names no certificate".to_owned())
+            } else {
+                Ok(())
+            }
         },
     },
     Row {

@@ -93,7 +93,8 @@ impl Demand {
         }
         if let Some(field) = self.wishes.written.get(SENT).filter(|_| !at_front_door) {
             let message =
-                "load balancers of a cloud choose what their probes send: this annotation has no effect".to_owned();
+                "load balancers of a cloud choose what their probes send: this annotation has no effect"
+                    .to_owned();
             remark(field, message, "Remove it, or serve the Service with the native driver.");
         }
         if let [first, _, ..] = self.wishes.requested[..] {

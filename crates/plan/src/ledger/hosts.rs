@@ -301,7 +301,10 @@ impl View<'_> {
             at_served_addresses(claim, grant);
         }
         if allowed {
-            let message = format!("no host is seen that pool {} publishes; the addresses stay", had.pool);
+            let message = format!(
+                "none of the hosts that report is published by pool {}; the addresses stay",
+                had.pool
+            );
             let problem = Problem::new(claim.owner.object(), Reason::PoolMissing, message);
             kept.problems.push(problem.fix(
                 "See that seaway node runs: kubectl seaway status. Hosts that do not report are not counted.",

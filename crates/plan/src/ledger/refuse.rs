@@ -196,8 +196,8 @@ impl View<'_> {
             let (why, more) = left_out.unwrap_or_default();
             let message = format!("no {} addresses in {}{why}", families.join(" or "), names(usable));
             let fix = if usable.iter().all(|pool| pool.hosts) {
-                "Such a pool publishes the serving hosts' own addresses: give the hosts one, or add an AddressPool \
-                 with addresses."
+                "Such a pool publishes the serving hosts' own addresses: give the hosts such an address, \
+                 or add an AddressPool with addresses."
             } else {
                 "Add a range of that family to a pool, or ask for the other family in spec.ipFamilies."
             };

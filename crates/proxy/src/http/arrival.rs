@@ -223,9 +223,7 @@ async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<Option<String>,
                 Ok(1..) => {}
                 Ok(0) => return Poll::Ready(Err("the connection ended before its TLS ClientHello")),
                 Err(_) => {
-                    return Poll::Ready(Err(
-                        "no TLS ClientHello came in time, or the connection broke",
-                    ));
+                    return Poll::Ready(Err("no TLS ClientHello came in time, or the connection broke"));
                 }
             }
         }

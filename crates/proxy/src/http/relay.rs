@@ -57,7 +57,11 @@ pub(super) async fn relay(
                 Err(status) => {
                     match status {
                         504 => pool.kept_waiting(member, client.context.now()),
-                        _ => pool.failed(member, "no final response after an interim one", client.context.now()),
+                        _ => pool.failed(
+                            member,
+                            "no final response after an interim one",
+                            client.context.now(),
+                        ),
                     }
                     return refuse(client, scratch, status).await;
                 }

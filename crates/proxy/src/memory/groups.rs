@@ -173,7 +173,12 @@ fn held(usage: &str, stat: &str) -> io::Result<u64> {
         stat.lines().find_map(value)
     };
     let whole = |total: &str, name: &str| of(total).or_else(|| of(name));
-    let missing = || io::Error::new(io::ErrorKind::InvalidData, "memory.stat does not say how much memory holds cached files");
+    let missing = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "memory.stat does not say how much memory holds cached files",
+        )
+    };
     let inactive = whole("total_inactive_file", "inactive_file").ok_or_else(missing)?;
     let active = whole("total_active_file", "active_file").ok_or_else(missing)?;
     let caches = of("slab_reclaimable").unwrap_or_default();

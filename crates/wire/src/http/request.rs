@@ -96,7 +96,8 @@ impl Request {
         let (_, line) = lines.next()?;
         let length = bytes::token_length(line);
         let (name, rest) = line.split_at(length);
-        let rest = rest.strip_prefix(b" ").filter(|_| length > 0).ok_or(Refusal::bad("an invalid request line"))?;
+        let rest =
+            rest.strip_prefix(b" ").filter(|_| length > 0).ok_or(Refusal::bad("an invalid request line"))?;
         let space = memchr::memrchr(b' ', rest).ok_or(Refusal::bad("an invalid request line"))?;
         let (asked, version) = rest.split_at_checked(space).ok_or(Refusal::bad("an invalid request line"))?;
         let version = version.strip_prefix(b" ").unwrap_or_default();

@@ -228,7 +228,9 @@ impl Options {
             // One file may have both.
             (Some(certificate), None) => Some((certificate.clone(), certificate)),
             (Some(certificate), Some(key)) => Some((certificate, key)),
-            (None, Some(key)) => return Err(wrong(&key.place, "key", "cert, the client certificate for this key, is not set")),
+            (None, Some(key)) => {
+                return Err(wrong(&key.place, "key", "cert, the client certificate for this key, is not set"));
+            }
             (None, None) => None,
         };
         let insecure = self.truth(&["insecure", "tls_insecure"])?.filter(|said| said.value);

@@ -134,7 +134,9 @@ impl<S: Default> Connection<S> {
         if id == 0 {
             return wrong("DATA on stream 0");
         }
-        let Some(bytes) = frame.without_padding() else { return wrong("DATA with more padding than its length") };
+        let Some(bytes) = frame.without_padding() else {
+            return wrong("DATA with more padding than its length");
+        };
         let whole = frame.payload.len();
         self.room -= whole as i64;
         if self.room < 0 {
@@ -187,7 +189,9 @@ impl<S: Default> Connection<S> {
         if id == 0 || (self.is_server && id.is_multiple_of(2)) {
             return wrong("HEADERS on a stream that clients may not open");
         }
-        let Some(mut block) = frame.without_padding() else { return wrong("HEADERS with more padding than its length") };
+        let Some(mut block) = frame.without_padding() else {
+            return wrong("HEADERS with more padding than its length");
+        };
         if frame.has(flag::PRIORITY) {
             let Some((priority, rest)) = block.split_at_checked(5) else {
                 return broken(Reason::FRAME_SIZE, "HEADERS too short for a priority");
