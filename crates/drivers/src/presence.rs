@@ -195,7 +195,7 @@ impl Presence {
         if ip.is_ipv4() && !observed.unmet.is_empty() {
             let commands: Vec<String> = observed.unmet.iter().map(Unmet::command).collect();
             let message = format!(
-                "{ip} is not put on lo: this host would answer ARP requests for it, beside others, as its settings are; to make them, run {PREPARE} as root"
+                "{ip} is not added to lo: arp_ignore and arp_announce of this host are not set, so it would answer ARP requests for this address although another host serves it; to set them, run {PREPARE} as root"
             );
             let fix = format!(
                 "As root:\n  {PREPARE}\nwhich does no more than:\n  {}\nIn a pod, where /proc/sys is read-only, a privileged init container does it.",

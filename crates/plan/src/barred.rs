@@ -192,7 +192,7 @@ fn special(ip: IpAddr) -> Option<&'static str> {
     match (loopback, link_local, nowhere) {
         (true, ..) => Some("a loopback address"),
         (_, true, _) => Some("a link-local address, as metadata services of clouds have"),
-        (.., true) => Some("no address of a single machine"),
+        (.., true) => Some("not the address of a single machine"),
         _ => None,
     }
 }

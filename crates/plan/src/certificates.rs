@@ -460,7 +460,7 @@ fn vanished(object: &ObjectRef) -> Problem {
 fn broken(object: &ObjectRef, key: &str, why: String) -> Problem {
     let problem = Problem::new(object.clone(), Reason::BadCertificate, why);
     at(problem, key).fix(match key {
-        "ca.crt" => "Put the PEM certificates of the authorities into ca.crt. What it held before stays in use.",
+        "ca.crt" => "Put the PEM certificates of the authorities into ca.crt. The previous certificates stay in use.",
         _ => {
             "Put a PEM certificate chain into tls.crt and its PEM key into tls.key. The previous certificate stays in use."
         }

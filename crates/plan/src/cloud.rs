@@ -310,7 +310,12 @@ impl Demand {
         if usual.internal && self.wishes.cloud.internal == Some(false) {
             let field = self.wishes.field_of(crate::annotations::INTERNAL);
             let message = "the configuration makes all load balancers internal".to_owned();
-            tell(Reason::Unsupported, field, message, "Ask the author of internal-lb there.".to_owned());
+            tell(
+                Reason::Unsupported,
+                field,
+                message,
+                "Ask the administrator who set internal-lb in the file of --cloud-config.".to_owned(),
+            );
         }
         self.problems.extend(self.remarks(&usual));
         self.enabled(&usual);

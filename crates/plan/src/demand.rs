@@ -273,7 +273,7 @@ impl Demand {
         let has: Vec<String> = ports().map(|it| format!("{} {}", it.port, it.name)).collect();
         let problem = |(option, unknown): (&'static str, Vec<String>)| {
             let message = format!(
-                "the Service has no port {}: what this annotation says of it is ignored",
+                "the Service has no port {}: what this annotation says about that port is ignored",
                 unknown.join(", ")
             );
             let problem = Problem::new(self.owner.object(), Reason::BadAnnotation, message);

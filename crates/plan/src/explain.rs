@@ -142,10 +142,12 @@ fn not_served(world: &World, service: &Service) -> String {
     let ours: Vec<&str> = ours.map(Name::as_str).collect();
     let ours = ours.join(", ");
     match (&service.class, is_ours(service, config)) {
-        (Some(_), false) => format!("its loadBalancerClass is another controller's; ours are {ours}"),
+        (Some(_), false) => {
+            format!("its loadBalancerClass belongs to another controller; Seaway serves {ours}")
+        }
         (None, false) => format!(
-            "it has no class, and as far as is known here (defaultDriver) Seaway serves no Service without a class; \
-             ours are {ours}"
+            "it has no class, and as far as is known here (defaultDriver) Seaway serves no Service \
+             without a class; it serves the classes {ours}"
         ),
         (_, true) => "it was not planned yet".to_owned(),
     }

@@ -139,13 +139,15 @@ pub fn probe_codes(text: &str) -> Result<Name, String> {
 /// Ids of objects in a cloud, one at least.
 pub fn ids(text: &str) -> Result<BTreeSet<Name>, String> {
     let ids: BTreeSet<Name> = list(text, |it| Ok(it.into()))?.into_iter().collect();
-    if ids.is_empty() { Err("it names none".to_owned()) } else { Ok(ids) }
+    if ids.is_empty() { Err("it names no id".to_owned()) } else { Ok(ids) }
 }
 
 /// How long something may be under way in a cloud. Less than a minute it is for each that is made.
 pub fn pending_limit(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        it if it < Duration::from_secs(60) => Err(format!("{text:?} is less than a minute, which is usual")),
+        it if it < Duration::from_secs(60) => {
+            Err(format!("{text:?} is less than a minute, which a load balancer usually needs"))
+        }
         it => Ok(it),
     }
 }

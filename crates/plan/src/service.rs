@@ -207,7 +207,7 @@ fn local_traffic(demand: &Demand) -> Vec<Problem> {
     if is_silent && !demand.wishes.transparent {
         tell(
             "Local keeps traffic on one host, but members see the address of that host, not the client's",
-            "Say seaway.dev/transparent: \"true\"; or, if the members understand it, seaway.dev/proxy-protocol: v2. \
+            "Set seaway.dev/transparent: \"true\"; or, if the members understand it, seaway.dev/proxy-protocol: v2. \
              For HTTP, X-Forwarded-For has the client's address.",
         );
     }

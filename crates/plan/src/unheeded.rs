@@ -85,12 +85,12 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
     let problem = |(option, field): (&str, &Name)| {
         let (what, fix) = match places(option) {
             [Place::FrontDoor, ..] => (
-                "this annotation has no effect: it is about the front door, where this Service is not",
-                "Say seaway.dev/front-door: \"true\"; or remove it.",
+                "this annotation has no effect: it is about the front door, and this Service is not at the front door",
+                "Set seaway.dev/front-door: \"true\"; or remove it.",
             ),
             all if all.contains(&Place::Http) => (
-                "this annotation has no effect: it is about TLS to members, which is spoken where HTTP is understood or TLS ends; \
-                 this Service passes bytes on as they come",
+                "this annotation has no effect: it is about TLS to members, which Seaway uses only where \
+                 the Service speaks HTTP or TLS ends; this Service passes bytes on unchanged",
                 "Set seaway.dev/protocol: http, or name a certificate in seaway.dev/tls; or remove it.",
             ),
             _ => (
@@ -118,7 +118,7 @@ fn of_http(demand: &Demand) -> Vec<Problem> {
         Problem::new(
             demand.owner.object(),
             Reason::Unsupported,
-            "it is about HTTP, which this Service does not speak at its own address",
+            "this annotation has no effect: it is about HTTP, which this Service does not speak at its own address",
         )
         .at(field.clone())
         .fix("Set seaway.dev/protocol: http, or seaway.dev/front-door: \"true\"; or remove it.")

@@ -228,8 +228,8 @@ impl Share {
         if self.of.arrivals.is_news(now) {
             tracing::warn!(
                 load_balancer = ?self.load_balancer,
-                "its namespace has more than its share of the new connections of a second: more are refused, so that others \
-                 are served",
+                "the namespace of this load balancer has more than its share of the new connections per \
+                 second: further ones are refused, so that others are served",
             );
         }
         false
@@ -314,8 +314,9 @@ impl Share {
             tracing::error!(
                 load_balancer = ?self.load_balancer, held = self.held.load(Relaxed),
                 listening = self.namespace.listening.load(Relaxed), limit = self.of.limit,
-                "descriptors are scarce, and it has more than its share: new connections to it are refused, so that \
-                 others are served; raise the limit of open files, or limit its connections",
+                "few file descriptors are left, and this load balancer has more than its share: it gets \
+                 no new connections, so that others are served; raise the limit of open files, or limit \
+                 its connections",
             );
         }
     }

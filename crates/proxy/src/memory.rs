@@ -155,8 +155,8 @@ impl MemoryBudget {
         if before == 0 || now.saturating_sub(before) > EPISODE {
             tracing::error!(
                 held = self.held(),
-                "the control group has nearly all the memory that it may: newcomers are refused until it has less; raise \
-                 its limit, or have less in it",
+                "the control group has nearly all the memory that it may: new clients are refused until \
+                 it has less; raise the limit of the control group, or run less in it",
             );
         }
     }

@@ -229,13 +229,13 @@ pub(crate) fn sockets_past_the_machine(
         match elsewhere() {
             Ok(sockets) => return Ok(sockets),
             Err(why) => {
-                tracing::warn!(%at, %why, "clients cannot be steered by nftables: the port is taken from the machine")
+                tracing::warn!(%at, %why, "nftables cannot direct clients to another socket: Seaway binds the port itself, so no process of this machine can bind it for all addresses")
             }
         }
     }
     match open() {
         Err(OpenError::Foreign { at, holder }) if only_wide(at) => elsewhere().map_err(|why| {
-            tracing::debug!(%at, %why, "clients cannot be steered to a socket elsewhere");
+            tracing::debug!(%at, %why, "nftables cannot direct clients to another socket");
             OpenError::Foreign { at, holder }
         }),
         opened => opened,
@@ -303,7 +303,7 @@ fn holder(at: SocketAddr, protocol: L4) -> Option<String> {
             None => format!("a process of user {}", conflict.listener.uid),
         }),
         Err(error) => {
-            tracing::debug!(%at, %error, "the kernel does not tell who listens");
+            tracing::debug!(%at, %error, "the kernel does not say which process listens");
             None
         }
     }

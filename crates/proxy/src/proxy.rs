@@ -307,7 +307,7 @@ impl Proxy {
         let Some(running) = state.listeners.remove(&(ip, id)) else { return };
         // Before its sockets go: then nobody waits in them who is not let in.
         if let Some(Err(error)) = self.shared().steering.get().map(|it| it.remove(running.at)) {
-            tracing::warn!(listener = %running.at, %error, "a listener was closed, and the kernel still steers its clients there");
+            tracing::warn!(listener = %running.at, %error, "a listener was closed, and nftables still directs its clients there");
         }
         let sockets = running.close(now);
         self.shared().closing.add(running.at, id.l4, &sockets);

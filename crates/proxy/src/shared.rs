@@ -163,8 +163,8 @@ impl Shared {
         if before == 0 || now.saturating_sub(before) > LOOP_EPISODE {
             tracing::warn!(
                 %listener,
-                "refused: it came through this process {MOST_PASSES} times before, so its Service leads to itself, perhaps by \
-                 others",
+                "refused: this connection came through this process {MOST_PASSES} times before, so its \
+                 Service sends to itself, perhaps through other proxies",
             );
         }
     }
@@ -173,9 +173,10 @@ impl Shared {
     pub(crate) fn report_scarcity(&self) {
         self.starved(|connections| {
             tracing::error!(
-                connections, reserve = self.descriptors.reserve(),
-                "nearly out of descriptors: those that are left are for what runs, newcomers wait; raise the limit of \
-                 open files",
+                connections,
+                reserve = self.descriptors.reserve(),
+                "nearly out of file descriptors: the last ones are reserved for open connections, new \
+                 connections wait; raise the limit of open files",
             );
         });
     }

@@ -65,9 +65,9 @@ pub(crate) struct Terms {
 /// What cannot be spoken: no client would get through.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TermsError {
-    #[error("no authorities for client certificates yet")]
+    #[error("there are no CA certificates for client certificates yet")]
     NoAuthorities,
-    #[error("the authorities for client certificates are none")]
+    #[error("the CA certificates for client certificates cannot be used")]
     Authorities(#[source] rustls::server::VerifierBuilderError),
     #[error("TLS cannot be set up")]
     Setup(#[source] rustls::Error),

@@ -46,13 +46,13 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
     loop {
         // Everything is judged as soon as it is there: who sends something else is not waited for.
         match rest {
-            [kind, ..] if *kind != HANDSHAKE => return Err("it is no handshake of TLS"),
-            [_, major, ..] if *major != 3 => return Err("it is no version of TLS"),
+            [kind, ..] if *kind != HANDSHAKE => return Err("the first bytes are not a TLS handshake"),
+            [_, major, ..] if *major != 3 => return Err("the version of the TLS record is unknown"),
             _ => {}
         }
         let [_, _, minor, high, low, after @ ..] = rest else { return Ok(None) };
         if *minor > 4 {
-            return Err("it is no version of TLS");
+            return Err("the version of the TLS record is unknown");
         }
         let length = usize::from(u16::from_be_bytes([*high, *low]));
         if length == 0 || length > RECORD {
@@ -61,7 +61,7 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
         let (part, behind) = after.split_at_checked(length).unwrap_or((after, &[]));
         message.extend_from_slice(part);
         if message.first().is_some_and(|kind| *kind != CLIENT_HELLO) {
-            return Err("it does not begin with a hello");
+            return Err("the first TLS message is not a ClientHello");
         }
         if let [_, a, b, c, ..] = message[..] {
             let whole = (u32::from_be_bytes([0, a, b, c]) as usize).saturating_add(4);
@@ -69,7 +69,7 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
                 return Err("its TLS ClientHello is too large");
             }
             if message.len() > whole {
-                return Err("something comes behind the hello");
+                return Err("further bytes follow the TLS ClientHello");
             }
             // The record is whole as well, if it ends with the message.
             if message.len() == whole && part.len() == length {
@@ -84,21 +84,21 @@ fn message(bytes: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
 }
 
 fn asked(message: &[u8]) -> Result<ClientHello, &'static str> {
-    const SHORT: &str = "a hello that is cut short";
+    const SHORT: &str = "an incomplete TLS ClientHello";
     let mut hello = Part(message.get(4..).ok_or(SHORT)?);
     hello.take(2 + 32).ok_or(SHORT)?;
     let session = hello.short().ok_or(SHORT)?;
     let suites = hello.long().ok_or(SHORT)?;
     let compressions = hello.short().ok_or(SHORT)?;
     if session.0.len() > 32 || suites.0.is_empty() || suites.0.len() % 2 != 0 || compressions.0.is_empty() {
-        return Err("a hello with a list of no size that is allowed");
+        return Err("a list of invalid length in the TLS ClientHello");
     }
     if hello.0.is_empty() {
         return Ok(ClientHello::default());
     }
     let mut extensions = hello.long().ok_or(SHORT)?;
     if !hello.0.is_empty() {
-        return Err("something stands behind the extensions");
+        return Err("further bytes follow the extensions of the TLS ClientHello");
     }
     let mut seen: Vec<u16> = Vec::new();
     let mut asked = ClientHello::default();
@@ -106,7 +106,7 @@ fn asked(message: &[u8]) -> Result<ClientHello, &'static str> {
         let kind = extensions.number().ok_or(SHORT)?;
         let content = extensions.long().ok_or(SHORT)?;
         if seen.contains(&kind) {
-            return Err("an extension is there twice");
+            return Err("an extension is twice in the TLS ClientHello");
         }
         seen.push(kind);
         if kind == SERVER_NAME {
@@ -118,7 +118,7 @@ fn asked(message: &[u8]) -> Result<ClientHello, &'static str> {
 
 /// A list in which only one kind of name was ever allowed, and that once.
 fn name(mut content: Part<'_>) -> Result<String, &'static str> {
-    const WRONG: &str = "a server name that is none";
+    const WRONG: &str = "an invalid server name in the TLS ClientHello";
     let mut list = content.long().filter(|_| content.0.is_empty()).ok_or(WRONG)?;
     let kind = list.byte().ok_or(WRONG)?;
     let name = list.long().filter(|_| list.0.is_empty() && kind == HOST_NAME).ok_or(WRONG)?;

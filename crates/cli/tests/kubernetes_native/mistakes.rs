@@ -166,7 +166,7 @@ fn what_cannot_be_given_is_told_where_it_was_asked_for() {
         let told = problems(&scene, "thief");
         told.contains("203.0.113.9 is held by")
             && told.contains("owner")
-            && told.contains("Ask for another one")
+            && told.contains("Ask for another address")
     });
     assert_eq!(scene.field("address/203-0-113-9", "{.spec.owners[*].name}"), "owner");
 }

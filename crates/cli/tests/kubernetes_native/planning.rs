@@ -70,7 +70,10 @@ fn a_plan_tells_what_would_be_changed_by_which_service_and_what_cannot_be() {
     annotate("seaway.dev/balance=least-connections");
     let (told, noted, code) = plan(&scene, &project, &["-n", "default", "--service", "shop"]);
     assert!(told.contains("lb_algorithm: ROUND_ROBIN → LEAST_CONNECTIONS"), "{told}{noted}");
-    assert!(noted.contains("requested: provider ovn") && !noted.contains("has no way to balance"), "{noted}");
+    assert!(
+        noted.contains("requested: provider ovn") && !noted.contains("has no load balancing method"),
+        "{noted}"
+    );
     assert_eq!(code, 2);
     // What is not known is no change.
     project.reword("demopw", "wrong");

@@ -61,7 +61,7 @@ fn what_is_released_is_occms_again_and_it_deletes_nothing() {
     );
     // Nothing else lets the requests through yet.
     let (_, told) = all.openstack(&["release-group"]);
-    assert!(told.contains("no other group at port"), "{told}");
+    assert!(told.contains("no other security group of port"), "{told}");
     assert_eq!(groups(&all), 1, "{told}");
     let (done, told) = all.plugin(&["release", "--all", "--cloud-conf", &conf, "--yes"]);
     for name in made {
@@ -83,7 +83,7 @@ fn what_is_released_is_occms_again_and_it_deletes_nothing() {
     assert_eq!(all.at("classed", 90), published);
     // OCCM's groups are at the same ports now, and ours goes while requests go on.
     until("OCCM's groups let the same through", || {
-        !all.openstack(&["release-group"]).1.contains("no other group")
+        !all.openstack(&["release-group"]).1.contains("no other security group of")
     });
     until("the Lease has run out, and it goes", || all.openstack(&["release-group", "--yes"]).0);
     assert_eq!(groups(&all), 0);

@@ -153,7 +153,7 @@ fn a_loop_by_a_translated_destination_is_reported_and_takes_nothing() {
             .start();
         let before = descriptors(&seaway);
         let client = TcpStream::connect(seaway.at(7001)).expect("it is open");
-        until("it is refused", || seaway.log().contains("its Service leads to itself"));
+        until("it is refused", || seaway.log().contains("its Service sends to itself"));
         let taken = descriptors(&seaway).saturating_sub(before);
         assert!(taken <= MOST_DESCRIPTORS, "{taken} descriptors");
         Talk::open(seaway.at(8000)).expect("others are served").echo(b"as ever").expect("it goes on");

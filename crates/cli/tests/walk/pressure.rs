@@ -35,7 +35,7 @@ fn out_of_descriptors_it_keeps_what_it_has_says_so_once_and_recovers() {
         .start();
     let mut kept: Vec<Talk> = (0..10).map(|_| Talk::open(seaway.at(8080)).expect("served")).collect();
     let mut flood = Vec::new();
-    let told = || seaway.log().matches("out of descriptors").count();
+    let told = || seaway.log().matches("nearly out of file descriptors").count();
     until("it has no descriptor left", || {
         flood.push(TcpStream::connect(seaway.at(8080)).expect("the kernel takes it in"));
         assert!(flood.len() < 2_000, "it does not run out");

@@ -165,7 +165,7 @@ fn a_folder_with_a_secret_is_served_by_https_and_its_certificate_is_swapped() {
     until("a wrong key is told at its place", || {
         seaway.problems().iter().any(|(reason, message, place)| {
             reason == "BadCertificate"
-                && message.contains("the key is not that of the certificate")
+                && message.contains("the key does not belong to the certificate")
                 && place.contains("tls.yaml:")
         })
     });
@@ -372,7 +372,7 @@ fn check_finds_what_is_wrong_with_certificates() {
     let output = run(&["check", setup.folder.manifests().to_str().expect("a path")]);
     let told = stdout(&output);
     for expected in [
-        "mixed.yaml:6:3: Secret default/mixed: data[tls.crt]: it cannot be used for TLS: the key is not that of the certificate",
+        "mixed.yaml:6:3: Secret default/mixed: data[tls.crt]: it cannot be used for TLS: the key does not belong to the certificate",
         "Secret default/none: data[tls.crt]: there is no PEM certificate in it",
         "there is no Secret default/nowhere with a certificate",
         "the certificate is not for b.example",

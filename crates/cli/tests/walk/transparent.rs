@@ -149,7 +149,9 @@ fn who_may_not_lead_answers_back_says_so_and_serves_all_the_same() {
         let seaway = serve(&members, &["setpriv", "--bounding-set=-net_admin", "--inh-caps=-all"]);
         until("it is told", || {
             let told = seaway.problems();
-            told.iter().any(|it| it.0 == "NotPermitted" && it.1.contains("members see this host instead"))
+            told.iter().any(|it| {
+                it.0 == "NotPermitted" && it.1.contains("members see the address of this host instead")
+            })
         });
         let mut at = None;
         until("somebody has the address that is there", || {

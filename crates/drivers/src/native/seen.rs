@@ -67,13 +67,16 @@ impl Unseen {
             Error::Refused { doing, source } if source.kind() == ErrorKind::PermissionDenied => Unseen {
                 reason: Reason::NotPermitted,
                 message: format!(
-                    "{doing} needs the Linux capability NET_ADMIN; members see this host instead"
+                    "{doing} needs the Linux capability NET_ADMIN; members see the address of this host instead of the client's"
                 ),
                 fix: "As root: setcap cap_net_admin,cap_net_bind_service+ep seaway, or AmbientCapabilities= in its unit.",
             },
             _ => Unseen {
                 reason: Reason::Failed,
-                message: format!("{}; members see this host instead", chain(error)),
+                message: format!(
+                    "{}; members see the address of this host instead of the client's",
+                    chain(error)
+                ),
                 fix: "Load the kernel modules nf_tables and nft_socket (modprobe nft_socket).",
             },
         }

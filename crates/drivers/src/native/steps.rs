@@ -24,10 +24,10 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::PutPool(pool) => write!(f, "pool {} gets {} members", pool.id, pool.members.len()),
-            Step::PutCertificate(name, _) => write!(f, "certificate of {name}"),
+            Step::PutCertificate(name, _) => write!(f, "use the certificate of {name}"),
             Step::RemoveCertificate(name) => write!(f, "remove the certificate of {name}"),
             Step::Open(ip, listener) => write!(f, "open {} on {ip} for {}", listener.id(), listener.name),
-            Step::Retune(ip, listener) => write!(f, "retune {} on {ip}", listener.id()),
+            Step::Retune(ip, listener) => write!(f, "change the settings of {} on {ip}", listener.id()),
             Step::Close(ip, id) => write!(f, "close {id} on {ip}"),
             Step::RemovePool(id) => write!(f, "remove pool {id}"),
         }

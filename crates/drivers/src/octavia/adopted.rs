@@ -106,8 +106,7 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
             "port {id}: the session affinity of the Service changed after another controller made its load balancer: the \
              port stays {now}"
         );
-        let fix =
-            "To have the field followed, annotate the Service: seaway.dev/follow-session-affinity: \"true\".";
+        let fix = "To apply the field, annotate the Service: seaway.dev/follow-session-affinity: \"true\".";
         let problem = Problem::new(listener.owner.object(), Reason::Unsupported, message);
         told.push((listener.owner.clone(), problem.at("spec.sessionAffinity").fix(fix)));
     }

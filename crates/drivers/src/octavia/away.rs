@@ -177,8 +177,8 @@ fn mending(error: &Error) -> String {
     let usual = match error.class() {
         Class::Quota { .. } => "Ask the cloud's operators for a larger quota, or delete what is not needed.",
         Class::Forbidden => {
-            return "Give the user of cloud.conf a role that may do it: member, or load-balancer_member where that is \
-                    asked for. (openstack role assignment list --names tells which it has.)"
+            return "Give the user of cloud.conf a role that may do it: member, or load-balancer_member \
+                    where Octavia requires it. (openstack role assignment list --names shows its roles.)"
                 .to_owned();
         }
         Class::NoAddressLeft => "Name another subnet or network, or free addresses of this one.",

@@ -163,8 +163,8 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
                 super::told::some(&members, ", ")
             ),
             format!(
-                "To remove them, annotate the Service: {APPLY}. A Node that no load balancer shall use has the label \
-                 node.kubernetes.io/exclude-from-external-load-balancers."
+                "To remove them, annotate the Service: {APPLY}. To keep a Node out of all load \
+                 balancers, give it the label node.kubernetes.io/exclude-from-external-load-balancers."
             ),
         );
     }
@@ -176,8 +176,8 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
         let ports = ports(&mut stays.plain.iter());
         tell(
             format!(
-                "default-tls-container-ref in the configuration of the cloud ends TLS at new listeners; those of {ports} serve \
-                 without TLS, and stay so"
+                "default-tls-container-ref in the configuration of the cloud ends TLS at new listeners \
+                 only; the listeners of {ports} still serve without TLS"
             ),
             format!(
                 "To have them replaced, annotate the Service: {APPLY}, or loadbalancer.openstack.org/default-tls-container-ref."

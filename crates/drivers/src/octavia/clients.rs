@@ -95,9 +95,10 @@ pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -
     }
     if authority.is_none() {
         let (reason, message) = match (by_secret, revoked) {
-            (true, _) => {
-                (Reason::Unsupported, "the cloud does not have the authorities of clients in a Secret")
-            }
+            (true, _) => (
+                Reason::Unsupported,
+                "load balancers of a cloud cannot use a Secret with the certificate authorities of clients",
+            ),
             (_, Some(_)) => (
                 Reason::BadAnnotation,
                 "a revocation list needs the certificate authority of the clients, and none is named",
@@ -111,9 +112,8 @@ pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -
         refuse(reason, message.to_owned(), fix);
     }
     if !can.has(Ability::Clients) {
-        let message =
-            format!("this provider of load balancers does not ask for {}", Ability::Clients.as_str());
-        refuse(Reason::Unsupported, message, "Choose another provider, or do not ask for them.");
+        let message = format!("this provider of load balancers cannot request {}", Ability::Clients.as_str());
+        refuse(Reason::Unsupported, message, "Choose another provider, or do not request them.");
     }
     let is_looked_up = outside.tls.as_ref().is_none_or(|it| it.looked_up);
     for reference in authority.iter().chain(revoked).filter(|it| is_looked_up && !is_reference(it)) {

@@ -195,11 +195,11 @@ pub fn read(conf: &CloudConf) -> Read {
 const OTHERS: [(&str, &str, &str); 4] = [
     ("Networking", "public-network-name", NODES),
     ("Networking", "internal-network-name", NODES),
-    ("Route", "router-id", "routes are written by the cloud controller manager, which still reads it"),
+    ("Route", "router-id", "only the cloud controller manager reads it, to write routes"),
     ("Metadata", "search-order", "only the cloud controller manager reads it"),
 ];
-const NODES: &str = "the cloud controller manager writes the addresses of Nodes by it, and still does; \
-     members are at the InternalIP that a Node has";
+const NODES: &str = "only the cloud controller manager reads it, to write the addresses of Nodes; Seaway \
+     reaches members at the InternalIP of their Node";
 
 /// All keys of a section that mean something.
 pub fn keys(section: &str) -> Vec<&'static str> {

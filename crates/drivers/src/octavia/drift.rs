@@ -33,10 +33,14 @@ pub(super) fn found(known: &Observed, now: &Observed) -> Vec<String> {
             (Some(was), None) => {
                 let address = was.floating_ip_address.map(|it| it.to_string());
                 let address = address.unwrap_or_else(|| was.id.to_string());
-                found.push(format!("floating IP {address} is not associated with it any more"));
+                found
+                    .push(format!("floating IP {address} is not associated with the load balancer any more"));
             }
             (Some(was), Some(is)) if was.id != is.id => {
-                found.push(format!("floating IP {} is associated with it instead of {}", is.id, was.id));
+                found.push(format!(
+                    "floating IP {} is associated with the load balancer instead of {}",
+                    is.id, was.id
+                ));
             }
             (Some(was), Some(is)) if !was.tags.is_subset(&is.tags) => {
                 found.push(format!("tags of floating IP {} were removed", is.id));

@@ -142,8 +142,8 @@ impl Sought<'_> {
             return Some(self.undeletable(message, it));
         }
         let message = format!(
-            "load balancer {} has the name of this Service, and none of its members is ours: it seems to serve \
-             another cluster; it is not changed",
+            "load balancer {} has the name of this Service, and none of its members is a Node of this \
+             cluster: it seems to serve another cluster; it is not changed",
             it.id
         );
         Some(self.problem(Reason::OtherController, message).fix(
@@ -177,8 +177,8 @@ impl Sought<'_> {
     /// What its listeners are, only an address of the Service tells; there is none.
     pub(super) fn unclear(&self, it: &LoadBalancer) -> Problem {
         let message = format!(
-            "load balancer {} has listeners of this Service, and its status has no address of that: they are not deleted \
-             with the Service",
+            "load balancer {} has listeners of this Service, but the Service's status has no address of \
+             this load balancer: the listeners are not deleted with the Service",
             it.id
         );
         self.undeletable(message, it)
@@ -392,7 +392,10 @@ async fn by_address(cloud: &Cloud, ip: IpAddr) -> Result<Option<LoadBalancer>, E
 fn not_one(sought: &Sought<'_>, named: &Named, there: &[LoadBalancer]) -> Problem {
     let ids: Vec<&str> = there.iter().map(|it| it.id.as_str()).collect();
     let message = match ids.is_empty() {
-        true => format!("no load balancer is called {}; none is made until there is one", named.id),
+        true => format!(
+            "no load balancer is called {}; Seaway creates none for this Service until there is one",
+            named.id
+        ),
         false => format!("{} load balancers are called {}: {}", ids.len(), named.id, ids.join(", ")),
     };
     sought.problem(Reason::BadAnnotation, message).fix(
@@ -431,22 +434,23 @@ fn of_another_name(cluster: &Cluster, sought: &Sought<'_>, it: &LoadBalancer) ->
     };
     if sought.is_former() {
         let message = format!(
-            "its address leads to load balancer {}, which {name} and would be {} if it were this Service's: it is not \
-             deleted with the Service",
+            "its address belongs to load balancer {}, which {name}, where this Service's would be called \
+             {}: it is not deleted with the Service",
             it.id,
             cluster.balancer(&sought.owner)
         );
         return sought.undeletable(message, it);
     }
     let message = format!(
-        "its address leads to load balancer {}, which {name} and would be {} if it were this Service's; nothing is \
-         touched, and no other is made",
+        "its address belongs to load balancer {}, which {name}, where this Service's would be called {}; \
+         Seaway changes nothing of it, and creates no other",
         it.id,
         cluster.balancer(&sought.owner)
     );
     sought.problem(Reason::OtherController, message).fix(
-        "If the cluster was called otherwise when it was made: say that --cluster-name. If the Service shares it: name its \
-         id in the annotation loadbalancer.openstack.org/load-balancer-id. Else clear the Service's status.",
+        "If the cluster had another name when the load balancer was created: set --cluster-name to that \
+         name. If the Service shares it: set the annotation loadbalancer.openstack.org/load-balancer-id \
+         to its id. Else clear the Service's status.",
     )
 }
 

@@ -38,16 +38,15 @@ impl GiveAway {
         });
         if let Some(id) = shared {
             return Err(format!(
-                "load balancer {id} serves other Services, too: let it have one of its own first"
+                "load balancer {id} serves other Services, too: give the Service a load balancer of its own first"
             ));
         }
         if its().any(|it| matches!(it.thing, Thing::Container(_) | Thing::Secret(_))) {
-            return Err(
-                "its certificate is a Secret's, and Seaway's copy of it in Barbican is deleted once nothing of Seaway uses it: store the \
-                 certificate there yourself, name it by loadbalancer.openstack.org/default-tls-container-ref and remove \
-                 seaway.dev/tls first"
-                    .to_owned(),
-            );
+            return Err("its certificate comes from a Secret, and Seaway deletes its copy in Barbican once \
+                 Seaway does not use the copy any more: first store the certificate in Barbican \
+                 yourself, name it in loadbalancer.openstack.org/default-tls-container-ref and remove \
+                 seaway.dev/tls"
+                .to_owned());
         }
         let balancers: BTreeSet<&Id<LoadBalancer>> = its()
             .filter_map(|it| match &it.thing {
@@ -57,8 +56,9 @@ impl GiveAway {
             .collect();
         if balancers.len() > 1 {
             return Err(
-                "it has two load balancers, one for each family, and the other controller knows one: set one family in spec.ipFamilies \
-                 first, and wait until the second is gone"
+                "it has two load balancers, one for each address family, and the other controller can \
+                 manage only one: set one family in spec.ipFamilies first, and wait until the second \
+                 load balancer is gone"
                     .to_owned(),
             );
         }

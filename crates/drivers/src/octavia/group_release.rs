@@ -71,7 +71,10 @@ pub async fn release(
         };
         match done {
             Err(error) if error.class() == &Class::Stale => {
-                return Ok(Err(format!("port {} is being changed by others: try it again", port.id)));
+                return Ok(Err(format!(
+                    "other clients of the cloud are changing port {}: run the command again",
+                    port.id
+                )));
             }
             Err(error) if error.is_not_found() => {}
             done => _ = done?,
@@ -79,7 +82,7 @@ pub async fn release(
     }
     match cloud.all::<SecurityGroup>().delete(&group.id).await {
         Err(error) if matches!(error.class(), Class::InUse | Class::Conflict) => {
-            Ok(Err("a port has got it meanwhile: try it again".to_owned()))
+            Ok(Err("a port uses the security group by now: run the command again".to_owned()))
         }
         done => done.map(Ok),
     }
@@ -112,8 +115,8 @@ fn needed(
     let alone = ingress.filter_map(|it| match Rule::of(it) {
         Some(rule) if !used.contains(&(rule.l4, rule.port)) => None,
         Some(rule) if others.iter().any(|it| covers(it, &rule)) => None,
-        Some(rule) => Some(format!("no other group at port {} lets Nodes take {rule}", port.id)),
-        None => Some(format!("rule {} is none that Seaway makes, and port {} may need it", it.id, port.id)),
+        Some(rule) => Some(format!("no other security group of port {} allows {rule}", port.id)),
+        None => Some(format!("Seaway did not make rule {}, and port {} may need it", it.id, port.id)),
     });
     alone.collect()
 }

@@ -237,8 +237,10 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
     let refused_at: Vec<_> = refused_at.collect();
     for (owner, openings) in &group.openings {
         if !nowhere.is_empty() {
-            let message =
-                format!("no port of this cloud has an address of {}: it is not opened", named(&nowhere));
+            let message = format!(
+                "no port of this cloud has an address of {}: its security groups are not changed",
+                named(&nowhere)
+            );
             tell(
                 owner,
                 Reason::Failed,
@@ -248,7 +250,7 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
         }
         if !several.is_empty() {
             let message = format!(
-                "several ports have the address of {}: it is not known which one is its",
+                "several ports of this cloud have the address of {}: Seaway cannot tell which one is its port",
                 named(&several)
             );
             tell(owner, Reason::Failed, message, "Give it a spec.providerID: openstack:///ID of its server.");
@@ -260,7 +262,7 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
             tell(owner, Reason::Failed, message, "Set member-subnet-id, the subnet of members.");
         }
         if let Some(refused) = there.refused.get(&Part::Rules) {
-            let message = format!("not all of its ports are opened: {}", refused.why);
+            let message = format!("its security groups do not allow all ports: {}", refused.why);
             tell(owner, Reason::Failed, message, &refused.fix);
         }
         if let Some(refused) = refused_at.first() {

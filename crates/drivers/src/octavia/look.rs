@@ -65,7 +65,10 @@ impl Octavia {
         let now = joined.cloud.clock().now();
         let Some(mut known) = known else {
             if is_unheld(desired) {
-                return Err(Failure::Wait { why: "its Service is not held yet".to_owned(), after: LOOK });
+                return Err(Failure::Wait {
+                    why: "its Service does not have Seaway's finalizer yet".to_owned(),
+                    after: LOOK,
+                });
             }
             self.ask(&Asker::of(unit))?;
             self.past(unit, |past| past.removed.clear());

@@ -81,11 +81,15 @@ pub(super) fn refused(wish: &Wish, pool: &WishedPool, owner: &Owner, can: &Abili
     }
     if authorities.is_none() && tls.trust != Trust::Anybody {
         let message = match tls.trust {
-            Trust::Authorities(_) => "the cloud does not have the authorities of a Secret".to_owned(),
-            _ => "the cloud has no authority to verify members' certificates with".to_owned(),
+            Trust::Authorities(_) => {
+                "load balancers of a cloud cannot use a Secret with the certificate authorities of members"
+                    .to_owned()
+            }
+            _ => "no certificate authority is named to verify the certificates of members".to_owned(),
         };
-        let fix = "Name a secret of Barbican with the authority: seaway.dev/backend-tls-ca-container. Or say \
-                   seaway.dev/backend-tls-verify: \"off\", and members may be anybody.";
+        let fix = "Name a secret of Barbican with the authority: seaway.dev/backend-tls-ca-container. Or \
+                   set seaway.dev/backend-tls-verify: \"off\": certificates of members are then not \
+                   verified.";
         refuse(Reason::Unsupported, message, fix);
     }
     if revoked.is_some() && authorities.is_none() {

@@ -50,7 +50,7 @@ impl Octavia {
         let is_remade = self.is_made_again(joined, unit, desired, observed);
         let perhaps = match status {
             Provisioning::PendingCreate if !terms.rebuild && !desired.is_absent() => {
-                " Or say seaway.dev/rebuild-on-pending: \"true\" at the Service to have another made beside it."
+                " Or set seaway.dev/rebuild-on-pending: \"true\" at the Service: Seaway then creates another load balancer beside this one."
             }
             _ => "",
         };
@@ -128,7 +128,7 @@ impl Octavia {
             self.known().remove(unit);
             self.past(unit, |past| past.unsure = Some(now));
             return Err(Failure::Wait {
-                why: "another load balancer of this Service may be on its way".to_owned(),
+                why: "another load balancer of this Service may be in creation".to_owned(),
                 after: LOOK,
             });
         }

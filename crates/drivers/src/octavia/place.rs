@@ -91,8 +91,8 @@ pub(super) async fn placed(
     }
     if placed.second.is_none() && outside.both {
         let family = outside.families.get(1).copied().unwrap_or_else(|| first.other()).as_str();
-        let message = format!("there is no subnet of {family} beside that of its VIP");
-        return Ok(Err((message, "Say spec.ipFamilyPolicy: PreferDualStack, or SingleStack.")));
+        let message = format!("the network of its VIP has no subnet of {family}");
+        return Ok(Err((message, "Set spec.ipFamilyPolicy: PreferDualStack, or SingleStack.")));
     }
     let of = of.unwrap_or(first);
     placed.say(outside, of);
@@ -229,11 +229,11 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
         }
         if both && it.it.additional_vips.is_empty() {
             let message =
-                "its load balancer has one address, and gets a second only when it is made".to_owned();
+                "its load balancer has one address, and can get a second one only at its creation".to_owned();
             told.push(told_to(
                 owner,
                 message,
-                "Make the Service again, or say spec.ipFamilyPolicy: SingleStack.",
+                "Delete the Service and create it again, or set spec.ipFamilyPolicy: SingleStack.",
             ));
         }
     }
@@ -273,9 +273,10 @@ async fn picked(
     }
     let names: Vec<_> = nodes.iter().map(|it| &it.name).collect();
     let message = match names.is_empty() {
-        true => "no option says where its VIP is, and there is no Node whose subnet could be used".to_owned(),
+        true => "no option names the subnet of its VIP, and there is no Node whose subnet could be used"
+            .to_owned(),
         false => format!(
-            "no option says where its VIP is, and no port of this cloud has an address of {}",
+            "no option names the subnet of its VIP, and no port of this cloud has an address of {}",
             named(&names)
         ),
     };

@@ -112,10 +112,10 @@ pub(super) fn told(wish: &Wish, can: &Abilities) -> Vec<(String, &'static str)> 
             (true, false) if !is_own => "this provider of load balancers has no health check by".to_owned(),
             _ => continue,
         };
-        let message = format!("port {id}: {why} {}: the usual probe is used", kind.as_str());
+        let message = format!("port {id}: {why} {}: the default probe is used", kind.as_str());
         messages.push((
             message,
-            "Say another seaway.dev/cloud-monitor-type, or give that port a Service of its own.",
+            "Set another seaway.dev/cloud-monitor-type, or give that port a Service of its own.",
         ));
     }
     messages

@@ -29,7 +29,7 @@ pub struct Held {
     pub listeners: BTreeSet<ListenerId>,
 }
 
-const REMADE: &str = "present load balancer";
+const REMADE: &str = "current load balancer";
 
 pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
     let at = |is: &dyn Fn(&Step) -> bool| -> Vec<usize> {

@@ -187,7 +187,7 @@ fn inherited<'k>(
         )
     })?;
     if it.provisioning_status != Provisioning::Active {
-        return Err(format!("it is {} and takes no change now", it.provisioning_status));
+        return Err(format!("it is {}: Octavia accepts no change now", it.provisioning_status));
     }
     let owner = Owner::Object { object, uid: heir.uid.as_str().into() };
     Ok((
@@ -209,7 +209,12 @@ pub async fn retag(cloud: &Cloud, it: &Retag) -> Result<(), Error> {
     let Ok(Change { from, to, floating, .. }) = &it.verdict else { return Ok(()) };
     let balancers = cloud.all::<LoadBalancer>();
     let now = balancers.read::<LoadBalancer>(&it.id).await?;
-    let stale = || Error::new(seaway_openstack::Class::Stale, "its tags are others by now: list it again");
+    let stale = || {
+        Error::new(
+            seaway_openstack::Class::Stale,
+            "its tags have changed meanwhile: list the load balancers again",
+        )
+    };
     let is_as_told = |tags: &BTreeSet<String>| tags.contains(&from.cluster) && tags.contains(&from.key);
     if !is_as_told(&now.tags) {
         return Err(stale());

@@ -171,7 +171,7 @@ impl Marks {
         }
         match self.of.namespace_in(name) {
             Some(_) => format!("a Service of another namespace (listener {})", listener.id),
-            None => format!("listener {}, which is of no Service of this namespace", listener.id),
+            None => format!("listener {}, which does not belong to a Service of this namespace", listener.id),
         }
     }
 
@@ -369,7 +369,9 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, it: &LoadBalancer) -> Resu
         Step::Join(new) => tags.extend(new.iter().cloned()),
         Step::Leave(marks, guest) => {
             if marks.is_last(&now) || !guest && marks.others(&now).next().is_none() {
-                return Err(stale("the others have left meanwhile").doing(step.to_string()));
+                return Err(
+                    stale("the other Services have left the load balancer meanwhile").doing(step.to_string())
+                );
             }
             tags.remove(&marks.guest);
             // The name of the load balancer itself is its first's, whoever that is.
@@ -404,7 +406,7 @@ impl Observed {
 pub(super) async fn is_alone(cloud: &Cloud, it: &LoadBalancer, marks: &Marks) -> Result<(), Error> {
     match cloud.all::<LoadBalancer>().find::<LoadBalancer>(&it.id).await? {
         Some(now) if marks.others(&now).next().is_some() => {
-            Err(stale("another Service has come to it").doing("delete load balancer"))
+            Err(stale("another Service shares the load balancer by now").doing("delete load balancer"))
         }
         _ => Ok(()),
     }

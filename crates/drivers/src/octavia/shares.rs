@@ -45,7 +45,8 @@ impl Octavia {
             Some(word) if !self.crowded.claims().is_given(word, unit, self.now()) => {
                 // What the other made is found by a look.
                 self.known().remove(unit);
-                let why = "another Service is making the load balancer that they share".to_owned();
+                let why =
+                    "another Service with the same seaway.dev/share is creating the load balancer".to_owned();
                 Err(Failure::Wait { why, after: LOOK })
             }
             _ => Ok(()),
@@ -74,5 +75,5 @@ pub(super) fn told(owner: &Owner, wish: &Wish, observed: &Observed, balancer: &B
         balancer.it.id
     );
     let problem = Problem::new(owner.object(), Reason::BadAnnotation, message);
-    Some(problem.fix("To have it elsewhere, delete the Service and make it again."))
+    Some(problem.fix("To move it to another load balancer, delete the Service and create it again."))
 }

@@ -113,12 +113,12 @@ impl SoleWriter {
         let state = self.state();
         if state.is_blind {
             return Some(Doubt::Never(
-                "a copy of this cluster, restored from a backup, would not be noticed: Neutron lets no port be listed or tagged",
+                "Seaway would not notice a copy of this cluster that was restored from a backup: Neutron does not let it list or tag ports",
             ));
         }
         let is_sure = state.sent && (state.handed_over || state.is_empty || state.count >= SURE);
         (!is_sure).then_some(Doubt::NotYet(
-            "the leader before did not hand over; within three minutes it is known whether a copy of this cluster runs",
+            "the previous leader did not hand over; within three minutes it is known whether a copy of this cluster runs",
         ))
     }
 
@@ -138,8 +138,8 @@ impl SoleWriter {
             Stand::Yields { .. } => (
                 "nothing is written in the cloud: another controller writes there in the name of this cluster (the same uid of \
                  kube-system); one of the two clusters is a copy, restored from a backup",
-                "Stop the controller of the one that is not to write, or give it other credentials. This one \
-                 continues by itself five minutes after the other stops.",
+                "Stop the controller of the cluster that is not to write, or give it other credentials. \
+                 This controller continues by itself five minutes after the other stops.",
             ),
             _ if state.is_copied => (
                 "a copy of this cluster was started with credentials for the same project; it stops writing within two minutes",
@@ -157,7 +157,9 @@ impl SoleWriter {
     fn waits(&self) -> Option<Failure> {
         let (why, after) = match self.state().stand {
             Stand::Writes => return None,
-            Stand::Unknown => ("whether another writes in the name of this cluster is being looked at", SOON),
+            Stand::Unknown => {
+                ("Seaway is checking whether another controller writes in the name of this cluster", SOON)
+            }
             Stand::Yields { .. } => (
                 "another controller writes in the name of this cluster: a copy that was restored from a backup, or the original",
                 LOOK,
@@ -265,13 +267,16 @@ impl Octavia {
         let pause = match self.beats(sole, record).await {
             Ok(()) => PERIOD,
             Err(error) => {
-                debug!(error, "whether another writes in the name of this cluster is not known");
+                debug!(
+                    error,
+                    "it is not known whether another controller writes in the name of this cluster"
+                );
                 sole.fails()
             }
         };
         match sole.problem() {
             Some(problem) if was_alone => error!("{}", problem.message),
-            None if !was_alone => info!("no other controller writes under the name of this cluster any more"),
+            None if !was_alone => info!("no other controller writes in the name of this cluster any more"),
             _ => {}
         }
         pause

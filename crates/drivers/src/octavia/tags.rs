@@ -125,7 +125,10 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
     if let (true, Some(balancer), false) =
         (observed.shared.guest, &observed.balancer, outside.tags.balancer.is_empty())
     {
-        messages.push(format!("load balancer {} is another's: its tags stay as they are", balancer.it.id));
+        messages.push(format!(
+            "load balancer {} belongs to another Service: its tags stay as they are",
+            balancer.it.id
+        ));
     }
     let is_made_here = |it: &FloatingIp| it.description.contains(KEY);
     if let (Some(there), false) = (&observed.floating, outside.tags.floating.is_empty())

@@ -81,7 +81,9 @@ impl Octavia {
         self.note_crowd(unit, desired, observed);
         let is_shared = observed.shared.guest || !observed.shared.taken.is_empty();
         observed.mend = (status == Some(Provisioning::Error)).then(|| match past.mend(rebuild, now) {
-            Mend::Failover if observed.shared.guest => Mend::Nothing { why: "it is another's".to_owned() },
+            Mend::Failover if observed.shared.guest => {
+                Mend::Nothing { why: "another Service owns it".to_owned() }
+            }
             Mend::Remake { .. } if is_shared => {
                 Mend::Nothing { why: "other Services use this load balancer".to_owned() }
             }
@@ -101,7 +103,7 @@ impl Octavia {
                 past.otherwise = otherwise;
                 !past.otherwise.is_empty() && past.remade != past.otherwise
             });
-            let why = "only a new load balancer can have what is asked for";
+            let why = "what is requested can only be set when a load balancer is created";
             observed.mend = is_new.then_some(Mend::Remake { why, by_default: false });
         }
         if status == Some(Provisioning::Active) && !is_paused(desired) {
@@ -119,7 +121,7 @@ impl Octavia {
     ) -> Result<(), Failure> {
         let new = matches!(step, Step::Create(_));
         if let Some(after) = self.past(unit, |past| past.left(now)).filter(|_| new) {
-            let why = format!("{step}: the last one went to ERROR");
+            let why = format!("{step}: the previous load balancer went to ERROR");
             return Err(Failure::Wait { why, after });
         }
         let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);

@@ -71,7 +71,7 @@ fn too_heavy(pool: &Pool) -> Option<(String, &'static str)> {
     let heavy: Vec<String> = heavy.map(|it| format!("{} has {}", it.at, it.weight)).collect();
     (!heavy.is_empty()).then(|| {
         let message = format!("the weight of a member is {MOST_WEIGHT} at most: {}", some(&heavy, ", "));
-        (message, "Say weights of 256 or less.")
+        (message, "Set weights of 256 or less.")
     })
 }
 
@@ -82,9 +82,11 @@ fn otherwise(check: &HealthCheck, l4: L4) -> Vec<(String, &'static str)> {
     let asked = (seconds(check.interval), seconds(check.timeout));
     let is_usual = check.interval == HealthCheck::default().interval;
     if monitor.r#type == MonitorType::UdpConnect && asked.0 < monitor.delay && !is_usual {
-        let message =
-            format!("probes of UDP come every {LEAST_UDP_DELAY} seconds at most, not every {}", asked.0);
-        found.push((message, "Say a health-monitor-delay of 3 or more."));
+        let message = format!(
+            "probes of UDP come every {LEAST_UDP_DELAY} seconds, not every {}: this is the shortest interval",
+            asked.0
+        );
+        found.push((message, "Set a health-monitor-delay of 3 or more."));
     }
     for (what, time, is) in
         [("probes come every", check.interval, asked.0), ("a probe may last", check.timeout, asked.1)]
@@ -92,14 +94,14 @@ fn otherwise(check: &HealthCheck, l4: L4) -> Vec<(String, &'static str)> {
         if time != Duration::from_secs(is) {
             let message =
                 format!("{what} {is} seconds, not {time:?}: Octavia takes whole seconds, 1 to 3600");
-            found.push((message, "Say whole seconds."));
+            found.push((message, "Set whole seconds."));
         }
     }
     for (what, most) in [("successes", check.rise), ("failures", check.fall)] {
         if u64::from(most) > MOST_RETRIES {
             let message =
                 format!("{MOST_RETRIES} {what} in a row are required, not {most}: Octavia takes 10 at most");
-            found.push((message, "Say 10 or less."));
+            found.push((message, "Set 10 or less."));
         }
     }
     if monitor.timeout < asked.1 {
@@ -107,7 +109,7 @@ fn otherwise(check: &HealthCheck, l4: L4) -> Vec<(String, &'static str)> {
             "a probe may last {} seconds, not {}: it ends before the next begins",
             monitor.timeout, asked.1
         );
-        found.push((message, "Say a health-monitor-timeout that is not longer than health-monitor-delay."));
+        found.push((message, "Set a health-monitor-timeout that is not longer than health-monitor-delay."));
     }
     found
 }

@@ -113,7 +113,7 @@ pub(super) fn refused(wish: &Wish, can: &Abilities) -> Vec<(Owner, Problem)> {
         let message =
             "the VIP has security groups, which decide who may connect: source ranges would have no effect"
                 .to_owned();
-        let fix = "Say it in one place: loadBalancerSourceRanges, or seaway.dev/vip-security-groups.";
+        let fix = "Set only one of the two: loadBalancerSourceRanges, or seaway.dev/vip-security-groups.";
         messages.push((Reason::Unsupported, message, fix));
     }
     let named = asked.iter().map(|it| ("security group", it));
@@ -141,7 +141,10 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Option<(Owner, Problem)>
              effect"
         );
         let problem = Problem::new(owner.object(), Reason::Unsupported, message);
-        return Some((owner.clone(), problem.fix("Take them off the VIP, or say nothing of source ranges.")));
+        return Some((
+            owner.clone(),
+            problem.fix("Remove the security groups from the VIP, or remove the source ranges."),
+        ));
     }
     if !observed.shared.guest || !is_asked {
         return None;

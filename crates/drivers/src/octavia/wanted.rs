@@ -360,7 +360,7 @@ pub(super) fn refused_at(wish: &LoadBalancer, id: ListenerId, can: &Abilities) -
     let only_one = !can.has(Ability::RoundRobin) && pool.balance != Balance::RoundRobin;
     if only_one || matches!(pool.balance, Balance::RandomTwo | Balance::First) {
         refuse(
-            &format!("way to balance called {}", pool.balance.as_str()),
+            &format!("load balancing method {}", pool.balance.as_str()),
             "Leave the choice to the provider.",
         );
     }

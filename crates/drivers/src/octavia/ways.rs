@@ -50,7 +50,7 @@ impl Ways {
         let (from, lost) = (&way.0, self.strangers(way));
         let first = lost.first().filter(|_| self.reached.contains_key(from))?;
         let network = self.subnets.get(from).and_then(cidr).map(|it| it.to_string()).unwrap_or_default();
-        let how = if picked { ", which was picked by itself as that of a Node," } else { "" };
+        let how = if picked { ", which Seaway chose because a Node is in it," } else { "" };
         let more = if lost.len() > 1 {
             format!(" and {} more", lost.len().saturating_sub(1))
         } else {

@@ -34,8 +34,11 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, observed: &mut Observed) -
             }
             let it = cloud.all::<LoadBalancer>().create(&new).await?;
             let branches = branches(&it).map_err(|wrong| {
-                Error::new(Class::Strange, format!("what was made is not understood: {wrong}"))
-                    .doing(step.to_string())
+                Error::new(
+                    Class::Strange,
+                    format!("the cloud created it, but its reply is not understood: {wrong}"),
+                )
+                .doing(step.to_string())
             })?;
             observed.balancer = Some(Balancer::new(it, by_port(branches), Loose::new()));
             (observed.place, observed.mend) = (None, None);
@@ -251,7 +254,7 @@ fn pool<'b>(balancer: &'b mut Balancer, at: ListenerId, step: &Step) -> Result<&
 }
 
 fn gone(step: &Step) -> Error {
-    Error::new(Class::Stale, "what it belongs to is not there any more").doing(step.to_string())
+    Error::new(Class::Stale, "the object that it belongs to does not exist any more").doing(step.to_string())
 }
 
 fn seat(new: &NewMember) -> (SocketAddr, Seat) {

@@ -105,15 +105,17 @@ impl State {
         let chain = |error: &Error| seaway_engine::chain(error);
         let failed = done.as_ref().err().map(chain);
         match (&self.failed, &failed) {
-            (None, Some(why)) => warn!("addresses of pools are not guarded: {why}"),
-            (Some(_), None) => info!("addresses of pools are guarded by nftables"),
+            (None, Some(why)) => warn!("addresses of pools are not protected: {why}"),
+            (Some(_), None) => info!("addresses of pools are protected by nftables"),
             _ => {}
         }
         let translatable = done.ok().and_then(|it| it.translatable).as_ref().map(chain);
         match (&self.translatable, &translatable) {
-            (None, Some(why)) => warn!("rules of others may translate traffic to addresses of pools: {why}"),
+            (None, Some(why)) => {
+                warn!("rules of other programs may redirect traffic to addresses of pools: {why}")
+            }
             (Some(_), None) if failed.is_none() => {
-                info!("no rules of others translate traffic to addresses of pools any more")
+                info!("no rules of other programs redirect traffic to addresses of pools any more")
             }
             _ => {}
         }

@@ -238,7 +238,7 @@ async fn a_floating_ip_that_was_detached_leads_there_again_and_one_that_was_dele
     all.change(&was.id, &away).await.unwrap();
     let (steps, told) = served.repaired().await;
     assert_eq!(steps, [format!("associate floating IP {} with the VIP", was.id)]);
-    assert!(told.contains("is not associated with it any more"), "{told}");
+    assert!(told.contains("is not associated with the load balancer any more"), "{told}");
     let is = served.scene.floating().await;
     assert_eq!(
         (is.len(), &is[0].id, is[0].port_id.is_some()),

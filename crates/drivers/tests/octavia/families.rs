@@ -131,7 +131,8 @@ async fn a_subnet_that_was_picked_by_itself_and_does_not_lead_to_the_members_is_
     outside(&mut wish).beside = vec![node(&scene, "10.0.0.11".parse().unwrap()).await];
     let (_, problems) = told(&scene, &wish).await;
     assert_eq!(problems.len(), 1);
-    for words in [scene.subnet.as_str(), "10.0.0.0/24", "picked by itself", "10.9.0.7", "member-subnet-id"] {
+    for words in [scene.subnet.as_str(), "10.0.0.0/24", "which Seaway chose", "10.9.0.7", "member-subnet-id"]
+    {
         assert!(problems[0].contains(words), "{words}: {}", problems[0]);
     }
     scene.remove().await;
@@ -139,7 +140,7 @@ async fn a_subnet_that_was_picked_by_itself_and_does_not_lead_to_the_members_is_
     outside(&mut wish).member_subnet = Some(scene.subnet.as_str().into());
     outside(&mut wish).subnet = Some(scene.subnet.as_str().into());
     let (_, problems) = told(&scene, &wish).await;
-    assert!(problems.len() == 1 && !problems[0].contains("picked by itself"), "{problems:?}");
+    assert!(problems.len() == 1 && !problems[0].contains("which Seaway chose"), "{problems:?}");
     scene.remove().await;
     let router = scene.cloud.all::<Router>().list::<Router>(Query::all()).await.unwrap().remove(0);
     interface("add", &scene.cloud, &router.id, &theirs).await;

@@ -100,7 +100,7 @@ async fn what_others_use_and_what_would_be_half_a_gift_is_refused() {
     scene.reach(&scene.wish(&[80], &[1])).await;
     let one = found(&scene).await;
     for (thing, told) in [
-        (Thing::LoadBalancer("second".parse().unwrap()), "one for each family"),
+        (Thing::LoadBalancer("second".parse().unwrap()), "one for each address family"),
         (Thing::Container("container".parse().unwrap()), "default-tls-container-ref"),
         (Thing::Secret("secret".parse().unwrap()), "default-tls-container-ref"),
     ] {

@@ -123,7 +123,7 @@ async fn a_port_that_somebody_changes_meanwhile_keeps_it_and_no_service_needs_no
     assert_eq!(it.needed, [""; 0], "no Service uses that port");
     scene.fake.fail(Fault::on("PUT */ports/*").status(412));
     let why = release(&scene.cloud, &it, &BTreeSet::new()).await.unwrap().unwrap_err();
-    assert!(why.contains("try it again"), "{why}");
+    assert!(why.contains("run the command again"), "{why}");
     assert_eq!(groups_at(&scene, &at).await, [ours]);
     scene.fake.heal();
     assert_eq!(release(&scene.cloud, &it, &BTreeSet::new()).await.unwrap(), Ok(()));

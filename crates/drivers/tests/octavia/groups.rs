@@ -206,9 +206,9 @@ async fn one_port_more_is_one_rule_and_one_less_is_one_rule_less() {
     let nodes = [town.node(11).await];
     town.reach(&town.wish(&[("shop", &[30_080])], &nodes)).await;
     let more = town.reach(&town.wish(&[("shop", &[30_080, 30_081])], &nodes)).await;
-    assert_eq!(more, ["let Nodes take 30081/TCP from 10.0.0.0/24"]);
+    assert_eq!(more, ["allow 30081/TCP from 10.0.0.0/24 to Nodes"]);
     let less = town.reach(&town.wish(&[("shop", &[30_081])], &nodes)).await;
-    assert_eq!(less, ["let Nodes take 30080/TCP from 10.0.0.0/24 no more"]);
+    assert_eq!(less, ["stop allowing 30080/TCP from 10.0.0.0/24 to Nodes"]);
 }
 
 #[tokio::test]

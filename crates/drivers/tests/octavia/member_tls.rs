@@ -97,8 +97,20 @@ async fn what_cannot_be_promised_is_refused_before_anything_is_made() {
     let named = |it: &str| CloudMemberTls { authorities: Some(it.into()), ..none() };
     let revoked = CloudMemberTls { revoked: Some("http://b/v1/secrets/x".into()), ..none() };
     for (provider, minor, trust, refs, why) in [
-        ("amphora", 30, Trust::Machine, none(), "has no authority to verify"),
-        ("amphora", 30, Trust::Authorities("PEM".into()), none(), "authorities of a Secret"),
+        (
+            "amphora",
+            30,
+            Trust::Machine,
+            none(),
+            "no certificate authority is named to verify the certificates of members",
+        ),
+        (
+            "amphora",
+            30,
+            Trust::Authorities("PEM".into()),
+            none(),
+            "a Secret with the certificate authorities of members",
+        ),
         ("amphora", 30, Trust::Machine, named("my-ca"), "is no reference"),
         ("amphora", 30, Trust::Anybody, revoked, "none is named"),
         ("amphora", 7, Trust::Anybody, none(), "has no TLS to members"),
@@ -121,7 +133,12 @@ async fn a_port_that_serves_stays_as_it_is_when_tls_with_its_members_is_refused(
     scene.reach(&wish(&scene, None, CloudMemberTls::default())).await;
     let mut asked = wish(&scene, Some(Trust::Machine), CloudMemberTls::default());
     let told = scene.reach_telling(&asked).await;
-    assert!(told.iter().any(|it| it.message.contains("has no authority to verify")), "{told:?}");
+    assert!(
+        told.iter().any(|it| it
+            .message
+            .contains("no certificate authority is named to verify the certificates of members")),
+        "{told:?}"
+    );
     assert_ne!(scene.pools().await.remove(0).tls_enabled, Some(true));
     // Its members are followed all the same.
     let other = scene.wish(&[80], &[1, 2]);

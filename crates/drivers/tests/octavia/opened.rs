@@ -103,7 +103,7 @@ async fn one_that_is_elsewhere_than_it_would_be_made_now_is_not_shut_out() {
         let moved = opened(owner(), 30_080, &other);
         assert_eq!(
             reach(&scene, std::slice::from_ref(&moved)).await,
-            ["let Nodes take 30080/TCP from 10.0.7.0/24"]
+            ["allow 30080/TCP from 10.0.7.0/24 to Nodes"]
         );
         assert_eq!(rules(&scene).await, set(&["30080 10.0.0.0/24", "30080 10.0.7.0/24"]));
         // Whose members say a subnet of their own come from there, and from nowhere else.
@@ -128,7 +128,7 @@ async fn a_service_that_shares_one_of_another_namespace_is_reached_from_where_th
     let desired = Desired::LoadBalancer(Arc::new(wish));
     scene.reach_unit(&unit_of(&guest()), &desired).await;
     assert_eq!(scene.driver.due(), [class()], "it is looked at at once");
-    assert_eq!(reach(&scene, &both).await, ["let Nodes take 30443/TCP from 10.0.0.0/24"]);
+    assert_eq!(reach(&scene, &both).await, ["allow 30443/TCP from 10.0.0.0/24 to Nodes"]);
     let all = set(&["30080 10.0.0.0/24", "30443 10.0.0.0/24", "30443 10.0.7.0/24"]);
     assert_eq!(rules(&scene).await, all);
     // Whoever begins looks at the group first.

@@ -155,8 +155,8 @@ async fn let_in(there: &'static str, asked: &str, restarts: bool) -> (Vec<String
 #[tokio::test]
 async fn nodes_are_opened_as_the_provider_needs_it_that_a_load_balancer_has() {
     for (there, asked, expected) in [
-        ("ovn", "amphora", "let Nodes take 30080/TCP from 0.0.0.0/0"),
-        ("amphora", "ovn", "let Nodes take 30080/TCP from 10.0.0.0/24"),
+        ("ovn", "amphora", "allow 30080/TCP from 0.0.0.0/0 to Nodes"),
+        ("amphora", "ovn", "allow 30080/TCP from 10.0.0.0/24 to Nodes"),
     ] {
         for restarts in [false, true] {
             let (made, changed) = let_in(there, asked, restarts).await;

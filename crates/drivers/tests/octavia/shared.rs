@@ -173,13 +173,16 @@ async fn whoever_has_a_port_is_named_within_its_namespace_alone() {
             assert!(it.message.contains(told) && (is_named || is_hidden), "{uid}: {it}");
         };
         is_said(&refused(&scene, uid, &of_any(&[80])).await, told);
-        is_said(&refused(&scene, uid, &of_any(&[81])).await, "which is of no Service of this namespace");
+        is_said(
+            &refused(&scene, uid, &of_any(&[81])).await,
+            "which does not belong to a Service of this namespace",
+        );
         // One that is on it already is told the same.
         scene.reach_of(uid, &of_any(&[443])).await;
         let both = scene.reach_telling_of(uid, &of_any(&[443, 80, 81])).await;
         assert_eq!(both.len(), 2, "{both:?}");
         is_said(&both[0], told);
-        is_said(&both[1], "which is of no Service of this namespace");
+        is_said(&both[1], "which does not belong to a Service of this namespace");
         scene.remove_of(uid).await;
     }
 }

@@ -144,7 +144,7 @@ impl CloudEntry {
             match (&*key, &entry.value.value) {
                 ("auth" | "regions", _) | (_, Value::Null) => {}
                 ("profile" | "cloud", _) => self.warnings.push(format!(
-                    "{place}: {key}: profiles of vendors are not known here; auth_url and the like have to be written out"
+                    "{place}: {key}: Seaway knows no vendor profiles: write auth_url and the other options here"
                 )),
                 (_, Value::Text(text)) => {
                     // An old client took several regions, divided by commas.
@@ -239,13 +239,13 @@ impl File {
             (Some(wanted), names) if names.contains(&wanted) => Ok(wanted.to_owned()),
             (None, [only]) => Ok((*only).to_owned()),
             (_, []) => Err(Error::new(Class::Credentials, format!("{path} has no clouds"))
-                .with_fix("they stand below `clouds:`, each by its name")),
+                .with_fix("write each cloud below `clouds:`, with its name as the key")),
             (Some(wanted), _) => {
                 Err(Error::new(Class::Credentials, format!("{path} has no cloud {wanted:?}"))
                     .with_fix(format!("there are: {listed}")))
             }
             (None, _) => Err(Error::new(Class::Credentials, format!("{path} has several clouds"))
-                .with_fix(format!("set OS_CLOUD, or say which: {listed}"))),
+                .with_fix(format!("set OS_CLOUD to one of: {listed}"))),
         }
     }
 }
@@ -304,8 +304,10 @@ fn nothing(around: &Surroundings, wanted: Option<&str>) -> Error {
     let looked: Vec<String> =
         looked.into_iter().filter(|path| !path.ends_with(".yml") && !path.ends_with(".json")).collect();
     let what = wanted.map_or_else(|| "no credentials".to_owned(), |name| format!("no cloud {name:?}"));
-    Error::new(Class::Credentials, format!("{what}: there is no clouds.yaml"))
-        .with_fix(format!("set OS_AUTH_URL and its like, or write one of: {}", looked.join(", ")))
+    Error::new(Class::Credentials, format!("{what}: there is no clouds.yaml")).with_fix(format!(
+        "set OS_AUTH_URL and the other OS_ variables, or write one of these files: {}",
+        looked.join(", ")
+    ))
 }
 
 #[cfg(test)]

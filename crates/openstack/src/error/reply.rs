@@ -63,15 +63,15 @@ pub(super) fn read(call: &Call, refusal: &Refusal<'_>) -> Error {
 fn advice(class: &Class, service: &str, page: bool) -> Option<String> {
     match class {
         Class::Broken | Class::Busy if page => Some(format!(
-            "the proxy in front of {service} gets no reply from it: its operators know whether it runs"
+            "the proxy in front of {service} gets no reply from it: ask its operators whether it runs"
         )),
         Class::Broken => Some(format!("something failed within {service}: its operators find it in its log")),
         Class::Busy => Some(format!(
             "{service} is overloaded or limits the rate of requests: if this continues, ask its operators"
         )),
         Class::Unauthorized => Some(format!(
-            "it refused a new token, too: its operators must check `keystone_authtoken` of {service}, and whether \
-             auth_url is the Keystone that it asks"
+            "a new token was refused, too: the operators must check `keystone_authtoken` of {service}, \
+             and whether auth_url is the Keystone that it uses"
         )),
         Class::Unsupported => Some(format!(
             "this version of {service}, or its provider, cannot do it: `seaway openstack check` lists what can be done"

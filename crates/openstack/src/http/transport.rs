@@ -113,8 +113,12 @@ impl Transport {
             request = request.header(*name, value);
         }
         if let Some(token) = ask.token {
-            let mut value = HeaderValue::from_str(token.expose_secret())
-                .map_err(|_| Trouble::unsent(Error::new(Class::Credentials, "the token is no token")))?;
+            let mut value = HeaderValue::from_str(token.expose_secret()).map_err(|_| {
+                Trouble::unsent(Error::new(
+                    Class::Credentials,
+                    "the token has characters that a token cannot have",
+                ))
+            })?;
             value.set_sensitive(true);
             request = request.header("x-auth-token", value);
         }
@@ -179,7 +183,7 @@ fn read(file: &Located<std::path::PathBuf>, what: &str) -> Result<Vec<u8>, Error
     fs::read(&file.value).map_err(|source: io::Error| {
         let path = file.value.display();
         Error::new(Class::Credentials, format!("the {what} {path} cannot be read"))
-            .with_fix(format!("it is named by {}", file.place))
+            .with_fix(format!("its path comes from {}", file.place))
             .with_source(source)
     })
 }
@@ -187,7 +191,7 @@ fn read(file: &Located<std::path::PathBuf>, what: &str) -> Result<Vec<u8>, Error
 fn no_pem(file: &Located<std::path::PathBuf>, what: &str, lacks: &str) -> Error {
     let path = file.value.display();
     Error::new(Class::Credentials, format!("the {what} {path} has {lacks} in it"))
-        .with_fix(format!("it has to be PEM; it is named by {}", file.place))
+        .with_fix(format!("the file has to be PEM; its path comes from {}", file.place))
 }
 
 fn head(response: &Response, clock: &dyn Clock) -> Answer {

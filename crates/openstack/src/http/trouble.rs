@@ -31,7 +31,7 @@ impl Trouble {
 
     pub(super) fn no_url(ask: &Ask<'_>, source: impl Cause + Send + Sync + 'static) -> Trouble {
         let error = Error::new(Class::Credentials, format!("{:?} is no URL", ask.url))
-            .with_fix(format!("it comes from {}", ask.address_from))
+            .with_fix(format!("the address comes from {}", ask.address_from))
             .with_source(source);
         Trouble::unsent(error)
     }
@@ -54,10 +54,12 @@ impl Subject<'_> {
         } else if connecting {
             self.unreachable(find::<io::Error>(&error).map(io::Error::kind), &error)
         } else if error.is_builder() {
-            Error::new(Class::Credentials, format!("{} cannot be asked", self.url)).with_fix(format!(
-                "it has to begin with http:// or https://; it comes from {}",
-                self.address_from
-            ))
+            Error::new(Class::Credentials, format!("no request can be sent to {}", self.url)).with_fix(
+                format!(
+                    "the address has to begin with http:// or https://; it comes from {}",
+                    self.address_from
+                ),
+            )
         } else if chain(&error).any(|cause| cause.to_string().contains("invalid HTTP")) {
             // hyper's word for bytes that are none, and there is no other way to know it.
             Error::new(Class::NotOpenStack, format!("{} does not speak plain HTTP", self.host()))
@@ -89,7 +91,7 @@ impl Subject<'_> {
 
     pub(super) fn too_large(&self, most: usize) -> Trouble {
         let message = format!("the reply of {} is larger than {} MiB", self.host(), most >> 20);
-        let fix = format!("that is no OpenStack, or a list without paging: check {}", self.address_from);
+        let fix = format!("this is not OpenStack, or a list without paging: check {}", self.address_from);
         Trouble { error: Error::new(Class::TooLarge, message).with_fix(fix), sent: true }
     }
 
@@ -146,7 +148,7 @@ impl Subject<'_> {
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             ) => (
                 format!("the certificate of {host} is for another name"),
-                format!("use a name that is in it, in {}", self.address_from),
+                format!("use a name that the certificate has, in {}", self.address_from),
             ),
             InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => (
                 format!("the certificate of {host} has expired"),

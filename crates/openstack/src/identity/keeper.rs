@@ -114,7 +114,7 @@ impl Keeper {
         left.spend(clock.now().saturating_duration_since(begin));
         renewed.unwrap_or_else(|_| {
             let message = format!("Keystone gave no new token within {} s", patience.as_secs_f64().ceil());
-            let fix = "it is stuck or overloaded, or what is on the way to it: ask its operators";
+            let fix = "Keystone, or a proxy in front of it, is stuck or overloaded: ask its operators";
             Err(Error::new(Class::Timeout, message).with_fix(fix))
         })
     }

@@ -74,7 +74,7 @@ fn application_credential(answer: &Answer) -> (String, String) {
 
 fn trust() -> (String, String) {
     (
-        "the trust is not there, or not for this user".to_owned(),
+        "the trust does not exist, or is not for this user".to_owned(),
         "see `openstack trust list`; the user must be its trustee".to_owned(),
     )
 }
@@ -114,7 +114,7 @@ async fn password(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &Answer
                     ),
                 ),
                 (Some(_), _) => (
-                    format!("Keystone lets {user} not into {wanted}, though there is a role in it"),
+                    format!("Keystone refuses {user} access to {wanted}, although the user has a role there"),
                     "an administrator may have disabled it: `openstack project show`".to_owned(),
                 ),
                 (_, []) => (
@@ -139,7 +139,7 @@ async fn password(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &Answer
             "name a project instead".to_owned(),
         ),
         Scope::Unsaid => (
-            format!("Keystone does not let {user} in"),
+            format!("Keystone refuses {user}"),
             "name a project: project_name (cloud.conf: tenant-name)".to_owned(),
         ),
     }

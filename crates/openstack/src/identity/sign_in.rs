@@ -110,8 +110,7 @@ impl Keystone<'_> {
             return Ok(TokenRequest::below(&root, version));
         }
         let listed = self.listed(&root).await?;
-        self.best(&root, &listed)
-            .ok_or_else(|| self.no_keystone(&root, "lists no version that is known here"))
+        self.best(&root, &listed).ok_or_else(|| self.no_keystone(&root, "lists no version that Seaway knows"))
     }
 
     /// The versions that the root lists: Keystone answers with 300 there.
@@ -293,7 +292,7 @@ fn is_about_the_path(answer: &Answer) -> bool {
 fn no_list(answer: &Answer) -> String {
     let status = answer.status;
     match (&answer.body, &answer.location) {
-        (_, Some(there)) if (301..=308).contains(&status) => format!("sends us on to {there} ({status})"),
+        (_, Some(there)) if (301..=308).contains(&status) => format!("redirects to {there} ({status})"),
         (Body::Page(title), _) if title.is_empty() => format!("answered with a web page ({status})"),
         (Body::Page(title), _) => format!("answered with a web page, {title:?} ({status})"),
         (Body::Nothing, _) => format!("answered with nothing ({status})"),

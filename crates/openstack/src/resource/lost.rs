@@ -60,12 +60,18 @@ impl<R: Creatable> Collection<R> {
             Err(wrong) => Err(strange(R::SERVICE, R::NAMES.create, wrong)),
         };
         known.map_err(|error| {
-            let which = id.map_or_else(|_| "with an id that was not told".to_owned(), |id| id.to_string());
-            Error::new(Class::Lost, format!("the {} {which} was made, and then not understood", R::NAMES.one))
-                .with_fix("look for it before another is made")
-                .during(&self.call(Method::POST, R::NAMES.create, None))
-                .with_request_id(request)
-                .with_source(error)
+            let which = id.map_or_else(|_| "with an unknown id".to_owned(), |id| id.to_string());
+            Error::new(
+                Class::Lost,
+                format!(
+                    "the {} {which} was created, but the reply to its creation is not understood",
+                    R::NAMES.one
+                ),
+            )
+            .with_fix("look for it before you create another one")
+            .during(&self.call(Method::POST, R::NAMES.create, None))
+            .with_request_id(request)
+            .with_source(error)
         })
     }
 
@@ -80,7 +86,7 @@ impl<R: Creatable> Collection<R> {
                 number => {
                     let ids: Vec<&str> = found.iter().map(|it| it.id.as_str()).take(5).collect();
                     let message = format!(
-                        "the reply was lost, and {number} are like the {} that was to be made: {}",
+                        "the reply was lost, and {number} objects are like the {} that was to be created: {}",
                         R::NAMES.one,
                         ids.join(", ")
                     );

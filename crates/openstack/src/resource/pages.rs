@@ -98,7 +98,7 @@ impl<V: View> Pages<V> {
         }
         // Whoever begins anew comes to something new after as many pages as there were, if there is anything.
         if next.is_some() && self.stale > self.fresh.max(1) {
-            let why = "its pages go round in a circle".to_owned();
+            let why = "its pages repeat: the last one links to an earlier one".to_owned();
             return Err(strange(V::Of::SERVICE, V::Of::NAMES.list, &Wrong { field: String::new(), why }));
         }
         self.ended = next.is_none();

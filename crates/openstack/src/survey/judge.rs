@@ -109,8 +109,8 @@ fn absent(service: Service) -> &'static str {
         }
         Service::Network => "name Neutron's address in `network_endpoint_override:`",
         Service::Identity => "name Keystone's address in `identity_endpoint_override:`",
-        Service::Compute => "nothing, as long as servers are not asked for",
-        Service::KeyManager => "nothing, as long as certificates are not kept in the cloud",
+        Service::Compute => "no action is needed, unless servers are read",
+        Service::KeyManager => "no action is needed, unless certificates are kept in the cloud",
     }
 }
 
@@ -194,7 +194,7 @@ fn judge_outside(survey: &Survey, findings: &mut Vec<Finding>) {
             fix_of(error),
         ),
         None => (
-            format!("no IPv4 subnet of an external network is to be seen ({})", listed(&names)),
+            format!("no IPv4 subnet of an external network is visible ({})", listed(&names)),
             "an operator types: openstack subnet create --network NAME --subnet-range CIDR --no-dhcp …"
                 .to_owned(),
         ),

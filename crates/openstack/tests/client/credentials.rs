@@ -125,7 +125,7 @@ fn the_cloud_asked_for_counts_more_than_the_environments_and_one_alone_needs_no_
     let several = machine.error(None);
     assert_eq!(
         several,
-        "read the credentials: ./clouds.yaml has several clouds; set OS_CLOUD, or say which: a, b"
+        "read the credentials: ./clouds.yaml has several clouds; set OS_CLOUD to one of: a, b"
     );
     assert_eq!(
         machine.error(Some("c")),
@@ -333,7 +333,10 @@ fn a_mistake_is_told_with_file_line_and_key() {
             with("    api_timeout: soon"),
             "./clouds.yaml:7: api_timeout: \"soon\" is no time, such as 30 (seconds), 1m30s, 500ms",
         ),
-        (with("    key: k.pem"), "./clouds.yaml:7: key: there is no cert that it belongs to"),
+        (
+            with("    key: k.pem"),
+            "./clouds.yaml:7: key: cert, the client certificate for this key, is not set",
+        ),
         (with("    regions: R1"), "./clouds.yaml:7: regions: this has to be a list"),
         (
             with("    username: x"),
@@ -375,8 +378,8 @@ fn what_is_not_used_is_told_and_does_no_harm() {
         [
             "./clouds.yaml:10: networks is not used here",
             "./clouds.yaml:8: volume_api_version is not used here",
-            "./clouds.yaml:9: profile: profiles of vendors are not known here; auth_url and the like have to be written \
-             out",
+            "./clouds.yaml:9: profile: Seaway knows no vendor profiles: write auth_url and the other \
+             options here",
         ]
     );
 }

@@ -102,7 +102,7 @@ pub(crate) async fn every_kind_signs_in(site: &Site) -> Result<()> {
     let wrong = told(site.enter(proof("wrong"), trusted).await);
     assert!(wrong.contains("does not know user \"demo\""), "{wrong}");
     let gone = told(site.enter(proof("demopw"), Scope::Trust("0123456789abcdef".into())).await);
-    assert!(gone.starts_with("sign in: the trust is not there, or not for this user; "), "{gone}");
+    assert!(gone.starts_with("sign in: the trust does not exist, or is not for this user; "), "{gone}");
     Ok(())
 }
 

@@ -105,7 +105,7 @@ async fn signing_in_to_what_is_no_keystone_says_so() {
     .await;
     sign_in_fails(
         Class::NotOpenStack,
-        &format!("sign in: http://{{at}}/v3/auth/tokens sends us on to https://elsewhere/ (302); {fix}"),
+        &format!("sign in: http://{{at}}/v3/auth/tokens redirects to https://elsewhere/ (302); {fix}"),
         |_| Act::JsonWith(302, ("location", "https://elsewhere/"), json!(null)),
     )
     .await;
@@ -122,7 +122,7 @@ async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
     sign_in_fails(
         Class::Busy,
         "sign in: a web page came instead of an answer of Keystone (503); the proxy in front of Keystone gets no reply \
-         from it: its operators know whether it runs",
+         from it: ask its operators whether it runs",
         |_| Act::Html(503, "<html>busy"),
     )
     .await;
@@ -258,7 +258,7 @@ async fn an_address_where_nobody_answers_says_so() {
         quick(),
         "http://[::1/v3",
         Class::Credentials,
-        "sign in: \"http://[::1/v3/auth/tokens\" is no URL; it comes from auth_url (as given)",
+        "sign in: \"http://[::1/v3/auth/tokens\" is no URL; the address comes from auth_url (as given)",
     )
     .await;
 }
@@ -331,7 +331,7 @@ async fn a_call_that_gets_no_whole_reply_says_why() {
             class,
             &format!(
                 "list networks: a web page (\"Oh no\") came instead of an answer of Neutron ({status}); the proxy in \
-                 front of Neutron gets no reply from it: its operators know whether it runs"
+                 front of Neutron gets no reply from it: ask its operators whether it runs"
             ),
             move |_| Act::Html(status, "<html><title>Oh no</title>"),
         )

@@ -129,12 +129,12 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/port", theirs!("port-id")],
-        help: "the id of a port that is there: its address is the VIP (clouds)",
+        help: "the id of an existing port, whose address becomes the VIP (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.port = Some(it)),
     },
     Row {
         names: &[NAMED, theirs!("load-balancer-id")],
-        help: "the id of a load balancer that is there: it is taken over, or shared (clouds)",
+        help: "the id of an existing load balancer, which the Service takes over or shares (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.named = Some(it)),
     },
     Row {
@@ -187,7 +187,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/metrics-port"],
-        help: "a port where Prometheus finds the load balancer's figures (clouds)",
+        help: "a port where Prometheus reads the load balancer's metrics (clouds)",
         set: |wishes, text| number(text, 1..=65_535).map(|it| wishes.cloud.metrics = Some(it)),
     },
     Row {
@@ -197,7 +197,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/rebuild-on-error"],
-        help: "true: a load balancer in ERROR that does not come back is made again, with its addresses (clouds)",
+        help: "true: a load balancer in ERROR that does not recover is created again, with its addresses (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.rebuild = Some(it)),
     },
     Row {
@@ -207,7 +207,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/apply-configuration"],
-        help: "true: what only cloud.conf takes away from its load balancer goes: members by node-selector and address-sort-order, listeners by default-tls-container-ref (clouds)",
+        help: "true: also apply to its load balancer what cloud.conf removes: members by node-selector and address-sort-order, listeners by default-tls-container-ref (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.apply = it),
     },
     Row {
@@ -242,7 +242,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/availability-zone", theirs!("availability-zone")],
-        help: "where the load balancer is put (clouds; when it is made)",
+        help: "the availability zone of the load balancer (clouds; when it is made)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.zone = Some(it)),
     },
     Row {
@@ -288,12 +288,12 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/cloud-monitor-rise", theirs!("health-monitor-max-retries")],
-        help: "successes in a row until a member is well, 1 to 10 (clouds)",
+        help: "successes in a row until a member is healthy, 1 to 10 (clouds)",
         set: |wishes, text| number(text, 1..=10).map(|it| wishes.cloud.check.rise = Some(it)),
     },
     Row {
         names: &["seaway.dev/cloud-monitor-fall", theirs!("health-monitor-max-retries-down")],
-        help: "failures in a row until it is not, 1 to 10 (clouds)",
+        help: "failures in a row until a member is unhealthy, 1 to 10 (clouds)",
         set: |wishes, text| number(text, 1..=10).map(|it| wishes.cloud.check.fall = Some(it)),
     },
     Row {

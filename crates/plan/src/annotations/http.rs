@@ -61,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[PATH, "serviceloadbalancer/lb.aclMatch"],
-        help: "paths of this Service at the front door, instead of its name: /shop,/cart",
+        help: "paths of this Service at the front door, instead of the path of its name: /shop,/cart",
         set: |wishes, text| {
             let paths = list(text, http::path)?;
             if paths.is_empty() {
@@ -98,7 +98,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/sticky-cookie-mode"],
-        help: "insert: the cookie is ours; rewrite: it is the member's own, with our mark in it",
+        help: "insert: Seaway sets the cookie; rewrite: the member sets it, and Seaway adds a mark to it",
         set: |wishes, text| {
             let wanted = match text {
                 "insert" => CookieMode::Insert,
@@ -114,7 +114,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/max-body-size"],
-        help: "what a request's body may have, such as 10Mi; 0 is no limit",
+        help: "the largest body of a request, such as 10Mi; 0 is no limit",
         set: |wishes, text| {
             wishes.http.terms.body = Some(limit(size(text)?));
             Ok(())
@@ -122,7 +122,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/timeout-answer"],
-        help: "how long nothing may come or go while a request is answered, such as 50s",
+        help: "how long a request in progress may go without data in either direction, such as 50s",
         set: |wishes, text| {
             wishes.timeouts.answer = positive(text)?;
             wishes.http.terms.answer = Some(wishes.timeouts.answer);
@@ -145,7 +145,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/timeout-keep-alive"],
-        help: "how long a client of this LoadBalancer may think between two requests, such as 60s",
+        help: "how long a client connection of this LoadBalancer may be idle between two requests, such as 60s",
         set: |wishes, text| {
             wishes.timeouts.keep_alive = positive(text)?;
             Ok(())

@@ -19,12 +19,12 @@ pub(crate) const CLIENT_AUTHORITY: &str = "seaway.dev/client-ca-container";
 pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[CALLED],
-        help: "what a load balancer is called that is there: it is taken over, or shared, as with load-balancer-id (clouds)",
+        help: "the name of an existing load balancer, which the Service takes over or shares, as with load-balancer-id (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.called = Some(it)),
     },
     Row {
         names: &["seaway.dev/load-balancer-group"],
-        help: "any word; Services of a namespace that say the same share a load balancer, their ports being distinct (clouds)",
+        help: "any word; Services of a namespace with the same word share a load balancer, and need different ports (clouds)",
         set: |wishes, text| group(text).map(|it| wishes.cloud.group = Some(it)),
     },
     Row {
@@ -83,17 +83,17 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/cloud-monitor-codes"],
-        help: "what members answer that are well: 200, 200,202 or 200-204; 200 (clouds)",
+        help: "the HTTP status of healthy members: 200, 200,202 or 200-204; 200 (clouds)",
         set: |wishes, text| probe_codes(text).map(|it| wishes.cloud.probe.codes = Some(it)),
     },
     Row {
         names: &["seaway.dev/backend-tls-ca-container"],
-        help: "with seaway.dev/backend-tls: the reference of a secret of Barbican, the authority that vouches for members (clouds)",
+        help: "with seaway.dev/backend-tls: the reference of a secret of Barbican, the CA certificate for members (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.member_tls.authorities = Some(it)),
     },
     Row {
         names: &["seaway.dev/backend-tls-crl-container"],
-        help: "the same of its list of revoked certificates (clouds)",
+        help: "the reference of a secret of Barbican: the list of certificates of members that are revoked (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.member_tls.revoked = Some(it)),
     },
     Row {
@@ -106,7 +106,11 @@ pub(super) const ROWS: &[Row] = &[
         help: "more certificates beside seaway.dev/tls-container: references of containers or secrets of Barbican, chosen by SNI (clouds)",
         set: |wishes, text| {
             wishes.cloud.tls_others = list(text, named)?;
-            if wishes.cloud.tls_others.is_empty() { Err("it names none".to_owned()) } else { Ok(()) }
+            if wishes.cloud.tls_others.is_empty() {
+                Err("it names no certificate".to_owned())
+            } else {
+                Ok(())
+            }
         },
     },
     Row {
@@ -116,7 +120,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/client-crl-container"],
-        help: "the same of its list of revoked certificates (clouds)",
+        help: "the reference of a secret of Barbican: the list of certificates of clients that are revoked (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.client_revoked = Some(it)),
     },
     Row {
@@ -136,7 +140,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/rebuild-on-pending"],
-        help: "true: one that is PENDING_CREATE for longer than that is abandoned, and another one is made (clouds)",
+        help: "true: a load balancer that is PENDING_CREATE for longer than seaway.dev/pending-limit is abandoned, and another one is created (clouds)",
         set: |wishes, text| yes_or_no(text).map(|it| wishes.cloud.rebuild_pending = Some(it)),
     },
 ];

@@ -51,7 +51,7 @@ pub(super) const ADDRESS: &str = "seaway.dev/address";
 pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[BACKENDS],
-        help: "in a folder, the backends: 10.0.0.1:8080 name=a weight=3, 10.0.0.9:8080 backup. In a cluster that is a Problem",
+        help: "in a folder, the backends: 10.0.0.1:8080 name=a weight=3, 10.0.0.9:8080 backup. In a cluster it has no effect and is a Problem",
         set: |_, _| {
             Err("this annotation works in a folder only; in a cluster, write an EndpointSlice".to_owned())
         },
@@ -64,7 +64,7 @@ pub(super) const ROWS: &[Row] = &[
                 "auto" => MembersFrom::Auto,
                 "pods" => MembersFrom::Pods,
                 "nodes" => MembersFrom::Nodes,
-                _ => return Err(format!("{text:?} names no client")),
+                _ => return Err(format!("{text:?} is not pods, nodes or auto")),
             };
             Ok(())
         },
@@ -79,7 +79,7 @@ pub(super) const ROWS: &[Row] = &[
                 "random-two" | "random" => Balance::RandomTwo,
                 "source-hash" | "source" | "SOURCE_IP" => Balance::SourceHash,
                 "first" => Balance::First,
-                _ => return Err(format!("{text:?} is no way to balance")),
+                _ => return Err(format!("{text:?} is no load balancing method")),
             };
             Ok(())
         },
@@ -116,7 +116,7 @@ pub(super) const ROWS: &[Row] = &[
             "lbipam.cilium.io/sharing-key",
             "io.cilium/lb-ipam-sharing-key",
         ],
-        help: "any word; Services that say the same one may share an address, their ports being distinct",
+        help: "any word; Services with the same word may share an address, and need different ports",
         set: |wishes, text| {
             wishes.sharing = (!text.is_empty()).then(|| text.into());
             Ok(())
@@ -308,7 +308,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/slow-start"],
-        help: "a duration over which a member that came back gets its share, or 0",
+        help: "how long a member that became healthy again gets a growing share of clients, or 0",
         set: |wishes, text| {
             wishes.slow_start = Some(duration(text)?).filter(|it| !it.is_zero());
             Ok(())
@@ -408,7 +408,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/drain"],
-        help: "how long connections of a removed member may go on, such as 60s",
+        help: "how long connections of a removed member may continue, such as 60s",
         set: |wishes, text| {
             wishes.timeouts.drain = duration(text)?;
             Ok(())

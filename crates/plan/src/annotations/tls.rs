@@ -113,7 +113,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/hsts"],
-        help: "how long browsers are to come by https only, such as 8760h; or off (for a LoadBalancer of its own)",
+        help: "how long browsers must use https only (HSTS), such as 8760h; or off (for a LoadBalancer of its own)",
         set: |wishes, text| {
             wishes.tls.hsts = Some(hsts(text)?);
             Ok(())
@@ -153,7 +153,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/backend-tls"],
-        help: "true: members are spoken to by TLS, as they are where appProtocol is https, wss, grpcs or h2; or false",
+        help: "true: Seaway connects to members by TLS, as it does where appProtocol is https, wss, grpcs or h2; or false",
         set: |wishes, text| {
             wishes.tls.members.spoken = Some(yes_or_no(text)?);
             Ok(())
@@ -161,7 +161,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/backend-tls-name"],
-        help: "the host name that members are asked for by TLS, and that their certificates have to be for; else NAME.NAMESPACE.svc",
+        help: "the host name that Seaway sends to members in TLS (SNI), and that their certificates must have; else NAME.NAMESPACE.svc",
         set: |wishes, text| match http::host(text)? {
             HostPattern::Exact(name) => {
                 wishes.tls.members.name = Some(name);
@@ -180,7 +180,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/backend-tls-verify"],
-        help: "off: members may be anybody; or on",
+        help: "off: certificates of members are not verified; or on",
         set: |wishes, text| {
             wishes.tls.members.anybody = !yes_or_no(text)?;
             Ok(())

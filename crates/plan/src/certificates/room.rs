@@ -96,7 +96,7 @@ impl Room {
         let bytes = self.left_out.get(object).map_or(0, |it| it.bytes);
         let (all, most) = (self.others(object).saturating_add(bytes), self.most.unwrap_or_default());
         let (what, until) = match self.held.contains_key(object) {
-            true => ("its new content is not used", "Until then what it held before stays in use."),
+            true => ("its new content is not used", "Until then its previous content stays in use."),
             false => ("it is not used", "Until then no listener is opened with it."),
         };
         let message = format!(

@@ -75,7 +75,7 @@ impl Demand {
         let of_http = NATIVE_OF_HTTP.iter().filter(|_| speaks_http);
         let native = NATIVE.iter().chain(of_http).chain(to_members).filter(|_| !at_front_door);
         for field in native.filter_map(|option| self.wishes.written.get(option)) {
-            let message = "load balancers of a cloud do not have this: it changes nothing".to_owned();
+            let message = "load balancers of a cloud cannot do this: the annotation has no effect".to_owned();
             remark(field, message, "Remove it, or serve the Service with the native driver.");
         }
         if let (Some((name, _)), false, Some(field)) =
@@ -93,7 +93,8 @@ impl Demand {
         }
         if let Some(field) = self.wishes.written.get(SENT).filter(|_| !at_front_door) {
             let message =
-                "load balancers of a cloud choose what their probes send: it is not this".to_owned();
+                "load balancers of a cloud choose what their probes send: this annotation has no effect"
+                    .to_owned();
             remark(field, message, "Remove it, or serve the Service with the native driver.");
         }
         if let [first, _, ..] = self.wishes.requested[..] {
@@ -112,7 +113,7 @@ impl Demand {
         }
         if let (Some(field), None) = (self.wishes.written.get(TLS_OTHERS), self.cloud_tls(usual)) {
             let message =
-                "there is no certificate beside which these are shown: they change nothing".to_owned();
+                "seaway.dev/tls-container names no certificate beside which these are shown: they have no effect".to_owned();
             remark(field, message, "Name the first in seaway.dev/tls-container.");
         }
         if let Some((message, fix)) = self.method(usual) {

@@ -249,8 +249,8 @@ impl Reader<'_> {
                     format!(
                         "{pattern:?} is a regular expression that takes too long: its automaton is larger than 256 KiB"
                     ),
-                    "Repeat less, above all after .* or another part that may be any text, as in .*a.{30}. Until it is \
-                     mended the rule answers 500.",
+                    "Repeat less, above all after .* or another part that may be any text, as in .*a.{30}. Until \
+                     it is corrected the rule answers 500.",
                 ),
             };
             self.tell(reason, &field.into(), message).fix = fix.to_owned();

@@ -242,9 +242,10 @@ fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
         }
         // Told where it was read.
         Stays::Protected(Protection::Unclear) => return None,
-        Stays::WithoutHttp => {
-            (Reason::NoSuchPort, "Say that one does, with appProtocol: http, or take it out of tcpServices.")
-        }
+        Stays::WithoutHttp => (
+            Reason::NoSuchPort,
+            "Set appProtocol: http at a port that speaks HTTP, or remove the Service from tcpServices.",
+        ),
         Stays::AsItAsks | Stays::WithItsOwnAddress | Stays::Unasked => return None,
     };
     let field = wishes.field_of(asking_option(wishes));

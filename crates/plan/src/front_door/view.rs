@@ -94,7 +94,7 @@ impl FrontDoor {
 /// Why a Service is not there by itself; nothing, if it is.
 pub(crate) fn why_not(service: &Service, config: &Config) -> Option<&'static str> {
     match config.front_door.opens {
-        Opens::Never => Some("the configuration keeps it shut"),
+        Opens::Never => Some("the configuration turns the front door off"),
         Opens::WhenNeeded | Opens::Always => service::why_not(service, config).map(Stays::as_str),
     }
 }

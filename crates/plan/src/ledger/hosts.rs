@@ -301,10 +301,13 @@ impl View<'_> {
             at_served_addresses(claim, grant);
         }
         if allowed {
-            let message = format!("no host is seen that pool {} publishes; the addresses stay", had.pool);
+            let message = format!(
+                "none of the hosts that report is published by pool {}; the addresses stay",
+                had.pool
+            );
             let problem = Problem::new(claim.owner.object(), Reason::PoolMissing, message);
             kept.problems.push(problem.fix(
-                "See that seaway node runs: kubectl seaway status. Hosts without a sign of life are not counted.",
+                "See that seaway node runs: kubectl seaway status. Hosts that do not report are not counted.",
             ));
             return Some(kept);
         }
@@ -457,7 +460,7 @@ fn implicit(claim: &Claim, pool: &Name, machine: &ReservedPorts) -> Problem {
     let message = "it has hosts' own addresses, and no AddressPool with `hosts: true` is seen that allows it; the Service \
                    keeps them";
     Problem::new(claim.owner.object(), Reason::PoolMissing, message).fix(format!(
-        "To have it so for all Services, apply this AddressPool, with controlPlanes: true if addresses of control planes are \
+        "To allow this for all Services, apply this AddressPool, with controlPlanes: true if addresses of control planes are \
          to stay: {}",
         written(pool, claim, machine)
     ))

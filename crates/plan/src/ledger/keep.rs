@@ -214,8 +214,8 @@ impl View<'_> {
         );
         let problem = Problem::new(claim.owner.object(), Reason::AddressExcluded, message);
         Some(problem.fix(format!(
-            "To keep it, see that the Node has it again before that time: kubectl get node {host} -o wide. Have clients and DNS \
-             use the other addresses of the Service else."
+            "To keep it, see that the Node has it again before that time: kubectl get node {host} -o wide. Otherwise \
+             have clients and DNS use the other addresses of the Service."
         )))
     }
 

@@ -112,11 +112,11 @@ impl View<'_> {
             let elsewhere = self.pools.ordered().find(|pool| gives(pool, ip));
             let message = match elsewhere {
                 Some(pool) if claim.pool.as_ref().is_some_and(|name| *name != pool.object.name) => {
-                    format!("{ip} lies in pool {}, but another one is asked for", pool.object.name)
+                    format!("{ip} belongs to pool {}, but another pool is requested", pool.object.name)
                 }
                 Some(pool) => {
                     format!(
-                        "{ip} lies in pool {}, which is for other namespaces or Services",
+                        "{ip} belongs to pool {}, which is for other namespaces or Services",
                         pool.object.name
                     )
                 }
@@ -135,7 +135,7 @@ impl View<'_> {
         };
         if let Some(host) = own {
             let message = format!("{ip} is an address of host {host} itself");
-            into.problems.push(taken(message, "Ask for another one, or take it out of the pool."));
+            into.problems.push(taken(message, "Ask for another address, or remove this one from the pool."));
             return;
         }
         let Err(bar) = self.holdings.may_join(ip, claim) else { return };
@@ -144,25 +144,25 @@ impl View<'_> {
         let told = match bar {
             Bar::Held(holder) => taken(
                 format!("{ip} is held by {}", named(&holder)),
-                "Ask for another one, or for none; or give both one sharing key, if their ports are distinct.",
+                "Ask for another address, or for none; or give both Services the same seaway.dev/share, if their ports differ.",
             ),
             Bar::Foreign(holder) => taken(
                 match self.rules.cluster {
                     true => format!("{ip} is held by {}", named(&holder)),
                     false => format!("{ip} is held by {holder}, which is of another namespace"),
                 },
-                "To share an address, both must name the other's namespace: seaway.dev/share-across-namespaces.",
+                "To share an address, both Services must name the other's namespace: seaway.dev/share-across-namespaces.",
             ),
             Bar::Local(holder) => taken(
                 format!(
                     "{ip} is held by {}, and one of the two has externalTrafficPolicy: Local and another selector",
                     named(&holder)
                 ),
-                "To share an address, both must be Cluster or select the same pods.",
+                "To share an address, both Services must have externalTrafficPolicy: Cluster or the same selector.",
             ),
             Bar::Releasing => taken(
-                format!("{ip} is being released and will be free when every host has let it go"),
-                "Nothing to do but wait.",
+                format!("{ip} is being released and will be free when every host has removed it"),
+                "No action needed: wait.",
             ),
             Bar::Port(listener, holder) => {
                 let message = format!("port {listener} on {ip} is taken by {}", named(&holder));
@@ -196,8 +196,8 @@ impl View<'_> {
             let (why, more) = left_out.unwrap_or_default();
             let message = format!("no {} addresses in {}{why}", families.join(" or "), names(usable));
             let fix = if usable.iter().all(|pool| pool.hosts) {
-                "Such a pool publishes the serving hosts' own addresses: give the hosts one, or add an AddressPool \
-                 with addresses."
+                "Such a pool publishes the serving hosts' own addresses: give the hosts such an address, \
+                 or add an AddressPool with addresses."
             } else {
                 "Add a range of that family to a pool, or ask for the other family in spec.ipFamilies."
             };
@@ -232,7 +232,7 @@ impl View<'_> {
             .collect();
         into.problems.push(
             problem(claim, Reason::PoolExhausted, format!("no address is free: {}", told.join(", ")))
-                .fix("Widen spec.addresses of a pool, add an AddressPool, or delete what needs its address no more."),
+                .fix("Widen spec.addresses of a pool, add an AddressPool, or delete Services that are not used any more."),
         );
     }
 

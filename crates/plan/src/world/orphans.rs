@@ -107,7 +107,7 @@ impl World {
         }
         let problems: BTreeSet<Problem> =
             self.held_by_limit().filter(|(whose, _)| *whose == owner).map(|(_, it)| it.clone()).collect();
-        let waits = "its load balancer is to be deleted, and waits for the limit of deletions";
+        let waits = "its load balancer is deleted as soon as the deletion limit allows that";
         (!problems.is_empty()).then(|| Status {
             owner: owner.clone(),
             addresses: Vec::new(),

@@ -34,7 +34,7 @@ impl World {
         let mut demand = kept.then(|| Demand::of_native(service, &self.config))?;
         let message = "it has an address of Seaway, and defaultDriver does not say native any more; it is served as before";
         demand.problems.push(Problem::new(demand.owner.object(), Reason::Released, message).fix(
-            "To have it so for good: defaultDriver: native in seaway.yaml of controller and nodes. To end it, delete the \
+            "To keep it so: defaultDriver: native in seaway.yaml of controller and nodes. To end it, delete the \
              Service, or change its type and change it back.",
         ));
         Some(demand)

@@ -312,7 +312,7 @@ impl World {
         self.unknown.values().map(|it| {
             let object = ObjectRef::new(Kind::Address, "", it.ip.to_string());
             let what = format!(
-                "its planVersion is {}, and this host knows {PLAN_VERSION}; what it said before stays in use here",
+                "its planVersion is {}, and this host knows {PLAN_VERSION}; its previous content stays in use here",
                 it.plan_version
             );
             Problem::new(object, Reason::NewerPlan, what)

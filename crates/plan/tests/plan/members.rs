@@ -129,7 +129,7 @@ fn an_address_that_is_the_machine_itself_is_no_member_whoever_names_it() {
         ("64:ff9b::a9fe:a9fe", "a link-local address"),
         ("fe80::a9fe:a9fe", "a link-local address"),
         ("fd00:ec2::254", "a cloud's metadata service"),
-        ("224.0.0.1", "no address of a single machine"),
+        ("224.0.0.1", "not the address of a single machine"),
         ("192.0.2.10", "an address that Seaway publishes"),
         ("172.17.0.1", "an address that host edge-1 reports as its own"),
         ("192.0.2.5", "an address of Node edge-1, and the endpoint does not carry its nodeName"),

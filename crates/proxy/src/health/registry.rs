@@ -193,7 +193,7 @@ impl CheckRegistry {
                 member,
                 from: Standing::Ejected,
                 to: Standing::Usable,
-                reason: "its time out is over".into(),
+                reason: "the time for which it was left out is over".into(),
             });
         }
     }
@@ -255,7 +255,7 @@ impl CheckRegistry {
             (false, true) => Health::Up,
             (false, false) => Health::Unknown,
         };
-        self.judge(id, known, now, "its check, shared with other pools, said so before");
+        self.judge(id, known, now, "the same check, of another pool, has this result");
     }
 
     fn leave(&mut self, id: usize) {

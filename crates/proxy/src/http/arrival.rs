@@ -221,11 +221,9 @@ async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<Option<String>,
             }
             match ready!(scratch.asked.poll_fill(stream)) {
                 Ok(1..) => {}
-                Ok(0) => return Poll::Ready(Err("it ended before its TLS ClientHello")),
+                Ok(0) => return Poll::Ready(Err("the connection ended before its TLS ClientHello")),
                 Err(_) => {
-                    return Poll::Ready(Err(
-                        "no TLS ClientHello came: the time was over, or the connection broke",
-                    ));
+                    return Poll::Ready(Err("no TLS ClientHello came in time, or the connection broke"));
                 }
             }
         }

@@ -57,7 +57,11 @@ pub(super) async fn relay(
                 Err(status) => {
                     match status {
                         504 => pool.kept_waiting(member, client.context.now()),
-                        _ => pool.failed(member, "no answer after an interim one", client.context.now()),
+                        _ => pool.failed(
+                            member,
+                            "no final response after an interim one",
+                            client.context.now(),
+                        ),
                     }
                     return refuse(client, scratch, status).await;
                 }
@@ -186,7 +190,7 @@ pub(super) async fn relay(
         Err(Broken::Source(_)) => {
             // The client must see that something is missing.
             member.resets.fetch_add(1, Relaxed);
-            pool.failed(member, "reset amid an answer", client.context.now());
+            pool.failed(member, "reset during a response", client.context.now());
             client.end.reset();
             return After::Close;
         }

@@ -43,7 +43,7 @@ const NO_LIMIT: u64 = 1 << 62;
 impl Groups {
     pub(super) fn of_this_process() -> Groups {
         let written = fs::read_to_string("/proc/self/cgroup").inspect_err(|error| {
-            tracing::warn!(%error, "/proc/self/cgroup cannot be read: limits.memory alone bounds memory");
+            tracing::warn!(%error, "/proc/self/cgroup cannot be read: only limits.memory limits the memory");
         });
         Groups::of(&written.unwrap_or_default(), Path::new("/sys/fs/cgroup"))
     }
@@ -64,7 +64,7 @@ impl Groups {
                 if !self.is_reported.swap(true, Relaxed) {
                     tracing::warn!(
                         group = %group.usage.display(), %error,
-                        "a control group cannot be read: its limit may be reached unseen",
+                        "a control group cannot be read: Seaway does not notice when its memory limit is nearly reached",
                     );
                 }
                 Shortage::None
@@ -173,7 +173,12 @@ fn held(usage: &str, stat: &str) -> io::Result<u64> {
         stat.lines().find_map(value)
     };
     let whole = |total: &str, name: &str| of(total).or_else(|| of(name));
-    let missing = || io::Error::new(io::ErrorKind::InvalidData, "memory.stat does not tell cached files");
+    let missing = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "memory.stat does not say how much memory holds cached files",
+        )
+    };
     let inactive = whole("total_inactive_file", "inactive_file").ok_or_else(missing)?;
     let active = whole("total_active_file", "active_file").ok_or_else(missing)?;
     let caches = of("slab_reclaimable").unwrap_or_default();

@@ -171,7 +171,7 @@ impl RunningPool {
         let Some(passive) = live.compiled.pool().passive else { return };
         if member.erred(passive) {
             let times = passive.errors.unwrap_or_default();
-            self.eject(&live, passive, member, &format!("{}, {times} such in a row", what()), now);
+            self.eject(&live, passive, member, &format!("{}, {times} times in a row", what()), now);
         }
     }
 
@@ -199,7 +199,7 @@ impl RunningPool {
         self.uneven_until.fetch_max(until.saturating_add(warming.as_millis() as u64), Relaxed);
         if let Some(requests) = self.requests.get() {
             let seconds = until.saturating_sub(now) as f64 / 1000.0;
-            requests.ejected(self, member.at, until, format!("{reason}, out for {seconds} s"));
+            requests.ejected(self, member.at, until, format!("{reason}, left out for {seconds} s"));
         }
     }
 

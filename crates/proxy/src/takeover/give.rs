@@ -125,7 +125,8 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
         Ok(Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
         Err(error) => {
             // Said, or a successor that is ready after all would take us for dead.
-            let _ = line.say(&Message::Refused { reason: "it took too long to get ready".into() }, &[]);
+            let _ = line
+                .say(&Message::Refused { reason: "the successor took too long to get ready".into() }, &[]);
             return Err(error);
         }
         Ok(None) => {
@@ -189,6 +190,6 @@ fn hand_flows_over(shared: &Shared, line: &mut Line) -> io::Result<()> {
     match line.hear()? {
         Some((Message::Received, _)) => Ok(()),
         Some(_) => Err(io::ErrorKind::InvalidData.into()),
-        None => Err(io::Error::other("the successor left while it received flows")),
+        None => Err(io::Error::other("the successor ended while it received flows")),
     }
 }

@@ -31,7 +31,7 @@ pub enum KeyError {
     Key(rustls::pki_types::pem::Error),
     #[error("the key is of a type that TLS does not support: {0}")]
     Kind(rustls::Error),
-    #[error("the key is not that of the certificate")]
+    #[error("the key does not belong to the certificate")]
     Mismatch,
 }
 

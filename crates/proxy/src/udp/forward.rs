@@ -276,7 +276,7 @@ impl Udp {
                 return Refusal::Resources;
             }
             tracing::debug!(listener = %listener.at, member = %member.at, client = %key.peer.socket_addr(), %error,
-                "no way to a member");
+                "no connection to a member");
             member.connect_errors.fetch_add(1, Relaxed);
             listener.connect_errors.fetch_add(1, Relaxed);
             pool.failed(&member, "could not be reached", now);

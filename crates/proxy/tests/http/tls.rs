@@ -301,7 +301,7 @@ fn what_is_no_certificate_is_named() {
     let with = |chain: &str, key: &Certificate| Certificate { chain: chain.into(), ..key.clone() };
     for (certificate, expected) in [
         (with("nonsense", &one), "there is no certificate in it"),
-        (with(&other.chain, &one), "the key is not that of the certificate"),
+        (with(&other.chain, &one), "the key does not belong to the certificate"),
         (Certificate { key: "nonsense".to_owned().into(), ..one.clone() }, "the key is no PEM"),
     ] {
         let told = stage

@@ -130,7 +130,7 @@ fn size_line(bytes: &[u8]) -> Result<Option<(u64, usize)>, Refusal> {
     let line = seen.get(..end).and_then(|line| line.strip_suffix(b"\r"));
     let line = line.ok_or(Refusal::bad("a chunk size line that ends with LF instead of CRLF"))?;
     let digits = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
-    let wrong = Refusal::bad("no proper size of a chunk");
+    let wrong = Refusal::bad("an invalid chunk size");
     // 16 digits are 64 bits.
     if digits == 0 || digits > 16 {
         return Err(wrong);

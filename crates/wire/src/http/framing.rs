@@ -44,7 +44,8 @@ impl Says {
                     if says.length.is_some() {
                         return Err(Refusal::bad("more than one Content-Length"));
                     }
-                    says.length = Some(bytes::number(value).ok_or(Refusal::bad("no proper Content-Length"))?);
+                    says.length =
+                        Some(bytes::number(value).ok_or(Refusal::bad("an invalid Content-Length"))?);
                 }
                 Known::TransferEncoding => {
                     codings = codings.saturating_add(1);

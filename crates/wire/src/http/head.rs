@@ -57,7 +57,7 @@ pub struct Refusal {
 
 impl Refusal {
     /// Neither a target nor a version of HTTP/1: an answer in HTTP/1 would not be understood.
-    pub const ANOTHER_PROTOCOL: Refusal = Refusal::bad("another protocol than HTTP/1");
+    pub const ANOTHER_PROTOCOL: Refusal = Refusal::bad("a protocol other than HTTP/1");
 
     pub(super) const fn bad(why: &'static str) -> Refusal {
         Refusal { status: 400, why }
@@ -147,7 +147,7 @@ fn field(start: usize, line: &[u8]) -> Result<Field, Refusal> {
     let value = match rest {
         [b':', value @ ..] if length > 0 => bytes::trimmed(value),
         [b' ' | b'\t', ..] => return Err(Refusal::bad("white space before a colon")),
-        _ => return Err(Refusal::bad("a field without a proper name")),
+        _ => return Err(Refusal::bad("a field with an invalid name")),
     };
     if !bytes::is_value(value) {
         return Err(Refusal::bad("a control byte in a field"));
@@ -170,9 +170,9 @@ pub(super) fn version(bytes: &[u8]) -> Result<Version, Refusal> {
             if *major == b'1' {
                 Ok(Version::Http11)
             } else {
-                Err(Refusal::new(505, "another version of HTTP"))
+                Err(Refusal::new(505, "a version of HTTP that is not supported"))
             }
         }
-        _ => Err(Refusal::bad("no version of HTTP")),
+        _ => Err(Refusal::bad("an invalid version of HTTP")),
     }
 }

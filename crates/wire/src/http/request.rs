@@ -96,9 +96,10 @@ impl Request {
         let (_, line) = lines.next()?;
         let length = bytes::token_length(line);
         let (name, rest) = line.split_at(length);
-        let rest = rest.strip_prefix(b" ").filter(|_| length > 0).ok_or(Refusal::bad("no request line"))?;
-        let space = memchr::memrchr(b' ', rest).ok_or(Refusal::bad("no request line"))?;
-        let (asked, version) = rest.split_at_checked(space).ok_or(Refusal::bad("no request line"))?;
+        let rest =
+            rest.strip_prefix(b" ").filter(|_| length > 0).ok_or(Refusal::bad("an invalid request line"))?;
+        let space = memchr::memrchr(b' ', rest).ok_or(Refusal::bad("an invalid request line"))?;
+        let (asked, version) = rest.split_at_checked(space).ok_or(Refusal::bad("an invalid request line"))?;
         let version = version.strip_prefix(b" ").unwrap_or_default();
         if is_another_protocol(name, asked, version) {
             return Err(Refusal::ANOTHER_PROTOCOL);
@@ -152,7 +153,7 @@ impl Request {
         }
         let host = host.unwrap_or_default();
         if !host.is_empty() && !target::is_authority(host.of(head), false) {
-            return Err(Refusal::bad("a Host that is none"));
+            return Err(Refusal::bad("an invalid Host"));
         }
         // The target's own authority beats Host (RFC 9112, section 3.2.2).
         self.authority = self.target.authority.unwrap_or(host);

@@ -49,7 +49,7 @@ impl Response {
     fn understand(&mut self, head: &[u8], method: Method, limits: &Limits) -> Result<(), Refusal> {
         let mut lines = Lines::new(head, 0);
         let (_, line) = lines.next()?;
-        let wrong = Refusal::bad("no status line");
+        let wrong = Refusal::bad("an invalid status line");
         let (version, rest) = line.split_at_checked(8).ok_or(wrong)?;
         self.version = head::version(version)?;
         let [b' ', a, b, c, reason @ ..] = rest else { return Err(wrong) };

@@ -20,21 +20,21 @@ pub(super) struct Target {
 pub(super) fn target(head: &[u8], at: Span, method: Method) -> Result<Target, Refusal> {
     let text = at.of(head);
     if !bytes::is_target(text) {
-        return Err(Refusal::bad("a byte in the target that must not be there"));
+        return Err(Refusal::bad("a byte in the target that is not allowed there"));
     }
     let start = at.start as usize;
     let whole = |authority, path: Span| Target { authority, path, path_end: end_of_path(head, path) };
     let found = match text {
         _ if method == Method::Connect => {
             if !is_authority(text, true) {
-                return Err(Refusal::bad("CONNECT to what is no host and port"));
+                return Err(Refusal::bad("CONNECT to a target that is not a host and a port"));
             }
             return Ok(whole(Some(at), Span::new(start, start)));
         }
         [b'/', ..] => whole(None, at),
         b"*" if method == Method::Options => return Ok(whole(None, at)),
         _ => {
-            let (scheme, rest) = split(text, b"://").ok_or(Refusal::bad("no proper target"))?;
+            let (scheme, rest) = split(text, b"://").ok_or(Refusal::bad("an invalid target"))?;
             if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
                 return Err(Refusal::bad("a target of another scheme"));
             }

@@ -94,7 +94,7 @@ fn what_no_client_says_is_refused() {
         &[b'a'; 64],
     ] {
         let told = read(&record(&message(&[server_name(name)])));
-        assert_eq!(told, Hello::Refused("a server name that is none"), "{name:?}");
+        assert_eq!(told, Hello::Refused("an invalid server name in the TLS ClientHello"), "{name:?}");
     }
     let two_names = extension(0, &with_length::<2>(&[0, 0, 1, b'a', 0, 0, 1, b'b']));
     assert!(matches!(read(&record(&message(&[two_names]))), Hello::Refused(_)));

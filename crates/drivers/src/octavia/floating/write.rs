@@ -140,7 +140,7 @@ async fn fall_back(cloud: &Cloud, observed: &mut Observed) {
 }
 
 fn led_elsewhere(id: &Id<FloatingIp>, step: &Step) -> Error {
-    let why = format!("floating IP {id} was associated elsewhere meanwhile, and stays there");
+    let why = format!("floating IP {id} was associated with another port meanwhile, and stays there");
     Error::new(Class::Stale, why).doing(step.to_string())
 }
 
@@ -155,9 +155,9 @@ async fn obtain(
         let query = Query::all().with("floating_ip_address", requested);
         if let Some(there) = cloud.all::<FloatingIp>().list::<FloatingIp>(query).await?.into_iter().next() {
             if there.port_id.is_some() && there.port_id != port {
-                let text = format!("floating IP {requested} is associated with something else");
+                let text = format!("floating IP {requested} is associated with another port");
                 return Err(Error::new(Class::AddressTaken, text)
-                    .with_fix("Detach it there, or ask for another address."));
+                    .with_fix("Detach the floating IP from that port, or request another address."));
             }
             let Some(port) = port else { return Ok(there) };
             return cloud.all::<FloatingIp>().change(&there.id, &led_to(port)).await;

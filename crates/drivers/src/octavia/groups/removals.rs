@@ -21,7 +21,7 @@ pub(super) fn removals(there: &Observed, steps: &[Step]) -> Vec<Removal> {
             Step::Detach(id) => {
                 let fixed = there.ports.get(id).into_iter().flat_map(|it| &it.fixed_ips);
                 let node: Vec<_> = fixed.filter_map(|it| it.ip_address).collect();
-                let what = format!("place at port {id}").into();
+                let what = format!("attachment to port {id}").into();
                 // A port without an address is no Node's.
                 (!node.is_empty()).then_some(Removal { what, node, steps, ..Removal::default() })
             }

@@ -118,7 +118,9 @@ pub(super) async fn regroup(
             there.plugs.retain(|_, it| !matches!(it, super::plugs::Plug::At(at) if at == id));
             Ok(())
         }
-        Some(_) => Err(Error::new(Class::Stale, format!("port {id} is changed by others all the time"))),
+        Some(_) => {
+            Err(Error::new(Class::Stale, format!("other clients of the cloud keep changing port {id}")))
+        }
     }
 }
 

@@ -207,7 +207,7 @@ async fn a_rebuild_that_a_setting_asks_for_is_counted() {
         }
         walk.passes(A_WHILE).await;
         let (now, told) = (ids(&walk).await, walk.limited().await);
-        let waits = told.iter().filter(|it| it.starts_with("its present load balancer")).count();
+        let waits = told.iter().filter(|it| it.starts_with("its current load balancer")).count();
         match itself {
             true => assert!(now.is_disjoint(&before) && now.len() == 3 && waits == 0, "{told:?}"),
             false => assert!(now == before && waits == 3, "{told:?}"),
@@ -245,7 +245,7 @@ async fn a_rebuild_of_what_is_in_error_is_counted_unless_the_service_asks_for_it
         let stay = if itself { 0 } else { 2 };
         let told = walk.limited().await;
         assert_eq!(ids(&walk).await.intersection(&before).count(), stay, "{told:?}");
-        let waits = told.iter().filter(|it| it.starts_with("its present load balancer")).count();
+        let waits = told.iter().filter(|it| it.starts_with("its current load balancer")).count();
         assert_eq!(waits, stay, "{told:?}");
         walk.passes(HOUR).await;
         assert!(ids(&walk).await.is_disjoint(&before), "the others in the next hour");

@@ -174,14 +174,14 @@ impl Options {
                 let secret = secret_of(secret).ok_or_else(|| {
                     lacks(
                         "application_credential_secret",
-                        "set it; it was shown when it was made, and only then",
+                        "set it; Keystone showed the secret only when the application credential was created",
                     )
                 })?;
                 let which = match (id, name, user) {
                     (Some(id), _, _) => ApplicationCredential::Id(id.value),
                     (None, Some(name), Some(user)) => ApplicationCredential::Name { name: name.value, user },
                     (None, Some(_), None) => {
-                        let fix = "names of application credentials are a user's own: set username or user_id, or \
+                        let fix = "each user can have an application credential of this name: set username or user_id, or \
                                    give application_credential_id instead of the name";
                         return Err(lacks("user for its application credential", fix));
                     }
@@ -228,7 +228,9 @@ impl Options {
             // One file may have both.
             (Some(certificate), None) => Some((certificate.clone(), certificate)),
             (Some(certificate), Some(key)) => Some((certificate, key)),
-            (None, Some(key)) => return Err(wrong(&key.place, "key", "there is no cert that it belongs to")),
+            (None, Some(key)) => {
+                return Err(wrong(&key.place, "key", "cert, the client certificate for this key, is not set"));
+            }
             (None, None) => None,
         };
         let insecure = self.truth(&["insecure", "tls_insecure"])?.filter(|said| said.value);

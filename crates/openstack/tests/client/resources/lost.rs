@@ -143,9 +143,9 @@ async fn what_was_made_and_then_not_understood_is_never_to_be_made_again() {
     assert_eq!(stage.fake.count("POST */secrets"), 3);
     let told = json!({"loadbalancer": {"id": "b7", "vip_address": "10.0.0"}});
     for (told, line) in [
-        (told, "the load balancer b7 was made, and then not understood"),
-        (json!({"loadbalancer": 7}), "the load balancer with an id that was not told was made"),
-        (json!([]), "the load balancer with an id that was not told was made"),
+        (told, "the load balancer b7 was created, but the reply to its creation is not understood"),
+        (json!({"loadbalancer": 7}), "the load balancer with an unknown id was created"),
+        (json!([]), "the load balancer with an unknown id was created"),
     ] {
         stage.fake.fail(Fault::on("POST */loadbalancers").reply(201, told));
         let error = stage.balancers().create(&balancer).await.expect_err("not understood");

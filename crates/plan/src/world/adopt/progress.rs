@@ -171,8 +171,8 @@ impl World {
         let which =
             latest.map(|(key, _)| format!(", {}/{} last", key.namespace, key.name)).unwrap_or_default();
         let message = format!(
-            "another controller serves load balancers in this cluster: {by}{which}. Beside it, Seaway adopts and makes no load \
-             balancer; it serves those that it has"
+            "another controller serves load balancers in this cluster: {by}{which}. Until that one \
+             stops, Seaway neither adopts nor creates load balancers; it serves those that it has"
         );
         let until = match by.sign {
             Sign::Wrote => "10 minutes after its last write Seaway continues by itself",
@@ -182,8 +182,9 @@ impl World {
         };
         let object = ObjectRef::new(Kind::Config, "", "adopt");
         Some(Problem::new(object, Reason::OtherController, message).at("adopt.besideOccm").fix(format!(
-            "Add --controllers=*,-service-lb-controller to the arguments of the cloud controller manager. {until}; at once, once it \
-             has ended: adopt: {{besideOccm: true}} in seaway.yaml."
+            "Add --controllers=*,-service-lb-controller to the arguments of the cloud controller manager. {until}; \
+             to continue at once after the other has ended, set adopt: {{besideOccm: true}} in \
+             seaway.yaml."
         )))
     }
 

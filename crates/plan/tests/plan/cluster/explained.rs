@@ -74,7 +74,7 @@ fn a_load_balancer_that_is_served_by_none_of_us_is_told_why_and_is_called_one() 
         (
             "another's",
             told(&other, None, true, true),
-            "its loadBalancerClass is another controller's; ours are seaway.dev/native, ",
+            "its loadBalancerClass belongs to another controller; Seaway serves seaway.dev/native, ",
         ),
         ("no load balancer", told(&plain, None, true, true), "it is no LoadBalancer"),
     ] {

@@ -74,10 +74,10 @@ fn a_configuration_that_is_refused_is_told_with_its_line() {
 #[test]
 fn what_is_asked_for_and_not_done_in_a_cloud_is_told() {
     for (key, value, expected) in [
-        ("seaway.dev/timeout-idle", "5s", "do not have this"),
-        ("seaway.dev/slow-start", "5s", "do not have this"),
-        ("seaway.dev/share", "a", "do not have this"),
-        ("seaway.dev/backend-tls", "true", "do not have this"),
+        ("seaway.dev/timeout-idle", "5s", "cannot do this"),
+        ("seaway.dev/slow-start", "5s", "cannot do this"),
+        ("seaway.dev/share", "a", "cannot do this"),
+        ("seaway.dev/backend-tls", "true", "cannot do this"),
         ("seaway.dev/address", "192.0.2.1,192.0.2.2", "only the first is requested"),
         ("loadbalancer.openstack.org/lb-method", "SOURCE_IP_PORT", "it does ROUND_ROBIN"),
         ("seaway.dev/hsts", "1h", "it is about TLS"),

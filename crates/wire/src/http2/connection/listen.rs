@@ -89,7 +89,7 @@ impl<S: Default> Connection<S> {
 
     fn hear<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
         if !self.theirs.came && frame.kind != kind::SETTINGS {
-            return wrong("something before the settings");
+            return wrong("a frame before SETTINGS");
         }
         if let Some(coming) = &self.coming
             && (frame.kind != kind::CONTINUATION || frame.stream != coming.stream)
@@ -103,7 +103,7 @@ impl<S: Default> Connection<S> {
             kind::PRIORITY => self.hear_priority(frame),
             kind::RST_STREAM => self.hear_reset(frame),
             kind::SETTINGS => self.hear_settings(frame),
-            kind::PUSH_PROMISE => wrong("a push"),
+            kind::PUSH_PROMISE => wrong("PUSH_PROMISE from a client"),
             kind::PING => self.hear_ping(frame),
             kind::GOAWAY => self.hear_goodbye(frame),
             kind::WINDOW_UPDATE => self.hear_room(frame),
@@ -134,20 +134,22 @@ impl<S: Default> Connection<S> {
         if id == 0 {
             return wrong("DATA on stream 0");
         }
-        let Some(bytes) = frame.without_padding() else { return wrong("more padding than DATA") };
+        let Some(bytes) = frame.without_padding() else {
+            return wrong("DATA with more padding than its length");
+        };
         let whole = frame.payload.len();
         self.room -= whole as i64;
         if self.room < 0 {
-            return broken(Reason::FLOW_CONTROL, "more data than allowed");
+            return broken(Reason::FLOW_CONTROL, "more data than the flow-control window allows");
         }
         let ends = frame.has(flag::END_STREAM);
         let key = self.streams.find(id).filter(|key| !self.is_closed(*key));
         let Some(key) = key else {
             if self.is_idle(id) {
-                return wrong("data on a stream that is not open");
+                return wrong("DATA on a stream that is not open");
             }
             if !self.was_ended(id) {
-                return broken(Reason::STREAM_CLOSED, "data on a stream that is over");
+                return broken(Reason::STREAM_CLOSED, "DATA on a stream that has ended");
             }
             self.release_connection(whole);
             return Ok(FrameEvent::Nothing);
@@ -155,7 +157,7 @@ impl<S: Default> Connection<S> {
         let is_server = self.is_server;
         let Some(stream) = self.streams.of_mut(key) else { return Ok(FrameEvent::Nothing) };
         if stream.has_come {
-            return broken(Reason::STREAM_CLOSED, "data after the end");
+            return broken(Reason::STREAM_CLOSED, "DATA after the end of the stream");
         }
         stream.room -= whole as i64;
         stream.unread += whole as i64;
@@ -187,13 +189,15 @@ impl<S: Default> Connection<S> {
         if id == 0 || (self.is_server && id.is_multiple_of(2)) {
             return wrong("HEADERS on a stream that clients may not open");
         }
-        let Some(mut block) = frame.without_padding() else { return wrong("more padding than HEADERS") };
+        let Some(mut block) = frame.without_padding() else {
+            return wrong("HEADERS with more padding than its length");
+        };
         if frame.has(flag::PRIORITY) {
             let Some((priority, rest)) = block.split_at_checked(5) else {
-                return broken(Reason::FRAME_SIZE, "half a priority");
+                return broken(Reason::FRAME_SIZE, "HEADERS too short for a priority");
             };
             if number(priority) & LARGEST_NUMBER == id {
-                return wrong("a stream that waits for itself");
+                return wrong("a stream that depends on itself");
             }
             block = rest;
         }
@@ -202,7 +206,7 @@ impl<S: Default> Connection<S> {
             Some(key) => {
                 let Some(stream) = self.streams.of(key) else { return Ok(FrameEvent::Nothing) };
                 if stream.has_come {
-                    return broken(Reason::STREAM_CLOSED, "a head after the end");
+                    return broken(Reason::STREAM_CLOSED, "HEADERS after the end of the stream");
                 }
                 if self.is_server || stream.has_head { What::Trailers(key) } else { What::Answer(key) }
             }
@@ -211,9 +215,9 @@ impl<S: Default> Connection<S> {
                 self.last = id;
                 if is_late { What::Nothing } else { What::Question }
             }
-            None if self.is_idle(id) => return wrong("a head on a stream that is not open"),
+            None if self.is_idle(id) => return wrong("HEADERS on a stream that is not open"),
             None if self.was_ended(id) => What::Nothing,
-            None => return broken(Reason::STREAM_CLOSED, "a head on a stream that is over"),
+            None => return broken(Reason::STREAM_CLOSED, "HEADERS on a stream that has ended"),
         };
         if frame.has(flag::END_HEADERS) {
             return self.take_head(id, what, ends, block);
@@ -227,7 +231,7 @@ impl<S: Default> Connection<S> {
         coming.block.extend_from_slice(frame.payload);
         coming.pieces += 1;
         if coming.pieces > MOST_PIECES || coming.block.len() > self.ours.head + SLACK.max(LARGEST) {
-            return broken(Reason::TOO_MUCH, "a head without end");
+            return broken(Reason::TOO_MUCH, "too many or too long CONTINUATION frames");
         }
         if frame.has(flag::END_HEADERS) {
             return self.take_head(coming.stream, coming.what, coming.ends, &coming.block);
@@ -246,7 +250,7 @@ impl<S: Default> Connection<S> {
         let head = &mut self.head;
         head.begin(kind, self.ours.head);
         if self.decoder.decode(block, |name, value| head.take(name, value)).is_err() {
-            return broken(Reason::COMPRESSION, "fields that cannot be decoded");
+            return broken(Reason::COMPRESSION, "header fields that cannot be decoded");
         }
         head.end();
         match what {
@@ -312,7 +316,7 @@ impl<S: Default> Connection<S> {
 
     fn hear_priority<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
         if frame.stream == 0 {
-            return wrong("a priority of no stream");
+            return wrong("PRIORITY on stream 0");
         }
         let is_whole = frame.payload.len() == 5;
         if is_whole && number(frame.payload) & LARGEST_NUMBER != frame.stream {
@@ -321,16 +325,16 @@ impl<S: Default> Connection<S> {
         let reason = if is_whole { Reason::PROTOCOL } else { Reason::FRAME_SIZE };
         match self.streams.find(frame.stream) {
             Some(key) => self.break_stream(key, reason),
-            None => broken(reason, "a priority that is none"),
+            None => broken(reason, "PRIORITY of a wrong length"),
         }
     }
 
     fn hear_reset<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
         if frame.payload.len() != 4 {
-            return broken(Reason::FRAME_SIZE, "a reset that is none");
+            return broken(Reason::FRAME_SIZE, "RST_STREAM of a wrong length");
         }
         if frame.stream == 0 || self.is_idle(frame.stream) {
-            return wrong("a reset of a stream that is not open");
+            return wrong("RST_STREAM on a stream that is not open");
         }
         let reason = Reason(number(frame.payload));
         let Some(key) = self.streams.find(frame.stream).filter(|key| !self.is_closed(*key)) else {
@@ -342,7 +346,7 @@ impl<S: Default> Connection<S> {
 
     fn hear_settings<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
         if frame.stream != 0 {
-            return wrong("settings of a stream");
+            return wrong("SETTINGS on a stream other than 0");
         }
         if frame.has(flag::ACK) {
             return match frame.payload {
@@ -351,7 +355,7 @@ impl<S: Default> Connection<S> {
             };
         }
         let (settings, []) = frame.payload.as_chunks::<6>() else {
-            return broken(Reason::FRAME_SIZE, "half a setting");
+            return broken(Reason::FRAME_SIZE, "SETTINGS of a wrong length");
         };
         for [high, low, value @ ..] in settings {
             self.hear_setting(u16::from_be_bytes([*high, *low]), u32::from_be_bytes(*value))?;
@@ -368,7 +372,7 @@ impl<S: Default> Connection<S> {
     fn hear_setting(&mut self, which: u16, value: u32) -> Result<(), Broken> {
         match which {
             setting::ENABLE_PUSH if value > 1 || (value == 1 && !self.is_server) => {
-                wrong("a setting that is none")
+                wrong("a setting with an invalid value")
             }
             setting::MOST_STREAMS => {
                 self.theirs.streams = value;
@@ -376,7 +380,7 @@ impl<S: Default> Connection<S> {
             }
             setting::FIRST_WINDOW => {
                 if value > LARGEST_NUMBER {
-                    return broken(Reason::FLOW_CONTROL, "a window that is too large");
+                    return broken(Reason::FLOW_CONTROL, "a flow-control window that is too large");
                 }
                 self.theirs.first_window = i64::from(value);
                 if !self.fits(self.theirs.most_beyond) {
@@ -387,14 +391,14 @@ impl<S: Default> Connection<S> {
                 if self.fits(self.theirs.most_beyond) {
                     Ok(())
                 } else {
-                    broken(Reason::FLOW_CONTROL, "a window that is too large")
+                    broken(Reason::FLOW_CONTROL, "a flow-control window that is too large")
                 }
             }
             // We never send more than everybody takes.
             setting::LARGEST_FRAME if !(LARGEST..1 << 24).contains(&(value as usize)) => {
-                wrong("a setting that is none")
+                wrong("a setting with an invalid value")
             }
-            setting::CONNECT_PROTOCOL if value > 1 => wrong("a setting that is none"),
+            setting::CONNECT_PROTOCOL if value > 1 => wrong("a setting with an invalid value"),
             setting::CONNECT_PROTOCOL => {
                 self.theirs.takes_protocols = value == 1;
                 Ok(())
@@ -410,10 +414,10 @@ impl<S: Default> Connection<S> {
 
     fn hear_ping<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
         if frame.stream != 0 {
-            return wrong("a ping on a stream");
+            return wrong("PING on a stream other than 0");
         }
         if frame.payload.len() != 8 {
-            return broken(Reason::FRAME_SIZE, "a ping that is none");
+            return broken(Reason::FRAME_SIZE, "PING of a wrong length");
         }
         if !frame.has(flag::ACK) {
             put(&mut self.out, kind::PING, flag::ACK, 0, frame.payload);
@@ -427,10 +431,10 @@ impl<S: Default> Connection<S> {
 
     fn hear_goodbye<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
         if frame.stream != 0 {
-            return wrong("a goodbye on a stream");
+            return wrong("GOAWAY on a stream other than 0");
         }
         if frame.payload.len() < 8 {
-            return broken(Reason::FRAME_SIZE, "a goodbye that is none");
+            return broken(Reason::FRAME_SIZE, "GOAWAY of a wrong length");
         }
         if self.is_server {
             // A client that leaves still wants its answers.
@@ -443,21 +447,21 @@ impl<S: Default> Connection<S> {
 
     fn hear_room<'i>(&mut self, frame: Frame<'i>) -> Hearing<'i> {
         if frame.payload.len() != 4 {
-            return broken(Reason::FRAME_SIZE, "a window that is none");
+            return broken(Reason::FRAME_SIZE, "WINDOW_UPDATE of a wrong length");
         }
         let by = i64::from(number(frame.payload) & LARGEST_NUMBER);
         if frame.stream == 0 {
             self.window += by;
             return match by {
-                0 => wrong("a window that does not open"),
+                0 => wrong("WINDOW_UPDATE with an increment of 0"),
                 _ if self.window > i64::from(LARGEST_NUMBER) => {
-                    broken(Reason::FLOW_CONTROL, "a window that is too large")
+                    broken(Reason::FLOW_CONTROL, "a flow-control window that is too large")
                 }
                 _ => Ok(FrameEvent::Room { key: None }),
             };
         }
         if self.is_idle(frame.stream) {
-            return wrong("a window of a stream that is not open");
+            return wrong("WINDOW_UPDATE on a stream that is not open");
         }
         let Some(key) = self.streams.find(frame.stream).filter(|key| !self.is_closed(*key)) else {
             return Ok(FrameEvent::Nothing);
