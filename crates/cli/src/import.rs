@@ -58,8 +58,11 @@ const SWITCHES: &[(&str, &str)] = &[
 
 /// Flags with a value that says nothing here.
 const VALUES: &[(&str, &str)] = &[
-    ("ssl-ca-cert", "service-loadbalancer did not ask clients for a certificate; to ask for one, set \
-                     frontDoor: {tls: {clients: …}}"),
+    (
+        "ssl-ca-cert",
+        "service-loadbalancer did not ask clients for a certificate; to ask for one, set \
+                     frontDoor: {tls: {clients: …}}",
+    ),
     ("v", LOGGING),
     ("vmodule", LOGGING),
     ("log-dir", LOGGING),
@@ -87,8 +90,10 @@ impl Bank {
         let mut rest = flags.iter();
         while let Some(flag) = rest.next() {
             let Some(written) = flag.strip_prefix("--").or_else(|| flag.strip_prefix('-')) else {
-                bail!("{flag:?} is not a flag; write the flags of service-loadbalancer as they were, such \
-                       as --tcp-services=mysql:3306");
+                bail!(
+                    "{flag:?} is not a flag; write the flags of service-loadbalancer as they were, such \
+                       as --tcp-services=mysql:3306"
+                );
             };
             let (name, joined) = match written.split_once('=') {
                 Some((name, value)) => (name.replace('_', "-"), Some(value.to_owned())),
@@ -153,8 +158,7 @@ impl Bank {
             "source" => Some("source-hash"),
             "first" => Some("first"),
             _ => {
-                let instead =
-                    "Seaway does not have this algorithm; it has round-robin, least-connections, \
+                let instead = "Seaway does not have this algorithm; it has round-robin, least-connections, \
                      random-two, source-hash and first";
                 self.notes.push((whence.to_owned(), instead));
                 return;

@@ -69,8 +69,10 @@ async fn drain(arguments: &Host, drain: bool) -> Result<ExitCode> {
     }
     output::line(&match drain {
         true => {
-            format!("host {host} accepts no new connections; open ones may finish. To end the drain: \
-                     kubectl seaway undrain {host}")
+            format!(
+                "host {host} accepts no new connections; open ones may finish. To end the drain: \
+                     kubectl seaway undrain {host}"
+            )
         }
         false => format!("host {host} accepts new connections again"),
     });
@@ -224,7 +226,10 @@ async fn pages(
         let name = host.report.host.clone();
         asked.spawn(async move {
             let Some(page) = page else {
-                return (name, Err("the host does not run in a pod, or does not know the name of its pod".to_owned()));
+                return (
+                    name,
+                    Err("the host does not run in a pod, or does not know the name of its pod".to_owned()),
+                );
             };
             let read = cluster.read_page(&page, &path).await.map_err(|why| why.to_string());
             (name, read.and_then(|it| serde_json::from_str(&it).map_err(|why| why.to_string())))

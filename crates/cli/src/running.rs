@@ -26,7 +26,11 @@ pub(crate) fn ask(state: &Path, manifests: &Path) -> Result<(SocketAddr, View), 
         return Err(format!("no running process uses the state folder {} (--state-dir)", state.display()));
     };
     if server.manifests != state::absolute(manifests) {
-        return Err(format!("the process with the state folder {} serves {}", state.display(), server.manifests));
+        return Err(format!(
+            "the process with the state folder {} serves {}",
+            state.display(),
+            server.manifests
+        ));
     }
     let answers = server.status_page.iter().filter_map(|at| Some((*at, view(reached(*at))?)));
     let mut own = answers.filter(|(_, view)| is_of(view, &server));
@@ -34,8 +38,11 @@ pub(crate) fn ask(state: &Path, manifests: &Path) -> Result<(SocketAddr, View), 
         let at: Vec<String> = server.status_page.iter().map(|it| format!("http://{it}/")).collect();
         match at.as_slice() {
             [] => "the last process that served this folder had no status page".to_owned(),
-            all => format!("the last process that served this folder does not answer any more at its \
-                            status page, {}", all.join(", ")),
+            all => format!(
+                "the last process that served this folder does not answer any more at its \
+                            status page, {}",
+                all.join(", ")
+            ),
         }
     })
 }

@@ -190,7 +190,8 @@ pub(crate) fn parse(text: &str, beside: &Path) -> Result<Settings, Vec<Fault>> {
         [] => Settings::default(),
         [root] => read(&Field::root(root, &faults), beside),
         [_, second, ..] => {
-            let message = "a configuration must be one YAML document, and here a second one begins".to_owned();
+            let message =
+                "a configuration must be one YAML document, and here a second one begins".to_owned();
             return Err(vec![Fault { field: String::new(), at: second.at, message }]);
         }
     };

@@ -223,8 +223,10 @@ const TRIED_AGAIN: &str = "The request is retried; the last known state stays in
 fn told_by(error: &Error) -> String {
     match error {
         Error::Service(cause) => chain(&**cause),
-        Error::SerdeError(cause) => format!("the response of the API server is not a Kubernetes object: \
-                                             {cause}"),
+        Error::SerdeError(cause) => format!(
+            "the response of the API server is not a Kubernetes object: \
+                                             {cause}"
+        ),
         _ => error.source().map_or_else(|| error.to_string(), chain),
     }
 }

@@ -121,7 +121,8 @@ impl Addresses {
             return Ok(());
         }
         Err(Failure::Retry(
-            "another leader allocated this address; it is planned again once the watch reports that".to_owned(),
+            "another leader allocated this address; it is planned again once the watch reports that"
+                .to_owned(),
         ))
     }
 

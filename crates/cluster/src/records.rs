@@ -74,7 +74,9 @@ impl Records {
             }
             let kept = self.kept().await.map_err(Unanswered)?;
             if kept.as_ref().map(decoded).unwrap_or_default() != *before {
-                return Err(Unanswered(Answer::Conflict("another process has changed the ConfigMap".to_owned())));
+                return Err(Unanswered(Answer::Conflict(
+                    "another process has changed the ConfigMap".to_owned(),
+                )));
             }
             match self.put(kept, encoded(now)).await {
                 Ok(()) => return Ok(()),

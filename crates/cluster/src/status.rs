@@ -104,7 +104,11 @@ impl fmt::Display for StatusStep {
             StatusStep::Tell(note) => write!(f, "tell {note}"),
             StatusStep::Annotate(at) => write!(f, "annotate its address {at}"),
             StatusStep::Correct(it) => {
-                write!(f, "annotate the id of its load balancer {}, because {} does not exist any more", it.by, it.gone)
+                write!(
+                    f,
+                    "annotate the id of its load balancer {}, because {} does not exist any more",
+                    it.by, it.gone
+                )
             }
         }
     }

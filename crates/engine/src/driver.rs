@@ -298,8 +298,13 @@ async fn whole<D: Driver>(
         return Ok(Worked::Previewed { ours: driver.is_ours(unit, &observed), steps });
     }
     if !steps.is_empty() {
-        within::<D, _>(unit, GATE, "check whether it may be deleted", permit(gate, unit, desired, driver.doubt()))
-            .await?;
+        within::<D, _>(
+            unit,
+            GATE,
+            "check whether it may be deleted",
+            permit(gate, unit, desired, driver.doubt()),
+        )
+        .await?;
     }
     let permitted = async { Ok(permitted(driver, gate, unit, desired, &mut observed, steps).await) };
     let Permitted { steps, problems: kept, waits } =

@@ -120,7 +120,8 @@ pub(crate) async fn permit(
                 _ => "its load balancer",
             };
             let service = gate.owners.service(owner).await;
-            let service = service.map_err(|why| unanswered(owner, what, "the Service does not exist", &why))?;
+            let service =
+                service.map_err(|why| unanswered(owner, what, "the Service does not exist", &why))?;
             if service.as_ref().is_some_and(|it| gate.uses.uses(it, unit)) {
                 return Err(used(owner.clone(), what, "the Service still uses it"));
             }
@@ -139,7 +140,9 @@ pub(crate) async fn permit(
             let services = services
                 .map_err(|why| unanswered(&whole(), "its security group", "no Service uses it", &why))?;
             match services.iter().find(|it| gate.uses.uses(it, unit)) {
-                Some(service) => Err(used(owner_of(service), "the security group", "a Service still uses it")),
+                Some(service) => {
+                    Err(used(owner_of(service), "the security group", "a Service still uses it"))
+                }
                 None if gate.asked.others() => Ok(()),
                 None => {
                     without_doubt(gate, doubt, &whole(), "its security group").await?;
@@ -249,9 +252,10 @@ async fn without_doubt(gate: &Gate, doubt: Option<Doubt>, owner: &Owner, what: &
                 .to_owned(),
         ),
     };
-    let message =
-        format!("{what} is not deleted: no change that this process saw asks for the deletion, and \
-                 {why}{but}");
+    let message = format!(
+        "{what} is not deleted: no change that this process saw asks for the deletion, and \
+                 {why}{but}"
+    );
     Err(refused(owner.clone(), Reason::OtherController, message, &fix))
 }
 

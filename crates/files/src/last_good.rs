@@ -206,8 +206,10 @@ fn write_on(folders: &StateFolders, queue: &WriterQueue, wakeup: &Wakeup) {
         let problems = outcome.err().map(|error| {
             let message = format!("the last good state of manifests cannot be saved: {error}");
             Problem::new(object.clone(), Reason::StateUnwritable, message)
-                .fix("Make room in the state folder, or make it writable. Until then, Seaway loses this \
-                      state when it restarts.")
+                .fix(
+                    "Make room in the state folder, or make it writable. Until then, Seaway loses this \
+                      state when it restarts.",
+                )
                 .in_file(folders.plain.to_string_lossy().into_owned(), 0, 0)
         });
         wakeup.queue_problems(object, problems.into_iter().collect());

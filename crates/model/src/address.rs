@@ -98,8 +98,10 @@ impl TryFrom<(IpAddr, IpAddr)> for IpRange {
     type Error = &'static str;
 
     fn try_from((first, last): (IpAddr, IpAddr)) -> Result<IpRange, &'static str> {
-        IpRange::new(first, last).ok_or("the first and the last address are of two families, or the last \
-                                         is before the first")
+        IpRange::new(first, last).ok_or(
+            "the first and the last address are of two families, or the last \
+                                         is before the first",
+        )
     }
 }
 

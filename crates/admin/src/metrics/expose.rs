@@ -136,7 +136,11 @@ fn increment(count: &mut u64) {
 
 fn state(registry: &mut Registry, view: &View) {
     let ready = u64::from(view.readiness.why_not().is_none());
-    registry.register("seaway_ready", "1 while the process is ready (as /ready says), otherwise 0", ConstGauge::new(ready));
+    registry.register(
+        "seaway_ready",
+        "1 while the process is ready (as /ready says), otherwise 0",
+        ConstGauge::new(ready),
+    );
     registry.register(
         "seaway_services",
         "Services that are load balanced",

@@ -114,19 +114,21 @@ impl Guard {
         };
         let (status, why) = match verdict {
             Verdict::Allowed => return None,
-            Verdict::Unauthenticated => {
-                (StatusCode::UNAUTHORIZED, "Send a token of the cluster in a header: Authorization: Bearer \
-                                            TOKEN\n")
-            }
+            Verdict::Unauthenticated => (
+                StatusCode::UNAUTHORIZED,
+                "Send a token of the cluster in a header: Authorization: Bearer \
+                                            TOKEN\n",
+            ),
             Verdict::Denied => (
                 StatusCode::FORBIDDEN,
                 "This user may not get /metrics: bind the role seaway-metrics-reader.\n",
             ),
             Verdict::Busy => (StatusCode::TOO_MANY_REQUESTS, "Too many requests at once. Try again.\n"),
-            Verdict::Unanswered => {
-                (StatusCode::SERVICE_UNAVAILABLE, "The API server did not answer whether this user may get \
-                                                   /metrics. Try again.\n")
-            }
+            Verdict::Unanswered => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The API server did not answer whether this user may get \
+                                                   /metrics. Try again.\n",
+            ),
         };
         let mut answer = text(status, why);
         if status == StatusCode::UNAUTHORIZED {

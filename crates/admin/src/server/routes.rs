@@ -269,7 +269,8 @@ fn refuse_change() -> Answer {
 }
 
 fn refuse_method(methods: &'static str) -> Answer {
-    let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, format!("This path accepts only {methods}.\n\n{HELP}"));
+    let mut answer =
+        text(StatusCode::METHOD_NOT_ALLOWED, format!("This path accepts only {methods}.\n\n{HELP}"));
     answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
     answer
 }

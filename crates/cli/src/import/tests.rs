@@ -69,7 +69,10 @@ fn what_has_no_counterpart_is_told() {
     }
     assert!(text.contains("\n  balance: source-hash\n"), "{text}");
     let uri = yaml(&["--balance-algorithm=uri"], Some(r#"{"algorithm": "leastconn"}"#));
-    assert!(uri.contains("--balance-algorithm=uri\n#     Seaway does not have this algorithm") && !uri.contains("balance:\n"));
+    assert!(
+        uri.contains("--balance-algorithm=uri\n#     Seaway does not have this algorithm")
+            && !uri.contains("balance:\n")
+    );
 }
 
 #[test]

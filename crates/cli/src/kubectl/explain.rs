@@ -135,15 +135,20 @@ fn how(host: &HostInspection, pulse: HostLiveness, overview: &Overview, serves: 
         Some((ip, reason, why)) => format!("cannot serve {ip}: {reason}: {why}"),
         None if serves => "serves it".to_owned(),
         None if host.unlisted > 0 => {
-            format!("not known whether it serves this: its report leaves out {} of the addresses that it \
-                     does not serve", host.unlisted)
+            format!(
+                "not known whether it serves this: its report leaves out {} of the addresses that it \
+                     does not serve",
+                host.unlisted
+            )
         }
         None if overview.demand.as_ref().is_some_and(|it| it.service.local_only) => {
             "does not serve it: the host has no ready pod (externalTrafficPolicy: Local), or has not seen \
-             the latest change yet".to_owned()
+             the latest change yet"
+                .to_owned()
         }
         None => "does not serve it: the host has not seen the latest change yet, or its Node is excluded \
-                 from load balancers".to_owned(),
+                 from load balancers"
+            .to_owned(),
     }
 }
 

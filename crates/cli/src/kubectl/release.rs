@@ -162,7 +162,11 @@ fn check(key: &ServiceKey, service: Option<&Service>, sights: &[ServiceInspectio
         return Ok(());
     }
     if service.held != Held::ByUs {
-        bail!("Service {}/{} has no finalizer of Seaway, so there is nothing to release", key.namespace, key.name);
+        bail!(
+            "Service {}/{} has no finalizer of Seaway, so there is nothing to release",
+            key.namespace,
+            key.name
+        );
     }
     if !is_released(sights, service) {
         bail!(

@@ -177,8 +177,10 @@ pub(super) fn checked(uid: &str) -> Result<String> {
 
 /// Not said to whoever wants to keep what is there.
 fn perhaps_gone(why: anyhow::Error) -> anyhow::Error {
-    anyhow!("{why:#}\nIf the cluster does not exist any more, its UID is enough for purge: --cluster-uid \
-             UID")
+    anyhow!(
+        "{why:#}\nIf the cluster does not exist any more, its UID is enough for purge: --cluster-uid \
+             UID"
+    )
 }
 
 pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {

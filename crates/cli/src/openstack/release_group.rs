@@ -43,17 +43,21 @@ pub(super) async fn release_group(arguments: &OpenStackReleaseGroup) -> Result<E
         );
     }
     if !arguments.yes {
-        output::error("nothing was changed: add --yes to remove these groups from their ports and delete \
-                       them");
+        output::error(
+            "nothing was changed: add --yes to remove these groups from their ports and delete \
+                       them",
+        );
         return Ok(ExitCode::from(u8::from(!stays.is_empty())));
     }
     unless_led(&asked, !may.is_empty(), "make it again, or still needs it")?;
     let mut failed = !stays.is_empty();
     for group in may {
         match release(&cloud, group, used).await? {
-            Ok(()) => {
-                output::line(&format!("{}: removed from {} ports, and deleted", group.name, group.ports.len()))
-            }
+            Ok(()) => output::line(&format!(
+                "{}: removed from {} ports, and deleted",
+                group.name,
+                group.ports.len()
+            )),
             Err(why) => {
                 failed = true;
                 output::error(&format!("{}: not deleted: {why}", group.name));

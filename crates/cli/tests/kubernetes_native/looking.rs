@@ -180,7 +180,10 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     {
         assert!(table.contains(part), "no {part}: {table}");
     }
-    assert!(noted.contains("the counters of host b cannot be read: the host does not run in a pod"), "{noted}");
+    assert!(
+        noted.contains("the counters of host b cannot be read: the host does not run in a pod"),
+        "{noted}"
+    );
     assert!(plugin.run(&viewer, "status -n other").0.contains("No Service"));
 
     let explained = || plugin.run(&viewer, "explain service echo").0;

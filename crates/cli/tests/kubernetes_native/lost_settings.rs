@@ -207,8 +207,9 @@ fn what_is_deleted_though_no_service_was_stops_at_a_limit_over_restarts_until_so
         scene.cluster.kubectl(&["patch", "service", name, "-p", r#"{"spec": {"type": "ClusterIP"}}"#]);
     }
     let limited = |scene: &Scene, name: &str| {
-        let told =
-            format!("load balancer of Service default/{name} is to be deleted, but the deletion limit is reached");
+        let told = format!(
+            "load balancer of Service default/{name} is to be deleted, but the deletion limit is reached"
+        );
         let what = ["get", "configmap", "seaway-deletions", "-o", "jsonpath={.data.orphans}"];
         scene.cluster.kubectl(&what).contains(&told)
     };

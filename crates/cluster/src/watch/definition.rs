@@ -66,8 +66,14 @@ impl Definition {
         let api = cluster.all(&Watched::DEFINITIONS);
         let field = format!("metadata.name={name}");
         let listed = cluster.ask(api.list(&ListParams::default().fields(&field))).await;
-        let listed = listed.inspect_err(|answer| debug!(name, why = answer.why(), "the definition cannot \
-                                                                                   be read"));
+        let listed = listed.inspect_err(|answer| {
+            debug!(
+                name,
+                why = answer.why(),
+                "the definition cannot \
+                                                                                   be read"
+            )
+        });
         let listed = listed.ok()?;
         let version = listed.metadata.resource_version.unwrap_or_default();
         let watching = cluster.ask(api.watch(&WatchParams::default().fields(&field), &version)).await;

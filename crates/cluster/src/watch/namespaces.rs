@@ -194,7 +194,10 @@ fn bind<'n>(mut namespaces: impl Iterator<Item = &'n Name>) -> String {
         0 => String::new(),
         more => format!(" (and in {more} more namespaces)"),
     };
-    format!("As an administrator: {}{more}; or remove the fields that name a Secret there.", commands.join("; "))
+    format!(
+        "As an administrator: {}{more}; or remove the fields that name a Secret there.",
+        commands.join("; ")
+    )
 }
 
 /// What a watch says, its end included: a silent one is half open.

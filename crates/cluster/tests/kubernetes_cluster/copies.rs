@@ -85,7 +85,10 @@ async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_sec
     assert_eq!(copy.metadata.labels.as_ref().expect("labels")["seaway.dev/copied-by"], system);
     let change = timeout(PATIENCE, told.recv()).await.expect("it is told").expect("it goes on");
     let Change::Reported(_, problems) = change else { panic!("{change:?}") };
-    assert!(problems[0].message.contains("shop.taken exists and is not marked as a copy of Seaway"), "{problems:?}");
+    assert!(
+        problems[0].message.contains("shop.taken exists and is not marked as a copy of Seaway"),
+        "{problems:?}"
+    );
 
     let bound = &["--bound-object-kind=Node", "--bound-object-name=a"];
     let stolen = by_token(&scene, folder.path(), "seaway-node", bound);

@@ -52,7 +52,10 @@ fn kept(file: &File) -> String {
     if let more @ 1.. = file.kept.len().saturating_sub(LISTED) {
         names.push(format!("{more} more"));
     }
-    format!("Until this is corrected, the last good state of these objects stays in use: {}.", names.join(", "))
+    format!(
+        "Until this is corrected, the last good state of these objects stays in use: {}.",
+        names.join(", ")
+    )
 }
 
 impl Folder {
@@ -74,11 +77,10 @@ impl Folder {
                 for at in &placed.document.unnamed {
                     let line = placed.line.saturating_add(at.line);
                     let message = "not a Kubernetes object: it has neither apiVersion nor kind";
-                    problems.push(
-                        problem(name, line, at.column, message)
-                            .fix("Add both fields, or move the document to a folder that Seaway does not \
-                                  read."),
-                    );
+                    problems.push(problem(name, line, at.column, message).fix(
+                        "Add both fields, or move the document to a folder that Seaway does not \
+                                  read.",
+                    ));
                 }
             }
         }

@@ -128,7 +128,10 @@ fn what_is_not_ours_or_not_whole_is_refused_with_the_reason() {
     let without_one: Vec<&str> =
         good.lines().enumerate().filter(|(at, _)| *at != 3).map(|(_, it)| it).collect();
     assert_eq!(with(&without_one.join("\n")), "the end of the file is missing");
-    assert_eq!(with(&good[..good.len() / 2]), format!("line {} is not in the form that Seaway writes", cut_line(&good)));
+    assert_eq!(
+        with(&good[..good.len() / 2]),
+        format!("line {} is not in the form that Seaway writes", cut_line(&good))
+    );
     assert_eq!(with("what is this?"), "line 1 is not in the form that Seaway writes");
     assert_eq!(with("\u{0}"), "line 1 is not in the form that Seaway writes");
     assert_eq!(with(""), "the end of the file is missing");

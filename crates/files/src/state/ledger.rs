@@ -88,8 +88,11 @@ impl Ledger {
     async fn write(&self, line: Line) -> Result<(), LedgerError> {
         let stopped = || LedgerError {
             path: self.path.clone(),
-            source: Arc::new(io::Error::new(io::ErrorKind::BrokenPipe, "the thread that writes the ledger \
-                                                                        has stopped")),
+            source: Arc::new(io::Error::new(
+                io::ErrorKind::BrokenPipe,
+                "the thread that writes the ledger \
+                                                                        has stopped",
+            )),
         };
         let (done, outcome) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or_else(stopped)?;

@@ -123,9 +123,7 @@ fn backend(field: &Field<'_>, written: &str) -> Option<Backend> {
             }
             Some(("name", name)) if is_name(name) => backend.name = Some(name.into()),
             Some(("name", _)) => {
-                let why = format!(
-                    "name must have 1 to {LONGEST_NAME} letters, digits, '-', '_' or '.'"
-                );
+                let why = format!("name must have 1 to {LONGEST_NAME} letters, digits, '-', '_' or '.'");
                 field.invalid(written, &why);
                 return None;
             }

@@ -41,8 +41,10 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
     let service = meta.labels.get(SERVICE).filter(|name| !name.is_empty()).cloned();
     if service.is_none() {
         let metadata = root.child("metadata");
-        metadata.child("labels").key(SERVICE).required("this label names the Service that the slice \
-                                                        belongs to");
+        metadata.child("labels").key(SERVICE).required(
+            "this label names the Service that the slice \
+                                                        belongs to",
+        );
     }
     Some(vec![Fact::Endpoints(Arc::new(Endpoints {
         object: ObjectRef::new(Kind::EndpointSlice, meta.namespace, meta.name),
@@ -211,10 +213,8 @@ mod tests {
             faults(
                 "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: a-1}\naddressType: IPv4\n"
             ),
-            [
-                "3 metadata.labels[kubernetes.io/service-name]: Required value: this label names the \
-                 Service that the slice belongs to"
-            ]
+            ["3 metadata.labels[kubernetes.io/service-name]: Required value: this label names the \
+                 Service that the slice belongs to"]
         );
     }
 }

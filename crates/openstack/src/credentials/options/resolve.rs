@@ -229,7 +229,11 @@ impl Options {
             (Some(certificate), None) => Some((certificate.clone(), certificate)),
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, Some(key)) => {
-                return Err(wrong(&key.place, "key", "cert, the client certificate for this key, is not set"));
+                return Err(wrong(
+                    &key.place,
+                    "key",
+                    "cert, the client certificate for this key, is not set",
+                ));
             }
             (None, None) => None,
         };
