@@ -233,7 +233,7 @@ async fn garbage_and_errors_change_nothing_and_are_told_in_words() {
     assert_eq!(heard.next().await, "Unreachable: the API server answers 500: etcdserver: leader changed");
     assert_eq!(heard.next().await, "Unreachable: the API server answers 429: slow down");
     let garbage = heard.next().await;
-    assert!(garbage.contains("it answers what is no Kubernetes object"), "{garbage}");
+    assert!(garbage.contains("the response of the API server is not a Kubernetes object"), "{garbage}");
     // That it is well again is told by another task.
     let mut told = Vec::new();
     for _ in 0..4 {
