@@ -91,7 +91,7 @@ fn check_names_what_is_written_and_counts_for_nothing() {
         "unknown field, which is ignored (did you mean \"targetPort\"?)",
         "web.yaml:2:7: Manifest web.yaml: kind: Ingress is not served here: write an HTTPRoute",
         "list.yaml:1:1: Manifest list.yaml: not a Kubernetes object",
-        "Manifest other.yml.txt: it is not read: names of manifests end in .yaml, .yml or .json",
+        "Manifest other.yml.txt: this file is not read: names of manifests end in .yaml, .yml or .json",
     ] {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }

@@ -138,7 +138,7 @@ async fn a_certificate_for_all_that_comes_to_the_file_or_goes_replaces_no_listen
         let wish = by_default(scene.wish(&[80], &[1]), &reference, &[80]);
         assert_eq!(reach(&scene, &wish).await, [""; 0]);
         let told = scene.reach_telling(&wish).await;
-        assert!(told.iter().any(|it| it.message.contains("80/TCP serve without TLS")), "{told:?}");
+        assert!(told.iter().any(|it| it.message.contains("80/TCP still serve without TLS")), "{told:?}");
     }
     // A new port has it, and keeps it when the file has it no more.
     reach(&scene, &by_default(scene.wish(&[80, 443], &[1]), &reference, &[80, 443])).await;

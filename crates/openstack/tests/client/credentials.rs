@@ -353,7 +353,7 @@ fn a_mistake_is_told_with_file_line_and_key() {
                 "    application_credential_name: n",
                 "    application_credential_secret: s",
             ],
-            "cloud \"a\" of ./clouds.yaml has no user for its application credential; names of ",
+            "cloud \"a\" of ./clouds.yaml has no user for its application credential; each user can have ",
         ),
     ] {
         let error = of(&lines).expect_err("a mistake");

@@ -69,8 +69,10 @@ async fn listeners_of_ports_that_nobody_was_seen_to_take_away_go_a_few_in_an_hou
     assert_eq!(walk.scene.listeners().await.len(), 6, "three of six went");
     let told = walk.limited().await;
     assert_eq!(told.len(), 3, "{told:?}");
-    let is_one =
-        |it: &String| it.starts_with("its listener ") && it.contains("/TCP is not deleted now: 3 objects");
+    let is_one = |it: &String| {
+        it.starts_with("its listener ")
+            && it.contains("/TCP is not deleted now: within the last hour, Seaway deleted 3 objects")
+    };
     assert!(told.iter().all(is_one), "{told:?}");
     // Whatever waits, what is served follows.
     for pool in walk.scene.pools().await {
