@@ -184,7 +184,7 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
         noted.contains("the counters of host b cannot be read: the host does not run in a pod"),
         "{noted}"
     );
-    assert!(plugin.run(&viewer, "status -n other").0.contains("No Service"));
+    assert!(plugin.run(&viewer, "status -n other").0.contains("Seaway serves no Service"));
 
     let explained = || plugin.run(&viewer, "explain service echo").0;
     until("members were looked at", || explained().contains("  up, "));

@@ -63,7 +63,7 @@ fn a_default_driver_that_was_lost_deletes_no_load_balancer_and_a_deleted_service
                 listed.lines().filter(|it| it.starts_with("floating IP") && it.ends_with("  released"));
             assert_eq!(addresses.count(), 4, "{listed}");
             assert!(
-                noted.contains("8 released: ") && noted.contains("there is nothing to remove"),
+                noted.contains("8 objects are released: ") && noted.contains("there is nothing to remove"),
                 "{noted}"
             );
         }

@@ -92,9 +92,12 @@ impl Questions {
         (addresses.collect(), services.collect())
     }
 
-    /// What tells Addresses from those that had their names before.
-    pub(crate) fn identities(&self) -> BTreeSet<String> {
-        self.list(ADDRESSES).iter().map(|it| it["metadata"]["uid"].to_string()).collect()
+    /// What tells the Addresses of these from those that had their names before.
+    pub(crate) fn identities(&self, of: &[&str]) -> BTreeSet<String> {
+        let all = self.list(ADDRESSES);
+        let wanted =
+            all.iter().filter(|it| it["spec"]["address"].as_str().is_some_and(|ip| of.contains(&ip)));
+        wanted.map(|it| it["metadata"]["uid"].to_string()).collect()
     }
 
     fn list(&self, path: &str) -> Vec<Value> {
