@@ -16,8 +16,8 @@ use tracing::{info, warn};
 pub struct ProblemLog(Arc<Mutex<BTreeMap<Problem, usize>>>);
 
 impl ProblemLog {
-    /// Somebody names a Problem.
-    pub fn came(&self, problem: &Problem) {
+    /// A reporter names a Problem.
+    fn came(&self, problem: &Problem) {
         let mut named = self.named();
         let count = named.entry(anywhere(problem)).or_default();
         *count = count.saturating_add(1);
@@ -26,8 +26,8 @@ impl ProblemLog {
         }
     }
 
-    /// Who named it does so no more.
-    pub fn went(&self, problem: &Problem) {
+    /// One of its reporters names it no more.
+    fn went(&self, problem: &Problem) {
         let (mut named, key) = (self.named(), anywhere(problem));
         let Some(count) = named.get_mut(&key) else { return };
         *count = count.saturating_sub(1);
@@ -37,15 +37,28 @@ impl ProblemLog {
         }
     }
 
-    /// What somebody named before, and what he names now.
+    /// What a reporter named before, and what it names now.
     pub fn changed(&self, before: &[Problem], now: &[Problem]) {
-        now.iter().filter(|it| !before.contains(it)).for_each(|it| self.came(it));
-        before.iter().filter(|it| !now.contains(it)).for_each(|it| self.went(it));
+        self.changed_at(before, now, now);
+    }
+
+    /// The same, where the new ones are printed with their places: as many as `now`, in the same order.
+    pub fn changed_at(&self, before: &[Problem], now: &[Problem], printed: &[Problem]) {
+        each_once(now, before).filter_map(|at| printed.get(at)).for_each(|it| self.came(it));
+        each_once(before, now).filter_map(|at| before.get(at)).for_each(|it| self.went(it));
     }
 
     fn named(&self) -> MutexGuard<'_, BTreeMap<Problem, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Those that the other list lacks. A reporter may name a Problem twice, and is one reporter of it nevertheless.
+fn each_once<'p>(of: &'p [Problem], others: &'p [Problem]) -> impl Iterator<Item = usize> + 'p {
+    of.iter()
+        .enumerate()
+        .filter(|(at, it)| !others.contains(it) && !of.iter().take(*at).any(|before| before == *it))
+        .map(|(at, _)| at)
 }
 
 /// A line that is inserted above makes it no other Problem.
@@ -78,7 +91,12 @@ mod tests {
         log.went(&placed);
         log.changed(&[raw.clone(), other.clone()], slice::from_ref(&raw));
         assert_eq!(count(&log), [1]);
-        // Who was never heard has nothing to take back.
+        // Named twice by one, and then once: it is over with that one.
+        log.changed(&[], &[other.clone(), other.clone()]);
+        log.changed(&[other.clone(), other.clone()], slice::from_ref(&other));
+        log.changed(slice::from_ref(&other), &[]);
+        assert_eq!(count(&log), [1]);
+        // What was never named cannot go.
         log.went(&other);
         log.changed(&[raw], &[]);
         assert_eq!(count(&log), [0; 0]);

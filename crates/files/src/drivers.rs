@@ -157,14 +157,7 @@ impl Statuses {
             places.locate(&mut status.problems);
         }
         // Locating changes neither their number nor their order.
-        for (told, raw) in status.problems.iter().zip(&wanted.problems) {
-            if !known.contains(raw) {
-                self.log.came(told);
-            }
-        }
-        for gone in known.iter().filter(|it| !wanted.problems.contains(it)) {
-            self.log.went(gone);
-        }
+        self.log.changed_at(known, &wanted.problems, &status.problems);
         self.file.put(owner.clone(), Arc::new(status));
     }
 }
