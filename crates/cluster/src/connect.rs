@@ -17,6 +17,8 @@ use seaway_model::{Kind, Name};
 use tokio::{sync::watch, time::timeout};
 use tracing::{debug, warn};
 
+mod keepalive;
+
 use crate::{
     answer::{Answer, Cause},
     kinds::{Pace, Watched},
@@ -296,7 +298,7 @@ async fn find(access: &Access) -> Result<ConnectionConfig, AccessError> {
     // What fails is tried again by who knows what it is for.
     config.default_retry = false;
     let server = config.cluster_url.to_string().into();
-    let client = Client::try_from(config).map_err(|error| AccessError::Unusable(Box::new(error)))?;
+    let client = keepalive::client(config).map_err(|error| AccessError::Unusable(Box::new(error)))?;
     Ok(ConnectionConfig { client, server, own })
 }
 

@@ -138,7 +138,8 @@ pub struct Pace {
     /// A kind that is absent or forbidden is asked for at most this often, after the first few times; it is asked for at once
     /// when its definition comes, or when another kind that was forbidden is permitted.
     pub look_for: Duration,
-    /// An API server sends a bookmark each minute or so. A watch that says nothing for longer is half open.
+    /// An API server sends a watch a bookmark each minute or so, but none while nothing of its kind changes. Connections that
+    /// lead nowhere are found by TCP keepalives; this is for an API server that keeps a connection and forgot the watch.
     pub silence: Duration,
     /// How long one answer may take.
     pub answer: Duration,
@@ -158,7 +159,7 @@ impl Default for Pace {
             first_retry: Duration::from_millis(500),
             longest_retry: Duration::from_secs(30),
             look_for: Duration::from_secs(60),
-            silence: Duration::from_secs(90),
+            silence: Duration::from_secs(300),
             answer: Duration::from_secs(30),
             pulse: Duration::from_secs(5),
             quarantine: Duration::from_secs(3_600),

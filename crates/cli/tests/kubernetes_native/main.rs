@@ -14,6 +14,7 @@ mod deaths;
 mod draining;
 mod fence;
 mod giving_away;
+mod half_open;
 mod hears;
 mod honoured;
 mod host_addresses;

@@ -10,7 +10,10 @@ use seaway_testkit::{
     topology::{until, until_within},
 };
 
-use crate::scene::{A_TERM, Scene, deployment, service};
+use crate::{
+    scene::{A_TERM, Scene, deployment, service},
+    silent::asking,
+};
 
 /// By then all is as the restored cluster says.
 struct Deadline(Instant);
@@ -109,4 +112,37 @@ fn survives(set_back: impl FnOnce(&Cluster, &Backup)) {
         assert_eq!(log.matches("seaway starts").count(), 1, "{process} was not started again");
         assert!(log.contains("etcd was restored to an older state"), "{process}: {log}");
     }
+}
+
+#[test]
+fn an_address_of_the_lost_time_is_nobodys_until_a_host_that_was_cut_off_has_let_it_go() {
+    let Some(scene) = Scene::up(2) else { return };
+    scene.cluster.apply(&deployment("shop", 2));
+    let of_shop = "selector: {app: shop}, ipFamilyPolicy: SingleStack, ipFamilies: [IPv4]";
+    scene.cluster.apply(&service("shop", of_shop));
+    scene.answering("shop");
+    let backup = scene.cluster.back_up();
+    scene.cluster.apply(&service("late", of_shop));
+    let late = scene.address("late");
+    let has_it = |host: usize| scene.nodes[host].namespace().ip(&["address", "show", "lo"]).contains(&late);
+    until("both hosts have it", || has_it(0) && has_it(1));
+
+    scene.pause("b");
+    scene.cluster.set_back(&backup);
+    until_within(A_TERM, "the other host has let it go", || !has_it(0));
+    // The lowest that is free would be it.
+    scene.cluster.apply(&service("next", of_shop));
+    assert_ne!(scene.address("next"), late, "b may answer there");
+    scene.cluster.apply(&asking("other", &late));
+    let problems = "{.status.conditions[?(@.type==\"seaway.dev/Problems\")].message}";
+    until_within(A_TERM, "whoever asks for it is told to wait", || {
+        scene.field("service/other", problems).contains("is being released")
+    });
+    assert!(has_it(1) && scene.field("service/other", "{.status.loadBalancer.ingress}").is_empty());
+
+    scene.resume("b");
+    until_within(A_TERM, "it is the other's", || {
+        scene.field("service/other", "{.status.loadBalancer.ingress[0].ip}") == late
+    });
+    until("only those have it who serve it", || has_it(0) && has_it(1));
 }

@@ -27,7 +27,7 @@ fn clients_of(scene: &Scene, at: SocketAddr) -> (Clients, Load) {
 }
 
 /// Asks for that address.
-fn asking(name: &str, ip: &str) -> String {
+pub(crate) fn asking(name: &str, ip: &str) -> String {
     let named = format!("name: {name}");
     let asks = format!("{named}, annotations: {{seaway.dev/address: {ip}}}");
     service(name, "selector: {app: shop}").replacen(&named, &asks, 1)

@@ -41,7 +41,7 @@ impl Definition {
                     None => return pending().await,
                 }
             };
-            // Bookmarks come each minute: whoever is silent for longer is half open.
+            // See `Pace::silence`.
             let events = events.get_mut().unwrap_or_else(PoisonError::into_inner);
             let event = timeout(cluster.pace().silence, events.next()).await;
             match event {

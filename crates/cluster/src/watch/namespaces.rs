@@ -200,7 +200,7 @@ fn bind<'n>(mut namespaces: impl Iterator<Item = &'n Name>) -> String {
     )
 }
 
-/// What a watch says, its end included: a silent one is half open.
+/// What a watch says, its end included: one that is silent for too long ends.
 fn until_the_end(
     watch: Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<RawObject>>> + Send>>,
     silence: Duration,

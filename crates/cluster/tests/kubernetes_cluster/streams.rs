@@ -99,8 +99,8 @@ async fn a_watch_of_what_never_changes_lives_on_bookmarks() {
     let Some(scene) = Scene::alone() else { return };
     scene.cluster.define(crds::definitions());
     let gate = Gate::here(&scene.kubeconfig);
-    // As patient as in production: nothing but bookmarks comes sooner.
-    let pace = Pace { silence: Pace::default().silence, ..PACE };
+    // Longer than an API server waits with a bookmark: nothing else comes sooner.
+    let pace = Pace { silence: Duration::from_secs(90), ..PACE };
     let mut heard = Heard::of(&connect(gate.kubeconfig(), pace).await);
     heard.until_synced().await;
     let pools = "GET /apis/seaway.dev/v1alpha1/addresspools";
