@@ -301,7 +301,7 @@ const EVENTS: &[ReasonHelp] = &[
 const METRICS: &[ReasonHelp] = &[
     ReasonHelp {
         name: "source",
-        meaning: "`seaway_refused_total`: the client's address is not in the source ranges of the listener.",
+        meaning: "`seaway_refused_total`: the client's address is not in the source ranges of the Service: the connection was reset, or at the front door the request got 403.",
         remedy: "",
     },
     ReasonHelp {

@@ -305,6 +305,30 @@ fn who_may_not_have_port_80_is_told_what_to_do_and_serves_the_rest() {
 }
 
 #[test]
+fn clients_outside_of_the_source_ranges_of_a_service_get_403_at_its_paths_alone() {
+    let (some, all) = (Web::start("some"), Web::start("all"));
+    let seaway = with_door("  trusted: [127.0.0.0/8]\n")
+        .write("some.yaml", &Service::web("some").with("source-ranges", "192.0.2.0/24").to(some.at).text())
+        .write("all.yaml", &Service::web("all").to(all.at).text())
+        .start();
+    let status =
+        |path: &str, told: &str| ask(seaway.at(PORT), "GET", &format!("any.example{path}"), told).status;
+    for (path, told, expected) in [
+        ("/some", "", 403),
+        ("/some", "X-Forwarded-For: 192.0.2.9\r\n", 200),
+        ("/some", "X-Forwarded-For: 192.0.2.9, 198.51.100.1\r\n", 403),
+        ("/all", "", 200),
+    ] {
+        assert_eq!(status(path, told), expected, "{path} {told}");
+    }
+    assert!(seaway.problems().is_empty(), "{:?}", seaway.problems());
+    let (_, metrics) = seaway.get("/metrics").unwrap();
+    let refused =
+        |it: &str| it.starts_with("seaway_refused_total") && it.contains("\"source\"") && it.ends_with(" 2");
+    assert!(metrics.lines().any(refused), "{metrics}");
+}
+
+#[test]
 fn requests_and_their_answers_are_counted_for_people_and_scrapers() {
     let cart = Web::start("cart");
     let seaway = with_door("").write("cart.yaml", &Service::web("cart").to(cart.at).text()).start();

@@ -1,6 +1,6 @@
 //! Rules: what a request must be, what is done to it, and where it goes. Layer 4 uses one rule without matches.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,8 @@ pub struct Rule {
     pub hosts: Vec<HostPattern>,
     /// Any of these; empty means everything.
     pub matches: Vec<Match>,
+    /// From where it may be asked; empty means from everywhere. Others get 403.
+    pub sources: Vec<IpNet>,
     pub filters: Vec<Filter>,
     pub action: Action,
     /// Until the whole of an answer was sent on.
@@ -33,12 +35,18 @@ impl Rule {
             owner,
             hosts: Vec::new(),
             matches: Vec::new(),
+            sources: Vec::new(),
             filters: Vec::new(),
             action: Action::Forward(vec![(pool, 1)]),
             timeout: None,
             attempt_timeout: None,
             retries: None,
         }
+    }
+
+    /// Whether a client with this address may ask.
+    pub fn lets_in(&self, client: IpAddr) -> bool {
+        self.sources.is_empty() || self.sources.iter().any(|net| net.contains(&client))
     }
 }
 

@@ -32,13 +32,12 @@ const WHERE_HTTP_IS: &[Place] = &[Http, Tls, FrontDoor];
 const VERIFY: &str = "seaway.dev/backend-tls-verify";
 
 /// Of a LoadBalancer's own listeners. Those that protect keep a Service out of places where they cannot be had.
-const OF_LISTENERS: [&str; 14] = [
+const OF_LISTENERS: [&str; 13] = [
     ADDRESS,
     "seaway.dev/address-pool",
     "seaway.dev/share",
     "seaway.dev/share-across-namespaces",
     PROXY_FROM,
-    SOURCE_RANGES,
     CONNECTIONS,
     RATE,
     PROTOCOL,
@@ -73,6 +72,8 @@ pub fn places(option: &str) -> &'static [Place] {
     match option {
         TLS => &[Tcp, Http, Tls, FrontDoor, Route],
         "seaway.dev/https-redirect" => &[Tls, FrontDoor, Route],
+        // Where TLS is passed on, it keeps a Service out.
+        SOURCE_RANGES => &[Tcp, Http, Tls, FrontDoor, Route],
         TRANSPARENT => &[Tcp],
         // Connections that are passed on have those of their listener.
         "seaway.dev/timeout-connect" => &[Tcp, Http, Tls, FrontDoor],

@@ -78,9 +78,6 @@ impl Wishes {
         if self.closed || self.sources == nobody() {
             return Some(Protection::Unclear);
         }
-        if !self.sources.is_empty() {
-            return Some(Protection::Sources(SOURCE_RANGES));
-        }
         let mut clients =
             [AUTHORITIES, CLIENTS].into_iter().filter(|it| *it == AUTHORITIES || !self.tls.clients_optional);
         if let Some(option) = clients.find(is_said) {
@@ -97,7 +94,6 @@ impl Wishes {
 pub(crate) enum Protection {
     /// What it says is not understood.
     Unclear,
-    Sources(&'static str),
     Clients(&'static str),
     Limits(&'static str),
 }

@@ -207,6 +207,7 @@ fn unmatched(settings: &Settings) -> Option<Arc<Rule>> {
         owner: owner(),
         hosts: Vec::new(),
         matches: vec![Match::default()],
+        sources: Vec::new(),
         filters: Vec::new(),
         action: Action::Respond { code: answer.code, body },
         timeout: None,

@@ -233,6 +233,7 @@ impl Owners {
                     owner: owner(),
                     hosts: vec![host.clone()],
                     matches: vec![Match::default()],
+                    sources: Vec::new(),
                     filters: Vec::new(),
                     action: action.clone(),
                     timeout: None,

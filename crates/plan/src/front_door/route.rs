@@ -49,6 +49,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
     for (number, written) in route.rules.iter().enumerate() {
         let field = format!("spec.rules[{number}]");
         let mut rule = Reader { route, index, limits, known, guest: &mut guest }.rule(written, &field);
+        rule.sources.clone_from(&wishes.sources);
         if protection.is_some() {
             (rule.filters, rule.action) = (Vec::new(), broken());
         }
@@ -62,10 +63,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
 
 /// What it asks for and a listener that it shares with others cannot have. What is not understood is told where it is read.
 fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Option<Problem> {
-    let (Protection::Sources(option) | Protection::Clients(option) | Protection::Limits(option)) = protection
-    else {
-        return None;
-    };
+    let (Protection::Clients(option) | Protection::Limits(option)) = protection else { return None };
     let message = "the front door cannot do this for a route: its rules answer 500";
     let problem = Problem::new(route.object(), Reason::Unsupported, message);
     Some(problem.at(wishes.field_of(option)).fix("Remove it, or give the Service a LoadBalancer of its own."))
@@ -119,6 +117,7 @@ impl Reader<'_> {
             owner: self.guest.owner.clone(),
             hosts: self.route.hosts.clone(),
             matches: written.matches.clone(),
+            sources: Vec::new(),
             filters,
             action,
             timeout: written.timeout,

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use ipnet::IpNet;
 use seaway_model::{
     Config, L4, Name, Problem, Reason,
     config::{Admission, Opens},
@@ -11,7 +12,7 @@ use seaway_model::{
 
 use super::guest::Guest;
 use crate::{
-    annotations::{self, Place, Protection, SOURCE_RANGES, Wishes},
+    annotations::{self, Place, Protection, Wishes},
     http::{Spoken, spoken},
     index::{Given, ServiceKey},
     unheeded::idle,
@@ -28,6 +29,8 @@ pub(super) enum Stays {
     Unasked,
     /// It has what protects it, and a listener that it shares with others cannot have that.
     Protected(Protection),
+    /// It says from where clients may connect, and TLS is passed on before anybody asks.
+    PassedOnToSome,
     WithoutHttp,
 }
 
@@ -41,9 +44,6 @@ impl Stays {
             Stays::Unasked => {
                 "only Services that ask for it are served there; seaway.dev/front-door: \"true\" asks"
             }
-            Stays::Protected(Protection::Sources(_)) => {
-                "a Service with source ranges is not let in at the front door"
-            }
             Stays::Protected(Protection::Clients(_)) => {
                 "a Service that requires client certificates is not served at the front door"
             }
@@ -52,6 +52,9 @@ impl Stays {
             }
             Stays::Protected(Protection::Unclear) => {
                 "it is not let in at the front door before its annotations are understood"
+            }
+            Stays::PassedOnToSome => {
+                "a Service with source ranges is not let in where the front door passes TLS on"
             }
             Stays::WithoutHttp => "none of its ports speaks HTTP",
         }
@@ -84,19 +87,24 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         return Some(guest);
     };
     let strip = wishes.http.strip_prefix;
+    let sources = sources(service, &wishes);
+    let rule = |guest: &mut Guest, port, paths: &[Name], strips| Rule {
+        sources: sources.to_vec(),
+        ..rule(guest, &key, port, paths, strips)
+    };
     if !wishes.http.paths.is_empty() {
-        let rule = rule(&mut guest, &key, first, &wishes.http.paths, strip.unwrap_or(false));
+        let rule = rule(&mut guest, first, &wishes.http.paths, strip.unwrap_or(false));
         guest.rule(rule, |_| wishes.field_of(annotations::PATH));
     } else if wishes.http.placed.is_empty() {
         for port in &ports {
             let paths = paths(&key, port.port, port.port == first);
             let strips = strip.unwrap_or(config.front_door.strip_prefix);
-            let rule = rule(&mut guest, &key, port.port, &paths, strips);
+            let rule = rule(&mut guest, port.port, &paths, strips);
             guest.rule(rule, |_| NAME.into());
         }
     }
     if !wishes.http.hosts.is_empty() {
-        let rule = rule(&mut guest, &key, first, &["/".into()], false);
+        let rule = rule(&mut guest, first, &["/".into()], false);
         let hosts: Vec<HostPattern> = wishes.http.hosts.clone();
         guest.rule(Rule { hosts, ..rule }, |_| wishes.field_of(annotations::HOST));
     }
@@ -106,7 +114,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         by_path.entry(path).or_default().push(host.clone());
     }
     for (path, hosts) in by_path {
-        let rule = rule(&mut guest, &key, first, std::slice::from_ref(path), strip.unwrap_or(false));
+        let rule = rule(&mut guest, first, std::slice::from_ref(path), strip.unwrap_or(false));
         guest.rule(Rule { hosts, ..rule }, |_| wishes.field_of(annotations::HOST));
     }
     guest.problems.extend(idle_here(service, &wishes, Place::FrontDoor, config));
@@ -161,8 +169,8 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config
         let field = wishes.field_of(annotations::PASSTHROUGH);
         guest.problems.push(Problem::new(key.object(), reason, what).at(field).fix(fix));
     };
-    if let Some(protection) = protection(service, wishes) {
-        problem(Reason::Unsupported, Stays::Protected(protection).as_str(), REMOVE_IT);
+    if let Some(why) = not_passed_on(service, wishes) {
+        problem(Reason::Unsupported, why.as_str(), REMOVE_IT);
         return guest;
     }
     if wishes.http.hosts.is_empty() {
@@ -187,7 +195,7 @@ pub(super) fn why_not(service: &Service, config: &Config) -> Option<Stays> {
     let mut wishes = Wishes::of(&config.defaults);
     wishes.read(&key.object(), &service.meta.annotations);
     if wishes.tls.through && asks(&wishes) == Some(true) {
-        return protection(service, &wishes).map(Stays::Protected);
+        return not_passed_on(service, &wishes);
     }
     ports(service, &wishes, config).err()
 }
@@ -213,18 +221,23 @@ fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<V
     }
 }
 
+fn not_passed_on(service: &Service, wishes: &Wishes) -> Option<Stays> {
+    let for_some = !sources(service, wishes).is_empty();
+    protection(service, wishes).map(Stays::Protected).or_else(|| for_some.then_some(Stays::PassedOnToSome))
+}
+
+/// From where it may be asked. The field wins, as at an address of its own: an annotation opens nothing that it closes.
+fn sources<'s>(service: &'s Service, wishes: &'s Wishes) -> &'s [IpNet] {
+    if service.source_ranges.is_empty() { &wishes.sources } else { &service.source_ranges }
+}
+
 fn protection(service: &Service, wishes: &Wishes) -> Option<Protection> {
-    if service.unclear_sources {
-        return Some(Protection::Unclear);
-    }
-    let by_spec = !service.source_ranges.is_empty();
-    wishes.protection().or_else(|| by_spec.then_some(Protection::Sources(SOURCE_RANGES)))
+    if service.unclear_sources { Some(Protection::Unclear) } else { wishes.protection() }
 }
 
 /// Who did not ask is told where it would be served if it were not for that.
 fn is_news(why: Stays) -> bool {
-    let Stays::Protected(protection) = why else { return false };
-    !matches!(protection, Protection::Sources(_))
+    matches!(why, Stays::Protected(_))
 }
 
 const REMOVE_IT: &str = "Give it a LoadBalancer of its own, or remove the annotation.";
@@ -232,10 +245,6 @@ const REMOVE_IT: &str = "Give it a LoadBalancer of its own, or remove the annota
 /// What somebody is told who asked to be there in vain.
 fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
     let (reason, fix) = match why {
-        Stays::Protected(Protection::Sources(_)) => (
-            Reason::Unsupported,
-            "Remove the ranges, or seaway.dev/front-door and whatever else asks for it.",
-        ),
         Stays::Protected(Protection::Clients(option) | Protection::Limits(option)) => {
             let problem = Problem::new(key.object(), Reason::Unsupported, why.as_str());
             return Some(problem.at(wishes.field_of(option)).fix(REMOVE_IT));
@@ -246,7 +255,7 @@ fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
             Reason::NoSuchPort,
             "Set appProtocol: http at a port that speaks HTTP, or remove the Service from tcpServices.",
         ),
-        Stays::AsItAsks | Stays::WithItsOwnAddress | Stays::Unasked => return None,
+        Stays::AsItAsks | Stays::WithItsOwnAddress | Stays::Unasked | Stays::PassedOnToSome => return None,
     };
     let field = wishes.field_of(asking_option(wishes));
     Some(Problem::new(key.object(), reason, why.as_str()).at(field).fix(fix))
@@ -293,6 +302,7 @@ fn rule(guest: &mut Guest, key: &ServiceKey, port: u16, paths: &[Name], strips: 
         owner: guest.owner.clone(),
         hosts: Vec::new(),
         matches: paths.iter().map(prefix).collect(),
+        sources: Vec::new(),
         filters: if strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() },
         action: Action::Forward(vec![(guest.lead_to(key, port), 1)]),
         timeout: None,

@@ -108,6 +108,10 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     };
     scratch.record.asked_by(short.client);
     client.limit(rule.timeout);
+    if !rule.lets_in(short.client.to_canonical()) {
+        client.who.listener.refuse(Refusal::Source);
+        return refuse(client, scratch, 403).await;
+    }
     // Nobody is invited to ask once more where nothing more is answered.
     let may_persist = short.persists && !client.is_over();
     if cors::is_preflight(&seen)

@@ -124,6 +124,48 @@ fn a_rule_has_a_time_of_its_own() {
 }
 
 #[test]
+fn a_rule_answers_403_to_whom_it_does_not_let_in_and_only_trusted_proxies_say_who_that_is() {
+    let member = Member::saying("x");
+    for (trusted, told, status) in [
+        (true, "", 403),
+        (true, "X-Forwarded-For: 192.0.2.9\r\n", 200),
+        (true, "X-Forwarded-For: 2001:db8::1\r\n", 200),
+        (true, "X-Forwarded-For: 198.51.100.1\r\n", 403),
+        // Whatever stands before the first address that is no proxy of ours, the client itself may have written.
+        (true, "X-Forwarded-For: 192.0.2.9, 198.51.100.1\r\n", 403),
+        (true, "X-Forwarded-For: 192.0.2.9, nonsense\r\n", 403),
+        (false, "X-Forwarded-For: 192.0.2.9\r\n", 403),
+    ] {
+        let (_stage, at) = front_with(&[member.at()], |listener| {
+            if trusted {
+                listener.http.trusted = vec!["127.0.0.0/8".parse().expect("a network")];
+            }
+            let mut some = everything();
+            some.matches = vec![Match { path: Some(PathMatch::Prefix("/some".into())), ..Match::default() }];
+            some.sources = ["192.0.2.0/24", "2001:db8::/32"].map(|it| it.parse().expect("a network")).into();
+            some.filters = vec![Filter::Cors(Cors {
+                origins: vec![Origin::Any],
+                credentials: false,
+                methods: Vec::new(),
+                headers: Vec::new(),
+                expose: Vec::new(),
+                max_age: Duration::from_secs(5),
+            })];
+            listener.rules = [some, everything()].map(Arc::new).into();
+        });
+        let ask = |method: &str, path: &str, more: &str| {
+            let request = format!("{method} {path} HTTP/1.1\r\nHost: a\r\n{told}{more}\r\n");
+            Client::new(at).ask(request).status()
+        };
+        assert_eq!(ask("GET", "/some", ""), status, "{trusted} {told}");
+        assert_eq!(ask("GET", "/else", ""), 200, "{trusted} {told}: another rule");
+        let preflight = "Origin: https://b.example\r\nAccess-Control-Request-Method: PUT\r\n";
+        let expected = if status == 200 { 204 } else { status };
+        assert_eq!(ask("OPTIONS", "/some", preflight), expected, "{trusted} {told}: a preflight");
+    }
+}
+
+#[test]
 fn a_rule_says_how_often_others_are_tried() {
     let member = Member::saying("x");
     for (retries, status) in [(Some(0), 503), (None, 200)] {

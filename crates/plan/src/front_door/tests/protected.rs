@@ -330,7 +330,8 @@ fn a_route_that_asks_for_such_protection_answers_nobody() {
     for (option, open) in [
         (("seaway.dev/client-authorities", "ca"), false),
         (("seaway.dev/max-connections", "5"), false),
-        (("seaway.dev/source-ranges", "10.0.0.0/8"), false),
+        (("seaway.dev/source-ranges", "10.0.0/8"), false),
+        (("seaway.dev/source-ranges", "10.0.0.0/8"), true),
         (("seaway.dev/tls", ""), false),
         (("seaway.dev/tls", "own"), true),
     ] {
@@ -341,6 +342,8 @@ fn a_route_that_asks_for_such_protection_answers_nobody() {
         let rules = listener(&world).rules.clone();
         let its = rules.iter().find(|it| it.owner.object() == route.object()).expect("it is there");
         assert_eq!(matches!(its.action, Action::Forward(_)), open, "{option:?}: {:?}", its.action);
+        let is_for_some = option.0 == "seaway.dev/source-ranges";
+        assert_eq!(!its.sources.is_empty(), is_for_some, "{option:?}: {:?}", its.sources);
         assert_eq!(problems(&world).is_empty(), open, "{option:?}: {:?}", problems(&world));
     }
 }

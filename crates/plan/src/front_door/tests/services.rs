@@ -7,6 +7,7 @@ use seaway_model::{
 use seaway_testkit::facts::{self, ip};
 
 use super::scene::*;
+use crate::certificates::tests::tls_secret;
 
 fn exposed(l4: L4, service: &str, port: u16) -> Exposed {
     Exposed {
@@ -122,18 +123,55 @@ fn who_is_let_in_is_asked_of_type_annotations_and_configuration() {
 }
 
 #[test]
-fn who_may_not_come_in_at_its_own_door_may_not_come_in_here() {
+fn who_may_not_connect_at_its_own_address_gets_403_by_all_rules_of_the_service() {
+    let networks =
+        |all: &[&str]| -> Vec<ipnet::IpNet> { all.iter().map(|it| it.parse().expect("a network")).collect() };
     let ranges = ("seaway.dev/source-ranges", "10.0.0.0/8");
-    let silent = world(Config::default(), [put(&saying(service("web", &[80]), &[ranges]))]);
-    assert_eq!((entrances(&silent), problems(&silent)), (vec![], vec![]));
-    let asks = saying(service("web", &[80]), &[ranges, ("seaway.dev/host", "a.example")]);
-    let told = world(Config::default(), [put(&asks)]);
-    assert!(entrances(&told).is_empty());
-    let problem = told.problems().remove(0);
-    assert_eq!(
-        (problem.reason, problem.field.as_str()),
-        (Reason::Unsupported, "metadata.annotations[seaway.dev/host]")
-    );
+    let (host, placed) = (("seaway.dev/host", "a.example"), ("seaway.dev/host", "a.example,b.example/api"));
+    for (say, field, expected) in [
+        (vec![], vec![], vec![]),
+        (vec![ranges], vec![], vec!["10.0.0.0/8"]),
+        (vec![ranges, host], vec![], vec!["10.0.0.0/8"]),
+        (vec![ranges, placed], vec![], vec!["10.0.0.0/8"]),
+        (vec![ranges, ("seaway.dev/path", "/shop")], vec![], vec!["10.0.0.0/8"]),
+        (vec![host], vec!["192.0.2.0/24"], vec!["192.0.2.0/24"]),
+        // An annotation opens nothing that the field closes.
+        (vec![("seaway.dev/source-ranges", "0.0.0.0/0"), host], vec!["192.0.2.0/24"], vec!["192.0.2.0/24"]),
+    ] {
+        let mut web = saying(service("web", &[80]), &say);
+        web.source_ranges = networks(&field);
+        let world = world(Config::default(), [put(&web), backed(&web)]);
+        let rules = &listener(&world).rules;
+        let is_ignored = |it: &String| it.ends_with("this annotation is ignored");
+        assert!(!rules.is_empty() && problems(&world).iter().all(is_ignored), "{:?}", problems(&world));
+        assert!(rules.iter().all(|rule| rule.sources == networks(&expected)), "{say:?} {field:?}: {rules:?}");
+    }
+    // Nobody is sent to https who may not ask there.
+    let tls = [ranges, host, ("seaway.dev/tls", "own"), ("seaway.dev/https-redirect", "true")];
+    let web = saying(service("web", &[80]), &tls);
+    let pair = told(&tls_secret("own", &["a.example"]));
+    let world = world(Config::default(), [put(&web), backed(&web), pair]);
+    let sent = &listener(&world).rules;
+    assert!(sent.iter().any(|it| matches!(it.action, Action::Redirect(_))), "{sent:?}");
+    assert!(sent.iter().all(|rule| rule.sources == networks(&["10.0.0.0/8"])), "{sent:?}");
+}
+
+#[test]
+fn tls_is_not_passed_on_to_a_service_with_source_ranges() {
+    let through = [("seaway.dev/host", "a.example"), ("seaway.dev/tls-passthrough", "true")];
+    for (say, field) in
+        [(vec![("seaway.dev/source-ranges", "10.0.0.0/8")], vec![]), (vec![], vec!["10.0.0.0/8"])]
+    {
+        let mut web = saying(service("web", &[443]), &[&say[..], &through].concat());
+        web.source_ranges = field.iter().map(|it: &&str| it.parse().expect("a network")).collect();
+        let world = world(Config::default(), [put(&web), backed(&web)]);
+        assert!(entrances(&world).is_empty());
+        let problem = world.problems().remove(0);
+        assert_eq!(
+            (problem.reason, problem.field.as_str()),
+            (Reason::Unsupported, "metadata.annotations[seaway.dev/tls-passthrough]")
+        );
+    }
 }
 
 #[test]
