@@ -191,7 +191,11 @@ pub(super) const ROWS: &[Row] = &[
             let status = |it: &str| it.trim().parse::<u16>().ok().filter(|it| (100..600).contains(it));
             match (status(first), status(last)) {
                 (Some(first), Some(last)) if first <= last => *wishes.http_check().2 = (first, last),
-                _ => return Err(format!("{text:?} is no status")),
+                _ => {
+                    return Err(format!(
+                        "{text:?} is not an HTTP status: write one (200) or a range (200-399)"
+                    ));
+                }
             }
             Ok(())
         },
