@@ -132,7 +132,8 @@ pub fn probe_codes(text: &str) -> Result<Name, String> {
         Some((first, last)) => is_code(first) && is_code(last) && first <= last,
         None => text.split(',').all(|it| is_code(it.trim())),
     };
-    let wrong = || format!("{text:?} is no status; write 200, 200,202 or 200-204");
+    let wrong =
+        || format!("{text:?} is not an HTTP status: write one (200), several (200,202) or a range (200-204)");
     is_right.then(|| text.replace(' ', "").into()).ok_or_else(wrong)
 }
 

@@ -181,7 +181,11 @@ fn astray(demand: &Demand, given: Given<'_>) -> Option<Problem> {
     let understood = demand.ports.iter().all(|it| demand.protocol(&it.port) != Protocol::Opaque);
     let (what, fix) = match () {
         () if !demand.wishes.transparent || demand.cloud.is_some() => return None,
-        () if understood => ("for HTTP, X-Forwarded-For has the client's address", "Remove it."),
+        () if understood => (
+            "this annotation has no effect on HTTP: members see the host's address, and the client's address in \
+             X-Forwarded-For",
+            "Remove it.",
+        ),
         () if spread => (
             "answers of pods on other Nodes would not come back through the host: members see the host's address",
             "Set externalTrafficPolicy: Local, so that members are the host's own pods.",

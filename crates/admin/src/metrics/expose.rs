@@ -154,7 +154,11 @@ fn state(registry: &mut Registry, view: &View) {
     let listeners = listeners
         .into_iter()
         .map(|(serving, count)| (vec![("state", if serving { "serving" } else { "failed" })], count));
-    registry.register("seaway_listeners", "Listeners that should be served", gauges(listeners.collect()));
+    registry.register(
+        "seaway_listeners",
+        "Listeners that should be served: serving or failed",
+        gauges(listeners.collect()),
+    );
 
     let mut members: HashMap<MemberState, u64> = MemberState::ALL.into_iter().map(|s| (s, 0)).collect();
     for pool in view.services.iter().flat_map(|service| &service.pools) {
@@ -163,7 +167,11 @@ fn state(registry: &mut Registry, view: &View) {
         }
     }
     let members = members.into_iter().map(|(state, count)| (vec![("state", state.as_str())], count));
-    registry.register("seaway_members", "Members of all pools", gauges(members.collect()));
+    registry.register(
+        "seaway_members",
+        "Members of all pools: up, down, ejected, draining or unchecked",
+        gauges(members.collect()),
+    );
 
     let mut problems: HashMap<&'static str, u64> = HashMap::new();
     for problem in &view.problems {
@@ -175,7 +183,7 @@ fn state(registry: &mut Registry, view: &View) {
     let count = |state: &str| view.certificates.by_state.get(state).copied().unwrap_or_default();
     registry.register(
         "seaway_certificates",
-        "Certificates in use; expiring: within thirty days; early: not valid yet",
+        "Certificates in use: valid, expiring (within thirty days), expired, early (not valid yet) or broken (cannot be used)",
         gauges(states.map(|state| (vec![("state", state)], count(state))).into()),
     );
     if let Some(first) = view.certificates.first_expiry {

@@ -249,8 +249,10 @@ fn may_change(peer: SocketAddr, headers: &HeaderMap) -> Result<(), &'static str>
     }
     // A browser adds it when a page of somebody else's asks; curl does not.
     if headers.contains_key(header::ORIGIN) {
-        return Err("Refused: the request has an Origin header, so a web page sent it, and web pages may \
-                    change nothing here.\n");
+        return Err(
+            "Refused: the request has an Origin header, as those of web pages have, and web pages may not \
+             change the log level. Send it without this header, for example by curl.\n",
+        );
     }
     Ok(())
 }

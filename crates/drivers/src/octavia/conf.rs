@@ -232,7 +232,8 @@ fn method(conf: &CloudConf, found: &CloudDefaults) -> Option<String> {
         _ => return None,
     };
     let place = conf.place(entry.line);
-    Some(format!("{place}: [LoadBalancer] lb-method: provider {provider} has no {method}: it does {instead}"))
+    let what = format!("provider {provider} does not know {method}; {instead} is used instead");
+    Some(format!("{place}: [LoadBalancer] lb-method: {what}"))
 }
 
 /// It has no other way to balance.

@@ -407,20 +407,20 @@ fn not_one(sought: &Sought<'_>, named: &Named, there: &[LoadBalancer]) -> Proble
 fn by_name_alone(sought: &Sought<'_>, it: &LoadBalancer) -> Problem {
     if sought.is_former() {
         let message = format!(
-            "load balancer {} is named {} as this Service's would be, but is not tagged for this Service: it is not \
-             deleted with the Service",
+            "load balancer {} is called {}, as this Service's would be, but no tag, annotation or address shows that it is \
+             this Service's: Seaway does not delete it with the Service",
             it.id, it.name
         );
         return sought.undeletable(message, it);
     }
     let message = format!(
-        "load balancer {} is named {} as this Service's would be, but is not tagged for this Service: it is neither \
-         adopted nor changed, and no other is created",
+        "load balancer {} is called {}, as this Service's would be, but no tag, annotation or address shows that it is \
+         this Service's: Seaway does not adopt it, and creates no other",
         it.id, it.name
     );
     sought.problem(Reason::OtherController, message).fix(format!(
         "If it is this Service's: kubectl annotate service NAME loadbalancer.openstack.org/load-balancer-id={} --overwrite. \
-         If it is another cluster's of the same name: give this one another --cluster-name.",
+         If it is that of another cluster with the same name: give this cluster another --cluster-name.",
         it.id
     ))
 }

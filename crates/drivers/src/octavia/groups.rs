@@ -259,7 +259,9 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
         if let Some((_, why)) = there.unknown().find(|(from, _)| is_its(from)) {
             let message =
                 format!("the addresses from which its load balancer reaches Nodes are not known: {why}");
-            tell(owner, Reason::Failed, message, "Set member-subnet-id, the subnet of members.");
+            let fix = "Name the subnet of the members: member-subnet-id in [LoadBalancer], or the annotation seaway.dev/member-subnet \
+                       of the Service.";
+            tell(owner, Reason::Failed, message, fix);
         }
         if let Some(refused) = there.refused.get(&Part::Rules) {
             let message = format!("its security groups do not allow all ports: {}", refused.why);

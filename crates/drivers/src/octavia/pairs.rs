@@ -143,7 +143,7 @@ impl Octavia {
             Some(Need::Yes) => false,
             None if observed.balancer.is_some() => false,
             None => {
-                let why = "the first load balancer does not exist yet: only then is it known whether a second one is needed".to_owned();
+                let why = "the first load balancer does not exist yet; once it does, Seaway decides whether a second one is needed".to_owned();
                 return Err(Failure::Wait { why, after: LOOK.saturating_mul(5) });
             }
         };

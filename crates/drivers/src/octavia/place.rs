@@ -215,7 +215,8 @@ pub(super) fn told(wish: &Wish, it: &Balancer, placed: &Placed) -> Vec<(Owner, P
     let both = wish.options.outside.as_ref().is_some_and(|it| it.both);
     for owner in owners(wish) {
         if let Some(lost) = &placed.lost {
-            let fix = "Set member-subnet-id (the subnet of members) or subnet-id (the subnet of the VIP).";
+            let fix = "Connect the two by a router. Or name the subnet of the members: member-subnet-id in [LoadBalancer], or \
+                       the annotation seaway.dev/member-subnet of the Service.";
             told.push(told_to(owner, lost.clone(), fix));
         }
         if wish.options.outside.as_ref().is_some_and(|it| !is_inside(it)) && !is_led_to(it) {

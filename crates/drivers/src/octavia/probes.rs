@@ -108,11 +108,11 @@ pub(super) fn told(wish: &Wish, can: &Abilities) -> Vec<(String, &'static str)> 
         }
         let why = match (suits(kind, pool.l4), has(can, kind, pool.l4)) {
             // What the file says of all is meant of those that it suits.
-            (false, _) if is_own => format!("members of {} are not probed by", pool.l4),
+            (false, _) if is_own => format!("Octavia cannot check members of a {} pool by", pool.l4),
             (true, false) if !is_own => "this provider of load balancers has no health check by".to_owned(),
             _ => continue,
         };
-        let message = format!("port {id}: {why} {}: the default probe is used", kind.as_str());
+        let message = format!("port {id}: {why} {}; the default health check is used instead", kind.as_str());
         messages.push((
             message,
             "Set another seaway.dev/cloud-monitor-type, or give that port a Service of its own.",

@@ -167,14 +167,25 @@ fn inherited<'k>(
     if let Some(other) = it.tags.iter().find(|tag| tag.starts_with(CLUSTER) && **tag != old.tag()) {
         let uid = other.trim_start_matches(CLUSTER);
         let whose = if *uid == *new.uid { "this cluster".to_owned() } else { format!("the cluster {uid}") };
-        return Err(format!("its tags also name {whose} as its owner"));
+        return Err(format!(
+            "its tags also name {whose} as its owner: remove the tag that is wrong, {} or {other}, and repeat",
+            old.tag()
+        ));
     }
     if !it.tags.contains(&old.tag()) {
-        return Err("it belongs to another cluster: Services of that cluster share it".to_owned());
+        return Err(
+            "it belongs to another cluster, and Services of the old cluster share it: change their tags by hand, or \
+             let these Services get new load balancers"
+                .to_owned(),
+        );
     }
     let of_guests = |tag: &String| tag.starts_with(GUESTS);
     if it.tags.iter().any(of_guests) || was_left(it) || has_strangers(old, it) {
-        return Err("several Services are on it: their tags are not changed by this command".to_owned());
+        return Err(
+            "several Services are on it, and this command does not change their tags: change them by hand, or let the \
+             Services get new load balancers"
+                .to_owned(),
+        );
     }
     let key = key.ok_or("its tags and its description do not name its owner")?;
     let owner = key.owner().ok_or("its tags do not name a Service")?;
@@ -182,12 +193,13 @@ fn inherited<'k>(
     let heir = services.iter().find(|it| *it.namespace == *object.namespace && *it.name == *object.name);
     let heir = heir.ok_or_else(|| {
         format!(
-            "there is no Service {}/{} of type LoadBalancer in this cluster",
-            object.namespace, object.name
+            "there is no Service {}/{} of type LoadBalancer in this cluster: create it, and repeat; or see what is left, \
+             by seaway openstack purge --cluster-uid {}",
+            object.namespace, object.name, old.uid
         )
     })?;
     if it.provisioning_status != Provisioning::Active {
-        return Err(format!("it is {}: Octavia accepts no change now", it.provisioning_status));
+        return Err(format!("it is {}: repeat when it is ACTIVE", it.provisioning_status));
     }
     let owner = Owner::Object { object, uid: heir.uid.as_str().into() };
     Ok((

@@ -68,7 +68,9 @@ impl Ini {
             let rest = rest.trim_start();
             let value = match rest.strip_prefix('=') {
                 _ if key.is_empty() => {
-                    return Err(broken("a line begins with a key, a [section] or a comment"));
+                    return Err(broken(
+                        "this line does not begin with a key (letters, digits, `-`, `_`, `.`), a [section], or `#` or `;` for a comment",
+                    ));
                 }
                 Some(value) => value_of(value, &mut lines).map_err(broken)?,
                 None if rest.is_empty() || rest.starts_with(['#', ';']) => "true".to_owned(),
@@ -159,7 +161,12 @@ fn value_of<'t>(
                     Some('n') => value.push('\n'),
                     Some('t') => value.push('\t'),
                     Some('b') => value.push('\u{8}'),
-                    Some(_) => return Err("there is no such escape: there are \\\\, \\\", \\n, \\t and \\b"),
+                    // Without the character: the value may be a password.
+                    Some(_) => {
+                        return Err(
+                            "after a backslash only \\, \", n, t or b may stand: write \\\\ for a backslash",
+                        );
+                    }
                     None => match lines.next() {
                         Some((_, next)) => chars = next.strip_suffix('\r').unwrap_or(next).chars(),
                         None => return Err("a backslash at the end of the file continues nothing"),

@@ -93,7 +93,8 @@ pub(super) const ROWS: &[Row] = &[
             "lbipam.cilium.io/ips",
             "io.cilium/lb-ipam-ips",
         ],
-        help: "one address of a pool, or one of each family: 192.0.2.10,2001:db8::10",
+        help: "one address of a pool, or one of each family: 192.0.2.10,2001:db8::10; in a cloud a floating IP of the project, or with \
+               seaway.dev/internal an address of the subnet",
         set: |wishes, text| {
             wishes.requested =
                 list(text, |it| it.parse::<IpAddr>().map_err(|_| format!("{it:?} is not an address")))?;
@@ -191,7 +192,11 @@ pub(super) const ROWS: &[Row] = &[
             let status = |it: &str| it.trim().parse::<u16>().ok().filter(|it| (100..600).contains(it));
             match (status(first), status(last)) {
                 (Some(first), Some(last)) if first <= last => *wishes.http_check().2 = (first, last),
-                _ => return Err(format!("{text:?} is no status")),
+                _ => {
+                    return Err(format!(
+                        "{text:?} is not an HTTP status: write one (200) or a range (200-399)"
+                    ));
+                }
             }
             Ok(())
         },
@@ -358,7 +363,8 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[CONNECTIONS, "loadbalancer.openstack.org/connection-limit"],
-        help: "a number; 0 is no limit",
+        help: "how many connections may be open, of all clients together; each port, address and host counts for itself. One more is \
+               reset (UDP: dropped); 0 is no limit",
         set: |wishes, text| {
             // Octavia says so what we say by 0.
             wishes.limits.connections = if text == "-1" { None } else { number(text)? };
@@ -367,7 +373,8 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[RATE],
-        help: "a number; 0 is no limit",
+        help: "how many connections may begin in a second, of all clients together; each port, address and host counts for itself. \
+               One more is reset (UDP: dropped); 0 is no limit",
         set: |wishes, text| {
             wishes.limits.new_per_second = number(text)?;
             Ok(())
@@ -375,7 +382,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/timeout-connect"],
-        help: "a duration, such as 5s",
+        help: "how long a member has to accept a connection, before another one is tried; by default 5s",
         set: |wishes, text| {
             wishes.timeouts.connect = positive(text)?;
             wishes.http.terms.connect = Some(wishes.timeouts.connect);
@@ -384,7 +391,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/timeout-idle"],
-        help: "a duration, such as 1h",
+        help: "how long a TCP connection may be open without a byte in either direction; by default 1h",
         set: |wishes, text| {
             wishes.timeouts.idle = positive(text)?;
             Ok(())
@@ -392,7 +399,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/timeout-half-closed"],
-        help: "a duration, such as 50s",
+        help: "the same, once one side has ended its direction; by default 50s",
         set: |wishes, text| {
             wishes.timeouts.half_closed = positive(text)?;
             Ok(())
@@ -400,7 +407,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/timeout-udp"],
-        help: "a duration, such as 60s",
+        help: "how long a UDP flow lasts without a datagram in either direction; by default 60s",
         set: |wishes, text| {
             wishes.timeouts.udp_idle = positive(text)?;
             Ok(())
@@ -408,7 +415,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/drain"],
-        help: "how long connections of a removed member may continue, such as 60s",
+        help: "how long connections of a removed member may continue; by default 60s",
         set: |wishes, text| {
             wishes.timeouts.drain = duration(text)?;
             Ok(())

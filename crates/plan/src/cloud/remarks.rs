@@ -138,12 +138,12 @@ impl Demand {
         let provider = self.wishes.cloud.provider.as_ref().unwrap_or(&usual.provider);
         match (said.trim(), provider.as_str()) {
             ("SOURCE_IP_PORT", it) if it != BY_SOURCE_PORT => Some((
-                format!("provider {it} has no SOURCE_IP_PORT: it does ROUND_ROBIN"),
-                "Say ROUND_ROBIN.",
+                format!("provider {it} does not know SOURCE_IP_PORT; ROUND_ROBIN is used instead"),
+                "Set ROUND_ROBIN.",
             )),
             ("ROUND_ROBIN" | "round-robin", it) if it == BY_SOURCE_PORT => Some((
-                format!("provider {it} has no ROUND_ROBIN: it does SOURCE_IP_PORT"),
-                "Say SOURCE_IP_PORT.",
+                format!("provider {it} does not know ROUND_ROBIN; SOURCE_IP_PORT is used instead"),
+                "Set SOURCE_IP_PORT.",
             )),
             _ => None,
         }

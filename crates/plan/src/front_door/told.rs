@@ -142,9 +142,9 @@ impl FrontDoor {
 pub(crate) fn not_redirected(object: ObjectRef, field: Name) -> Problem {
     let what =
         "requests are answered over http and not redirected to https: the front door has no certificate";
-    Problem::new(object, Reason::NoSuchSecret, what).at(field).fix(
-        "Name a certificate: frontDoor.tls.certificates, or seaway.dev/tls at a Service or an HTTPRoute.",
-    )
+    Problem::new(object, Reason::NoSuchSecret, what)
+        .at(field)
+        .fix("Name a certificate: frontDoor.certificates, or seaway.dev/tls at a Service or an HTTPRoute.")
 }
 
 impl Lost {

@@ -79,7 +79,7 @@ fn what_is_asked_for_and_not_done_in_a_cloud_is_told() {
         ("seaway.dev/share", "a", "cannot do this"),
         ("seaway.dev/backend-tls", "true", "cannot do this"),
         ("seaway.dev/address", "192.0.2.1,192.0.2.2", "only the first is requested"),
-        ("loadbalancer.openstack.org/lb-method", "SOURCE_IP_PORT", "it does ROUND_ROBIN"),
+        ("loadbalancer.openstack.org/lb-method", "SOURCE_IP_PORT", "ROUND_ROBIN is used instead"),
         ("seaway.dev/hsts", "1h", "it is about TLS"),
         ("seaway.dev/tls-profile", "modern", "it is about TLS"),
         ("seaway.dev/https-redirect", "true", "it is about TLS"),
