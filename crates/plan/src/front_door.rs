@@ -50,12 +50,16 @@ use self::{
     served::Served,
     shares::{Shares, Weight},
 };
+pub(crate) use self::{
+    listeners::requires_client_certificates,
+    told::{nobody_is_served, not_redirected},
+    view::why_not,
+};
 pub use self::{
     remember::FirstClaims,
     told::Lost,
     view::{Entrance, FrontDoorView, Lead},
 };
-pub(crate) use self::{told::not_redirected, view::why_not};
 use crate::{
     demand::Demand,
     index::{Given, ServiceKey},

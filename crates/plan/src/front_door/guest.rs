@@ -11,11 +11,10 @@ use seaway_model::{
     load_balancer::{Action, HostPattern, Match, Rule},
 };
 
-use super::{claims::Claim, patterns::Verdict};
+use super::{claims::Claim, patterns::Verdict, told::redirected_all_the_same};
 use crate::{
     annotations::{REDIRECT, TLS, Wishes},
-    certificates::Certificates,
-    index::ServiceKey,
+    index::{Given, ServiceKey},
 };
 
 /// Where a guest stands among all: the older first, then by name; what a route says before what a Service of that
@@ -124,12 +123,13 @@ impl Guest {
         wishes: &Wishes,
         namespace: &Name,
         hosts: &[HostPattern],
-        certificates: &Certificates,
+        given: Given<'_>,
     ) {
         self.certificates = wishes.tls.objects(namespace);
         (self.redirect, self.redirect_field) = (wishes.tls.redirect, wishes.field_of(REDIRECT));
         let (object, field) = (self.owner.object(), wishes.field_of(TLS));
-        self.problems.extend(certificates.told(&object, &field, &self.certificates, hosts));
+        self.problems.extend(given.certificates.told(&object, &field, &self.certificates, hosts));
+        self.problems.extend(redirected_all_the_same(self, &given.config.front_door));
     }
 
     /// Host names that it asks for.

@@ -153,11 +153,14 @@ impl FrontDoor {
             let rules = rules.chain(guards.values().cloned()).chain(unmatched(settings)).collect();
             Arc::new(Listener { tls: Some(tls), ..listener("https", settings.tls.port, rules, config) })
         });
+        // Clients show their certificates by TLS alone: nobody is served in the open instead, whoever else asks for that.
+        let only_securely = requires_client_certificates(settings);
         // Who only passes on has nobody to be sent to.
         let secure_for_all = secure.as_ref().filter(|_| names.ends_here());
         let mut rules: Vec<Arc<Rule>> = Vec::new();
         for (rank, guest) in self.within_limits() {
-            let sent_on = secure_for_all.is_some() && guest.redirect.unwrap_or(settings.tls.redirect);
+            let asked = guest.redirect.unwrap_or(settings.tls.redirect);
+            let sent_on = only_securely || secure_for_all.is_some() && asked;
             let its = match sent_on {
                 true => guest.sent_on(|| to_https(settings.tls.port)),
                 false => &guest.rules,
@@ -169,6 +172,10 @@ impl FrontDoor {
         let open = Arc::new(listener("http", settings.port, rules, config));
         std::iter::once(open).chain(secure).collect()
     }
+}
+
+pub(crate) fn requires_client_certificates(settings: &Settings) -> bool {
+    settings.tls.terms.clients.as_ref().is_some_and(|it| it.required)
 }
 
 fn tls(by_name: TlsByName, settings: &Settings) -> TlsByName {

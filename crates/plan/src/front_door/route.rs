@@ -41,7 +41,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
     let mut guest = Guest::new(route.object(), &route.meta.uid);
     let mut wishes = Wishes::of(&given.config.defaults);
     guest.problems = wishes.read(&route.object(), &route.meta.annotations);
-    guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given.certificates);
+    guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given);
     let limits = PatternLimits::of(route, given);
     let protection = wishes.protection();
     guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));

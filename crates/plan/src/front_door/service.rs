@@ -82,7 +82,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
             return (asks(&wishes) == Some(true) || is_news(why)).then_some(guest);
         }
     };
-    guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.all_hosts(), given.certificates);
+    guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.all_hosts(), given);
     let Some(first) = ports.iter().find(|it| it.port == 80).or(ports.first()).map(|it| it.port) else {
         return Some(guest);
     };

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seaway_model::{Name, ObjectRef, Owner, Problem, Reason};
+use seaway_model::{Name, ObjectRef, Owner, Problem, Reason, config::FrontDoor as Settings};
 
 use super::{
     FrontDoor,
     guest::{Guest, Rank},
+    listeners::requires_client_certificates,
     served::Served,
     service,
 };
@@ -138,13 +139,34 @@ impl FrontDoor {
     }
 }
 
+/// It asks to be served over http, where clients cannot show the certificates that the operator requires.
+pub(super) fn redirected_all_the_same(guest: &Guest, settings: &Settings) -> Option<Problem> {
+    let asks = guest.redirect == Some(false);
+    let what = "requests over http are redirected to https in spite of this annotation: the front door requires client \
+                certificates (frontDoor.tls.clients)";
+    let is_refused = asks && requires_client_certificates(settings);
+    is_refused.then(|| {
+        Problem::new(guest.owner.object(), Reason::NotAllowed, what)
+            .at(guest.redirect_field.clone())
+            .fix("Remove the annotation.")
+    })
+}
+
+/// Clients have to show certificates, which they do by TLS alone, and there is none for it.
+pub(crate) fn nobody_is_served(object: ObjectRef) -> Problem {
+    let what =
+        "no client is served: the front door requires client certificates and has no certificate of its own";
+    Problem::new(object, Reason::NoSuchSecret, what).at("frontDoor.tls.clients").fix(NAME_A_CERTIFICATE)
+}
+
+const NAME_A_CERTIFICATE: &str =
+    "Name a certificate: frontDoor.certificates, or seaway.dev/tls at a Service or an HTTPRoute.";
+
 /// `field` asks that requests be redirected to https, and the front door has no certificate for it.
 pub(crate) fn not_redirected(object: ObjectRef, field: Name) -> Problem {
     let what =
         "requests are answered over http and not redirected to https: the front door has no certificate";
-    Problem::new(object, Reason::NoSuchSecret, what)
-        .at(field)
-        .fix("Name a certificate: frontDoor.certificates, or seaway.dev/tls at a Service or an HTTPRoute.")
+    Problem::new(object, Reason::NoSuchSecret, what).at(field).fix(NAME_A_CERTIFICATE)
 }
 
 impl Lost {

@@ -193,7 +193,10 @@ impl World {
         let owner = front_door::owner();
         let (grant, mut problems) = self.ledger.grant(&owner);
         problems.extend(self.certificates.missing(&self.config.front_door.tls, &owner.object()));
-        if self.door.lacks_certificates && self.config.front_door.tls.redirect {
+        let settings = &self.config.front_door;
+        if self.door.lacks_certificates && front_door::requires_client_certificates(settings) {
+            problems.push(front_door::nobody_is_served(owner.object()));
+        } else if self.door.lacks_certificates && settings.tls.redirect {
             problems.push(front_door::not_redirected(owner.object(), "frontDoor.tls.redirect".into()));
         }
         for (ip, id, other) in grant.iter().flat_map(|it| &it.conflicts) {
@@ -327,7 +330,8 @@ impl World {
     }
 
     fn not_redirected(&self, owner: &Owner) -> Option<Problem> {
-        let lacks = self.door.lacks_certificates;
+        let lacks = self.door.lacks_certificates
+            && !front_door::requires_client_certificates(&self.config.front_door);
         lacks.then(|| self.door.guests.not_redirected(owner)).flatten()
     }
 

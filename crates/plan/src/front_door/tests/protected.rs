@@ -3,7 +3,7 @@
 use seaway_model::{
     Config, Kind, ObjectRef, Problem,
     fact::{Secret, Service, ServiceKind},
-    load_balancer::{Action, Certificate, Trust},
+    load_balancer::{Action, Certificate, ClientAuth, Trust},
 };
 use seaway_testkit::facts;
 
@@ -320,6 +320,37 @@ fn what_protects_and_cannot_be_had_at_the_front_door_keeps_a_service_out() {
         let shop = saying(service("shop", &[80]), &[option]);
         let world = world(Config::default(), [put(&shop), backed(&shop)]);
         assert_eq!((entrances(&world).len(), problems(&world)), (4, vec![]), "{option:?}");
+    }
+}
+
+#[test]
+fn where_the_operator_requires_client_certificates_nobody_is_served_over_http() {
+    let ca = authorities("ca");
+    for (required, certified, wish, served, told_of) in [
+        (true, true, None, false, None),
+        (true, true, Some("true"), false, None),
+        (true, true, Some("false"), false, Some("in spite of this annotation")),
+        (true, false, None, false, Some("no client is served")),
+        (false, true, None, true, None),
+        (false, true, Some("true"), false, None),
+    ] {
+        let mut config = Config::default();
+        let authorities = ca.object.clone();
+        config.front_door.tls.terms.clients = Some(ClientAuth { authorities, required });
+        let wish: Vec<(&str, &str)> = wish.iter().map(|it| ("seaway.dev/https-redirect", *it)).collect();
+        let shop = saying(service("shop", &[80]), &wish);
+        let pair = certified.then(|| told(&tls_secret("own", &["a.example"])));
+        let world = world(config, [put(&shop), backed(&shop), told(&ca)].into_iter().chain(pair));
+        let open = listener(&world);
+        let serves = open.rules.iter().any(|it| matches!(it.action, Action::Forward(_)));
+        assert_eq!(serves, served, "{required} {certified} {wish:?}: {:?}", open.rules);
+        let all = problems(&world);
+        assert_eq!(
+            all.iter().filter(|it| told_of.is_some_and(|text| it.contains(text))).count(),
+            all.len(),
+            "{all:?}"
+        );
+        assert_eq!(all.is_empty(), told_of.is_none(), "{required} {certified} {wish:?}: {all:?}");
     }
 }
 
