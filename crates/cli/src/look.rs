@@ -264,7 +264,11 @@ fn front_door_json(door: &FrontDoorView) -> Value {
 
 fn lead_json(lead: &Lead) -> Value {
     let pools = lead.pools.iter().map(|(id, members)| json!({ "id": id, "members": members }));
-    json!({ "at": lead.at, "to": lead.to, "pools": pools.collect::<Vec<_>>() })
+    let mut it = json!({ "at": lead.at, "to": lead.to, "pools": pools.collect::<Vec<_>>() });
+    if let Some(fields) = it.as_object_mut().filter(|_| !lead.sources.is_empty()) {
+        fields.insert("sources".to_owned(), json!(lead.sources));
+    }
+    it
 }
 
 fn service_json(overview: &Overview) -> Value {

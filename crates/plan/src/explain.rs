@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use ipnet::IpNet;
 use seaway_model::{
     Name, Owner, Pool, PoolId, Problem,
     fact::{Service, ServiceKind},
@@ -167,7 +168,9 @@ fn front_door(text: &mut String, world: &World, key: &ServiceKey, service: &Serv
             } else {
                 format!(", through {}", entrance.object)
             };
-            let _ = writeln!(told, "  {}  leads to {}{through}", lead.at, lead.to);
+            let _ = write!(told, "  {}  leads to {}{through}", lead.at, lead.to);
+            only_for(&mut told, &lead.sources);
+            told.push('\n');
         }
         for lost in entrance.lost.iter().filter(|_| entrance.object == key.object()) {
             let _ = writeln!(told, "  {}  leads to {} instead", lost.claims.join(", "), lost.to);
@@ -218,16 +221,20 @@ fn addresses(text: &mut String, overview: &Overview) {
     }
 }
 
+fn only_for(text: &mut String, sources: &[IpNet]) {
+    if !sources.is_empty() {
+        let nets: Vec<String> = sources.iter().map(ToString::to_string).collect();
+        let _ = write!(text, ", only for {}", nets.join(", "));
+    }
+}
+
 fn listeners(text: &mut String, overview: &Overview) {
     let _ = writeln!(text, "Listeners:");
     for (id, listener) in &overview.load_balancer.listeners {
         let answers =
             overview.status.serving.iter().filter(|it| (it.protocol, it.port) == (id.l4, id.port)).count();
         let _ = write!(text, "  {id}  {}", listener.name);
-        if !listener.sources.is_empty() {
-            let nets: Vec<String> = listener.sources.iter().map(ToString::to_string).collect();
-            let _ = write!(text, ", only for {}", nets.join(", "));
-        }
+        only_for(text, &listener.sources);
         if let Some(most) = listener.limits.connections {
             let _ = write!(text, ", at most {most} connections");
         }

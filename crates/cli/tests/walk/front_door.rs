@@ -250,6 +250,9 @@ fn plan_check_and_explain_tell_who_is_there_and_who_came_too_late() {
         "{told}"
     );
 
+    folder.write("some.yaml", &Service::web("some").with("source-ranges", "192.0.2.0/24").to(at).text());
+    let explained = asked(&["explain", "some", "--manifests", path(&manifests)]);
+    assert!(explained.contains("  /some  leads to default/some:80, only for 192.0.2.0/24\n"), "{explained}");
     let explained = asked(&["explain", "two/web", "--manifests", path(&manifests)]);
     for part in [
         "Front door, at [::]:80, 0.0.0.0:80:",

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
+use ipnet::IpNet;
 use seaway_model::{
     Config, ObjectRef, Pool, PoolId, Problem,
     config::Opens,
@@ -42,6 +43,8 @@ pub struct Lead {
     pub to: String,
     /// Each with how many answer.
     pub pools: Vec<(PoolId, usize)>,
+    /// From where it may be asked; empty means from everywhere.
+    pub sources: Vec<IpNet>,
 }
 
 impl FrontDoor {
@@ -57,7 +60,12 @@ impl FrontDoor {
             let by_tls = guest.through.iter().flat_map(|(hosts, to)| {
                 let at = hosts.iter().map(|host| Claim::new(Some(host), &Match::default()).to_string());
                 let members = self.pools.get(to).map_or(0, |pool| pool.members.len());
-                at.map(move |at| Lead { at, to: format!("{to} by TLS"), pools: vec![(to.clone(), members)] })
+                at.map(move |at| Lead {
+                    at,
+                    to: format!("{to} by TLS"),
+                    pools: vec![(to.clone(), members)],
+                    sources: Vec::new(),
+                })
             });
             let leads = guest.rules.iter().flat_map(|rule| self.leads(rule)).chain(by_tls);
             let leads = leads.filter(|lead| kept(&lead.at)).collect();
@@ -82,7 +90,8 @@ impl FrontDoor {
         let hosts = rule.hosts.iter().map(Some).chain(rule.hosts.is_empty().then_some(None));
         let claims =
             hosts.flat_map(|host| rule.matches.iter().map(move |asked| Claim::new(host, asked).to_string()));
-        claims.map(|at| Lead { at, to: to.clone(), pools: pools.clone() }).collect()
+        let lead = |at| Lead { at, to: to.clone(), pools: pools.clone(), sources: rule.sources.clone() };
+        claims.map(lead).collect()
     }
 
     /// Pools of one Service.
