@@ -31,8 +31,8 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, Bound, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
-    Access, Addresses, Cluster, Credentials, Holds, HostLeases, HostReports, LEADER, LeaderElection,
-    LeaseTimings, Pace, PoolReports, Records, Running, Statuses, Watch,
+    Access, AddressDriver, Cluster, CredentialSource, FinalizerDriver, HostLeases, HostReports, LEADER,
+    LeaderElection, LeaseTimings, Pace, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch,
 };
 use seaway_drivers::{
     names::Names,
@@ -116,8 +116,8 @@ async fn next(conf: &mut Option<(Arc<Octavia>, mpsc::Receiver<()>)>) -> Option<(
 
 fn access(arguments: &Arguments, settings: &Settings, part: Part) -> Access {
     let credentials = match &arguments.kubeconfig {
-        Some(path) => Credentials::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
-        None => Credentials::Detected,
+        Some(path) => CredentialSource::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
+        None => CredentialSource::Detected,
     };
     let namespace = arguments.namespace.as_deref().map(Into::into);
     let pace = Pace { quarantine: settings.quarantine, ..Pace::default() };
@@ -182,7 +182,7 @@ impl Member {
             Part::Controller => {
                 LeaderElection::start(&cluster, LEADER, &settings.host, LeaseTimings::leader(settings.lease))
             }
-            Part::Node => LeaderElection::host(&cluster, &settings.host, LeaseTimings::HOST),
+            Part::Node => LeaderElection::start_host_lease(&cluster, &settings.host, LeaseTimings::HOST),
         };
         // Who may lead is told when it does.
         let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
@@ -192,17 +192,24 @@ impl Member {
         let usable = Arc::new(AtomicBool::new(cloud::refused(&settings).is_none()));
         let problems = ProblemLog::default();
         let statuses =
-            host.is_none().then(|| Statuses::new(cluster.clone(), campaign.leading(), problems.clone()));
+            host.is_none().then(|| StatusDriver::new(cluster.clone(), campaign.leading(), problems.clone()));
         parts.push(campaign.part());
-        parts.extend(statuses.iter().map(Statuses::part));
+        parts.extend(statuses.iter().map(StatusDriver::part));
         if let (Some(file), Some(_), Some(statuses)) =
             (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS), &statuses)
         {
             let name = &arguments.cloud.cluster_name;
             let leading = campaign.leading();
-            herald = Some(statuses.herald());
-            let (driver, calls) =
-                cloud::driver(file, &cluster, name, &settings, leading, statuses.herald(), usable.clone());
+            herald = Some(statuses.event_recorder());
+            let (driver, calls) = cloud::driver(
+                file,
+                &cluster,
+                name,
+                &settings,
+                leading,
+                statuses.event_recorder(),
+                usable.clone(),
+            );
             bound = bound.also_counted(calls);
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
@@ -214,14 +221,14 @@ impl Member {
         let drivers = match &host {
             Some(host) => host.drivers(drivers),
             None => drivers
-                .with(Addresses::new(cluster.clone(), campaign.leading()))
-                .with(Holds::new(cluster.clone(), campaign.leading())),
+                .with(AddressDriver::new(cluster.clone(), campaign.leading()))
+                .with(FinalizerDriver::new(cluster.clone(), campaign.leading())),
         };
         let drivers = statuses.into_iter().fold(drivers, Drivers::with);
         let drivers = drivers.with(Names::new(&settings.resolvers)?);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         // Watches may be late; what a cloud has for a Service goes when the API server says that this is gone.
-        let records = Records::new(cluster.clone(), campaign.leading());
+        let records = RecordStore::new(cluster.clone(), campaign.leading());
         let engine = engine.asking(Arc::new(cluster.clone())).limiting(Arc::new(records.clone()));
         let (stop, stopped) = watch::channel(false);
         let engine = watchdog::spawn_engine(&mut parts, engine, stopped);
@@ -251,7 +258,7 @@ impl Member {
         let me = match &host {
             Some(host) => {
                 let page = serve::page(&arguments.pod, &bound);
-                let running = Running { version: version::LONG.into(), page };
+                let running = ProgramInfo { version: version::LONG.into(), page };
                 let reports = Arc::new(HostReports::start(&cluster, &host.name, running));
                 parts.push(reports.part());
                 let says = say(reports.clone(), handle.clone());
@@ -304,7 +311,7 @@ impl Member {
             None => None,
         };
         drop(tell);
-        let wants = want(watch.wishes(), handle.clone());
+        let wants = want(watch.secret_interest(), handle.clone());
         watchdog::spawn("the names of certificates", &mut parts, wants);
         let period = if part == Part::Controller { TELL_TIME_OFTEN } else { TELL_TIME };
         let clock = watchdog::spawn("the clock", &mut parts, tell_time(changes.clone(), period));

@@ -30,7 +30,7 @@ use seaway_manifests::decode::Field;
 use seaway_model::{Address, AddressState, Kind, L4, ListenerId, ObjectRef, Owner, Time};
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{OUR_VERSION, OURS};
+use crate::kinds::{API_GROUP, API_VERSION};
 
 /// When the address is withdrawn, as its pool excludes it: the next leader goes on with that time. An annotation, for older
 /// definitions keep it, too.
@@ -74,7 +74,7 @@ pub(crate) fn write(address: &Address, version: Option<&str>) -> Value {
         spec["sharing"] = json!(sharing);
     }
     json!({
-        "apiVersion": format!("{OURS}/{OUR_VERSION}"),
+        "apiVersion": format!("{API_GROUP}/{API_VERSION}"),
         "kind": "Address",
         "metadata": metadata,
         "spec": spec,

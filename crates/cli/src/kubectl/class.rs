@@ -79,7 +79,7 @@ pub(super) async fn release(cluster: &Cluster, service: &Service, there: &InClou
     if let Some(parts) = parts(service, &there)? {
         give_away(&there.cloud, &there.uid, &parts).await?;
     }
-    cluster.release(&service.meta, id).await.map_err(|why| anyhow!("{why}"))
+    cluster.release_service(&service.meta, id).await.map_err(|why| anyhow!("{why}"))
 }
 
 /// What is given away; an error says why nothing is.
@@ -91,7 +91,7 @@ pub(super) fn parts(service: &Service, there: &InCloud) -> Result<Option<GiveAwa
 async fn until_left_alone(cluster: &Cluster, service: &Service) -> Result<()> {
     let since = Instant::now();
     loop {
-        let now = cluster.look(Some(&service.meta.namespace)).await;
+        let now = cluster.inspect(Some(&service.meta.namespace)).await;
         let now = now.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
         let leader = now.leader.filter(|(_, it)| *it == HostLiveness::Alive);
         let Some((leader, _)) = leader.filter(|_| !is_left_alone(&now.services, service)) else {

@@ -28,7 +28,7 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
             Some(explain::key(&arguments.what, arguments.namespace.as_deref(), default)?)
         }
     };
-    let sight = cluster.look(None).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
+    let sight = cluster.inspect(None).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
     let services = sight.changes.iter().filter_map(|change| match change {
         Change::Put(Fact::Service(it)) => Some(it),
         _ => None,
@@ -70,7 +70,7 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
             continue;
         }
         let id = there.as_deref().and_then(|it| differs::id_to_write(service, it));
-        match cluster.release(&service.meta, id).await {
+        match cluster.release_service(&service.meta, id).await {
             Ok(()) => output::line(&format!("{name}: released")),
             Err(why) => {
                 failed += 1;

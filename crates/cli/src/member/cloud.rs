@@ -118,7 +118,7 @@ pub(super) fn driver(
     let driver = octavia(file, cluster, name, defaults, settings, may).alone(sole);
     let driver = driver.telling(Box::new(move |owner, note| {
         if let Owner::Object { object, uid } = owner {
-            herald.say(object, uid, note.warning, note.reason, note.text);
+            herald.record(object, uid, note.warning, note.reason, note.text);
         }
     }));
     (Arc::new(driver), Box::new(move |registry| calls.register(registry)))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use seaway_admin::{Bound, CertificateError, Guard, Judge, Verdict};
-use seaway_cluster::{Cluster, Review, Reviews};
+use seaway_cluster::{Cluster, ReviewOutcome, TokenReviewer};
 use tracing::{error, info};
 
 use crate::settings::{Metrics, Settings};
@@ -31,16 +31,16 @@ pub(super) fn guarded(bound: Bound, settings: &Settings, cluster: &Cluster) -> R
 }
 
 fn guard(metrics: &Metrics, settings: &Settings, cluster: &Cluster) -> Result<Guard, CertificateError> {
-    let reviews = Reviews::new(cluster, "/metrics");
+    let reviews = TokenReviewer::new(cluster, "/metrics");
     let judge: Judge = Arc::new(move |token, from| {
         let reviews = reviews.clone();
         Box::pin(async move {
-            match reviews.of(&token, from).await {
-                Review::Allowed => Verdict::Allowed,
-                Review::Unauthenticated => Verdict::Unauthenticated,
-                Review::Denied => Verdict::Denied,
-                Review::Busy => Verdict::Busy,
-                Review::Unanswered => Verdict::Unanswered,
+            match reviews.review(&token, from).await {
+                ReviewOutcome::Allowed => Verdict::Allowed,
+                ReviewOutcome::Unauthenticated => Verdict::Unauthenticated,
+                ReviewOutcome::Denied => Verdict::Denied,
+                ReviewOutcome::Busy => Verdict::Busy,
+                ReviewOutcome::Unanswered => Verdict::Unanswered,
             }
         })
     });

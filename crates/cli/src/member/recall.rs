@@ -66,7 +66,7 @@ impl Recall {
             );
             return Recall { snapshot: None, recalled: None, own: None };
         };
-        let origin = Origin { host: host.clone(), server: cluster.server().clone() };
+        let origin = Origin { host: host.clone(), server: cluster.server_url().clone() };
         let snapshot = Snapshot::at(path.clone(), origin);
         let file = snapshot.clone();
         let read = tokio::task::spawn_blocking(move || file.read()).await;

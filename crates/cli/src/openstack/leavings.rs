@@ -196,7 +196,7 @@ pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
     let cluster = Cluster::connect(Access { credentials, namespace, ..Access::default() });
     let cluster = cluster.await.map_err(|it| why(it.to_string()))?;
     let uid = cluster.identity().await.map_err(|it| why(it.to_string()))?;
-    let sight = cluster.look(None).await.map_err(|it| why(it.0.line()))?;
+    let sight = cluster.inspect(None).await.map_err(|it| why(it.0.line()))?;
     let service = |change: &Change| match change {
         Change::Put(Fact::Service(it)) => {
             let meta = &it.meta;
