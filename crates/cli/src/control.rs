@@ -21,7 +21,7 @@ use seaway_admin::{
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
 use seaway_files::{
-    Addresses, Folder, Ledger, Places, Server, StateDir, StatusFile, Statuses, Watch,
+    AddressDriver, Folder, LedgerFile, Locator, ServerInfo, StateDir, StatusDriver, StatusFile, Watch,
     pem::{PemFiles, PemWatch},
     state::absolute,
 };
@@ -78,7 +78,7 @@ impl Control {
         let bound =
             Bound::bind(&binding)?.living_unless(move || watchdog.fault().map(|fault| fault.to_string()));
         let state = StateDir::open(&process.state_dir)?;
-        let (ledger, held, problems) = Ledger::open(&state)?;
+        let (ledger, held, problems) = LedgerFile::open(&state)?;
         let (folder, manifests) = Folder::open(&process.manifests, Some(state.path()))?;
 
         let roles = Roles { allocate: true, host: Some(host.name.clone()) };
@@ -90,7 +90,7 @@ impl Control {
         let (status_trouble, mut troubles) = watch::channel(None);
         let started = now();
         let server =
-            Server { manifests: absolute(&process.manifests), started, status_page: status_page.clone() };
+            ServerInfo { manifests: absolute(&process.manifests), started, status_page: status_page.clone() };
         let statuses = StatusFile::open(&state, Some(server), move |object, problems| {
             // After the end nobody listens, and nobody needs to.
             status_trouble.send_replace(Some((object, problems)));
@@ -111,9 +111,9 @@ impl Control {
         let places = watching.places();
         let problem_log = ProblemLog::default();
         let drivers = host
-            .drivers(Drivers::default())
-            .with(Addresses::new(ledger, held.clone()))
-            .with(Statuses::new(statuses, Some(places.clone()), problem_log.clone()))
+            .with_drivers(Drivers::default())
+            .with(AddressDriver::new(ledger, held.clone()))
+            .with(StatusDriver::new(statuses, Some(places.clone()), problem_log.clone()))
             .with(names);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         let (stop, stopped) = watch::channel(false);
@@ -300,7 +300,7 @@ impl Reported {
     pub(crate) fn log(&mut self, change: &Change) {
         let Change::Reported(object, problems) = change else { return };
         let before = self.now.remove(object).unwrap_or_default();
-        self.log.changed(&before, problems);
+        self.log.log_changes(&before, problems);
         if !problems.is_empty() {
             self.now.insert(object.clone(), problems.clone());
         }
@@ -311,7 +311,7 @@ impl Reported {
 pub(crate) fn source(
     handle: &Handle,
     host: Option<&Arc<Host>>,
-    places: Option<&Places>,
+    places: Option<&Locator>,
     settings: &Settings,
     stopping: &Arc<AtomicBool>,
     started: Time,
@@ -347,13 +347,13 @@ pub(crate) fn source(
                 (of_load_balancers, world.certificates(), world.adoption())
             });
             let ((plan, problems, failures), certificates, adoption) = told.await.unwrap_or_default();
-            view.services = seaway_node::view(&plan, host.as_ref().map(|host| &host.proxy));
+            view.services = seaway_node::service_views(&plan, host.as_ref().map(|host| &host.proxy));
             view.problems = problems;
             view.adoption = adoption.map(|it| adoption_view(&it));
             view.unit_failures = failures;
             view.units_marked = handle.marked();
             view.lost_lines = host.as_ref().map_or(0, |host| host.proxy.lost_lines());
-            view.memory = seaway_node::memory(host.as_ref().map(|host| &host.proxy));
+            view.memory = seaway_node::memory_view(host.as_ref().map(|host| &host.proxy));
             view.certificates = CertificatesView {
                 by_state: [
                     ("valid", certificates.valid),

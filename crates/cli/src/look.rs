@@ -86,7 +86,7 @@ impl Look {
         let problems = located(&folder, problems);
         let mut unused = slices_without_service(&world);
         folder.locate(&mut unused);
-        unused.extend(folder.unused());
+        unused.extend(folder.unread_problems());
         Ok(Look { world, problems, unused })
     }
 }

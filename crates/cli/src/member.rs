@@ -201,15 +201,9 @@ impl Member {
             let name = &arguments.cloud.cluster_name;
             let leading = campaign.leading();
             herald = Some(statuses.event_recorder());
-            let (driver, calls) = cloud::driver(
-                file,
-                &cluster,
-                name,
-                &settings,
-                leading,
-                statuses.event_recorder(),
-                usable.clone(),
-            );
+            let events = statuses.event_recorder();
+            let (driver, calls) =
+                cloud::driver(file, &cluster, name, &settings, leading, events, usable.clone());
             bound = bound.also_counted(calls);
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
@@ -219,7 +213,7 @@ impl Member {
         let config = Arc::new(beside(&status_page, settings.config.clone()));
         let world = World::new(roles, placements, config);
         let drivers = match &host {
-            Some(host) => host.drivers(drivers),
+            Some(host) => host.with_drivers(drivers),
             None => drivers
                 .with(AddressDriver::new(cluster.clone(), campaign.leading()))
                 .with(FinalizerDriver::new(cluster.clone(), campaign.leading())),

@@ -11,7 +11,7 @@ use seaway_admin::{
     View,
     view::{MemberState, MemberView},
 };
-use seaway_files::{Server, state};
+use seaway_files::{ServerInfo, state};
 use seaway_model::PoolId;
 use seaway_plan::{ServiceKey, explain::Standings};
 
@@ -48,7 +48,7 @@ pub(crate) fn ask(state: &Path, manifests: &Path) -> Result<(SocketAddr, View), 
 }
 
 /// A later process, or another program, may have the port now.
-fn is_of(view: &View, server: &Server) -> bool {
+fn is_of(view: &View, server: &ServerInfo) -> bool {
     view.started == server.started
 }
 

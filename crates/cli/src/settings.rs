@@ -279,7 +279,7 @@ fn host(field: &Field<'_>, settings: &mut Settings) {
 
 fn data_plane(field: &Field<'_>, settings: &mut Settings) {
     let section = field.object();
-    settings.workers = section.take("workers").within(1, 1_024);
+    settings.workers = section.take("workers").integer_within(1, 1_024);
     settings.pin = section.take("pin").bool().unwrap_or(false);
     section.finish();
 }
@@ -308,8 +308,8 @@ fn cloud(field: &Field<'_>, settings: &mut Settings) {
     settings.rebuild = section.take("rebuildOnError").bool().unwrap_or(false);
     let usual = Limits::default();
     settings.requests = Limits {
-        per_second: section.take("requestsPerSecond").within(1, 1_000).unwrap_or(usual.per_second),
-        in_flight: section.take("inFlight").within(1, 1_000).unwrap_or(usual.in_flight),
+        per_second: section.take("requestsPerSecond").integer_within(1, 1_000).unwrap_or(usual.per_second),
+        in_flight: section.take("inFlight").integer_within(1, 1_000).unwrap_or(usual.in_flight),
     };
     let orphans = section.take("orphans").one_of(&[("report", Orphans::Report), ("delete", Orphans::Delete)]);
     settings.config.orphans = orphans.unwrap_or(Orphans::Report);

@@ -153,7 +153,7 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<Address>> {
     let owners: Vec<Owner> = owners.items().filter_map(|item| read_owner(&item)).collect();
     let annotations = metadata.child("annotations");
     let state = spec.child("state").one_of(&STATES).unwrap_or(AddressState::Held);
-    let plan_version = spec.child("planVersion").within(1, i64::from(u32::MAX)).unwrap_or(1);
+    let plan_version = spec.child("planVersion").integer_within(1, i64::from(u32::MAX)).unwrap_or(1);
     for field in [&spec.child("address"), &pool] {
         if field.is_missing() {
             field.required("");

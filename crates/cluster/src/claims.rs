@@ -82,7 +82,7 @@ impl AddressDriver {
             Ok(told) => self.note(wanted, &told, observed),
             Err(ApiError::Conflict(why)) => return self.agree(wanted, why, observed).await,
             Err(ApiError::NotFound) => {
-                self.cluster.object_cache().forget_address(wanted.ip);
+                self.cluster.cache().forget_address(wanted.ip);
                 return Err(Failure::Retry("the Address was deleted meanwhile".to_owned()));
             }
             Err(answer) => return trouble(answer, observed),
@@ -97,7 +97,7 @@ impl AddressDriver {
         let parameters = DeleteParams { preconditions: Some(of), ..DeleteParams::default() };
         match self.cluster.within_deadline(api.delete(&claim.object, &parameters)).await {
             Ok(_) | Err(ApiError::NotFound) => {
-                self.cluster.object_cache().forget_address(claim.address.ip);
+                self.cluster.cache().forget_address(claim.address.ip);
                 observed.claim = None;
             }
             Err(ApiError::Conflict(why)) => {
@@ -152,7 +152,7 @@ impl AddressDriver {
             address = kept;
         }
         let claim = Claim { address, object: told.name().into(), version };
-        self.cluster.object_cache().put_address(claim.clone());
+        self.cluster.cache().put_address(claim.clone());
         observed.claim = Some(claim);
     }
 
@@ -162,7 +162,7 @@ impl AddressDriver {
         let told = match self.cluster.within_deadline(api.get(&address::name(wanted.ip))).await {
             Ok(told) => told,
             Err(ApiError::NotFound) => {
-                self.cluster.object_cache().forget_address(wanted.ip);
+                self.cluster.cache().forget_address(wanted.ip);
                 return Ok(None);
             }
             Err(answer) => return Err(answer.into()),
@@ -171,7 +171,7 @@ impl AddressDriver {
             Decoded::Fact(Fact::Address(address)) => {
                 let version = Version(told.version().into());
                 let claim = Claim { address, object: told.name().into(), version };
-                self.cluster.object_cache().put_address(claim.clone());
+                self.cluster.cache().put_address(claim.clone());
                 Ok(Some(claim))
             }
             _ => Ok(None),
@@ -215,7 +215,7 @@ impl Driver for AddressDriver {
 
     async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<ObservedAddress, Failure> {
         let Unit::Address(ip) = unit else { return Ok(ObservedAddress::default()) };
-        Ok(ObservedAddress { claim: self.cluster.object_cache().address(*ip), ..ObservedAddress::default() })
+        Ok(ObservedAddress { claim: self.cluster.cache().address(*ip), ..ObservedAddress::default() })
     }
 
     async fn apply(

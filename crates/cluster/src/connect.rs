@@ -162,7 +162,7 @@ impl Cluster {
         self.0.access.copies.as_ref()
     }
 
-    pub(crate) fn object_cache(&self) -> &ObjectCache {
+    pub(crate) fn cache(&self) -> &ObjectCache {
         &self.0.seen
     }
 

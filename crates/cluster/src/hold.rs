@@ -123,7 +123,7 @@ impl Driver for FinalizerDriver {
 
     async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<FinalizerState, Failure> {
         let Some((object, uid)) = unit.service() else { return Ok(FinalizerState::default()) };
-        let published = self.cluster.object_cache().service(&object.namespace, &object.name);
+        let published = self.cluster.cache().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
         Ok(FinalizerState { published: published.filter(|it| *it.uid == *uid), trouble: None })
     }

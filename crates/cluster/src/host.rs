@@ -291,10 +291,10 @@ pub(crate) fn read_inspection(root: &Field<'_>, report: &Arc<HostReport>) -> Opt
         pod.map(|(pod, port)| StatusPage { namespace: word(&page, "namespace"), pod: pod.into(), port });
     Some(HostInspection {
         report: report.clone(),
-        plan_version: status.child("planVersion").within(0, i64::MAX).unwrap_or_default(),
+        plan_version: status.child("planVersion").integer_within(0, i64::MAX).unwrap_or_default(),
         running: ProgramInfo { version: word(&status, "version"), page },
         not_served: not_served.items().filter_map(read).collect(),
-        unlisted: status.child(UNLISTED).within(0, i64::MAX).unwrap_or_default(),
+        unlisted: status.child(UNLISTED).integer_within(0, i64::MAX).unwrap_or_default(),
     })
 }
 

@@ -27,7 +27,7 @@ use k8s_openapi::{
 use kube::{Api, api::PostParams};
 use seaway_engine::Failure;
 use seaway_model::Name;
-use seaway_watchdog::{LIMIT, Part};
+use seaway_watchdog::{HANG_LIMIT, Part};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -150,13 +150,8 @@ impl LeaderElection {
 
     /// A host's sign of life: as long as it is renewed, what the host holds is believed to be held.
     pub fn start_host_lease(cluster: &Cluster, host: &str, terms: LeaseTimings) -> LeaderElection {
-        LeaderElection::begin(
-            cluster,
-            &format!("{}{host}", pulses::HOST_LEASE_PREFIX),
-            host,
-            terms,
-            Meaning::Lives,
-        )
+        let name = format!("{}{host}", pulses::HOST_LEASE_PREFIX);
+        LeaderElection::begin(cluster, &name, host, terms, Meaning::Lives)
     }
 
     fn begin(
@@ -220,7 +215,7 @@ const BEAT: Duration = Duration::from_secs(1);
 
 /// Missed within ten seconds: as long as it beats, a try or a pause has not taken its time.
 pub(crate) fn spawn_lease_task(name: &str, task: impl Future<Output = ()> + Send + 'static) -> OwnedTask {
-    OwnedTask::spawn(name, task).beating_within(BEAT.saturating_add(LIMIT))
+    OwnedTask::spawn(name, task).beating_within(BEAT.saturating_add(HANG_LIMIT))
 }
 
 /// As a time-out, awake each [`BEAT`].
@@ -500,6 +495,6 @@ mod tests {
     /// The watchdog looks each second.
     #[test]
     fn a_lease_that_hangs_is_found_within_ten_seconds() {
-        assert!(BEAT + LIMIT + seaway_watchdog::Pace::default().look * 2 <= Duration::from_secs(10));
+        assert!(BEAT + HANG_LIMIT + seaway_watchdog::Pace::default().look * 2 <= Duration::from_secs(10));
     }
 }

@@ -78,7 +78,7 @@ impl Cluster {
         match self.merge(services, namespace, name, patch).await {
             Ok(told) => {
                 let published = decode::published(&told);
-                self.object_cache().put_service(namespace, name, published.clone());
+                self.cache().put_service(namespace, name, published.clone());
                 Ok(Some(published))
             }
             Err(ApiError::NotFound | ApiError::Conflict(_)) => Ok(None),

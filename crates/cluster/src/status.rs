@@ -161,7 +161,7 @@ impl StatusDriver {
             Some(status) => logged.insert(owner.clone(), status.clone()),
             None => logged.remove(owner),
         };
-        self.problems.changed(problems_of(before.as_ref()), problems_of(status));
+        self.problems.log_changes(problems_of(before.as_ref()), problems_of(status));
     }
 
     /// Its address is being written down, or was just now.
@@ -230,7 +230,7 @@ impl StatusDriver {
         match self.cluster.apply_status(services, namespace, name, &body, force).await {
             Ok(told) => {
                 let published = decode::published(&told);
-                self.cluster.object_cache().put_service(namespace, name, published.clone());
+                self.cluster.cache().put_service(namespace, name, published.clone());
                 said.published = Some(published);
                 *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 Ok(())
@@ -311,7 +311,7 @@ impl Driver for StatusDriver {
             self.corrected().remove(owner);
         }
         let Some((object, uid)) = unit.service() else { return Ok(ObservedStatus::default()) };
-        let published = self.cluster.object_cache().service(&object.namespace, &object.name);
+        let published = self.cluster.cache().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
         let published = published.filter(|it| *it.uid == *uid);
         let early = self.is_early(owner, desired, published.as_ref());

@@ -18,7 +18,7 @@ use seaway_drivers::octavia::{
 use seaway_engine::Failure;
 use seaway_model::{Change, Name, Owner, config::CloudDefaults};
 use seaway_openstack::{Class, Cloud, Error, Fence, Metrics, Settings, Source, credentials::CloudConf};
-use seaway_watchdog::{Heartbeat, LIMIT, Part};
+use seaway_watchdog::{HANG_LIMIT, Heartbeat, Part};
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, error};
 
@@ -208,7 +208,7 @@ pub(super) fn rewritten(file: PathBuf, parts: &mut Vec<Part>) -> mpsc::Receiver<
     let (tell, told) = mpsc::channel(1);
     let (heartbeat, part) = Heartbeat::new("the watch of the file of --cloud-config");
     // Whatever it waits for, it has a turn by its timer.
-    parts.push(part.beating_within(WAKE.saturating_add(LIMIT)));
+    parts.push(part.beating_within(WAKE.saturating_add(HANG_LIMIT)));
     tokio::spawn(heartbeat.watch(async move {
         let mut read = Stamp::of(&file);
         let mut last = read;

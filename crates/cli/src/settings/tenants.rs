@@ -90,7 +90,7 @@ fn port_range(item: &Field<'_>) -> Option<RangeInclusive<u16>> {
 fn limits(field: &Field<'_>, limits: &mut TenantLimits, said: &mut LimitsSaid) {
     let section = field.object();
     let number = |key: &'static str| {
-        let number: u32 = section.take(key).within(0, u32::MAX.into())?;
+        let number: u32 = section.take(key).integer_within(0, u32::MAX.into())?;
         Some(Some(number).filter(|it| *it > 0))
     };
     if let Some(most) = number("rules") {

@@ -173,8 +173,7 @@ impl Feed {
                 Err(answer) => return Ok(Err(answer)),
             };
             let version = page.metadata.resource_version.unwrap_or_default();
-            let items: Vec<RawObject> =
-                page.items.into_iter().filter_map(|it| self.original_of(it)).collect();
+            let items: Vec<_> = page.items.into_iter().filter_map(|it| self.original_of(it)).collect();
             if items.iter().any(|it| self.is_of_a_backup(it)) || is_lower(&version, self.heard) {
                 self.set_back().await?;
                 return Ok(Ok(None));
@@ -406,11 +405,10 @@ impl Feed {
                 let published = decode::published(told);
                 let object = ObjectRef::new(Kind::Service, meta.namespace.clone(), meta.name.clone());
                 let rivalry = rival_problem(object.clone(), &published);
-                let overwritten =
-                    self.cluster.object_cache().put_service(&meta.namespace, &meta.name, published);
+                let overwritten = self.cluster.cache().put_service(&meta.namespace, &meta.name, published);
                 return (rivalry, overwritten.then_some(object));
             }
-            Fact::Address(address) => self.cluster.object_cache().put_address(Claim {
+            Fact::Address(address) => self.cluster.cache().put_address(Claim {
                 address: address.clone(),
                 object: address::name(address.ip).into(),
                 version: Version(told.version().into()),
@@ -436,11 +434,9 @@ impl Feed {
             secrets.is_told_whole(key);
         }
         match &parting.gone {
-            Some(FactRef::Address(ip)) => {
-                self.cluster.object_cache().remove_address(*ip, &Version(version.into()))
-            }
+            Some(FactRef::Address(ip)) => self.cluster.cache().remove_address(*ip, &Version(version.into())),
             Some(FactRef::Object(object)) if object.kind == Kind::Service => {
-                self.cluster.object_cache().remove_service(&object.namespace, &object.name);
+                self.cluster.cache().remove_service(&object.namespace, &object.name);
             }
             Some(FactRef::Host(host)) if !self.forget_host(host) => parting.gone = None,
             _ => {}

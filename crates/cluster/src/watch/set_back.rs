@@ -122,7 +122,7 @@ impl Feed {
                 self.hosts.addresses.set_complete(false);
             }
             self.known.forget_versions();
-            self.cluster.object_cache().forget_versions(self.watched.kind);
+            self.cluster.cache().forget_versions(self.watched.kind);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use seaway_tree::{At, Entry, Node, SyntaxError, Value};
+use seaway_tree::{Entry, Node, Position, SyntaxError, Value};
 
 use super::{
     Place, Reading,
@@ -199,7 +199,7 @@ fn child<'a>(map: &'a Node, key: &str) -> Option<&'a Node> {
     map.entries().iter().find(|entry| normal(&entry.key) == key).map(|entry| &entry.value)
 }
 
-fn place(file: &Path, at: At) -> Place {
+fn place(file: &Path, at: Position) -> Place {
     Place(format!("{}:{}", file.display(), at.line))
 }
 
@@ -209,7 +209,7 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Node, Error> {
         let message = format!("{}: {}", place(file, fault.at), fault.message);
         Error::new(Class::Credentials, message).with_fix("the file has to be YAML")
     };
-    let nothing = Node { at: At { line: 1, column: 1 }, value: Value::Null };
+    let nothing = Node { at: Position { line: 1, column: 1 }, value: Value::Null };
     Ok(seaway_tree::parse_untyped(text).map_err(refused)?.unwrap_or(nothing))
 }
 
@@ -220,7 +220,7 @@ struct File {
 }
 
 impl File {
-    fn place(&self, at: At) -> Place {
+    fn place(&self, at: Position) -> Place {
         place(&self.path, at)
     }
 
