@@ -23,7 +23,7 @@ use seaway_plan::{Overview, RELEASED, Roles, World};
 use tokio::task::JoinSet;
 
 use crate::{
-    args::kubectl::{Host, HostCommand, Kubectl, KubectlCommand, Reach},
+    args::kubectl::{ClusterArgs, Host, HostCommand, Kubectl, KubectlCommand},
     control::now,
     member::{Part, cloud::CLASS, in_cluster},
     output,
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Kubectl) -> Result<ExitCode> {
     })
 }
 
-async fn connect(reach: &Reach) -> Result<Cluster> {
+async fn connect(reach: &ClusterArgs) -> Result<Cluster> {
     let credentials = credentials(reach.kubeconfig.as_deref(), reach.context.as_deref());
     let namespace = Some(reach.system_namespace.as_str().into());
     let metallb = settings::load(reach.config.as_deref())?.metallb;
@@ -128,7 +128,7 @@ impl Glance {
     /// `sought`: the one Service whose counters matter.
     /// `namespace`: what is told of who may look at no other.
     async fn at(
-        reach: &Reach,
+        reach: &ClusterArgs,
         cluster: &Cluster,
         namespace: Option<&str>,
         sought: Option<&str>,

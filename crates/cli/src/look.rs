@@ -339,7 +339,7 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
     let key = ServiceKey::new(namespace, name);
     let asked = state_dir_of(&arguments.common, &settings)
         .map_err(|error| error.to_string())
-        .and_then(|state| running::ask(&state, &dir));
+        .and_then(|state| running::ask_running_process(&state, &dir));
     let told = match &asked {
         Ok((_, view)) => explain_running(&look.world, &key, &running::standings(view, &key)),
         Err(_) => tell(&look.world, &key),

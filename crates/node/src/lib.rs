@@ -20,7 +20,7 @@ use std::{
 };
 
 use seaway_admin::view::MemoryView;
-use seaway_announce::{Arp, Enforced, Links, Steering};
+use seaway_announce::{ArpSettings, EnforcedSettings, Links, Steering};
 use seaway_drivers::{
     native::{Answers, Native, OnHost},
     presence::Presence,
@@ -51,8 +51,8 @@ pub fn memory_view(proxy: Option<&Proxy>) -> MemoryView {
 }
 
 /// Makes this machine's settings such that it stays silent about addresses on `lo`, for whoever may not do so later.
-pub fn enforce_arp_settings() -> Result<Enforced, seaway_announce::Error> {
-    Ok(Arp::default().enforce_for_good(&Links::open()?.links()?))
+pub fn enforce_arp_settings() -> Result<EnforcedSettings, seaway_announce::Error> {
+    Ok(ArpSettings::default().enforce_for_good(&Links::open()?.links()?))
 }
 
 /// This machine as a serving host.

@@ -80,7 +80,7 @@ fn shown(arguments: &Plan, file: &Path) -> Result<ExitCode> {
         Output::Table => {
             output::line(&report::table(&prospects));
             prospects.iter().flat_map(|it| &it.problems).for_each(|it| output::error(it));
-            output::error(&report::sum(&prospects));
+            output::error(&report::summary(&prospects));
         }
     }
     Ok(report::exit(&prospects))
@@ -135,9 +135,9 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     }
     let count = jobs.len();
     let tell = |done| output::error(&format!("… {done} of {count} inspected"));
-    let mut prospects = parallel::all(jobs, tell).await?;
+    let mut prospects = parallel::run_all(jobs, tell).await?;
     add_planned(&mut prospects, &world, &filter);
-    prospects.iter_mut().for_each(|it| filter.keep(it));
+    prospects.iter_mut().for_each(|it| filter.retain(it));
     Ok(prospects)
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use seaway_admin::Counted;
+use seaway_admin::MetricsSource;
 use seaway_cluster::{Cluster, EventRecorder, Leading};
 use seaway_drivers::octavia::{
     self, Audited, InCloud, Joining, Octavia, conf, groups::Groups, sole::SoleWriter,
@@ -43,7 +43,7 @@ fn configure(settings: &mut settings::Settings, file: &Path) -> Result<()> {
     if !refused.is_empty() {
         return Err(anyhow!("{}", refused.join("\n")));
     }
-    told.extend(conf.unknown());
+    told.extend(conf.unknown_keys());
     defaults.classless = settings.by_default == Some(ByDefault::Octavia);
     defaults.rebuild = settings.rebuild;
     settings.told = told;
@@ -104,7 +104,7 @@ pub(super) fn driver(
     leading: Leading,
     herald: EventRecorder,
     usable: Arc<AtomicBool>,
-) -> (Arc<Octavia>, Counted) {
+) -> (Arc<Octavia>, MetricsSource) {
     let calls = Metrics::default();
     let may = move || leading.is_now() && usable.load(Ordering::Relaxed);
     // A write that waits, or is repeated, may outlast the lead that it was begun in.

@@ -13,7 +13,7 @@ use seaway_plan::{is_token, quantity::network};
 
 use super::{
     certificates,
-    tenants::{self, Said},
+    tenants::{self, ExplicitKeys},
 };
 
 /// More than this is no page to answer with.
@@ -24,7 +24,7 @@ pub(super) fn read(
     beside: &Path,
     door: &mut FrontDoor,
     pems: &mut Vec<PemFiles>,
-    said: &mut Said,
+    said: &mut ExplicitKeys,
 ) {
     let section = field.object();
     match section.take("enabled").bool() {
