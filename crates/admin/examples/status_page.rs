@@ -5,7 +5,7 @@ mod view;
 
 use std::{env, error::Error, sync::Arc, time::Instant};
 
-use seaway_admin::{Binding, Bound, Signals, logging};
+use seaway_admin::{Binding, BoundSockets, Signals, logging};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -15,8 +15,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         None => Binding::Loopback,
     };
     let start = Instant::now();
-    let counting = seaway_admin::at_once(move || Arc::new(view::at(start.elapsed().as_millis() as u64)));
-    let admin = Bound::bind(&binding)?.serve(counting, log);
+    let counting =
+        seaway_admin::immediate_source(move || Arc::new(view::at(start.elapsed().as_millis() as u64)));
+    let admin = BoundSockets::bind(&binding)?.serve(counting, log);
     for address in admin.addresses() {
         tracing::info!("open http://{address}");
     }

@@ -50,8 +50,11 @@ mod metrics;
 mod page;
 mod process;
 
-pub use metrics::Counted;
-pub use server::guarded::{CertificateError, Guard, Judge, Judging, Verdict};
-pub use server::{Admin, BindError, Binding, Bound, Closed, Look, ViewFuture, ViewSource, at_once};
+pub use metrics::MetricsSource;
+pub use server::guarded::{Authorization, Authorizer, Authorizing, CertificateError, MetricsGuard};
+pub use server::{
+    Admin, BindError, Binding, BoundSockets, ClosedListener, ViewDetail, ViewFuture, ViewSource,
+    immediate_source,
+};
 pub use signals::{Signal, Signals};
 pub use view::View;

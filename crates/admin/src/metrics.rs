@@ -20,8 +20,8 @@ use crate::{
     view::{Http, View},
 };
 
-/// What somebody else counts, registered whenever it is asked for.
-pub type Counted = Box<dyn Fn(&mut Registry) + Send + Sync>;
+/// Metrics of another crate, registered at each request for `/metrics`.
+pub type MetricsSource = Box<dyn Fn(&mut Registry) + Send + Sync>;
 
 /// Remembers what has been counted by whatever is gone.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub(crate) struct Metrics {
     listeners: HashMap<u64, (L4, Counts)>,
     members: HashMap<u64, (L4, Counts)>,
     gone: HashMap<L4, Counts>,
-    counted: Vec<Counted>,
+    counted: Vec<MetricsSource>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -48,7 +48,7 @@ struct Counts {
 }
 
 impl Metrics {
-    pub(crate) fn new(counted: Vec<Counted>) -> Metrics {
+    pub(crate) fn new(counted: Vec<MetricsSource>) -> Metrics {
         Metrics { counted, ..Metrics::default() }
     }
 

@@ -28,7 +28,7 @@ impl Notifier {
     }
 
     /// To this socket: a path, or a name that begins with `@`.
-    pub fn to(socket: impl Into<OsString>) -> Notifier {
+    pub fn to_socket(socket: impl Into<OsString>) -> Notifier {
         Notifier { socket: Some(socket.into()) }
     }
 
@@ -56,7 +56,7 @@ impl Notifier {
     }
 
     /// After a hand-over the unit follows another process.
-    pub fn main_process(&self, id: u32) {
+    pub fn set_main_process(&self, id: u32) {
         self.note(&format!("MAINPID={id}"));
     }
 
@@ -107,7 +107,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notify");
         let listener = UnixDatagram::bind(&path).unwrap();
-        Notifier::to(&path).ready("serving\nSTOPPING=1");
+        Notifier::to_socket(&path).ready("serving\nSTOPPING=1");
         assert_eq!(heard(&listener), "READY=1\nSTATUS=serving STOPPING=1");
     }
 
@@ -116,7 +116,7 @@ mod tests {
         let name = format!("seaway-notify-{}-{:?}", std::process::id(), std::thread::current().id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let listener = UnixDatagram::bind_addr(&address).unwrap();
-        let notifier = Notifier::to(format!("@{name}"));
+        let notifier = Notifier::to_socket(format!("@{name}"));
         notifier.reloading();
         let text = heard(&listener);
         let at: u64 = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().parse().unwrap();
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn nobody_listening_is_survived() {
         Notifier::default().ready("serving");
-        Notifier::to("/nowhere/at/all").ready("serving");
-        Notifier::to("@".to_owned() + &"x".repeat(200)).ready("serving");
+        Notifier::to_socket("/nowhere/at/all").ready("serving");
+        Notifier::to_socket("@".to_owned() + &"x".repeat(200)).ready("serving");
     }
 }

@@ -33,14 +33,14 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-pub use self::later::Closed;
+pub use self::later::ClosedListener;
 use self::{
-    guarded::Guard,
-    later::Wanted,
-    places::{Place, Places},
+    guarded::MetricsGuard,
+    later::WantedListener,
+    places::{ConnectionSlot, ConnectionSlots},
     routes::Routes,
 };
-use crate::{logging::LogHandle, metrics::Counted, view::View};
+use crate::{logging::LogHandle, metrics::MetricsSource, view::View};
 
 pub const PORT: u16 = 1936;
 
@@ -54,12 +54,12 @@ const LAST_ANSWER: Duration = Duration::from_secs(5);
 const BACKLOG: i32 = 128;
 
 /// Makes the View that answers one request; it may have to ask other threads first.
-pub type ViewSource = Arc<dyn Fn(Look) -> ViewFuture + Send + Sync>;
+pub type ViewSource = Arc<dyn Fn(ViewDetail) -> ViewFuture + Send + Sync>;
 pub type ViewFuture = Pin<Box<dyn Future<Output = Arc<View>> + Send>>;
 
 /// How much of a View is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum ViewDetail {
     /// Whether it is ready, and nothing else: asked often, by machines.
     Readiness,
     Whole,
@@ -68,8 +68,8 @@ pub enum Look {
 /// Why this process is not well, if it is not.
 type Fault = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// A source that has nobody to ask.
-pub fn at_once(look: impl Fn() -> Arc<View> + Send + Sync + 'static) -> ViewSource {
+/// A source that makes its View without waiting for other threads.
+pub fn immediate_source(look: impl Fn() -> Arc<View> + Send + Sync + 'static) -> ViewSource {
     Arc::new(move |_| Box::pin(ready(look())))
 }
 
@@ -97,19 +97,19 @@ pub enum BindError {
     },
 }
 
-/// Sockets that listen, before anybody answers.
-pub struct Bound {
+/// Sockets that listen, before requests are answered.
+pub struct BoundSockets {
     listeners: Vec<(TcpListener, Grants)>,
     /// Opened when they can be; none of who does without no socket.
-    later: Vec<Wanted>,
+    later: Vec<WantedListener>,
     is_patient: bool,
-    closed: Arc<watch::Sender<Vec<Closed>>>,
-    counted: Vec<Counted>,
+    closed: Arc<watch::Sender<Vec<ClosedListener>>>,
+    counted: Vec<MetricsSource>,
     fault: Fault,
-    guard: Option<Guard>,
+    guard: Option<MetricsGuard>,
 }
 
-impl fmt::Debug for Bound {
+impl fmt::Debug for BoundSockets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Bound").field("listeners", &self.listeners).finish_non_exhaustive()
     }
@@ -133,21 +133,21 @@ impl Grants {
     }
 }
 
-impl Bound {
+impl BoundSockets {
     /// Needs a tokio runtime.
-    pub fn bind(binding: &Binding) -> Result<Bound, BindError> {
-        Bound::nowhere(false).listening(binding)
+    pub fn bind(binding: &Binding) -> Result<BoundSockets, BindError> {
+        BoundSockets::nowhere(false).listening(binding)
     }
 
-    /// As above; but what somebody else has is opened when he has gone, and until then told by [`Bound::closed`]: for who
+    /// As above; but what somebody else has is opened when he has gone, and until then told by [`BoundSockets::closed`]: for who
     /// has more to do than to show a page.
-    pub fn bind_now_or_later(binding: &Binding) -> Result<Bound, BindError> {
-        Bound::nowhere(true).listening(binding)
+    pub fn bind_now_or_later(binding: &Binding) -> Result<BoundSockets, BindError> {
+        BoundSockets::nowhere(true).listening(binding)
     }
 
-    fn nowhere(is_patient: bool) -> Bound {
+    fn nowhere(is_patient: bool) -> BoundSockets {
         let closed = Arc::new(watch::Sender::new(Vec::new()));
-        Bound {
+        BoundSockets {
             listeners: Vec::new(),
             later: Vec::new(),
             is_patient,
@@ -158,20 +158,21 @@ impl Bound {
         }
     }
 
-    fn listening(mut self, binding: &Binding) -> Result<Bound, BindError> {
+    fn listening(mut self, binding: &Binding) -> Result<BoundSockets, BindError> {
         let grants = Grants::All;
         match binding {
             Binding::Exactly(addresses) => {
                 // A socket for [::] takes IPv4 too, unless it is told that somebody else does.
                 let is_v4_on = |port| addresses.iter().any(|other| other.is_ipv4() && other.port() == port);
                 for &address in addresses {
-                    self.open(Wanted { address, only_v6: is_v4_on(address.port()), grants })?;
+                    self.open(WantedListener { address, only_v6: is_v4_on(address.port()), grants })?;
                 }
             }
             Binding::Loopback => {
                 let address = (Ipv4Addr::LOCALHOST, PORT).into();
-                self.open(Wanted { address, only_v6: false, grants })?;
-                let wanted = Wanted { address: (Ipv6Addr::LOCALHOST, PORT).into(), only_v6: true, grants };
+                self.open(WantedListener { address, only_v6: false, grants })?;
+                let wanted =
+                    WantedListener { address: (Ipv6Addr::LOCALHOST, PORT).into(), only_v6: true, grants };
                 match wanted.open() {
                     Err(BindError::Io { source, .. }) if is_family_absent(&source) => {}
                     opened => self.note(wanted, opened)?,
@@ -181,12 +182,16 @@ impl Bound {
         Ok(self)
     }
 
-    fn open(&mut self, wanted: Wanted) -> Result<(), BindError> {
+    fn open(&mut self, wanted: WantedListener) -> Result<(), BindError> {
         let opened = wanted.open();
         self.note(wanted, opened)
     }
 
-    fn note(&mut self, wanted: Wanted, opened: Result<TcpListener, BindError>) -> Result<(), BindError> {
+    fn note(
+        &mut self,
+        wanted: WantedListener,
+        opened: Result<TcpListener, BindError>,
+    ) -> Result<(), BindError> {
         match opened {
             Ok(listener) => self.listeners.push((listener, wanted.grants)),
             Err(error) if self.is_patient => {
@@ -200,64 +205,71 @@ impl Bound {
 
     /// Listens there, too, at the same port, for whoever reads. Where it is listened already, that is enough: nobody
     /// but this machine may change anything.
-    pub fn also_for_reading(mut self, at: IpAddr) -> Result<Bound, BindError> {
+    pub fn with_read_only_listener(mut self, at: IpAddr) -> Result<BoundSockets, BindError> {
         let addresses = self.addresses();
         let family = |it: &SocketAddr| it.ip().is_unspecified() && it.is_ipv4() == at.is_ipv4();
         if addresses.iter().any(|it| it.ip() == at || family(it)) {
             return Ok(self);
         }
         let port = addresses.first().map_or(PORT, SocketAddr::port);
-        self.open(Wanted { address: (at, port).into(), only_v6: true, grants: Grants::Reading })?;
+        self.open(WantedListener { address: (at, port).into(), only_v6: true, grants: Grants::Reading })?;
         Ok(self)
     }
 
     /// Answers `/live` and `/ready` there, and nothing else: whatever others do with the status page.
-    pub fn also_for_probes(mut self, at: SocketAddr) -> Result<Bound, BindError> {
-        self.open(Wanted { address: at, only_v6: true, grants: Grants::Probes })?;
+    pub fn with_probe_listener(mut self, at: SocketAddr) -> Result<BoundSockets, BindError> {
+        self.open(WantedListener { address: at, only_v6: true, grants: Grants::Probes })?;
         Ok(self)
     }
 
     /// Answers `/metrics` there by TLS, for whoever may read them, and nothing else.
-    pub fn also_for_metrics(mut self, at: &[SocketAddr], guard: Guard) -> Result<Bound, BindError> {
+    pub fn with_metrics_listeners(
+        mut self,
+        at: &[SocketAddr],
+        guard: MetricsGuard,
+    ) -> Result<BoundSockets, BindError> {
         self.guard = Some(guard);
         for &address in at {
             let only_v6 = at.iter().any(|other| other.is_ipv4() && other.port() == address.port());
-            self.open(Wanted { address, only_v6, grants: Grants::Metrics })?;
+            self.open(WantedListener { address, only_v6, grants: Grants::Metrics })?;
         }
         Ok(self)
     }
 
-    /// Where it is not listened though it should be, from now on.
-    pub fn closed(&self) -> watch::Receiver<Vec<Closed>> {
+    /// The addresses that should be listened at and are not, from now on.
+    pub fn closed_listeners(&self) -> watch::Receiver<Vec<ClosedListener>> {
         self.closed.subscribe()
     }
 
     /// Shows at `/metrics` what somebody else counts, too.
-    pub fn also_counted(mut self, counted: Counted) -> Bound {
+    pub fn with_metrics_source(mut self, counted: MetricsSource) -> BoundSockets {
         self.counted.push(counted);
         self
     }
 
     /// `/live` asks whether a part of this process hangs or has ended.
-    pub fn living_unless(mut self, fault: impl Fn() -> Option<String> + Send + Sync + 'static) -> Bound {
+    pub fn with_liveness_check(
+        mut self,
+        fault: impl Fn() -> Option<String> + Send + Sync + 'static,
+    ) -> BoundSockets {
         self.fault = Arc::new(fault);
         self
     }
 
-    /// Of the status page.
+    /// The addresses of the status page.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let pages = self.listeners.iter().filter(|(_, grants)| grants.are_of_the_page());
         pages.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
     }
 
-    /// Of probes alone.
-    pub fn probed_at(&self) -> Vec<SocketAddr> {
+    /// The addresses of the probes `/live` and `/ready` alone.
+    pub fn probe_addresses(&self) -> Vec<SocketAddr> {
         let probes = self.listeners.iter().filter(|(_, grants)| *grants == Grants::Probes);
         probes.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
     }
 
-    /// Of metrics by TLS.
-    pub fn guarded_at(&self) -> Vec<SocketAddr> {
+    /// The addresses of metrics by TLS.
+    pub fn metrics_addresses(&self) -> Vec<SocketAddr> {
         let guarded = self.listeners.iter().filter(|(_, grants)| *grants == Grants::Metrics);
         guarded.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
     }
@@ -267,7 +279,8 @@ impl Bound {
         let addresses = self.addresses();
         let routes = Arc::new(Routes::new(source, log, self.counted, self.fault, self.guard));
         // Whoever fills the page, or shakes hands without end, does not fill the places of probes.
-        let (places, of_probes, of_metrics) = (Places::new(), Places::new(), Places::new());
+        let (places, of_probes, of_metrics) =
+            (ConnectionSlots::new(), ConnectionSlots::new(), ConnectionSlots::new());
         let places_of = |grants| {
             Arc::clone(match grants {
                 Grants::Probes => &of_probes,
@@ -335,7 +348,7 @@ fn is_family_absent(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(nix::errno::Errno::EAFNOSUPPORT as i32)
 }
 
-async fn accept(listener: TcpListener, grants: Grants, routes: Arc<Routes>, places: Arc<Places>) {
+async fn accept(listener: TcpListener, grants: Grants, routes: Arc<Routes>, places: Arc<ConnectionSlots>) {
     let mut connections = JoinSet::new();
     let mut failing = false;
     loop {
@@ -363,14 +376,14 @@ async fn converse(
     peer: SocketAddr,
     grants: Grants,
     routes: Arc<Routes>,
-    mut place: Place,
+    mut place: ConnectionSlot,
 ) {
     let tls = if grants == Grants::Metrics { routes.tls() } else { None };
     match tls {
         Some(tls) => {
             let shaken = tokio::select! {
                 shaken = time::timeout(HEADER_TIMEOUT, TlsAcceptor::from(tls).accept(stream)) => shaken,
-                () = place.lost() => return,
+                () = place.until_evicted() => return,
             };
             if let Ok(Ok(stream)) = shaken {
                 talk(TokioIo::new(stream), peer, grants, routes, place).await;
@@ -386,9 +399,9 @@ async fn talk<S: Read + Write + Unpin>(
     peer: SocketAddr,
     grants: Grants,
     routes: Arc<Routes>,
-    mut place: Place,
+    mut place: ConnectionSlot,
 ) {
-    let busy = place.busy();
+    let busy = place.busy_flag();
     let service = service_fn(move |request| {
         let (routes, busy) = (Arc::clone(&routes), Arc::clone(&busy));
         async move {
@@ -414,6 +427,6 @@ async fn talk<S: Read + Write + Unpin>(
     };
     tokio::select! {
         () = whole => {}
-        () = place.lost() => {}
+        () = place.until_evicted() => {}
     }
 }

@@ -23,7 +23,7 @@ use std::{
 
 use chromium::{Chromium, Look};
 use measured::Measured;
-use seaway_admin::{Binding, Bound, View, logging::LogHandle};
+use seaway_admin::{Binding, BoundSockets, View, logging::LogHandle};
 
 const PHONE: Look = Look { dark: false, size: (390, 844) };
 const DARK_PHONE: Look = Look { dark: true, ..PHONE };
@@ -39,7 +39,9 @@ fn serving(test: impl FnOnce(SocketAddr)) {
     };
     let anywhere = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
     let admin = runtime.block_on(async {
-        Bound::bind(&anywhere).unwrap().serve(seaway_admin::at_once(source), LogHandle::detached())
+        BoundSockets::bind(&anywhere)
+            .unwrap()
+            .serve(seaway_admin::immediate_source(source), LogHandle::detached())
     });
     test(admin.addresses()[0]);
     runtime.block_on(admin.stop());

@@ -12,24 +12,24 @@ use crate::Link;
 
 /// The settings, where the kernel keeps them.
 #[derive(Clone, Debug)]
-pub struct Arp {
+pub struct ArpSettings {
     root: PathBuf,
 }
 
-impl Default for Arp {
-    fn default() -> Arp {
-        Arp::at(Path::new("/proc/sys"))
+impl Default for ArpSettings {
+    fn default() -> ArpSettings {
+        ArpSettings::at(Path::new("/proc/sys"))
     }
 }
 
-impl Arp {
+impl ArpSettings {
     /// Another place than `/proc/sys`, for tests.
-    pub fn at(root: &Path) -> Arp {
-        Arp { root: root.to_owned() }
+    pub fn at(root: &Path) -> ArpSettings {
+        ArpSettings { root: root.to_owned() }
     }
 
     /// What does not hold on these links.
-    pub fn observe(&self, links: &[Link]) -> Vec<Unmet> {
+    pub fn observe(&self, links: &[Link]) -> Vec<UnmetSetting> {
         Setting::ALL
             .into_iter()
             .flat_map(|setting| links.iter().filter_map(move |link| self.unmet(setting, link)))
@@ -38,7 +38,7 @@ impl Arp {
 
     /// Sets what does not hold, for all interfaces at once where that is enough, and says what
     /// still does not hold. Stricter settings of others stay.
-    pub fn enforce(&self, links: &[Link]) -> Vec<Unmet> {
+    pub fn enforce(&self, links: &[Link]) -> Vec<UnmetSetting> {
         let missing = self.observe(links);
         if missing.is_empty() {
             return missing;
@@ -60,19 +60,19 @@ impl Arp {
         self.observe(links)
     }
 
-    /// As [`Arp::enforce`], and for interfaces that are yet to come.
-    pub fn enforce_for_good(&self, links: &[Link]) -> Enforced {
+    /// As [`ArpSettings::enforce`], and for interfaces that are yet to come.
+    pub fn enforce_for_good(&self, links: &[Link]) -> EnforcedSettings {
         let all = Link { index: 0, name: ALL.to_owned(), up: true, loopback: false };
         let links: Vec<Link> = links.iter().cloned().chain([all]).collect();
         let (before, unmet) = (self.observe(&links), self.enforce(&links));
-        let mut set: Vec<String> = before.iter().map(Unmet::command).collect();
+        let mut set: Vec<String> = before.iter().map(UnmetSetting::command).collect();
         set.retain(|command| !unmet.iter().any(|it| it.command() == *command));
         set.sort();
         set.dedup();
-        Enforced { set, unmet }
+        EnforcedSettings { set, unmet }
     }
 
-    fn unmet(&self, setting: Setting, link: &Link) -> Option<Unmet> {
+    fn unmet(&self, setting: Setting, link: &Link) -> Option<UnmetSetting> {
         if !link.up || link.loopback {
             return None;
         }
@@ -87,7 +87,7 @@ impl Arp {
         };
         let all_is_wrong = !self.value(setting, ALL).is_ok_and(|all| all == 0 || setting.holds(all));
         let own = self.value(setting, &link.name).unwrap_or(0);
-        Some(Unmet {
+        Some(UnmetSetting {
             setting,
             interface: link.name.clone(),
             found,
@@ -121,10 +121,10 @@ impl Arp {
 
 /// What came of settings that are to hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Enforced {
+pub struct EnforcedSettings {
     /// What was done, as one would type it.
     pub set: Vec<String>,
-    pub unmet: Vec<Unmet>,
+    pub unmet: Vec<UnmetSetting>,
 }
 
 /// The pseudo-interface whose settings hold for all of them.
@@ -182,7 +182,7 @@ impl Setting {
 
 /// A setting that does not hold on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unmet {
+pub struct UnmetSetting {
     pub setting: Setting,
     pub interface: String,
     /// The value that counts there; none if it cannot be read.
@@ -190,14 +190,14 @@ pub struct Unmet {
     remedy: String,
 }
 
-impl Unmet {
+impl UnmetSetting {
     /// What to type, as root.
     pub fn command(&self) -> String {
         self.setting.command(&self.remedy)
     }
 }
 
-impl fmt::Display for Unmet {
+impl fmt::Display for UnmetSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, interface) = (self.setting.name(), &self.interface);
         match self.found {
@@ -229,8 +229,8 @@ mod tests {
     #[track_caller]
     fn check(values: &[(&str, u32, u32)], unmet: &[&str], afterwards: &[(&str, u32, u32)]) {
         let (root, links) = host(values);
-        let arp = Arp::at(root.path());
-        let commands: Vec<_> = arp.observe(&links).iter().map(Unmet::command).collect();
+        let arp = ArpSettings::at(root.path());
+        let commands: Vec<_> = arp.observe(&links).iter().map(UnmetSetting::command).collect();
         assert_eq!(commands, unmet, "{values:?}");
         assert_eq!(arp.enforce(&links), []);
         for (name, ignore, announce) in afterwards {
@@ -274,8 +274,8 @@ mod tests {
         let file = root.path().join("net/ipv4/conf/all/arp_ignore");
         fs::remove_file(&file).expect("a file");
         fs::create_dir(&file).expect("a folder in its place");
-        let unmet = Arp::at(root.path()).enforce(&links);
-        let told: Vec<_> = unmet.iter().map(Unmet::to_string).collect();
+        let unmet = ArpSettings::at(root.path()).enforce(&links);
+        let told: Vec<_> = unmet.iter().map(UnmetSetting::to_string).collect();
         assert_eq!(
             told,
             ["arp_ignore of eth0 cannot be read; to set it, run as root: \
@@ -287,12 +287,12 @@ mod tests {
     fn what_is_made_for_good_holds_on_interfaces_to_come_and_is_made_once() {
         // As others made it, for what was there then.
         let (root, links) = host(&[("all", 0, 2), ("eth0", 1, 0)]);
-        let arp = Arp::at(root.path());
+        let arp = ArpSettings::at(root.path());
         assert_eq!(arp.observe(&links), []);
         let set = vec!["sysctl -w net.ipv4.conf.all.arp_ignore=1".to_owned()];
-        assert_eq!(arp.enforce_for_good(&links), Enforced { set, unmet: vec![] });
+        assert_eq!(arp.enforce_for_good(&links), EnforcedSettings { set, unmet: vec![] });
         assert_eq!(arp.value(Setting::ArpIgnore, ALL).ok(), Some(1));
-        assert_eq!(arp.enforce_for_good(&links), Enforced { set: vec![], unmet: vec![] });
+        assert_eq!(arp.enforce_for_good(&links), EnforcedSettings { set: vec![], unmet: vec![] });
     }
 
     #[test]
@@ -303,6 +303,6 @@ mod tests {
         gone.name = "eth1".to_owned();
         gone.up = true;
         links.push(gone);
-        assert_eq!(Arp::at(root.path()).observe(&links), []);
+        assert_eq!(ArpSettings::at(root.path()).observe(&links), []);
     }
 }

@@ -11,7 +11,7 @@ use crate::process::Process;
 
 /// A socket to be. `[::]` is taken as IPv6 only; who wants both asks for `0.0.0.0` too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Wanted {
+pub struct WantedSocket {
     pub at: SocketAddr,
     pub protocol: L4,
 }
@@ -19,7 +19,7 @@ pub struct Wanted {
 /// A wanted address and port, and who has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    pub wanted: Wanted,
+    pub wanted: WantedSocket,
     pub listener: Listener,
     /// None if it is another user's and we may not look, or the kernel's own.
     pub process: Option<Process>,
@@ -27,7 +27,7 @@ pub struct Conflict {
 
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Wanted { at, protocol } = self.wanted;
+        let WantedSocket { at, protocol } = self.wanted;
         write!(f, "{} {at} is taken: ", protocol.as_str())?;
         match &self.process {
             Some(process) => write!(f, "{process}")?,
@@ -39,7 +39,7 @@ impl fmt::Display for Conflict {
 
 /// Whether the two would share or refuse each other: same protocol and port, and an address in
 /// common. A socket bound to one interface counts, because ours is bound to none.
-pub fn overlaps(wanted: &Wanted, listener: &Listener) -> bool {
+pub fn overlaps(wanted: &WantedSocket, listener: &Listener) -> bool {
     wanted.protocol == listener.protocol
         && wanted.at.port() == listener.at.port()
         && match (wanted.at.ip().to_canonical(), listener.at.ip()) {
@@ -55,7 +55,11 @@ pub fn overlaps(wanted: &Wanted, listener: &Listener) -> bool {
 }
 
 /// One conflict for each pair that overlaps; the processes are still to be found.
-pub(crate) fn clashes(wanted: &[Wanted], listeners: &[Listener], ours: &HashSet<u64>) -> Vec<Conflict> {
+pub(crate) fn find_conflicts(
+    wanted: &[WantedSocket],
+    listeners: &[Listener],
+    ours: &HashSet<u64>,
+) -> Vec<Conflict> {
     let mut by_port: HashMap<(u16, L4), Vec<&Listener>> = HashMap::new();
     for listener in listeners {
         if !ours.contains(&listener.inode) {
@@ -63,7 +67,7 @@ pub(crate) fn clashes(wanted: &[Wanted], listeners: &[Listener], ours: &HashSet<
             by_port.entry(key).or_default().push(listener);
         }
     }
-    let on_its_port = |wanted: &Wanted| by_port.get(&(wanted.at.port(), wanted.protocol));
+    let on_its_port = |wanted: &WantedSocket| by_port.get(&(wanted.at.port(), wanted.protocol));
     wanted
         .iter()
         .flat_map(|wanted| {
@@ -81,8 +85,8 @@ pub(crate) fn clashes(wanted: &[Wanted], listeners: &[Listener], ours: &HashSet<
 mod tests {
     use super::*;
 
-    fn wanted(at: &str, protocol: L4) -> Wanted {
-        Wanted { at: at.parse().expect("an address"), protocol }
+    fn wanted(at: &str, protocol: L4) -> WantedSocket {
+        WantedSocket { at: at.parse().expect("an address"), protocol }
     }
 
     fn listener(at: &str, v6_only: bool, inode: u64) -> Listener {
@@ -133,7 +137,7 @@ mod tests {
         let wanted = [wanted("192.0.2.1:80", L4::Tcp), wanted("192.0.2.2:80", L4::Tcp)];
         let listeners = [listener("192.0.2.1:80", false, 1), listener("0.0.0.0:80", false, 2)];
         let foreign = |ours: &[u64]| -> Vec<_> {
-            clashes(&wanted, &listeners, &ours.iter().copied().collect())
+            find_conflicts(&wanted, &listeners, &ours.iter().copied().collect())
                 .iter()
                 .map(|conflict| (conflict.wanted.at.to_string(), conflict.listener.inode))
                 .collect()

@@ -11,7 +11,7 @@ use nix::sys::socket::SockProtocol;
 use seaway_model::L4;
 
 use crate::Error;
-use crate::conflict::{Conflict, Wanted, clashes};
+use crate::conflict::{Conflict, WantedSocket, find_conflicts};
 use crate::netlink::Socket;
 use crate::netlink::message::{Request, attributes, malformed, u32_at};
 use crate::process::Process;
@@ -31,13 +31,13 @@ impl Sockets {
     pub fn open() -> Result<Sockets, Error> {
         match Socket::open(SockProtocol::NetlinkSockDiag) {
             Ok(socket) => Ok(Sockets { socket: Some(socket) }),
-            Err(error) if is_missing(&error) => Ok(Sockets::of_tables()),
+            Err(error) if is_missing(&error) => Ok(Sockets::from_proc()),
             Err(error) => Err(Error::refused("opening a socket-diagnosis socket", error)),
         }
     }
 
     /// Reads `/proc/net`, which is slower, and takes every `[::]` for a holder of IPv4 as well.
-    pub fn of_tables() -> Sockets {
+    pub fn from_proc() -> Sockets {
         Sockets { socket: None }
     }
 
@@ -55,13 +55,17 @@ impl Sockets {
     }
 
     /// Whoever, except for the sockets in `ours` (by inode), has what is wanted.
-    pub fn conflicts(&mut self, wanted: &[Wanted], ours: &HashSet<u64>) -> Result<Vec<Conflict>, Error> {
+    pub fn conflicts(
+        &mut self,
+        wanted: &[WantedSocket],
+        ours: &HashSet<u64>,
+    ) -> Result<Vec<Conflict>, Error> {
         let listeners = match wanted {
             [] => return Ok(Vec::new()),
             [one] => self.listeners(one.at.port(), one.protocol)?,
             _ => self.all()?,
         };
-        let mut conflicts = clashes(wanted, &listeners, ours);
+        let mut conflicts = find_conflicts(wanted, &listeners, ours);
         if conflicts.is_empty() {
             return Ok(conflicts);
         }

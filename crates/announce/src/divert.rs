@@ -73,7 +73,7 @@ fn marking() -> Vec<(Request, i32)> {
         create(nft::table(TABLE, NFT_MSG_NEWTABLE)),
         (nft::table(TABLE, NFT_MSG_DELTABLE), 0),
         create(nft::table(TABLE, NFT_MSG_NEWTABLE)),
-        create(nft::arriving(TABLE, CHAIN, libc::NF_IP_PRI_MANGLE)),
+        create(nft::prerouting_chain(TABLE, CHAIN, libc::NF_IP_PRI_MANGLE)),
         (nft::rule(TABLE, CHAIN, &expressions()), libc::NLM_F_CREATE | libc::NLM_F_APPEND),
     ]
 }
@@ -86,7 +86,7 @@ fn expressions() -> [Vec<u8>; 5] {
         nft::socket(NFT_SOCKET_TRANSPARENT),
         nft::compare(NFT_CMP_EQ, &[1]),
         nft::expression(b"immediate\0", &mark),
-        nft::numbers(b"meta\0", &[(NFTA_META_KEY, NFT_META_MARK), (NFTA_META_SREG, NFT_REG_1)]),
+        nft::number_expression(b"meta\0", &[(NFTA_META_KEY, NFT_META_MARK), (NFTA_META_SREG, NFT_REG_1)]),
         nft::verdict(NF_ACCEPT, None),
     ]
 }

@@ -21,7 +21,7 @@ use crate::{
 /// answer to a question gets that and nothing else. What is read of a message stands in it, and reads back as we write it.
 pub fn netlink(bytes: &[u8]) {
     let mut end = 0;
-    let all: Vec<_> = Messages::unasked(bytes).collect();
+    let all: Vec<_> = Messages::notifications(bytes).collect();
     assert!(all.len() <= bytes.len() / 16 + 1, "{} messages of {} bytes", all.len(), bytes.len());
     for (index, message) in all.iter().enumerate() {
         assert!(message.is_ok() || index + 1 == all.len(), "behind what cannot be read nothing is read");

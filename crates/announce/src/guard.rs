@@ -78,11 +78,14 @@ pub struct GuardOutcome {
 impl Guard {
     /// For these addresses and no others, whatever was there before.
     pub fn set(addresses: &[IpAddr]) -> Result<GuardOutcome, Error> {
-        Guard::set_beside(addresses, &[])
+        Guard::set_with_steered(addresses, &[])
     }
 
     /// The same, with what is steered at them.
-    pub(crate) fn set_beside(addresses: &[IpAddr], steered: &[SocketAddr]) -> Result<GuardOutcome, Error> {
+    pub(crate) fn set_with_steered(
+        addresses: &[IpAddr],
+        steered: &[SocketAddr],
+    ) -> Result<GuardOutcome, Error> {
         most(is_tracked(), |refusal, translation| Guard::set_with(addresses, steered, refusal, translation))
     }
 
@@ -106,7 +109,7 @@ impl Guard {
             .extend(sets.map(|((name, family), id)| nft::set_of_pairs(TABLE, name, family, id)).map(create));
         let (plain, arriving) = ([REFUSE, CHECK], [(ARRIVALS, PRIORITY), (LANDED, STEERS.saturating_add(1))]);
         changes.extend(plain.map(|name| create(nft::chain(TABLE, name))));
-        changes.extend(arriving.map(|(name, priority)| create(nft::arriving(TABLE, name, priority))));
+        changes.extend(arriving.map(|(name, priority)| create(nft::prerouting_chain(TABLE, name, priority))));
         let rules = [
             (REFUSE, refuse(refusal)),
             (CHECK, check()),
@@ -119,17 +122,16 @@ impl Guard {
             }
             Translation::Others => &[],
         };
-        changes.extend(
-            kept.iter().map(|(name, hook)| create(nft::translating(TABLE, name, (*hook, TRANSLATES)))),
-        );
+        changes
+            .extend(kept.iter().map(|(name, hook)| create(nft::nat_chain(TABLE, name, (*hook, TRANSLATES)))));
         let rules = rules.into_iter().chain(kept.iter().map(|(name, _)| (*name, to_itself())));
         let append = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
         for (chain, rules) in rules {
             changes.extend(rules.iter().map(|it| (nft::rule(TABLE, chain, it), append)));
         }
         // What is steered is known before its address is guarded, or clients would be refused.
-        let mut elements = nft::pairs(NFT_MSG_NEWSETELEM, TABLE, &STEERED, steered);
-        elements.extend(nft::addresses(NFT_MSG_NEWSETELEM, TABLE, &OURS, addresses));
+        let mut elements = nft::pair_elements(NFT_MSG_NEWSETELEM, TABLE, &STEERED, steered);
+        elements.extend(nft::address_elements(NFT_MSG_NEWSETELEM, TABLE, &OURS, addresses));
         let mut elements = elements.into_iter().map(create);
         match change(changes.iter().cloned().chain(elements.clone()).collect()) {
             Err(error) if errno(&error) == Some(Errno::EMSGSIZE) => {
@@ -142,22 +144,22 @@ impl Guard {
 
     /// One more; what is there already stays.
     pub fn add(ip: IpAddr) -> Result<(), Error> {
-        change(created(nft::addresses(NFT_MSG_NEWSETELEM, TABLE, &OURS, &[ip])))
+        change(created(nft::address_elements(NFT_MSG_NEWSETELEM, TABLE, &OURS, &[ip])))
     }
 
-    /// One less; what is not there is as good as gone.
+    /// Removes one address; one that is absent is no error.
     pub fn remove(ip: IpAddr) -> Result<(), Error> {
-        gone(change(plain(nft::addresses(NFT_MSG_DELSETELEM, TABLE, &OURS, &[ip]))))
+        ignore_absent(change(plain(nft::address_elements(NFT_MSG_DELSETELEM, TABLE, &OURS, &[ip]))))
     }
 
     /// What says that it is steered (`NFT_MSG_NEWSETELEM`), or is no more (`NFT_MSG_DELSETELEM`).
     pub(crate) fn steered(kind: u16, at: SocketAddr) -> Vec<Request> {
-        nft::pairs(kind, TABLE, &STEERED, &[at])
+        nft::pair_elements(kind, TABLE, &STEERED, &[at])
     }
 
     /// Deletes the table: no address is guarded any more.
     pub fn clear() -> Result<(), Error> {
-        gone(change(plain(vec![nft::table(TABLE, NFT_MSG_DELTABLE)])))
+        ignore_absent(change(plain(vec![nft::table(TABLE, NFT_MSG_DELTABLE)])))
     }
 }
 
@@ -208,7 +210,7 @@ pub(crate) fn errno(error: &Error) -> Option<Errno> {
     }
 }
 
-pub(crate) fn gone(done: Result<(), Error>) -> Result<(), Error> {
+pub(crate) fn ignore_absent(done: Result<(), Error>) -> Result<(), Error> {
     match done {
         Err(error) if errno(&error) == Some(Errno::ENOENT) => Ok(()),
         done => done,

@@ -36,13 +36,15 @@ mod steering;
 mod uapi;
 mod watch;
 
-pub use arp::{Arp, Enforced, Setting, Unmet};
-pub use conflict::{Conflict, Wanted, overlaps};
+pub use arp::{ArpSettings, EnforcedSettings, Setting, UnmetSetting};
+pub use conflict::{Conflict, WantedSocket, overlaps};
 pub use diag::{Listener, Sockets};
 pub use divert::{UNDIVERT, divert};
 pub use error::Error;
 pub use guard::{Guard, GuardOutcome};
-pub use links::{Added, Assigned, Held, LABEL, Link, Links, MARK, Observed, Removed};
+pub use links::{
+    ADDRESS_PROTOCOL, Added, AssignedAddress, LABEL, Link, Links, Observed, OwnAddress, Removed,
+};
 pub use process::Process;
 pub use steering::Steering;
 pub use watch::{Event, Watch};

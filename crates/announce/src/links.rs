@@ -17,7 +17,7 @@ use crate::uapi::IFA_PROTO;
 pub const LABEL: &str = "lo:seaway";
 
 /// The address protocol (IFA_PROTO, Linux 5.18) of ours: who put them there. `S`, for Seaway.
-pub const MARK: u8 = 83;
+pub const ADDRESS_PROTOCOL: u8 = 83;
 
 const LOOPBACK: &str = "lo";
 const FOREVER: u32 = u32::MAX;
@@ -50,11 +50,11 @@ impl Links {
             .map_err(|source| Error::unanswered("listing interfaces", source))
     }
 
-    pub fn addresses(&mut self) -> Result<Vec<Assigned>, Error> {
+    pub fn addresses(&mut self) -> Result<Vec<AssignedAddress>, Error> {
         let request = Request::new(libc::RTM_GETADDR, &[0; 8]);
         self.socket
             .dump(&request, |kind, payload| match kind {
-                libc::RTM_NEWADDR => Ok(Assigned::read(payload)),
+                libc::RTM_NEWADDR => Ok(AssignedAddress::read(payload)),
                 _ => Ok(None),
             })
             .map_err(|source| Error::unanswered("listing addresses", source))
@@ -74,8 +74,8 @@ impl Links {
     }
 
     /// Takes one address of ours off `lo`.
-    pub fn remove(&mut self, held: &Held) -> Result<Removed, Error> {
-        let Held { ip, link, ref label } = *held;
+    pub fn remove(&mut self, held: &OwnAddress) -> Result<Removed, Error> {
+        let OwnAddress { ip, link, ref label } = *held;
         let mut request = Request::new(libc::RTM_DELADDR, &address_header(ip, link))
             .attribute(libc::IFA_LOCAL, &octets(ip));
         if let Some(label) = label {
@@ -126,7 +126,7 @@ pub enum Removed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     pub links: Vec<Link>,
-    pub addresses: Vec<Assigned>,
+    pub addresses: Vec<AssignedAddress>,
 }
 
 impl Observed {
@@ -142,22 +142,22 @@ impl Observed {
     }
 
     /// Notes an address that was put on `lo` since, as it would be observed now.
-    pub fn note_added(&mut self, ip: IpAddr) -> Option<Held> {
+    pub fn note_added(&mut self, ip: IpAddr) -> Option<OwnAddress> {
         let link = self.links.iter().find(|link| link.loopback)?.index;
         let label = ip.is_ipv4().then(|| LABEL.to_owned());
-        let mark = self.keeps_marks().then_some(MARK);
-        self.addresses.push(Assigned { ip, prefix: whole(ip), link, label: label.clone(), mark });
-        Some(Held { ip, link, label })
+        let mark = self.keeps_marks().then_some(ADDRESS_PROTOCOL);
+        self.addresses.push(AssignedAddress { ip, prefix: whole(ip), link, label: label.clone(), mark });
+        Some(OwnAddress { ip, link, label })
     }
 
     /// Notes that one of ours was taken away since.
-    pub fn note_removed(&mut self, held: &Held) {
+    pub fn note_removed(&mut self, held: &OwnAddress) {
         self.addresses.retain(|it| (it.ip, it.link) != (held.ip, held.link));
     }
 
     /// The addresses that Seaway put on `lo`. Where the kernel keeps no mark for IPv6 (before
     /// 5.18), those in `recorded`, which the caller wrote down when it added them.
-    pub fn ours(&self, recorded: &HashSet<IpAddr>) -> Vec<Held> {
+    pub fn ours(&self, recorded: &HashSet<IpAddr>) -> Vec<OwnAddress> {
         let loopback = self.links.iter().find(|link| link.loopback);
         let marks = self.keeps_marks();
         self.addresses
@@ -165,11 +165,15 @@ impl Observed {
             .filter(|assigned| loopback.is_some_and(|link| link.index == assigned.link))
             .filter(|assigned| assigned.is_whole())
             .filter(|assigned| match (assigned.ip, assigned.mark) {
-                (_, Some(mark)) => mark == MARK,
+                (_, Some(mark)) => mark == ADDRESS_PROTOCOL,
                 (IpAddr::V4(_), None) => assigned.label.as_deref() == Some(LABEL),
                 (IpAddr::V6(_), None) => !marks && recorded.contains(&assigned.ip),
             })
-            .map(|assigned| Held { ip: assigned.ip, link: assigned.link, label: assigned.label.clone() })
+            .map(|assigned| OwnAddress {
+                ip: assigned.ip,
+                link: assigned.link,
+                label: assigned.label.clone(),
+            })
             .collect()
     }
 
@@ -181,13 +185,13 @@ impl Observed {
 
 /// An address that was observed to be ours; nothing else can be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct OwnAddress {
     ip: IpAddr,
     link: u32,
     label: Option<String>,
 }
 
-impl Held {
+impl OwnAddress {
     pub fn ip(&self) -> IpAddr {
         self.ip
     }
@@ -215,7 +219,7 @@ impl Link {
 
 /// An address on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assigned {
+pub struct AssignedAddress {
     pub ip: IpAddr,
     pub prefix: u8,
     /// The index of the interface.
@@ -226,9 +230,9 @@ pub struct Assigned {
     pub mark: Option<u8>,
 }
 
-impl Assigned {
+impl AssignedAddress {
     /// `None` for other families than ours.
-    pub(crate) fn read(payload: &[u8]) -> Option<Assigned> {
+    pub(crate) fn read(payload: &[u8]) -> Option<AssignedAddress> {
         let family = i32::from(*payload.first()?);
         let prefix = *payload.get(1)?;
         let link = u32_at(payload, 4)?;
@@ -242,7 +246,7 @@ impl Assigned {
                 _ => {}
             }
         }
-        Some(Assigned {
+        Some(AssignedAddress {
             // With a peer, IFA_ADDRESS is the peer's.
             ip: local.or(address)?,
             prefix,
@@ -262,7 +266,7 @@ fn addition(ip: IpAddr, link: u32) -> Request {
     let request = Request::new(libc::RTM_NEWADDR, &address_header(ip, link))
         .attribute(libc::IFA_LOCAL, &octets(ip))
         .attribute(libc::IFA_ADDRESS, &octets(ip))
-        .attribute(IFA_PROTO, &[MARK]);
+        .attribute(IFA_PROTO, &[ADDRESS_PROTOCOL]);
     match ip {
         IpAddr::V4(_) => request.attribute(libc::IFA_LABEL, &terminated(LABEL)),
         IpAddr::V6(_) => {

@@ -134,9 +134,9 @@ impl Socket {
     }
 
     /// The next datagram that the kernel sent to our groups.
-    pub(crate) fn hear(&mut self) -> io::Result<Messages<'_>> {
+    pub(crate) fn receive_notifications(&mut self) -> io::Result<Messages<'_>> {
         let length = read(&self.fd, &mut self.buffer)?;
-        Ok(Messages::unasked(self.buffer.get(..length).unwrap_or_default()))
+        Ok(Messages::notifications(self.buffer.get(..length).unwrap_or_default()))
     }
 
     fn send(&mut self, request: Request, flags: i32) -> io::Result<()> {

@@ -43,7 +43,7 @@ impl Family {
     }
 
     /// The register behind an address that begins in this one.
-    pub(crate) fn behind(&self, register: u32) -> u32 {
+    pub(crate) fn register_after(&self, register: u32) -> u32 {
         register.saturating_add(self.length / 4)
     }
 
@@ -55,14 +55,18 @@ impl Family {
 /// All of it or nothing, by a socket of its own.
 pub(crate) fn change(doing: &str, changes: Vec<(Request, i32)>) -> Result<(), Error> {
     let mut filter = open(doing)?;
-    change_by(&mut filter, doing, changes)
+    change_through(&mut filter, doing, changes)
 }
 
 pub(crate) fn open(doing: &str) -> Result<Socket, Error> {
     Socket::open(SockProtocol::NetlinkNetFilter).map_err(|source| Error::refused(doing, source))
 }
 
-pub(crate) fn change_by(filter: &mut Socket, doing: &str, changes: Vec<(Request, i32)>) -> Result<(), Error> {
+pub(crate) fn change_through(
+    filter: &mut Socket,
+    doing: &str,
+    changes: Vec<(Request, i32)>,
+) -> Result<(), Error> {
     let batch = |kind| Request::new(kind, &[&[0, 0][..], &NFNL_SUBSYS_NFTABLES.to_be_bytes()].concat());
     let mut all = vec![(batch(NFNL_MSG_BATCH_BEGIN), 0)];
     all.extend(changes);
@@ -107,17 +111,27 @@ fn any_set(table: &[u8], name: &[u8], (kind, length): (u32, u32), id: u32, flags
 }
 
 /// In as many requests as they need.
-pub(crate) fn addresses(kind: u16, table: &[u8], sets: &[(&[u8], Family)], all: &[IpAddr]) -> Vec<Request> {
+pub(crate) fn address_elements(
+    kind: u16,
+    table: &[u8],
+    sets: &[(&[u8], Family)],
+    all: &[IpAddr],
+) -> Vec<Request> {
     let of = |ip: &IpAddr| (Family::of(*ip), element(&key(&bytes_of(*ip))));
     elements(kind, table, sets, all.iter().map(of).collect())
 }
 
-pub(crate) fn pairs(kind: u16, table: &[u8], sets: &[(&[u8], Family)], all: &[SocketAddr]) -> Vec<Request> {
+pub(crate) fn pair_elements(
+    kind: u16,
+    table: &[u8],
+    sets: &[(&[u8], Family)],
+    all: &[SocketAddr],
+) -> Vec<Request> {
     let of = |at: &SocketAddr| (Family::of(at.ip()), element(&key(&row(*at))));
     elements(kind, table, sets, all.iter().map(of).collect())
 }
 
-pub(crate) fn mapped(
+pub(crate) fn map_elements(
     kind: u16,
     table: &[u8],
     sets: &[(&[u8], Family)],
@@ -173,13 +187,13 @@ pub(crate) fn chain(table: &[u8], name: &[u8]) -> Request {
     message(NFT_MSG_NEWCHAIN).attribute(NFTA_CHAIN_TABLE, table).attribute(NFTA_CHAIN_NAME, name)
 }
 
-/// What comes to the machine passes through it.
-pub(crate) fn arriving(table: &[u8], name: &[u8], priority: i32) -> Request {
+/// A chain at the hook prerouting: what comes to the machine passes through it.
+pub(crate) fn prerouting_chain(table: &[u8], name: &[u8], priority: i32) -> Request {
     hooked(table, name, b"filter\0", (NF_INET_PRE_ROUTING, priority))
 }
 
 /// The first packet of each connection passes through it, until a rule says where the connection is translated to.
-pub(crate) fn translating(table: &[u8], name: &[u8], at: (u32, i32)) -> Request {
+pub(crate) fn nat_chain(table: &[u8], name: &[u8], at: (u32, i32)) -> Request {
     hooked(table, name, b"nat\0", at)
 }
 
@@ -204,7 +218,7 @@ pub(crate) fn expression(name: &[u8], data: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The same with numbers alone.
-pub(crate) fn numbers(name: &[u8], fields: &[(u16, u32)]) -> Vec<u8> {
+pub(crate) fn number_expression(name: &[u8], fields: &[(u16, u32)]) -> Vec<u8> {
     let fields: Vec<_> = fields.iter().map(|(kind, number)| value(*kind, &number.to_be_bytes())).collect();
     expression(name, &fields)
 }
@@ -226,7 +240,7 @@ fn payload(register: u32, header: u32, offset: u32, length: u32) -> Vec<u8> {
         (NFTA_PAYLOAD_OFFSET, offset),
         (NFTA_PAYLOAD_LEN, length),
     ];
-    numbers(b"payload\0", &fields)
+    number_expression(b"payload\0", &fields)
 }
 
 /// Bytes of the header of the network.
@@ -254,7 +268,7 @@ pub(crate) fn load_address(family: &Family) -> Vec<u8> {
 
 /// For which port, behind the address.
 pub(crate) fn load_port(family: &Family) -> Vec<u8> {
-    payload(family.behind(KEY), NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2)
+    payload(family.register_after(KEY), NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2)
 }
 
 /// Goes on where the set has what is in `KEY`.
@@ -269,7 +283,7 @@ pub(crate) fn translate_to(family: &Family) -> Vec<u8> {
         (NFTA_NAT_FAMILY, family.number.into()),
         (NFTA_NAT_REG_ADDR_MIN, KEY),
     ];
-    numbers(b"nat\0", &fields)
+    number_expression(b"nat\0", &fields)
 }
 
 pub(crate) fn verdict(code: u32, chain: Option<&[u8]>) -> Vec<u8> {

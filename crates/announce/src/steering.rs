@@ -33,7 +33,7 @@ use seaway_model::config::ReservedPorts;
 
 use crate::{
     Error, Guard, GuardOutcome,
-    guard::{created, errno, gone, plain},
+    guard::{created, errno, ignore_absent, plain},
     netlink::{
         Socket,
         message::{Request, value},
@@ -94,7 +94,7 @@ impl Steering {
     }
 
     /// Not to be tried: nothing is steered, and reserved ports are not served.
-    pub fn impossible(reserved: fn(u16) -> bool, why: &str) -> Steering {
+    pub fn unavailable(reserved: fn(u16) -> bool, why: &str) -> Steering {
         Steering { table: OnceLock::from(Err(why.to_owned())), ..Steering::new(reserved) }
     }
 
@@ -116,12 +116,12 @@ impl Steering {
     }
 
     /// Whether this kernel steers, and this process may ask it to. Asked once.
-    pub fn possible(&self) -> Result<(), &str> {
+    pub fn check_possible(&self) -> Result<(), &str> {
         self.table().map(|_| ())
     }
 
     /// Nobody else can remove what steers, so that all that can be steered may be.
-    pub fn lasts(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         self.table().is_ok_and(|it| it.owned)
     }
 
@@ -132,7 +132,7 @@ impl Steering {
     /// Where the next socket for clients of this address should listen. All of them have one port, which is all that they
     /// take from the machine, and each has an address of its own, to which nothing comes over a network: of the
     /// loopback network, or of the prefix that is discarded (RFC 6666), which is bound without being on the machine.
-    pub fn place(&self, of: IpAddr) -> SocketAddr {
+    pub fn next_socket_address(&self, of: IpAddr) -> SocketAddr {
         const FIRST: u32 = Ipv4Addr::new(127, 64, 0, 0).to_bits();
         const MOST: u32 = 1 << 22;
         const DISCARDED: u128 = 0x100 << 112;
@@ -165,7 +165,7 @@ impl Steering {
     }
 
     /// All addresses with all that is steered there, whatever was there before.
-    pub fn guard(&self, addresses: &[IpAddr]) -> Result<GuardOutcome, Error> {
+    pub fn set_guarded(&self, addresses: &[IpAddr]) -> Result<GuardOutcome, Error> {
         // Held meanwhile: what is added next finds the table as it is then.
         let mut steered = self.steered();
         if let Ok(table) = self.table()
@@ -173,7 +173,7 @@ impl Steering {
         {
             table.remake(&steered.all)?;
         }
-        let done = Guard::set_beside(addresses, &steered.all.keys().copied().collect::<Vec<_>>());
+        let done = Guard::set_with_steered(addresses, &steered.all.keys().copied().collect::<Vec<_>>());
         steered.guarded |= done.is_ok();
         done
     }
@@ -224,17 +224,17 @@ impl Table {
         changes.extend(created(
             maps.map(|((map, family), id)| nft::map_of_pairs(name, map, family, id)).collect(),
         ));
-        changes.extend(created(vec![nft::arriving(name, CHAIN, PRIORITY)]));
+        changes.extend(created(vec![nft::prerouting_chain(name, CHAIN, PRIORITY)]));
         let append = libc::NLM_F_CREATE | libc::NLM_F_APPEND;
         changes
             .extend(MAPS.iter().map(|(map, family)| (nft::rule(name, CHAIN, &steer(map, family)), append)));
         let all: Vec<_> = steered.iter().map(|(at, to)| (*at, *to)).collect();
-        changes.extend(created(nft::mapped(NFT_MSG_NEWSETELEM, name, &MAPS, &all)));
+        changes.extend(created(nft::map_elements(NFT_MSG_NEWSETELEM, name, &MAPS, &all)));
         self.change(changes)
     }
 
     fn add(&self, at: SocketAddr, to: SocketAddr, guarded: bool) -> Result<(), Error> {
-        let element = |kind| nft::mapped(kind, &self.name, &MAPS, &[(at, to)]);
+        let element = |kind| nft::map_elements(kind, &self.name, &MAPS, &[(at, to)]);
         let guard = created(Guard::steered(NFT_MSG_NEWSETELEM, at));
         match self.change_beside(created(element(NFT_MSG_NEWSETELEM)), guard.clone(), guarded) {
             // It is steered elsewhere.
@@ -243,15 +243,15 @@ impl Table {
                 self.change_beside([plain(before), created(after)].concat(), guard, guarded)
             }
             // Somebody removed the table: it is made again with all that is steered.
-            done if !self.owned => gone(done),
+            done if !self.owned => ignore_absent(done),
             done => done,
         }
     }
 
     fn remove(&self, at: SocketAddr, guarded: bool) -> Result<(), Error> {
-        let element = nft::mapped(NFT_MSG_DELSETELEM, &self.name, &MAPS, &[(at, at)]);
+        let element = nft::map_elements(NFT_MSG_DELSETELEM, &self.name, &MAPS, &[(at, at)]);
         let guard = Guard::steered(NFT_MSG_DELSETELEM, at);
-        gone(self.change_beside(plain(element), plain(guard), guarded))
+        ignore_absent(self.change_beside(plain(element), plain(guard), guarded))
     }
 
     /// With what the guard has to know, unless somebody removed that.
@@ -271,12 +271,12 @@ impl Table {
     }
 
     fn clear(&self) -> Result<(), Error> {
-        gone(self.change(plain(vec![nft::table(&self.name, NFT_MSG_DELTABLE)])))
+        ignore_absent(self.change(plain(vec![nft::table(&self.name, NFT_MSG_DELTABLE)])))
     }
 
     fn change(&self, changes: Vec<(Request, i32)>) -> Result<(), Error> {
         let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        nft::change_by(&mut socket, DOING, changes)
+        nft::change_through(&mut socket, DOING, changes)
     }
 }
 
@@ -291,13 +291,13 @@ fn steer(map: &[u8], family: &Family) -> Vec<Vec<u8>> {
         value(NFTA_LOOKUP_DREG, &fields[1]),
     ];
     rule.push(nft::expression(b"lookup\0", &lookup));
-    let port = family.behind(nft::PLACE);
+    let port = family.register_after(nft::PLACE);
     let place = [
         (NFTA_TPROXY_FAMILY, family.number.into()),
         (NFTA_TPROXY_REG_ADDR, nft::PLACE),
         (NFTA_TPROXY_REG_PORT, port),
     ];
-    rule.push(nft::numbers(b"tproxy\0", &place));
+    rule.push(nft::number_expression(b"tproxy\0", &place));
     rule.push(nft::verdict(NF_ACCEPT, None));
     rule
 }

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{SockFlag, SockProtocol};
 
 use crate::Error;
-use crate::links::{Assigned, Link};
+use crate::links::{AssignedAddress, Link};
 use crate::netlink::Socket;
 use crate::netlink::message::{Message, Messages};
 
@@ -53,7 +53,7 @@ impl Watch {
     pub fn events(&mut self) -> Result<Vec<Event>, Error> {
         let mut events = Vec::new();
         loop {
-            match self.socket.hear() {
+            match self.socket.receive_notifications() {
                 Ok(messages) => read(messages, &mut events),
                 Err(error) => match error.raw_os_error().map(Errno::from_raw) {
                     Some(Errno::EAGAIN) => return Ok(events),
@@ -98,7 +98,7 @@ fn read(messages: Messages<'_>, events: &mut Vec<Event>) {
 }
 
 pub(crate) fn event(kind: u16, payload: &[u8]) -> Option<Event> {
-    let address = || Assigned::read(payload).map(|assigned| (assigned.ip, assigned.link));
+    let address = || AssignedAddress::read(payload).map(|assigned| (assigned.ip, assigned.link));
     match kind {
         libc::RTM_NEWADDR => address().map(|(ip, link)| Event::Address { ip, link }),
         libc::RTM_DELADDR => address().map(|(ip, link)| Event::AddressGone { ip, link }),

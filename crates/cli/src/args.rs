@@ -153,7 +153,7 @@ pub(crate) struct Run {
 
 /// A part of a cluster.
 #[derive(Debug, Args)]
-pub(crate) struct Member {
+pub(crate) struct ProcessArgs {
     /// The configuration file [default: none; `seaway config --example` prints one]
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -175,7 +175,7 @@ pub(crate) struct Member {
     pub(crate) snapshot: Option<PathBuf>,
     /// Of a controller
     #[arg(skip)]
-    pub(crate) cloud: OfCloud,
+    pub(crate) cloud: CloudArgs,
     #[command(flatten)]
     pub(crate) pod: Pod,
     #[command(flatten)]
@@ -185,14 +185,14 @@ pub(crate) struct Member {
 #[derive(Debug, Args)]
 pub(crate) struct Controller {
     #[command(flatten)]
-    pub(crate) member: Member,
+    pub(crate) member: ProcessArgs,
     #[command(flatten)]
-    pub(crate) cloud: OfCloud,
+    pub(crate) cloud: CloudArgs,
 }
 
 /// Where load balancers of class seaway.dev/octavia are made.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct OfCloud {
+pub(crate) struct CloudArgs {
     /// The cloud.conf of OpenStack's cloud controller manager: Services of class seaway.dev/octavia get load balancers
     /// in that cloud
     #[arg(long, value_name = "FILE", alias = "cloud-conf")]
@@ -205,7 +205,7 @@ pub(crate) struct OfCloud {
 #[derive(Debug, Args)]
 pub(crate) struct Node {
     #[command(flatten)]
-    pub(crate) member: Member,
+    pub(crate) member: ProcessArgs,
     /// Set the ARP settings of this machine that node needs, and exit: for an init container, as they are read-only in
     /// other containers
     #[arg(long)]

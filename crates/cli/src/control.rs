@@ -15,13 +15,13 @@ use std::{
 
 use anyhow::{Context, Result};
 use seaway_admin::{
-    Admin, Binding, Bound, Look, View,
+    Admin, Binding, BoundSockets, View, ViewDetail,
     view::{AdoptionView, CertificatesView, Readiness},
 };
 use seaway_drivers::names::Names;
 use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
 use seaway_files::{
-    Addresses, Folder, Ledger, Places, Server, StateDir, StatusFile, Statuses, Watch,
+    AddressDriver, Folder, LedgerFile, Locator, ServerInfo, StateDir, StatusDriver, StatusFile, Watch,
     pem::{PemFiles, PemWatch},
     state::absolute,
 };
@@ -35,7 +35,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use self::missing::Missing;
+use self::missing::MissingAddresses;
 use crate::{
     run::Process,
     settings::Settings,
@@ -75,22 +75,22 @@ impl Control {
         }
         let binding = process.settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
         let watchdog = process.watchdog.clone();
-        let bound =
-            Bound::bind(&binding)?.living_unless(move || watchdog.fault().map(|fault| fault.to_string()));
+        let bound = BoundSockets::bind(&binding)?
+            .with_liveness_check(move || watchdog.fault().map(|fault| fault.to_string()));
         let state = StateDir::open(&process.state_dir)?;
-        let (ledger, held, problems) = Ledger::open(&state)?;
+        let (ledger, held, problems) = LedgerFile::open(&state)?;
         let (folder, manifests) = Folder::open(&process.manifests, Some(state.path()))?;
 
         let roles = Roles { allocate: true, host: Some(host.name.clone()) };
         let status_page = bound.addresses();
-        let config = Arc::new(beside(&status_page, process.settings.config.clone()));
+        let config = Arc::new(with_status_page(&status_page, process.settings.config.clone()));
         let world = World::new(roles, vec![host.placement()], config);
         let names = Names::new(&process.settings.resolvers)?;
         // Of what is told while nobody looks, the last is what is so.
         let (status_trouble, mut troubles) = watch::channel(None);
         let started = now();
         let server =
-            Server { manifests: absolute(&process.manifests), started, status_page: status_page.clone() };
+            ServerInfo { manifests: absolute(&process.manifests), started, status_page: status_page.clone() };
         let statuses = StatusFile::open(&state, Some(server), move |object, problems| {
             // After the end nobody listens, and nobody needs to.
             status_trouble.send_replace(Some((object, problems)));
@@ -111,9 +111,9 @@ impl Control {
         let places = watching.places();
         let problem_log = ProblemLog::default();
         let drivers = host
-            .drivers(Drivers::default())
-            .with(Addresses::new(ledger, held.clone()))
-            .with(Statuses::new(statuses, Some(places.clone()), problem_log.clone()))
+            .with_drivers(Drivers::default())
+            .with(AddressDriver::new(ledger, held.clone()))
+            .with(StatusDriver::new(statuses, Some(places.clone()), problem_log.clone()))
             .with(names);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         let (stop, stopped) = watch::channel(false);
@@ -127,9 +127,9 @@ impl Control {
         let first = first.chain([Change::Put(Fact::Host(Arc::new(report)))]);
         let first = first.chain([Change::Time(now())]).chain(certificates);
         let first = first.chain(problems.into_iter().map(|it| Change::Reported(it.object.clone(), vec![it])));
-        let mut missing = Missing::of(host);
-        let first = first.chain(missing.look());
-        let mut reported = Reported::new(problem_log.clone());
+        let mut missing = MissingAddresses::of(host);
+        let first = first.chain(missing.check_again());
+        let mut reported = ReportedProblems::new(problem_log.clone());
         for change in first.chain(manifests).chain([Change::Synced(Kind::Address)]) {
             reported.log(&change);
             changes.send(change).await.context("the engine ended")?;
@@ -149,9 +149,9 @@ impl Control {
                 }
             }
         })?;
-        let clock = spawn("the clock", &mut parts, tell_time(changes.clone(), TELL_TIME));
+        let clock = spawn("the clock", &mut parts, send_time(changes.clone(), TELL_TIME));
         let tell = changes.clone();
-        let mut reported = Reported::new(problem_log.clone());
+        let mut reported = ReportedProblems::new(problem_log.clone());
         tokio::spawn(async move {
             while troubles.changed().await.is_ok() {
                 let Some((object, problems)) = troubles.borrow_and_update().clone() else { continue };
@@ -162,9 +162,9 @@ impl Control {
                 }
             }
         });
-        let mut reported = Reported::new(problem_log);
+        let mut reported = ReportedProblems::new(problem_log);
         let addresses = host.watch_addresses(move |report| {
-            let missing = missing.look();
+            let missing = missing.check_again();
             missing.iter().for_each(|it| reported.log(it));
             for change in [Change::Put(Fact::Host(Arc::new(report)))].into_iter().chain(missing) {
                 // The engine may have ended; then nobody needs to know.
@@ -176,7 +176,7 @@ impl Control {
             .ok();
         parts.extend(addresses.iter().map(AddressWatch::part));
         let stopping = Arc::new(AtomicBool::new(false));
-        let source = source(&handle, Some(host), Some(&places), &process.settings, &stopping, started);
+        let source = view_source(&handle, Some(host), Some(&places), &process.settings, &stopping, started);
         let admin = bound.serve(source, process.log.clone());
         for at in admin.addresses() {
             info!("status page at http://{at}/");
@@ -198,8 +198,8 @@ impl Control {
         })
     }
 
-    /// Returns once, when the first plan is being served.
-    pub(crate) async fn became_ready(&mut self) {
+    /// Returns when the first plan is being served; later calls never return.
+    pub(crate) async fn first_serving(&mut self) {
         if self.was_ready {
             return std::future::pending().await;
         }
@@ -212,7 +212,7 @@ impl Control {
 
     pub(crate) async fn configure(&self, config: Config, pems: Vec<PemFiles>) {
         self.pems.set(pems);
-        let config = Arc::new(beside(&self.status_page, config));
+        let config = Arc::new(with_status_page(&self.status_page, config));
         if self.handle.changes().send(Change::Config(config)).await.is_err() {
             warn!("the new configuration is not applied: the engine has ended");
         }
@@ -252,7 +252,7 @@ fn tell_addresses(found: &[IpAddr], settings: &Settings) {
 }
 
 /// Whoever may not name the status page as a member is told so by the plan.
-pub(crate) fn beside(status_page: &[SocketAddr], config: Config) -> Config {
+pub(crate) fn with_status_page(status_page: &[SocketAddr], config: Config) -> Config {
     Config { status_page: status_page.to_vec(), ..config }
 }
 
@@ -265,7 +265,7 @@ pub(crate) const TELL_TIME: Duration = Duration::from_secs(60);
 /// Whether another controller still writes Services is a matter of minutes.
 pub(crate) const TELL_TIME_OFTEN: Duration = Duration::from_secs(30);
 
-pub(crate) async fn tell_time(changes: Sender<Change>, period: Duration) {
+pub(crate) async fn send_time(changes: Sender<Change>, period: Duration) {
     loop {
         tokio::time::sleep(period).await;
         if changes.send(Change::Time(now())).await.is_err() {
@@ -287,20 +287,20 @@ impl Draining {
 }
 
 /// The Problems that a source has reported.
-pub(crate) struct Reported {
+pub(crate) struct ReportedProblems {
     log: ProblemLog,
     now: HashMap<ObjectRef, Vec<Problem>>,
 }
 
-impl Reported {
-    pub(crate) fn new(log: ProblemLog) -> Reported {
-        Reported { log, now: HashMap::new() }
+impl ReportedProblems {
+    pub(crate) fn new(log: ProblemLog) -> ReportedProblems {
+        ReportedProblems { log, now: HashMap::new() }
     }
 
     pub(crate) fn log(&mut self, change: &Change) {
         let Change::Reported(object, problems) = change else { return };
         let before = self.now.remove(object).unwrap_or_default();
-        self.log.changed(&before, problems);
+        self.log.log_changes(&before, problems);
         if !problems.is_empty() {
             self.now.insert(object.clone(), problems.clone());
         }
@@ -308,10 +308,10 @@ impl Reported {
 }
 
 /// What the status page shows: plan, counters and Problems with their places, folded when somebody asks.
-pub(crate) fn source(
+pub(crate) fn view_source(
     handle: &Handle,
     host: Option<&Arc<Host>>,
-    places: Option<&Places>,
+    places: Option<&Locator>,
     settings: &Settings,
     stopping: &Arc<AtomicBool>,
     started: Time,
@@ -339,7 +339,7 @@ pub(crate) fn source(
                     Readiness::Waiting { why: format!("starting: {left} changes are not applied yet") }
                 }
             };
-            if look == Look::Readiness {
+            if look == ViewDetail::Readiness {
                 return Arc::new(view);
             }
             let told = handle.ask(|world| {
@@ -347,13 +347,13 @@ pub(crate) fn source(
                 (of_load_balancers, world.certificates(), world.adoption())
             });
             let ((plan, problems, failures), certificates, adoption) = told.await.unwrap_or_default();
-            view.services = seaway_node::view(&plan, host.as_ref().map(|host| &host.proxy));
+            view.services = seaway_node::service_views(&plan, host.as_ref().map(|host| &host.proxy));
             view.problems = problems;
             view.adoption = adoption.map(|it| adoption_view(&it));
             view.unit_failures = failures;
             view.units_marked = handle.marked();
             view.lost_lines = host.as_ref().map_or(0, |host| host.proxy.lost_lines());
-            view.memory = seaway_node::memory(host.as_ref().map(|host| &host.proxy));
+            view.memory = seaway_node::memory_view(host.as_ref().map(|host| &host.proxy));
             view.certificates = CertificatesView {
                 by_state: [
                     ("valid", certificates.valid),

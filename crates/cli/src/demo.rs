@@ -204,7 +204,7 @@ fn end(processes: &mut Processes, name: &str) -> Result<()> {
 fn show(service: SocketAddr, door: SocketAddr) {
     let connections = (0..9).map(|_| client::get(service, "/"));
     say(&format!("  nine connections:                {}", who_answered(connections)));
-    let requests = client::in_turn(door, "/hello", 9);
+    let requests = client::repeated_answers(door, "/hello", 9);
     say(&format!("  nine requests of one connection: {}", who_answered(requests)));
 }
 

@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow, bail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use seaway_admin::View;
 use seaway_cluster::{
-    Access, Cluster, Credentials, HostInspection, HostLiveness, Inspection, ServiceInspection,
+    Access, Cluster, CredentialSource, HostInspection, HostLiveness, Inspection, ServiceInspection,
 };
 use seaway_model::{
     Change, Fact, Name, Problem, Reason,
@@ -23,7 +23,7 @@ use seaway_plan::{Overview, RELEASED, Roles, World};
 use tokio::task::JoinSet;
 
 use crate::{
-    args::kubectl::{Host, HostCommand, Kubectl, KubectlCommand, Reach},
+    args::kubectl::{ClusterArgs, Host, HostCommand, Kubectl, KubectlCommand},
     control::now,
     member::{Part, cloud::CLASS, in_cluster},
     output,
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Kubectl) -> Result<ExitCode> {
     })
 }
 
-async fn connect(reach: &Reach) -> Result<Cluster> {
+async fn connect(reach: &ClusterArgs) -> Result<Cluster> {
     let credentials = credentials(reach.kubeconfig.as_deref(), reach.context.as_deref());
     let namespace = Some(reach.system_namespace.as_str().into());
     let metallb = settings::load(reach.config.as_deref())?.metallb;
@@ -52,19 +52,19 @@ async fn connect(reach: &Reach) -> Result<Cluster> {
 }
 
 /// As kubectl finds its cluster.
-pub(crate) fn credentials(kubeconfig: Option<&Path>, context: Option<&str>) -> Credentials {
+pub(crate) fn credentials(kubeconfig: Option<&Path>, context: Option<&str>) -> CredentialSource {
     match (kubeconfig, context) {
         (Some(path), context) => {
-            Credentials::Kubeconfig { path: path.to_owned(), context: context.map(str::to_owned) }
+            CredentialSource::Kubeconfig { path: path.to_owned(), context: context.map(str::to_owned) }
         }
-        (None, Some(context)) => Credentials::Context(context.to_owned()),
-        (None, None) => Credentials::Detected,
+        (None, Some(context)) => CredentialSource::Context(context.to_owned()),
+        (None, None) => CredentialSource::Detected,
     }
 }
 
 async fn drain(arguments: &Host, drain: bool) -> Result<ExitCode> {
     let (cluster, host) = (connect(&arguments.reach).await?, &arguments.host);
-    if let Err(why) = cluster.drain(host, drain).await {
+    if let Err(why) = cluster.set_drain(host, drain).await {
         bail!("loadbalancerhosts.seaway.dev {host}: {why}{}", may_patch(&why.to_string()));
     }
     output::line(&match drain {
@@ -82,7 +82,7 @@ async fn drain(arguments: &Host, drain: bool) -> Result<ExitCode> {
 /// Only what is not heard of any more.
 async fn forget(arguments: &Host) -> Result<ExitCode> {
     let (cluster, host) = (connect(&arguments.reach).await?, &arguments.host);
-    let pulse = cluster.pulse(host).await;
+    let pulse = cluster.host_liveness(host).await;
     let pulse = pulse.map_err(|why| anyhow!("the Lease of {host} cannot be read: {why}"))?;
     if pulse == HostLiveness::Alive {
         bail!(
@@ -128,13 +128,13 @@ impl Glance {
     /// `sought`: the one Service whose counters matter.
     /// `namespace`: what is told of who may look at no other.
     async fn at(
-        reach: &Reach,
+        reach: &ClusterArgs,
         cluster: &Cluster,
         namespace: Option<&str>,
         sought: Option<&str>,
     ) -> Result<Glance> {
         let mut settings = settings::load(reach.config.as_deref())?;
-        let mut sight = cluster.look(namespace).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
+        let mut sight = cluster.inspect(namespace).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
         let by_default = *settings.by_default.get_or_insert_with(|| serves_classless(&sight));
         in_cluster(&mut settings, Part::Controller, None);
         let mut config = settings.config;
@@ -231,7 +231,7 @@ async fn pages(
                     Err("the host does not run in a pod, or does not know the name of its pod".to_owned()),
                 );
             };
-            let read = cluster.read_page(&page, &path).await.map_err(|why| why.to_string());
+            let read = cluster.read_status_page(&page, &path).await.map_err(|why| why.to_string());
             (name, read.and_then(|it| serde_json::from_str(&it).map_err(|why| why.to_string())))
         });
     }

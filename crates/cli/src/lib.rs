@@ -50,7 +50,7 @@ pub fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Controller(arguments) => {
-            let arguments = args::Member { cloud: arguments.cloud, ..arguments.member };
+            let arguments = args::ProcessArgs { cloud: arguments.cloud, ..arguments.member };
             member::run(&arguments, member::Part::Controller)
         }
         Command::Node(arguments) if arguments.prepare => prepare::run(),
@@ -126,7 +126,7 @@ fn config(arguments: &ConfigArgs) -> anyhow::Result<ExitCode> {
     };
     match settings::load(Some(file)) {
         Ok(settings) => {
-            let doubts = settings::doubts::of(&settings);
+            let doubts = settings::doubts::doubtful_settings(&settings);
             doubts.iter().for_each(|it| output::line(it));
             if doubts.is_empty() {
                 output::line("no problems");

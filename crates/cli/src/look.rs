@@ -86,7 +86,7 @@ impl Look {
         let problems = located(&folder, problems);
         let mut unused = slices_without_service(&world);
         folder.locate(&mut unused);
-        unused.extend(folder.unused());
+        unused.extend(folder.unread_problems());
         Ok(Look { world, problems, unused })
     }
 }
@@ -343,7 +343,7 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
     let key = ServiceKey::new(namespace, name);
     let asked = state_dir_of(&arguments.common, &settings)
         .map_err(|error| error.to_string())
-        .and_then(|state| running::ask(&state, &dir));
+        .and_then(|state| running::ask_running_process(&state, &dir));
     let told = match &asked {
         Ok((_, view)) => explain_running(&look.world, &key, &running::standings(view, &key)),
         Err(_) => tell(&look.world, &key),

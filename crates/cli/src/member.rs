@@ -29,10 +29,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use seaway_admin::{Admin, Binding, Bound, Signal, Signals, logging::LogHandle, notify::Notifier};
+use seaway_admin::{Admin, Binding, BoundSockets, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
-    Access, Addresses, Cluster, Credentials, Holds, HostLeases, HostReports, LEADER, LeaderElection,
-    LeaseTimings, Pace, PoolReports, Records, Running, Statuses, Watch,
+    Access, AddressDriver, Cluster, CredentialSource, FinalizerDriver, HostLeases, HostReports, LEADER,
+    LeaderElection, LeaseTimings, Pace, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch,
 };
 use seaway_drivers::{
     names::Names,
@@ -58,10 +58,10 @@ use self::{
     report::{count, say, want},
 };
 use crate::{
-    args::Member as Arguments,
-    control::{Reported, TELL_TIME, TELL_TIME_OFTEN, beside, now, source, tell_time},
+    args::ProcessArgs as Arguments,
+    control::{ReportedProblems, TELL_TIME, TELL_TIME_OFTEN, now, send_time, view_source, with_status_page},
     rights,
-    run::{follow, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
+    run::{apply_reloaded, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
     settings::Settings,
     version, watchdog,
 };
@@ -77,7 +77,7 @@ const LAST_WRITES: Duration = Duration::from_secs(8);
 
 pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     let began = Instant::now();
-    let needed = if part == Part::Node { rights::SERVING } else { rights::NONE };
+    let needed = if part == Part::Node { rights::SERVING_CAPABILITIES } else { rights::NO_CAPABILITIES };
     let rights = rights::keep_only(needed).context("capabilities cannot be dropped")?;
     let settings = load(arguments, part)?;
     let log = start_log(&settings)?;
@@ -116,8 +116,8 @@ async fn next(conf: &mut Option<(Arc<Octavia>, mpsc::Receiver<()>)>) -> Option<(
 
 fn access(arguments: &Arguments, settings: &Settings, part: Part) -> Access {
     let credentials = match &arguments.kubeconfig {
-        Some(path) => Credentials::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
-        None => Credentials::Detected,
+        Some(path) => CredentialSource::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
+        None => CredentialSource::Detected,
     };
     let namespace = arguments.namespace.as_deref().map(Into::into);
     let pace = Pace { quarantine: settings.quarantine, ..Pace::default() };
@@ -160,13 +160,13 @@ impl Member {
     async fn start(arguments: &Arguments, settings: Settings, part: Part, log: LogHandle) -> Result<Member> {
         let binding = settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
         // No page is worth an outage: whoever has its port is told.
-        let mut bound = Bound::bind_now_or_later(&binding)?;
+        let mut bound = BoundSockets::bind_now_or_later(&binding)?;
         // What may only be read is anybody's; and a controller sends nobody anywhere.
         let status_page = if part == Part::Node { bound.addresses() } else { Vec::new() };
         bound = pages::in_pod(bound, &arguments.pod, part)?;
         let watchdog = watchdog::start().context("the watchdog cannot start")?;
         let dog = watchdog.clone();
-        bound = bound.living_unless(move || dog.fault().map(|fault| fault.to_string()));
+        bound = bound.with_liveness_check(move || dog.fault().map(|fault| fault.to_string()));
         let mut parts = vec![watchdog::runtime()];
         let cluster = Cluster::connect(access(arguments, &settings, part)).await?;
         bound = metrics::guarded(bound, &settings, &cluster)?;
@@ -182,7 +182,7 @@ impl Member {
             Part::Controller => {
                 LeaderElection::start(&cluster, LEADER, &settings.host, LeaseTimings::leader(settings.lease))
             }
-            Part::Node => LeaderElection::host(&cluster, &settings.host, LeaseTimings::HOST),
+            Part::Node => LeaderElection::start_host_lease(&cluster, &settings.host, LeaseTimings::HOST),
         };
         // Who may lead is told when it does.
         let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
@@ -192,36 +192,37 @@ impl Member {
         let usable = Arc::new(AtomicBool::new(cloud::refused(&settings).is_none()));
         let problems = ProblemLog::default();
         let statuses =
-            host.is_none().then(|| Statuses::new(cluster.clone(), campaign.leading(), problems.clone()));
+            host.is_none().then(|| StatusDriver::new(cluster.clone(), campaign.leading(), problems.clone()));
         parts.push(campaign.part());
-        parts.extend(statuses.iter().map(Statuses::part));
+        parts.extend(statuses.iter().map(StatusDriver::part));
         if let (Some(file), Some(_), Some(statuses)) =
             (&arguments.cloud.cloud_config, settings.config.clouds.get(cloud::CLASS), &statuses)
         {
             let name = &arguments.cloud.cluster_name;
             let leading = campaign.leading();
-            herald = Some(statuses.herald());
+            herald = Some(statuses.event_recorder());
+            let events = statuses.event_recorder();
             let (driver, calls) =
-                cloud::driver(file, &cluster, name, &settings, leading, statuses.herald(), usable.clone());
-            bound = bound.also_counted(calls);
+                cloud::driver(file, &cluster, name, &settings, leading, events, usable.clone());
+            bound = bound.with_metrics_source(calls);
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
             conf = Some((driver.clone(), cloud::rewritten(file.clone(), &mut parts)));
             octavia = Some(driver);
         }
-        let config = Arc::new(beside(&status_page, settings.config.clone()));
+        let config = Arc::new(with_status_page(&status_page, settings.config.clone()));
         let world = World::new(roles, placements, config);
         let drivers = match &host {
-            Some(host) => host.drivers(drivers),
+            Some(host) => host.with_drivers(drivers),
             None => drivers
-                .with(Addresses::new(cluster.clone(), campaign.leading()))
-                .with(Holds::new(cluster.clone(), campaign.leading())),
+                .with(AddressDriver::new(cluster.clone(), campaign.leading()))
+                .with(FinalizerDriver::new(cluster.clone(), campaign.leading())),
         };
         let drivers = statuses.into_iter().fold(drivers, Drivers::with);
         let drivers = drivers.with(Names::new(&settings.resolvers)?);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         // Watches may be late; what a cloud has for a Service goes when the API server says that this is gone.
-        let records = Records::new(cluster.clone(), campaign.leading());
+        let records = RecordStore::new(cluster.clone(), campaign.leading());
         let engine = engine.asking(Arc::new(cluster.clone())).limiting(Arc::new(records.clone()));
         let (stop, stopped) = watch::channel(false);
         let engine = watchdog::spawn_engine(&mut parts, engine, stopped);
@@ -251,7 +252,7 @@ impl Member {
         let me = match &host {
             Some(host) => {
                 let page = serve::page(&arguments.pod, &bound);
-                let running = Running { version: version::LONG.into(), page };
+                let running = ProgramInfo { version: version::LONG.into(), page };
                 let reports = Arc::new(HostReports::start(&cluster, &host.name, running));
                 parts.push(reports.part());
                 let says = say(reports.clone(), handle.clone());
@@ -295,8 +296,8 @@ impl Member {
             }
         };
         // It ends by itself once all pages are shown.
-        tokio::spawn(pages::tell(bound.closed(), changes.clone()));
-        let reported = Reported::new(problems);
+        tokio::spawn(pages::tell(bound.closed_listeners(), changes.clone()));
+        let reported = ReportedProblems::new(problems);
         let hearing = Hearing { changes: changes.clone(), me, memory, reported }.run(heard);
         let hearing = watchdog::spawn("the queue of changes", &mut parts, hearing);
         let pems = match &host {
@@ -304,10 +305,10 @@ impl Member {
             None => None,
         };
         drop(tell);
-        let wants = want(watch.wishes(), handle.clone());
+        let wants = want(watch.secret_interest(), handle.clone());
         watchdog::spawn("the names of certificates", &mut parts, wants);
         let period = if part == Part::Controller { TELL_TIME_OFTEN } else { TELL_TIME };
-        let clock = watchdog::spawn("the clock", &mut parts, tell_time(changes.clone(), period));
+        let clock = watchdog::spawn("the clock", &mut parts, send_time(changes.clone(), period));
         let addresses = host.as_ref().and_then(|host| {
             let addresses = host.watch_addresses(move |report| {
                 // The engine may have ended; then nobody needs to know.
@@ -323,7 +324,7 @@ impl Member {
         parts.extend(host.iter().flat_map(|host| host.proxy.parts()));
         let stopping = Arc::new(AtomicBool::new(false));
         let admin =
-            bound.serve(source(&handle, host.as_ref(), None, &settings, &stopping, now()), log.clone());
+            bound.serve(view_source(&handle, host.as_ref(), None, &settings, &stopping, now()), log.clone());
         for at in admin.addresses() {
             info!("status page at http://{at}/");
         }
@@ -374,7 +375,7 @@ impl Member {
                     was_ready = true;
                     if served.is_ok() {
                         info!(after = ?began.elapsed(), "ready");
-                        self.notifier.main_process(std::process::id());
+                        self.notifier.set_main_process(std::process::id());
                         self.notifier.ready("serving");
                         seaway_proxy::give_memory_back();
                     }
@@ -387,7 +388,9 @@ impl Member {
         self.notifier.reloading();
         let proxy = self.host.as_ref().map(|host| &host.proxy);
         let part = if self.host.is_some() { Part::Node } else { Part::Controller };
-        if let Some(mut settings) = follow(load(arguments, part), &self.settings, &self.log, proxy).await {
+        if let Some(mut settings) =
+            apply_reloaded(load(arguments, part), &self.settings, &self.log, proxy).await
+        {
             cloud::keep_understood(&mut settings, &self.settings);
             if let Some(pems) = &self.pems {
                 pems.set(settings.pems.clone());
@@ -419,7 +422,7 @@ impl Member {
         }
         self.conf.iter().for_each(|(octavia, _)| cloud::follow(&settings, octavia));
         self.usable.store(cloud::refused(&settings).is_none(), Ordering::Relaxed);
-        let config = beside(&self.status_page, settings.config.clone());
+        let config = with_status_page(&self.status_page, settings.config.clone());
         let config = Change::Config(Arc::new(config));
         if self.handle.changes().send(config).await.is_err() {
             warn!("the new configuration is not applied: the engine has ended");

@@ -57,6 +57,6 @@ fn cascades(which: &WhichCloud) -> Result<bool> {
 }
 
 /// Progress, for whoever waits: to standard error, so that what is piped stays clean.
-pub(crate) fn teller() -> Arc<dyn Fn(&str) + Send + Sync> {
+pub(crate) fn progress_printer() -> Arc<dyn Fn(&str) + Send + Sync> {
     Arc::new(|line: &str| output::error(&format!("… {line}")))
 }

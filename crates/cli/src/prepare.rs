@@ -8,8 +8,9 @@ use crate::{output, rights};
 
 /// Says what it did, and what is left for somebody else to do.
 pub(crate) fn run() -> Result<ExitCode> {
-    rights::keep_only(rights::SERVING).context("capabilities cannot be dropped")?;
-    let done = seaway_node::prepare().context("the interfaces of this machine cannot be listed")?;
+    rights::keep_only(rights::SERVING_CAPABILITIES).context("capabilities cannot be dropped")?;
+    let done =
+        seaway_node::enforce_arp_settings().context("the interfaces of this machine cannot be listed")?;
     for command in &done.set {
         output::line(&format!("done: {command}"));
     }

@@ -11,9 +11,10 @@ use rustix::thread::{
 };
 
 /// Who serves: ports below 1024; addresses on `lo`, the ARP settings, clients' addresses. (Nothing sends raw packets yet.)
-pub(crate) const SERVING: CapabilitySet = CapabilitySet::NET_BIND_SERVICE.union(CapabilitySet::NET_ADMIN);
+pub(crate) const SERVING_CAPABILITIES: CapabilitySet =
+    CapabilitySet::NET_BIND_SERVICE.union(CapabilitySet::NET_ADMIN);
 /// Who asks an API server alone.
-pub(crate) const NONE: CapabilitySet = CapabilitySet::empty();
+pub(crate) const NO_CAPABILITIES: CapabilitySet = CapabilitySet::empty();
 
 /// What is left, and what was given up, for the log.
 pub(crate) struct Rights {

@@ -38,7 +38,7 @@ pub(crate) struct Process {
 
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
     let began = Instant::now();
-    let rights = rights::keep_only(rights::SERVING).context("capabilities cannot be dropped")?;
+    let rights = rights::keep_only(rights::SERVING_CAPABILITIES).context("capabilities cannot be dropped")?;
     let settings = load(arguments)?;
     let log = start_log(&settings)?;
     let process = Process {
@@ -98,7 +98,7 @@ pub(crate) fn raise_descriptor_limit() {
 }
 
 /// Follows what was read again, as far as that is not the plan's to follow. A configuration that is wrong changes nothing.
-pub(crate) async fn follow(
+pub(crate) async fn apply_reloaded(
     read: Result<Settings>,
     before: &Settings,
     log: &LogHandle,

@@ -11,7 +11,7 @@ use seaway_admin::{
     View,
     view::{MemberState, MemberView},
 };
-use seaway_files::{Server, state};
+use seaway_files::{ServerInfo, state};
 use seaway_model::PoolId;
 use seaway_plan::{ServiceKey, explain::Standings};
 
@@ -21,7 +21,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 const MOST_BYTES: u64 = 256 << 20;
 
 /// What the process that has this state folder says, if it serves this folder now; else why nothing is known.
-pub(crate) fn ask(state: &Path, manifests: &Path) -> Result<(SocketAddr, View), String> {
+pub(crate) fn ask_running_process(state: &Path, manifests: &Path) -> Result<(SocketAddr, View), String> {
     let Some(server) = state::stored_server(state) else {
         return Err(format!("no running process uses the state folder {} (--state-dir)", state.display()));
     };
@@ -48,7 +48,7 @@ pub(crate) fn ask(state: &Path, manifests: &Path) -> Result<(SocketAddr, View), 
 }
 
 /// A later process, or another program, may have the port now.
-fn is_of(view: &View, server: &Server) -> bool {
+fn is_of(view: &View, server: &ServerInfo) -> bool {
     view.started == server.started
 }
 
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn nobody_is_asked_who_serves_another_folder_and_no_stranger_is_believed() {
         let dir = tempfile::tempdir().expect("a folder");
-        let why = ask(dir.path(), dir.path()).expect_err("nothing is there");
+        let why = ask_running_process(dir.path(), dir.path()).expect_err("nothing is there");
         assert!(why.contains("no running process"), "{why}");
         let server = |manifests: &str, at: &str| {
             let text = format!(
@@ -122,7 +122,7 @@ mod tests {
             std::fs::write(dir.path().join("status.json"), text).expect("is written");
         };
         server("/another/folder", "127.0.0.1:1");
-        let why = ask(dir.path(), dir.path()).expect_err("it serves another");
+        let why = ask_running_process(dir.path(), dir.path()).expect_err("it serves another");
         assert!(why.ends_with("serves /another/folder"), "{why}");
 
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("is bound");
@@ -138,9 +138,9 @@ mod tests {
             }
         });
         server(&state::absolute(dir.path()), &at);
-        let why = ask(dir.path(), dir.path()).expect_err("another began");
+        let why = ask_running_process(dir.path(), dir.path()).expect_err("another began");
         assert!(why.contains("does not answer any more") && why.contains(&at), "{why}");
-        let (asked, _) = ask(dir.path(), dir.path()).expect("it is the one");
+        let (asked, _) = ask_running_process(dir.path(), dir.path()).expect("it is the one");
         assert_eq!(asked.to_string(), at);
         said.join().expect("it has told");
     }

@@ -7,7 +7,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use seaway_manifests::decode::{Expected, FieldReads, Part};
+use seaway_manifests::decode::{Expected, FieldReads, PathPart};
 use serde_json::{Map, Value, json};
 
 /// What yaml-language-server reads.
@@ -33,12 +33,12 @@ impl Known {
         root
     }
 
-    fn at(&mut self, path: &[Part]) -> &mut Known {
+    fn at(&mut self, path: &[PathPart]) -> &mut Known {
         let Some((first, rest)) = path.split_first() else { return self };
         let below = match first {
-            Part::Field(name) => self.fields.entry(name.clone()).or_default(),
-            Part::Item => self.item.get_or_insert_default(),
-            Part::Key => self.key.get_or_insert_default(),
+            PathPart::Field(name) => self.fields.entry(name.clone()).or_default(),
+            PathPart::Item => self.item.get_or_insert_default(),
+            PathPart::Key => self.key.get_or_insert_default(),
         };
         below.at(rest)
     }

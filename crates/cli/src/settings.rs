@@ -36,7 +36,7 @@ use seaway_openstack::Limits;
 use seaway_proxy::{AccessLog, MemoryLimits};
 
 pub(crate) use self::metrics::Metrics;
-use self::tenants::Said;
+use self::tenants::ExplicitKeys;
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
@@ -92,7 +92,7 @@ pub(crate) struct Settings {
     /// Whether Services without a class are ours, where that is said.
     pub(crate) by_default: Option<ByDefault>,
     /// Which keys are set whose defaults differ between a folder and a cluster.
-    pub(crate) said: Said,
+    pub(crate) said: ExplicitKeys,
     /// What was odd in files beside the configuration, though it works.
     pub(crate) told: Vec<String>,
     pub(crate) config: Config,
@@ -125,7 +125,7 @@ impl Default for Settings {
             rebuild: false,
             requests: Limits::default(),
             by_default: None,
-            said: Said::default(),
+            said: ExplicitKeys::default(),
             told: Vec::new(),
             config: Config::default(),
         }
@@ -158,25 +158,25 @@ impl Settings {
 
 /// Everything wrong with a file, each with its place.
 #[derive(Debug)]
-pub(crate) struct Wrong(pub(crate) Vec<String>);
+pub(crate) struct SettingsError(pub(crate) Vec<String>);
 
-impl std::fmt::Display for Wrong {
+impl std::fmt::Display for SettingsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0.join("\n"))
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for SettingsError {}
 
 /// Reads a file, or takes the defaults where none is named.
-pub(crate) fn load(file: Option<&Path>) -> Result<Settings, Wrong> {
+pub(crate) fn load(file: Option<&Path>) -> Result<Settings, SettingsError> {
     let Some(file) = file else { return Ok(Settings::default()) };
-    let text =
-        std::fs::read_to_string(file).map_err(|error| Wrong(vec![format!("{}: {error}", file.display())]))?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| SettingsError(vec![format!("{}: {error}", file.display())]))?;
     let beside = file.parent().unwrap_or(Path::new(""));
     parse(&text, beside).map_err(|faults| {
         let told = |it: &Fault| format!("{}:{}:{}: {it}", file.display(), it.at.line, it.at.column);
-        Wrong(faults.iter().map(told).collect())
+        SettingsError(faults.iter().map(told).collect())
     })
 }
 
@@ -279,7 +279,7 @@ fn host(field: &Field<'_>, settings: &mut Settings) {
 
 fn data_plane(field: &Field<'_>, settings: &mut Settings) {
     let section = field.object();
-    settings.workers = section.take("workers").within(1, 1_024);
+    settings.workers = section.take("workers").integer_within(1, 1_024);
     settings.pin = section.take("pin").bool().unwrap_or(false);
     section.finish();
 }
@@ -308,8 +308,8 @@ fn cloud(field: &Field<'_>, settings: &mut Settings) {
     settings.rebuild = section.take("rebuildOnError").bool().unwrap_or(false);
     let usual = Limits::default();
     settings.requests = Limits {
-        per_second: section.take("requestsPerSecond").within(1, 1_000).unwrap_or(usual.per_second),
-        in_flight: section.take("inFlight").within(1, 1_000).unwrap_or(usual.in_flight),
+        per_second: section.take("requestsPerSecond").integer_within(1, 1_000).unwrap_or(usual.per_second),
+        in_flight: section.take("inFlight").integer_within(1, 1_000).unwrap_or(usual.in_flight),
     };
     let orphans = section.take("orphans").one_of(&[("report", Orphans::Report), ("delete", Orphans::Delete)]);
     settings.config.orphans = orphans.unwrap_or(Orphans::Report);

@@ -30,7 +30,7 @@ use seaway_manifests::decode::Field;
 use seaway_model::{Address, AddressState, Kind, L4, ListenerId, ObjectRef, Owner, Time};
 use serde_json::{Map, Value, json};
 
-use crate::kinds::{OUR_VERSION, OURS};
+use crate::kinds::{API_GROUP, API_VERSION};
 
 /// When the address is withdrawn, as its pool excludes it: the next leader goes on with that time. An annotation, for older
 /// definitions keep it, too.
@@ -74,7 +74,7 @@ pub(crate) fn write(address: &Address, version: Option<&str>) -> Value {
         spec["sharing"] = json!(sharing);
     }
     json!({
-        "apiVersion": format!("{OURS}/{OUR_VERSION}"),
+        "apiVersion": format!("{API_GROUP}/{API_VERSION}"),
         "kind": "Address",
         "metadata": metadata,
         "spec": spec,
@@ -153,7 +153,7 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<Address>> {
     let owners: Vec<Owner> = owners.items().filter_map(|item| read_owner(&item)).collect();
     let annotations = metadata.child("annotations");
     let state = spec.child("state").one_of(&STATES).unwrap_or(AddressState::Held);
-    let plan_version = spec.child("planVersion").within(1, i64::from(u32::MAX)).unwrap_or(1);
+    let plan_version = spec.child("planVersion").integer_within(1, i64::from(u32::MAX)).unwrap_or(1);
     for field in [&spec.child("address"), &pool] {
         if field.is_missing() {
             field.required("");

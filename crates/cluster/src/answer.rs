@@ -6,7 +6,7 @@ use kube::Error;
 use seaway_engine::{Failure, chain};
 use seaway_model::{Kind, ObjectRef, Problem, Reason};
 
-use crate::kinds::{Need, Watched};
+use crate::kinds::{Need, WatchedKind};
 
 /// How everything is put in order that Seaway needs in a cluster.
 pub(crate) const INSTALL: &str = "seaway crds | kubectl apply -f -";
@@ -16,9 +16,9 @@ pub fn api_server() -> ObjectRef {
     ObjectRef::new(Kind::Config, "", "kubernetes")
 }
 
-/// What came instead of what was asked for.
+/// How a request to the API server failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum ApiError {
     /// Who we are is not known, or known no more.
     Unauthorized(String),
     /// We may not.
@@ -37,7 +37,7 @@ pub(crate) enum Answer {
     Unreachable(Cause, String),
 }
 
-/// What kept an answer away.
+/// Where a request failed before the API server answered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// It is not the server that the kubeconfig is for.
@@ -102,48 +102,50 @@ impl Cause {
     }
 }
 
-impl Answer {
-    pub(crate) fn of(error: &Error) -> Answer {
-        let Error::Api(status) = error else { return Answer::Unreachable(Cause::of(error), told_by(error)) };
+impl ApiError {
+    pub(crate) fn of(error: &Error) -> ApiError {
+        let Error::Api(status) = error else {
+            return ApiError::Unreachable(Cause::of(error), told_by(error));
+        };
         let why = status.message.clone();
         let causes = status.details.iter().flat_map(|it| &it.causes);
         let is_of_the_future = causes.into_iter().any(|it| it.reason == "ResourceVersionTooLarge");
         let after = status.details.as_ref().map(|it| u64::from(it.retry_after_seconds)).filter(|it| *it > 0);
         match (status.code, &*status.reason) {
-            (401, _) => Answer::Unauthorized(why),
+            (401, _) => ApiError::Unauthorized(why),
             // A client without credentials is this user; the API server has no other sign of it.
-            (403, _) if why.contains("system:anonymous") => Answer::Unauthorized(why),
-            (403, _) => Answer::Forbidden(why),
-            (404, _) => Answer::NotFound,
-            (409, _) => Answer::Conflict(why),
-            (410, _) | (_, "Expired" | "Gone") => Answer::Expired,
+            (403, _) if why.contains("system:anonymous") => ApiError::Unauthorized(why),
+            (403, _) => ApiError::Forbidden(why),
+            (404, _) => ApiError::NotFound,
+            (409, _) => ApiError::Conflict(why),
+            (410, _) | (_, "Expired" | "Gone") => ApiError::Expired,
             // A version of the future: the store was set back to an older state.
-            (_, "Timeout") if is_of_the_future => Answer::Expired,
-            (400 | 405 | 413 | 415 | 422, _) => Answer::Invalid(why),
+            (_, "Timeout") if is_of_the_future => ApiError::Expired,
+            (400 | 405 | 413 | 415 | 422, _) => ApiError::Invalid(why),
             (code, _) => {
                 let after = after.map(|it| Duration::from_secs(it).min(LONGEST_PATIENCE));
-                Answer::Busy { code, why, after }
+                ApiError::Busy { code, why, after }
             }
         }
     }
 
-    /// Nobody's fault that we could name: it may be well again at any moment.
-    pub(crate) fn passes(&self) -> bool {
-        matches!(self, Answer::Unreachable(..) | Answer::Busy { .. } | Answer::Expired)
+    /// Whether the next request may succeed without a change by an administrator.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, ApiError::Unreachable(..) | ApiError::Busy { .. } | ApiError::Expired)
     }
 
     /// What people are told when a watch gets it. `verb`: `list` or `watch`.
-    pub(crate) fn problem(&self, watched: &Watched, verb: &str) -> Problem {
+    pub(crate) fn problem(&self, watched: &WatchedKind, verb: &str) -> Problem {
         let kinds = watched.qualified();
         let told = |reason, message: String| Problem::new(api_server(), reason, message);
         match self {
-            Answer::Unauthorized(why) => {
+            ApiError::Unauthorized(why) => {
                 told(Reason::NotPermitted, format!("the API server does not accept Seaway's credentials ({why})")).fix(
                     "The client certificate or the token has expired or is wrong: get a new kubeconfig, or check that \
                      the pod has its ServiceAccount. Seaway reads them again by itself.",
                 )
             }
-            Answer::Forbidden(why) => {
+            ApiError::Forbidden(why) => {
                 let message = format!("may not {verb} {kinds}: {why}");
                 let fix = match watched.kind {
                     Kind::Secret => BIND_CERTIFICATES.to_owned(),
@@ -151,7 +153,7 @@ impl Answer {
                 };
                 told(Reason::NotPermitted, message).fix(fix)
             }
-            Answer::NotFound => {
+            ApiError::NotFound => {
                 let api = watched.resource().api_version;
                 let message = format!(
                     "the cluster does not have {} ({kinds}, {api}): its definition is missing or of another version",
@@ -163,15 +165,15 @@ impl Answer {
                 }
             }
             // The same for all kinds, so that it is told once.
-            Answer::Busy { .. } => told(Reason::Unreachable, self.why()).fix(TRIED_AGAIN),
-            Answer::Unreachable(cause, why) => {
+            ApiError::Busy { .. } => told(Reason::Unreachable, self.why()).fix(TRIED_AGAIN),
+            ApiError::Unreachable(cause, why) => {
                 let problem = told(Reason::Unreachable, format!("the API server cannot be reached: {why}"));
                 problem.fix(cause.fix())
             }
-            Answer::Conflict(why) | Answer::Invalid(why) => {
+            ApiError::Conflict(why) | ApiError::Invalid(why) => {
                 told(Reason::Unreachable, format!("the API server refuses to {verb} {kinds}: {why}"))
             }
-            Answer::Expired => {
+            ApiError::Expired => {
                 told(Reason::Unreachable, format!("{kinds} changed too fast to be followed; they are listed again"))
             }
         }
@@ -180,30 +182,30 @@ impl Answer {
     /// In one line, for a log or a failed Unit.
     pub(crate) fn why(&self) -> String {
         match self {
-            Answer::Unauthorized(why) => {
+            ApiError::Unauthorized(why) => {
                 format!("the API server does not accept Seaway's credentials: {why}")
             }
-            Answer::Forbidden(why) | Answer::Conflict(why) | Answer::Invalid(why) => why.clone(),
-            Answer::NotFound => "it is not there".to_owned(),
-            Answer::Expired => "the version to watch from is too old".to_owned(),
-            Answer::Busy { code, why, .. } => format!("the API server answers {code}: {why}"),
-            Answer::Unreachable(_, why) => format!("the API server cannot be reached: {why}"),
+            ApiError::Forbidden(why) | ApiError::Conflict(why) | ApiError::Invalid(why) => why.clone(),
+            ApiError::NotFound => "it is not there".to_owned(),
+            ApiError::Expired => "the version to watch from is too old".to_owned(),
+            ApiError::Busy { code, why, .. } => format!("the API server answers {code}: {why}"),
+            ApiError::Unreachable(_, why) => format!("the API server cannot be reached: {why}"),
         }
     }
 
-    /// In one line, with what to do about it, where nothing else says it.
-    pub(crate) fn told(&self) -> String {
+    /// The error in one line, with what to do about it: for places that show no fix beside it.
+    pub(crate) fn message_with_fix(&self) -> String {
         match self {
-            Answer::Forbidden(why) => format!("{why}. As an administrator: {INSTALL}"),
+            ApiError::Forbidden(why) => format!("{why}. As an administrator: {INSTALL}"),
             other => other.why(),
         }
     }
 }
 
-impl From<Answer> for Failure {
-    fn from(answer: Answer) -> Failure {
+impl From<ApiError> for Failure {
+    fn from(answer: ApiError) -> Failure {
         match answer {
-            Answer::Busy { after: Some(after), .. } => Failure::Wait { why: answer.why(), after },
+            ApiError::Busy { after: Some(after), .. } => Failure::Wait { why: answer.why(), after },
             answer => Failure::Retry(answer.why()),
         }
     }
@@ -238,22 +240,22 @@ mod tests {
 
     use super::*;
 
-    fn answer(code: u16, reason: &str, message: &str) -> Answer {
-        Answer::of(&Error::Api(Status::failure(message, reason).with_code(code).boxed()))
+    fn answer(code: u16, reason: &str, message: &str) -> ApiError {
+        ApiError::of(&Error::Api(Status::failure(message, reason).with_code(code).boxed()))
     }
 
     #[test]
     fn each_trouble_names_its_mend() {
-        let pools = Watched::known(Kind::AddressPool);
-        let services = Watched::known(Kind::Service);
+        let pools = WatchedKind::known(Kind::AddressPool);
+        let services = WatchedKind::known(Kind::Service);
         // As hyper has it: what failed is within what failed to connect.
         let unreachable = |error: rustls::Error| {
             let connecting = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, error));
-            Answer::of(&Error::Service(Box::new(connecting)))
+            ApiError::of(&Error::Service(Box::new(connecting)))
         };
         let invalid = |it| unreachable(rustls::Error::InvalidCertificate(it));
         let refused =
-            Answer::of(&Error::Service(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused))));
+            ApiError::of(&Error::Service(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused))));
         for (answer, watched, message, fix) in [
             (
                 answer(
@@ -308,11 +310,11 @@ mod tests {
 
     #[test]
     fn a_version_too_old_and_one_of_the_future_are_listed_anew() {
-        assert_eq!(answer(410, "Expired", "too old resource version"), Answer::Expired);
+        assert_eq!(answer(410, "Expired", "too old resource version"), ApiError::Expired);
         let details = json!({"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]});
         let details: StatusDetails = serde_json::from_value(details).expect("has that form");
         let status = Status::failure("Too large resource version: 9, current: 3", "Timeout").with_code(504);
-        assert_eq!(Answer::of(&Error::Api(status.with_details(details).boxed())), Answer::Expired);
-        assert!(matches!(answer(504, "Timeout", "x"), Answer::Busy { code: 504, .. }));
+        assert_eq!(ApiError::of(&Error::Api(status.with_details(details).boxed())), ApiError::Expired);
+        assert!(matches!(answer(504, "Timeout", "x"), ApiError::Busy { code: 504, .. }));
     }
 }

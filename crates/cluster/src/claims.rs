@@ -12,10 +12,10 @@ use tracing::warn;
 
 use crate::{
     address,
-    answer::{Answer, INSTALL},
+    answer::{ApiError, INSTALL},
     connect::Cluster,
     decode::{self, Decoded},
-    kinds::Watched,
+    kinds::WatchedKind,
     lease::Leading,
     object_cache::{Claim, Version},
     raw_object::RawObject,
@@ -25,16 +25,16 @@ use crate::{
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Writes Address objects, while it leads.
-pub struct Addresses {
+pub struct AddressDriver {
     cluster: Cluster,
     leading: Leading,
 }
 
 /// An Address as it is written, and why it could not be written otherwise.
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct ObservedAddress {
     claim: Option<Claim>,
-    trouble: Option<Answer>,
+    trouble: Option<ApiError>,
     /// The definition of Address in this cluster does not know all that was written.
     cut_down: bool,
 }
@@ -56,33 +56,33 @@ impl fmt::Display for AddressStep {
     }
 }
 
-impl Addresses {
-    pub fn new(cluster: Cluster, leading: Leading) -> Addresses {
-        Addresses { cluster, leading }
+impl AddressDriver {
+    pub fn new(cluster: Cluster, leading: Leading) -> AddressDriver {
+        AddressDriver { cluster, leading }
     }
 
-    fn watched() -> &'static Watched {
-        Watched::known(Kind::Address)
+    fn watched() -> &'static WatchedKind {
+        WatchedKind::known(Kind::Address)
     }
 
-    async fn create(&self, wanted: &Arc<Address>, observed: &mut Written) -> Result<(), Failure> {
+    async fn create(&self, wanted: &Arc<Address>, observed: &mut ObservedAddress) -> Result<(), Failure> {
         match self.cluster.create(Self::watched(), "", &address::write(wanted, None)).await {
             Ok(told) => self.note(wanted, &told, observed),
             // Somebody was first: we ourselves, and the answer was lost, or who led before us.
-            Err(Answer::Conflict(why)) => return self.agree(wanted, why, observed).await,
+            Err(ApiError::Conflict(why)) => return self.agree(wanted, why, observed).await,
             Err(answer) => return trouble(answer, observed),
         }
         Ok(())
     }
 
-    async fn replace(&self, wanted: &Arc<Address>, observed: &mut Written) -> Result<(), Failure> {
+    async fn replace(&self, wanted: &Arc<Address>, observed: &mut ObservedAddress) -> Result<(), Failure> {
         let Some(claim) = &observed.claim else { return self.create(wanted, observed).await };
         let object = address::write(wanted, Some(&claim.version.0));
         match self.cluster.replace(Self::watched(), "", &claim.object, &object).await {
             Ok(told) => self.note(wanted, &told, observed),
-            Err(Answer::Conflict(why)) => return self.agree(wanted, why, observed).await,
-            Err(Answer::NotFound) => {
-                self.cluster.seen().forget_address(wanted.ip);
+            Err(ApiError::Conflict(why)) => return self.agree(wanted, why, observed).await,
+            Err(ApiError::NotFound) => {
+                self.cluster.cache().forget_address(wanted.ip);
                 return Err(Failure::Retry("the Address was deleted meanwhile".to_owned()));
             }
             Err(answer) => return trouble(answer, observed),
@@ -90,17 +90,17 @@ impl Addresses {
         Ok(())
     }
 
-    async fn remove(&self, observed: &mut Written) -> Result<(), Failure> {
+    async fn remove(&self, observed: &mut ObservedAddress) -> Result<(), Failure> {
         let Some(claim) = &observed.claim else { return Ok(()) };
-        let api = self.cluster.all(Self::watched());
+        let api = self.cluster.api(Self::watched());
         let of = Preconditions { resource_version: Some(claim.version.0.to_string()), uid: None };
         let parameters = DeleteParams { preconditions: Some(of), ..DeleteParams::default() };
-        match self.cluster.ask(api.delete(&claim.object, &parameters)).await {
-            Ok(_) | Err(Answer::NotFound) => {
-                self.cluster.seen().forget_address(claim.address.ip);
+        match self.cluster.within_deadline(api.delete(&claim.object, &parameters)).await {
+            Ok(_) | Err(ApiError::NotFound) => {
+                self.cluster.cache().forget_address(claim.address.ip);
                 observed.claim = None;
             }
-            Err(Answer::Conflict(why)) => {
+            Err(ApiError::Conflict(why)) => {
                 self.look(&claim.address.clone()).await?;
                 return Err(Failure::Retry(why));
             }
@@ -127,7 +127,12 @@ impl Addresses {
     }
 
     /// It is as well if what is there is what was wanted.
-    async fn agree(&self, wanted: &Arc<Address>, why: String, observed: &mut Written) -> Result<(), Failure> {
+    async fn agree(
+        &self,
+        wanted: &Arc<Address>,
+        why: String,
+        observed: &mut ObservedAddress,
+    ) -> Result<(), Failure> {
         observed.claim = self.look(wanted).await?;
         match &observed.claim {
             Some(claim) if claim.address == *wanted => Ok(()),
@@ -135,7 +140,7 @@ impl Addresses {
         }
     }
 
-    fn note(&self, written: &Arc<Address>, told: &RawObject, observed: &mut Written) {
+    fn note(&self, written: &Arc<Address>, told: &RawObject, observed: &mut ObservedAddress) {
         let version = Version(told.version().into());
         let mut address =
             Arc::new(Address { version: version.number().unwrap_or_default(), ..Address::clone(written) });
@@ -147,17 +152,17 @@ impl Addresses {
             address = kept;
         }
         let claim = Claim { address, object: told.name().into(), version };
-        self.cluster.seen().put_address(claim.clone());
+        self.cluster.cache().put_address(claim.clone());
         observed.claim = Some(claim);
     }
 
     /// What the API server has now, where the watch has not told it yet.
     async fn look(&self, wanted: &Arc<Address>) -> Result<Option<Claim>, Failure> {
-        let api = self.cluster.all(Self::watched());
-        let told = match self.cluster.ask(api.get(&address::name(wanted.ip))).await {
+        let api = self.cluster.api(Self::watched());
+        let told = match self.cluster.within_deadline(api.get(&address::name(wanted.ip))).await {
             Ok(told) => told,
-            Err(Answer::NotFound) => {
-                self.cluster.seen().forget_address(wanted.ip);
+            Err(ApiError::NotFound) => {
+                self.cluster.cache().forget_address(wanted.ip);
                 return Ok(None);
             }
             Err(answer) => return Err(answer.into()),
@@ -166,7 +171,7 @@ impl Addresses {
             Decoded::Fact(Fact::Address(address)) => {
                 let version = Version(told.version().into());
                 let claim = Claim { address, object: told.name().into(), version };
-                self.cluster.seen().put_address(claim.clone());
+                self.cluster.cache().put_address(claim.clone());
                 Ok(Some(claim))
             }
             _ => Ok(None),
@@ -175,9 +180,9 @@ impl Addresses {
 }
 
 /// What only an administrator can mend is told to owners; all else is tried again.
-fn trouble(answer: Answer, observed: &mut Written) -> Result<(), Failure> {
+fn trouble(answer: ApiError, observed: &mut ObservedAddress) -> Result<(), Failure> {
     match answer {
-        Answer::Forbidden(_) | Answer::Invalid(_) | Answer::NotFound => {
+        ApiError::Forbidden(_) | ApiError::Invalid(_) | ApiError::NotFound => {
             observed.trouble = Some(answer);
             Ok(())
         }
@@ -185,8 +190,8 @@ fn trouble(answer: Answer, observed: &mut Written) -> Result<(), Failure> {
     }
 }
 
-impl Driver for Addresses {
-    type Observed = Written;
+impl Driver for AddressDriver {
+    type Observed = ObservedAddress;
     type Step = AddressStep;
 
     /// Each question has a limit of its own; a step may ask twice.
@@ -198,7 +203,7 @@ impl Driver for Addresses {
         matches!(unit, Unit::Address(_))
     }
 
-    fn steps(&self, desired: &Desired, observed: &Written) -> Vec<AddressStep> {
+    fn steps(&self, desired: &Desired, observed: &ObservedAddress) -> Vec<AddressStep> {
         match (desired, &observed.claim) {
             (Desired::Address(wanted), Some(claim)) if *wanted == claim.address => Vec::new(),
             (Desired::Address(wanted), Some(_)) => vec![AddressStep::Replace(wanted.clone())],
@@ -208,13 +213,18 @@ impl Driver for Addresses {
         }
     }
 
-    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Written, Failure> {
-        let Unit::Address(ip) = unit else { return Ok(Written::default()) };
-        Ok(Written { claim: self.cluster.seen().address(*ip), ..Written::default() })
+    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<ObservedAddress, Failure> {
+        let Unit::Address(ip) = unit else { return Ok(ObservedAddress::default()) };
+        Ok(ObservedAddress { claim: self.cluster.cache().address(*ip), ..ObservedAddress::default() })
     }
 
-    async fn apply(&self, _unit: &Unit, step: &AddressStep, observed: &mut Written) -> Result<(), Failure> {
-        self.leading.hold()?;
+    async fn apply(
+        &self,
+        _unit: &Unit,
+        step: &AddressStep,
+        observed: &mut ObservedAddress,
+    ) -> Result<(), Failure> {
+        self.leading.require_leading()?;
         if let Some(there) = &observed.claim {
             let wanted = match step {
                 AddressStep::Create(wanted) | AddressStep::Replace(wanted) => Some(&**wanted),
@@ -229,7 +239,7 @@ impl Driver for Addresses {
         }
     }
 
-    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Written) -> Conclusion {
+    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &ObservedAddress) -> Conclusion {
         let facts = observed.claim.iter().map(|it| Fact::Address(it.address.clone())).collect();
         if observed.cut_down {
             let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };

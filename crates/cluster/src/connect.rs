@@ -20,8 +20,8 @@ use tracing::{debug, warn};
 mod keepalive;
 
 use crate::{
-    answer::{Answer, Cause},
-    kinds::{Pace, Watched},
+    answer::{ApiError, Cause},
+    kinds::{Pace, WatchedKind},
     metallb,
     object_cache::ObjectCache,
     raw_object::RawObject,
@@ -30,7 +30,7 @@ use crate::{
 /// How the API server is reached.
 #[derive(Clone, Debug)]
 pub struct Access {
-    pub credentials: Credentials,
+    pub credentials: CredentialSource,
     /// Where our Leases are; else the pod's own namespace, or `seaway-system`.
     pub namespace: Option<Name>,
     /// MetalLB's own: IPAddressPools of others are not read, as MetalLB does not read them.
@@ -47,7 +47,7 @@ impl Access {
 impl Default for Access {
     fn default() -> Access {
         Access {
-            credentials: Credentials::default(),
+            credentials: CredentialSource::default(),
             namespace: None,
             metallb: Access::METALLB.into(),
             copies: None,
@@ -59,7 +59,7 @@ impl Default for Access {
 /// Tokens in files are read again each minute, exec plugins asked again when what they gave expires; a kubeconfig is
 /// read again when the API server no longer knows us.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Credentials {
+pub enum CredentialSource {
     /// As kubectl finds them: `$KUBECONFIG`, `~/.kube/config`; else those of the pod.
     #[default]
     Detected,
@@ -121,7 +121,7 @@ const NAMESPACE: &str = "seaway-system";
 pub(crate) use seaway_manifests::MANAGER;
 
 impl Cluster {
-    /// Reads the credentials; asks nobody yet.
+    /// Reads the credentials; sends no request yet.
     pub async fn connect(access: Access) -> Result<Cluster, AccessError> {
         let ConnectionConfig { client, server, own } = find(&access).await?;
         let namespace = access.namespace.clone().or(own).unwrap_or_else(|| NAMESPACE.into());
@@ -137,14 +137,14 @@ impl Cluster {
     }
 
     /// What tells this cluster from every other: the UID of its namespace `kube-system`.
-    pub async fn identity(&self) -> Result<Name, Unanswered> {
+    pub async fn identity(&self) -> Result<Name, RequestError> {
         let api: Api<Namespace> = Api::all(self.client());
-        let namespace = self.ask(api.get("kube-system")).await.map_err(Unanswered)?;
+        let namespace = self.within_deadline(api.get("kube-system")).await.map_err(RequestError)?;
         Ok(namespace.metadata.uid.unwrap_or_default().into())
     }
 
     /// The API server's URL, as it was found at first.
-    pub fn server(&self) -> &Name {
+    pub fn server_url(&self) -> &Name {
         &self.0.server
     }
 
@@ -158,11 +158,11 @@ impl Cluster {
     }
 
     /// Where copies of certificates are read, instead of Secrets.
-    pub(crate) fn copies(&self) -> Option<&Name> {
+    pub(crate) fn copies_namespace(&self) -> Option<&Name> {
         self.0.access.copies.as_ref()
     }
 
-    pub(crate) fn seen(&self) -> &ObjectCache {
+    pub(crate) fn cache(&self) -> &ObjectCache {
         &self.0.seen
     }
 
@@ -170,40 +170,43 @@ impl Cluster {
         lock(&self.0.client).clone()
     }
 
-    /// All that are read of a kind.
-    pub(crate) fn all(&self, watched: &Watched) -> Api<RawObject> {
-        match (watched.kind, self.copies()) {
-            (kind, _) if metallb::is_of_metallb(kind) => self.within(watched, &self.0.access.metallb),
-            (Kind::Secret, Some(copies)) => self.within(watched, copies),
+    /// The client for a kind, in all namespaces that are read.
+    pub(crate) fn api(&self, watched: &WatchedKind) -> Api<RawObject> {
+        match (watched.kind, self.copies_namespace()) {
+            (kind, _) if metallb::is_of_metallb(kind) => self.namespaced_api(watched, &self.0.access.metallb),
+            (Kind::Secret, Some(copies)) => self.namespaced_api(watched, copies),
             _ => Api::all_with(self.client(), &watched.resource()),
         }
     }
 
-    pub(crate) fn within(&self, watched: &Watched, namespace: &str) -> Api<RawObject> {
+    pub(crate) fn namespaced_api(&self, watched: &WatchedKind, namespace: &str) -> Api<RawObject> {
         namespaced(self.client(), watched, namespace)
     }
 
-    /// Every question has its time, and what comes instead of an answer has its meaning.
-    pub(crate) async fn ask<T>(&self, question: impl Future<Output = kube::Result<T>>) -> Result<T, Answer> {
+    /// Awaits a request to the API server for at most `pace().answer`, and turns errors into an [`ApiError`].
+    pub(crate) async fn within_deadline<T>(
+        &self,
+        question: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ApiError> {
         let patience = self.pace().answer;
         let answer = tokio::select! {
             answer = timeout(patience, question) => match answer {
-                Ok(answer) => answer.map_err(|error| Answer::of(&error)),
-                Err(_) => Err(Answer::Unreachable(Cause::Connection, format!("timed out after {patience:?}"))),
+                Ok(answer) => answer.map_err(|error| ApiError::of(&error)),
+                Err(_) => Err(ApiError::Unreachable(Cause::Connection, format!("timed out after {patience:?}"))),
             },
-            () = self.begun_anew() => return Err(Answer::Unreachable(Cause::Connection, "the connection to \
+            () = self.requests_restarted() => return Err(ApiError::Unreachable(Cause::Connection, "the connection to \
                                                                                          the API server \
                                                                                          was closed".to_owned())),
         };
         // Connections that are kept for the next question may be as dead as this one.
-        if let Err(Answer::Unauthorized(_) | Answer::Unreachable(..)) = &answer {
-            self.renew().await;
+        if let Err(ApiError::Unauthorized(_) | ApiError::Unreachable(..)) = &answer {
+            self.reload_credentials().await;
         }
         answer
     }
 
-    /// Forgets all connections, and reads the credentials again: somebody may have put others there.
-    pub(crate) async fn renew(&self) {
+    /// Closes all connections, and reads the credentials again: their files may have other contents by now.
+    pub(crate) async fn reload_credentials(&self) {
         {
             let mut renewed = lock(&self.0.renewed);
             if renewed.elapsed() < RENEW.min(self.pace().longest_retry) {
@@ -214,14 +217,15 @@ impl Cluster {
         self.reconnect().await;
     }
 
-    /// It answers again: what was asked before, and every watch, may wait on connections that are dead.
-    pub(crate) async fn begin_anew(&self) {
+    /// Ends all requests and watches that began before, and opens a new connection: the API server answers again, but their
+    /// connections may be dead.
+    pub(crate) async fn restart_requests(&self) {
         self.reconnect().await;
         self.0.anew.send_replace(());
     }
 
-    /// Returns when all that began before is to begin again.
-    pub(crate) fn begun_anew(&self) -> impl Future<Output = ()> + use<> {
+    /// Returns at the next [`restart_requests`](Cluster::restart_requests): whoever waits for an answer has to ask again.
+    pub(crate) fn requests_restarted(&self) -> impl Future<Output = ()> + use<> {
         let mut anew = self.0.anew.subscribe();
         async move {
             if anew.changed().await.is_err() {
@@ -230,7 +234,7 @@ impl Cluster {
         }
     }
 
-    /// As [`renew`](Cluster::renew) does, however long ago the last time was.
+    /// As [`reload_credentials`](Cluster::reload_credentials) does, however long ago the last time was.
     pub(crate) async fn reconnect(&self) {
         match find(&self.0.access).await {
             Ok(found) => {
@@ -242,7 +246,7 @@ impl Cluster {
     }
 }
 
-fn namespaced<K>(client: Client, watched: &Watched, namespace: &str) -> Api<K>
+fn namespaced<K>(client: Client, watched: &WatchedKind, namespace: &str) -> Api<K>
 where
     K: Resource<DynamicType = kube::core::ApiResource, Scope = DynamicResourceScope>,
 {
@@ -266,25 +270,25 @@ struct ConnectionConfig {
 async fn find(access: &Access) -> Result<ConnectionConfig, AccessError> {
     let mut own = None;
     let mut config = match &access.credentials {
-        Credentials::Detected => {
+        CredentialSource::Detected => {
             let config = Config::infer().await.map_err(AccessError::NotFound)?;
             let pod = Config::incluster().ok().filter(|pod| pod.cluster_url == config.cluster_url);
             own = pod.map(|it| Name::from(it.default_namespace));
             config
         }
-        Credentials::InCluster => {
+        CredentialSource::InCluster => {
             let config = Config::incluster().map_err(AccessError::InCluster)?;
             own = Some(Name::from(&*config.default_namespace));
             config
         }
-        Credentials::Context(context) => {
+        CredentialSource::Context(context) => {
             let fail = |source| AccessError::Context { context: context.clone(), source };
             let file = Kubeconfig::read().map_err(fail)?;
             let options =
                 KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
             Config::from_custom_kubeconfig(file, &options).await.map_err(fail)?
         }
-        Credentials::Kubeconfig { path, context } => {
+        CredentialSource::Kubeconfig { path, context } => {
             let fail = |source| AccessError::Kubeconfig { path: path.clone(), source };
             let file = Kubeconfig::read_from(path).map_err(fail)?;
             let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
@@ -302,7 +306,7 @@ async fn find(access: &Access) -> Result<ConnectionConfig, AccessError> {
     Ok(ConnectionConfig { client, server, own })
 }
 
-/// Why a question was not answered.
+/// Why a request to the API server failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.why())]
-pub struct Unanswered(pub(crate) Answer);
+pub struct RequestError(pub(crate) ApiError);

@@ -13,13 +13,13 @@ mod plan;
 use seaway_manifests::tree::{Node, Value};
 use seaway_model::{Kind, Name, ObjectRef, fact::TLS_SECRET};
 
-pub use self::keeper::{CopyPace, Keeper, Named};
+pub use self::keeper::{CopyKeeper, CopyPace, NamedCertificates};
 use crate::raw_object::RawObject;
 
 /// The `type` of copies.
 const TYPE: &str = "seaway.dev/certificate-copy";
 /// What hosts ask for.
-pub(crate) const SELECTION: &str = "type=seaway.dev/certificate-copy";
+pub(crate) const COPY_SELECTOR: &str = "type=seaway.dev/certificate-copy";
 /// An annotation: the namespace and the name of what it is a copy of.
 const SOURCE: &str = "seaway.dev/copy-of";
 /// A label: the UID of the namespace of the Seaway that made it.
@@ -60,7 +60,7 @@ impl RawObject {
             set(metadata, "name", name);
         }
         set(&mut self.tree, "type", kind);
-        self.call(namespace, name);
+        self.set_name(namespace, name);
         self
     }
 }

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
     use crate::{
         address, host,
-        kinds::{Need, WATCHED, Watched},
+        kinds::{Need, WATCHED, WatchedKind},
         name_owner, pools,
         watch::slices,
     };
@@ -254,7 +254,7 @@ mod tests {
         assert!(rule.is_some_and(|it| it.contains("[leases]")) && crate::LEADER == "seaway-controller");
         let policies = include_str!("../../../deploy/kubernetes/policies.yaml");
         assert_eq!(documents(policies).len(), 8);
-        let prefix = format!("'{}' + variables.host", crate::watch::pulses::PREFIX);
+        let prefix = format!("'{}' + variables.host", crate::watch::pulses::HOST_LEASE_PREFIX);
         let finalizers = [seaway_manifests::FINALIZER, seaway_manifests::OWN_FINALIZER];
         for named in finalizers.into_iter().chain([prefix.as_str(), crate::status::ADDRESS]) {
             assert!(policies.contains(named), "{named}");
@@ -268,7 +268,7 @@ mod tests {
         let names = |rule: &'static str| rule.split("resourceNames: [").nth(1)?.split(']').next();
         let named: BTreeSet<&str> = rules.flat_map(|rule| names(rule).expect("names").split(", ")).collect();
         let foreign = ["metallb.io", "gateway.networking.k8s.io", "seaway.dev"];
-        let watched = WATCHED.iter().filter(|it| foreign.contains(&it.group)).map(Watched::qualified);
+        let watched = WATCHED.iter().filter(|it| foreign.contains(&it.group)).map(WatchedKind::qualified);
         assert_eq!(named, watched.collect::<Vec<_>>().iter().map(String::as_str).collect());
     }
 

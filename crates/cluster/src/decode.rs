@@ -12,7 +12,7 @@ use crate::{
     address,
     connect::MANAGER,
     host, metallb, name_owner,
-    object_cache::{Condition, HeldBy, Ingress, Port, Published, Version},
+    object_cache::{Condition, Ingress, Port, Published, ServiceFinalizers, Version},
     raw_object::RawObject,
     status::{ADDRESS, BALANCER, PREFIX},
 };
@@ -36,7 +36,7 @@ pub(crate) fn read(kind: Kind, told: &RawObject) -> Decoded {
         // A slice that belongs to no Service is somebody else's.
         Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => Decoded::Nothing,
         _ if metallb::is_announcement(kind) => {
-            Decoded::Broken(object(), vec![metallb::not_acted_on(object())])
+            Decoded::Broken(object(), vec![metallb::not_acted_on_problem(object())])
         }
         Kind::Address => judged(object(), tree, |root| address::read(root).map(Fact::Address)),
         Kind::LoadBalancerHost => judged(object(), tree, |root| host::read(root).map(Fact::Host)),
@@ -136,7 +136,7 @@ pub(crate) fn published(told: &RawObject) -> Published {
     }
 }
 
-fn held_by(told: &RawObject) -> HeldBy {
+fn held_by(told: &RawObject) -> ServiceFinalizers {
     let metadata = told.tree.child("metadata");
     let holds = |finalizer| {
         list(metadata.and_then(|it| it.child("finalizers")))
@@ -150,7 +150,7 @@ fn held_by(told: &RawObject) -> HeldBy {
             .and_then(|it| it.child("f:finalizers"));
         text(entry, "manager") == Some(MANAGER) && finalizers.is_some_and(|it| it.child(&written).is_some())
     };
-    HeldBy {
+    ServiceFinalizers {
         own: holds(OWN_FINALIZER),
         common: holds(FINALIZER),
         common_is_ours: list(metadata.and_then(|it| it.child("managedFields"))).any(is_by_us),

@@ -11,19 +11,19 @@ use serde_json::json;
 
 use crate::{
     HostLiveness,
-    answer::Answer,
-    connect::{Cluster, Unanswered},
-    kinds::Watched,
+    answer::ApiError,
+    connect::{Cluster, RequestError},
+    kinds::WatchedKind,
     watch::pulses,
 };
 
 impl Cluster {
     /// By its Lease and this machine's clock.
-    pub async fn pulse(&self, host: &str) -> Result<HostLiveness, Unanswered> {
-        let name = format!("{}{host}", pulses::PREFIX);
-        match self.ask(self.leases().get_opt(&name)).await {
+    pub async fn host_liveness(&self, host: &str) -> Result<HostLiveness, RequestError> {
+        let name = format!("{}{host}", pulses::HOST_LEASE_PREFIX);
+        match self.within_deadline(self.leases().get_opt(&name)).await {
             Ok(lease) => Ok(HostLiveness::of(lease.as_ref(), Timestamp::now())),
-            Err(answer) => Err(Unanswered(answer)),
+            Err(answer) => Err(RequestError(answer)),
         }
     }
 
@@ -31,24 +31,27 @@ impl Cluster {
     ///
     /// Hosts that watch each other do not hear of deletions (`watch/part.rs`): so it has no address before that. Who may not write that deletes it all
     /// the same, and hosts find out later.
-    pub async fn forget_host(&self, host: &str) -> Result<(), Unanswered> {
-        let of = Watched::known(Kind::LoadBalancerHost);
+    pub async fn forget_host(&self, host: &str) -> Result<(), RequestError> {
+        let of = WatchedKind::known(Kind::LoadBalancerHost);
         let none = json!({ "status": { "addresses": [], "addressesChanged": true } });
-        match self.ask(self.all(of).patch_status(host, &PatchParams::default(), &Patch::Merge(&none))).await {
-            Ok(_) | Err(Answer::NotFound | Answer::Forbidden(_) | Answer::Invalid(_)) => {}
-            Err(answer) => return Err(Unanswered(answer)),
+        match self
+            .within_deadline(self.api(of).patch_status(host, &PatchParams::default(), &Patch::Merge(&none)))
+            .await
+        {
+            Ok(_) | Err(ApiError::NotFound | ApiError::Forbidden(_) | ApiError::Invalid(_)) => {}
+            Err(answer) => return Err(RequestError(answer)),
         }
-        let object = self.ask(self.all(of).delete(host, &DeleteParams::default())).await;
+        let object = self.within_deadline(self.api(of).delete(host, &DeleteParams::default())).await;
         // One that never reported has a Lease alone.
         let object = match object {
             Ok(_) => None,
-            Err(answer @ Answer::NotFound) => Some(answer),
-            Err(answer) => return Err(Unanswered(answer)),
+            Err(answer @ ApiError::NotFound) => Some(answer),
+            Err(answer) => return Err(RequestError(answer)),
         };
-        let name = format!("{}{host}", pulses::PREFIX);
-        match (self.ask(self.leases().delete(&name, &DeleteParams::default())).await, object) {
-            (Ok(_), _) | (Err(Answer::NotFound | Answer::Forbidden(_)), None) => Ok(()),
-            (Err(Answer::NotFound), Some(answer)) | (Err(answer), _) => Err(Unanswered(answer)),
+        let name = format!("{}{host}", pulses::HOST_LEASE_PREFIX);
+        match (self.within_deadline(self.leases().delete(&name, &DeleteParams::default())).await, object) {
+            (Ok(_), _) | (Err(ApiError::NotFound | ApiError::Forbidden(_)), None) => Ok(()),
+            (Err(ApiError::NotFound), Some(answer)) | (Err(answer), _) => Err(RequestError(answer)),
         }
     }
 

@@ -100,7 +100,8 @@ pub fn host(bytes: &[u8]) {
     let Some(object) = told(bytes) else { return };
     let Some(Fact::Host(report)) = followed(Kind::LoadBalancerHost, &object) else { return };
     let faults = Faults::default();
-    let seen = host::sight(&Field::root(&object.tree, &faults), &report).expect("who reports is seen");
+    let seen =
+        host::read_inspection(&Field::root(&object.tree, &faults), &report).expect("who reports is seen");
     let missing: BTreeSet<_> = seen.not_served.iter().map(|it| it.0).collect();
     assert_eq!(missing, report.not_served, "people see what the plan sees");
     let says = says(&report, seen.unlisted);
@@ -116,9 +117,10 @@ pub fn host(bytes: &[u8]) {
         }));
         let Some(Fact::Host(back)) = followed(Kind::LoadBalancerHost, &again) else { panic!("{says:?}") };
         assert_eq!(back, report);
-        let seen_again = host::sight(&Field::root(&again.tree, &faults), &back).expect("who reports is seen");
+        let seen_again =
+            host::read_inspection(&Field::root(&again.tree, &faults), &back).expect("who reports is seen");
         assert_eq!((seen_again.running, seen_again.unlisted), (seen.running.clone(), seen.unlisted));
-        assert_eq!(host::heard_of(&again.tree), (!changed).then(|| report.addresses.clone()));
+        assert_eq!(host::announced_addresses(&again.tree), (!changed).then(|| report.addresses.clone()));
     }
 }
 
@@ -136,6 +138,6 @@ fn says(report: &HostReport, unlisted: u64) -> HostSays {
 /// Of any list of Leases: a host lives, is silent or is gone by what its own Lease says, and by how long that was the same.
 pub fn lease(bytes: &[u8]) {
     if let Ok(leases) = serde_json::from_slice::<Vec<_>>(bytes) {
-        pulses::check_leases(&leases);
+        pulses::fuzz_leases(&leases);
     }
 }

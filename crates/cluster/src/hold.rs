@@ -14,10 +14,10 @@ use seaway_model::{Desired, Problem, Reason, Unit};
 use serde_json::{Value, json};
 
 use crate::{
-    answer::{Answer, INSTALL},
+    answer::{ApiError, INSTALL},
     connect::Cluster,
     lease::Leading,
-    object_cache::{HeldBy, Published},
+    object_cache::{Published, ServiceFinalizers},
 };
 
 /// Who serves without a cloud has no right to patch Services.
@@ -25,20 +25,20 @@ const BIND: &str =
     "and bind the ClusterRole seaway-cloud to the controller (deploy/kubernetes/openstack.yaml)";
 
 /// Writes the finalizer of Services, while it leads.
-pub struct Holds {
+pub struct FinalizerDriver {
     cluster: Cluster,
     leading: Leading,
 }
 
 /// Whether a Service is held; nothing, where it is gone.
 #[derive(Debug, Default)]
-pub struct Held {
+pub struct FinalizerState {
     published: Option<Published>,
-    trouble: Option<Answer>,
+    trouble: Option<ApiError>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldStep {
+pub enum FinalizerStep {
     /// By the common finalizer.
     Hold,
     /// By ours, and by the common one no more, if that is ours, too.
@@ -48,59 +48,59 @@ pub enum HoldStep {
     Release,
 }
 
-impl fmt::Display for HoldStep {
+impl fmt::Display for FinalizerStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            HoldStep::Hold | HoldStep::HoldByOwn { .. } => {
+            FinalizerStep::Hold | FinalizerStep::HoldByOwn { .. } => {
                 "add the finalizer, so that the Service is not deleted before its load balancer"
             }
-            HoldStep::Release => "remove the finalizer: the load balancer is deleted",
+            FinalizerStep::Release => "remove the finalizer: the load balancer is deleted",
         })
     }
 }
 
-impl HoldStep {
+impl FinalizerStep {
     /// Merged by the API server into what others hold it by; refused if it is another Service of that name by now.
     pub(crate) fn body(self, uid: &str) -> Value {
         let (common, own) = (seaway_manifests::FINALIZER, seaway_manifests::OWN_FINALIZER);
         match self {
-            HoldStep::Hold => json!({ "metadata": { "uid": uid, "finalizers": [common] } }),
-            HoldStep::HoldByOwn { instead: false } => {
+            FinalizerStep::Hold => json!({ "metadata": { "uid": uid, "finalizers": [common] } }),
+            FinalizerStep::HoldByOwn { instead: false } => {
                 json!({ "metadata": { "uid": uid, "finalizers": [own] } })
             }
-            HoldStep::HoldByOwn { instead: true } => json!({ "metadata": {
+            FinalizerStep::HoldByOwn { instead: true } => json!({ "metadata": {
                 "uid": uid, "finalizers": [own], "$deleteFromPrimitiveList/finalizers": [common]
             } }),
-            HoldStep::Release => {
+            FinalizerStep::Release => {
                 json!({ "metadata": { "uid": uid, "$deleteFromPrimitiveList/finalizers": [common, own] } })
             }
         }
     }
 
     /// What is to be written, so that it is held, or is not.
-    fn of(wanted: bool, by: HeldBy) -> Option<HoldStep> {
+    fn of(wanted: bool, by: ServiceFinalizers) -> Option<FinalizerStep> {
         let held = by.own || by.common;
         let instead = by.common && by.common_is_ours;
         match wanted {
             // Of one that is being deleted no finalizer can be added.
             true if by.class && !by.leaving => {
-                (!by.own || instead).then_some(HoldStep::HoldByOwn { instead })
+                (!by.own || instead).then_some(FinalizerStep::HoldByOwn { instead })
             }
-            true => (!held).then_some(HoldStep::Hold),
-            false => held.then_some(HoldStep::Release),
+            true => (!held).then_some(FinalizerStep::Hold),
+            false => held.then_some(FinalizerStep::Release),
         }
     }
 }
 
-impl Holds {
-    pub fn new(cluster: Cluster, leading: Leading) -> Holds {
-        Holds { cluster, leading }
+impl FinalizerDriver {
+    pub fn new(cluster: Cluster, leading: Leading) -> FinalizerDriver {
+        FinalizerDriver { cluster, leading }
     }
 }
 
-impl Driver for Holds {
-    type Observed = Held;
-    type Step = HoldStep;
+impl Driver for FinalizerDriver {
+    type Observed = FinalizerState;
+    type Step = FinalizerStep;
 
     /// Each question has a limit of its own; a step may ask twice.
     fn patience(&self) -> Duration {
@@ -111,37 +111,42 @@ impl Driver for Holds {
         matches!(unit, Unit::Hold(_))
     }
 
-    fn steps(&self, desired: &Desired, observed: &Held) -> Vec<HoldStep> {
+    fn steps(&self, desired: &Desired, observed: &FinalizerState) -> Vec<FinalizerStep> {
         let Some(published) = &observed.published else { return Vec::new() };
         let step = match desired {
-            Desired::Held => HoldStep::of(true, published.held),
-            Desired::Absent => HoldStep::of(false, published.held),
+            Desired::Held => FinalizerStep::of(true, published.held),
+            Desired::Absent => FinalizerStep::of(false, published.held),
             _ => None,
         };
         step.into_iter().collect()
     }
 
-    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Held, Failure> {
-        let Some((object, uid)) = unit.service() else { return Ok(Held::default()) };
-        let published = self.cluster.seen().service(&object.namespace, &object.name);
+    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<FinalizerState, Failure> {
+        let Some((object, uid)) = unit.service() else { return Ok(FinalizerState::default()) };
+        let published = self.cluster.cache().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
-        Ok(Held { published: published.filter(|it| *it.uid == *uid), trouble: None })
+        Ok(FinalizerState { published: published.filter(|it| *it.uid == *uid), trouble: None })
     }
 
-    async fn apply(&self, unit: &Unit, step: &HoldStep, observed: &mut Held) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        unit: &Unit,
+        step: &FinalizerStep,
+        observed: &mut FinalizerState,
+    ) -> Result<(), Failure> {
         let Some((object, uid)) = unit.service() else { return Ok(()) };
-        self.leading.hold()?;
+        self.leading.require_leading()?;
         let mut written = self.cluster.merge_service(object, &step.body(uid)).await;
         // A policy of before there was ours lets the common one be written alone.
-        if let (HoldStep::HoldByOwn { .. }, Err(Answer::Forbidden(_))) = (step, &written) {
-            written = self.cluster.merge_service(object, &HoldStep::Hold.body(uid)).await;
+        if let (FinalizerStep::HoldByOwn { .. }, Err(ApiError::Forbidden(_))) = (step, &written) {
+            written = self.cluster.merge_service(object, &FinalizerStep::Hold.body(uid)).await;
         }
         match written {
             Ok(published) => {
                 observed.published = published;
                 Ok(())
             }
-            Err(answer @ (Answer::Forbidden(_) | Answer::Invalid(_))) => {
+            Err(answer @ (ApiError::Forbidden(_) | ApiError::Invalid(_))) => {
                 observed.trouble = Some(answer);
                 observed.published = None;
                 Ok(())
@@ -150,7 +155,7 @@ impl Driver for Holds {
         }
     }
 
-    fn conclude(&self, unit: &Unit, _desired: &Desired, observed: &Held) -> Conclusion {
+    fn conclude(&self, unit: &Unit, _desired: &Desired, observed: &FinalizerState) -> Conclusion {
         let (Unit::Hold(owner), Some(trouble)) = (unit, &observed.trouble) else {
             return Conclusion::default();
         };
@@ -180,40 +185,55 @@ mod tests {
         let (common, own) =
             ("service.kubernetes.io/load-balancer-cleanup", "seaway.dev/load-balancer-cleanup");
         let delete = "$deleteFromPrimitiveList/finalizers";
-        assert_eq!(HoldStep::Hold.body("u"), json!({ "metadata": { "uid": "u", "finalizers": [common] } }));
         assert_eq!(
-            HoldStep::HoldByOwn { instead: false }.body("u"),
+            FinalizerStep::Hold.body("u"),
+            json!({ "metadata": { "uid": "u", "finalizers": [common] } })
+        );
+        assert_eq!(
+            FinalizerStep::HoldByOwn { instead: false }.body("u"),
             json!({ "metadata": { "uid": "u", "finalizers": [own] } })
         );
         assert_eq!(
-            HoldStep::HoldByOwn { instead: true }.body("u"),
+            FinalizerStep::HoldByOwn { instead: true }.body("u"),
             json!({ "metadata": { "uid": "u", "finalizers": [own], delete: [common] } })
         );
-        assert_eq!(HoldStep::Release.body("u"), json!({ "metadata": { "uid": "u", delete: [common, own] } }));
+        assert_eq!(
+            FinalizerStep::Release.body("u"),
+            json!({ "metadata": { "uid": "u", delete: [common, own] } })
+        );
     }
 
     #[test]
     fn services_with_a_class_are_held_by_our_own_finalizer_and_others_by_the_common_one() {
-        let by =
-            |own, common, ours, class, leaving| HeldBy { own, common, common_is_ours: ours, class, leaving };
-        let own = |instead| Some(HoldStep::HoldByOwn { instead });
+        let by = |own, common, ours, class, leaving| ServiceFinalizers {
+            own,
+            common,
+            common_is_ours: ours,
+            class,
+            leaving,
+        };
+        let own = |instead| Some(FinalizerStep::HoldByOwn { instead });
         for (said, held, let_go) in [
-            (by(false, false, false, false, false), Some(HoldStep::Hold), None),
-            (by(false, true, true, false, false), None, Some(HoldStep::Release)),
-            (by(false, true, false, false, false), None, Some(HoldStep::Release)),
+            (by(false, false, false, false, false), Some(FinalizerStep::Hold), None),
+            (by(false, true, true, false, false), None, Some(FinalizerStep::Release)),
+            (by(false, true, false, false, false), None, Some(FinalizerStep::Release)),
             // It had a class once.
-            (by(true, false, false, false, false), None, Some(HoldStep::Release)),
+            (by(true, false, false, false, false), None, Some(FinalizerStep::Release)),
             (by(false, false, false, true, false), own(false), None),
-            (by(true, false, false, true, false), None, Some(HoldStep::Release)),
+            (by(true, false, false, true, false), None, Some(FinalizerStep::Release)),
             // Of a version that knew the common one alone.
-            (by(false, true, true, true, false), own(true), Some(HoldStep::Release)),
-            (by(true, true, true, true, false), own(true), Some(HoldStep::Release)),
-            (by(false, true, true, true, true), None, Some(HoldStep::Release)),
+            (by(false, true, true, true, false), own(true), Some(FinalizerStep::Release)),
+            (by(true, true, true, true, false), own(true), Some(FinalizerStep::Release)),
+            (by(false, true, true, true, true), None, Some(FinalizerStep::Release)),
             // Another wrote it, and has something to take away.
-            (by(false, true, false, true, false), own(false), Some(HoldStep::Release)),
-            (by(true, true, false, true, false), None, Some(HoldStep::Release)),
+            (by(false, true, false, true, false), own(false), Some(FinalizerStep::Release)),
+            (by(true, true, false, true, false), None, Some(FinalizerStep::Release)),
         ] {
-            assert_eq!((HoldStep::of(true, said), HoldStep::of(false, said)), (held, let_go), "{said:?}");
+            assert_eq!(
+                (FinalizerStep::of(true, said), FinalizerStep::of(false, said)),
+                (held, let_go),
+                "{said:?}"
+            );
         }
     }
 }

@@ -30,11 +30,11 @@ use tokio::{
 use tracing::warn;
 
 use crate::{
-    answer::Answer,
+    answer::ApiError,
     connect::Cluster,
-    kinds::{OUR_VERSION, OURS, Watched},
+    kinds::{API_GROUP, API_VERSION, WatchedKind},
     moment::later,
-    writer::Writer,
+    writer::OwnedTask,
 };
 
 /// A host says no more than this.
@@ -54,7 +54,7 @@ const MESSAGES_LENGTH: usize = 200_000;
 /// Writes what a host says, until this is dropped.
 pub struct HostReports {
     says: watch::Sender<HostUpdate>,
-    pub(crate) writer: Writer,
+    pub(crate) writer: OwnedTask,
 }
 
 /// What is to be written, and how often what was written was lost.
@@ -64,9 +64,9 @@ struct HostUpdate {
     lost: u64,
 }
 
-/// What a host's program says once and for all.
+/// The version and the status page of a host's process: they stay the same while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Running {
+pub struct ProgramInfo {
     pub version: Name,
     /// None of a host whose counters nobody can read from afar.
     pub page: Option<StatusPage>,
@@ -82,14 +82,14 @@ pub struct StatusPage {
 
 impl HostReports {
     /// `host`: the name of its object, which is made if it is not there.
-    pub fn start(cluster: &Cluster, host: &str, running: Running) -> HostReports {
+    pub fn start(cluster: &Cluster, host: &str, running: ProgramInfo) -> HostReports {
         let (says, heard) = watch::channel(HostUpdate::default());
         let task = write_on(cluster.clone(), host.to_owned(), running, heard);
-        HostReports { says, writer: Writer::spawn("the report of this host", task) }
+        HostReports { says, writer: OwnedTask::spawn("the report of this host", task) }
     }
 
     /// Whatever was said before and is not written yet is not written any more.
-    pub fn say(&self, says: HostSays) {
+    pub fn publish(&self, says: HostSays) {
         self.says.send_if_modified(|before| {
             let says = Some(says);
             let changed = before.says != says;
@@ -112,7 +112,12 @@ impl HostReports {
     }
 }
 
-async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: watch::Receiver<HostUpdate>) {
+async fn write_on(
+    cluster: Cluster,
+    host: String,
+    running: ProgramInfo,
+    mut heard: watch::Receiver<HostUpdate>,
+) {
     let (mut written, mut failures) = (None, 0);
     // What other hosts have heard of: what a process before this one said, too.
     let mut known = None;
@@ -136,7 +141,7 @@ async fn write_on(cluster: Cluster, host: String, running: Running, mut heard: w
             Err(answer) => {
                 warn!(
                     host,
-                    why = answer.told(),
+                    why = answer.message_with_fix(),
                     "the status of this host's LoadBalancerHost cannot be written"
                 );
                 written = None;
@@ -160,7 +165,7 @@ fn seed(host: &str) -> u64 {
 
 /// Where definitions are older, without what these do not know: other hosts hear of all that is written then, and people do
 /// not hear how much is not listed.
-async fn write_as_defined(cluster: &Cluster, host: &str, mut status: Value) -> Result<(), Answer> {
+async fn write_as_defined(cluster: &Cluster, host: &str, mut status: Value) -> Result<(), ApiError> {
     loop {
         let answer = write(cluster, host, status.clone()).await;
         if !answer.as_ref().is_err_and(|it| remove_unknown(&mut status, &it.why())) {
@@ -178,20 +183,20 @@ fn remove_unknown(status: &mut Value, why: &str) -> bool {
 }
 
 #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
-async fn write(cluster: &Cluster, host: &str, status: Value) -> Result<(), Answer> {
-    let hosts = Watched::known(Kind::LoadBalancerHost);
+async fn write(cluster: &Cluster, host: &str, status: Value) -> Result<(), ApiError> {
+    let hosts = WatchedKind::known(Kind::LoadBalancerHost);
     let named =
         json!({ "apiVersion": api_version(), "kind": "LoadBalancerHost", "metadata": { "name": host } });
     let mut object = named.clone();
     object["status"] = status;
     match cluster.apply_status(hosts, "", host, &object, true).await {
-        Err(Answer::NotFound) => {}
+        Err(ApiError::NotFound) => {}
         other => return other.map(drop),
     }
     let mut new = named;
     new["metadata"]["ownerReferences"] = node_of(cluster, host).await.into_iter().collect();
     match cluster.create(hosts, "", &new).await {
-        Ok(_) | Err(Answer::Conflict(_)) => {}
+        Ok(_) | Err(ApiError::Conflict(_)) => {}
         Err(answer) => return Err(answer),
     }
     cluster.apply_status(hosts, "", host, &object, true).await.map(drop)
@@ -199,14 +204,14 @@ async fn write(cluster: &Cluster, host: &str, status: Value) -> Result<(), Answe
 
 /// The addresses that this host said it has, and that all others were told of.
 async fn said_before(cluster: &Cluster, host: &str) -> Option<Vec<IpAddr>> {
-    let hosts = Watched::of(Kind::LoadBalancerHost)?;
+    let hosts = WatchedKind::of(Kind::LoadBalancerHost)?;
     let named = ListParams::default().fields(&format!("metadata.name={host}"));
-    let found = cluster.ask(cluster.all(hosts).list(&named)).await.ok()?.items;
-    heard_of(&found.first()?.tree)
+    let found = cluster.within_deadline(cluster.api(hosts).list(&named)).await.ok()?.items;
+    announced_addresses(&found.first()?.tree)
 }
 
-/// Nothing, where it may be that not all were told.
-pub(crate) fn heard_of(object: &Node) -> Option<Vec<IpAddr>> {
+/// The addresses in the status of a LoadBalancerHost; `None` where the list may be incomplete.
+pub(crate) fn announced_addresses(object: &Node) -> Option<Vec<IpAddr>> {
     let faults = Faults::default();
     let root = Field::root(object, &faults);
     let status = root.child("status");
@@ -217,21 +222,21 @@ pub(crate) fn heard_of(object: &Node) -> Option<Vec<IpAddr>> {
 
 /// The Node that a host is, if it is one: when that is deleted, what the host said goes with it.
 async fn node_of(cluster: &Cluster, host: &str) -> Option<Value> {
-    let nodes = Watched::known(Kind::Node);
+    let nodes = WatchedKind::known(Kind::Node);
     let named = ListParams::default().fields(&format!("metadata.name={host}"));
     // A host without a Node is as good; and this one is written in any case.
-    let found = cluster.ask(cluster.all(nodes).list(&named)).await.ok()?.items;
+    let found = cluster.within_deadline(cluster.api(nodes).list(&named)).await.ok()?.items;
     let uid = found.first()?.uid();
     Some(json!({ "apiVersion": "v1", "kind": "Node", "name": host, "uid": uid }))
 }
 
 fn api_version() -> String {
-    format!("{OURS}/{OUR_VERSION}")
+    format!("{API_GROUP}/{API_VERSION}")
 }
 
 /// `changed`: its addresses are others than before, which other hosts select by (`watch/part.rs`).
 #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
-pub(crate) fn status(running: &Running, says: &HostSays, changed: bool) -> Value {
+pub(crate) fn status(running: &ProgramInfo, says: &HostSays, changed: bool) -> Value {
     let mut length = 0_usize;
     let not_served: Vec<Value> = (says.not_served.iter().enumerate())
         .map(|(at, it)| {
@@ -269,14 +274,14 @@ pub(crate) fn status(running: &Running, says: &HostSays, changed: bool) -> Value
 pub struct HostInspection {
     pub report: Arc<HostReport>,
     pub plan_version: u64,
-    pub running: Running,
+    pub running: ProgramInfo,
     /// What `report` names without reasons. Of many, only the first have a message.
     pub not_served: Vec<(IpAddr, Name, Name)>,
     /// How many more it does not serve, or still holds, without naming them.
     pub unlisted: u64,
 }
 
-pub(crate) fn sight(root: &Field<'_>, report: &Arc<HostReport>) -> Option<HostInspection> {
+pub(crate) fn read_inspection(root: &Field<'_>, report: &Arc<HostReport>) -> Option<HostInspection> {
     let status = root.child("status");
     let (page, not_served) = (status.child("page"), status.child("notServed"));
     let word = |field: &Field<'_>, key: &str| field.child(key).name().unwrap_or_default().into();
@@ -286,10 +291,10 @@ pub(crate) fn sight(root: &Field<'_>, report: &Arc<HostReport>) -> Option<HostIn
         pod.map(|(pod, port)| StatusPage { namespace: word(&page, "namespace"), pod: pod.into(), port });
     Some(HostInspection {
         report: report.clone(),
-        plan_version: status.child("planVersion").within(0, i64::MAX).unwrap_or_default(),
-        running: Running { version: word(&status, "version"), page },
+        plan_version: status.child("planVersion").integer_within(0, i64::MAX).unwrap_or_default(),
+        running: ProgramInfo { version: word(&status, "version"), page },
         not_served: not_served.items().filter_map(read).collect(),
-        unlisted: status.child(UNLISTED).within(0, i64::MAX).unwrap_or_default(),
+        unlisted: status.child(UNLISTED).integer_within(0, i64::MAX).unwrap_or_default(),
     })
 }
 
@@ -329,9 +334,9 @@ pub(crate) mod tests {
         status(&running(), &says(), true)
     }
 
-    fn running() -> Running {
+    fn running() -> ProgramInfo {
         let page = StatusPage { namespace: "seaway-system".into(), pod: "seaway-x".into(), port: 1936 };
-        Running { version: "0.1".into(), page: Some(page) }
+        ProgramInfo { version: "0.1".into(), page: Some(page) }
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -387,7 +392,7 @@ pub(crate) mod tests {
                 let faults = Faults::default();
                 let root = Field::root(&node, &faults);
                 let report = read(&root).expect("is a host");
-                let seen = sight(&root, &report).expect("is seen");
+                let seen = read_inspection(&root, &report).expect("is seen");
                 assert_eq!(report.applied, says.applied);
                 assert!(report.holds.iter().eq(&says.held), "{addresses}");
                 assert!(report.not_served.iter().eq(says.not_served.iter().map(|it| &it.address)));
@@ -415,7 +420,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_host_that_starts_again_tells_others_of_its_addresses_only_if_they_were_not_told() {
-        let heard = |object: Value| heard_of(&serde_json::from_value(object).expect("is a tree"));
+        let heard = |object: Value| announced_addresses(&serde_json::from_value(object).expect("is a tree"));
         let object = |changed| json!({ "status": status(&running(), &says(), changed) });
         assert_eq!(heard(object(false)), Some(says().addresses));
         assert_eq!(heard(object(true)), None, "the process before ended in the middle of it");

@@ -7,7 +7,7 @@ use seaway_model::Kind;
 
 /// One kind of objects, as it is asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedKind {
     pub(crate) kind: Kind,
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
@@ -29,55 +29,65 @@ pub(crate) enum Need {
     Reported,
 }
 
-pub(crate) const OURS: &str = "seaway.dev";
-pub(crate) const OUR_VERSION: &str = "v1alpha1";
+pub(crate) const API_GROUP: &str = "seaway.dev";
+pub(crate) const API_VERSION: &str = "v1alpha1";
 
-pub(crate) const WATCHED: [Watched; 14] = [
-    Watched::new(Kind::Service, "", "v1", "services", Need::Required),
-    Watched::new(Kind::EndpointSlice, "discovery.k8s.io", "v1", "endpointslices", Need::Required),
-    Watched::new(Kind::Node, "", "v1", "nodes", Need::Required),
-    Watched::new(Kind::Namespace, "", "v1", "namespaces", Need::Required),
-    Watched::new(Kind::Address, OURS, OUR_VERSION, "addresses", Need::Required),
-    Watched::new(Kind::AddressPool, OURS, OUR_VERSION, "addresspools", Need::Offered),
-    Watched::new(Kind::LoadBalancerHost, OURS, OUR_VERSION, "loadbalancerhosts", Need::Offered),
-    Watched::new(Kind::NameOwner, OURS, OUR_VERSION, "nameowners", Need::Offered),
-    Watched::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Need::Foreign),
-    Watched::new(Kind::L2Advertisement, "metallb.io", "v1beta1", "l2advertisements", Need::Reported),
-    Watched::new(Kind::BGPAdvertisement, "metallb.io", "v1beta1", "bgpadvertisements", Need::Reported),
-    Watched::new(Kind::BGPPeer, "metallb.io", "v1beta2", "bgppeers", Need::Reported),
-    Watched::new(Kind::HTTPRoute, "gateway.networking.k8s.io", "v1", "httproutes", Need::Foreign),
-    Watched {
+pub(crate) const WATCHED: [WatchedKind; 14] = [
+    WatchedKind::new(Kind::Service, "", "v1", "services", Need::Required),
+    WatchedKind::new(Kind::EndpointSlice, "discovery.k8s.io", "v1", "endpointslices", Need::Required),
+    WatchedKind::new(Kind::Node, "", "v1", "nodes", Need::Required),
+    WatchedKind::new(Kind::Namespace, "", "v1", "namespaces", Need::Required),
+    WatchedKind::new(Kind::Address, API_GROUP, API_VERSION, "addresses", Need::Required),
+    WatchedKind::new(Kind::AddressPool, API_GROUP, API_VERSION, "addresspools", Need::Offered),
+    WatchedKind::new(Kind::LoadBalancerHost, API_GROUP, API_VERSION, "loadbalancerhosts", Need::Offered),
+    WatchedKind::new(Kind::NameOwner, API_GROUP, API_VERSION, "nameowners", Need::Offered),
+    WatchedKind::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Need::Foreign),
+    WatchedKind::new(Kind::L2Advertisement, "metallb.io", "v1beta1", "l2advertisements", Need::Reported),
+    WatchedKind::new(Kind::BGPAdvertisement, "metallb.io", "v1beta1", "bgpadvertisements", Need::Reported),
+    WatchedKind::new(Kind::BGPPeer, "metallb.io", "v1beta2", "bgppeers", Need::Reported),
+    WatchedKind::new(Kind::HTTPRoute, "gateway.networking.k8s.io", "v1", "httproutes", Need::Foreign),
+    WatchedKind {
         fields: Some("type=kubernetes.io/tls"),
-        ..Watched::new(Kind::Secret, "", "v1", "secrets", Need::Offered)
+        ..WatchedKind::new(Kind::Secret, "", "v1", "secrets", Need::Offered)
     },
 ];
 
-impl Watched {
+impl WatchedKind {
     const fn new(
         kind: Kind,
         group: &'static str,
         version: &'static str,
         plural: &'static str,
         need: Need,
-    ) -> Watched {
-        Watched { kind, group, version, plural, need, fields: None }
+    ) -> WatchedKind {
+        WatchedKind { kind, group, version, plural, need, fields: None }
     }
 
     /// What hosts know others' addresses by. They are told as what they say of hosts.
-    pub(crate) const SLICES: Watched =
-        Watched::new(Kind::LoadBalancerHost, OURS, OUR_VERSION, "loadbalancerhostslices", Need::Offered);
+    pub(crate) const SLICES: WatchedKind = WatchedKind::new(
+        Kind::LoadBalancerHost,
+        API_GROUP,
+        API_VERSION,
+        "loadbalancerhostslices",
+        Need::Offered,
+    );
 
     /// Only written.
-    pub(crate) const EVENTS: Watched =
-        Watched::new(Kind::Event, "events.k8s.io", "v1", "events", Need::Foreign);
+    pub(crate) const EVENTS: WatchedKind =
+        WatchedKind::new(Kind::Event, "events.k8s.io", "v1", "events", Need::Foreign);
 
     /// Of hosts and of who leads.
-    pub(crate) const LEASES: Watched =
-        Watched::new(Kind::Config, "coordination.k8s.io", "v1", "leases", Need::Offered);
+    pub(crate) const LEASES: WatchedKind =
+        WatchedKind::new(Kind::Config, "coordination.k8s.io", "v1", "leases", Need::Offered);
 
     /// What the kinds that are not of the core are defined by, one by one.
-    pub(crate) const DEFINITIONS: Watched =
-        Watched::new(Kind::Config, "apiextensions.k8s.io", "v1", "customresourcedefinitions", Need::Foreign);
+    pub(crate) const DEFINITIONS: WatchedKind = WatchedKind::new(
+        Kind::Config,
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        Need::Foreign,
+    );
 
     /// Whether a controller plans nothing before it was listed: who may hold an address is known by what hosts report, and
     /// that none is listed where none may be seen would free what they serve.
@@ -85,14 +95,14 @@ impl Watched {
         self.need == Need::Required || self.kind == Kind::LoadBalancerHost
     }
 
-    pub(crate) fn of(kind: Kind) -> Option<&'static Watched> {
+    pub(crate) fn of(kind: Kind) -> Option<&'static WatchedKind> {
         WATCHED.iter().find(|it| it.kind == kind)
     }
 
     /// One that is named in this crate, and so is in the table.
     #[allow(clippy::expect_used, reason = "each of them is asked for by a test")]
-    pub(crate) fn known(kind: Kind) -> &'static Watched {
-        Watched::of(kind).expect("it is in the table of kinds")
+    pub(crate) fn known(kind: Kind) -> &'static WatchedKind {
+        WatchedKind::of(kind).expect("it is in the table of kinds")
     }
 
     pub(crate) fn resource(&self) -> ApiResource {
@@ -183,7 +193,7 @@ mod tests {
             Kind::Node,
             Kind::Service,
         ] {
-            assert_eq!(Watched::known(kind).kind, kind);
+            assert_eq!(WatchedKind::known(kind).kind, kind);
         }
     }
 }

@@ -27,7 +27,7 @@ use k8s_openapi::{
 use kube::{Api, api::PostParams};
 use seaway_engine::Failure;
 use seaway_model::Name;
-use seaway_watchdog::{LIMIT, Part};
+use seaway_watchdog::{HANG_LIMIT, Part};
 use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
@@ -35,11 +35,11 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    answer::{Answer, Cause},
+    answer::{ApiError, Cause},
     connect::Cluster,
     moment::{later, later_than},
     watch::pulses,
-    writer::Writer,
+    writer::OwnedTask,
 };
 
 /// The Lease of whoever gives addresses out.
@@ -76,7 +76,7 @@ pub struct Leading {
 
 /// Somebody who leads, or would like to, until it is dropped; [`LeaderElection::resign`] lets the next begin at once.
 pub struct LeaderElection {
-    pub(crate) task: Writer,
+    pub(crate) task: OwnedTask,
     resign: watch::Sender<bool>,
     leading: Leading,
     rival: watch::Receiver<Option<Name>>,
@@ -95,7 +95,7 @@ enum Meaning {
 const FAREWELL: Duration = Duration::from_secs(3);
 
 impl Leading {
-    /// Where there is nobody else.
+    /// Of a process that needs no Lease, as it is the only one.
     pub fn always() -> Leading {
         let far = later(Duration::from_secs(u64::from(u32::MAX)));
         Leading { until: watch::channel(Some(far)).1, handed_over: Arc::default() }
@@ -131,8 +131,8 @@ impl Leading {
         }
     }
 
-    /// Whoever does not lead writes nothing.
-    pub(crate) fn hold(&self) -> Result<(), Failure> {
+    /// An error unless we lead: asked before each write.
+    pub(crate) fn require_leading(&self) -> Result<(), Failure> {
         match self.is_now() {
             true => Ok(()),
             false => {
@@ -149,8 +149,9 @@ impl LeaderElection {
     }
 
     /// A host's sign of life: as long as it is renewed, what the host holds is believed to be held.
-    pub fn host(cluster: &Cluster, host: &str, terms: LeaseTimings) -> LeaderElection {
-        LeaderElection::begin(cluster, &format!("{}{host}", pulses::PREFIX), host, terms, Meaning::Lives)
+    pub fn start_host_lease(cluster: &Cluster, host: &str, terms: LeaseTimings) -> LeaderElection {
+        let name = format!("{}{host}", pulses::HOST_LEASE_PREFIX);
+        LeaderElection::begin(cluster, &name, host, terms, Meaning::Lives)
     }
 
     fn begin(
@@ -178,7 +179,7 @@ impl LeaderElection {
             handed_over: handed_over.clone(),
             rival: tell_rival,
         };
-        let task = keep(&format!("the Lease {name}"), candidate.run(resigned));
+        let task = spawn_lease_task(&format!("the Lease {name}"), candidate.run(resigned));
         LeaderElection { task, resign, leading: Leading { until: leading, handed_over }, rival }
     }
 
@@ -213,8 +214,8 @@ fn part(of: Duration, parts: u32, all: u32) -> Duration {
 const BEAT: Duration = Duration::from_secs(1);
 
 /// Missed within ten seconds: as long as it beats, a try or a pause has not taken its time.
-pub(crate) fn keep(name: &str, task: impl Future<Output = ()> + Send + 'static) -> Writer {
-    Writer::spawn(name, task).beating_within(BEAT.saturating_add(LIMIT))
+pub(crate) fn spawn_lease_task(name: &str, task: impl Future<Output = ()> + Send + 'static) -> OwnedTask {
+    OwnedTask::spawn(name, task).beating_within(BEAT.saturating_add(HANG_LIMIT))
 }
 
 /// As a time-out, awake each [`BEAT`].
@@ -247,7 +248,7 @@ struct Candidate {
     /// The Lease of somebody else as it was last, and since when we know it so.
     seen: Option<(String, Instant)>,
     /// What was complained of last.
-    trouble: Option<Answer>,
+    trouble: Option<ApiError>,
     tell: watch::Sender<Option<Instant>>,
     handed_over: Arc<AtomicBool>,
     rival: watch::Sender<Option<Name>>,
@@ -279,7 +280,7 @@ impl Candidate {
             None => {
                 self.cluster.reconnect().await;
                 (
-                    Err(Answer::Unreachable(Cause::Connection, format!("timed out after {renew:?}"))),
+                    Err(ApiError::Unreachable(Cause::Connection, format!("timed out after {renew:?}"))),
                     Duration::ZERO,
                 )
             }
@@ -306,11 +307,11 @@ impl Candidate {
                 // It holds until it ends by itself; whoever leads tries again soon.
                 if self.trouble.as_ref() != Some(&answer) {
                     let why = match &answer {
-                        Answer::NotFound => {
+                        ApiError::NotFound => {
                             let namespace = self.cluster.namespace();
                             format!("there is no namespace {namespace}: kubectl create namespace {namespace}")
                         }
-                        other => other.told(),
+                        other => other.message_with_fix(),
                     };
                     warn!(lease = self.name, why, "Lease cannot be acquired or renewed");
                     self.trouble = Some(answer);
@@ -322,12 +323,12 @@ impl Candidate {
 
     /// Nobody leads, or lives, by a Lease that goes through while all else waits for nothing.
     async fn is_well(&mut self) {
-        if let Some(Answer::Unreachable(..)) = self.trouble.take() {
-            self.cluster.begin_anew().await;
+        if let Some(ApiError::Unreachable(..)) = self.trouble.take() {
+            self.cluster.restart_requests().await;
         }
     }
 
-    async fn take(&mut self) -> Result<bool, Answer> {
+    async fn take(&mut self) -> Result<bool, ApiError> {
         if let Some(lease) = self.held.take()
             && self
                 .write(
@@ -339,9 +340,9 @@ impl Candidate {
             return Ok(true);
         }
         let api = self.api();
-        let lease = match self.cluster.ask(api.get(&self.name)).await {
+        let lease = match self.cluster.within_deadline(api.get(&self.name)).await {
             Ok(lease) => lease,
-            Err(Answer::NotFound) => {
+            Err(ApiError::NotFound) => {
                 self.handed_over.store(true, Ordering::Relaxed);
                 return self.write(None, 0).await;
             }
@@ -386,7 +387,7 @@ impl Candidate {
     }
 
     /// By its version: of several who try, one does.
-    async fn write(&mut self, before: Option<&Lease>, transitions: i32) -> Result<bool, Answer> {
+    async fn write(&mut self, before: Option<&Lease>, transitions: i32) -> Result<bool, ApiError> {
         let now = MicroTime(Timestamp::now());
         let spec = before.and_then(|it| it.spec.clone()).unwrap_or_default();
         let renewed = spec.holder_identity.as_deref() == Some(&self.identity);
@@ -409,28 +410,29 @@ impl Candidate {
         };
         let (api, parameters) = (self.api(), PostParams::default());
         let written = match before {
-            Some(_) => self.cluster.ask(api.replace(&self.name, &parameters, &lease)).await,
-            None => self.cluster.ask(api.create(&parameters, &lease)).await,
+            Some(_) => self.cluster.within_deadline(api.replace(&self.name, &parameters, &lease)).await,
+            None => self.cluster.within_deadline(api.create(&parameters, &lease)).await,
         };
         match written {
             Ok(lease) => {
                 self.held = Some(lease);
                 Ok(true)
             }
-            Err(Answer::NotFound) if before.is_some() => Ok(false),
-            Err(Answer::Conflict(_)) => Ok(false),
+            Err(ApiError::NotFound) if before.is_some() => Ok(false),
+            Err(ApiError::Conflict(_)) => Ok(false),
             Err(answer) => Err(answer),
         }
     }
 
     async fn give_back(&self) {
         let api = self.api();
-        let Ok(mut lease) = self.cluster.ask(api.get(&self.name)).await else { return };
+        let Ok(mut lease) = self.cluster.within_deadline(api.get(&self.name)).await else { return };
         let Some(spec) = &mut lease.spec else { return };
         if spec.holder_identity.as_deref() == Some(&self.identity) {
             spec.holder_identity = None;
             // Else it ends by itself.
-            let _ = self.cluster.ask(api.replace(&self.name, &PostParams::default(), &lease)).await;
+            let _ =
+                self.cluster.within_deadline(api.replace(&self.name, &PostParams::default(), &lease)).await;
         }
     }
 
@@ -463,7 +465,7 @@ mod tests {
         let mut leading = Leading { until: watched, handed_over: Arc::default() };
         drop(tell);
         leading.changed_from(true).await;
-        assert!(!leading.is_now() && leading.hold().is_err());
+        assert!(!leading.is_now() && leading.require_leading().is_err());
     }
 
     /// How often it is polled, how long it takes, and whether it is done.
@@ -493,6 +495,6 @@ mod tests {
     /// The watchdog looks each second.
     #[test]
     fn a_lease_that_hangs_is_found_within_ten_seconds() {
-        assert!(BEAT + LIMIT + seaway_watchdog::Pace::default().look * 2 <= Duration::from_secs(10));
+        assert!(BEAT + HANG_LIMIT + seaway_watchdog::Pace::default().look * 2 <= Duration::from_secs(10));
     }
 }

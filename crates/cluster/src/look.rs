@@ -14,12 +14,12 @@ use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, announced::Cond
 use serde_json::json;
 
 use crate::{
-    answer::Answer,
-    connect::{Cluster, Unanswered},
+    answer::ApiError,
+    connect::{Cluster, RequestError},
     decode::{self, Decoded},
-    hold::HoldStep,
+    hold::FinalizerStep,
     host::{self, HostInspection, StatusPage},
-    kinds::{Need, WATCHED, Watched},
+    kinds::{Need, WATCHED, WatchedKind},
     lease::LEADER,
     raw_object::RawObject,
     watch::pulses,
@@ -102,18 +102,18 @@ impl HostLiveness {
 /// What nothing can be told without.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Unseen(pub Problem);
+pub struct InspectionError(pub Problem);
 
 impl Cluster {
     /// Lists everything once. What is required and cannot be listed is an error that names the verb that is missing. Who may
     /// not list Services of the whole cluster sees those of `namespace`, if that is named, and what may be seen beside.
-    pub async fn look(&self, namespace: Option<&str>) -> Result<Inspection, Unseen> {
+    pub async fn inspect(&self, namespace: Option<&str>) -> Result<Inspection, InspectionError> {
         let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret && it.need != Need::Reported);
         let lists = join_all(kinds.map(async |of| (of, self.list(of, namespace).await)));
         let leases: Api<Lease> = Api::namespaced(self.client(), self.namespace());
         let parameters = ListParams::default();
-        let leases = self.ask(leases.list(&parameters));
-        let (lists, leases, recorded) = join3(lists, leases, self.recorded()).await;
+        let leases = self.within_deadline(leases.list(&parameters));
+        let (lists, leases, recorded) = join3(lists, leases, self.read_records()).await;
         // Who may not look at Leases either is told of those.
         let recorded = recorded.unwrap_or_default();
         let mut sight = Inspection {
@@ -126,7 +126,7 @@ impl Cluster {
         sight.only = namespace.filter(|_| is_one).map(Name::from);
         let leases = leases.map(|it| it.items).unwrap_or_else(|answer| {
             if sight.only.is_none() {
-                sight.unseen.push(answer.problem(&Watched::LEASES, "list"));
+                sight.unseen.push(answer.problem(&WatchedKind::LEASES, "list"));
             }
             Vec::new()
         });
@@ -139,10 +139,12 @@ impl Cluster {
             match listed {
                 Ok((all, _)) => all.iter().for_each(|told| sight.learn(of, told, &pulse)),
                 // Somebody else's, and not there: nobody misses it.
-                Err(Answer::NotFound) if of.need == Need::Foreign => {}
+                Err(ApiError::NotFound) if of.need == Need::Foreign => {}
                 // That is told once.
-                Err(Answer::Forbidden(_)) if sight.only.is_some() => {}
-                Err(answer) if of.need == Need::Required => return Err(Unseen(answer.problem(of, "list"))),
+                Err(ApiError::Forbidden(_)) if sight.only.is_some() => {}
+                Err(answer) if of.need == Need::Required => {
+                    return Err(InspectionError(answer.problem(of, "list")));
+                }
                 Err(answer) => sight.unseen.push(answer.problem(of, "list")),
             }
             sight.changes.push(Change::Synced(of.kind));
@@ -158,22 +160,26 @@ impl Cluster {
     }
 
     /// All; of one namespace alone where all may not be listed, which is told.
-    async fn list(&self, of: &Watched, namespace: Option<&str>) -> Result<(Vec<RawObject>, bool), Answer> {
+    async fn list(
+        &self,
+        of: &WatchedKind,
+        namespace: Option<&str>,
+    ) -> Result<(Vec<RawObject>, bool), ApiError> {
         let namespace =
             namespace.filter(|_| matches!(of.kind, Kind::Service | Kind::EndpointSlice | Kind::HTTPRoute));
-        match (self.list_by(&self.all(of)).await, namespace) {
-            (Err(Answer::Forbidden(_)), Some(namespace)) => {
-                Ok((self.list_by(&self.within(of, namespace)).await?, true))
+        match (self.list_by(&self.api(of)).await, namespace) {
+            (Err(ApiError::Forbidden(_)), Some(namespace)) => {
+                Ok((self.list_by(&self.namespaced_api(of, namespace)).await?, true))
             }
             (all, _) => Ok((all?, false)),
         }
     }
 
-    async fn list_by(&self, api: &Api<RawObject>) -> Result<Vec<RawObject>, Answer> {
+    async fn list_by(&self, api: &Api<RawObject>) -> Result<Vec<RawObject>, ApiError> {
         let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
         let mut all = Vec::new();
         loop {
-            let page = self.ask(api.list(&params)).await?;
+            let page = self.within_deadline(api.list(&params)).await?;
             all.extend(page.items);
             params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
             if params.continue_token.is_none() {
@@ -183,46 +189,51 @@ impl Cluster {
     }
 
     /// What a host's status page says at `path`, through the API server.
-    pub async fn read_page(&self, page: &StatusPage, path: &str) -> Result<String, Unanswered> {
+    pub async fn read_status_page(&self, page: &StatusPage, path: &str) -> Result<String, RequestError> {
         let StatusPage { namespace, pod, port } = page;
         // A host wrote them, and whoever looks may be allowed more than hosts.
         if !is_label(namespace) || !pod.split('.').all(is_label) {
-            return Err(Unanswered(Answer::Invalid(format!("{namespace}/{pod} is not the name of a pod"))));
+            return Err(RequestError(ApiError::Invalid(format!(
+                "{namespace}/{pod} is not the name of a pod"
+            ))));
         }
         let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path}");
         let request = http::Request::get(path).body(Vec::new());
-        let request = request.map_err(|error| Unanswered(Answer::Invalid(error.to_string())))?;
-        self.ask(self.client().request_text(request)).await.map_err(Unanswered)
+        let request = request.map_err(|error| RequestError(ApiError::Invalid(error.to_string())))?;
+        self.within_deadline(self.client().request_text(request)).await.map_err(RequestError)
     }
 
     /// Writes `spec.drain` of a host, and nothing else.
-    pub async fn drain(&self, host: &str, drain: bool) -> Result<(), Unanswered> {
-        let of = Watched::known(Kind::LoadBalancerHost);
+    pub async fn set_drain(&self, host: &str, drain: bool) -> Result<(), RequestError> {
+        let of = WatchedKind::known(Kind::LoadBalancerHost);
         let parameters = PatchParams { field_manager: Some(PEOPLE.to_owned()), ..PatchParams::default() };
         let patch = Patch::Merge(json!({ "spec": { "drain": drain } }));
-        self.ask(self.all(of).patch(host, &parameters, &patch)).await.map(drop).map_err(Unanswered)
+        self.within_deadline(self.api(of).patch(host, &parameters, &patch))
+            .await
+            .map(drop)
+            .map_err(RequestError)
     }
 
     /// Takes away the finalizer by which a Service waits for its load balancer in a cloud; in the same write, names that load
     /// balancer to the other controller.
-    pub async fn release(&self, service: &Meta, balancer: Option<&str>) -> Result<(), Unanswered> {
+    pub async fn release_service(&self, service: &Meta, balancer: Option<&str>) -> Result<(), RequestError> {
         let object = ObjectRef::new(Kind::Service, service.namespace.clone(), service.name.clone());
-        let mut body = HoldStep::Release.body(&service.uid);
+        let mut body = FinalizerStep::Release.body(&service.uid);
         if let (Some(id), Some(metadata)) =
             (balancer, body.get_mut("metadata").and_then(|it| it.as_object_mut()))
         {
             metadata.insert("annotations".to_owned(), json!({ BALANCER: id }));
         }
         let released = self.merge_service(&object, &body).await;
-        released.map(drop).map_err(Unanswered)
+        released.map(drop).map_err(RequestError)
     }
 
     /// Writes one annotation of a Service; refused if it is another of that name by now.
-    pub async fn annotate(&self, service: &Meta, name: &str, value: &str) -> Result<(), Unanswered> {
+    pub async fn annotate(&self, service: &Meta, name: &str, value: &str) -> Result<(), RequestError> {
         let object = ObjectRef::new(Kind::Service, service.namespace.clone(), service.name.clone());
         let annotations = json!({ name: value });
         let body = json!({ "metadata": { "uid": &*service.uid, "annotations": annotations } });
-        self.merge_service(&object, &body).await.map(drop).map_err(Unanswered)
+        self.merge_service(&object, &body).await.map(drop).map_err(RequestError)
     }
 
     /// The namespace that whoever asks is in: that of the kubeconfig's context.
@@ -232,7 +243,7 @@ impl Cluster {
 }
 
 impl Inspection {
-    fn learn(&mut self, of: &Watched, told: &RawObject, pulse: &impl Fn(&str) -> HostLiveness) {
+    fn learn(&mut self, of: &WatchedKind, told: &RawObject, pulse: &impl Fn(&str) -> HostLiveness) {
         let fact = match decode::read(of.kind, told) {
             Decoded::Nothing => return,
             Decoded::Broken(object, problems) => {
@@ -247,10 +258,11 @@ impl Inspection {
         };
         match fact {
             Fact::Host(report) => {
-                let pulse = pulse(&format!("{}{}", pulses::PREFIX, report.host));
+                let pulse = pulse(&format!("{}{}", pulses::HOST_LEASE_PREFIX, report.host));
                 let faults = Faults::default();
-                self.hosts
-                    .extend(host::sight(&Field::root(&told.tree, &faults), &report).map(|it| (it, pulse)));
+                self.hosts.extend(
+                    host::read_inspection(&Field::root(&told.tree, &faults), &report).map(|it| (it, pulse)),
+                );
                 if pulse.may_live() {
                     self.changes.push(Change::Put(Fact::Host(report)));
                 }
@@ -258,7 +270,7 @@ impl Inspection {
             fact => {
                 if let Fact::Service(service) = &fact {
                     let (namespace, name) = (service.meta.namespace.clone(), service.meta.name.clone());
-                    self.services.push(decode::published(told).sight(namespace, name));
+                    self.services.push(decode::published(told).inspection(namespace, name));
                 }
                 self.changes.push(Change::Put(fact));
             }

@@ -12,7 +12,7 @@ pub(crate) fn is_of_metallb(kind: Kind) -> bool {
 }
 
 /// Of the object itself, so once, however many Services have addresses that it is about.
-pub(crate) fn not_acted_on(object: ObjectRef) -> Problem {
+pub(crate) fn not_acted_on_problem(object: ObjectRef) -> Problem {
     let message =
         "Seaway does not act on it: Seaway announces no addresses yet, neither by ARP or NDP nor by BGP";
     Problem::new(object, Reason::Unsupported, message).fix(

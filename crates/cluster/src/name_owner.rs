@@ -23,7 +23,7 @@ pub use self::{
     keeper::{NameKeeper, NamePace},
     plan::FirstClaims,
 };
-use crate::kinds::{OUR_VERSION, OURS};
+use crate::kinds::{API_GROUP, API_VERSION};
 
 /// `version`: which one it replaces.
 fn write(owner: &NameOwner, version: Option<&str>) -> Value {
@@ -32,7 +32,7 @@ fn write(owner: &NameOwner, version: Option<&str>) -> Value {
         metadata.insert("resourceVersion".to_owned(), version.into());
     }
     json!({
-        "apiVersion": format!("{OURS}/{OUR_VERSION}"),
+        "apiVersion": format!("{API_GROUP}/{API_VERSION}"),
         "kind": "NameOwner",
         "metadata": metadata,
         "spec": {

@@ -38,7 +38,7 @@ pub(crate) struct Published {
     /// We have written there before.
     pub(crate) ours: bool,
     /// It stays until its load balancer is gone.
-    pub(crate) held: HeldBy,
+    pub(crate) held: ServiceFinalizers,
     /// Its address, as an annotation says it.
     pub(crate) address: Option<Name>,
     /// The id of its load balancer, as an annotation says it.
@@ -51,7 +51,7 @@ pub(crate) struct Published {
 
 /// What a Service says of its finalizers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HeldBy {
+pub(crate) struct ServiceFinalizers {
     /// By the one that is ours alone.
     pub(crate) own: bool,
     /// By the one that cloud controller managers use.
@@ -110,7 +110,7 @@ impl Version {
     }
 
     /// Not older, as far as can be told.
-    pub(crate) fn follows(&self, other: &Version) -> bool {
+    pub(crate) fn is_not_older_than(&self, other: &Version) -> bool {
         match (self.number(), other.number()) {
             (Some(this), Some(other)) => this >= other,
             _ => true,
@@ -130,8 +130,9 @@ impl ObjectCache {
         lock(&self.addresses).get(&ip).cloned()
     }
 
-    /// The store was set back: the versions of what was seen of this kind are compared with no others.
-    pub(crate) fn set_back(&self, kind: Kind) {
+    /// A backup of the API server's store was restored: versions of objects of this kind that were seen before are no longer
+    /// compared with new ones.
+    pub(crate) fn forget_versions(&self, kind: Kind) {
         match kind {
             Kind::Address => lock(&self.old_addresses).extend(lock(&self.addresses).keys()),
             Kind::Service => lock(&self.old_services).extend(lock(&self.services).keys().cloned()),
@@ -144,7 +145,7 @@ impl ObjectCache {
         let mut addresses = lock(&self.addresses);
         let before = addresses.get(&claim.address.ip);
         let before = before.filter(|_| !lock(&self.old_addresses).remove(&claim.address.ip));
-        if before.is_none_or(|before| claim.version.follows(&before.version)) {
+        if before.is_none_or(|before| claim.version.is_not_older_than(&before.version)) {
             addresses.insert(claim.address.ip, claim);
         }
     }
@@ -153,7 +154,7 @@ impl ObjectCache {
     pub(crate) fn remove_address(&self, ip: IpAddr, at: &Version) {
         let mut addresses = lock(&self.addresses);
         let was_old = lock(&self.old_addresses).remove(&ip);
-        if addresses.get(&ip).is_some_and(|it| was_old || at.follows(&it.version)) {
+        if addresses.get(&ip).is_some_and(|it| was_old || at.is_not_older_than(&it.version)) {
             addresses.remove(&ip);
         }
     }
@@ -173,7 +174,7 @@ impl ObjectCache {
         let key = (namespace.clone(), name.clone());
         let before = services.get(&key);
         let was_old = lock(&self.old_services).remove(&key);
-        if before.is_some_and(|before| !was_old && !published.version.follows(&before.version)) {
+        if before.is_some_and(|before| !was_old && !published.version.is_not_older_than(&before.version)) {
             return false;
         }
         let as_before = before.is_none_or(|it| it.uid != published.uid || published.says_as(it));
@@ -230,13 +231,13 @@ mod tests {
         let seen = ObjectCache::default();
         let ip = [192, 0, 2, 1].into();
         seen.put_address(claim("500", "b"));
-        seen.set_back(Kind::Address);
+        seen.forget_versions(Kind::Address);
         seen.put_address(claim("80", "a"));
         assert_eq!(seen.address(ip), Some(claim("80", "a")));
         seen.put_address(claim("79", "late"));
         assert_eq!(seen.address(ip), Some(claim("80", "a")), "and from then on as always");
         seen.put_address(claim("500", "b"));
-        seen.set_back(Kind::Address);
+        seen.forget_versions(Kind::Address);
         seen.remove_address(ip, &Version("81".into()));
         assert_eq!(seen.address(ip), None, "no list has it any more");
 
@@ -247,7 +248,7 @@ mod tests {
         };
         let (namespace, name) = ("default".into(), "shop".into());
         seen.put_service(&namespace, &name, published("500", "u"));
-        seen.set_back(Kind::Service);
+        seen.forget_versions(Kind::Service);
         seen.put_service(&namespace, &name, published("80", "u"));
         let version = seen.service(&namespace, &name).map(|it| it.version);
         assert_eq!(version, Some(Version("80".into())), "what it said since is said again");

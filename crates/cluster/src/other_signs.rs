@@ -12,8 +12,8 @@ use kube::{Api, api::ListParams};
 use seaway_model::{Name, OtherSigns, Time, fact::OtherWrite};
 
 use crate::{
-    answer::Answer,
-    connect::{Cluster, Unanswered},
+    answer::ApiError,
+    connect::{Cluster, RequestError},
 };
 
 /// As its flags have it, unless they say otherwise.
@@ -27,9 +27,12 @@ const FRESH: i64 = 120;
 impl Cluster {
     /// Looks once; for events, which are many, where `event` does not say what was told last. What may not be asked tells
     /// nothing.
-    pub async fn other_signs(&self, event: Option<Option<OtherWrite>>) -> Result<OtherSigns, Unanswered> {
+    pub async fn signs_of_other_controllers(
+        &self,
+        event: Option<Option<OtherWrite>>,
+    ) -> Result<OtherSigns, RequestError> {
         let leases: Api<Lease> = Api::namespaced(self.client(), NAMESPACE);
-        let lease = known(self.ask(leases.get_opt(LEASE)).await)?.flatten();
+        let lease = known(self.within_deadline(leases.get_opt(LEASE)).await)?.flatten();
         let leads_since = lease.as_ref().and_then(|it| leads_since(it, Timestamp::now()));
         let event = match event {
             Some(event) => event,
@@ -38,19 +41,19 @@ impl Cluster {
         Ok(OtherSigns { leads_since, event })
     }
 
-    async fn events_of_services(&self) -> Result<Vec<Event>, Unanswered> {
+    async fn events_of_services(&self) -> Result<Vec<Event>, RequestError> {
         let events: Api<Event> = Api::all(self.client());
         let its = format!("source={SOURCE},involvedObject.kind=Service");
-        let listed = self.ask(events.list(&ListParams::default().fields(&its))).await;
+        let listed = self.within_deadline(events.list(&ListParams::default().fields(&its))).await;
         Ok(known(listed)?.map(|it| it.items).unwrap_or_default())
     }
 }
 
-fn known<T>(answer: Result<T, Answer>) -> Result<Option<T>, Unanswered> {
+fn known<T>(answer: Result<T, ApiError>) -> Result<Option<T>, RequestError> {
     match answer {
         Ok(it) => Ok(Some(it)),
-        Err(Answer::Forbidden(_) | Answer::NotFound | Answer::Invalid(_)) => Ok(None),
-        Err(answer) => Err(Unanswered(answer)),
+        Err(ApiError::Forbidden(_) | ApiError::NotFound | ApiError::Invalid(_)) => Ok(None),
+        Err(answer) => Err(RequestError(answer)),
     }
 }
 

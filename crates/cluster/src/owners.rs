@@ -7,10 +7,10 @@ use seaway_engine::{Asked, Owners};
 use seaway_model::{Fact, Kind, Owner, fact::Service};
 
 use crate::{
-    answer::Answer,
+    answer::ApiError,
     connect::Cluster,
     decode::{self, Decoded},
-    kinds::Watched,
+    kinds::WatchedKind,
     raw_object::RawObject,
 };
 
@@ -23,7 +23,7 @@ impl Owners for Cluster {
             let Owner::Object { object, uid } = owner else { return Ok(None) };
             match self.get(services(), &object.namespace, &object.name).await {
                 Ok(told) if told.uid() == &**uid => read(&told).map(Some),
-                Ok(_) | Err(Answer::NotFound) => Ok(None),
+                Ok(_) | Err(ApiError::NotFound) => Ok(None),
                 Err(answer) => Err(answer.why()),
             }
         })
@@ -34,7 +34,7 @@ impl Owners for Cluster {
             let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
             let mut all = Vec::new();
             loop {
-                let page = self.ask(self.all(services()).list(&params)).await;
+                let page = self.within_deadline(self.api(services()).list(&params)).await;
                 let page = page.map_err(|answer| answer.why())?;
                 for told in &page.items {
                     all.push(read(told)?);
@@ -48,8 +48,8 @@ impl Owners for Cluster {
     }
 }
 
-fn services() -> &'static Watched {
-    Watched::known(Kind::Service)
+fn services() -> &'static WatchedKind {
+    WatchedKind::known(Kind::Service)
 }
 
 /// What cannot be read is there all the same.

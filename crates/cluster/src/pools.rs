@@ -18,12 +18,12 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    answer::Answer,
+    answer::ApiError,
     connect::Cluster,
-    kinds::{OUR_VERSION, OURS, Watched},
+    kinds::{API_GROUP, API_VERSION, WatchedKind},
     lease::Leading,
     moment::later,
-    writer::Writer,
+    writer::OwnedTask,
 };
 
 /// Ten thousand Services come at once: a pool need not be told of each.
@@ -33,32 +33,33 @@ const SELDOM: Duration = Duration::from_secs(60);
 
 /// Addresses of one family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct AddressCounts {
     pub assigned: u128,
     pub available: u128,
 }
 
+/// What the status of one AddressPool is to say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PoolSays {
-    pub v4: Counted,
-    pub v6: Counted,
+pub struct PoolReport {
+    pub v4: AddressCounts,
+    pub v6: AddressCounts,
     pub problems: Vec<Problem>,
     /// Whether its addresses are announced.
     pub announced: Option<Announced>,
 }
 
-type All = BTreeMap<ObjectRef, PoolSays>;
+type All = BTreeMap<ObjectRef, PoolReport>;
 
 /// Writes statuses of our AddressPools, while it leads and until it is dropped.
 pub struct PoolReports {
     says: watch::Sender<All>,
-    pub(crate) writer: Writer,
+    pub(crate) writer: OwnedTask,
 }
 
 impl PoolReports {
     pub fn start(cluster: &Cluster, leading: Leading) -> PoolReports {
         let (says, heard) = watch::channel(All::new());
-        let writer = Writer::spawn("statuses of pools", write_on(cluster.clone(), leading, heard));
+        let writer = OwnedTask::spawn("statuses of pools", write_on(cluster.clone(), leading, heard));
         PoolReports { says, writer }
     }
 
@@ -68,7 +69,7 @@ impl PoolReports {
     }
 
     /// All pools as they are now; those of MetalLB are left to MetalLB.
-    pub fn say(&self, mut pools: All) {
+    pub fn publish(&self, mut pools: All) {
         pools.retain(|object, _| object.kind == Kind::AddressPool);
         self.says.send_if_modified(|before| {
             let changed = *before != pools;
@@ -80,7 +81,7 @@ impl PoolReports {
 
 /// What a pool's status says, as far as we know.
 struct Written {
-    says: PoolSays,
+    says: PoolReport,
     since: Since,
 }
 
@@ -131,9 +132,9 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
                     let pause = backoff(times, AT_MOST, SELDOM, times.into());
                     refused.insert(object.clone(), Refused { times, again: later(pause) });
                     match times {
-                        1 => warn!(%object, why = answer.told(), "status cannot be written"),
+                        1 => warn!(%object, why = answer.message_with_fix(), "status cannot be written"),
                         _ => {
-                            debug!(%object, why = answer.told(), times, "its status still cannot be written")
+                            debug!(%object, why = answer.message_with_fix(), times, "its status still cannot be written")
                         }
                     }
                 }
@@ -147,9 +148,9 @@ async fn write_on(cluster: Cluster, mut leading: Leading, mut heard: watch::Rece
 async fn tell(
     cluster: &Cluster,
     object: &ObjectRef,
-    pool: &PoolSays,
+    pool: &PoolReport,
     before: Option<Written>,
-) -> Result<Written, Answer> {
+) -> Result<Written, ApiError> {
     let since = match before {
         Some(before) if before.says == *pool => return Ok(before),
         Some(before) => Some(before.since),
@@ -167,13 +168,13 @@ async fn tell(
     };
     let since = since_now(pool, &since.unwrap_or_default());
     match write(cluster, object, status(pool, &since)).await {
-        Ok(()) | Err(Answer::NotFound) => Ok(Written { says: pool.clone(), since }),
+        Ok(()) | Err(ApiError::NotFound) => Ok(Written { says: pool.clone(), since }),
         Err(answer) => Err(answer),
     }
 }
 
 /// A condition whose status stays has it since then.
-fn since_now(pool: &PoolSays, before: &Since) -> Since {
+fn since_now(pool: &PoolReport, before: &Since) -> Since {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let moment = |it: &Condition| match before.get(it.kind) {
         Some((status, moment)) if *status == it.status => moment.clone(),
@@ -182,10 +183,10 @@ fn since_now(pool: &PoolSays, before: &Since) -> Since {
     conditions(pool).iter().map(|it| (it.kind.to_owned(), (it.status, moment(it)))).collect()
 }
 
-async fn write(cluster: &Cluster, object: &ObjectRef, status: Value) -> Result<(), Answer> {
-    let pools = Watched::known(Kind::AddressPool);
+async fn write(cluster: &Cluster, object: &ObjectRef, status: Value) -> Result<(), ApiError> {
+    let pools = WatchedKind::known(Kind::AddressPool);
     let body = json!({
-        "apiVersion": format!("{OURS}/{OUR_VERSION}"),
+        "apiVersion": format!("{API_GROUP}/{API_VERSION}"),
         "kind": "AddressPool",
         "metadata": { "name": object.name },
         "status": status,
@@ -194,12 +195,12 @@ async fn write(cluster: &Cluster, object: &ObjectRef, status: Value) -> Result<(
 }
 
 /// What its status says; nothing, where there is none.
-async fn said(cluster: &Cluster, object: &ObjectRef) -> Result<Value, Answer> {
-    let pools = Watched::known(Kind::AddressPool);
+async fn said(cluster: &Cluster, object: &ObjectRef) -> Result<Value, ApiError> {
+    let pools = WatchedKind::known(Kind::AddressPool);
     let api: Api<DynamicObject> = Api::all_with(cluster.client(), &pools.resource());
     // To list is what the role allows.
     let one = ListParams::default().fields(&format!("metadata.name={}", object.name));
-    let told = cluster.ask(api.list(&one)).await?;
+    let told = cluster.within_deadline(api.list(&one)).await?;
     Ok(told.items.into_iter().next().and_then(|it| it.data.get("status").cloned()).unwrap_or_default())
 }
 
@@ -226,7 +227,7 @@ struct Condition {
     message: String,
 }
 
-fn conditions(pool: &PoolSays) -> Vec<Condition> {
+fn conditions(pool: &PoolReport) -> Vec<Condition> {
     let told: Vec<String> = pool.problems.iter().map(ToString::to_string).collect();
     let ready = Condition {
         kind: "Ready",
@@ -243,8 +244,8 @@ fn conditions(pool: &PoolSays) -> Vec<Condition> {
     [ready].into_iter().chain(announced).collect()
 }
 
-fn status(pool: &PoolSays, since: &Since) -> Value {
-    let counted = |it: &Counted| {
+fn status(pool: &PoolReport, since: &Since) -> Value {
+    let counted = |it: &AddressCounts| {
         let count = |it: u128| i64::try_from(it).unwrap_or(i64::MAX);
         json!({ "assigned": count(it.assigned), "available": count(it.available) })
     };
@@ -273,22 +274,22 @@ pub(crate) mod tests {
     /// All that a status may have.
     pub(crate) fn full() -> Value {
         let announced = Some(Announced::new(AnnouncedReason::StaticRoute, "by a router"));
-        status(&PoolSays { announced, ..PoolSays::default() }, &Since::new())
+        status(&PoolReport { announced, ..PoolReport::default() }, &Since::new())
     }
 
     #[test]
     fn more_addresses_than_a_number_of_json_holds_are_as_many_as_it_holds() {
-        let v6 = Counted { assigned: 1, available: u128::MAX };
-        let told = status(&PoolSays { v6, ..PoolSays::default() }, &Since::new());
+        let v6 = AddressCounts { assigned: 1, available: u128::MAX };
+        let told = status(&PoolReport { v6, ..PoolReport::default() }, &Since::new());
         assert_eq!((&told["ipv6"]["assigned"], &told["ipv6"]["available"]), (&1.into(), &i64::MAX.into()));
     }
 
     #[test]
     fn each_condition_has_its_status_since_its_own_moment() {
-        let says = |reason, problems| PoolSays {
+        let says = |reason, problems| PoolReport {
             announced: Some(Announced::new(reason, "")),
             problems,
-            ..PoolSays::default()
+            ..PoolReport::default()
         };
         let before: Since = ["Ready", "Announced"]
             .map(|it| (it.to_owned(), (ConditionStatus::False, "then".to_owned())))

@@ -29,8 +29,8 @@ impl RawObject {
         self.meta.uid.as_deref().unwrap_or_default()
     }
 
-    /// From now on.
-    pub(crate) fn call(&mut self, namespace: &str, name: &str) {
+    /// Gives the object another namespace and name.
+    pub(crate) fn set_name(&mut self, namespace: &str, name: &str) {
         (self.meta.namespace, self.meta.name) = (Some(namespace.to_owned()), Some(name.to_owned()));
     }
 

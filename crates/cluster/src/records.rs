@@ -20,8 +20,8 @@ use kube::{Api, api::PostParams};
 use seaway_model::{Deletion, Name, Time};
 
 use crate::{
-    answer::{Answer, INSTALL},
-    connect::{Cluster, MANAGER, Unanswered},
+    answer::{ApiError, INSTALL},
+    connect::{Cluster, MANAGER, RequestError},
     lease::Leading,
 };
 
@@ -31,16 +31,16 @@ const DELETIONS: &str = "deletions";
 const ORPHANS: &str = "orphans";
 const RELEASED: &str = "released";
 const ADOPTION: &str = "adoption";
-/// What people read need not be complete.
-pub const TOLD: usize = 100;
+/// At most so many orphans, and so many lines of adoption, are written: what people read need not be complete.
+pub const MAX_LINES: usize = 100;
 /// So many Services that are released are named.
-pub const RELEASED_NAMED: usize = 500;
+pub const MAX_RELEASED: usize = 500;
 /// Others write the same object.
 const TRIES: u32 = 5;
 
-/// What is written down.
+/// What the leader keeps for the next leader and for `kubectl seaway`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recorded {
+pub struct LeaderRecords {
     pub deletions: Vec<Deletion>,
     /// A line each.
     pub orphans: Vec<String>,
@@ -50,54 +50,54 @@ pub struct Recorded {
     pub adoption: Vec<String>,
 }
 
-/// Reads and writes it.
+/// Reads and writes the ConfigMap of the leader's records.
 #[derive(Clone)]
-pub struct Records {
+pub struct RecordStore {
     cluster: Cluster,
     leading: Leading,
 }
 
-impl Records {
-    pub fn new(cluster: Cluster, leading: Leading) -> Records {
-        Records { cluster, leading }
+impl RecordStore {
+    pub fn new(cluster: Cluster, leading: Leading) -> RecordStore {
+        RecordStore { cluster, leading }
     }
 
-    pub async fn read(&self) -> Result<Recorded, Unanswered> {
-        self.cluster.recorded().await
+    pub async fn read(&self) -> Result<LeaderRecords, RequestError> {
+        self.cluster.read_records().await
     }
 
     /// Whoever leads. `before`, as it was read or written last: where it is another now, it has to be read again.
-    pub async fn write(&self, before: &Recorded, now: &Recorded) -> Result<(), Unanswered> {
+    pub async fn write(&self, before: &LeaderRecords, now: &LeaderRecords) -> Result<(), RequestError> {
         for _ in 0..TRIES {
             if !self.leading.is_now() {
-                return Err(Unanswered(Answer::Conflict("another leads".to_owned())));
+                return Err(RequestError(ApiError::Conflict("another leads".to_owned())));
             }
-            let kept = self.kept().await.map_err(Unanswered)?;
+            let kept = self.kept().await.map_err(RequestError)?;
             if kept.as_ref().map(decoded).unwrap_or_default() != *before {
-                return Err(Unanswered(Answer::Conflict(
+                return Err(RequestError(ApiError::Conflict(
                     "another process has changed the ConfigMap".to_owned(),
                 )));
             }
             match self.put(kept, encoded(now)).await {
                 Ok(()) => return Ok(()),
                 // What else is in there is counted by others.
-                Err(Answer::Conflict(_)) => {}
-                Err(answer) => return Err(Unanswered(answer)),
+                Err(ApiError::Conflict(_)) => {}
+                Err(answer) => return Err(RequestError(answer)),
             }
         }
-        Err(Unanswered(Answer::Conflict("other processes keep changing the ConfigMap".to_owned())))
+        Err(RequestError(ApiError::Conflict("other processes keep changing the ConfigMap".to_owned())))
     }
 
-    async fn kept(&self) -> Result<Option<ConfigMap>, Answer> {
-        match self.cluster.ask(api(&self.cluster).get(RECORDS)).await {
+    async fn kept(&self) -> Result<Option<ConfigMap>, ApiError> {
+        match self.cluster.within_deadline(api(&self.cluster).get(RECORDS)).await {
             Ok(map) => Ok(Some(map)),
-            Err(Answer::NotFound) => Ok(None),
+            Err(ApiError::NotFound) => Ok(None),
             Err(answer) => Err(answer),
         }
     }
 
     /// By its version: of several who write, one does.
-    async fn put(&self, kept: Option<ConfigMap>, data: BTreeMap<String, String>) -> Result<(), Answer> {
+    async fn put(&self, kept: Option<ConfigMap>, data: BTreeMap<String, String>) -> Result<(), ApiError> {
         let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let api = api(&self.cluster);
         let is_there = kept.is_some();
@@ -107,28 +107,28 @@ impl Records {
         });
         map.data.get_or_insert_default().extend(data);
         match is_there {
-            true => self.cluster.ask(api.replace(RECORDS, &parameters, &map)).await.map(drop),
-            false => self.cluster.ask(api.create(&parameters, &map)).await.map(drop),
+            true => self.cluster.within_deadline(api.replace(RECORDS, &parameters, &map)).await.map(drop),
+            false => self.cluster.within_deadline(api.create(&parameters, &map)).await.map(drop),
         }
     }
 }
 
 impl Cluster {
     /// What the leader recorded; nothing, where there is nothing.
-    pub async fn recorded(&self) -> Result<Recorded, Unanswered> {
-        match self.ask(api(self).get(RECORDS)).await {
+    pub async fn read_records(&self) -> Result<LeaderRecords, RequestError> {
+        match self.within_deadline(api(self).get(RECORDS)).await {
             Ok(map) => Ok(decoded(&map)),
-            Err(Answer::NotFound) => Ok(Recorded::default()),
-            Err(answer) => Err(Unanswered(answer)),
+            Err(ApiError::NotFound) => Ok(LeaderRecords::default()),
+            Err(answer) => Err(RequestError(answer)),
         }
     }
 }
 
-impl Unanswered {
+impl RequestError {
     /// What to do about it.
     pub fn fix(&self) -> String {
         match &self.0 {
-            Answer::Forbidden(_) => {
+            ApiError::Forbidden(_) => {
                 format!("As an administrator: {INSTALL}, and bind the role seaway-records.")
             }
             _ => "Seaway tries again.".to_owned(),
@@ -140,13 +140,13 @@ fn api(cluster: &Cluster) -> Api<ConfigMap> {
     Api::namespaced(cluster.client(), cluster.namespace())
 }
 
-fn encoded(recorded: &Recorded) -> BTreeMap<String, String> {
+fn encoded(recorded: &LeaderRecords) -> BTreeMap<String, String> {
     let deletions: BTreeMap<&str, u64> =
         recorded.deletions.iter().map(|it| (&*it.of, it.at.0 / 1_000)).collect();
-    let orphans: Vec<&String> = recorded.orphans.iter().take(TOLD).collect();
-    let adoption: Vec<&String> = recorded.adoption.iter().take(TOLD).collect();
+    let orphans: Vec<&String> = recorded.orphans.iter().take(MAX_LINES).collect();
+    let adoption: Vec<&String> = recorded.adoption.iter().take(MAX_LINES).collect();
     let released: BTreeMap<&str, &String> =
-        recorded.released.iter().take(RELEASED_NAMED + 1).map(|(uid, it)| (&**uid, it)).collect();
+        recorded.released.iter().take(MAX_RELEASED + 1).map(|(uid, it)| (&**uid, it)).collect();
     let text = |it: serde_json::Value| it.to_string();
     [
         (DELETIONS.to_owned(), text(serde_json::json!(deletions))),
@@ -158,13 +158,13 @@ fn encoded(recorded: &Recorded) -> BTreeMap<String, String> {
 }
 
 /// What cannot be read is not there: then more is reported, and nothing is deleted.
-fn decoded(map: &ConfigMap) -> Recorded {
+fn decoded(map: &ConfigMap) -> LeaderRecords {
     let text = |key: &str| map.data.as_ref().and_then(|it| it.get(key)).map_or("", String::as_str);
     let deletions: BTreeMap<String, u64> = serde_json::from_str(text(DELETIONS)).unwrap_or_default();
     let deletion =
         |(of, at): (String, u64)| Deletion { of: Name::from(of), at: Time(at.saturating_mul(1_000)) };
     let released: BTreeMap<String, String> = serde_json::from_str(text(RELEASED)).unwrap_or_default();
-    Recorded {
+    LeaderRecords {
         deletions: deletions.into_iter().map(deletion).collect(),
         orphans: serde_json::from_str(text(ORPHANS)).unwrap_or_default(),
         released: released.into_iter().map(|(uid, it)| (Name::from(uid), it)).collect(),
@@ -181,12 +181,12 @@ mod tests {
         let deletions = vec![Deletion { of: "uid".into(), at: Time(1_763_838_000_000) }];
         let (orphans, adoption) = (vec!["default/shop".to_owned()], vec!["1 of 2".to_owned()]);
         let released = [("uid".into(), "load balancer of Service default/bank".to_owned())].into();
-        let recorded = Recorded { deletions, orphans, released, adoption };
+        let recorded = LeaderRecords { deletions, orphans, released, adoption };
         let map = |data| ConfigMap { data: Some(data), ..ConfigMap::default() };
         assert_eq!(decoded(&map(encoded(&recorded))), recorded);
-        assert_eq!(decoded(&ConfigMap::default()), Recorded::default());
+        assert_eq!(decoded(&ConfigMap::default()), LeaderRecords::default());
         let broken = [(DELETIONS.to_owned(), "{".to_owned()), (ORPHANS.to_owned(), "7".to_owned())];
-        assert_eq!(decoded(&map(broken.into())), Recorded::default());
+        assert_eq!(decoded(&map(broken.into())), LeaderRecords::default());
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
         let adoption = orphans.clone();
         let released = (0..5_000).map(|it| (format!("{it:036}/IPv6").into(), format!("{it:0150}"))).collect();
         let deletions = (0..5_000).map(of).collect();
-        let all = encoded(&Recorded { deletions, orphans, released, adoption });
+        let all = encoded(&LeaderRecords { deletions, orphans, released, adoption });
         let size: usize = all.iter().map(|(key, value)| key.len() + value.len()).sum();
         assert!(size < 512 * 1_024, "{size} bytes of a mebibyte");
     }

@@ -9,10 +9,10 @@ use seaway_model::{Kind, ObjectRef};
 use serde_json::Value;
 
 use crate::{
-    answer::Answer,
+    answer::ApiError,
     connect::{Cluster, MANAGER},
     decode,
-    kinds::Watched,
+    kinds::WatchedKind,
     object_cache::Published,
     raw_object::RawObject,
 };
@@ -20,21 +20,21 @@ use crate::{
 impl Cluster {
     pub(crate) async fn create(
         &self,
-        of: &Watched,
+        of: &WatchedKind,
         namespace: &str,
         object: &Value,
-    ) -> Result<RawObject, Answer> {
+    ) -> Result<RawObject, ApiError> {
         self.send(of, namespace, |request| request.create(&ours(), object.to_string().into_bytes())).await
     }
 
     /// `object` names the version that it replaces.
     pub(crate) async fn replace(
         &self,
-        of: &Watched,
+        of: &WatchedKind,
         namespace: &str,
         name: &str,
         object: &Value,
-    ) -> Result<RawObject, Answer> {
+    ) -> Result<RawObject, ApiError> {
         self.send(of, namespace, |request| request.replace(name, &ours(), object.to_string().into_bytes()))
             .await
     }
@@ -42,12 +42,12 @@ impl Cluster {
     /// The status becomes, as far as it is ours, what `object` says. `force`: also what others have written.
     pub(crate) async fn apply_status(
         &self,
-        of: &Watched,
+        of: &WatchedKind,
         namespace: &str,
         name: &str,
         object: &Value,
         force: bool,
-    ) -> Result<RawObject, Answer> {
+    ) -> Result<RawObject, ApiError> {
         let parameters = PatchParams { force, ..PatchParams::apply(MANAGER) };
         self.send(of, namespace, |request| {
             request.patch_subresource("status", name, &parameters, &Patch::Apply(object))
@@ -58,11 +58,11 @@ impl Cluster {
     /// What `patch` says is merged into the object, lists by their members.
     pub(crate) async fn merge(
         &self,
-        of: &Watched,
+        of: &WatchedKind,
         namespace: &str,
         name: &str,
         patch: &Value,
-    ) -> Result<RawObject, Answer> {
+    ) -> Result<RawObject, ApiError> {
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         self.send(of, namespace, |request| request.patch(name, &parameters, &Patch::Strategic(patch))).await
     }
@@ -72,35 +72,40 @@ impl Cluster {
         &self,
         object: &ObjectRef,
         patch: &Value,
-    ) -> Result<Option<Published>, Answer> {
-        let services = Watched::known(Kind::Service);
+    ) -> Result<Option<Published>, ApiError> {
+        let services = WatchedKind::known(Kind::Service);
         let (namespace, name) = (&object.namespace, &object.name);
         match self.merge(services, namespace, name, patch).await {
             Ok(told) => {
                 let published = decode::published(&told);
-                self.seen().put_service(namespace, name, published.clone());
+                self.cache().put_service(namespace, name, published.clone());
                 Ok(Some(published))
             }
-            Err(Answer::NotFound | Answer::Conflict(_)) => Ok(None),
+            Err(ApiError::NotFound | ApiError::Conflict(_)) => Ok(None),
             Err(answer) => Err(answer),
         }
     }
 
-    pub(crate) async fn get(&self, of: &Watched, namespace: &str, name: &str) -> Result<RawObject, Answer> {
+    pub(crate) async fn get(
+        &self,
+        of: &WatchedKind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<RawObject, ApiError> {
         self.send(of, namespace, |request| request.get(name, &GetParams::default())).await
     }
 
     async fn send(
         &self,
-        of: &Watched,
+        of: &WatchedKind,
         namespace: &str,
         make: impl FnOnce(Request) -> Result<http::Request<Vec<u8>>, request::Error>,
-    ) -> Result<RawObject, Answer> {
+    ) -> Result<RawObject, ApiError> {
         let namespace = Some(namespace).filter(|it| !it.is_empty());
         let request = make(Request::new(RawObject::url_path(&of.resource(), namespace)))
-            .map_err(|error| Answer::Invalid(error.to_string()))?;
+            .map_err(|error| ApiError::Invalid(error.to_string()))?;
         let client = self.client();
-        self.ask(client.request(request)).await
+        self.within_deadline(client.request(request)).await
     }
 }
 

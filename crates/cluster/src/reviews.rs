@@ -25,16 +25,16 @@ use tokio::{sync::Semaphore, time::timeout};
 use tracing::{debug, warn};
 
 use self::cache::{Cache, CacheLookup, Standing, digest};
-use crate::{answer::Answer, connect::Cluster};
+use crate::{answer::ApiError, connect::Cluster};
 
 /// Scrapers wait for ten seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Questions at once: for those whose token was good, and for all others.
 const AT_ONCE: [usize; 2] = [4, 4];
 
-/// What became of it.
+/// What the API server says of a token: whether its user may read the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Review {
+pub enum ReviewOutcome {
     Allowed,
     /// The API server does not know the token.
     Unauthenticated,
@@ -48,7 +48,7 @@ pub enum Review {
 
 /// Asks for one path.
 #[derive(Clone)]
-pub struct Reviews(Arc<Inner>);
+pub struct TokenReviewer(Arc<Inner>);
 
 struct Inner {
     cluster: Cluster,
@@ -57,28 +57,28 @@ struct Inner {
     asking: [Semaphore; 2],
 }
 
-impl Reviews {
-    pub fn new(cluster: &Cluster, path: &'static str) -> Reviews {
+impl TokenReviewer {
+    pub fn new(cluster: &Cluster, path: &'static str) -> TokenReviewer {
         let (cluster, cache) = (cluster.clone(), Mutex::default());
-        Reviews(Arc::new(Inner { cluster, path, cache, asking: AT_ONCE.map(Semaphore::new) }))
+        TokenReviewer(Arc::new(Inner { cluster, path, cache, asking: AT_ONCE.map(Semaphore::new) }))
     }
 
     /// Whether who has this token and comes from there may get the path.
-    pub async fn of(&self, token: &SecretString, from: IpAddr) -> Review {
+    pub async fn review(&self, token: &SecretString, from: IpAddr) -> ReviewOutcome {
         let token_digest = digest(token.expose_secret());
-        let standing = match self.cache().look(&token_digest, from, Instant::now()) {
+        let standing = match self.cache().look_up(&token_digest, from, Instant::now()) {
             CacheLookup::Known(review) => return review,
-            CacheLookup::Refuse => return Review::Busy,
+            CacheLookup::Refuse => return ReviewOutcome::Busy,
             CacheLookup::Ask(standing) => standing,
         };
         let [good, others] = &self.0.asking;
         let asking = if standing == Standing::Good { good } else { others };
-        let Ok(_turn) = asking.try_acquire() else { return Review::Busy };
+        let Ok(_turn) = asking.try_acquire() else { return ReviewOutcome::Busy };
         let review = match timeout(PATIENCE, self.ask(token)).await {
             Ok(Ok(review)) => review,
             Ok(Err(answer)) => {
                 match &answer {
-                    Answer::Forbidden(why) => {
+                    ApiError::Forbidden(why) => {
                         warn!(
                             "permission for metrics cannot be checked by TokenReview and SubjectAccessReview (deploy/kubernetes/metrics.yaml): {why}"
                         );
@@ -87,29 +87,33 @@ impl Reviews {
                         debug!(why = other.why(), "TokenReviews and SubjectAccessReviews for metrics failed")
                     }
                 }
-                return Review::Unanswered;
+                return ReviewOutcome::Unanswered;
             }
-            Err(_) => return Review::Unanswered,
+            Err(_) => return ReviewOutcome::Unanswered,
         };
-        self.cache().note(token_digest, review, Instant::now());
+        self.cache().record(token_digest, review, Instant::now());
         review
     }
 
-    async fn ask(&self, token: &SecretString) -> Result<Review, Answer> {
+    async fn ask(&self, token: &SecretString) -> Result<ReviewOutcome, ApiError> {
         let Inner { cluster, path, .. } = &*self.0;
         let new = PostParams::default();
         let spec = TokenReviewSpec { token: token.expose_secret().to_owned(), ..TokenReviewSpec::default() };
         let api: Api<TokenReview> = Api::all(cluster.client());
         let asked = TokenReview { spec, ..TokenReview::default() };
-        let status = cluster.ask(api.create(&new, &asked)).await?.status.unwrap_or_default();
+        let status = cluster.within_deadline(api.create(&new, &asked)).await?.status.unwrap_or_default();
         let user = match status.user {
             Some(user) if status.authenticated == Some(true) => user,
-            _ => return Ok(Review::Unauthenticated),
+            _ => return Ok(ReviewOutcome::Unauthenticated),
         };
         let api: Api<SubjectAccessReview> = Api::all(cluster.client());
         let asked = SubjectAccessReview { spec: access(user, path), ..SubjectAccessReview::default() };
-        let status = cluster.ask(api.create(&new, &asked)).await?.status.unwrap_or_default();
-        Ok(if status.allowed && status.denied != Some(true) { Review::Allowed } else { Review::Denied })
+        let status = cluster.within_deadline(api.create(&new, &asked)).await?.status.unwrap_or_default();
+        Ok(if status.allowed && status.denied != Some(true) {
+            ReviewOutcome::Allowed
+        } else {
+            ReviewOutcome::Denied
+        })
     }
 
     /// Nothing is left half done under it.

@@ -32,32 +32,32 @@ use tracing::{debug, warn};
 
 pub(crate) use self::{
     annotation::{ADDRESS, BALANCER},
-    output::{PREFIX, rivalry},
+    output::{PREFIX, rival_problem},
 };
 pub use self::{events::EventRecorder, output::PENDING};
 use self::{
     events::Events,
-    output::{Note, Output},
+    output::{EventText, Output},
     pace::ReadHistory,
 };
 use crate::{
-    answer::{Answer, INSTALL},
+    answer::{ApiError, INSTALL},
     connect::Cluster,
     decode,
-    kinds::Watched,
+    kinds::WatchedKind,
     lease::Leading,
     object_cache::Published,
 };
 
 /// Writes statuses and events of Services, while it leads; Problems of whatever has no status are logged.
-pub struct Statuses {
+pub struct StatusDriver {
     cluster: Cluster,
     leading: Leading,
     events: Events,
     problems: ProblemLog,
     logged: Mutex<HashMap<Owner, Arc<Status>>>,
     /// Why the last of all statuses was refused: ten thousand may be, for one reason.
-    refused: Mutex<Option<Answer>>,
+    refused: Mutex<Option<ApiError>>,
     /// Services that were never told anything, since when they have an address that nobody serves.
     waiting: Mutex<HashMap<Owner, Instant>>,
     looks: Mutex<ReadHistory<Owner>>,
@@ -75,7 +75,7 @@ pub(crate) const TRY_AGAIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub struct ObservedStatus {
     published: Option<Published>,
-    trouble: Option<Answer>,
+    trouble: Option<ApiError>,
     /// There will be more to tell soon.
     early: bool,
     /// An id that was replaced before.
@@ -86,7 +86,7 @@ pub struct ObservedStatus {
 pub enum StatusStep {
     Write(Output),
     /// As an event.
-    Tell(Note),
+    Tell(EventText),
     /// As an annotation.
     Annotate(IpAddr),
     /// In the annotation that names its load balancer.
@@ -114,10 +114,10 @@ impl fmt::Display for StatusStep {
     }
 }
 
-impl Statuses {
+impl StatusDriver {
     /// In a runtime.
-    pub fn new(cluster: Cluster, leading: Leading, problems: ProblemLog) -> Statuses {
-        Statuses {
+    pub fn new(cluster: Cluster, leading: Leading, problems: ProblemLog) -> StatusDriver {
+        StatusDriver {
             problems,
             events: Events::start(cluster.clone(), leading.clone()),
             cluster,
@@ -136,13 +136,13 @@ impl Statuses {
     }
 
     #[cfg(test)]
-    pub(crate) fn writer(&self) -> &crate::writer::Writer {
+    pub(crate) fn writer(&self) -> &crate::writer::OwnedTask {
         self.events.task()
     }
 
     /// For whoever else has something to say in passing.
-    pub fn herald(&self) -> EventRecorder {
-        self.events.herald()
+    pub fn event_recorder(&self) -> EventRecorder {
+        self.events.event_recorder()
     }
 
     fn looks(&self) -> MutexGuard<'_, ReadHistory<Owner>> {
@@ -161,7 +161,7 @@ impl Statuses {
             Some(status) => logged.insert(owner.clone(), status.clone()),
             None => logged.remove(owner),
         };
-        self.problems.changed(problems_of(before.as_ref()), problems_of(status));
+        self.problems.log_changes(problems_of(before.as_ref()), problems_of(status));
     }
 
     /// Its address is being written down, or was just now.
@@ -201,11 +201,11 @@ impl Statuses {
                 Ok(())
             }
             // A controller without a cloud may not, and its status says all that is needed.
-            Err(Answer::Forbidden(why)) => {
+            Err(ApiError::Forbidden(why)) => {
                 debug!(%object, why, "it is not annotated");
                 Ok(())
             }
-            Err(answer @ Answer::Invalid(_)) => {
+            Err(answer @ ApiError::Invalid(_)) => {
                 said.trouble = Some(answer);
                 Ok(())
             }
@@ -223,35 +223,35 @@ impl Statuses {
         let Some(before) = &said.published else { return Ok(()) };
         let body =
             output.body(object, uid, before, &Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        let services = Watched::known(Kind::Service);
+        let services = WatchedKind::known(Kind::Service);
         // Only the first time: what others wrote before us is taken over with the Service.
         let force = !before.ours;
         let (namespace, name) = (&object.namespace, &object.name);
         match self.cluster.apply_status(services, namespace, name, &body, force).await {
             Ok(told) => {
                 let published = decode::published(&told);
-                self.cluster.seen().put_service(namespace, name, published.clone());
+                self.cluster.cache().put_service(namespace, name, published.clone());
                 said.published = Some(published);
                 *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 Ok(())
             }
             // It is gone, and will be told so.
-            Err(Answer::NotFound) => {
+            Err(ApiError::NotFound) => {
                 said.published = None;
                 Ok(())
             }
             // Gone, or made again under its name: it is another.
-            Err(Answer::Invalid(why) | Answer::Conflict(why))
+            Err(ApiError::Invalid(why) | ApiError::Conflict(why))
                 if why.contains("metadata.uid") || why.contains("uid mismatch") =>
             {
                 said.published = None;
                 Ok(())
             }
-            Err(answer @ (Answer::Forbidden(_) | Answer::Invalid(_) | Answer::Conflict(_))) => {
+            Err(answer @ (ApiError::Forbidden(_) | ApiError::Invalid(_) | ApiError::Conflict(_))) => {
                 let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
                 if refused.as_ref() != Some(&answer) {
                     // The Service itself cannot say it.
-                    warn!(%object, why = answer.told(), "status cannot be written");
+                    warn!(%object, why = answer.message_with_fix(), "status cannot be written");
                     *refused = Some(answer.clone());
                 }
                 said.trouble = Some(answer);
@@ -262,7 +262,7 @@ impl Statuses {
     }
 }
 
-impl Driver for Statuses {
+impl Driver for StatusDriver {
     type Observed = ObservedStatus;
     type Step = StatusStep;
 
@@ -285,20 +285,20 @@ impl Driver for Statuses {
             return Vec::new();
         }
         let lacking = match desired {
-            Desired::Status(status) => annotation::lacking(status, published),
+            Desired::Status(status) => annotation::missing_address(status, published),
             _ => None,
         };
         let outdated = match desired {
-            Desired::Status(status) => annotation::outdated(status, published),
+            Desired::Status(status) => annotation::outdated_balancer(status, published),
             _ => None,
         };
         let outdated = outdated.filter(|it| observed.corrected.as_ref() != Some(&it.gone));
         let annotated = lacking.map(StatusStep::Annotate).into_iter();
         let annotated = annotated.chain(outdated.cloned().map(StatusStep::Correct));
-        if output.is_said_by(published) {
+        if output.is_published(published) {
             return annotated.collect();
         }
-        let notes = output.notes(published).into_iter().map(StatusStep::Tell);
+        let notes = output.events(published).into_iter().map(StatusStep::Tell);
         [StatusStep::Write(output.clone())].into_iter().chain(notes).chain(annotated).collect()
     }
 
@@ -311,7 +311,7 @@ impl Driver for Statuses {
             self.corrected().remove(owner);
         }
         let Some((object, uid)) = unit.service() else { return Ok(ObservedStatus::default()) };
-        let published = self.cluster.seen().service(&object.namespace, &object.name);
+        let published = self.cluster.cache().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
         let published = published.filter(|it| *it.uid == *uid);
         let early = self.is_early(owner, desired, published.as_ref());
@@ -326,7 +326,7 @@ impl Driver for Statuses {
         observed: &mut ObservedStatus,
     ) -> Result<(), Failure> {
         let Some((object, uid)) = unit.service() else { return Ok(()) };
-        self.leading.hold()?;
+        self.leading.require_leading()?;
         match step {
             StatusStep::Write(output) => self.write(object, uid, output, observed).await,
             StatusStep::Tell(_) | StatusStep::Annotate(_) | StatusStep::Correct(_)
@@ -345,7 +345,7 @@ impl Driver for Statuses {
                 self.annotate(object, &body, observed).await
             }
             StatusStep::Tell(note) => {
-                self.events.tell(object, uid, note).await;
+                self.events.write(object, uid, note).await;
                 Ok(())
             }
         }
@@ -360,7 +360,7 @@ impl Driver for Statuses {
         let published = observed.published.as_ref();
         if let (Desired::Status(status), Some(published)) = (desired, published)
             && !status.left
-            && output::lacks_the_mode(status, published)
+            && output::lacks_ip_mode(status, published)
         {
             complain(
                 Reason::Unsupported,
@@ -385,7 +385,9 @@ impl Driver for Statuses {
 
     fn rest(&self, unit: &Unit, _took: Duration) -> Duration {
         match unit {
-            Unit::Status(owner) if self.is_told(owner) => self.looks().rest(owner, Instant::now()),
+            Unit::Status(owner) if self.is_told(owner) => {
+                self.looks().pause_after_read(owner, Instant::now())
+            }
             _ => Duration::ZERO,
         }
     }

@@ -36,17 +36,17 @@ use tokio::{
 };
 use tracing::error;
 
-use self::{feed::Feed, hosts::Hosts, part::Part, readiness::ApiReadiness, secrets::Secrets};
-pub use self::{part::selector_of_host, secrets::Wanted};
+use self::{feed::Feed, hosts::Hosts, part::WatchScope, readiness::ApiReadiness, secrets::Secrets};
+pub use self::{part::selector_of_host, secrets::WantedSecrets};
 use crate::{
     connect::Cluster,
-    kinds::{Need, WATCHED, Watched},
+    kinds::{Need, WATCHED, WatchedKind},
     lease::Leading,
 };
 
 /// A cluster that is being watched, until this is dropped.
 pub struct Watch {
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<WantedSecrets>,
     hosts: Arc<Hosts>,
     tasks: JoinSet<()>,
     parts: Vec<watchdog::Part>,
@@ -54,13 +54,13 @@ pub struct Watch {
 
 /// Says what is wanted of Secrets.
 #[derive(Clone)]
-pub struct SecretInterest(watch::Sender<Wanted>);
+pub struct SecretInterest(watch::Sender<WantedSecrets>);
 
 impl SecretInterest {
     /// Which Secrets are told with what they hold; of all others only that they are there. At first those are that
     /// were known before. What becomes wanted is fetched, what no longer is is dropped. While none is wanted, the API server
     /// is not asked for Secrets at all.
-    pub fn secrets(&self, wanted: Wanted) {
+    pub fn set_wanted(&self, wanted: WantedSecrets) {
         self.0.send_if_modified(|before| {
             let changed = *before != wanted;
             *before = wanted;
@@ -117,7 +117,7 @@ impl Cluster {
             Fact::Secret(it) if !it.withheld => Some(it.object.clone()),
             _ => None,
         });
-        let (wanted, wishes) = watch::channel(Wanted::These(whole.collect()));
+        let (wanted, wishes) = watch::channel(WantedSecrets::These(whole.collect()));
         let (complain, troubles) = mpsc::channel(WATCHED.len());
         let mut watch = Watch { wanted, hosts: hosts.clone(), tasks: JoinSet::new(), parts: Vec::new() };
         for watched in watched_by(pulses) {
@@ -126,31 +126,32 @@ impl Cluster {
                 let shared = (hosts.clone(), readiness.clone());
                 let feed =
                     Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, shared);
-                let mut feed = feed.about(part);
+                let mut feed = feed.with_scope(part);
                 if pulses == HostLeases::Watched {
-                    feed = feed.of_controller();
+                    feed = feed.for_controller();
                 }
-                known.clone().for_each(|fact| feed.recall(fact));
+                known.clone().for_each(|fact| feed.assume_known(fact));
                 watch.spawn(format!("the watch of {}", watched.kind), feed.run());
             }
         }
         if pulses == HostLeases::Watched {
-            watch.spawn("the watch of hosts", pulses::listen(self.clone(), hosts, changes.clone()));
+            watch
+                .spawn("the watch of hosts", pulses::watch_host_leases(self.clone(), hosts, changes.clone()));
         }
-        watch.spawn("the report on watches", troubles::fold(troubles, changes));
+        watch.spawn("the report on watches", troubles::report_troubles(troubles, changes));
         watch
     }
 }
 
 /// What is only reported is for controllers to report: a host asks for nothing that changes nothing that it does.
-fn watched_by(pulses: HostLeases) -> impl Iterator<Item = &'static Watched> {
+fn watched_by(pulses: HostLeases) -> impl Iterator<Item = &'static WatchedKind> {
     WATCHED.iter().filter(move |it| it.need != Need::Reported || pulses == HostLeases::Watched)
 }
 
-fn parts(kind: Kind, host: Option<&Name>) -> Vec<Part> {
+fn parts(kind: Kind, host: Option<&Name>) -> Vec<WatchScope> {
     match (kind, host) {
-        (Kind::LoadBalancerHost, Some(host)) => Part::of_host(host).into(),
-        _ => vec![Part::All],
+        (Kind::LoadBalancerHost, Some(host)) => WatchScope::of_host(host).into(),
+        _ => vec![WatchScope::All],
     }
 }
 
@@ -163,7 +164,7 @@ impl Watch {
 
     /// What hosts say of their addresses is gathered for all of them, while `leading`. Problems are told to `changes`.
     pub fn gather_addresses(&mut self, cluster: &Cluster, leading: Leading, changes: mpsc::Sender<Change>) {
-        let gathering = gather::gather(cluster.clone(), leading, self.hosts.clone(), changes);
+        let gathering = gather::write_slices(cluster.clone(), leading, self.hosts.clone(), changes);
         self.spawn("the writer of hosts' addresses", gathering);
     }
 
@@ -173,7 +174,7 @@ impl Watch {
     }
 
     /// What is wanted of Secrets can be said from elsewhere.
-    pub fn wishes(&self) -> SecretInterest {
+    pub fn secret_interest(&self) -> SecretInterest {
         SecretInterest(self.wanted.clone())
     }
 
@@ -215,7 +216,7 @@ mod tests {
         let mut tasks = JoinSet::new();
         tasks.spawn(std::future::pending());
         tasks.spawn(async { panic!("a test has this watch die") });
-        let wanted = watch::channel(Wanted::Every).0;
+        let wanted = watch::channel(WantedSecrets::Every).0;
         let mut watch = Watch { wanted, hosts: Arc::default(), tasks, parts: Vec::new() };
         watch.ended().await;
         assert_eq!(watch.tasks.len(), 1);
@@ -225,7 +226,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_watch_that_hangs_or_dies_is_found_by_the_watchdog() {
         for hangs in [true, false] {
-            let wanted = watch::channel(Wanted::Every).0;
+            let wanted = watch::channel(WantedSecrets::Every).0;
             let mut watch = Watch { wanted, hosts: Arc::default(), tasks: JoinSet::new(), parts: Vec::new() };
             let (release, wait) = std::sync::mpsc::channel::<()>();
             watch.spawn("the watch of tests", async move {

@@ -6,20 +6,20 @@ use seaway_watchdog::{Heartbeat, Part};
 use tokio::task::JoinHandle;
 
 /// A task that ends with its owner, and before that only by a fault.
-pub(crate) struct Writer {
+pub(crate) struct OwnedTask {
     task: JoinHandle<()>,
     part: Part,
 }
 
-impl Writer {
+impl OwnedTask {
     /// In a runtime.
-    pub(crate) fn spawn(name: &str, task: impl Future<Output = ()> + Send + 'static) -> Writer {
+    pub(crate) fn spawn(name: &str, task: impl Future<Output = ()> + Send + 'static) -> OwnedTask {
         let (heartbeat, part) = Heartbeat::new(name);
-        Writer { task: tokio::spawn(heartbeat.watch(task)), part }
+        OwnedTask { task: tokio::spawn(heartbeat.watch(task)), part }
     }
 
     /// It has timers, by which it is polled at least this often.
-    pub(crate) fn beating_within(mut self, silence: Duration) -> Writer {
+    pub(crate) fn beating_within(mut self, silence: Duration) -> OwnedTask {
         self.part = self.part.clone().beating_within(silence);
         self
     }
@@ -35,12 +35,12 @@ impl Writer {
     }
 
     #[cfg(test)]
-    pub(crate) fn kill(&self) {
+    pub(crate) fn abort(&self) {
         self.task.abort();
     }
 }
 
-impl Drop for Writer {
+impl Drop for OwnedTask {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -56,8 +56,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Access, Cluster, CopyPace, Credentials, HostReports, Keeper, LeaderElection, Leading, LeaseTimings,
-        NameKeeper, NamePace, PoolReports, Running, Statuses,
+        Access, Cluster, CopyKeeper, CopyPace, CredentialSource, HostReports, LeaderElection, Leading,
+        LeaseTimings, NameKeeper, NamePace, PoolReports, ProgramInfo, StatusDriver,
     };
 
     const PATIENCE: Duration = Duration::from_secs(120);
@@ -79,7 +79,7 @@ mod tests {
              clusters: [{{name: x, cluster: {{server: '{server}'}}}}]\nusers: [{{name: x, user: {{token: x}}}}]\n"
         );
         std::fs::write(&path, kubeconfig).expect("is written");
-        let credentials = Credentials::Kubeconfig { path, context: None };
+        let credentials = CredentialSource::Kubeconfig { path, context: None };
         let access = Access { credentials, ..Access::default() };
         let cluster = Cluster::connect(access).await.expect("a kubeconfig");
         Silent { cluster, _listener: listener, _folder: folder }
@@ -103,11 +103,11 @@ mod tests {
         let leading = Leading::always;
         let (changes, _heard) = mpsc::channel(16);
         let campaign = LeaderElection::start(cluster, "leader", "a", LeaseTimings::LEADER);
-        let reports = HostReports::start(cluster, "a", Running::default());
+        let reports = HostReports::start(cluster, "a", ProgramInfo::default());
         let pools = PoolReports::start(cluster, leading());
-        let statuses = Statuses::new(cluster.clone(), leading(), seaway_engine::ProblemLog::default());
+        let statuses = StatusDriver::new(cluster.clone(), leading(), seaway_engine::ProblemLog::default());
         let to = changes.clone();
-        let keeper = Keeper::start(cluster, leading(), Name::from("copies"), CopyPace::default(), to);
+        let keeper = CopyKeeper::start(cluster, leading(), Name::from("copies"), CopyPace::default(), to);
         let names = NameKeeper::start(cluster, leading(), NamePace::default(), changes.clone());
         let writers = [
             ("the Lease leader", &campaign.task),
@@ -121,19 +121,19 @@ mod tests {
             let (watchdog, told) = watchdog(PATIENCE);
             let _watching = watchdog.watch([writer.part()]);
             assert_eq!(watchdog.fault(), None, "{name}");
-            writer.kill();
+            writer.abort();
             assert_eq!(found(told).await, Some(Fault { part: name.into(), hangs: false }));
         }
     }
 
     /// As a process looks.
-    async fn is_found_in_time(lease: Writer, hangs: bool) {
+    async fn is_found_in_time(lease: OwnedTask, hangs: bool) {
         let (tell, mut told) = mpsc::channel(1);
         let watchdog = Watchdog::start(Pace::default(), move |fault| drop(tell.blocking_send(fault.clone())));
         let watchdog = watchdog.expect("a thread");
         let _watching = watchdog.watch([lease.part()]);
         if !hangs {
-            lease.kill();
+            lease.abort();
         }
         let fault = tokio::time::timeout(PATIENCE, told.recv()).await.expect("it is noticed");
         assert_eq!(fault, Some(Fault { part: "the Lease leader".into(), hangs }));
@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_lease_that_is_not_even_tried_is_missed_and_so_is_one_that_is_killed() {
-        let never = || crate::lease::keep("the Lease leader", std::future::pending());
+        let never = || crate::lease::spawn_lease_task("the Lease leader", std::future::pending());
         tokio::join!(is_found_in_time(never(), true), is_found_in_time(never(), false));
     }
 

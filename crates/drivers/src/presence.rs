@@ -13,7 +13,9 @@ use std::{
     time::Duration,
 };
 
-use seaway_announce::{Added, Arp, Error, Held, Links, Observed as Kernel, Steering, Unmet};
+use seaway_announce::{
+    Added, ArpSettings, Error, Links, Observed as Kernel, OwnAddress, Steering, UnmetSetting,
+};
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport, unit::Present};
 use tracing::{info, warn};
@@ -35,13 +37,13 @@ pub struct Presence {
     host: Name,
     /// The host's own addresses as the configuration names them; empty: those that are found.
     named: Vec<IpAddr>,
-    arp: Arp,
+    arp: ArpSettings,
     /// What we added, for kernels that keep no mark.
     recorded: Mutex<HashSet<IpAddr>>,
     /// What was desired last; nothing yet, at the start.
     wanted: Mutex<Option<Present>>,
     /// The settings that could not be made, as they were told last.
-    told: Mutex<Vec<Unmet>>,
+    told: Mutex<Vec<UnmetSetting>>,
     /// Whether what we put there answers at our ports alone.
     guarding: Option<Guarding>,
 }
@@ -52,9 +54,9 @@ pub struct Observed {
     kernel: Kernel,
     /// What sockets may bind, to be asked for each of many.
     local: HashSet<IpAddr>,
-    ours: BTreeMap<IpAddr, Held>,
+    ours: BTreeMap<IpAddr, OwnAddress>,
     /// ARP settings that do not hold on the interfaces that are up.
-    pub unmet: Vec<Unmet>,
+    pub unmet: Vec<UnmetSetting>,
     /// What could not be added, and why.
     pub denied: BTreeMap<IpAddr, Denied>,
 }
@@ -95,7 +97,7 @@ impl Presence {
         Presence {
             host,
             named,
-            arp: Arp::default(),
+            arp: ArpSettings::default(),
             recorded,
             wanted: Mutex::default(),
             told: Mutex::default(),
@@ -156,7 +158,7 @@ impl Presence {
         Ok(())
     }
 
-    fn ours(&self, kernel: &Kernel) -> Vec<Held> {
+    fn ours(&self, kernel: &Kernel) -> Vec<OwnAddress> {
         kernel.ours(&self.recorded.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -193,7 +195,7 @@ impl Presence {
 
     fn add(&self, ip: IpAddr, observed: &mut Observed) -> Result<(), Error> {
         if ip.is_ipv4() && !observed.unmet.is_empty() {
-            let commands: Vec<String> = observed.unmet.iter().map(Unmet::command).collect();
+            let commands: Vec<String> = observed.unmet.iter().map(UnmetSetting::command).collect();
             let message = format!(
                 "{ip} is not added to lo: arp_ignore and arp_announce of this host are not set, so it would answer ARP requests for this address although another host serves it; to set them, run {PREPARE} as root"
             );
@@ -231,7 +233,7 @@ impl Presence {
 
 impl Presence {
     /// It is tried every few seconds, and told once.
-    fn tell(&self, unmet: &[Unmet]) {
+    fn tell(&self, unmet: &[UnmetSetting]) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         for unmet in unmet.iter().filter(|it| !told.contains(it)) {
             warn!(setting = unmet.setting.name(), interface = %unmet.interface,

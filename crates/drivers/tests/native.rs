@@ -150,7 +150,7 @@ async fn ports_that_the_machine_needs_are_left_alone_at_addresses_of_pools_where
     let ip = Ipv4Addr::new(127, 62, (std::process::id() >> 8) as u8, std::process::id() as u8);
     let [reserved, other, _] = PORTS;
     let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
-    proxy.steer_by(Arc::new(Steering::impossible(|port| port == PORTS[0], "it is a test")));
+    proxy.steer_by(Arc::new(Steering::unavailable(|port| port == PORTS[0], "it is a test")));
     let driver = Native::new(proxy.clone(), "edge-1".into());
     let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), LbKey::Of(owner()));
     for (bind, served) in [(Bind::Ledger(ip.into()), 1), (Bind::Host(ip.into()), 2)] {

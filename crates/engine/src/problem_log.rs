@@ -37,13 +37,13 @@ impl ProblemLog {
         }
     }
 
-    /// What a reporter named before, and what it names now.
-    pub fn changed(&self, before: &[Problem], now: &[Problem]) {
-        self.changed_at(before, now, now);
+    /// Logs the Problems that came and those that went, of one reporter.
+    pub fn log_changes(&self, before: &[Problem], now: &[Problem]) {
+        self.log_changes_located(before, now, now);
     }
 
     /// The same, where the new ones are printed with their places: as many as `now`, in the same order.
-    pub fn changed_at(&self, before: &[Problem], now: &[Problem], printed: &[Problem]) {
+    pub fn log_changes_located(&self, before: &[Problem], now: &[Problem], printed: &[Problem]) {
         each_once(now, before).filter_map(|at| printed.get(at)).for_each(|it| self.came(it));
         each_once(before, now).filter_map(|at| before.get(at)).for_each(|it| self.went(it));
     }
@@ -86,19 +86,19 @@ mod tests {
             (Problem::new(shop.clone(), Reason::Invalid, "x"), Problem::new(shop, Reason::Invalid, "y"));
         let placed = raw.clone().in_file("shop.yaml", 3, 1);
         log.came(&placed);
-        log.changed(&[], &[raw.clone(), other.clone()]);
+        log.log_changes(&[], &[raw.clone(), other.clone()]);
         assert_eq!(count(&log), [2, 1]);
         log.went(&placed);
-        log.changed(&[raw.clone(), other.clone()], slice::from_ref(&raw));
+        log.log_changes(&[raw.clone(), other.clone()], slice::from_ref(&raw));
         assert_eq!(count(&log), [1]);
         // Named twice by one, and then once: it is over with that one.
-        log.changed(&[], &[other.clone(), other.clone()]);
-        log.changed(&[other.clone(), other.clone()], slice::from_ref(&other));
-        log.changed(slice::from_ref(&other), &[]);
+        log.log_changes(&[], &[other.clone(), other.clone()]);
+        log.log_changes(&[other.clone(), other.clone()], slice::from_ref(&other));
+        log.log_changes(slice::from_ref(&other), &[]);
         assert_eq!(count(&log), [1]);
         // What was never named cannot go.
         log.went(&other);
-        log.changed(&[raw], &[]);
+        log.log_changes(&[raw], &[]);
         assert_eq!(count(&log), [0; 0]);
     }
 }

@@ -32,7 +32,7 @@ impl Slots {
         let mut of = |driver: &Arc<dyn Hand>| -> Vec<Arc<Heartbeat>> {
             let slots = (0..driver.width()).map(|_| {
                 let (heartbeat, part) = Heartbeat::new(format!("the driver {}", driver.name()));
-                parts.push(part.that_may_end());
+                parts.push(part.allowed_to_end());
                 Arc::new(heartbeat)
             });
             slots.collect()
@@ -57,7 +57,7 @@ impl Slots {
     /// Whose it was.
     pub(crate) fn give_back(&mut self, slot: Slot) -> usize {
         // A poll that panicked did not leave.
-        slot.heartbeat.leave();
+        slot.heartbeat.leave_thread();
         if let Some(free) = self.free.get_mut(slot.driver) {
             free.push(slot.heartbeat);
         }
@@ -74,9 +74,9 @@ impl Slot {
 impl Beats {
     pub(crate) async fn during<T>(self, mut work: Pin<Box<dyn Future<Output = T> + Send + '_>>) -> T {
         poll_fn(|context| {
-            self.0.enter();
+            self.0.enter_thread();
             let polled = work.as_mut().poll(context);
-            self.0.leave();
+            self.0.leave_thread();
             polled
         })
         .await

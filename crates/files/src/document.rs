@@ -10,13 +10,13 @@ use std::{
 use seaway_manifests::{
     decode::Fault,
     object::{self, Broken, Object},
-    tree::{self, At, Node, SyntaxError},
+    tree::{self, Node, Position, SyntaxError},
 };
 use seaway_model::ObjectRef;
 
 /// One document's text within its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece<'t> {
+pub(crate) struct DocumentText<'t> {
     /// Lines of the file before it.
     pub(crate) line: u32,
     pub(crate) text: &'t str,
@@ -30,7 +30,7 @@ pub(crate) struct Document {
     /// What is said and read by nobody: of an object, or of a kind that is not served.
     pub(crate) ignored: Vec<(Option<ObjectRef>, Fault)>,
     /// Where something stands that does not say what it is.
-    pub(crate) unnamed: Vec<At>,
+    pub(crate) unnamed: Vec<Position>,
 }
 
 /// An object, and where it stands in a document.
@@ -38,27 +38,27 @@ pub(crate) struct Document {
 pub(crate) struct LocatedObject {
     pub(crate) object: Object,
     /// Of its document's text; `None` if that text is no longer in the file.
-    pub(crate) document: Option<Hash>,
-    pub(crate) at: At,
+    pub(crate) document: Option<TextHash>,
+    pub(crate) at: Position,
     root: usize,
     item: Option<usize>,
 }
 
 /// Tells texts apart within one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Hash(u64);
+pub(crate) struct TextHash(u64);
 
-impl Hash {
-    pub(crate) fn of(text: &str, state: &RandomState) -> Hash {
-        Hash(state.hash_one(text))
+impl TextHash {
+    pub(crate) fn of(text: &str, state: &RandomState) -> TextHash {
+        TextHash(state.hash_one(text))
     }
 }
 
-/// A hash need not be hashed again.
+/// A hasher for keys that are hashes already.
 #[derive(Default)]
-pub(crate) struct AsItIs(u64);
+pub(crate) struct IdentityHasher(u64);
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -72,11 +72,11 @@ impl Hasher for AsItIs {
     }
 }
 
-pub(crate) type ByHash<V> = HashMap<Hash, V, BuildHasherDefault<AsItIs>>;
-pub(crate) type Hashes = HashSet<Hash, BuildHasherDefault<AsItIs>>;
+pub(crate) type ByHash<V> = HashMap<TextHash, V, BuildHasherDefault<IdentityHasher>>;
+pub(crate) type Hashes = HashSet<TextHash, BuildHasherDefault<IdentityHasher>>;
 
 /// The documents of a file. A line that begins with `---` begins one: within a block scalar too, as YAML has it.
-pub(crate) fn split(text: &str) -> Vec<Piece<'_>> {
+pub(crate) fn split(text: &str) -> Vec<DocumentText<'_>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut pieces = Vec::new();
     let (mut start, mut first_line) = (0, 0);
@@ -87,7 +87,7 @@ pub(crate) fn split(text: &str) -> Vec<Piece<'_>> {
         let begins = is_marker(content, "---");
         let ends = is_marker(content, "...");
         if ends || (begins && !preamble) {
-            pieces.push(Piece { line: first_line, text: text.get(start..offset).unwrap_or_default() });
+            pieces.push(DocumentText { line: first_line, text: text.get(start..offset).unwrap_or_default() });
             start = if ends { content.len().saturating_add(offset) } else { offset };
             first_line = line.saturating_add(u32::from(ends));
             preamble = ends;
@@ -97,7 +97,7 @@ pub(crate) fn split(text: &str) -> Vec<Piece<'_>> {
         }
         offset = content.len().saturating_add(offset);
     }
-    pieces.push(Piece { line: first_line, text: text.get(start..).unwrap_or_default() });
+    pieces.push(DocumentText { line: first_line, text: text.get(start..).unwrap_or_default() });
     pieces.retain(|piece| !piece.text.trim().is_empty());
     pieces
 }
@@ -107,7 +107,7 @@ fn is_marker(line: &str, marker: &str) -> bool {
 }
 
 impl Document {
-    pub(crate) fn read(text: &str, hash: Option<Hash>) -> Document {
+    pub(crate) fn read(text: &str, hash: Option<TextHash>) -> Document {
         let roots = match tree::parse(text) {
             Ok(roots) => roots,
             Err(SyntaxError { at, message }) => {
@@ -118,7 +118,7 @@ impl Document {
         };
         let mut document = Document::default();
         for (root, node) in roots.iter().enumerate() {
-            document.ignored.extend(object::left_out(node).map(|fault| (None, fault)));
+            document.ignored.extend(object::unserved_kind(node).map(|fault| (None, fault)));
             if object::is_unnamed(node) {
                 document.unnamed.push(node.at);
             }
@@ -150,12 +150,12 @@ impl LocatedObject {
     }
 
     /// An object whose text is no longer in its file.
-    pub(crate) fn moved_out(object: Object, at: At) -> LocatedObject {
+    pub(crate) fn without_text(object: Object, at: Position) -> LocatedObject {
         LocatedObject { object, document: None, at, root: 0, item: None }
     }
 
     /// Where a field of this object stands, within its document's text.
-    pub(crate) fn place_of(&self, text: &str, field: &str) -> Option<At> {
+    pub(crate) fn place_of(&self, text: &str, field: &str) -> Option<Position> {
         let roots = tree::parse(text).ok()?;
         let root: &Node = roots.get(self.root)?;
         let node = match (self.item, root.child("items").map(|items| &items.value)) {
@@ -167,7 +167,7 @@ impl LocatedObject {
             let strings = &node.entry("stringData")?.value;
             Some(strings.entry(key)?.at)
         });
-        Some(plain.unwrap_or_else(|| node.place_of(field)))
+        Some(plain.unwrap_or_else(|| node.position_of(field)))
     }
 }
 

@@ -12,22 +12,22 @@ use seaway_engine::{Conclusion, Driver, Failure, ProblemLog, chain, unwritten};
 use seaway_model::{Address, Desired, Fact, Owner, Problem, Status, Unit};
 
 use crate::{
-    state::{Ledger, StatusFile},
-    watch::Places,
+    state::{LedgerFile, StatusFile},
+    watch::Locator,
 };
 
 /// A disk that is full may have room again.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
 /// Writes the claims of addresses into the ledger's file.
-pub struct Addresses {
-    ledger: Ledger,
+pub struct AddressDriver {
+    ledger: LedgerFile,
     written: Mutex<BTreeMap<IpAddr, Arc<Address>>>,
 }
 
 /// An address as it is written, and why it could not be written otherwise.
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct ObservedAddress {
     address: Option<Arc<Address>>,
     trouble: Option<String>,
 }
@@ -49,11 +49,11 @@ impl fmt::Display for AddressStep {
     }
 }
 
-impl Addresses {
+impl AddressDriver {
     /// With what the ledger held when it was opened.
-    pub fn new(ledger: Ledger, held: impl IntoIterator<Item = Address>) -> Addresses {
+    pub fn new(ledger: LedgerFile, held: impl IntoIterator<Item = Address>) -> AddressDriver {
         let written = held.into_iter().map(|it| (it.ip, Arc::new(it))).collect();
-        Addresses { ledger, written: Mutex::new(written) }
+        AddressDriver { ledger, written: Mutex::new(written) }
     }
 
     fn note(&self, ip: IpAddr, address: Option<Arc<Address>>) {
@@ -65,8 +65,8 @@ impl Addresses {
     }
 }
 
-impl Driver for Addresses {
-    type Observed = Written;
+impl Driver for AddressDriver {
+    type Observed = ObservedAddress;
     type Step = AddressStep;
 
     /// A disk may take its time.
@@ -78,7 +78,7 @@ impl Driver for Addresses {
         matches!(unit, Unit::Address(_))
     }
 
-    fn steps(&self, desired: &Desired, observed: &Written) -> Vec<AddressStep> {
+    fn steps(&self, desired: &Desired, observed: &ObservedAddress) -> Vec<AddressStep> {
         match (desired, &observed.address) {
             (Desired::Address(wanted), Some(written)) if wanted == written => Vec::new(),
             (Desired::Address(wanted), _) => vec![AddressStep::Put(wanted.clone())],
@@ -87,13 +87,18 @@ impl Driver for Addresses {
         }
     }
 
-    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Written, Failure> {
-        let Unit::Address(ip) = unit else { return Ok(Written::default()) };
+    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<ObservedAddress, Failure> {
+        let Unit::Address(ip) = unit else { return Ok(ObservedAddress::default()) };
         let address = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(ip).cloned();
-        Ok(Written { address, trouble: None })
+        Ok(ObservedAddress { address, trouble: None })
     }
 
-    async fn apply(&self, _unit: &Unit, step: &AddressStep, observed: &mut Written) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        _unit: &Unit,
+        step: &AddressStep,
+        observed: &mut ObservedAddress,
+    ) -> Result<(), Failure> {
         let (ip, address) = match step {
             AddressStep::Put(address) => (address.ip, Some(address.clone())),
             AddressStep::Remove(ip) => (*ip, None),
@@ -112,7 +117,7 @@ impl Driver for Addresses {
         Ok(())
     }
 
-    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Written) -> Conclusion {
+    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &ObservedAddress) -> Conclusion {
         let Some(trouble) = &observed.trouble else {
             let facts = observed.address.iter().map(|it| Fact::Address(it.clone())).collect();
             return Conclusion { facts, ..Conclusion::default() };
@@ -132,17 +137,17 @@ impl Driver for Addresses {
 }
 
 /// Writes statuses into `status.json`, their Problems with file and line, and logs each Problem once.
-pub struct Statuses {
+pub struct StatusDriver {
     file: StatusFile,
-    places: Option<Places>,
+    places: Option<Locator>,
     log: ProblemLog,
     /// As they were wanted, which is without places.
     written: Mutex<HashMap<Owner, Arc<Status>>>,
 }
 
-impl Statuses {
-    pub fn new(file: StatusFile, places: Option<Places>, log: ProblemLog) -> Statuses {
-        Statuses { file, places, log, written: Mutex::default() }
+impl StatusDriver {
+    pub fn new(file: StatusFile, places: Option<Locator>, log: ProblemLog) -> StatusDriver {
+        StatusDriver { file, places, log, written: Mutex::default() }
     }
 
     fn written(&self) -> MutexGuard<'_, HashMap<Owner, Arc<Status>>> {
@@ -157,7 +162,7 @@ impl Statuses {
             places.locate(&mut status.problems);
         }
         // Locating changes neither their number nor their order.
-        self.log.changed_at(known, &wanted.problems, &status.problems);
+        self.log.log_changes_located(known, &wanted.problems, &status.problems);
         self.file.put(owner.clone(), Arc::new(status));
     }
 }
@@ -177,7 +182,7 @@ impl fmt::Display for StatusStep {
     }
 }
 
-impl Driver for Statuses {
+impl Driver for StatusDriver {
     type Observed = Option<Arc<Status>>;
     type Step = StatusStep;
 
@@ -213,7 +218,7 @@ impl Driver for Statuses {
             }
             StatusStep::Remove => {
                 let gone = self.written().remove(owner);
-                self.log.changed(gone.as_ref().map_or(&[], |it| &it.problems), &[]);
+                self.log.log_changes(gone.as_ref().map_or(&[], |it| &it.problems), &[]);
                 self.file.remove(owner);
                 *observed = None;
             }
@@ -256,15 +261,15 @@ mod tests {
     async fn addresses_pass_the_suite_of_all_drivers() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateDir::open(folder.path()).expect("a state folder");
-        let (ledger, held, _) = Ledger::open(&state).expect("a ledger");
-        let driver = Addresses::new(ledger, held);
+        let (ledger, held, _) = LedgerFile::open(&state).expect("a ledger");
+        let driver = AddressDriver::new(ledger, held);
         let unit = Unit::Address("192.0.2.1".parse().expect("an address"));
         let wanted =
             [address("192.0.2.1", &["a"]), address("192.0.2.1", &["a", "b"]), address("192.0.2.1", &["b"])];
         converges(&driver, &unit, &wanted).await;
         repeats(&driver, &unit, &wanted).await;
         drop(driver);
-        let (_, held, problems) = Ledger::open(&state).expect("a ledger");
+        let (_, held, problems) = LedgerFile::open(&state).expect("a ledger");
         assert!(held.is_empty() && problems.is_empty());
     }
 
@@ -277,11 +282,11 @@ mod tests {
             let folder = tempfile::tempdir().expect("a folder");
             let start = async || {
                 let state = StateDir::open(folder.path()).expect("a state folder");
-                let (ledger, held, problems) = Ledger::open(&state).expect("a ledger");
+                let (ledger, held, problems) = LedgerFile::open(&state).expect("a ledger");
                 assert!(problems.is_empty(), "{problems:?}");
-                Addresses::new(ledger, held)
+                AddressDriver::new(ledger, held)
             };
-            let written = async |_: &Addresses, desired: &Desired| {
+            let written = async |_: &AddressDriver, desired: &Desired| {
                 let held = match desired {
                     Desired::Address(it) => vec![Address::clone(it)],
                     _ => Vec::new(),
@@ -296,12 +301,12 @@ mod tests {
     async fn who_shares_an_address_already_is_not_told_that_it_is_not_used() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateDir::open(folder.path()).expect("a state folder");
-        let (ledger, held, _) = Ledger::open(&state).expect("a ledger");
-        let driver = Addresses::new(ledger, held);
+        let (ledger, held, _) = LedgerFile::open(&state).expect("a ledger");
+        let driver = AddressDriver::new(ledger, held);
         let (before, wanted) = (address("192.0.2.1", &["a"]), address("192.0.2.1", &["a", "b"]));
         let Desired::Address(written) = before else { panic!("an address") };
         let unit = Unit::Address(written.ip);
-        let observed = Written { address: Some(written), trouble: Some("no room".into()) };
+        let observed = ObservedAddress { address: Some(written), trouble: Some("no room".into()) };
         let concluded = driver.conclude(&unit, &wanted, &observed);
         let told: Vec<Owner> = concluded.problems.into_iter().map(|(owner, _)| owner).collect();
         assert_eq!(told, [Owner::Config("b".into())]);
@@ -312,7 +317,7 @@ mod tests {
     async fn statuses_pass_the_suite_of_all_drivers() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateDir::open(folder.path()).expect("a state folder");
-        let driver = Statuses::new(
+        let driver = StatusDriver::new(
             StatusFile::open(&state, None, |_, _| {}).expect("a file"),
             None,
             ProblemLog::default(),

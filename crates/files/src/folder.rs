@@ -31,12 +31,12 @@ use seaway_model::{Change, Kind, Name, ObjectRef, Problem};
 
 pub use self::once::read_folder;
 use self::{
-    claims::{Claim, Claims},
+    claims::{Definition, Definitions},
     listing::{Listing, Stamp},
 };
 use crate::{
-    document::{self, ByHash, Document, Hash, Hashes, LocatedObject, Piece},
-    last_good::{self, Good, Job, LastGood},
+    document::{self, ByHash, Document, DocumentText, Hashes, LocatedObject, TextHash},
+    last_good::{self, GoodDocument, LastGood, SaveJob},
     wakeup::Wakeup,
 };
 
@@ -79,7 +79,7 @@ pub struct Folder {
     files: BTreeMap<Name, File>,
     /// Beside them when the folder was opened: names that went wrong.
     unread: BTreeSet<Name>,
-    claims: Claims,
+    claims: Definitions,
     reported: HashMap<ObjectRef, Vec<Problem>>,
     /// Which files have something to say against an object.
     accused: HashMap<ObjectRef, BTreeSet<Name>>,
@@ -108,7 +108,7 @@ struct File {
 struct DocumentAt {
     /// Lines before it.
     line: u32,
-    hash: Hash,
+    hash: TextHash,
     document: Arc<Document>,
 }
 
@@ -144,7 +144,7 @@ impl Folder {
             hasher: RandomState::new(),
             files: BTreeMap::new(),
             unread: BTreeSet::new(),
-            claims: Claims::default(),
+            claims: Definitions::default(),
             reported: HashMap::new(),
             accused: HashMap::new(),
             doubled: BTreeSet::new(),
@@ -178,9 +178,9 @@ impl Folder {
         }
         for (file, problems) in by_file {
             let text = fs::read_to_string(self.dir.join(&*file)).unwrap_or_default();
-            let pieces: ByHash<Piece<'_>> = document::split(&text)
+            let pieces: ByHash<DocumentText<'_>> = document::split(&text)
                 .into_iter()
-                .map(|piece| (Hash::of(piece.text, &self.hasher), piece))
+                .map(|piece| (TextHash::of(piece.text, &self.hasher), piece))
                 .collect();
             let shown = self.shown(&file);
             for (problem, found) in problems {
@@ -203,24 +203,24 @@ impl Folder {
     ) -> Vec<Change> {
         let listing = match listing::walk(&self.dir, enter) {
             Ok(listing) => listing,
-            Err(error) => return self.lost(&error),
+            Err(error) => return self.set_missing(&error),
         };
         if std::mem::take(&mut self.away) {
             self.returning = now.checked_add(PATIENCE);
         }
-        let mut changes = self.report(self.here(), Vec::new());
+        let mut changes = self.report(self.folder_object(), Vec::new());
         let touched = self.take_in(listing, now, writing);
         changes.extend(self.settle(touched));
         changes
     }
 
     /// Looks at some files.
-    pub(crate) fn refresh(&mut self, names: impl IntoIterator<Item = Name>, now: Instant) -> Vec<Change> {
+    pub(crate) fn refresh_files(&mut self, all: impl IntoIterator<Item = Name>, now: Instant) -> Vec<Change> {
         let mut touched = BTreeSet::new();
         if self.returning.is_some() {
             self.returning = now.checked_add(PATIENCE);
         }
-        for name in names {
+        for name in all {
             match Stamp::of(&self.dir.join(&*name)) {
                 // Its folder went with it, or came back without it: that is not how people remove a file.
                 Ok(None) if self.away || self.returning.is_some() || !self.dir.is_dir() => {}
@@ -245,7 +245,7 @@ impl Folder {
             || self.emptied.values().any(|until| *until <= now)
     }
 
-    pub(crate) fn is_away(&self) -> bool {
+    pub(crate) fn is_missing(&self) -> bool {
         self.away
     }
 
@@ -294,7 +294,7 @@ impl Folder {
                 return;
             }
             Err(error) => {
-                if content::passes(&error) {
+                if content::is_transient(&error) {
                     self.read_again = Some(later);
                 }
                 self.without(name, format!("cannot be read: {error}"))
@@ -315,21 +315,21 @@ impl Folder {
         let mut file = File { stamp, ..File::default() };
         file.documents.reserve_exact(pieces.len());
         let mut good = Vec::new();
-        for Piece { line, text: piece } in pieces {
-            let hash = Hash::of(piece, &self.hasher);
+        for DocumentText { line, text: piece } in pieces {
+            let hash = TextHash::of(piece, &self.hasher);
             let document = match known.get(&hash) {
                 Some(document) => (*document).clone(),
                 None => Arc::new(Document::read(piece, Some(hash))),
             };
             if self.last_good.is_some() && !document.found.is_empty() {
-                good.push(Good::of(text, piece, &document));
+                good.push(GoodDocument::of(text, piece, &document));
             }
             file.documents.push(DocumentAt { line, hash, document });
         }
         file.kept = self.to_keep(name, &file);
         if let Some(last_good) = &self.last_good {
             let kept = file.kept.keys().cloned().collect();
-            last_good.keep(Job { file: name.clone(), text: text.into(), documents: good, kept });
+            last_good.save(SaveJob { file: name.clone(), text: text.into(), documents: good, kept });
         }
         file
     }
@@ -387,7 +387,7 @@ impl Folder {
                 let found = if found.document.is_none() {
                     found
                 } else {
-                    Arc::new(LocatedObject::moved_out(object.clone(), *at))
+                    Arc::new(LocatedObject::without_text(object.clone(), *at))
                 };
                 (reference, found)
             })
@@ -405,7 +405,7 @@ impl Folder {
         if file.is_none()
             && let Some(last_good) = &self.last_good
         {
-            last_good.keep(Job {
+            last_good.save(SaveJob {
                 file: name.clone(),
                 text: "".into(),
                 documents: Vec::new(),
@@ -427,12 +427,12 @@ impl Folder {
             // The same text twice in one file says nothing more than once.
             if fresh.insert(placed.hash) {
                 for found in &placed.document.found {
-                    self.claims.add(Claim { file: name.clone(), found: found.clone(), kept: false });
+                    self.claims.add(Definition { file: name.clone(), found: found.clone(), kept: false });
                 }
             }
         }
         for found in after.kept.values() {
-            self.claims.add(Claim { file: name.clone(), found: found.clone(), kept: true });
+            self.claims.add(Definition { file: name.clone(), found: found.clone(), kept: true });
         }
         after.problems = problems::of_file(self.shown(name), name, &after);
         for reference in before.problems.keys() {
@@ -490,7 +490,7 @@ impl Folder {
 }
 
 /// Where a claim stands in its file; 0 if it is only kept.
-fn line_of(files: &BTreeMap<Name, File>, claim: &Claim) -> u32 {
+fn line_of(files: &BTreeMap<Name, File>, claim: &Definition) -> u32 {
     let Some(hash) = claim.found.document else { return 0 };
     let placed =
         files.get(&claim.file).and_then(|file| file.documents.iter().find(|placed| placed.hash == hash));

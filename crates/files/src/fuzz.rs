@@ -5,13 +5,13 @@
 use seaway_manifests::{
     decode::{Faults, Field},
     object,
-    tree::{self, At, Node, Value},
+    tree::{self, Node, Position, Value},
 };
 
 use crate::{
     document::{self, Document},
     last_good, snapshot,
-    state::check_reading,
+    state::fuzz_reading,
 };
 
 /// Any text is a tree or an error whose place is within it; every node's place is, too.
@@ -19,7 +19,7 @@ pub fn tree(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let lines = u32::try_from(text.split(['\n', '\r']).count()).unwrap_or(u32::MAX);
     let within =
-        |at: At| assert!((1..=lines + 1).contains(&at.line) && at.column >= 1, "{at} of {lines} lines");
+        |at: Position| assert!((1..=lines + 1).contains(&at.line) && at.column >= 1, "{at} of {lines} lines");
     match tree::parse(text) {
         Err(error) => within(error.at),
         Ok(roots) => {
@@ -64,15 +64,15 @@ pub fn manifest(bytes: &[u8]) {
 
 /// Any bytes are a ledger, if a broken one; what is read of it reads back equal.
 pub fn ledger(bytes: &[u8]) {
-    check_reading(bytes);
+    fuzz_reading(bytes);
 }
 
 /// Any bytes are what a cluster said last, or refused: never a part of it, and never another host's.
 pub fn snapshot(bytes: &[u8]) {
-    snapshot::check_reading(bytes);
+    snapshot::fuzz_reading(bytes);
 }
 
 /// Any bytes are the last good state of a file, or nothing.
 pub fn last_good(bytes: &[u8]) {
-    last_good::check_recalling(bytes);
+    last_good::fuzz_recall(bytes);
 }

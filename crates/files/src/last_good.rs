@@ -56,25 +56,25 @@ struct Waiting {
     closing: bool,
 }
 
-/// What a file has to say now.
-pub(crate) struct Job {
+/// The good documents of a file, to be saved.
+pub(crate) struct SaveJob {
     pub(crate) file: Name,
     pub(crate) text: Arc<str>,
-    pub(crate) documents: Vec<Good>,
+    pub(crate) documents: Vec<GoodDocument>,
     /// Objects whose last good text is the one that was kept before.
     pub(crate) kept: Vec<ObjectRef>,
 }
 
-pub(crate) struct Good {
+pub(crate) struct GoodDocument {
     pub(crate) text: Range<usize>,
     pub(crate) document: Arc<Document>,
 }
 
-impl Good {
+impl GoodDocument {
     /// `piece` is a part of `text`.
-    pub(crate) fn of(text: &str, piece: &str, document: &Arc<Document>) -> Good {
+    pub(crate) fn of(text: &str, piece: &str, document: &Arc<Document>) -> GoodDocument {
         let start = (piece.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-        Good { text: start..start.saturating_add(piece.len()), document: document.clone() }
+        GoodDocument { text: start..start.saturating_add(piece.len()), document: document.clone() }
     }
 }
 
@@ -121,7 +121,7 @@ impl LastGood {
         LastGood { folders, queue, writer }
     }
 
-    pub(crate) fn keep(&self, job: Job) {
+    pub(crate) fn save(&self, job: SaveJob) {
         self.order(|waiting| waiting.jobs.add(job));
     }
 
@@ -245,11 +245,11 @@ impl Waiting {
 
 /// What is to be written of each file, in order.
 #[derive(Default)]
-struct Gathered(BTreeMap<Name, Vec<Job>>);
+struct Gathered(BTreeMap<Name, Vec<SaveJob>>);
 
 impl Gathered {
     /// What keeps nothing of what was there before makes all before it superfluous.
-    fn add(&mut self, job: Job) {
+    fn add(&mut self, job: SaveJob) {
         let jobs = self.0.entry(job.file.clone()).or_default();
         if job.kept.is_empty() {
             jobs.clear();
@@ -272,7 +272,7 @@ fn forget_all_but(wanted: &BTreeSet<String>, folders: &StateFolders) {
     }
 }
 
-fn write(folders: &StateFolders, job: &Job) -> io::Result<()> {
+fn write(folders: &StateFolders, job: &SaveJob) -> io::Result<()> {
     let is_secret = |document: &Document| document.found.iter().any(|it| it.reference().kind == Kind::Secret);
     for shelf in folders.iter() {
         let secrets = Some(shelf) == folders.secret.as_ref();
@@ -320,7 +320,7 @@ fn short_hash(text: &str) -> String {
 
 /// For the fuzz target: what was kept is recalled for its own file alone, reads back equal, and has whole objects only.
 #[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
-pub(crate) fn check_recalling(bytes: &[u8]) {
+pub(crate) fn fuzz_recall(bytes: &[u8]) {
     let (file, another) = (Name::from("shop.yaml"), Name::from("another.yaml"));
     let Ok(kept) = kept_of(bytes, &file) else { return };
     let others = kept_of(bytes, &another).expect("it is as readable for everybody");
@@ -354,19 +354,24 @@ mod tests {
         assert!(!folder.exists(), "nothing was kept there");
         let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: shop}\n";
         let document = Arc::new(Document::read(secret, None));
-        let documents = vec![Good::of(secret, secret, &document)];
+        let documents = vec![GoodDocument::of(secret, secret, &document)];
         let again = open();
         // Another process that ends removes it below this one's feet.
         fs::remove_dir(&folder).expect("it is there, and empty");
-        again.keep(Job { file: "shop.yaml".into(), text: secret.into(), documents, kept: Vec::new() });
+        again.save(SaveJob { file: "shop.yaml".into(), text: secret.into(), documents, kept: Vec::new() });
         drop(again);
         assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 1);
         assert_eq!(open().recall(&"shop.yaml".into()).len(), 1);
     }
 
-    fn job(file: &str, text: String, kept: bool) -> Job {
+    fn job(file: &str, text: String, kept: bool) -> SaveJob {
         let kept = kept.then(|| ObjectRef::new(Kind::Service, "default", "shop"));
-        Job { file: file.into(), text: text.into(), documents: Vec::new(), kept: kept.into_iter().collect() }
+        SaveJob {
+            file: file.into(),
+            text: text.into(),
+            documents: Vec::new(),
+            kept: kept.into_iter().collect(),
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub mod state;
 mod wakeup;
 mod watch;
 
-pub use drivers::{Addresses, Statuses};
+pub use drivers::{AddressDriver, StatusDriver};
 pub use folder::{Folder, FolderError, read_folder};
-pub use state::{Ledger, LedgerError, Server, StateDir, StateError, StatusFile};
-pub use watch::{Places, Watch};
+pub use state::{LedgerError, LedgerFile, ServerInfo, StateDir, StateError, StatusFile};
+pub use watch::{Locator, Watch};

@@ -144,7 +144,7 @@ impl PemWatch {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
         let (heartbeat, part) = Heartbeat::new("the watcher of certificate files");
         let ring = shared.clone();
-        let part = part.woken_by(move || ring.wakeup.ring());
+        let part = part.woken_by(move || ring.wakeup.wake());
         let mut watcher = Watcher { shared: shared.clone(), inotify, known: Vec::new(), sink, heartbeat };
         watcher.follow(files.to_vec());
         let first = read(files);
@@ -161,7 +161,7 @@ impl PemWatch {
     /// Other files from now on.
     pub fn set(&self, files: Vec<PemFiles>) {
         *self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
-        self.shared.wakeup.ring();
+        self.shared.wakeup.wake();
     }
 }
 
@@ -184,7 +184,7 @@ struct Watcher<S> {
 
 impl<S: FnMut(Vec<Change>)> Watcher<S> {
     fn run(mut self) {
-        self.heartbeat.enter();
+        self.heartbeat.enter_thread();
         while !self.shared.wakeup.is_stopping() {
             self.heartbeat.beat();
             if self.wait() {
@@ -197,7 +197,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
             changes.extend(self.look());
             if !changes.is_empty() {
                 // Whoever takes them may be slow.
-                self.heartbeat.waiting(|| (self.sink)(changes));
+                self.heartbeat.while_waiting(|| (self.sink)(changes));
             }
         }
     }

@@ -6,7 +6,7 @@
 //!       {"Service": …}            a fact a line
 //!       {"facts": 4711}           the end, so that a part is no whole
 //! ```
-//! It is replaced whole, when something changed, and not often: [`Keeper`] does it beside everything else.
+//! It is replaced whole, when something changed, and not often: [`StateCacheWriter`] does it beside everything else.
 
 mod keeper;
 
@@ -21,7 +21,7 @@ use std::{
 use seaway_model::{Fact, Name, Time};
 use serde::{Deserialize, Serialize};
 
-pub use self::keeper::Keeper;
+pub use self::keeper::StateCacheWriter;
 use crate::{
     disk::{self, Durable},
     last_good,
@@ -40,14 +40,14 @@ pub struct Origin {
 
 /// A file of facts, there or not yet.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct StateCache {
     path: PathBuf,
     origin: Origin,
 }
 
 /// What was read.
 #[derive(Debug)]
-pub struct Recalled {
+pub struct CachedState {
     pub facts: Vec<Fact>,
     /// Whether the host was to drain.
     pub drains: bool,
@@ -56,7 +56,7 @@ pub struct Recalled {
 
 /// Why a file that is there is not read.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum CacheError {
     #[error("the file cannot be read")]
     Unreadable(#[source] io::Error),
     #[error("other users may write to the file")]
@@ -96,13 +96,13 @@ struct End {
     facts: usize,
 }
 
-impl Snapshot {
-    pub fn at(path: PathBuf, origin: Origin) -> Snapshot {
-        Snapshot { path, origin }
+impl StateCache {
+    pub fn at(path: PathBuf, origin: Origin) -> StateCache {
+        StateCache { path, origin }
     }
 
     /// Below /run, which no disk remembers; none where there is no such folder for us.
-    pub fn usual_place(host: &str) -> Option<PathBuf> {
+    pub fn default_path(host: &str) -> Option<PathBuf> {
         Some(last_good::runtime_folder()?.join("seaway").join(format!("{host}.snapshot")))
     }
 
@@ -111,36 +111,36 @@ impl Snapshot {
     }
 
     /// `None`: there is none.
-    pub fn read(&self) -> Result<Option<Recalled>, Refused> {
+    pub fn read(&self) -> Result<Option<CachedState>, CacheError> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Refused::Unreadable(error)),
+            Err(error) => return Err(CacheError::Unreadable(error)),
         };
-        let about = file.metadata().map_err(Refused::Unreadable)?;
+        let about = file.metadata().map_err(CacheError::Unreadable)?;
         let trusted = [0, nix::unistd::geteuid().as_raw()].contains(&about.uid());
         if !trusted || about.mode() & 0o022 != 0 {
-            return Err(Refused::Exposed);
+            return Err(CacheError::Exposed);
         }
         self.read_from(BufReader::with_capacity(64 << 10, file)).map(Some)
     }
 
-    fn read_from(&self, from: impl BufRead) -> Result<Recalled, Refused> {
+    fn read_from(&self, from: impl BufRead) -> Result<CachedState, CacheError> {
         let mut lines = (1..).zip(from.lines());
         let mut next = || match lines.next() {
             Some((line, Ok(text))) => Ok((line, text)),
-            Some((_, Err(error))) => Err(Refused::Unreadable(error)),
-            None => Err(Refused::Torn),
+            Some((_, Err(error))) => Err(CacheError::Unreadable(error)),
+            None => Err(CacheError::Torn),
         };
-        let broken = |line| move |source| Refused::Broken { line, source };
+        let broken = |line| move |source| CacheError::Broken { line, source };
         let (line, first) = next()?;
         let Form { seaway } = serde_json::from_str(&first).map_err(broken(line))?;
         if seaway != FORM {
-            return Err(Refused::OtherForm(seaway));
+            return Err(CacheError::OtherForm(seaway));
         }
         let head: Head = serde_json::from_str(&first).map_err(broken(line))?;
         if head.origin != self.origin {
-            return Err(Refused::Foreign(head.origin));
+            return Err(CacheError::Foreign(head.origin));
         }
         let mut facts = Vec::new();
         loop {
@@ -149,12 +149,12 @@ impl Snapshot {
                 Ok(fact) => facts.push(fact),
                 Err(error) => match serde_json::from_str::<End>(&text) {
                     Ok(end) if end.facts == facts.len() => break,
-                    Ok(_) => return Err(Refused::Torn),
-                    Err(_) => return Err(Refused::Broken { line, source: error }),
+                    Ok(_) => return Err(CacheError::Torn),
+                    Err(_) => return Err(CacheError::Broken { line, source: error }),
                 },
             }
         }
-        Ok(Recalled { facts, drains: head.drains, written: head.written })
+        Ok(CachedState { facts, drains: head.drains, written: head.written })
     }
 
     /// Replaces the file.
@@ -193,26 +193,26 @@ fn now() -> Time {
 /// For the fuzz target: what is read reads back equal once it is written, a part of it is refused or says the same, and what
 /// is refused is in a line that there is.
 #[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
-pub(crate) fn check_reading(bytes: &[u8]) {
+pub(crate) fn fuzz_reading(bytes: &[u8]) {
     let origin = |host: &str| Origin { host: host.into(), server: "https://10.0.0.1".into() };
-    let snapshot = Snapshot::at(PathBuf::new(), origin("a"));
+    let snapshot = StateCache::at(PathBuf::new(), origin("a"));
     let recalled = match snapshot.read_from(bytes) {
         Ok(recalled) => recalled,
-        Err(Refused::Broken { line, .. }) => {
+        Err(CacheError::Broken { line, .. }) => {
             let lines = bytes.split(|byte| *byte == b'\n').count();
             return assert!((1..=lines).contains(&line), "line {line} of {lines}");
         }
         Err(_) => return,
     };
-    let others = Snapshot::at(PathBuf::new(), origin("b")).read_from(bytes);
-    assert!(matches!(others, Err(Refused::Foreign(_))), "another host reads what it is not to serve");
+    let others = StateCache::at(PathBuf::new(), origin("b")).read_from(bytes);
+    assert!(matches!(others, Err(CacheError::Foreign(_))), "another host reads what it is not to serve");
     let mut again = Vec::new();
-    let Recalled { facts, drains, written } = &recalled;
+    let CachedState { facts, drains, written } = &recalled;
     snapshot.write_to(&mut again, *written, *drains, facts.iter()).expect("there is room");
     let count = |line: &[u8]| Some(serde_json::from_slice::<End>(line).ok()?.facts);
     let told = bytes.split(|byte| *byte == b'\n').find_map(count);
     assert_eq!(told, Some(facts.len()), "as many as its end says");
-    let same = |back: &Recalled| (&back.facts, back.drains, back.written) == (facts, *drains, *written);
+    let same = |back: &CachedState| (&back.facts, back.drains, back.written) == (facts, *drains, *written);
     assert!(snapshot.read_from(&*again).as_ref().is_ok_and(same), "what is written reads back equal");
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
     for part in ends.filter_map(|at| bytes.get(..at)) {

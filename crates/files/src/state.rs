@@ -23,10 +23,10 @@ use nix::{
     fcntl::{Flock, FlockArg},
 };
 
-pub(crate) use self::ledger::check_reading;
+pub(crate) use self::ledger::fuzz_reading;
 pub use self::{
-    ledger::{Ledger, LedgerError, stored_addresses},
-    status::{Server, StatusFile, absolute, stored_server, stored_serving},
+    ledger::{LedgerError, LedgerFile, stored_addresses},
+    status::{ServerInfo, StatusFile, absolute, stored_server, stored_serving},
 };
 use crate::disk;
 

@@ -30,8 +30,8 @@ impl Wakeup {
         })
     }
 
-    /// Beats for the thread that watches.
-    pub(crate) fn beats(&self, pulse: Pulse) {
+    /// Sets the pulse by which the watching thread beats.
+    pub(crate) fn set_pulse(&self, pulse: Pulse) {
         // There is one such thread.
         let _ = self.pulse.set(pulse);
     }
@@ -42,12 +42,12 @@ impl Wakeup {
 
     pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.ring();
+        self.wake();
     }
 
     pub(crate) fn queue_problems(&self, object: ObjectRef, problems: Vec<Problem>) {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(object, problems);
-        self.ring();
+        self.wake();
     }
 
     /// What was reported since the last time.
@@ -65,7 +65,7 @@ impl Wakeup {
         &self.event
     }
 
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake(&self) {
         // Full means that it rings already.
         let _ = self.event.write(1);
     }

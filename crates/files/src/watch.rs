@@ -49,7 +49,7 @@ pub struct Watch {
 
 /// Turns objects and fields into files and lines.
 #[derive(Clone)]
-pub struct Places(Arc<Mutex<Folder>>);
+pub struct Locator(Arc<Mutex<Folder>>);
 
 impl Folder {
     /// Watches from now on, telling `sink` of changes. What changed since the folder was read is told first.
@@ -66,9 +66,9 @@ impl Folder {
         let (dir, wakeup) = (self.dir.clone(), self.wakeup.clone());
         let folder = Arc::new(Mutex::new(self));
         let (heartbeat, part) = Heartbeat::new("the watch of the folder of manifests");
-        wakeup.beats(heartbeat.pulse());
+        wakeup.set_pulse(heartbeat.pulse());
         let ring = wakeup.clone();
-        let part = part.woken_by(move || ring.ring());
+        let part = part.woken_by(move || ring.wake());
         let (of, by) = (folder.clone(), wakeup.clone());
         let mut watcher = Watcher { folder: of, wakeup: by, kernel, dir: dir.clone(), sink, heartbeat };
         // From when this returns, the kernel tells of everything.
@@ -82,8 +82,8 @@ impl Folder {
 }
 
 impl Watch {
-    pub fn places(&self) -> Places {
-        Places(self.folder.clone())
+    pub fn places(&self) -> Locator {
+        Locator(self.folder.clone())
     }
 
     /// For the watchdog.
@@ -101,7 +101,7 @@ impl Drop for Watch {
     }
 }
 
-impl Places {
+impl Locator {
     /// Fills in file, line and column where they are missing and known.
     pub fn locate(&self, problems: &mut [Problem]) {
         lock(&self.0).locate(problems);
@@ -130,12 +130,12 @@ struct Watcher<S> {
 
 impl<S: FnMut(Vec<Change>)> Watcher<S> {
     fn run(mut self, first: Look) {
-        self.heartbeat.enter();
+        self.heartbeat.enter_thread();
         let mut pending = Pending::default();
         let mut look_again = first.again;
         self.tell(|_| first.changes);
         while !self.wakeup.is_stopping() {
-            let deadlines = [pending.due(), lock(&self.folder).deadline(), look_again];
+            let deadlines = [pending.next_due(), lock(&self.folder).deadline(), look_again];
             let until = deadlines.into_iter().flatten().min();
             if let Err(error) = self.wait(until) {
                 tracing::error!(%error, "the folder of manifests is not watched any more");
@@ -148,18 +148,18 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
             }
             let now = Instant::now();
             if look_again.is_some_and(|at| at <= now) || lock(&self.folder).tick(now) {
-                pending.everything(now);
+                pending.note_all(now);
             }
-            if pending.due().is_none_or(|due| due > now) {
+            if pending.next_due().is_none_or(|due| due > now) {
                 continue;
             }
             if pending.take_everything() {
-                let look = self.look(&pending.writing(), now);
+                let look = self.look(&pending.files_in_writing(), now);
                 look_again = look.again;
                 self.tell(|_| look.changes);
             }
-            let names = pending.take(now);
-            self.tell(|it| lock(&it.folder).refresh(names, now));
+            let names = pending.take_due(now);
+            self.tell(|it| lock(&it.folder).refresh_files(names, now));
         }
     }
 
@@ -187,7 +187,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         self.kernel.watch_parent(&self.dir);
         let mut folder = lock(&self.folder);
         let mut changes = folder.rescan(now, writing, &mut |dir| self.kernel.watch(dir));
-        let away = folder.is_away();
+        let away = folder.is_missing();
         drop(folder);
         self.kernel.finish();
         if self.kernel.is_blind() != was_blind || (was_blind && !self.kernel.told) {
@@ -206,7 +206,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         let changes = changes(self);
         if !changes.is_empty() {
             // Whoever takes them may be slow.
-            self.heartbeat.waiting(|| (self.sink)(changes));
+            self.heartbeat.while_waiting(|| (self.sink)(changes));
         }
     }
 
@@ -223,7 +223,7 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         if event.mask.intersects(lost) {
             // A watch that we took away ourselves says so, too.
             if !event.mask.contains(AddWatchFlags::IN_IGNORED) || self.kernel.knows(event.wd) {
-                pending.everything(now);
+                pending.note_all(now);
             }
             return;
         }
@@ -231,16 +231,16 @@ impl<S: FnMut(Vec<Change>)> Watcher<S> {
         for place in self.kernel.places(event.wd) {
             match place {
                 WatchedPath::Parent if self.dir.file_name().and_then(|it| it.to_str()) == Some(name) => {
-                    pending.everything(now);
+                    pending.note_all(now);
                 }
                 WatchedPath::Parent => {}
-                WatchedPath::Elsewhere => pending.everything(now),
+                WatchedPath::Elsewhere => pending.note_all(now),
                 WatchedPath::Below(below) => {
                     let path = below.join(name);
                     if name.starts_with("..") || (!listing::is_hidden(name) && self.is_folder(event, &path)) {
-                        pending.everything(now);
+                        pending.note_all(now);
                     } else if listing::is_manifest(name) {
-                        pending.event(listing::key(&path), event.mask, now);
+                        pending.note_event(listing::key(&path), event.mask, now);
                     }
                 }
             }

@@ -20,11 +20,11 @@ use std::{cell::RefCell, collections::HashSet, fmt};
 
 pub use self::{
     fields::{IntOrText, lenient_ip},
-    reads::{Expected, FieldReads, Part},
+    reads::{Expected, FieldReads, PathPart},
 };
 pub use seaway_plan::spelling::nearest;
 
-use crate::tree::{At, Node, Value};
+use crate::tree::{Node, Position, Value};
 
 /// More faults of one object than this teach nobody anything.
 const MOST_FAULTS: usize = 100;
@@ -34,7 +34,7 @@ const MOST_FAULTS: usize = 100;
 pub struct Fault {
     /// `spec.ports[0].port`
     pub field: String,
-    pub at: At,
+    pub at: Position,
     /// `Invalid value: 70000: must be between 1 and 65535, inclusive`
     pub message: String,
 }
@@ -91,7 +91,7 @@ impl Faults {
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
     node: Option<&'a Node>,
-    at: At,
+    at: Position,
     parent: Option<&'a Field<'a>>,
     step: Step<'a>,
     faults: &'a Faults,
@@ -114,18 +114,18 @@ impl<'a> Field<'a> {
 
     /// Keeps values of this field, and of all below it, out of messages.
     #[must_use]
-    pub fn quiet(mut self) -> Field<'a> {
+    pub fn redacted(mut self) -> Field<'a> {
         self.quiet = true;
         self
     }
 
-    /// The same field, whose faults are told elsewhere.
-    pub(crate) fn telling<'b>(&'b self, faults: &'b Faults) -> Field<'b> {
+    /// The same field, whose faults are collected in `faults`.
+    pub(crate) fn with_faults<'b>(&'b self, faults: &'b Faults) -> Field<'b> {
         Field { faults, ..*self }
     }
 
-    /// Tells what was told elsewhere.
-    pub(crate) fn take_over(&self, faults: Faults) {
+    /// Adds faults that were collected elsewhere.
+    pub(crate) fn add_faults(&self, faults: Faults) {
         self.faults.told.borrow_mut().extend(faults.told.into_inner());
     }
 
@@ -145,7 +145,7 @@ impl<'a> Field<'a> {
         Field { node: entry.map(|entry| &entry.value), at, parent: Some(self), step, ..*self }
     }
 
-    pub fn at(&self) -> At {
+    pub fn at(&self) -> Position {
         self.at
     }
 
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn values_of_a_quiet_field_are_not_repeated() {
         let told = faults_of("password: 1234\n", |root| {
-            let secret = root.quiet();
+            let secret = root.redacted();
             secret.child("password").text();
         });
         assert_eq!(told, ["1:1: password: Invalid value: must be a string, in quotes"]);

@@ -21,15 +21,15 @@ pub(crate) mod words;
 use seaway_model::{Fact, Kind, Name, ObjectRef};
 
 pub use self::{
-    accepted::{Accepted, SOURCE_RANGES, read_accepted},
+    accepted::{AcceptedObject, SOURCE_RANGES, read_accepted},
     known_fields::known_fields,
     meta::{HONOURED, uid, uuid},
     service::{FINALIZER, MANAGER, OWN_FINALIZER},
-    things::unwritten_namespace,
+    things::implied_namespace,
 };
 use crate::{
     decode::{Fault, Faults, Field, FieldReads, nearest},
-    tree::{At, Node, Value},
+    tree::{Node, Position, Value},
 };
 
 /// What one object of a document came to.
@@ -37,7 +37,7 @@ use crate::{
 pub struct Reading {
     /// Its place in the list, if a `List` holds it.
     pub item: Option<usize>,
-    pub at: At,
+    pub at: Position,
     pub result: Result<Object, Broken>,
     /// What is said in it, and read by nobody: the rest of the object counts.
     pub ignored: Vec<Fault>,
@@ -127,13 +127,13 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
     let faults = Faults::default();
     let root = Field::root(node, &faults);
     let facts = if known.version == version {
-        (known.read)(&root).map(|facts| backends::expanded(&root, facts))
+        (known.read)(&root).map(|facts| backends::expand_backends(&root, facts))
     } else {
         let why = format!("no matches for kind {kind:?} in version {version:?} (known: {:?})", known.version);
         root.child("apiVersion").fault(why);
         None
     };
-    let ignored = known_fields::unknown(known.kind, node);
+    let ignored = known_fields::unknown_fields(known.kind, node);
     Some(match known.result(node, facts, faults) {
         // What is missing may be there under another name.
         Err(mut broken) => {
@@ -157,7 +157,7 @@ pub fn kinds() -> impl Iterator<Item = (&'static str, &'static str, FieldReads)>
 
 /// A kind that people expect to be served, and that is not, or an object that does not say what it is: left out of
 /// [`read`], for neither is broken.
-pub fn left_out(root: &Node) -> Option<Fault> {
+pub fn unserved_kind(root: &Node) -> Option<Fault> {
     let fault = |node: &Node, field: &str, message: &str| {
         Some(Fault { field: field.to_owned(), at: node.at, message: message.to_owned() })
     };
@@ -266,14 +266,14 @@ const KNOWN: &[Known] = &[
         name: "AddressPool",
         version: "seaway.dev/v1alpha1",
         namespaced: false,
-        read: pool::ours,
+        read: pool::address_pool,
     },
     Known {
         kind: Kind::IPAddressPool,
         name: "IPAddressPool",
         version: "metallb.io/v1beta1",
         namespaced: true,
-        read: pool::metallb,
+        read: pool::ip_address_pool,
     },
 ];
 
@@ -376,7 +376,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_kind_that_people_expect_to_be_served_is_named_with_what_to_do() {
-        let told = |text: &str| left_out(&parse(text).expect("parses")[0]).map(|it| it.to_string());
+        let told = |text: &str| unserved_kind(&parse(text).expect("parses")[0]).map(|it| it.to_string());
         let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: x}\n";
         assert_eq!(told(ingress).unwrap(), "kind: Ingress is not served here: write an HTTPRoute");
         for other in ["apiVersion: v1\nkind: Pod\n", "kind: Ingress\n", "a: 1\n", "[]\n", "text\n"] {

@@ -39,7 +39,7 @@ impl AddressWatch {
         let end = ended.clone();
         let (heartbeat, part) = Heartbeat::new("the watch of this host's addresses");
         let watch = move || {
-            heartbeat.enter();
+            heartbeat.enter_thread();
             while !end.load(Ordering::Relaxed) {
                 if let Err(error) = follow(&presence, &mut tell, &end, &heartbeat) {
                     warn!(%error, "changes of this machine's addresses cannot be watched; retrying");
@@ -77,7 +77,7 @@ fn follow(
 ) -> Result<(), seaway_announce::Error> {
     let mut watch = Watch::open()?;
     // Whoever takes it may be slow.
-    let mut tell = |report| heartbeat.waiting(|| tell(report));
+    let mut tell = |report| heartbeat.while_waiting(|| tell(report));
     // Whatever happened while nobody watched.
     tell(presence.report()?);
     let mut pause = Duration::ZERO;

@@ -20,7 +20,7 @@ use std::{
 };
 
 use seaway_admin::view::MemoryView;
-use seaway_announce::{Arp, Enforced, Links, Steering};
+use seaway_announce::{ArpSettings, EnforcedSettings, Links, Steering};
 use seaway_drivers::{
     native::{Answers, Native, OnHost},
     presence::Presence,
@@ -34,12 +34,12 @@ pub use addresses::AddressWatch;
 pub use view::ServiceViews;
 
 /// What is planned, with the counters of whoever serves it here, for the status page.
-pub fn view(plan: &[Overview], proxy: Option<&Proxy>) -> ServiceViews {
+pub fn service_views(plan: &[Overview], proxy: Option<&Proxy>) -> ServiceViews {
     view::fold(plan, &proxy.map(Proxy::statistics).unwrap_or_default())
 }
 
-/// What that holds for its clients.
-pub fn memory(proxy: Option<&Proxy>) -> MemoryView {
+/// The memory that the proxy holds for its clients, for the status page.
+pub fn memory_view(proxy: Option<&Proxy>) -> MemoryView {
     let memory = proxy.map(Proxy::memory).unwrap_or_default();
     MemoryView {
         bytes: memory.held,
@@ -51,8 +51,8 @@ pub fn memory(proxy: Option<&Proxy>) -> MemoryView {
 }
 
 /// Makes this machine's settings such that it stays silent about addresses on `lo`, for whoever may not do so later.
-pub fn prepare() -> Result<Enforced, seaway_announce::Error> {
-    Ok(Arp::default().enforce_for_good(&Links::open()?.links()?))
+pub fn enforce_arp_settings() -> Result<EnforcedSettings, seaway_announce::Error> {
+    Ok(ArpSettings::default().enforce_for_good(&Links::open()?.links()?))
 }
 
 /// This machine as a serving host.
@@ -92,7 +92,7 @@ impl Host {
 
     /// Adds what works this host's Units off.
     #[must_use]
-    pub fn drivers(&self, drivers: Drivers) -> Drivers {
+    pub fn with_drivers(&self, drivers: Drivers) -> Drivers {
         let native = Native::new(self.proxy.clone(), self.name.clone()).with_answers(self.answers.clone());
         drivers.with(native).with_shared(self.presence.clone())
     }

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::{
     Accept, Error, Method, Service,
     resource::{
-        Collection, Creatable, Hidden, Id, KnownBy, Resource, ResourceNames, Rest, Standing, Wrong, noun,
-        resource, strange, words,
+        Collection, Creatable, FieldError, Hidden, Id, KnownBy, Resource, ResourceNames, Rest, Standing,
+        noun, resource, unexpected_reply, words,
     },
 };
 
@@ -145,7 +145,11 @@ impl Collection<Secret> {
             Value::String(text) => Ok(text.into()),
             _ => {
                 let why = "is no text".to_owned();
-                Err(strange(Service::KeyManager, OPERATION, &Wrong { field: "payload".to_owned(), why }))
+                Err(unexpected_reply(
+                    Service::KeyManager,
+                    OPERATION,
+                    &FieldError { field: "payload".to_owned(), why },
+                ))
             }
         }
     }

@@ -112,7 +112,7 @@ impl Call {
     }
 
     #[must_use]
-    pub fn revision(mut self, revision: u64) -> Call {
+    pub fn if_revision(mut self, revision: u64) -> Call {
         self.revision = Some(revision);
         self
     }
@@ -124,18 +124,18 @@ impl Call {
     }
 
     #[must_use]
-    pub fn once(mut self) -> Call {
+    pub fn at_most_once(mut self) -> Call {
         self.once = true;
         self
     }
 
     /// Whether it changes anything; a dry run refuses it then.
-    pub fn writes(&self) -> bool {
+    pub fn is_write(&self) -> bool {
         !(self.method == Method::GET || self.method == Method::HEAD)
     }
 
     /// Whether doing it twice comes to the same as once.
-    pub fn repeatable(&self) -> bool {
+    pub fn is_repeatable(&self) -> bool {
         // What was changed has another revision: the second time says that somebody else was first.
         let moves_on = self.revision.is_some() && self.method != Method::DELETE;
         !(self.once || moves_on || self.method == Method::POST || self.method == Method::PATCH)

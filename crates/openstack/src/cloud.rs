@@ -18,10 +18,10 @@ use crate::{
     clock::Clock,
     credentials::Source,
     error::{Class, Error},
-    http::{Answer, Ask, Exchange, Gate, Left, RandomSource, Terms},
+    http::{Exchange, ExchangeTerms, Gate, HttpReply, HttpRequest, RandomSource, TimeBudget},
     identity::{
-        Keeper, Session, SignInContext,
-        catalog::{Address, versioned},
+        Session, SessionKeeper, SignInContext,
+        catalog::{ServiceAddress, versioned},
     },
 };
 
@@ -35,7 +35,7 @@ pub struct Cloud(Arc<Inner>);
 
 struct Inner {
     context: Arc<SignInContext>,
-    keeper: Keeper,
+    keeper: SessionKeeper,
     versions: Mutex<HashMap<Service, (Instant, Arc<Versions>)>>,
     refused_writes: Mutex<Vec<String>>,
 }
@@ -46,7 +46,7 @@ struct Asking<'a> {
     session: Arc<Session>,
     /// Of the request, by our own count.
     id: String,
-    left: Left,
+    left: TimeBudget,
 }
 
 /// More writes than a human reads.
@@ -57,7 +57,7 @@ impl Cloud {
     pub async fn connect(source: Source, settings: Settings) -> Result<Cloud, Error> {
         let gate = Gate::new(settings.limits);
         let context = Arc::new(SignInContext { settings, gate, random: RandomSource::default() });
-        let keeper = Keeper::start(source, context.clone()).await?;
+        let keeper = SessionKeeper::start(source, context.clone()).await?;
         Ok(Cloud(Arc::new(Inner {
             context,
             keeper,
@@ -83,28 +83,35 @@ impl Cloud {
         let start = self.clock().now();
         let outcome = doing.instrument(span).await;
         let took = self.clock().now().saturating_duration_since(start);
-        self.settings().metrics.called(call, outcome.as_ref().err(), took);
+        self.settings().metrics.count_call(call, outcome.as_ref().err(), took);
         outcome
     }
 
     async fn ask(&self, call: &Call) -> Result<Reply, Error> {
-        if self.settings().dry_run && call.writes() {
+        if self.settings().dry_run && call.is_write() {
             return Err(self.refuse(call));
         }
         let mut asking = self.asking(call).await?;
         let place = |session: &Session| {
             let address = address(session, call.service)?;
-            Ok(Address { url: format!("{}{}", versioned(&address.url, call.service), call.path), ..address })
+            Ok(ServiceAddress {
+                url: format!("{}{}", versioned(&address.url, call.service), call.path),
+                ..address
+            })
         };
         let outcome = self.ask_at(&mut asking, &place).await?;
-        verdict::of(call, outcome, &asking.id)
+        verdict::read_outcome(call, outcome, &asking.id)
     }
 
     async fn asking<'a>(&self, call: &'a Call) -> Result<Asking<'a>, Error> {
         let timing = self.settings().timing.within(self.session().credentials.timeout);
-        let mut left = Left::of(timing);
-        let session =
-            self.0.keeper.good(self.clock(), &mut left).await.map_err(|it| it.doing(call.operation))?;
+        let mut left = TimeBudget::of(timing);
+        let session = self
+            .0
+            .keeper
+            .usable_session(self.clock(), &mut left)
+            .await
+            .map_err(|it| it.doing(call.operation))?;
         Ok(Asking { call, session, id: self.request_id(), left })
     }
 
@@ -112,10 +119,10 @@ impl Cloud {
     async fn ask_at(
         &self,
         asking: &mut Asking<'_>,
-        place: &(dyn Fn(&Session) -> Result<Address, Error> + Send + Sync),
-    ) -> Result<Result<Answer, crate::http::Trouble>, Error> {
+        place: &(dyn Fn(&Session) -> Result<ServiceAddress, Error> + Send + Sync),
+    ) -> Result<Result<HttpReply, crate::http::AttemptError>, Error> {
         let outcome = self.ask_once(asking, place).await?;
-        if !matches!(&outcome, Ok(Answer { status: 401, .. })) {
+        if !matches!(&outcome, Ok(HttpReply { status: 401, .. })) {
             return Ok(outcome);
         }
         let Asking { session, left, call, .. } = asking;
@@ -127,8 +134,8 @@ impl Cloud {
     async fn ask_once(
         &self,
         asking: &mut Asking<'_>,
-        place: &(dyn Fn(&Session) -> Result<Address, Error> + Send + Sync),
-    ) -> Result<Result<Answer, crate::http::Trouble>, Error> {
+        place: &(dyn Fn(&Session) -> Result<ServiceAddress, Error> + Send + Sync),
+    ) -> Result<Result<HttpReply, crate::http::AttemptError>, Error> {
         let Asking { call, session, id, left } = asking;
         let address = place(session).map_err(|error| error.during(call))?;
         let mut headers = vec![("x-openstack-request-id", id.clone())];
@@ -138,7 +145,7 @@ impl Cloud {
         if let Some(revision) = call.revision {
             headers.push(("if-match", format!("revision_number={revision}")));
         }
-        let ask = Ask {
+        let ask = HttpRequest {
             method: call.method.clone(),
             url: &address.url,
             query: &call.query,
@@ -150,18 +157,18 @@ impl Cloud {
         };
         let Settings { timing, backoff, metrics, fence, .. } = self.settings();
         let attempt = timing.within(session.credentials.timeout).attempt;
-        let terms = Terms { attempt, backoff: *backoff, repeatable: call.repeatable() };
-        let repeated = || metrics.repeated(call);
+        let terms = ExchangeTerms { attempt, backoff: *backoff, repeatable: call.is_repeatable() };
+        let repeated = || metrics.count_repeat(call);
         let SignInContext { gate, random, .. } = &*self.0.context;
-        let may = || !call.writes() || fence.is_open();
+        let may = || !call.is_write() || fence.is_open();
         let exchange = Exchange { clock: self.clock(), gate, random, may: &may, repeated: &repeated };
         // Everything that asks holds this: on the heap it makes nobody's own state large.
-        Ok(Box::pin(exchange.with(&session.transport, &ask, &terms, left)).await)
+        Ok(Box::pin(exchange.run(&session.transport, &ask, &terms, left)).await)
     }
 
     /// Who we are now. It changes when a token is renewed.
     pub fn session(&self) -> Arc<Session> {
-        self.0.keeper.current()
+        self.0.keeper.current_session()
     }
 
     /// The root of a service that calls' paths are below.
@@ -189,13 +196,13 @@ impl Cloud {
         for place in versions::PLACES {
             let at = |session: &Session| {
                 let address = address(session, call.service)?;
-                Ok(Address { url: place(&address.url, call.service), ..address })
+                Ok(ServiceAddress { url: place(&address.url, call.service), ..address })
             };
             let outcome = self.ask_at(&mut asking, &at).await?;
             let found = outcome.as_ref().ok().and_then(|answer| Versions::read(answer.body.json()));
             match found {
                 Some(versions) => return Ok(versions),
-                None => last = verdict::of(call, outcome, &asking.id).err().or(last),
+                None => last = verdict::read_outcome(call, outcome, &asking.id).err().or(last),
             }
         }
         Err(last.unwrap_or_else(|| {
@@ -247,11 +254,11 @@ impl Cloud {
 }
 
 /// Keystone is asked where we signed in: that much is known to be reachable.
-fn address(session: &Session, service: Service) -> Result<Address, Error> {
+fn address(session: &Session, service: Service) -> Result<ServiceAddress, Error> {
     let credentials = &session.credentials;
     if service == Service::Identity && !credentials.overrides.contains_key(&service) {
         let from = format!("auth_url ({})", credentials.auth_url.place);
-        return Ok(Address { url: session.auth_url.clone(), from });
+        return Ok(ServiceAddress { url: session.auth_url.clone(), from });
     }
     session.catalog.find(service, credentials)
 }

@@ -26,15 +26,15 @@ use secrecy::SecretString;
 use crate::call::Service;
 
 pub use cloud_conf::CloudConf;
-pub use source::{Reading, Source};
-pub use surroundings::Surroundings;
-pub(crate) use watched::Watched;
+pub use source::{LoadedCredentials, Source};
+pub use surroundings::Environment;
+pub(crate) use watched::CredentialWatch;
 
 /// All that signing in and finding services needs.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     pub auth_url: Located<String>,
-    pub proof: Proof,
+    pub proof: AuthMethod,
     pub scope: Scope,
     /// Asked of Keystone if it is not said, here or by the URL.
     pub version: Option<IdentityVersion>,
@@ -50,7 +50,7 @@ pub struct Credentials {
 
 /// What shows Keystone that we are who we say.
 #[derive(Clone, Debug)]
-pub enum Proof {
+pub enum AuthMethod {
     Password {
         user: User,
         password: SecretString,
@@ -146,13 +146,13 @@ impl Credentials {
         let user = User::Name { name: user.to_owned(), domain: Domain::default() };
         Credentials::new(
             auth_url,
-            Proof::Password { user, password: password.into() },
+            AuthMethod::Password { user, password: password.into() },
             Scope::Project(Project::Name { name: project.to_owned(), domain: Domain::default() }),
         )
     }
 
     /// Everything else as it is when nobody says anything.
-    pub fn new(auth_url: &str, proof: Proof, scope: Scope) -> Credentials {
+    pub fn new(auth_url: &str, proof: AuthMethod, scope: Scope) -> Credentials {
         Credentials {
             auth_url: Located { value: auth_url.to_owned(), place: Place("as given".to_owned()) },
             proof,
@@ -173,13 +173,13 @@ impl Credentials {
     }
 }
 
-impl Proof {
+impl AuthMethod {
     /// What a human calls it.
     pub fn kind(&self) -> &'static str {
         match self {
-            Proof::Password { .. } => "password",
-            Proof::Token(_) => "token",
-            Proof::ApplicationCredential { .. } => "application credential",
+            AuthMethod::Password { .. } => "password",
+            AuthMethod::Token(_) => "token",
+            AuthMethod::ApplicationCredential { .. } => "application credential",
         }
     }
 }

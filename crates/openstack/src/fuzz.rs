@@ -56,7 +56,7 @@ pub fn ini(bytes: &[u8]) {
     assert_eq!(told(&again), told(&ini), "what was written plainly is the same");
     // Whatever it is, it does not stop the process.
     if let Ok(conf) = CloudConf::parse(Path::new("cloud.conf"), text) {
-        _ = conf.unknown();
+        _ = conf.unknown_keys();
         _ = conf.resolve_for_fuzzing();
     }
 }

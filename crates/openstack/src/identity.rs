@@ -26,7 +26,7 @@ use secrecy::SecretString;
 use crate::{credentials::Credentials, http::Transport};
 
 pub use catalog::{Catalog, Endpoint, Entry};
-pub(crate) use keeper::Keeper;
+pub(crate) use keeper::SessionKeeper;
 pub(crate) use sign_in::SignInContext;
 
 /// What a sign-in came to.
@@ -64,12 +64,12 @@ pub struct Named {
 }
 
 impl Session {
-    pub(crate) fn expired(&self, now: Instant) -> bool {
+    pub(crate) fn is_expired(&self, now: Instant) -> bool {
         self.life.is_some_and(|life| now.saturating_duration_since(self.made) >= life)
     }
 
     /// Whether it is time for another, before the last moment: a tenth of its life, and at most five minutes, ahead.
-    pub(crate) fn ageing(&self, now: Instant) -> bool {
+    pub(crate) fn is_due_for_renewal(&self, now: Instant) -> bool {
         self.life.is_some_and(|life| {
             let ahead = life.checked_div(10).unwrap_or_default().min(Duration::from_secs(300));
             now.saturating_duration_since(self.made) >= life.saturating_sub(ahead)

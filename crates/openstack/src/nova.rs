@@ -147,7 +147,7 @@ impl Creatable for Server {
     const KNOWN_BY: KnownBy = KnownBy::Marks(&["name"]);
 
     /// Nova takes names for regular expressions.
-    fn sought(_field: &str, text: &str) -> Option<String> {
+    fn filter_value(_field: &str, text: &str) -> Option<String> {
         let escaped = |c: char| if c.is_alphanumeric() { c.to_string() } else { format!("\\{c}") };
         Some(format!("^{}$", text.chars().map(escaped).collect::<String>()))
     }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_name_is_sought_as_it_is() {
-        let sought = |name| <Server as Creatable>::sought("name", name);
+        let sought = |name| <Server as Creatable>::filter_value("name", name);
         assert_eq!(sought("web").as_deref(), Some("^web$"));
         assert_eq!(sought("web-1.a+b").as_deref(), Some(r"^web\-1\.a\+b$"));
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Call, Cloud, Error, Method, Service,
-    resource::{Wrong, encoded, or_default, strange},
+    resource::{FieldError, encoded, or_default, unexpected_reply},
 };
 
 /// Limits by the service's own words (`load_balancer`, `floatingip`); -1 is none.
@@ -104,7 +104,11 @@ pub(crate) fn usage(service: Service, mut body: Value) -> Result<BTreeMap<String
 }
 
 fn no_quota(service: Service) -> Error {
-    strange(service, "read quota", &Wrong { field: "quota".to_owned(), why: "is no object".to_owned() })
+    unexpected_reply(
+        service,
+        "read quota",
+        &FieldError { field: "quota".to_owned(), why: "is no object".to_owned() },
+    )
 }
 
 #[cfg(test)]

@@ -24,9 +24,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use edit::Edit::{self, Leave, To};
-pub use fields::{Fields, Rest, Wrong};
+pub use fields::{FieldError, Fields, Rest};
 pub use hidden::Hidden;
-pub use id::{Id, NotAnId, Ref};
+pub use id::{Id, InvalidId, Ref};
 pub use pages::{Broken, Page, Pages};
 pub use query::Query;
 pub use wait::Standing;
@@ -35,7 +35,7 @@ pub(crate) use fields::or_default;
 pub(crate) use id::encoded;
 #[cfg(test)]
 pub(crate) use pages::one_page;
-pub(crate) use table::{bare, resource, view, wire};
+pub(crate) use table::{field_name, resource, view, wire};
 pub(crate) use words::words;
 
 use crate::{Call, Class, Cloud, Error, Method, Reply, Service};
@@ -65,7 +65,7 @@ pub trait View: Sized + Send + 'static {
     const FIELDS: &'static [&'static str];
 
     fn id(&self) -> &Id<Self::Of>;
-    fn read(fields: Fields) -> Result<Self, Wrong>;
+    fn read(fields: Fields) -> Result<Self, FieldError>;
 }
 
 /// That it is there, and nothing more: for counting.
@@ -80,7 +80,7 @@ impl<R: Resource> View for Present<R> {
         &self.0
     }
 
-    fn read(mut fields: Fields) -> Result<Present<R>, Wrong> {
+    fn read(mut fields: Fields) -> Result<Present<R>, FieldError> {
         fields.id().map(Present)
     }
 }
@@ -93,7 +93,7 @@ pub trait Creatable: Resource {
     const ECHOES: bool = true;
 
     /// How a service is asked for what has this in a field; none where it has no such filter.
-    fn sought(_field: &str, text: &str) -> Option<String> {
+    fn filter_value(_field: &str, text: &str) -> Option<String> {
         Some(text.to_owned())
     }
 }
@@ -226,7 +226,7 @@ impl<R: Resource> Collection<R> {
 
     /// The same, refused (`Class::Stale`) if the object has moved on from this revision. Neutron alone has those.
     pub async fn delete_if(&self, revision: u64, id: &Id<R>) -> Result<(), Error> {
-        self.delete_by(self.call(Method::DELETE, R::NAMES.delete, Some(id)).revision(revision)).await
+        self.delete_by(self.call(Method::DELETE, R::NAMES.delete, Some(id)).if_revision(revision)).await
     }
 
     pub(crate) async fn delete_by(&self, call: Call) -> Result<(), Error> {
@@ -259,16 +259,16 @@ impl<R: Changeable> Collection<R> {
 
     /// The same, refused (`Class::Stale`) if the object has moved on from this revision. Neutron alone has those.
     pub async fn change_if(&self, revision: u64, id: &Id<R>, change: &R::Change) -> Result<R, Error> {
-        self.changed(self.call(Method::PUT, R::NAMES.change, Some(id)).revision(revision), change).await
+        self.changed(self.call(Method::PUT, R::NAMES.change, Some(id)).if_revision(revision), change).await
     }
 
     async fn changed(&self, call: Call, change: &R::Change) -> Result<R, Error> {
-        decode_object(self.cloud.call(call.body(wrapped::<R>(change))).await?)
+        decode_object(self.cloud.call(call.body(wrap_body::<R>(change))).await?)
     }
 }
 
 /// The body that a resource is sent in.
-pub(crate) fn wrapped<R: Resource>(content: &impl Serialize) -> Value {
+pub(crate) fn wrap_body<R: Resource>(content: &impl Serialize) -> Value {
     #[allow(clippy::expect_used, reason = "they are tables of ours, with text for keys")]
     let content = serde_json::to_value(content).expect("tables of fields have text for keys");
     match R::NAMES.key {
@@ -284,13 +284,13 @@ pub(crate) fn decode_object<V: View>(reply: Reply) -> Result<V, Error> {
         Some(key) => body.get_mut(key).map(Value::take).unwrap_or_default(),
         None => body,
     };
-    Fields::of(object)
-        .and_then(V::read)
-        .map_err(|wrong| strange(V::Of::SERVICE, V::Of::NAMES.read, &wrong).with_request_id(request_id))
+    Fields::of(object).and_then(V::read).map_err(|wrong| {
+        unexpected_reply(V::Of::SERVICE, V::Of::NAMES.read, &wrong).with_request_id(request_id)
+    })
 }
 
 /// A reply that is JSON, but not what the API promises.
-pub(crate) fn strange(service: Service, doing: &'static str, wrong: &Wrong) -> Error {
+pub(crate) fn unexpected_reply(service: Service, doing: &'static str, wrong: &FieldError) -> Error {
     Error::new(
         Class::Strange,
         format!("{} gave an answer that is not understood: {wrong}", service.project()),

@@ -5,9 +5,9 @@
 //!              ├─ providers   and what each can do   (abilities.rs)   what fails spoils itself alone
 //!              ├─ outside     external networks and their subnets
 //!              └─ quotas      limits and use         (quotas.rs)
-//!     judge (judge.rs): what of that is missing, and what to type. Pure.
+//!     findings (judge.rs): what of that is missing, and what to type. Pure.
 //! ```
-//! `forest` (forest.rs) lists load balancers with all below them: `seaway openstack show`.
+//! `read_load_balancers` (forest.rs) lists load balancers with all below them: `seaway openstack show`.
 
 mod abilities;
 pub mod forest;
@@ -22,8 +22,8 @@ use std::{
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
 pub use abilities::{Abilities, Ability};
-pub use forest::{LoadBalancerTrees, Progress, Wanted, forest, list_decodable};
-pub use judge::{Finding, Weight, is_absence, judge};
+pub use forest::{LoadBalancerFilter, LoadBalancerTrees, Progress, list_decodable, read_load_balancers};
+pub use judge::{Finding, Severity, findings, is_absence};
 pub use quotas::Quota;
 
 use crate::{
@@ -81,12 +81,12 @@ pub struct ServiceInfo {
     #[serde(serialize_with = "as_text")]
     pub service: Service,
     pub endpoint: Fetched<String>,
-    pub versions: Fetched<Spoken>,
+    pub versions: Fetched<SpokenVersions>,
 }
 
 /// What a service speaks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Spoken {
+pub struct SpokenVersions {
     /// The newest.
     pub version: String,
     /// The newest dialect.
@@ -120,14 +120,14 @@ pub struct ExternalSubnet {
 }
 
 impl<T> Fetched<T> {
-    pub fn told(&self) -> Option<&T> {
+    pub fn value(&self) -> Option<&T> {
         match self {
             Fetched::Value(it) => Some(it),
             Fetched::Failed(_) => None,
         }
     }
 
-    pub fn failed(&self) -> Option<&Error> {
+    pub fn error(&self) -> Option<&Error> {
         match self {
             Fetched::Value(_) => None,
             Fetched::Failed(error) => Some(error),
@@ -224,11 +224,11 @@ async fn service(cloud: &Cloud, service: Service) -> ServiceInfo {
     ServiceInfo { service, endpoint: endpoint.into(), versions: versions.into() }
 }
 
-fn spoken(versions: &Versions) -> Spoken {
+fn spoken(versions: &Versions) -> SpokenVersions {
     let number = |id: &&String| -> Vec<u32> {
         id.trim_start_matches('v').split('.').map(|it| it.parse().unwrap_or(0)).collect()
     };
-    Spoken {
+    SpokenVersions {
         version: versions.ids.iter().max_by_key(number).cloned().unwrap_or_default(),
         microversion: versions.micro.map(|(_, newest)| newest.to_string()),
     }

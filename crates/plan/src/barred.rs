@@ -243,7 +243,7 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, barred: &[BarredMemb
 
 /// The port at which a Service wants its members' health checked, and which is the machines' own.
 pub(crate) fn check_port(demand: &Demand, found: &Members) -> Option<u16> {
-    let port = demand.check().and_then(|it| it.port)?;
+    let port = demand.health_check().and_then(|it| it.port)?;
     if !found.at_nodes {
         return None;
     }

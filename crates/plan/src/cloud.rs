@@ -39,8 +39,8 @@ impl Demand {
         }
     }
 
-    /// In a cloud, nobody probes unless that is asked for.
-    pub(crate) fn check(&self) -> Option<HealthCheck> {
+    /// The health check of members. In a cloud there is none unless the Service or the configuration asks for one.
+    pub(crate) fn health_check(&self) -> Option<HealthCheck> {
         let Some((_, usual)) = &self.cloud else { return self.wishes.health.clone() };
         let asked = self.wishes.written.keys().any(|option| option.starts_with("seaway.dev/health-check"));
         match self.wishes.cloud.monitor {
@@ -57,7 +57,7 @@ impl Demand {
         let port = self.service.health_check_node_port.filter(|_| self.service.local_only)?;
         let by_nodes = self.members_from() == MembersFrom::EveryNode;
         let otherwise = self.wishes.cloud.monitor == Some(false) || self.wishes.written.contains_key(CHECK);
-        let terms = self.check().unwrap_or_else(|| self.terms(usual));
+        let terms = self.health_check().unwrap_or_else(|| self.terms(usual));
         let kind = CheckKind::Http { path: "/healthz".into(), host: None, status: (200, 200), expect: None };
         (by_nodes && !otherwise).then_some(HealthCheck { kind, port: Some(port), ..terms })
     }
@@ -122,7 +122,7 @@ impl Demand {
             beside: Vec::new(),
             opened: self.is_opened(),
             by_nodes: self.members_from() == MembersFrom::EveryNode,
-            monitored: self.check().is_some(),
+            monitored: self.health_check().is_some(),
             internal,
             internal_by_default: internal && wishes.internal != Some(true),
             // Beside a subnet, too: Octavia refuses one that is not in it.

@@ -346,7 +346,7 @@ pub(crate) fn pool(
     found: Members,
 ) -> Pool {
     let wishes = &demand.wishes;
-    let mut health = demand.local_check().or_else(|| demand.check());
+    let mut health = demand.local_check().or_else(|| demand.health_check());
     if let Some(check) = health.as_mut().filter(|_| barred::check_port(demand, &found).is_some()) {
         // What it asks is meant for that port.
         (check.kind, check.port) = (CheckKind::Tcp, None);

@@ -58,7 +58,7 @@ impl Prober {
         // What the thread works with is not shared, so it is made there; whether that succeeded comes back.
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("prober".into()).spawn(move || {
-            heartbeat.enter();
+            heartbeat.enter_thread();
             match Rounds::new(rounds_desk.clone(), MOST_OPEN) {
                 Ok(rounds) => {
                     let _ = tell.send(Ok(()));

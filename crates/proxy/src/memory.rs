@@ -19,7 +19,7 @@ mod groups;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 pub(crate) use connection::{ConnectionMemory, Reservation, WorkerMemory};
-use groups::{Groups, Shortage};
+use groups::{Cgroups, Shortage};
 
 /// How much clients may make this process hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(crate) struct MemoryBudget {
     free_since: AtomicU64,
     /// A thread gives memory back.
     is_trimming: AtomicBool,
-    groups: Groups,
+    groups: Cgroups,
     /// A [`Shortage`], as of the last look at the groups.
     shortage: AtomicU8,
     /// Before that nobody looks at them again, in milliseconds.
@@ -81,7 +81,7 @@ impl MemoryBudget {
             evicted: AtomicU64::new(0),
             free_since: AtomicU64::new(0),
             is_trimming: AtomicBool::new(false),
-            groups: Groups::of_this_process(),
+            groups: Cgroups::of_this_process(),
             shortage: AtomicU8::new(Shortage::None as u8),
             looks_at: AtomicU64::new(0),
             short_at: AtomicU64::new(0),
@@ -199,7 +199,7 @@ impl MemoryBudget {
 impl MemoryBudget {
     /// Of a process in a group whose files are in that folder.
     pub(crate) fn of_group(folder: &std::path::Path) -> MemoryBudget {
-        let groups = Groups::of("0::/\n", folder);
+        let groups = Cgroups::of("0::/\n", folder);
         MemoryBudget { groups, ..MemoryBudget::new(MemoryLimits::default()) }
     }
 }

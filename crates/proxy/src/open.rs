@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::{Conflict, Process, Sockets, Steering, Wanted};
+use seaway_announce::{Conflict, Process, Sockets, Steering, WantedSocket};
 use seaway_model::L4;
 
 use crate::sys::{self, KernelAddress};
@@ -169,8 +169,8 @@ pub(crate) fn steered(
     workers: usize,
     steering: &Steering,
 ) -> Result<Vec<OwnedFd>, SteerError> {
-    steering.possible().map_err(|why| SteerError::Impossible(why.to_owned()))?;
-    let mut place = steering.place(at.ip());
+    steering.check_possible().map_err(|why| SteerError::Impossible(why.to_owned()))?;
+    let mut place = steering.next_socket_address(at.ip());
     let mut sockets: Vec<OwnedFd> = Vec::new();
     while sockets.len() < workers {
         let socket = match bound(place, L4::Tcp, !sockets.is_empty()) {
@@ -225,7 +225,7 @@ pub(crate) fn sockets_past_the_machine(
     if steering.is_reserved(at.port()) {
         return elsewhere().map_err(|source| OpenError::Reserved { at, source });
     }
-    if steering.lasts() && is_free(at) {
+    if steering.is_permanent() && is_free(at) {
         match elsewhere() {
             Ok(sockets) => return Ok(sockets),
             Err(why) => {
@@ -291,7 +291,7 @@ fn only_ours(at: SocketAddr, protocol: L4) -> bool {
 }
 
 fn conflicts(at: SocketAddr, protocol: L4) -> Result<Vec<Conflict>, seaway_announce::Error> {
-    Sockets::open()?.conflicts(&[Wanted { at, protocol }], &Default::default())
+    Sockets::open()?.conflicts(&[WantedSocket { at, protocol }], &Default::default())
 }
 
 /// Who has it, as far as the kernel tells.
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn without_steering_reserved_ports_are_left_alone_and_others_are_opened_as_ever() {
-        let steering = Steering::impossible(|port| port == 22, "it is a test");
+        let steering = Steering::unavailable(|port| port == 22, "it is a test");
         let past = |port: u16| {
             let at = SocketAddr::from((OWN, port));
             let wide = Wide::default();

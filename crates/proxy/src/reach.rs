@@ -36,7 +36,7 @@ impl Cursors {
         Cursors { by_pool: HashMap::new(), seed: mix(worker as u64) }
     }
 
-    pub(crate) fn of(&mut self, pool: &Arc<RunningPool>) -> &mut Cursor {
+    pub(crate) fn cursor_for(&mut self, pool: &Arc<RunningPool>) -> &mut Cursor {
         let address = Arc::as_ptr(pool) as usize;
         let seed = self.seed ^ address as u64;
         // The weak reference keeps the address from being used again while it is a key.

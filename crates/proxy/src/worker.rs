@@ -193,7 +193,7 @@ impl Worker {
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_room_for(BATCH);
         sys::sleep_exactly();
-        self.heartbeat.iter().for_each(Heartbeat::enter);
+        self.heartbeat.iter().for_each(Heartbeat::enter_thread);
         let mut sources = Sources::new(&self.turn);
         loop {
             if let Err(error) = self.wait(&sources, &mut events)

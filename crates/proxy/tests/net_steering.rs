@@ -74,7 +74,7 @@ impl Scene {
     }
 
     fn guard(&self, seaway: &Seaway) {
-        let guarded = self.machine.run(|| seaway.steering.guard(&[ip(V4), ip(V6)])).unwrap();
+        let guarded = self.machine.run(|| seaway.steering.set_guarded(&[ip(V4), ip(V6)])).unwrap();
         assert!(guarded.translatable.is_none(), "{guarded:?}");
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::{At, Entry, Node, Value};
+use super::{Entry, Node, Position, Value};
 
 /// As every number of JSON that no integer of an object fits is held.
 const LARGEST: u64 = i64::MAX as u64;
@@ -16,7 +16,7 @@ impl<'de> Deserialize<'de> for Node {
 }
 
 fn nowhere(value: Value) -> Node {
-    Node { at: At::default(), value }
+    Node { at: Position::default(), value }
 }
 
 struct Reader;
@@ -71,7 +71,7 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Vec::new();
         while let Some((key, value)) = entries.next_entry()? {
-            map.push(Entry { key, at: At::default(), value });
+            map.push(Entry { key, at: Position::default(), value });
         }
         Ok(Value::Map(map))
     }

@@ -1,10 +1,10 @@
 //! JSON values one after the other, with places. A reader of its own because YAML forbids the tabs that JSON may be
 //! indented by, and because no JSON crate keeps places.
 
-use super::{At, DEPTH, Entry, NODES, Node, SyntaxError, Value, distinct};
+use super::{DEPTH, Entry, NODES, Node, Position, SyntaxError, Value, distinct};
 
 pub(super) fn parse(text: &str) -> Result<Vec<Node>, SyntaxError> {
-    let mut reader = Reader { rest: text, at: At { line: 1, column: 1 }, nodes: 0 };
+    let mut reader = Reader { rest: text, at: Position { line: 1, column: 1 }, nodes: 0 };
     let mut roots = Vec::new();
     loop {
         reader.blanks();
@@ -17,7 +17,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Node>, SyntaxError> {
 
 struct Reader<'a> {
     rest: &'a str,
-    at: At,
+    at: Position,
     nodes: usize,
 }
 
@@ -107,7 +107,7 @@ impl Reader<'_> {
         }
     }
 
-    fn escape(&mut self, at: At) -> Result<char, SyntaxError> {
+    fn escape(&mut self, at: Position) -> Result<char, SyntaxError> {
         let plain = match self.bump() {
             Some(c @ ('"' | '\\' | '/')) => c,
             Some('b') => '\u{8}',
@@ -133,7 +133,7 @@ impl Reader<'_> {
         Ok(plain)
     }
 
-    fn hex(&mut self, at: At) -> Result<u32, SyntaxError> {
+    fn hex(&mut self, at: Position) -> Result<u32, SyntaxError> {
         let mut code = 0;
         for _ in 0..4 {
             let digit = self.bump().and_then(|c| c.to_digit(16));
@@ -199,8 +199,8 @@ impl Reader<'_> {
         let next = chars.next()?;
         self.rest = chars.as_str();
         self.at = match next {
-            '\n' => At { line: self.at.line.saturating_add(1), column: 1 },
-            _ => At { line: self.at.line, column: self.at.column.saturating_add(1) },
+            '\n' => Position { line: self.at.line.saturating_add(1), column: 1 },
+            _ => Position { line: self.at.line, column: self.at.column.saturating_add(1) },
         };
         Some(next)
     }

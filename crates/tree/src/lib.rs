@@ -25,16 +25,16 @@ const EXPANSION: (usize, &str) = (1 << 20, "1 MiB");
 /// The same where scalars stay text: nobody writes a thousandth of that to name a few clouds.
 const UNTYPED_EXPANSION: (usize, &str) = (1 << 17, "128 KiB");
 
-/// A place within a text, both from 1.
+/// A position within a text: line and column, both from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct At {
+pub struct Position {
     pub line: u32,
     pub column: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    pub at: At,
+    pub at: Position,
     pub value: Value,
 }
 
@@ -52,7 +52,7 @@ pub enum Value {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     pub key: String,
-    pub at: At,
+    pub at: Position,
     pub value: Node,
 }
 
@@ -60,7 +60,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {}, column {}: {message}", at.line, at.column)]
 pub struct SyntaxError {
-    pub at: At,
+    pub at: Position,
     pub message: String,
 }
 
@@ -103,7 +103,7 @@ impl Node {
     }
 
     /// Where the field of this path (`spec.ports[0].port`) stands, or as much of the path as there is.
-    pub fn place_of(&self, path: &str) -> At {
+    pub fn position_of(&self, path: &str) -> Position {
         let (mut node, mut at, mut rest) = (self, self.at, path);
         while !rest.is_empty() {
             let found = match rest.strip_prefix('[') {
@@ -140,28 +140,28 @@ impl Node {
     }
 }
 
-impl fmt::Display for At {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
 }
 
-impl At {
+impl Position {
     fn error(self, message: impl Into<String>) -> SyntaxError {
         SyntaxError { at: self, message: message.into() }
     }
 }
 
-impl From<&Marker> for At {
-    fn from(mark: &Marker) -> At {
+impl From<&Marker> for Position {
+    fn from(mark: &Marker) -> Position {
         let narrow = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        At { line: narrow(mark.line()).max(1), column: narrow(mark.col()).saturating_add(1) }
+        Position { line: narrow(mark.line()).max(1), column: narrow(mark.col()).saturating_add(1) }
     }
 }
 
 impl From<ScanError> for SyntaxError {
     fn from(error: ScanError) -> SyntaxError {
-        At::from(error.marker()).error(error.info())
+        Position::from(error.marker()).error(error.info())
     }
 }
 
@@ -178,7 +178,7 @@ struct Builder {
 }
 
 struct Open {
-    at: At,
+    at: Position,
     anchor: usize,
     content: Content,
 }
@@ -190,7 +190,7 @@ enum Content {
 
 struct Key {
     text: String,
-    at: At,
+    at: Position,
     merge: bool,
 }
 
@@ -201,12 +201,12 @@ impl Builder {
             if self.untyped && matches!(event, Event::DocumentEnd) {
                 break;
             }
-            self.event(event, At::from(&span.start))?;
+            self.event(event, Position::from(&span.start))?;
         }
         Ok(self)
     }
 
-    fn event(&mut self, event: Event<'_>, at: At) -> Result<(), SyntaxError> {
+    fn event(&mut self, event: Event<'_>, at: Position) -> Result<(), SyntaxError> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let plain = style == ScalarStyle::Plain;
@@ -267,7 +267,7 @@ impl Builder {
         Ok(())
     }
 
-    fn open(&mut self, at: At, anchor: usize, content: Content) -> Result<(), SyntaxError> {
+    fn open(&mut self, at: Position, anchor: usize, content: Content) -> Result<(), SyntaxError> {
         if self.awaits_key() {
             return Err(at.error("a key has to be plain text, not a list or a map"));
         }
@@ -306,7 +306,7 @@ impl Builder {
         Ok(())
     }
 
-    fn expand(&mut self, weight: usize, at: At) -> Result<(), SyntaxError> {
+    fn expand(&mut self, weight: usize, at: Position) -> Result<(), SyntaxError> {
         self.expanded = self.expanded.saturating_add(weight);
         let (most, told) = if self.untyped { UNTYPED_EXPANSION } else { EXPANSION };
         if self.expanded > most {
@@ -425,13 +425,13 @@ mod tests {
     #[test]
     fn every_key_and_value_knows_its_place() {
         let tree = one("a: 1\nb:\n  - c: x\n    d: y\n  - z\n");
-        assert_eq!(tree.entry("b").expect("b").at, At { line: 2, column: 1 });
-        assert_eq!(tree.place_of("b[0].d"), At { line: 4, column: 5 });
-        assert_eq!(tree.place_of("b[1]"), At { line: 5, column: 5 });
-        assert_eq!(tree.place_of("b[7].x"), At { line: 2, column: 1 }, "as far as there is");
+        assert_eq!(tree.entry("b").expect("b").at, Position { line: 2, column: 1 });
+        assert_eq!(tree.position_of("b[0].d"), Position { line: 4, column: 5 });
+        assert_eq!(tree.position_of("b[1]"), Position { line: 5, column: 5 });
+        assert_eq!(tree.position_of("b[7].x"), Position { line: 2, column: 1 }, "as far as there is");
         let tree = one("m:\n  k.io/x: v\n  p: q\n");
-        assert_eq!(tree.place_of("m[k.io/x]").line, 2);
-        assert_eq!(tree.place_of("m.k.io/x").line, 2);
+        assert_eq!(tree.position_of("m[k.io/x]").line, 2);
+        assert_eq!(tree.position_of("m.k.io/x").line, 2);
     }
 
     #[test]
@@ -452,7 +452,7 @@ mod tests {
         .expect("parses");
         assert_eq!(roots.len(), 2);
         assert_eq!(roots[0].child("a").expect("a").value, Value::Text("é😀/".into()));
-        assert_eq!(roots[0].place_of("b[1]"), At { line: 3, column: 11 });
+        assert_eq!(roots[0].position_of("b[1]"), Position { line: 3, column: 11 });
         assert_eq!(one("{a: b, c: [d]}").child("a").expect("a").value, Value::Text("b".into()));
         assert_eq!(
             error("{\n  \"a\": 1,\n  \"a\": 2\n}"),

@@ -56,13 +56,13 @@ impl Heartbeat {
     }
 
     /// From now on the part runs on the calling thread, and beats at least whenever it is woken.
-    pub fn enter(&self) {
+    pub fn enter_thread(&self) {
         self.0.beat();
         self.0.0.thread.store(gettid().as_raw(), Relaxed);
     }
 
-    /// It runs on no thread.
-    pub fn leave(&self) {
+    /// From now on the part runs on no thread.
+    pub fn leave_thread(&self) {
         self.0.0.thread.store(0, Relaxed);
         self.0.beat();
     }
@@ -71,8 +71,8 @@ impl Heartbeat {
         self.0.beat();
     }
 
-    /// What may wait for another part, which is judged by itself.
-    pub fn waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+    /// Runs what may wait for another part, which is watched by itself: this part is not missed meanwhile.
+    pub fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
         let thread = self.0.0.thread.swap(0, Relaxed);
         let done = wait();
         self.0.beat();
@@ -123,9 +123,9 @@ impl Part {
         self
     }
 
-    /// It is a place at which another part works, and is told to end by that.
+    /// Its end is no fault: another part works with it, and tells it to end.
     #[must_use]
-    pub fn that_may_end(mut self) -> Part {
+    pub fn allowed_to_end(mut self) -> Part {
         self.may_end = true;
         self
     }
@@ -144,7 +144,7 @@ impl Part {
         self.state.beats.load(Relaxed)
     }
 
-    pub(crate) fn silence(&self) -> Option<Duration> {
+    pub(crate) fn allowed_silence(&self) -> Option<Duration> {
         self.silence
     }
 

@@ -15,7 +15,7 @@
 //!
 //! So neither SIGSTOP nor a machine at 100 % CPU is taken for a hang. A suspended machine has no monotonic time, and however late
 //! the watchdog comes, one second has passed for it. Where it came late, or a thread of ours waited for a processor most of the
-//! time, sleep is not counted. Once [`LIMIT`] is lost, the part hangs.
+//! time, sleep is not counted. Once [`HANG_LIMIT`] is lost, the part hangs.
 //!
 //! A task of a runtime has no thread: it is judged while it is being polled, on the thread that polls it. One that waits is well;
 //! whatever it waits for has a limit of its own. Where it has timers of its own, [`Part::beating_within`] bounds the wait, too.
@@ -30,6 +30,6 @@ mod threads;
 mod watch;
 
 pub use heartbeat::{Heartbeat, Part, Pulse};
-pub use judge::LIMIT;
-pub use task::Watched;
+pub use judge::HANG_LIMIT;
+pub use task::WatchedFuture;
 pub use watch::{Fault, Pace, Watchdog, Watching};

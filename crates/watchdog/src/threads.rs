@@ -6,7 +6,7 @@ use std::{fs, time::Duration};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) thread: i32,
-    pub(crate) doing: Doing,
+    pub(crate) doing: ThreadState,
     /// Since it began.
     pub(crate) ran: Duration,
     /// The same: how long it could have run and had no processor.
@@ -14,7 +14,7 @@ pub(crate) struct Sample {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum ThreadState {
     Runs,
     Sleeps,
     /// It waits for a disk, or is stopped.
@@ -45,9 +45,9 @@ pub(crate) fn sample_named(name: &str) -> Option<Sample> {
 
 fn rank(sample: &Sample) -> (u8, i32) {
     let doing = match sample.doing {
-        Doing::Runs => 0,
-        Doing::Stands => 1,
-        Doing::Sleeps => 2,
+        ThreadState::Runs => 0,
+        ThreadState::Stands => 1,
+        ThreadState::Sleeps => 2,
     };
     (doing, sample.thread)
 }
@@ -56,9 +56,9 @@ fn rank(sample: &Sample) -> (u8, i32) {
 fn read(thread: i32, stat: &str, schedstat: &str) -> Option<Sample> {
     let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
     let doing = match state {
-        'R' => Doing::Runs,
-        'S' | 'I' => Doing::Sleeps,
-        _ => Doing::Stands,
+        'R' => ThreadState::Runs,
+        'S' | 'I' => ThreadState::Sleeps,
+        _ => ThreadState::Stands,
     };
     let mut times = schedstat.split_whitespace().map(|it| it.parse().map(Duration::from_nanos));
     let (ran, queued) = (times.next()?.ok()?, times.next()?.ok()?);
@@ -74,11 +74,11 @@ mod tests {
         let stat = |state: &str| format!("71 (a) b (c)) {state} 1 71 71 0 -1");
         let of = |state: &str| read(71, &stat(state), "1500000000 250000000 9\n");
         let sample = of("S").expect("understood");
-        assert_eq!((sample.doing, sample.ran), (Doing::Sleeps, Duration::from_millis(1_500)));
+        assert_eq!((sample.doing, sample.ran), (ThreadState::Sleeps, Duration::from_millis(1_500)));
         assert_eq!(sample.queued, Duration::from_millis(250));
-        assert_eq!(of("R").map(|it| it.doing), Some(Doing::Runs));
+        assert_eq!(of("R").map(|it| it.doing), Some(ThreadState::Runs));
         for state in ["D", "T", "t"] {
-            assert_eq!(of(state).map(|it| it.doing), Some(Doing::Stands), "{state}");
+            assert_eq!(of(state).map(|it| it.doing), Some(ThreadState::Stands), "{state}");
         }
         assert_eq!(read(71, "71", "1 2 3"), None);
         assert_eq!(read(71, &stat("S"), ""), None);
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn this_very_thread_runs() {
         let own = sample(nix::unistd::gettid().as_raw()).expect("it is there");
-        assert_eq!(own.doing, Doing::Runs);
+        assert_eq!(own.doing, ThreadState::Runs);
         assert_eq!(sample_named("there is no such thread"), None);
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     heartbeat::Part,
-    judge::{Judge, LIMIT, MUCH},
+    judge::{HANG_LIMIT, HangDetector, NOTABLE_DELAY},
 };
 
 /// How often is looked, and how much may be lost. Tests look more often.
@@ -21,7 +21,7 @@ pub struct Pace {
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { look: Duration::from_secs(1), limit: LIMIT }
+        Pace { look: Duration::from_secs(1), limit: HANG_LIMIT }
     }
 }
 
@@ -58,7 +58,7 @@ struct Shared {
 struct Parts {
     stopping: bool,
     next: u64,
-    watched: Vec<(u64, Part, Judge)>,
+    watched: Vec<(u64, Part, HangDetector)>,
 }
 
 /// Parts that are watched until this is dropped; from then on they may end.
@@ -91,7 +91,7 @@ impl Watchdog {
         let mut all = shared.lock();
         let number = all.next;
         all.next += 1;
-        all.watched.extend(parts.into_iter().map(|part| (number, part, Judge::default())));
+        all.watched.extend(parts.into_iter().map(|part| (number, part, HangDetector::default())));
         Watching { shared: Arc::downgrade(shared), number }
     }
 
@@ -146,7 +146,7 @@ impl Shared {
                 return None;
             }
             // However much later it is: the process may have been stopped.
-            let fair = slept.elapsed() < look + MUCH;
+            let fair = slept.elapsed() < look + NOTABLE_DELAY;
             if let Some(fault) = parts.look(self.pace, fair) {
                 return Some(fault);
             }
@@ -162,8 +162,8 @@ impl Parts {
             .any(|((.., judge), (.., sample))| judge.is_starved(*sample, pace.look));
         let fair = fair && !starved;
         for ((_, part, judge), (ended, beats, sample)) in self.watched.iter_mut().zip(seen) {
-            let hangs = judge.look(beats, sample, pace.look, fair) >= pace.limit
-                || part.silence().is_some_and(|silence| judge.silent() >= silence);
+            let hangs = judge.observe(beats, sample, pace.look, fair) >= pace.limit
+                || part.allowed_silence().is_some_and(|silence| judge.silent_for() >= silence);
             if ended || hangs {
                 return Some(Fault { part: part.name().into(), hangs: !ended });
             }

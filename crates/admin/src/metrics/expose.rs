@@ -14,7 +14,7 @@ use prometheus_client::{
 };
 use seaway_model::L4;
 
-use super::{Counted, Counts};
+use super::{Counts, MetricsSource};
 use crate::{
     process::Usage,
     view::{MemberState, View},
@@ -22,7 +22,12 @@ use crate::{
 
 type Labels = Vec<(&'static str, &'static str)>;
 
-pub(super) fn render(view: &View, totals: &HashMap<L4, Counts>, usage: Usage, counted: &[Counted]) -> String {
+pub(super) fn render(
+    view: &View,
+    totals: &HashMap<L4, Counts>,
+    usage: Usage,
+    counted: &[MetricsSource],
+) -> String {
     let mut registry = Registry::default();
     traffic(&mut registry, view, totals);
     data_plane(&mut registry, view);

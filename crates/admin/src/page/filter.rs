@@ -32,7 +32,7 @@ pub(crate) struct Sums {
     pub(crate) members: usize,
     pub(crate) usable: usize,
     pub(crate) failed_listeners: usize,
-    /// Services that nobody answers for.
+    /// Services with no usable member.
     pub(crate) unanswered: usize,
     pub(crate) open: u64,
     pub(crate) refused: u64,
@@ -68,7 +68,7 @@ impl Filter {
         let matching = view.services.len();
         if let Some(limit) = self.limit.filter(|&limit| limit < matching) {
             // When not all fit, trouble goes first. It is stable: the rest keeps its order.
-            view.services.sort_by_key(|service| Reverse(worry(service)));
+            view.services.sort_by_key(|service| Reverse(severity(service)));
             view.services.truncate(limit);
         }
         Shown { view, sums, matching }
@@ -106,7 +106,7 @@ fn add(sum: &mut usize, more: usize) {
 
 /// How much to worry, the worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Worry {
+pub(super) enum Severity {
     None,
     /// It is served, by fewer than it should be.
     Some,
@@ -119,7 +119,7 @@ fn is_dead(pool: &PoolView) -> bool {
     pool.usable() == 0 && !pool.panic
 }
 
-pub(super) fn worry(service: &ServiceView) -> Worry {
+pub(super) fn severity(service: &ServiceView) -> Severity {
     let hurt = |pool: &PoolView| {
         pool.panic || pool.members.iter().any(|m| matches!(m.state, MemberState::Down | MemberState::Ejected))
     };
@@ -127,11 +127,11 @@ pub(super) fn worry(service: &ServiceView) -> Worry {
         || service.listeners.iter().any(|listener| !listener.serving)
         || service.pools.iter().any(is_dead)
     {
-        Worry::Much
+        Severity::Much
     } else if service.pools.iter().any(hurt) {
-        Worry::Some
+        Severity::Some
     } else {
-        Worry::None
+        Severity::None
     }
 }
 

@@ -5,7 +5,7 @@
 use seaway_model::L4;
 
 use super::{
-    filter::{Filter, worry},
+    filter::{Filter, severity},
     html, live,
 };
 use crate::{
@@ -37,9 +37,9 @@ pub fn filter(bytes: &[u8]) {
     assert!(!filter.sought.is_empty() || shown.matching == whole.services.len());
     let found = Filter { limit: None, ..filter.clone() }.apply(whole);
     let is_left_out = |it: &&ServiceView| !shown.view.services.contains(it);
-    let least = shown.view.services.iter().map(worry).min();
+    let least = shown.view.services.iter().map(severity).min();
     for hidden in found.view.services.iter().filter(is_left_out) {
-        assert!(least.is_none_or(|least| worry(hidden) <= least), "{} is in more trouble", hidden.owner);
+        assert!(least.is_none_or(|least| severity(hidden) <= least), "{} is in more trouble", hidden.owner);
     }
     let tags = |filter: &Filter| live::render(&shown, filter, Usage::default()).matches('<').count();
     let harmless = if filter.sought.is_empty() { "" } else { "x" };

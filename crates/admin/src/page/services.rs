@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use seaway_model::{Time, load_balancer::Balance};
 
 use super::{
-    filter::{Filter, Shown, Worry, worry},
+    filter::{Filter, Severity, Shown, severity},
     html::{age, bytes, grouped, rate, text},
     live::plural,
 };
@@ -54,10 +54,10 @@ pub(super) fn write(page: &mut String, shown: &Shown, filter: &Filter, now: Time
 
 fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
     let owner = text(&service.owner);
-    let (mark, meaning) = match worry(service) {
-        Worry::None => ("good", "served"),
-        Worry::Some => ("warn", "served, but not all members are usable"),
-        Worry::Much => ("bad", "not served"),
+    let (mark, meaning) = match severity(service) {
+        Severity::None => ("good", "served"),
+        Severity::Some => ("warn", "served, but not all members are usable"),
+        Severity::Much => ("bad", "not served"),
     };
     write!(
         page,
@@ -70,7 +70,7 @@ fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
     for address in &service.addresses {
         write!(page, r#" <code class="address">{address}</code>"#)?;
     }
-    if let Some(why) = service.not_announced.as_deref().filter(|_| worry(service) != Worry::Much) {
+    if let Some(why) = service.not_announced.as_deref().filter(|_| severity(service) != Severity::Much) {
         write!(page, r#" <small class="warn" title="{}">served, not announced</small>"#, text(why))?;
     }
     page.write_str("</h3>\n")?;

@@ -4,7 +4,7 @@
 //!     strangers ─► places ─► handshake ─► Authorization: Bearer TOKEN ─► Judge ─► /metrics
 //!        (of their own)      (5 s)                                    401, 403, 429, 503
 //! ```
-//! Who may is asked of a [`Judge`], which the crate knows nothing of. Without its word nothing is told.
+//! Who may is asked of a [`Authorizer`], which the crate knows nothing of. Without its word nothing is told.
 
 use std::{
     fs, io,
@@ -37,11 +37,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(10);
 const LONGEST_TOKEN: usize = 8 * 1024;
 
 /// Tells whether who has this token may read the metrics. Whoever asks is told apart by address.
-pub type Judge = Arc<dyn Fn(SecretString, IpAddr) -> Judging + Send + Sync>;
-pub type Judging = Pin<Box<dyn Future<Output = Verdict> + Send>>;
+pub type Authorizer = Arc<dyn Fn(SecretString, IpAddr) -> Authorizing + Send + Sync>;
+pub type Authorizing = Pin<Box<dyn Future<Output = Authorization> + Send>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Authorization {
     Allowed,
     /// Nobody knows the token.
     Unauthenticated,
@@ -74,57 +74,64 @@ pub enum CertificateError {
 
 /// A certificate for TLS, and who may read.
 #[derive(Clone)]
-pub struct Guard {
+pub struct MetricsGuard {
     pub(super) tls: Arc<ServerConfig>,
-    judge: Judge,
+    judge: Authorizer,
 }
 
-impl Guard {
+impl MetricsGuard {
     /// With a certificate of its own, made now, that nobody vouches for: it keeps what is said from those who listen, and
     /// does not tell who we are.
-    pub fn self_made(names: Vec<String>, judge: Judge) -> Result<Guard, CertificateError> {
+    pub fn self_signed(names: Vec<String>, judge: Authorizer) -> Result<MetricsGuard, CertificateError> {
         let made = rcgen::generate_simple_self_signed(names).map_err(CertificateError::Made)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
         let certified = certified(vec![made.cert.der().clone()], key)?;
-        Guard::new(Arc::new(Made(certified)), judge)
+        MetricsGuard::new(Arc::new(Made(certified)), judge)
     }
 
     /// With a certificate in files, which may be renewed there.
-    pub fn by_files(certificate: &Path, key: &Path, judge: Judge) -> Result<Guard, CertificateError> {
+    pub fn from_files(
+        certificate: &Path,
+        key: &Path,
+        judge: Authorizer,
+    ) -> Result<MetricsGuard, CertificateError> {
         let now = Held::read(certificate, key)?;
         let files = Files { certificate: certificate.to_owned(), key: key.to_owned(), held: Mutex::new(now) };
-        Guard::new(Arc::new(files), judge)
+        MetricsGuard::new(Arc::new(files), judge)
     }
 
-    fn new(resolver: Arc<dyn ResolvesServerCert>, judge: Judge) -> Result<Guard, CertificateError> {
+    fn new(
+        resolver: Arc<dyn ResolvesServerCert>,
+        judge: Authorizer,
+    ) -> Result<MetricsGuard, CertificateError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(CertificateError::Unusable)?;
         let mut config = config.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Guard { tls: Arc::new(config), judge })
+        Ok(MetricsGuard { tls: Arc::new(config), judge })
     }
 
     /// What whoever may not is told; nothing, for who may.
     pub(super) async fn refuse(&self, headers: &HeaderMap, from: IpAddr) -> Option<Answer> {
         let verdict = match token(headers) {
             Some(token) => (self.judge)(token, from).await,
-            None => Verdict::Unauthenticated,
+            None => Authorization::Unauthenticated,
         };
         let (status, why) = match verdict {
-            Verdict::Allowed => return None,
-            Verdict::Unauthenticated => (
+            Authorization::Allowed => return None,
+            Authorization::Unauthenticated => (
                 StatusCode::UNAUTHORIZED,
                 "Send a token of the cluster in a header: Authorization: Bearer \
                                             TOKEN\n",
             ),
-            Verdict::Denied => (
+            Authorization::Denied => (
                 StatusCode::FORBIDDEN,
                 "This user may not get /metrics: bind the role seaway-metrics-reader.\n",
             ),
-            Verdict::Busy => (StatusCode::TOO_MANY_REQUESTS, "Too many requests at once. Try again.\n"),
-            Verdict::Unanswered => (
+            Authorization::Busy => (StatusCode::TOO_MANY_REQUESTS, "Too many requests at once. Try again.\n"),
+            Authorization::Unanswered => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "The API server did not answer whether this user may get \
                                                    /metrics. Try again.\n",

@@ -10,7 +10,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(10);
 
 /// Where it is to be listened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(super) struct WantedListener {
     pub(super) address: SocketAddr,
     pub(super) only_v6: bool,
     pub(super) grants: Grants,
@@ -18,7 +18,7 @@ pub(super) struct Wanted {
 
 /// Where it is not listened though it should be, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct ClosedListener {
     pub address: SocketAddr,
     pub why: String,
     /// For probes alone, not the status page.
@@ -27,17 +27,17 @@ pub struct Closed {
     pub metrics: bool,
 }
 
-impl Wanted {
+impl WantedListener {
     pub(super) fn open(&self) -> Result<TcpListener, BindError> {
         listen(self.address, self.only_v6)
     }
 
-    pub(super) fn closed(&self, error: &BindError) -> Closed {
+    pub(super) fn closed(&self, error: &BindError) -> ClosedListener {
         let why = match error {
             BindError::InUse(_) => "another process listens there".to_owned(),
             BindError::Io { source, .. } => source.to_string(),
         };
-        Closed {
+        ClosedListener {
             address: self.address,
             why,
             probes: self.grants == Grants::Probes,
@@ -46,7 +46,7 @@ impl Wanted {
     }
 
     /// Returns when it could be opened.
-    pub(super) async fn open_later(self, closed: Arc<watch::Sender<Vec<Closed>>>) -> TcpListener {
+    pub(super) async fn open_later(self, closed: Arc<watch::Sender<Vec<ClosedListener>>>) -> TcpListener {
         loop {
             time::sleep(TRY_AGAIN).await;
             if let Ok(listener) = self.open() {

@@ -23,7 +23,7 @@ const STRANGERS: usize = 64;
 /// For one who is elsewhere: more than a browser opens.
 const EACH: usize = 8;
 
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     held: Mutex<Held>,
 }
 
@@ -49,19 +49,19 @@ enum Source {
 }
 
 /// Held as long as a connection is, or until it is taken away.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     id: u64,
-    places: Arc<Places>,
+    places: Arc<ConnectionSlots>,
     busy: Arc<AtomicBool>,
     lost: oneshot::Receiver<()>,
 }
 
-impl Places {
-    pub(super) fn new() -> Arc<Places> {
-        Arc::new(Places { held: Mutex::default() })
+impl ConnectionSlots {
+    pub(super) fn new() -> Arc<ConnectionSlots> {
+        Arc::new(ConnectionSlots { held: Mutex::default() })
     }
 
-    pub(super) fn take(self: &Arc<Places>, peer: IpAddr) -> Place {
+    pub(super) fn take(self: &Arc<ConnectionSlots>, peer: IpAddr) -> ConnectionSlot {
         let peer = peer.to_canonical();
         let source = if peer.is_loopback() { Source::Own } else { Source::Stranger(whole(peer)) };
         let mut held = self.held();
@@ -71,7 +71,7 @@ impl Places {
         let (tell, lost) = oneshot::channel();
         let busy = Arc::new(AtomicBool::new(false));
         held.all.insert(id, Holder { source, busy: Arc::clone(&busy), lost: tell });
-        Place { id, places: Arc::clone(self), busy, lost }
+        ConnectionSlot { id, places: Arc::clone(self), busy, lost }
     }
 
     /// Nothing is left half done under it.
@@ -112,20 +112,20 @@ impl Held {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// While a request is being answered.
-    pub(super) fn busy(&self) -> Arc<AtomicBool> {
+    pub(super) fn busy_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.busy)
     }
 
-    /// Returns when somebody else has it.
-    pub(super) async fn lost(&mut self) {
+    /// Returns when another connection has got this slot.
+    pub(super) async fn until_evicted(&mut self) {
         // Its sender is dropped by nobody but who takes it away, or at the end of this place.
         let _ = (&mut self.lost).await;
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.places.held().all.remove(&self.id);
     }
@@ -143,24 +143,24 @@ fn whole(peer: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    fn is_lost(place: &mut Place) -> bool {
+    fn is_lost(place: &mut ConnectionSlot) -> bool {
         place.lost.try_recv().is_ok()
     }
 
-    fn take(places: &Arc<Places>, peer: &str) -> Place {
+    fn take(places: &Arc<ConnectionSlots>, peer: &str) -> ConnectionSlot {
         places.take(peer.parse().unwrap())
     }
 
-    fn lost(held: &mut [Place]) -> Vec<usize> {
+    fn lost(held: &mut [ConnectionSlot]) -> Vec<usize> {
         (0..held.len()).filter(|it| is_lost(&mut held[*it])).collect()
     }
 
     #[test]
     fn whoever_has_too_many_takes_them_from_himself() {
-        let places = Places::new();
+        let places = ConnectionSlots::new();
         let mut others = [take(&places, "192.0.2.1"), take(&places, "127.0.0.1")];
-        let mut held: Vec<Place> = (0..EACH).map(|_| take(&places, "2001:db8::1")).collect();
-        held[0].busy().store(true, Ordering::Relaxed);
+        let mut held: Vec<ConnectionSlot> = (0..EACH).map(|_| take(&places, "2001:db8::1")).collect();
+        held[0].busy_flag().store(true, Ordering::Relaxed);
         // The same /64.
         let _more = take(&places, "2001:db8::2:1");
         assert_eq!(lost(&mut held), [1], "the oldest that is idle");
@@ -170,9 +170,9 @@ mod tests {
     /// Eight pods that hold eight connections each made controllers fail their probes.
     #[test]
     fn the_kubelet_is_let_in_however_many_connections_others_hold() {
-        let places = Places::new();
+        let places = ConnectionSlots::new();
         let hold = |it: usize| take(&places, &format!("192.0.2.{}", it / EACH + 1));
-        let mut held: Vec<Place> = (0..STRANGERS).map(hold).collect();
+        let mut held: Vec<ConnectionSlot> = (0..STRANGERS).map(hold).collect();
         let mut kubelet = take(&places, "198.51.100.1");
         assert_eq!(lost(&mut held), [0]);
         for round in 0..1_000 {
@@ -183,9 +183,9 @@ mod tests {
 
     #[test]
     fn a_probe_of_this_machine_is_let_in_too_and_those_elsewhere_take_none_of_its_places() {
-        let places = Places::new();
-        let mut own: Vec<Place> = (0..OWN).map(|_| take(&places, "::ffff:127.0.0.1")).collect();
-        let _strangers: Vec<Place> =
+        let places = ConnectionSlots::new();
+        let mut own: Vec<ConnectionSlot> = (0..OWN).map(|_| take(&places, "::ffff:127.0.0.1")).collect();
+        let _strangers: Vec<ConnectionSlot> =
             (0..STRANGERS + 9).map(|it| take(&places, &format!("192.0.2.{it}"))).collect();
         assert_eq!(lost(&mut own), [0; 0]);
         let _probe = take(&places, "127.0.0.1");
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn who_leaves_gives_its_place_back() {
-        let places = Places::new();
+        let places = ConnectionSlots::new();
         drop((0..3 * STRANGERS).map(|it| take(&places, &format!("192.0.2.{it}"))).collect::<Vec<_>>());
         assert!(places.held().all.is_empty());
     }

@@ -21,13 +21,13 @@ use tokio::time;
 use self::answer::{Answer, html, json, text};
 use super::{
     Fault, Grants, ViewSource,
-    guarded::Guard,
+    guarded::MetricsGuard,
     views::{CachedView, ViewCache},
 };
 use crate::{
     csv,
     logging::LogHandle,
-    metrics::{Counted, Metrics},
+    metrics::{Metrics, MetricsSource},
     page::{Filter, Page},
     process::Usage,
     rates::Sampler,
@@ -59,7 +59,7 @@ pub(super) struct Routes {
     sampler: Mutex<Sampler>,
     metrics: Mutex<Metrics>,
     fault: Fault,
-    guard: Option<Guard>,
+    guard: Option<MetricsGuard>,
 }
 
 /// What `/state` tells.
@@ -111,9 +111,9 @@ impl Routes {
     pub(super) fn new(
         source: ViewSource,
         log: LogHandle,
-        counted: Vec<Counted>,
+        counted: Vec<MetricsSource>,
         fault: Fault,
-        guard: Option<Guard>,
+        guard: Option<MetricsGuard>,
     ) -> Routes {
         Routes {
             views: ViewCache::new(source),
@@ -197,7 +197,7 @@ impl Routes {
                 None => text(StatusCode::OK, "live\n"),
                 Some(fault) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{fault}\n")),
             },
-            Route::Ready => match self.views.readiness().await.readiness.why_not() {
+            Route::Ready => match self.views.readiness_view().await.readiness.why_not() {
                 None => text(StatusCode::OK, "ready\n"),
                 Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             },
@@ -215,8 +215,8 @@ impl Routes {
 
     async fn seen_by(&self, peer: SocketAddr) -> CachedView {
         match is_here(peer) {
-            true => self.views.whole().await,
-            false => self.views.whole_of_late().await,
+            true => self.views.full_view().await,
+            false => self.views.recent_full_view().await,
         }
     }
 

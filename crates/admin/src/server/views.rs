@@ -7,7 +7,7 @@ use std::{
 
 use futures::future::{BoxFuture, FutureExt, Shared};
 
-use super::{Look, ViewSource};
+use super::{ViewDetail, ViewSource};
 use crate::view::View;
 
 /// Strangers are told what was so no longer ago than this.
@@ -36,24 +36,24 @@ impl ViewCache {
         ViewCache { source, shared: Mutex::default() }
     }
 
-    pub(super) async fn readiness(&self) -> Arc<View> {
-        (self.source)(Look::Readiness).await
+    pub(super) async fn readiness_view(&self) -> Arc<View> {
+        (self.source)(ViewDetail::Readiness).await
     }
 
     /// As it is now.
-    pub(super) async fn whole(&self) -> CachedView {
-        whole((self.source)(Look::Whole)).await
+    pub(super) async fn full_view(&self) -> CachedView {
+        cached((self.source)(ViewDetail::Whole)).await
     }
 
     /// As somebody saw it a moment ago, or is about to see it.
-    pub(super) async fn whole_of_late(&self) -> CachedView {
+    pub(super) async fn recent_full_view(&self) -> CachedView {
         let look = {
             // A look is begun under this lock, and waited for without it.
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             match shared.as_ref().filter(|it| it.is_of_late()) {
                 Some(begun) => begun.look.clone(),
                 None => {
-                    let look = whole((self.source)(Look::Whole)).boxed().shared();
+                    let look = cached((self.source)(ViewDetail::Whole)).boxed().shared();
                     *shared = Some(Begun { at: Instant::now(), look: look.clone() });
                     look
                 }
@@ -72,7 +72,7 @@ impl Begun {
     }
 }
 
-async fn whole(looking: super::ViewFuture) -> CachedView {
+async fn cached(looking: super::ViewFuture) -> CachedView {
     let view = looking.await;
     CachedView { at: Instant::now(), view }
 }
@@ -98,10 +98,10 @@ mod tests {
                 Arc::new(View::default())
             })
         }));
-        join_all((0..100).map(|_| views.whole_of_late())).await;
-        views.whole_of_late().await;
+        join_all((0..100).map(|_| views.recent_full_view())).await;
+        views.recent_full_view().await;
         assert_eq!(looked.load(Ordering::Relaxed), 1);
-        views.whole().await;
+        views.full_view().await;
         assert_eq!(looked.load(Ordering::Relaxed), 2);
     }
 }

@@ -9,7 +9,9 @@ use std::{
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::aws_lc_rs, pki_types::ServerName,
 };
-use seaway_admin::{Admin, Binding, Bound, Guard, Judge, Verdict, logging::LogHandle};
+use seaway_admin::{
+    Admin, Authorization, Authorizer, Binding, BoundSockets, MetricsGuard, logging::LogHandle,
+};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::runtime::Runtime;
 
@@ -34,28 +36,28 @@ impl Scene {
         std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         let judged = Arc::new(Mutex::new(Vec::new()));
         let noted = judged.clone();
-        let judge: Judge = Arc::new(move |token: SecretString, from| {
+        let judge: Authorizer = Arc::new(move |token: SecretString, from| {
             let token = token.expose_secret().to_owned();
             noted.lock().unwrap().push((token.clone(), from));
             let verdict = match token.as_str() {
-                "good" => Verdict::Allowed,
-                "other" => Verdict::Denied,
-                "many" => Verdict::Busy,
-                "silent" => Verdict::Unanswered,
-                _ => Verdict::Unauthenticated,
+                "good" => Authorization::Allowed,
+                "other" => Authorization::Denied,
+                "many" => Authorization::Busy,
+                "silent" => Authorization::Unanswered,
+                _ => Authorization::Unauthenticated,
             };
             Box::pin(async move { verdict })
         });
-        let guard = Guard::by_files(&certificate, &key, judge).unwrap();
+        let guard = MetricsGuard::from_files(&certificate, &key, judge).unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let any = vec!["127.0.0.1:0".parse().unwrap()];
         let (admin, page, guarded) = runtime.block_on(async {
-            let bound = Bound::bind(&Binding::Exactly(any.clone())).unwrap();
-            let bound = bound.also_for_metrics(&any, guard).unwrap();
-            let at = bound.guarded_at();
+            let bound = BoundSockets::bind(&Binding::Exactly(any.clone())).unwrap();
+            let bound = bound.with_metrics_listeners(&any, guard).unwrap();
+            let at = bound.metrics_addresses();
             assert_eq!((bound.addresses().len(), at.len()), (1, 1), "it is no status page");
-            let source = seaway_admin::at_once(|| Arc::new(view::at(1000)));
+            let source = seaway_admin::immediate_source(|| Arc::new(view::at(1000)));
             let admin = bound.serve(source, LogHandle::detached());
             let page = admin.addresses()[0];
             (admin, page, at[0])

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_admin::{Admin, BindError, Binding, Bound, View, logging::LogHandle, view::Readiness};
+use seaway_admin::{Admin, BindError, Binding, BoundSockets, View, logging::LogHandle, view::Readiness};
 
 use crate::{
     client::{ask, send},
@@ -28,9 +28,9 @@ pub(crate) fn serving(source: impl Fn() -> View + Send + Sync + 'static, test: i
 
 fn serve(source: impl Fn() -> View + Send + Sync + 'static) -> Admin {
     let anywhere = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
-    Bound::bind(&anywhere)
+    BoundSockets::bind(&anywhere)
         .unwrap()
-        .serve(seaway_admin::at_once(move || Arc::new(source())), LogHandle::detached())
+        .serve(seaway_admin::immediate_source(move || Arc::new(source())), LogHandle::detached())
 }
 
 pub(crate) fn sample(test: impl FnOnce(SocketAddr)) {
@@ -341,7 +341,7 @@ fn every_answer_carries_the_security_headers() {
 fn an_address_in_use_is_named() {
     sample(|at| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let error = runtime.block_on(async { Bound::bind(&Binding::Exactly(vec![at])) }).unwrap_err();
+        let error = runtime.block_on(async { BoundSockets::bind(&Binding::Exactly(vec![at])) }).unwrap_err();
         assert!(matches!(error, BindError::InUse(address) if address == at), "{error:?}");
         assert!(error.to_string().contains(&at.to_string()), "{error}");
     });
@@ -361,7 +361,7 @@ fn both_families_may_be_bound_to_everything_on_one_port() {
             SocketAddr::new("0.0.0.0".parse().unwrap(), port),
             SocketAddr::new("::".parse().unwrap(), port),
         ];
-        Bound::bind(&Binding::Exactly(both)).ok()
+        BoundSockets::bind(&Binding::Exactly(both)).ok()
     });
 }
 
@@ -371,11 +371,12 @@ fn a_stopped_page_leaves_its_address_to_a_successor() {
     runtime.block_on(async {
         // Below those that the kernel gives away, or somebody else might be given it.
         let mut free = (10_000..30_000).map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let first = free.find_map(|at| Bound::bind(&Binding::Exactly(vec![at])).ok()).unwrap();
-        let admin = first.serve(seaway_admin::at_once(|| Arc::new(View::default())), LogHandle::detached());
+        let first = free.find_map(|at| BoundSockets::bind(&Binding::Exactly(vec![at])).ok()).unwrap();
+        let admin =
+            first.serve(seaway_admin::immediate_source(|| Arc::new(View::default())), LogHandle::detached());
         let at = admin.addresses()[0];
         admin.stop().await;
-        Bound::bind(&Binding::Exactly(vec![at])).unwrap();
+        BoundSockets::bind(&Binding::Exactly(vec![at])).unwrap();
     });
 }
 
@@ -433,8 +434,11 @@ fn an_address_for_reading_tells_everything_and_changes_nothing() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let admin = runtime.block_on(async {
         let loopback = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
-        let bound = Bound::bind(&loopback).unwrap().also_for_reading("127.0.0.2".parse().unwrap()).unwrap();
-        bound.serve(seaway_admin::at_once(|| Arc::new(view::at(1000))), LogHandle::detached())
+        let bound = BoundSockets::bind(&loopback)
+            .unwrap()
+            .with_read_only_listener("127.0.0.2".parse().unwrap())
+            .unwrap();
+        bound.serve(seaway_admin::immediate_source(|| Arc::new(view::at(1000))), LogHandle::detached())
     });
     let [own, pod] = admin.addresses() else { panic!("{:?}", admin.addresses()) };
     assert_eq!((own.port(), pod.ip().to_string()), (pod.port(), "127.0.0.2".to_owned()));
@@ -462,9 +466,9 @@ fn an_address_that_is_listened_at_already_is_enough() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         for (listens, also) in [("127.0.0.1:0", "127.0.0.1"), ("0.0.0.0:0", "127.0.0.2")] {
-            let bound = Bound::bind(&Binding::Exactly(vec![listens.parse().unwrap()])).unwrap();
+            let bound = BoundSockets::bind(&Binding::Exactly(vec![listens.parse().unwrap()])).unwrap();
             assert_eq!(
-                bound.also_for_reading(also.parse().unwrap()).unwrap().addresses().len(),
+                bound.with_read_only_listener(also.parse().unwrap()).unwrap().addresses().len(),
                 1,
                 "{listens}"
             );

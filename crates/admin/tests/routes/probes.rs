@@ -2,7 +2,7 @@
 
 use std::{net::TcpListener, sync::Arc, time::Duration};
 
-use seaway_admin::{Binding, Bound, logging::LogHandle};
+use seaway_admin::{Binding, BoundSockets, logging::LogHandle};
 
 use crate::{client::ask, view};
 
@@ -13,10 +13,13 @@ fn a_port_that_another_process_has_is_told_and_opened_once_it_is_free() {
     let taken = other.local_addr().unwrap();
     let (admin, mut closed) = runtime.block_on(async {
         let binding = Binding::Exactly(vec![taken]);
-        assert!(Bound::bind(&binding).is_err(), "who only shows a page says so and ends");
-        let bound = Bound::bind_now_or_later(&binding).unwrap();
-        let closed = bound.closed();
-        (bound.serve(seaway_admin::at_once(|| Arc::new(view::at(1000))), LogHandle::detached()), closed)
+        assert!(BoundSockets::bind(&binding).is_err(), "who only shows a page says so and ends");
+        let bound = BoundSockets::bind_now_or_later(&binding).unwrap();
+        let closed = bound.closed_listeners();
+        (
+            bound.serve(seaway_admin::immediate_source(|| Arc::new(view::at(1000))), LogHandle::detached()),
+            closed,
+        )
     });
     let told = closed.borrow_and_update().clone();
     assert_eq!((told.len(), told[0].address, told[0].probes), (1, taken, false));
@@ -36,10 +39,13 @@ fn probes_have_a_port_of_their_own_where_nothing_else_is_told() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (admin, at) = runtime.block_on(async {
         let loopback = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
-        let bound = Bound::bind(&loopback).unwrap().also_for_probes("127.0.0.1:0".parse().unwrap()).unwrap();
-        let [at] = bound.probed_at()[..] else { panic!("{bound:?}") };
+        let bound = BoundSockets::bind(&loopback)
+            .unwrap()
+            .with_probe_listener("127.0.0.1:0".parse().unwrap())
+            .unwrap();
+        let [at] = bound.probe_addresses()[..] else { panic!("{bound:?}") };
         assert_eq!(bound.addresses().len(), 1, "the status page is elsewhere");
-        (bound.serve(seaway_admin::at_once(|| Arc::new(view::at(1000))), LogHandle::detached()), at)
+        (bound.serve(seaway_admin::immediate_source(|| Arc::new(view::at(1000))), LogHandle::detached()), at)
     });
     for path in ["/live", "/ready"] {
         assert_eq!(ask(at, path).status, 200, "{path}");
@@ -57,10 +63,13 @@ fn a_process_of_which_a_part_hangs_is_not_live() {
     let known = fault.clone();
     let (admin, at) = runtime.block_on(async {
         let loopback = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
-        let bound = Bound::bind(&loopback).unwrap().also_for_probes("127.0.0.1:0".parse().unwrap()).unwrap();
-        let [at] = bound.probed_at()[..] else { panic!("{bound:?}") };
-        let bound = bound.living_unless(move || known.get().cloned());
-        (bound.serve(seaway_admin::at_once(|| Arc::new(view::at(1000))), LogHandle::detached()), at)
+        let bound = BoundSockets::bind(&loopback)
+            .unwrap()
+            .with_probe_listener("127.0.0.1:0".parse().unwrap())
+            .unwrap();
+        let [at] = bound.probe_addresses()[..] else { panic!("{bound:?}") };
+        let bound = bound.with_liveness_check(move || known.get().cloned());
+        (bound.serve(seaway_admin::immediate_source(|| Arc::new(view::at(1000))), LogHandle::detached()), at)
     });
     assert_eq!(ask(at, "/live").status, 200);
     fault.set("the engine hangs".to_owned()).unwrap();

@@ -6,11 +6,17 @@ fn loopback() -> Link {
     Link { index: 1, name: LOOPBACK.to_owned(), up: true, loopback: true }
 }
 
-fn assigned(ip: &str, prefix: u8, link: u32, label: Option<&str>, mark: Option<u8>) -> Assigned {
-    Assigned { ip: ip.parse().expect("an address"), prefix, link, label: label.map(str::to_owned), mark }
+fn assigned(ip: &str, prefix: u8, link: u32, label: Option<&str>, mark: Option<u8>) -> AssignedAddress {
+    AssignedAddress {
+        ip: ip.parse().expect("an address"),
+        prefix,
+        link,
+        label: label.map(str::to_owned),
+        mark,
+    }
 }
 
-fn ours(addresses: &[Assigned], recorded: &[&str]) -> Vec<String> {
+fn ours(addresses: &[AssignedAddress], recorded: &[&str]) -> Vec<String> {
     let observed = Observed { links: vec![loopback()], addresses: addresses.to_vec() };
     let recorded = recorded.iter().map(|ip| ip.parse().expect("an address"));
     let held = observed.ours(&recorded.collect());
@@ -21,15 +27,15 @@ fn ours(addresses: &[Assigned], recorded: &[&str]) -> Vec<String> {
 fn only_marked_or_labelled_single_addresses_on_the_loopback_are_ours() {
     let addresses = [
         assigned("127.0.0.1", 8, 1, Some("lo"), Some(1)),
-        assigned("192.0.2.1", 32, 1, Some(LABEL), Some(MARK)),
+        assigned("192.0.2.1", 32, 1, Some(LABEL), Some(ADDRESS_PROTOCOL)),
         assigned("192.0.2.2", 32, 1, Some(LABEL), None),
         assigned("192.0.2.3", 32, 1, Some(LABEL), Some(4)),
         assigned("192.0.2.4", 32, 1, Some("lo"), None),
-        assigned("192.0.2.5", 24, 1, Some(LABEL), Some(MARK)),
-        assigned("192.0.2.6", 32, 2, Some(LABEL), Some(MARK)),
-        assigned("2001:db8::1", 128, 1, None, Some(MARK)),
+        assigned("192.0.2.5", 24, 1, Some(LABEL), Some(ADDRESS_PROTOCOL)),
+        assigned("192.0.2.6", 32, 2, Some(LABEL), Some(ADDRESS_PROTOCOL)),
+        assigned("2001:db8::1", 128, 1, None, Some(ADDRESS_PROTOCOL)),
         assigned("2001:db8::2", 128, 1, None, None),
-        assigned("2001:db8::3", 128, 2, None, Some(MARK)),
+        assigned("2001:db8::3", 128, 2, None, Some(ADDRESS_PROTOCOL)),
     ];
     let recorded = ["2001:db8::2"];
     assert_eq!(ours(&addresses, &recorded), ["192.0.2.1", "192.0.2.2", "2001:db8::1"]);

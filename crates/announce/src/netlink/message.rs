@@ -95,8 +95,8 @@ impl<'a> Messages<'a> {
         Messages { rest: datagram, sequence: Some(sequence) }
     }
 
-    /// What nobody asked for.
-    pub(crate) fn unasked(datagram: &'a [u8]) -> Messages<'a> {
+    /// Notifications of the kernel, which answer no request.
+    pub(crate) fn notifications(datagram: &'a [u8]) -> Messages<'a> {
         Messages { rest: datagram, sequence: None }
     }
 

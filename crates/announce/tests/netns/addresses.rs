@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use seaway_announce::{
-    Added, Arp, Error, Event, Links, Observed, Process, Removed, Setting, Sockets, Unmet, Wanted, Watch,
-    divert,
+    Added, ArpSettings, Error, Event, Links, Observed, Process, Removed, Setting, Sockets, UnmetSetting,
+    WantedSocket, Watch, divert,
 };
 use seaway_model::L4;
 use seaway_testkit::topology::{command as run, in_a_network_of_its_own, until};
@@ -175,9 +175,9 @@ fn the_host_is_kept_from_answering_for_addresses_of_other_interfaces() {
             std::fs::write(format!("{conf}/{name}"), value).expect("a setting");
         }
         let links = Links::open().and_then(|mut links| links.links()).expect("links");
-        let arp = Arp::default();
+        let arp = ArpSettings::default();
         let unmet = arp.observe(&links);
-        let told: Vec<_> = unmet.iter().map(Unmet::command).collect();
+        let told: Vec<_> = unmet.iter().map(UnmetSetting::command).collect();
         assert_eq!(
             told,
             ["sysctl -w net.ipv4.conf.all.arp_ignore=1", "sysctl -w net.ipv4.conf.all.arp_announce=2"]
@@ -253,7 +253,7 @@ fn listeners_are_told_with_address_protocol_and_reach() {
                 "UDP [::]:53 false ",
             ]
         );
-        let mut by_table = Sockets::of_tables().all().expect("readable");
+        let mut by_table = Sockets::from_proc().all().expect("readable");
         let mut by_question = sockets.all().expect("answered");
         for found in &mut by_question {
             found.v6_only = false;
@@ -280,7 +280,7 @@ fn the_process_that_has_a_wanted_port_is_named() {
         let mut conflicts = |wanted: &[(&str, L4)]| -> Vec<String> {
             let wanted: Vec<_> = wanted
                 .iter()
-                .map(|(address, protocol)| Wanted { at: at(address), protocol: *protocol })
+                .map(|(address, protocol)| WantedSocket { at: at(address), protocol: *protocol })
                 .collect();
             let found = sockets.conflicts(&wanted, &own).expect("answered");
             found.iter().map(ToString::to_string).collect()
@@ -301,7 +301,7 @@ fn the_process_that_has_a_wanted_port_is_named() {
         let kept = bound(Type::DGRAM, "192.0.2.10:0", false);
         let port = kept.local_addr().ok().and_then(|at| at.as_socket()).expect("an address");
         let own_now = Process::own_sockets();
-        let wanted = Wanted { at: port, protocol: L4::Udp };
+        let wanted = WantedSocket { at: port, protocol: L4::Udp };
         let mut sockets = Sockets::open().expect("a diagnosis socket");
         assert_eq!(sockets.conflicts(&[wanted], &own_now).expect("answered"), []);
     });

@@ -7,7 +7,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 
-use crate::settings::{self, Settings, Wrong};
+use crate::settings::{self, Settings, SettingsError};
 
 /// Which folder is read.
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ pub(crate) struct Common {
 
 impl Common {
     /// Of the configuration, and of what flags say instead.
-    pub(crate) fn settings(&self) -> Result<Settings, Wrong> {
+    pub(crate) fn settings(&self) -> Result<Settings, SettingsError> {
         let mut settings = settings::load(self.config.as_deref())?;
         if !self.addresses.is_empty() {
             settings.addresses.clone_from(&self.addresses);

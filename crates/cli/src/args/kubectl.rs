@@ -101,7 +101,7 @@ pub(crate) enum HostCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Status {
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) reach: ClusterArgs,
     /// Services of this namespace only
     #[arg(long, short, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
@@ -116,7 +116,7 @@ pub(crate) struct Status {
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) reach: ClusterArgs,
     /// [service] NAME or NAMESPACE/NAME
     #[arg(value_name = "SERVICE", num_args = 1..=2, required = true)]
     pub(crate) what: Vec<String>,
@@ -128,7 +128,7 @@ pub(crate) struct Explain {
 #[derive(Debug, Args)]
 pub(crate) struct Release {
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) reach: ClusterArgs,
     /// [service] NAME or NAMESPACE/NAME
     #[arg(value_name = "SERVICE", num_args = 1..=2, required_unless_present = "all")]
     pub(crate) what: Vec<String>,
@@ -148,7 +148,7 @@ pub(crate) struct Release {
 #[derive(Debug, Args)]
 pub(crate) struct Host {
     #[command(flatten)]
-    pub(crate) reach: Reach,
+    pub(crate) reach: ClusterArgs,
     /// The host, as in `kubectl seaway status`: the name of its LoadBalancerHost
     #[arg(value_name = "HOST")]
     pub(crate) host: String,
@@ -156,7 +156,7 @@ pub(crate) struct Host {
 
 /// Which cluster, and how Seaway is run there.
 #[derive(Debug, Args)]
-pub(crate) struct Reach {
+pub(crate) struct ClusterArgs {
     /// The kubeconfig [default: kubectl's]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{Common, Manifests, OfCloud, Output};
+use super::{CloudArgs, Common, Manifests, Output};
 
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
@@ -19,7 +19,7 @@ pub(crate) struct Plan {
     #[arg(long, requires = "cloud_config", conflicts_with_all = ["dir", "manifests", "state_dir"])]
     pub(crate) cloud: bool,
     #[command(flatten)]
-    pub(crate) of: OfCloud,
+    pub(crate) of: CloudArgs,
     /// The kubeconfig [default: kubectl's]
     #[arg(long, value_name = "FILE", requires = "cloud")]
     pub(crate) kubeconfig: Option<PathBuf>,

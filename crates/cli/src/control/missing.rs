@@ -7,18 +7,18 @@ use seaway_model::{Change, Kind, ObjectRef, Problem, Reason};
 use seaway_node::Host;
 
 /// What is missing, as it was reported last.
-pub(super) struct Missing {
+pub(super) struct MissingAddresses {
     host: Arc<Host>,
     reported: Vec<IpAddr>,
 }
 
-impl Missing {
-    pub(super) fn of(host: &Arc<Host>) -> Missing {
-        Missing { host: host.clone(), reported: Vec::new() }
+impl MissingAddresses {
+    pub(super) fn of(host: &Arc<Host>) -> MissingAddresses {
+        MissingAddresses { host: host.clone(), reported: Vec::new() }
     }
 
     /// Nothing if it is as it was.
-    pub(super) fn look(&mut self) -> Option<Change> {
+    pub(super) fn check_again(&mut self) -> Option<Change> {
         let now = self.host.missing_addresses().ok()?;
         if now == self.reported {
             return None;

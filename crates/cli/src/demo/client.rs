@@ -25,7 +25,7 @@ pub(super) fn get(at: SocketAddr, path: &str) -> Result<Answer> {
 }
 
 /// So many answers, on one connection.
-pub(super) fn in_turn(at: SocketAddr, path: &str, times: usize) -> Vec<Result<Answer>> {
+pub(super) fn repeated_answers(at: SocketAddr, path: &str, times: usize) -> Vec<Result<Answer>> {
     let connected = TcpStream::connect_timeout(&at, Duration::from_secs(2));
     let mut stream = match connected {
         Ok(stream) => BufReader::new(stream),

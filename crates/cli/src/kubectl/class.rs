@@ -22,7 +22,7 @@ use seaway_model::{
 use seaway_plan::{GIVEN_AWAY, annotations::GIVE_AWAY};
 use tokio::time::sleep;
 
-use super::{at_length, differs, release::InCloud};
+use super::{at_length, differs, release::CloudInventory};
 use crate::{member::cloud::CLASS, openstack};
 
 /// A controller that leads hears of it by its watch.
@@ -30,12 +30,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether it is one of ours by its class.
-pub(super) fn has(service: &Service) -> bool {
+pub(super) fn is_ours_by_class(service: &Service) -> bool {
     service.class.as_ref().is_some_and(|it| it.as_str() == CLASS)
 }
 
 /// What giving it away means, and how another controller comes by its load balancer.
-pub(super) fn beforehand(service: &Service) -> Vec<String> {
+pub(super) fn release_warnings(service: &Service) -> Vec<String> {
     let (namespace, name) = (&service.meta.namespace, &service.meta.name);
     // A new one would answer only once the other controller has told the health monitor.
     let check = service.health_check_node_port.filter(|_| service.local_only);
@@ -67,23 +67,23 @@ pub(super) fn beforehand(service: &Service) -> Vec<String> {
 }
 
 /// Gives it away.
-pub(super) async fn release(cluster: &Cluster, service: &Service, there: &InCloud) -> Result<()> {
+pub(super) async fn release(cluster: &Cluster, service: &Service, there: &CloudInventory) -> Result<()> {
     cluster.annotate(&service.meta, GIVE_AWAY, "true").await.map_err(|why| anyhow!("{why}"))?;
     if service.held != Held::No {
         until_left_alone(cluster, service).await?;
     }
     // A controller may have written until then.
-    let all = belongings(&there.cloud, &there.uid, &*openstack::teller()).await?;
-    let there = InCloud { cloud: there.cloud.clone(), uid: there.uid.clone(), all };
+    let all = belongings(&there.cloud, &there.uid, &*openstack::progress_printer()).await?;
+    let there = CloudInventory { cloud: there.cloud.clone(), uid: there.uid.clone(), all };
     let id = differs::id_to_write(service, &there.all);
-    if let Some(parts) = parts(service, &there)? {
+    if let Some(parts) = plan_release(service, &there)? {
         give_away(&there.cloud, &there.uid, &parts).await?;
     }
-    cluster.release(&service.meta, id).await.map_err(|why| anyhow!("{why}"))
+    cluster.release_service(&service.meta, id).await.map_err(|why| anyhow!("{why}"))
 }
 
 /// What is given away; an error says why nothing is.
-pub(super) fn parts(service: &Service, there: &InCloud) -> Result<Option<GiveAway>> {
+pub(super) fn plan_release(service: &Service, there: &CloudInventory) -> Result<Option<GiveAway>> {
     GiveAway::of(&there.all, &service.meta.uid).map_err(|why| anyhow!("{why}"))
 }
 
@@ -91,7 +91,7 @@ pub(super) fn parts(service: &Service, there: &InCloud) -> Result<Option<GiveAwa
 async fn until_left_alone(cluster: &Cluster, service: &Service) -> Result<()> {
     let since = Instant::now();
     loop {
-        let now = cluster.look(Some(&service.meta.namespace)).await;
+        let now = cluster.inspect(Some(&service.meta.namespace)).await;
         let now = now.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
         let leader = now.leader.filter(|(_, it)| *it == HostLiveness::Alive);
         let Some((leader, _)) = leader.filter(|_| !is_left_alone(&now.services, service)) else {
@@ -115,12 +115,12 @@ fn is_left_alone(sights: &[ServiceInspection], service: &Service) -> bool {
 }
 
 /// Each that is ours by its class, as it is now.
-pub(super) fn all(sight: &Inspection) -> impl Iterator<Item = &Service> {
+pub(super) fn services_by_class(sight: &Inspection) -> impl Iterator<Item = &Service> {
     let services = sight.changes.iter().filter_map(|change| match change {
         Change::Put(Fact::Service(it)) => Some(&**it),
         _ => None,
     });
-    services.filter(|it| has(it) && it.held == Held::ByUs)
+    services.filter(|it| is_ours_by_class(it) && it.held == Held::ByUs)
 }
 
 #[cfg(test)]
@@ -132,8 +132,12 @@ mod tests {
     #[test]
     fn a_service_of_a_class_is_told_what_becomes_of_it_and_how_another_takes_it_over() {
         let of = |class: Option<&str>| Service { class: class.map(Into::into), ..shop() };
-        assert!(has(&of(Some(CLASS))) && !has(&of(None)) && !has(&of(Some("somebody.else/lb"))));
-        let told = beforehand(&of(Some(CLASS))).join("\n");
+        assert!(
+            is_ours_by_class(&of(Some(CLASS)))
+                && !is_ours_by_class(&of(None))
+                && !is_ours_by_class(&of(Some("somebody.else/lb")))
+        );
+        let told = release_warnings(&of(Some(CLASS))).join("\n");
         for words in [
             "spec.loadBalancerClass seaway.dev/octavia cannot be changed",
             "serves no Service with a class",
@@ -147,7 +151,7 @@ mod tests {
             assert!(told.contains(words), "{words}: {told}");
         }
         let local = Service { local_only: true, health_check_node_port: Some(32_100), ..of(Some(CLASS)) };
-        let told = beforehand(&local).join("\n");
+        let told = release_warnings(&local).join("\n");
         assert!(told.contains(r#"{"type": "LoadBalancer", "healthCheckNodePort": 32100}"#), "{told}");
     }
 

@@ -13,7 +13,7 @@ use super::{at_length, class, connect, differs, explain};
 use crate::{args::kubectl::Release, openstack, output};
 
 /// What the cloud has of this cluster.
-pub(super) struct InCloud {
+pub(super) struct CloudInventory {
     pub(super) cloud: Cloud,
     pub(super) uid: String,
     pub(super) all: Vec<Belonging>,
@@ -28,7 +28,7 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
             Some(explain::key(&arguments.what, arguments.namespace.as_deref(), default)?)
         }
     };
-    let sight = cluster.look(None).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
+    let sight = cluster.inspect(None).await.map_err(|it| anyhow!("{}", at_length(&it.0)))?;
     let services = sight.changes.iter().filter_map(|change| match change {
         Change::Put(Fact::Service(it)) => Some(it),
         _ => None,
@@ -38,7 +38,7 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
         None => is_released(&sight.services, it),
     };
     if key.is_none() {
-        for service in class::all(&sight) {
+        for service in class::services_by_class(&sight) {
             let (namespace, name) = (&service.meta.namespace, &service.meta.name);
             output::error(&format!(
                 "{namespace}/{name}: a Service with a class is released only if it is named: kubectl \
@@ -55,7 +55,7 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
         false => in_cloud(arguments, &cluster).await?,
     };
     if let [service] = &services[..]
-        && class::has(service)
+        && class::is_ours_by_class(service)
     {
         return of_class(arguments, &cluster, service, there.as_ref()).await;
     }
@@ -70,7 +70,7 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
             continue;
         }
         let id = there.as_deref().and_then(|it| differs::id_to_write(service, it));
-        match cluster.release(&service.meta, id).await {
+        match cluster.release_service(&service.meta, id).await {
             Ok(()) => output::line(&format!("{name}: released")),
             Err(why) => {
                 failed += 1;
@@ -88,14 +88,14 @@ pub(super) async fn run(arguments: &Release) -> Result<ExitCode> {
 }
 
 /// What the cloud has of this cluster, if its credentials were given.
-async fn in_cloud(arguments: &Release, cluster: &Cluster) -> Result<Option<InCloud>> {
+async fn in_cloud(arguments: &Release, cluster: &Cluster) -> Result<Option<CloudInventory>> {
     if arguments.which.cloud.is_none() && arguments.which.cloud_conf.is_none() {
         return Ok(None);
     }
     let uid = cluster.identity().await.map_err(|why| anyhow!("the cluster's UID is not known: {why}"))?;
     let cloud = openstack::connect(&arguments.which).await?;
-    let all = belongings(&cloud, &uid, &*openstack::teller()).await?;
-    Ok(Some(InCloud { cloud, uid: uid.to_string(), all }))
+    let all = belongings(&cloud, &uid, &*openstack::progress_printer()).await?;
+    Ok(Some(CloudInventory { cloud, uid: uid.to_string(), all }))
 }
 
 /// What is to be known of it is said first, also where it is written.
@@ -103,12 +103,12 @@ async fn of_class(
     arguments: &Release,
     cluster: &Cluster,
     service: &Service,
-    there: Option<&InCloud>,
+    there: Option<&CloudInventory>,
 ) -> Result<ExitCode> {
     let name = format!("{}/{}", service.meta.namespace, service.meta.name);
     output::line(&format!("{name}:"));
     let all = there.map(|it| &*it.all);
-    let lines = class::beforehand(service).into_iter().chain(differs::differences(service, all));
+    let lines = class::release_warnings(service).into_iter().chain(differs::differences(service, all));
     lines.for_each(|it| output::line(&format!("    {it}")));
     let Some(there) = there else {
         bail!(
@@ -117,7 +117,7 @@ async fn of_class(
         );
     };
     let not_released = |why| anyhow!("{name}: not released: {why:#}");
-    class::parts(service, there).map_err(not_released)?;
+    class::plan_release(service, there).map_err(not_released)?;
     if !arguments.yes {
         bail!("Nothing was written. To write it, add --yes.");
     }
@@ -158,7 +158,7 @@ fn is_released(sights: &[ServiceInspection], service: &Service) -> bool {
 /// Whoever is served by the cloud would be held again at once.
 fn check(key: &ServiceKey, service: Option<&Service>, sights: &[ServiceInspection]) -> Result<()> {
     let Some(service) = service else { bail!("there is no Service {}/{}", key.namespace, key.name) };
-    if class::has(service) {
+    if class::is_ours_by_class(service) {
         return Ok(());
     }
     if service.held != Held::ByUs {

@@ -80,7 +80,7 @@ fn shown(arguments: &Plan, file: &Path) -> Result<ExitCode> {
         Output::Table => {
             output::line(&report::table(&prospects));
             prospects.iter().flat_map(|it| &it.problems).for_each(|it| output::error(it));
-            output::error(&report::sum(&prospects));
+            output::error(&report::summary(&prospects));
         }
     }
     Ok(report::exit(&prospects))
@@ -90,7 +90,7 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     let credentials = credentials(arguments.kubeconfig.as_deref(), arguments.context.as_deref());
     let metallb = settings.metallb.clone();
     let cluster = Cluster::connect(Access { credentials, metallb, ..Access::default() }).await?;
-    let sight = cluster.look(None).await.map_err(|it| anyhow!(it.0.line()))?;
+    let sight = cluster.inspect(None).await.map_err(|it| anyhow!(it.0.line()))?;
     for unseen in &sight.unseen {
         output::error(&format!("warning: {}", unseen.line()));
     }
@@ -98,7 +98,7 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     let mut world =
         World::new(Roles::default(), vec![Arc::new(placement)], Arc::new(settings.config.clone()));
     let mut units = BTreeSet::new();
-    let recorded = cluster.recorded().await.unwrap_or_default();
+    let recorded = cluster.read_records().await.unwrap_or_default();
     let deletions = Change::Deletions(recorded.deletions);
     let changes = [Change::Time(now())].into_iter().chain(sight.changes).chain([deletions]);
     for change in changes.chain([Change::Leads(true)]) {
@@ -135,9 +135,9 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     }
     let count = jobs.len();
     let tell = |done| output::error(&format!("… {done} of {count} inspected"));
-    let mut prospects = parallel::all(jobs, tell).await?;
+    let mut prospects = parallel::run_all(jobs, tell).await?;
     add_planned(&mut prospects, &world, &filter);
-    prospects.iter_mut().for_each(|it| filter.keep(it));
+    prospects.iter_mut().for_each(|it| filter.retain(it));
     Ok(prospects)
 }
 

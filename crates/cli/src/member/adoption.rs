@@ -1,6 +1,6 @@
 //! How far adoption is, in lines: for the log, and for `kubectl seaway status`.
 
-use seaway_cluster::TOLD;
+use seaway_cluster::MAX_LINES;
 use seaway_plan::{Adoption, Waiting};
 
 /// Longer lines are cut: an object has room for a hundred.
@@ -19,9 +19,9 @@ pub(super) fn lines(adoption: &Adoption) -> Vec<String> {
     if let Some(beside) = beside {
         first.push_str(&format!("; {beside}"));
     }
-    let more = waiting.len().saturating_sub(TOLD - 2);
+    let more = waiting.len().saturating_sub(MAX_LINES - 2);
     let mut lines = vec![first];
-    lines.extend(waiting.iter().take(TOLD - 2).map(line));
+    lines.extend(waiting.iter().take(MAX_LINES - 2).map(line));
     if more > 0 {
         lines.push(format!("and {more} more Services"));
     }
@@ -90,8 +90,8 @@ mod tests {
         let waiting: Vec<Waiting> =
             (0..300).map(|it| waiting(&format!("s{it}"), NotAdopted::Next)).chain([long.clone()]).collect();
         let all = lines(&Adoption { services: 301, waiting, ..Adoption::default() });
-        assert_eq!(all.len(), TOLD);
-        assert_eq!(all[TOLD - 1], format!("and {} more Services", 301 - (TOLD - 2)));
+        assert_eq!(all.len(), MAX_LINES);
+        assert_eq!(all[MAX_LINES - 1], format!("and {} more Services", 301 - (MAX_LINES - 2)));
         assert!(line(&long).len() <= LONGEST + '…'.len_utf8());
     }
 }

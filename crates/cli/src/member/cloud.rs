@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use seaway_admin::Counted;
+use seaway_admin::MetricsSource;
 use seaway_cluster::{Cluster, EventRecorder, Leading};
 use seaway_drivers::octavia::{
     self, Audited, InCloud, Joining, Octavia, conf, groups::Groups, sole::SoleWriter,
@@ -18,7 +18,7 @@ use seaway_drivers::octavia::{
 use seaway_engine::Failure;
 use seaway_model::{Change, Name, Owner, config::CloudDefaults};
 use seaway_openstack::{Class, Cloud, Error, Fence, Metrics, Settings, Source, credentials::CloudConf};
-use seaway_watchdog::{Heartbeat, LIMIT, Part};
+use seaway_watchdog::{HANG_LIMIT, Heartbeat, Part};
 use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, error};
 
@@ -43,7 +43,7 @@ fn configure(settings: &mut settings::Settings, file: &Path) -> Result<()> {
     if !refused.is_empty() {
         return Err(anyhow!("{}", refused.join("\n")));
     }
-    told.extend(conf.unknown());
+    told.extend(conf.unknown_keys());
     defaults.classless = settings.by_default == Some(ByDefault::Octavia);
     defaults.rebuild = settings.rebuild;
     settings.told = told;
@@ -104,7 +104,7 @@ pub(super) fn driver(
     leading: Leading,
     herald: EventRecorder,
     usable: Arc<AtomicBool>,
-) -> (Arc<Octavia>, Counted) {
+) -> (Arc<Octavia>, MetricsSource) {
     let calls = Metrics::default();
     let may = move || leading.is_now() && usable.load(Ordering::Relaxed);
     // A write that waits, or is repeated, may outlast the lead that it was begun in.
@@ -118,7 +118,7 @@ pub(super) fn driver(
     let driver = octavia(file, cluster, name, defaults, settings, may).alone(sole);
     let driver = driver.telling(Box::new(move |owner, note| {
         if let Owner::Object { object, uid } = owner {
-            herald.say(object, uid, note.warning, note.reason, note.text);
+            herald.record(object, uid, note.warning, note.reason, note.text);
         }
     }));
     (Arc::new(driver), Box::new(move |registry| calls.register(registry)))
@@ -208,7 +208,7 @@ pub(super) fn rewritten(file: PathBuf, parts: &mut Vec<Part>) -> mpsc::Receiver<
     let (tell, told) = mpsc::channel(1);
     let (heartbeat, part) = Heartbeat::new("the watch of the file of --cloud-config");
     // Whatever it waits for, it has a turn by its timer.
-    parts.push(part.beating_within(WAKE.saturating_add(LIMIT)));
+    parts.push(part.beating_within(WAKE.saturating_add(HANG_LIMIT)));
     tokio::spawn(heartbeat.watch(async move {
         let mut read = Stamp::of(&file);
         let mut last = read;

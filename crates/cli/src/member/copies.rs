@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use seaway_cluster::{Cluster, CopyPace, Keeper, Leading, Named, api_server};
+use seaway_cluster::{Cluster, CopyKeeper, CopyPace, Leading, NamedCertificates, api_server};
 use seaway_engine::Handle;
 use seaway_model::Name;
 use seaway_plan::World;
@@ -18,7 +18,8 @@ pub(super) fn keep(
     namespace: Name,
     handle: Handle,
 ) -> (Part, impl Future<Output = ()> + use<>) {
-    let keeper = Keeper::start(cluster, leading, namespace.clone(), CopyPace::default(), handle.changes());
+    let keeper =
+        CopyKeeper::start(cluster, leading, namespace.clone(), CopyPace::default(), handle.changes());
     let part = keeper.part();
     let names = async move {
         let mut moved = handle.moved();
@@ -27,7 +28,7 @@ pub(super) fn keep(
             let begin = Instant::now();
             let namespace = namespace.clone();
             match handle.ask(move |world| named(world, &namespace)).await {
-                Some(Some(named)) => keeper.say(named),
+                Some(Some(named)) => keeper.set_wanted(named),
                 // Before all is known, nothing is known to be unnamed.
                 Some(None) => {}
                 None => return,
@@ -42,11 +43,11 @@ pub(super) fn keep(
     (part, names)
 }
 
-fn named(world: &World, namespace: &Name) -> Option<Named> {
+fn named(world: &World, namespace: &Name) -> Option<NamedCertificates> {
     let certificates = world.named_certificates()?;
     // A kind that may not be listed may name more.
     let complete = world.sees_all_that_names(&api_server());
-    Some(Named {
+    Some(NamedCertificates {
         certificates,
         namespace: world.knows_namespace(namespace),
         complete,

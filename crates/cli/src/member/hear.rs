@@ -8,14 +8,14 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::recall::Memory;
-use crate::control::Reported;
+use crate::control::ReportedProblems;
 
 /// Runs until nobody tells anything any more.
 pub(super) struct Hearing {
     pub(super) changes: mpsc::Sender<Change>,
     pub(super) me: Option<Me>,
     pub(super) memory: Memory,
-    pub(super) reported: Reported,
+    pub(super) reported: ReportedProblems,
 }
 
 /// A host, of which it knows more than the cluster, but for what people want of it.

@@ -23,7 +23,7 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
     if *opens == Opens::WhenNeeded {
         *opens = Opens::Never;
     }
-    tenants::close(&mut settings.config, settings.said);
+    tenants::close_by_default(&mut settings.config, settings.said);
     // Copies have that limit, and those that are there stay.
     let limits = &mut settings.config.tenants.limits;
     limits.held_certificate_bytes = limits.certificate_bytes.filter(|_| settings.copies.is_none());

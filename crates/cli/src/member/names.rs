@@ -24,7 +24,7 @@ pub(super) fn keep(
             moved.mark_unchanged();
             let begin = Instant::now();
             match handle.ask(claims).await {
-                Some(claims) => keeper.say(claims),
+                Some(claims) => keeper.set_claims(claims),
                 None => return,
             }
             let pause = (begin.elapsed() * 4).clamp(AFTER, AT_LAST);

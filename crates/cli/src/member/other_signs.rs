@@ -35,7 +35,7 @@ async fn watch(cluster: Cluster, changes: mpsc::Sender<Change>) {
     let (mut failed, mut round, mut said) = (0, 0, None::<OtherSigns>);
     loop {
         let event = said.as_ref().filter(|_| round % EVENTS != 0).map(|it| it.event.clone());
-        let signs = match cluster.other_signs(event).await {
+        let signs = match cluster.signs_of_other_controllers(event).await {
             Ok(signs) => {
                 failed = 0;
                 round += 1;

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use seaway_admin::{BindError, Bound, Closed};
+use seaway_admin::{BindError, BoundSockets, ClosedListener};
 use seaway_model::{Change, Kind, ObjectRef, Problem, Reason};
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
@@ -13,21 +13,21 @@ use crate::args::Pod;
 /// A host whose pod is told its address shows its status page there, for `kubectl seaway` tells counters by it (`pods/proxy`).
 /// Of a controller nobody reads anything so: it has no password, and whoever reaches the pod would read names and members of
 /// all namespaces.
-pub(super) fn in_pod(mut bound: Bound, pod: &Pod, part: Part) -> Result<Bound, BindError> {
+pub(super) fn in_pod(mut bound: BoundSockets, pod: &Pod, part: Part) -> Result<BoundSockets, BindError> {
     if let Some(at) = pod.pod_address.filter(|_| part == Part::Node) {
-        bound = bound.also_for_reading(at)?;
+        bound = bound.with_read_only_listener(at)?;
     }
     if let Some(port) = pod.probe_port {
         // The kubelet of a pod that has the machine's network comes by loopback, that of another to the pod's address.
         for at in [Some(Ipv4Addr::LOCALHOST.into()), pod.pod_address].into_iter().flatten() {
-            bound = bound.also_for_probes((at, port).into())?;
+            bound = bound.with_probe_listener((at, port).into())?;
         }
     }
     Ok(bound)
 }
 
 /// Tells where it is not listened, for as long as that is so.
-pub(super) async fn tell(mut closed: watch::Receiver<Vec<Closed>>, changes: mpsc::Sender<Change>) {
+pub(super) async fn tell(mut closed: watch::Receiver<Vec<ClosedListener>>, changes: mpsc::Sender<Change>) {
     let mut told = false;
     loop {
         let now = closed.borrow_and_update().clone();
@@ -49,8 +49,8 @@ fn object() -> ObjectRef {
     ObjectRef::new(Kind::Config, "", "admin")
 }
 
-fn problem(closed: &Closed) -> Problem {
-    let Closed { address, why, probes, metrics } = closed;
+fn problem(closed: &ClosedListener) -> Problem {
+    let ClosedListener { address, why, probes, metrics } = closed;
     let (what, fix) = match probes {
         true => (
             "probes are not answered",
@@ -84,11 +84,11 @@ mod tests {
         let pod =
             Pod { pod_address: Some(address), probe_port: Some(0), pod_name: None, pod_namespace: None };
         for (part, shown_at) in [(Part::Controller, vec![loopback]), (Part::Node, vec![loopback, address])] {
-            let bound = Bound::bind(&Binding::Exactly(vec![(loopback, 0).into()])).unwrap();
+            let bound = BoundSockets::bind(&Binding::Exactly(vec![(loopback, 0).into()])).unwrap();
             let bound = in_pod(bound, &pod, part).unwrap();
             let addresses = |of: Vec<SocketAddr>| of.into_iter().map(|it| it.ip()).collect::<Vec<_>>();
             assert_eq!(addresses(bound.addresses()), shown_at, "{part:?}");
-            assert_eq!(addresses(bound.probed_at()), [loopback, address], "{part:?}");
+            assert_eq!(addresses(bound.probe_addresses()), [loopback, address], "{part:?}");
         }
     }
 
@@ -96,7 +96,7 @@ mod tests {
     async fn a_port_that_is_taken_is_a_problem_until_it_is_free() {
         let at = "127.0.0.1:1936".parse().unwrap();
         let why = "another process listens there".to_owned();
-        let taken = Closed { address: at, why, probes: false, metrics: false };
+        let taken = ClosedListener { address: at, why, probes: false, metrics: false };
         let (say, heard) = watch::channel(vec![taken]);
         let (changes, mut told) = mpsc::channel(4);
         let telling = tokio::spawn(tell(heard, changes));

@@ -8,7 +8,7 @@ use std::{
 };
 
 use seaway_cluster::Cluster;
-use seaway_files::snapshot::{Keeper, Origin, Recalled, Snapshot};
+use seaway_files::snapshot::{CachedState, Origin, StateCache, StateCacheWriter};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef, fact::HostReport};
 use seaway_watchdog::Part;
 use tokio::{
@@ -25,8 +25,8 @@ const ALSO_NEEDED: [Kind; 2] = [Kind::LoadBalancerHost, Kind::NameOwner];
 
 /// What a host goes on with, and where it keeps what it hears.
 pub(super) struct Recall {
-    snapshot: Option<Snapshot>,
-    recalled: Option<Recalled>,
+    snapshot: Option<StateCache>,
+    recalled: Option<CachedState>,
     /// If it was to drain when it was last told: its own object, which said so.
     own: Option<Fact>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Recall {
 /// What a host hears, before it is told on.
 #[derive(Default)]
 pub(super) struct Memory {
-    keeper: Option<Keeper>,
+    keeper: Option<StateCacheWriter>,
     /// Until all that is needed was heard, or it took too long.
     waiting: Option<Waiting>,
     /// While it serves what it knew last.
@@ -42,7 +42,7 @@ pub(super) struct Memory {
 }
 
 struct Waiting {
-    recalled: Recalled,
+    recalled: CachedState,
     file: ObjectRef,
     until: Instant,
     unheard: BTreeSet<Kind>,
@@ -60,14 +60,14 @@ struct Stale {
 impl Recall {
     /// Reads what was kept.
     pub(super) async fn of(cluster: &Cluster, host: &Name, place: Option<PathBuf>) -> Recall {
-        let Some(path) = place.or_else(|| Snapshot::usual_place(host)) else {
+        let Some(path) = place.or_else(|| StateCache::default_path(host)) else {
             info!(
                 "no snapshot is kept: there is no folder in memory for it; name a file with --snapshot FILE"
             );
             return Recall { snapshot: None, recalled: None, own: None };
         };
-        let origin = Origin { host: host.clone(), server: cluster.server().clone() };
-        let snapshot = Snapshot::at(path.clone(), origin);
+        let origin = Origin { host: host.clone(), server: cluster.server_url().clone() };
+        let snapshot = StateCache::at(path.clone(), origin);
         let file = snapshot.clone();
         let read = tokio::task::spawn_blocking(move || file.read()).await;
         let recalled = match read {
@@ -107,7 +107,8 @@ impl Recall {
             let _ = changes.send(Change::Drains(true)).await;
         }
         let Some(snapshot) = self.snapshot else { return Memory::default() };
-        let keeper = Keeper::start(snapshot.clone(), self.recalled.as_ref(), seaway_cluster::kinds());
+        let keeper =
+            StateCacheWriter::start(snapshot.clone(), self.recalled.as_ref(), seaway_cluster::kinds());
         let keeper = keeper.inspect_err(|error| warn!(%error, "no snapshot is kept")).ok();
         let waiting = self.recalled.map(|recalled| Waiting {
             recalled,
@@ -124,7 +125,7 @@ impl Recall {
 impl Memory {
     /// For the watchdog.
     pub(super) fn part(&self) -> Option<Part> {
-        self.keeper.as_ref().map(Keeper::part)
+        self.keeper.as_ref().map(StateCacheWriter::part)
     }
 
     /// Returns when what was known last is to be served: the API server had its time.
@@ -165,7 +166,7 @@ impl Memory {
     /// Something was heard; what is to be told beside it.
     pub(super) fn note(&mut self, change: &Change) -> Option<Change> {
         if let Some(keeper) = &self.keeper {
-            keeper.note(change);
+            keeper.record(change);
         }
         if let Some(waiting) = &mut self.waiting
             && waiting.note(change)
@@ -219,7 +220,7 @@ mod tests {
     fn known(names: &[&str]) -> Memory {
         let facts = names.iter().map(|name| fact(name)).collect();
         let waiting = Waiting {
-            recalled: Recalled { facts, drains: false, written: Time(0) },
+            recalled: CachedState { facts, drains: false, written: Time(0) },
             file: ObjectRef::new(Kind::File, "", "a.snapshot"),
             until: Instant::now(),
             unheard: seaway_cluster::required_kinds().collect(),

@@ -5,7 +5,9 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::{EventRecorder, Leading, RECORDS, RELEASED_NAMED, Recorded, Records, Unanswered};
+use seaway_cluster::{
+    EventRecorder, LeaderRecords, Leading, MAX_RELEASED, RECORDS, RecordStore, RequestError,
+};
 use seaway_engine::Handle;
 use seaway_model::{Change, Deletion, Kind, LbKey, Name, ObjectRef, Owner, Problem, Reason, Unit};
 use tokio::time::sleep;
@@ -19,7 +21,7 @@ const SOON: Duration = Duration::from_millis(20);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Reads at the start of each lead, and writes whenever something is new.
-pub(super) async fn keep(records: Records, mut leading: Leading, handle: Handle, herald: EventRecorder) {
+pub(super) async fn keep(records: RecordStore, mut leading: Leading, handle: Handle, herald: EventRecorder) {
     let changes = handle.changes();
     let (mut troubled, mut recalls) = (false, 0);
     loop {
@@ -60,12 +62,12 @@ pub(super) async fn keep(records: Records, mut leading: Leading, handle: Handle,
 
 /// Until another leads; `false`: the engine has ended.
 async fn follow(
-    records: &Records,
-    mut written: Recorded,
+    records: &RecordStore,
+    mut written: LeaderRecords,
     leading: &mut Leading,
     handle: &Handle,
     herald: &EventRecorder,
-) -> Result<bool, Unanswered> {
+) -> Result<bool, RequestError> {
     let mut moved = handle.moved();
     let (mut announced, mut waiting) = (BTreeSet::new(), BTreeSet::new());
     let mut adopting = Vec::new();
@@ -99,10 +101,10 @@ async fn follow(
         let held = limited
             .iter()
             .map(|(of, what)| format!("{what} of {of} is to be deleted, but the deletion limit is reached"));
-        let lines = orphans.iter().map(line).chain(held).take(seaway_cluster::TOLD).collect();
+        let lines = orphans.iter().map(line).chain(held).take(seaway_cluster::MAX_LINES).collect();
         (announced, waiting) = (orphans, limited);
         let released = named(released);
-        let now = Recorded { deletions: seconds(deletions), orphans: lines, released, adoption };
+        let now = LeaderRecords { deletions: seconds(deletions), orphans: lines, released, adoption };
         if now != written {
             records.write(&written, &now).await?;
             written = now;
@@ -123,8 +125,8 @@ fn seconds(deletions: Vec<Deletion>) -> Vec<Deletion> {
 
 /// A line each; what is too much for the object is counted.
 fn named(released: BTreeMap<Name, Unit>) -> BTreeMap<Name, String> {
-    let more = released.len().saturating_sub(RELEASED_NAMED);
-    let named = released.iter().take(RELEASED_NAMED).map(|(uid, unit)| (uid.clone(), line(unit)));
+    let more = released.len().saturating_sub(MAX_RELEASED);
+    let named = released.iter().take(MAX_RELEASED).map(|(uid, unit)| (uid.clone(), line(unit)));
     // Behind every UID.
     let counted = (more > 0).then(|| ("more".into(), format!("and {more} more load balancers")));
     named.chain(counted).collect()
@@ -146,7 +148,7 @@ fn announce(herald: &EventRecorder, unit: &Unit) {
         let text = "The cloud has a load balancer of this Service, which does not exist any more, and \
                     Seaway did not see the deletion of the Service: the load balancer is left as it is. \
                     seaway openstack gc lists and deletes it.";
-        herald.say(object, uid, true, Reason::Orphan.as_str(), text.to_owned());
+        herald.record(object, uid, true, Reason::Orphan.as_str(), text.to_owned());
     }
 }
 
@@ -163,13 +165,13 @@ fn announce_limit(herald: &EventRecorder, owner: &Owner, what: &str) {
              objects that no Service asked to delete as the limit allows. The annotation \
              seaway.dev/approved-deletions at the ConfigMap seaway-deletions approves this deletion."
         );
-        herald.say(object, uid, true, Reason::DeletionLimit.as_str(), text);
+        herald.record(object, uid, true, Reason::DeletionLimit.as_str(), text);
     }
 }
 
-fn told(error: Option<&Unanswered>) -> Change {
+fn told(error: Option<&RequestError>) -> Change {
     let object = ObjectRef::new(Kind::Config, "", RECORDS);
-    let problem = |error: &Unanswered| {
+    let problem = |error: &RequestError| {
         let message = format!(
             "deletions that this process saw cannot be recorded, so after a restart an object of a deleted \
              Service in a cloud is only reported, not deleted: {error}"

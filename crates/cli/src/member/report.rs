@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_cluster::{Counted, HostReports, PoolReports, PoolSays, SecretInterest, Wanted};
+use seaway_cluster::{AddressCounts, HostReports, PoolReport, PoolReports, SecretInterest, WantedSecrets};
 use seaway_engine::{Handle, Phase};
 use seaway_model::fact::HostSays;
 use seaway_plan::World;
@@ -35,7 +35,7 @@ pub(super) async fn say(reports: Arc<HostReports>, handle: Handle) {
         let before = last.clone();
         match handle.ask(move |world| world.said_after(before.as_ref())).await {
             Some(Some(said)) => {
-                reports.say(said.clone());
+                reports.publish(said.clone());
                 last = Some(said);
             }
             Some(None) => {}
@@ -57,8 +57,8 @@ pub(super) async fn want(wishes: SecretInterest, handle: Handle) {
         moved.mark_unchanged();
         // Before all is told, nobody knows who names which.
         match handle.ask(|world| world.is_settled().then(|| world.secrets())).await {
-            Some(Some(Some(named))) => wishes.secrets(Wanted::These(named)),
-            Some(Some(None)) => wishes.secrets(Wanted::Every),
+            Some(Some(Some(named))) => wishes.set_wanted(WantedSecrets::These(named)),
+            Some(Some(None)) => wishes.set_wanted(WantedSecrets::Every),
             Some(None) => {}
             None => return,
         }
@@ -83,9 +83,9 @@ pub(super) async fn count(reports: PoolReports, handle: Handle) {
         let says = pools.into_iter().map(|(announced, it)| {
             let problems = problems.iter().filter(|problem| problem.object == it.pool).cloned().collect();
             let [v4, v6] =
-                [it.v4, it.v6].map(|it| Counted { assigned: it.assigned, available: it.available });
-            (it.pool, PoolSays { v4, v6, problems, announced })
+                [it.v4, it.v6].map(|it| AddressCounts { assigned: it.assigned, available: it.available });
+            (it.pool, PoolReport { v4, v6, problems, announced })
         });
-        reports.say(says.collect());
+        reports.publish(says.collect());
     }
 }

@@ -1,7 +1,7 @@
 //! What a host does beside serving.
 
 use anyhow::{Context, Result};
-use seaway_admin::Bound;
+use seaway_admin::BoundSockets;
 use seaway_cluster::StatusPage;
 use seaway_files::pem::PemWatch;
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
@@ -27,7 +27,7 @@ pub(super) async fn certificates(settings: &Settings, tell: &mpsc::Sender<Change
 }
 
 /// Where this pod's status page is read by whoever asks the API server.
-pub(super) fn page(pod: &Pod, bound: &Bound) -> Option<StatusPage> {
+pub(super) fn page(pod: &Pod, bound: &BoundSockets) -> Option<StatusPage> {
     let (at, name, namespace) = (pod.pod_address?, pod.pod_name.as_ref()?, pod.pod_namespace.as_ref()?);
     let addresses = bound.addresses();
     let port = addresses.iter().find(|it| it.ip() == at).or(addresses.first())?.port();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_cluster::{Leading, Records};
+use seaway_cluster::{Leading, RecordStore};
 use seaway_drivers::octavia::{Octavia, sole};
 use seaway_model::{Change, Problem};
 use tokio::{sync::mpsc, time::sleep};
@@ -10,7 +10,7 @@ use tokio::{sync::mpsc, time::sleep};
 /// As long as we lead: looks, sends heartbeats, and tells what it found.
 pub(super) async fn keep(
     driver: Arc<Octavia>,
-    records: Records,
+    records: RecordStore,
     mut leading: Leading,
     changes: mpsc::Sender<Change>,
 ) {

@@ -92,7 +92,7 @@ async fn the_death_of_an_engine_is_noticed_and_a_life_is_not() {
     let mut engine = tokio::spawn(engine.run(stopped));
     let (tell, heard) = mpsc::channel(1);
     let changes = handle.changes();
-    let reported = crate::control::Reported::new(seaway_engine::ProblemLog::default());
+    let reported = crate::control::ReportedProblems::new(seaway_engine::ProblemLog::default());
     let mut hearing =
         tokio::spawn(Hearing { changes, me: None, memory: Memory::default(), reported }.run(heard));
     let mut life = std::pin::pin!(died(&mut engine, pending(), &mut hearing));

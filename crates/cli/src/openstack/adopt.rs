@@ -7,8 +7,8 @@ use seaway_drivers::octavia::retag::{Retag, retag, retags};
 
 use super::{
     connect,
-    leavings::{ask, checked},
-    teller,
+    leavings::{ask_cluster, parse_uid},
+    progress_printer,
 };
 use crate::{
     args::{OpenStackAdopt, WhichCluster},
@@ -16,14 +16,14 @@ use crate::{
 };
 
 pub(super) async fn adopt(arguments: &OpenStackAdopt) -> Result<ExitCode> {
-    let from = checked(&arguments.from_uid)?;
+    let from = parse_uid(&arguments.from_uid)?;
     let which = WhichCluster {
         cluster_uid: None,
         kubeconfig: arguments.kubeconfig.clone(),
         context: arguments.context.clone(),
         system_namespace: arguments.system_namespace.clone(),
     };
-    let asked = ask(&which).await?;
+    let asked = ask_cluster(&which).await?;
     if asked.uid == from {
         bail!("{from} is the UID of this cluster: its load balancers are its own already");
     }
@@ -66,7 +66,7 @@ pub(super) async fn adopt(arguments: &OpenStackAdopt) -> Result<ExitCode> {
              (kubectl -n seaway-system scale deployment seaway-controller --replicas=0)"
         );
     }
-    let tell = teller();
+    let tell = progress_printer();
     let mut failed = 0;
     for (number, it) in goes.iter().enumerate() {
         tell(&format!("{} of {}: load balancer {} ({})", number + 1, goes.len(), it.id, it.name));

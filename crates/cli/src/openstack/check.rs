@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use seaway_openstack::{
     Error,
-    survey::{Ability, Fetched, Finding, ProviderInfo, Survey, Weight, date, is_absence, judge, survey},
+    survey::{Ability, Fetched, Finding, ProviderInfo, Severity, Survey, date, findings, is_absence, survey},
 };
 use serde_json::json;
 
-use super::{connect, teller};
+use super::{connect, progress_printer};
 use crate::{
     args::{OpenStackCheck, Output},
     output,
@@ -20,8 +20,8 @@ pub(super) async fn check(arguments: &OpenStackCheck) -> Result<ExitCode> {
         Ok(cloud) => cloud,
         Err(error) => return Ok(not_signed_in(&error, arguments.output)),
     };
-    let survey = survey(&cloud, &*teller()).await;
-    let findings = judge(&survey);
+    let survey = survey(&cloud, &*progress_printer()).await;
+    let findings = findings(&survey);
     match arguments.output {
         Output::Json => {
             let all = json!({ "found": survey, "findings": findings });
@@ -34,7 +34,7 @@ pub(super) async fn check(arguments: &OpenStackCheck) -> Result<ExitCode> {
             findings.iter().for_each(tell);
         }
     }
-    let missing = findings.iter().filter(|it| it.weight == Weight::Missing).count();
+    let missing = findings.iter().filter(|it| it.weight == Severity::Missing).count();
     output::error(&match (missing, findings.len() - missing) {
         (0, 0) => "nothing is missing".to_owned(),
         (0, warnings) => format!("nothing is missing; {warnings} warnings"),
@@ -66,8 +66,8 @@ fn with_causes(error: &Error) -> String {
 
 fn tell(finding: &Finding) {
     let word = match finding.weight {
-        Weight::Missing => "MISSING",
-        Weight::Warning => "warning",
+        Severity::Missing => "MISSING",
+        Severity::Warning => "warning",
     };
     output::line(&row(word, &finding.what));
     output::line(&row("", &format!("→ {}", finding.fix)));
@@ -96,7 +96,7 @@ fn lines(survey: &Survey) -> Vec<String> {
     }
     for (word, names) in [("flavors", &survey.flavors), ("zones", &survey.availability_zones)] {
         // Most clouds have none, and some do not let them be listed.
-        if let Some(names) = names.told().filter(|it| !it.is_empty()) {
+        if let Some(names) = names.value().filter(|it| !it.is_empty()) {
             lines.push(row(word, &names.join(", ")));
         }
     }
@@ -158,7 +158,7 @@ fn outside(survey: &Survey) -> Vec<String> {
 }
 
 fn quotas(survey: &Survey) -> Vec<String> {
-    let there = survey.quotas.iter().filter(|it| !it.limit.failed().is_some_and(is_absence));
+    let there = survey.quotas.iter().filter(|it| !it.limit.error().is_some_and(is_absence));
     let told = there.map(|it| {
         let used = match &it.used {
             Fetched::Value(used) => used.to_string(),

@@ -18,7 +18,7 @@ use seaway_model::{
 };
 use seaway_openstack::{Cloud, Error};
 
-use super::{cascades, connect, teller};
+use super::{cascades, connect, progress_printer};
 use crate::{
     args::{OpenStackGc, OpenStackPurge, WhichCluster},
     kubectl::credentials,
@@ -27,8 +27,8 @@ use crate::{
 
 const HEADER: [&str; 5] = ["WHAT", "ID", "NAME", "OF SERVICE", ""];
 
-/// A cluster, as far as it was asked.
-pub(super) struct Asked {
+/// What is known of the cluster whose things in the cloud are meant.
+pub(super) struct ClusterFacts {
     pub(super) uid: String,
     /// UID, namespace and name of each Service; nothing, where there was no API server to ask.
     services: Option<Vec<(String, String, String)>>,
@@ -45,7 +45,7 @@ pub(super) struct Asked {
 }
 
 pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
-    let asked = ask(&arguments.of).await.map_err(perhaps_gone)?;
+    let asked = ask_cluster(&arguments.of).await.map_err(perhaps_gone)?;
     let Some(services) = &asked.services else {
         bail!(
             "only the cluster itself can list its Services: omit --cluster-uid, and name its kubeconfig.\n\
@@ -54,7 +54,7 @@ pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
         );
     };
     let cloud = connect(&arguments.which).await?;
-    let all = belongings(&cloud, &asked.uid, &*teller()).await?;
+    let all = belongings(&cloud, &asked.uid, &*progress_printer()).await?;
     let there = all.len();
     let stays = released(&all, &uids(&asked.released), services);
     let left = orphans(all, services);
@@ -69,9 +69,9 @@ pub(super) async fn gc(arguments: &OpenStackGc) -> Result<ExitCode> {
 }
 
 pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
-    let asked = ask(&arguments.of).await.map_err(perhaps_gone)?;
+    let asked = ask_cluster(&arguments.of).await.map_err(perhaps_gone)?;
     let cloud = connect(&arguments.which).await?;
-    let all = belongings(&cloud, &asked.uid, &*teller()).await?;
+    let all = belongings(&cloud, &asked.uid, &*progress_printer()).await?;
     let all = all.into_iter().map(|it| Belonging { kept: it.kept && !arguments.kept, ..it }).collect();
     let (goes, stays) = divided(all);
     output::error(&format!("cluster {}: {} objects in the cloud", asked.uid, goes.len() + stays.len()));
@@ -82,13 +82,13 @@ pub(super) async fn purge(arguments: &OpenStackPurge) -> Result<ExitCode> {
         };
         output::error(&format!("stays: {} {}: {why}", it.thing, it.name));
     }
-    unless_led(&asked, arguments.yes && !goes.is_empty(), "make again what is removed")?;
+    refuse_while_led(&asked, arguments.yes && !goes.is_empty(), "make again what is removed")?;
     let how = How { uid: &asked.uid, cascades: cascades(&arguments.which)? };
     finish(&cloud, how, &goes, arguments.yes, "--yes").await
 }
 
 /// Nothing is removed beside a controller that leads, and that would do this.
-pub(super) fn unless_led(asked: &Asked, really: bool, would: &str) -> Result<()> {
+pub(super) fn refuse_while_led(asked: &ClusterFacts, really: bool, would: &str) -> Result<()> {
     if let Some(why) = asked.unsure.as_ref().filter(|_| really) {
         bail!("cannot find out whether a controller is running that would {would}: {why}");
     }
@@ -144,7 +144,7 @@ async fn finish(
         output::error(&format!("nothing was removed: add {flag} to remove these"));
         return Ok(ExitCode::SUCCESS);
     }
-    let failed: Vec<(Belonging, Error)> = remove_by(cloud, how, goes, &*teller()).await;
+    let failed: Vec<(Belonging, Error)> = remove_by(cloud, how, goes, &*progress_printer()).await;
     for (it, error) in &failed {
         output::error(&format!("not removed: {}: {error}", it.thing));
     }
@@ -165,7 +165,7 @@ fn row(it: &Belonging, note: &str) -> Vec<String> {
     vec![what.to_owned(), id, it.name.clone(), service, note.to_owned()]
 }
 
-pub(super) fn checked(uid: &str) -> Result<String> {
+pub(super) fn parse_uid(uid: &str) -> Result<String> {
     if uid.is_empty() || !uid.chars().all(|it| it.is_ascii_alphanumeric() || it == '-') {
         bail!(
             "{uid:?} is not a UID: kubectl get namespace kube-system -o jsonpath='{{.metadata.uid}}' shows \
@@ -183,12 +183,12 @@ fn perhaps_gone(why: anyhow::Error) -> anyhow::Error {
     )
 }
 
-pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
+pub(super) async fn ask_cluster(which: &WhichCluster) -> Result<ClusterFacts> {
     if let Some(uid) = &which.cluster_uid {
-        let (uid, balanced) = (checked(uid)?, Vec::new());
+        let (uid, balanced) = (parse_uid(uid)?, Vec::new());
         let released = BTreeMap::new();
         let (services, used) = (None, None);
-        return Ok(Asked { uid, services, balanced, released, used, leader: None, unsure: None });
+        return Ok(ClusterFacts { uid, services, balanced, released, used, leader: None, unsure: None });
     }
     let credentials = credentials(which.kubeconfig.as_deref(), which.context.as_deref());
     let why = |why: String| anyhow!("the cluster cannot be asked: {why}");
@@ -196,7 +196,7 @@ pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
     let cluster = Cluster::connect(Access { credentials, namespace, ..Access::default() });
     let cluster = cluster.await.map_err(|it| why(it.to_string()))?;
     let uid = cluster.identity().await.map_err(|it| why(it.to_string()))?;
-    let sight = cluster.look(None).await.map_err(|it| why(it.0.line()))?;
+    let sight = cluster.inspect(None).await.map_err(|it| why(it.0.line()))?;
     let service = |change: &Change| match change {
         Change::Put(Fact::Service(it)) => {
             let meta = &it.meta;
@@ -223,7 +223,7 @@ pub(super) async fn ask(which: &WhichCluster) -> Result<Asked> {
     let unsure = sight.unseen.iter().map(Problem::line).find(|it| it.contains("leases"));
     let leader =
         sight.leader.filter(|(_, pulse)| *pulse == HostLiveness::Alive).map(|(who, _)| who.to_string());
-    Ok(Asked {
+    Ok(ClusterFacts {
         uid: uid.to_string(),
         services: Some(sight.changes.iter().filter_map(service).collect()),
         balanced,

@@ -7,7 +7,7 @@ use seaway_drivers::octavia::group_release::{OurGroup, our_groups, release};
 
 use super::{
     connect,
-    leavings::{ask, unless_led},
+    leavings::{ask_cluster, refuse_while_led},
 };
 use crate::{args::OpenStackReleaseGroup, output};
 
@@ -15,7 +15,7 @@ use crate::{args::OpenStackReleaseGroup, output};
 const NAMED: usize = 5;
 
 pub(super) async fn release_group(arguments: &OpenStackReleaseGroup) -> Result<ExitCode> {
-    let asked = ask(&arguments.of).await?;
+    let asked = ask_cluster(&arguments.of).await?;
     let Some(used) = &asked.used else {
         bail!("only the cluster itself can list the node ports of its Services: omit --cluster-uid");
     };
@@ -49,7 +49,7 @@ pub(super) async fn release_group(arguments: &OpenStackReleaseGroup) -> Result<E
         );
         return Ok(ExitCode::from(u8::from(!stays.is_empty())));
     }
-    unless_led(&asked, !may.is_empty(), "make it again, or still needs it")?;
+    refuse_while_led(&asked, !may.is_empty(), "make it again, or still needs it")?;
     let mut failed = !stays.is_empty();
     for group in may {
         match release(&cloud, group, used).await? {

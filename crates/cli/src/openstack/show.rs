@@ -6,12 +6,12 @@ use anyhow::Result;
 use seaway_openstack::{
     octavia::{Operating, Provisioning},
     survey::{
-        LoadBalancerTrees, Wanted,
-        forest::{Balancer, ListenerBranch, MemberLeaf, MonitorLeaf, PolicyBranch, PoolBranch},
+        LoadBalancerFilter, LoadBalancerTrees,
+        forest::{ListenerBranch, LoadBalancerBranch, MemberLeaf, MonitorLeaf, PolicyBranch, PoolBranch},
     },
 };
 
-use super::{connect, teller};
+use super::{connect, progress_printer};
 use crate::{
     args::{OpenStackShow, Output},
     output,
@@ -19,12 +19,12 @@ use crate::{
 
 pub(super) async fn show(arguments: &OpenStackShow) -> Result<ExitCode> {
     let cloud = connect(&arguments.which).await?;
-    let wanted = Wanted {
+    let wanted = LoadBalancerFilter {
         named: arguments.load_balancer.clone(),
         tags: arguments.tag.clone(),
         members: !arguments.no_members,
     };
-    let forest = seaway_openstack::survey::forest(&cloud, &wanted, &*teller()).await?;
+    let forest = seaway_openstack::survey::read_load_balancers(&cloud, &wanted, &*progress_printer()).await?;
     match arguments.output {
         Output::Json => output::line(&serde_json::to_string_pretty(&forest)?),
         Output::Table => draw(&forest),
@@ -66,7 +66,7 @@ fn draw(forest: &LoadBalancerTrees) {
     }
 }
 
-fn balancer(it: &Balancer) -> Branch {
+fn balancer(it: &LoadBalancerBranch) -> Branch {
     let vips = it.vip.iter().chain(&it.additional_vips);
     let mut text = format!("{}  {}", named(&it.name), addresses(vips));
     if !it.floating_ips.is_empty() {

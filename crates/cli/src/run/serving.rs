@@ -18,7 +18,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Process, follow, load, start_proxy};
+use super::{Process, apply_reloaded, load, start_proxy};
 use crate::{args::Run, control::Control, watchdog};
 
 pub(super) async fn serve(process: Process, arguments: &Run) -> Result<ExitCode> {
@@ -96,7 +96,7 @@ impl Serving {
         loop {
             let ready = async {
                 match &mut control {
-                    Some(control) => control.became_ready().await,
+                    Some(control) => control.first_serving().await,
                     None => std::future::pending().await,
                 }
             };
@@ -126,7 +126,7 @@ impl Serving {
                         *hand_over = self.await_successor(tell.clone());
                     }
                     info!(after = ?self.process.began.elapsed(), "ready");
-                    self.process.notifier.main_process(std::process::id());
+                    self.process.notifier.set_main_process(std::process::id());
                     self.process.notifier.ready("serving");
                     seaway_proxy::give_memory_back();
                 }
@@ -186,7 +186,9 @@ impl Serving {
         let process = &mut self.process;
         process.notifier.reloading();
         let read = load(arguments);
-        if let Some(settings) = follow(read, &process.settings, &process.log, Some(&self.host.proxy)).await {
+        if let Some(settings) =
+            apply_reloaded(read, &process.settings, &process.log, Some(&self.host.proxy)).await
+        {
             control.configure(settings.config.clone(), settings.pems.clone()).await;
             process.settings = settings;
             info!("configuration reloaded");

@@ -1,7 +1,7 @@
 //! Of `seaway.yaml`: what is read where every key of the example is in force, described by the comments of the example.
 
 use seaway_manifests::{
-    decode::Part,
+    decode::PathPart,
     tree::{self, Node, Value as Tree},
 };
 use serde_json::Value;
@@ -31,11 +31,11 @@ pub(super) fn in_force() -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn describe(known: &mut Known, node: &Node, path: &mut Vec<Part>, lines: &[&str]) {
+fn describe(known: &mut Known, node: &Node, path: &mut Vec<PathPart>, lines: &[&str]) {
     match &node.value {
         Tree::Map(entries) => {
             for entry in entries {
-                path.push(Part::Field(entry.key.clone()));
+                path.push(PathPart::Field(entry.key.clone()));
                 // Of a map whose keys users choose, the example's own key is nobody's field.
                 if is_known(known, path) {
                     let said = said_at(entry.at.line as usize, path.len() == 1, lines);
@@ -47,7 +47,7 @@ fn describe(known: &mut Known, node: &Node, path: &mut Vec<Part>, lines: &[&str]
             }
         }
         Tree::List(items) => {
-            path.push(Part::Item);
+            path.push(PathPart::Item);
             items.iter().for_each(|item| describe(known, item, path, lines));
             path.pop();
         }
@@ -55,11 +55,11 @@ fn describe(known: &mut Known, node: &Node, path: &mut Vec<Part>, lines: &[&str]
     }
 }
 
-fn is_known(known: &Known, path: &[Part]) -> bool {
-    let below = |known: &'_ Known, part: &Part| match part {
-        Part::Field(name) => known.fields.contains_key(name),
-        Part::Item => known.item.is_some(),
-        Part::Key => known.key.is_some(),
+fn is_known(known: &Known, path: &[PathPart]) -> bool {
+    let below = |known: &'_ Known, part: &PathPart| match part {
+        PathPart::Field(name) => known.fields.contains_key(name),
+        PathPart::Item => known.item.is_some(),
+        PathPart::Key => known.key.is_some(),
     };
     let mut at = known;
     for part in path {
@@ -67,9 +67,9 @@ fn is_known(known: &Known, path: &[Part]) -> bool {
             return false;
         }
         let next = match part {
-            Part::Field(name) => at.fields.get(name),
-            Part::Item => at.item.as_deref(),
-            Part::Key => at.key.as_deref(),
+            PathPart::Field(name) => at.fields.get(name),
+            PathPart::Item => at.item.as_deref(),
+            PathPart::Key => at.key.as_deref(),
         };
         match next {
             Some(next) => at = next,

@@ -19,7 +19,7 @@ pub(super) fn read(field: &Field<'_>, beside: &Path) -> Option<AccessLog> {
         None | Some("stdout") => AccessTo::StandardOutput,
         Some(path) => AccessTo::File(beside.join(path)),
     };
-    let one_of = section.take("oneOf").within(1, i64::from(u32::MAX)).unwrap_or(1);
+    let one_of = section.take("oneOf").integer_within(1, i64::from(u32::MAX)).unwrap_or(1);
     section.finish();
     form.map(|form| AccessLog { form, to, one_of })
 }

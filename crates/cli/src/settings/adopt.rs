@@ -15,8 +15,8 @@ pub(super) fn read(field: &Field<'_>) -> Adopt {
         // What another controller published is taken over only by a word.
         native: mode.unwrap_or(AdoptMode::Observe),
         only: canary(&section.take("only")),
-        per_minute: section.take("perMinute").within(1, 100_000),
-        stop_after: section.take("stopAfter").within(1, 100_000),
+        per_minute: section.take("perMinute").integer_within(1, 100_000),
+        stop_after: section.take("stopAfter").integer_within(1, 100_000),
         beside_occm: section.take("besideOccm").bool().unwrap_or(false),
     };
     section.finish();

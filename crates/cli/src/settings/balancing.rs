@@ -51,7 +51,7 @@ pub(super) fn read(field: &Field<'_>, beside: &Path, defaults: &mut Defaults) {
     if let Some(time) = section.take("slowStart").duration() {
         defaults.slow_start = Some(time).filter(|it| !it.is_zero());
     }
-    if let Some(percent) = section.take("panicThreshold").within(0, 100) {
+    if let Some(percent) = section.take("panicThreshold").integer_within(0, 100) {
         defaults.panic_threshold = percent;
     }
     let reuse = section.take("reuseConnections").one_of(&[
@@ -107,8 +107,8 @@ fn health(field: &Field<'_>) -> HealthCheck {
     if let Some(time) = section.take("timeout").duration().filter(|it| !it.is_zero()) {
         check.timeout = time;
     }
-    check.rise = section.take("rise").within(1, 255).unwrap_or(check.rise);
-    check.fall = section.take("fall").within(1, 255).unwrap_or(check.fall);
+    check.rise = section.take("rise").integer_within(1, 255).unwrap_or(check.rise);
+    check.fall = section.take("fall").integer_within(1, 255).unwrap_or(check.fall);
     // Whoever says how to check wants it done, unless he says this, too.
     check.while_used = section.take("whileUsed").bool().unwrap_or(false);
     section.finish();
@@ -118,11 +118,11 @@ fn health(field: &Field<'_>) -> HealthCheck {
 fn ejection(field: &Field<'_>) -> Passive {
     let section = field.object();
     let mut passive = Passive::default();
-    passive.failures = section.take("failures").within(1, 255).unwrap_or(passive.failures);
-    if let Some(errors) = section.take("errors").within(0, 255) {
+    passive.failures = section.take("failures").integer_within(1, 255).unwrap_or(passive.failures);
+    if let Some(errors) = section.take("errors").integer_within(0, 255) {
         passive.errors = Some(errors).filter(|it| *it > 0);
     }
-    passive.share = section.take("share").within(0, 100).unwrap_or(passive.share);
+    passive.share = section.take("share").integer_within(0, 100).unwrap_or(passive.share);
     if let Some(time) = section.take("eject").duration() {
         passive.eject = time;
     }
@@ -157,10 +157,10 @@ fn limits(field: &Field<'_>, defaults: &mut Defaults) {
     let section = field.object();
     let most = i64::from(u32::MAX);
     let limit = |it: u32| Some(it).filter(|it| *it > 0);
-    if let Some(it) = section.take("connections").within(0, most) {
+    if let Some(it) = section.take("connections").integer_within(0, most) {
         defaults.limits.connections = limit(it);
     }
-    if let Some(it) = section.take("newPerSecond").within(0, most) {
+    if let Some(it) = section.take("newPerSecond").integer_within(0, most) {
         defaults.limits.new_per_second = limit(it);
     }
     section.finish();

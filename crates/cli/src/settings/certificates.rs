@@ -11,7 +11,7 @@ use seaway_model::{
 };
 use seaway_plan::annotations::hsts;
 
-use super::tenants::Said;
+use super::tenants::ExplicitKeys;
 
 /// A Secret, or files; those are told as facts, so that one which is not there yet is a Problem and no fault.
 pub(super) fn certificates(
@@ -49,7 +49,7 @@ pub(super) fn tls(
     beside: &Path,
     tls: &mut FrontDoorTls,
     files: &mut Vec<PemFiles>,
-    said: &mut Said,
+    said: &mut ExplicitKeys,
 ) {
     let section = field.object();
     tls.port = section.take("port").port().unwrap_or(tls.port);

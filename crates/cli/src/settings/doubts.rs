@@ -6,8 +6,8 @@ use seaway_model::config::Opens;
 
 use super::Settings;
 
-/// One line for each.
-pub(crate) fn of(settings: &Settings) -> Vec<String> {
+/// Warnings about settings that are valid and probably not meant, a line each.
+pub(crate) fn doubtful_settings(settings: &Settings) -> Vec<String> {
     let parts = settings.pems.iter().flat_map(|pem| &pem.parts);
     let unreadable = parts.filter_map(|(_, path)| {
         let error = File::open(path).err()?;
@@ -53,7 +53,7 @@ mod tests {
     use crate::settings::parse;
 
     fn doubts(text: &str) -> Vec<String> {
-        of(&parse(text, Path::new("/nowhere")).expect("is well written"))
+        doubtful_settings(&parse(text, Path::new("/nowhere")).expect("is well written"))
     }
 
     #[test]

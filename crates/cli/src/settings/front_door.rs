@@ -13,7 +13,7 @@ use seaway_plan::{is_token, quantity::network};
 
 use super::{
     certificates,
-    tenants::{self, Said},
+    tenants::{self, ExplicitKeys},
 };
 
 /// More than this is no page to answer with.
@@ -24,7 +24,7 @@ pub(super) fn read(
     beside: &Path,
     door: &mut FrontDoor,
     pems: &mut Vec<PemFiles>,
-    said: &mut Said,
+    said: &mut ExplicitKeys,
 ) {
     let section = field.object();
     match section.take("enabled").bool() {
@@ -95,13 +95,13 @@ fn limits(field: &Field<'_>, limits: &mut HttpLimits) {
             None => {}
         }
     }
-    limits.fields = section.take("fields").within(8, 1_024).unwrap_or(limits.fields);
+    limits.fields = section.take("fields").integer_within(8, 1_024).unwrap_or(limits.fields);
     section.finish();
 }
 
 fn unmatched(field: &Field<'_>, beside: &Path) -> Option<Unmatched> {
     let section = field.object();
-    let code = section.take("code").within(200, 599);
+    let code = section.take("code").integer_within(200, 599);
     let page = page(&section.take("page"), beside);
     section.finish();
     field.is_set().then(|| Unmatched { code: code.unwrap_or(404), page })

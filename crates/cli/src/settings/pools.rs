@@ -12,7 +12,7 @@ pub(super) fn read(field: &Field<'_>, settings: &mut Settings) {
     if let Some(namespace) = section.take("metallbNamespace").name() {
         settings.metallb = namespace.into();
     }
-    if let Some(most) = section.take("perNamespace").within(0, u32::MAX.into()) {
+    if let Some(most) = section.take("perNamespace").integer_within(0, u32::MAX.into()) {
         settings.said.per_namespace = true;
         settings.config.pools.per_namespace = Some(most).filter(|it| *it > 0);
     }

@@ -17,9 +17,9 @@ use seaway_model::{
 };
 use seaway_plan::{host_pattern, quantity::network};
 
-/// Which of these keys the configuration sets.
+/// Which keys the configuration sets, of those whose defaults differ between a folder and a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
+pub(crate) struct ExplicitKeys {
     members_by_name: bool,
     transparent_from: bool,
     pub(super) services: bool,
@@ -43,7 +43,7 @@ struct LimitsSaid {
     new_per_worker: bool,
 }
 
-pub(super) fn read(field: &Field<'_>, tenants: &mut Tenants, said: &mut Said) {
+pub(super) fn read(field: &Field<'_>, tenants: &mut Tenants, said: &mut ExplicitKeys) {
     let section = field.object();
     if let Some(names) = section.take("membersByName").bool() {
         (tenants.members.names, said.members_by_name) = (names, true);
@@ -90,7 +90,7 @@ fn port_range(item: &Field<'_>) -> Option<RangeInclusive<u16>> {
 fn limits(field: &Field<'_>, limits: &mut TenantLimits, said: &mut LimitsSaid) {
     let section = field.object();
     let number = |key: &'static str| {
-        let number: u32 = section.take(key).within(0, u32::MAX.into())?;
+        let number: u32 = section.take(key).integer_within(0, u32::MAX.into())?;
         Some(Some(number).filter(|it| *it > 0))
     };
     if let Some(most) = number("rules") {
@@ -123,7 +123,7 @@ fn limits(field: &Field<'_>, limits: &mut TenantLimits, said: &mut LimitsSaid) {
 }
 
 /// `frontDoor.parentRef`: `namespace/name` of a Gateway.
-pub(super) fn parent(field: &Field<'_>, door: &mut FrontDoor, said: &mut Said) {
+pub(super) fn parent(field: &Field<'_>, door: &mut FrontDoor, said: &mut ExplicitKeys) {
     let Some(text) = field.name() else { return };
     said.parent = true;
     match text.split_once('/').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty()) {
@@ -135,7 +135,7 @@ pub(super) fn parent(field: &Field<'_>, door: &mut FrontDoor, said: &mut Said) {
 }
 
 /// `frontDoor.hostOwners`
-pub(super) fn owners(field: &Field<'_>, owners: &mut HostOwners, said: &mut Said) {
+pub(super) fn owners(field: &Field<'_>, owners: &mut HostOwners, said: &mut ExplicitKeys) {
     let section = field.object();
     for (host, namespaces) in section.take("names").entries() {
         let pattern = host_pattern(host);
@@ -159,8 +159,8 @@ pub(super) fn owners(field: &Field<'_>, owners: &mut HostOwners, said: &mut Said
     section.finish();
 }
 
-/// What is not said is closed in a cluster.
-pub(crate) fn close(config: &mut Config, said: Said) {
+/// In a cluster, sets what the configuration leaves out to the value that permits least.
+pub(crate) fn close_by_default(config: &mut Config, said: ExplicitKeys) {
     let (tenants, door) = (&mut config.tenants, &mut config.front_door);
     tenants.members.machines = false;
     if !said.members_by_name {
@@ -238,7 +238,7 @@ mod tests {
         assert!(!folder.front_door.owners.are_kept());
         assert_eq!((folder.tenants.limits, folder.pools.per_namespace), (TenantLimits::default(), None));
         let mut cluster = folder;
-        close(&mut cluster, Said::default());
+        close_by_default(&mut cluster, ExplicitKeys::default());
         assert_eq!((cluster.tenants.limits, cluster.pools.per_namespace), (TenantLimits::CLUSTER, Some(256)));
         assert!(!cluster.tenants.members.machines && !cluster.tenants.members.names);
         assert_eq!(cluster.tenants.sources, Some(Vec::new()));
@@ -252,7 +252,7 @@ mod tests {
     fn what_is_said_holds_in_a_cluster_too() {
         let settings = read(ALL);
         let mut cluster = settings.config.clone();
-        close(&mut cluster, settings.said);
+        close_by_default(&mut cluster, settings.said);
         assert!(!cluster.tenants.members.machines, "nothing opens that");
         assert_eq!(cluster.tenants.join, JoinLoadBalancers::Any);
         cluster.tenants.members.machines = true;
@@ -293,7 +293,7 @@ mod tests {
     fn an_interval_that_the_configuration_asks_for_all_services_is_allowed_to_each() {
         let settings = read("defaults: {healthCheck: {kind: tcp, interval: 100ms}}");
         let mut cluster = settings.config.clone();
-        close(&mut cluster, settings.said);
+        close_by_default(&mut cluster, settings.said);
         assert_eq!(cluster.tenants.limits.check_interval, Duration::from_millis(100));
     }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use kube::Client;
-use seaway_cluster::{Access, Cluster, Credentials, HostLeases};
+use seaway_cluster::{Access, Cluster, CredentialSource, HostLeases};
 use seaway_model::{Address, Change, Fact, fact::FactRef};
 use seaway_testkit::kubernetes::client;
 use serde_json::{Value, json};
@@ -160,7 +160,7 @@ impl Drop for Witness {
 }
 
 async fn witness(kubeconfig: &Path, host: Option<&str>, saw: &Mutex<Saw>) {
-    let credentials = Credentials::Kubeconfig { path: kubeconfig.to_owned(), context: None };
+    let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     let cluster = Cluster::connect(Access { credentials, ..Access::default() }).await.expect("a kubeconfig");
     let client = client(kubeconfig).await;
     if let Some(host) = host {

@@ -26,19 +26,19 @@ use tracing::{info, warn};
 
 use super::{
     name_of_copy,
-    plan::{Beyond, CopiesByName, Limit, plan},
+    plan::{CopiesByName, Limit, OverLimit, plan},
 };
 use crate::{
-    answer::Answer,
+    answer::ApiError,
     connect::{Cluster, MANAGER},
     lease::Leading,
     moment::{later, later_than},
-    writer::Writer,
+    writer::OwnedTask,
 };
 
 /// What is to be copied, as of now.
 #[derive(Clone, PartialEq)]
-pub struct Named {
+pub struct NamedCertificates {
     /// All that is named, with what it holds. Nothing: that is not known, or not any more; a copy of it stays as it is.
     pub certificates: BTreeMap<ObjectRef, Option<Arc<Certificate>>>,
     /// The namespace for copies is there.
@@ -79,12 +79,12 @@ const TOLD: usize = 20;
 const PAGE: u32 = 500;
 
 /// Keeps copies, while it leads and until it is dropped.
-pub struct Keeper {
-    says: watch::Sender<Option<Named>>,
-    pub(crate) writer: Writer,
+pub struct CopyKeeper {
+    says: watch::Sender<Option<NamedCertificates>>,
+    pub(crate) writer: OwnedTask,
 }
 
-impl Keeper {
+impl CopyKeeper {
     /// Copies into `namespace`. Problems are told to `changes`.
     pub fn start(
         cluster: &Cluster,
@@ -92,7 +92,7 @@ impl Keeper {
         namespace: Name,
         pace: CopyPace,
         changes: mpsc::Sender<Change>,
-    ) -> Keeper {
+    ) -> CopyKeeper {
         let (says, heard) = watch::channel(None);
         let copying = Copying {
             cluster: cluster.clone(),
@@ -104,7 +104,7 @@ impl Keeper {
             failures: 0,
             again: None,
         };
-        Keeper { says, writer: Writer::spawn("copies of certificates", copying.run(heard, changes)) }
+        CopyKeeper { says, writer: OwnedTask::spawn("copies of certificates", copying.run(heard, changes)) }
     }
 
     /// For the watchdog.
@@ -112,7 +112,7 @@ impl Keeper {
         self.writer.part()
     }
 
-    pub fn say(&self, named: Named) {
+    pub fn set_wanted(&self, named: NamedCertificates) {
         self.says.send_if_modified(|before| {
             let changed = before.as_ref() != Some(&named);
             *before = Some(named);
@@ -143,7 +143,11 @@ struct CurrentCopies {
 }
 
 impl Copying {
-    async fn run(mut self, mut heard: watch::Receiver<Option<Named>>, changes: mpsc::Sender<Change>) {
+    async fn run(
+        mut self,
+        mut heard: watch::Receiver<Option<NamedCertificates>>,
+        changes: mpsc::Sender<Change>,
+    ) {
         let mut told = Vec::new();
         loop {
             if !self.leading.is_now() {
@@ -173,7 +177,7 @@ impl Copying {
     }
 
     /// Once: all that is to be done now.
-    async fn keep(&mut self, named: &Named) -> Vec<Problem> {
+    async fn keep(&mut self, named: &NamedCertificates) -> Vec<Problem> {
         self.again = None;
         if !named.namespace {
             // There is none to look into, and nobody's rights are missed.
@@ -258,16 +262,22 @@ impl Copying {
     }
 
     /// Of copies alone, whoever made them; and who we are.
-    async fn look(&self) -> Result<CurrentCopies, Answer> {
+    async fn look(&self) -> Result<CurrentCopies, ApiError> {
         let named = ListParams::default().fields(&format!("metadata.name={}", self.cluster.namespace()));
         // To list is what the role allows.
         let namespaces: Api<Namespace> = Api::all(self.cluster.client());
-        let ours = self.cluster.ask(namespaces.list(&named)).await?.items.pop().ok_or(Answer::NotFound)?;
+        let ours = self
+            .cluster
+            .within_deadline(namespaces.list(&named))
+            .await?
+            .items
+            .pop()
+            .ok_or(ApiError::NotFound)?;
         let owner = ours.metadata.uid.unwrap_or_default();
         let mut there = CopiesByName::new();
         let mut params = ListParams { limit: Some(PAGE), ..ListParams::default() };
         loop {
-            let page = self.cluster.ask(self.api().list(&params)).await?;
+            let page = self.cluster.within_deadline(self.api().list(&params)).await?;
             let entries = page.items.into_iter().filter_map(|it| Some((it.metadata.name.clone()?, it)));
             there.extend(entries);
             params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
@@ -279,22 +289,22 @@ impl Copying {
     }
 
     /// `None`: another leads.
-    async fn write(&self, name: &str, secret: &Secret, is_there: bool) -> Result<Option<Secret>, Answer> {
+    async fn write(&self, name: &str, secret: &Secret, is_there: bool) -> Result<Option<Secret>, ApiError> {
         if !self.leading.is_now() {
             return Ok(None);
         }
         let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let api = self.api();
         let written = match is_there {
-            true => self.cluster.ask(api.replace(name, &parameters, secret)).await?,
-            false => self.cluster.ask(api.create(&parameters, secret)).await?,
+            true => self.cluster.within_deadline(api.replace(name, &parameters, secret)).await?,
+            false => self.cluster.within_deadline(api.create(&parameters, secret)).await?,
         };
         info!(copy = name, "certificate copied for hosts");
         Ok(Some(written))
     }
 
     /// The very one that was looked at, if we still lead.
-    async fn delete(&mut self, name: &str) -> Result<(), Answer> {
+    async fn delete(&mut self, name: &str) -> Result<(), ApiError> {
         let Some(seen) = self.seen.as_mut().filter(|_| self.leading.is_now()) else { return Ok(()) };
         let Some(copy) = seen.there.get(name) else { return Ok(()) };
         let of = Preconditions {
@@ -303,8 +313,8 @@ impl Copying {
         };
         let parameters = DeleteParams { preconditions: Some(of), ..DeleteParams::default() };
         let api: Api<Secret> = Api::namespaced(self.cluster.client(), &self.namespace);
-        match self.cluster.ask(api.delete(name, &parameters)).await {
-            Ok(_) | Err(Answer::NotFound) => {
+        match self.cluster.within_deadline(api.delete(name, &parameters)).await {
+            Ok(_) | Err(ApiError::NotFound) => {
                 seen.there.remove(name);
                 info!(copy = name, "copy of a certificate deleted: no Service uses it any more");
                 Ok(())
@@ -324,14 +334,14 @@ impl Copying {
     }
 
     /// Nothing that was seen is believed any more; all is looked at again, after a while.
-    fn fail(&mut self, verb: &str, what: &str, answer: &Answer) -> Problem {
+    fn fail(&mut self, verb: &str, what: &str, answer: &ApiError) -> Problem {
         self.failures = self.failures.saturating_add(1);
         self.again = Some(later(backoff(self.failures, RETRY.0, RETRY.1, self.failures.into())));
         if let Some(seen) = &mut self.seen {
             seen.look_again = Instant::now();
         }
         let reason = match answer {
-            Answer::Forbidden(_) | Answer::Unauthorized(_) => Reason::NotPermitted,
+            ApiError::Forbidden(_) | ApiError::Unauthorized(_) => Reason::NotPermitted,
             _ => Reason::StateUnwritable,
         };
         let namespace = &self.namespace;
@@ -370,14 +380,14 @@ fn too_long(object: &ObjectRef) -> Problem {
 }
 
 /// Told at the Secrets, and so to whoever names them: so many of each namespace.
-fn beyond(all: &[Beyond], most: Option<u64>) -> Vec<Problem> {
+fn beyond(all: &[OverLimit], most: Option<u64>) -> Vec<Problem> {
     let mut told: BTreeMap<Name, usize> = BTreeMap::new();
-    let is_told = |it: &&Beyond| {
+    let is_told = |it: &&OverLimit| {
         let count = told.entry(it.object.namespace.clone()).or_default();
         *count = count.saturating_add(1);
         *count <= TOLD
     };
-    let problem = |it: &Beyond| {
+    let problem = |it: &OverLimit| {
         let (namespace, bytes) = (&it.object.namespace, it.bytes);
         let what = match it.is_there {
             true => "this Secret has grown, and hosts keep using its previous content",
@@ -428,11 +438,11 @@ mod tests {
     use seaway_model::Kind;
 
     use super::*;
-    use crate::copies::{SELECTION, TYPE};
+    use crate::copies::{COPY_SELECTOR, TYPE};
 
     #[test]
     fn hosts_ask_for_what_is_written() {
-        assert_eq!(SELECTION, format!("type={TYPE}"));
+        assert_eq!(COPY_SELECTOR, format!("type={TYPE}"));
         let held = Certificate {
             chain: "x".into(),
             key: String::new().into(),

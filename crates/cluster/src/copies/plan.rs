@@ -31,7 +31,7 @@ pub(super) struct Plan {
     /// No name is long enough.
     pub(super) too_long: Vec<ObjectRef>,
     /// The namespace has as many bytes as it may have.
-    pub(super) beyond: Vec<Beyond>,
+    pub(super) beyond: Vec<OverLimit>,
 }
 
 /// How many bytes of certificates each namespace may have copied.
@@ -44,7 +44,7 @@ pub(super) struct Limit<'a> {
 
 /// What is not copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Beyond {
+pub(super) struct OverLimit {
     pub(super) object: ObjectRef,
     /// Of its namespace, with this one.
     pub(super) bytes: u64,
@@ -72,14 +72,14 @@ pub(super) fn plan(owner: &str, wanted: &Wanted, there: &CopiesByName, limit: Li
             Some(it) if it.data.as_ref().is_some_and(|it| *it == data) => {}
             Some(it) => match room.take(object, it.data.as_ref().map_or(0, bytes), bytes(&data)) {
                 Ok(()) => plan.replace.push(Secret { data: Some(data), ..it.clone() }),
-                Err(bytes) => plan.beyond.push(Beyond { object: object.clone(), bytes, is_there: true }),
+                Err(bytes) => plan.beyond.push(OverLimit { object: object.clone(), bytes, is_there: true }),
             },
         }
     }
     for (object, name, data) in new_ones {
         match room.take(object, 0, bytes(&data)) {
             Ok(()) => plan.create.push(new(owner, object, name, data)),
-            Err(bytes) => plan.beyond.push(Beyond { object: object.clone(), bytes, is_there: false }),
+            Err(bytes) => plan.beyond.push(OverLimit { object: object.clone(), bytes, is_there: false }),
         }
     }
     let of = |it: &Secret| source(it).filter(|_| is_ours(owner, it));

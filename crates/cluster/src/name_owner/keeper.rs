@@ -22,13 +22,13 @@ use super::{
     write,
 };
 use crate::{
-    answer::{Answer, INSTALL},
+    answer::{ApiError, INSTALL},
     connect::Cluster,
     decode::{self, Decoded},
-    kinds::Watched,
+    kinds::WatchedKind,
     lease::Leading,
     moment::later,
-    writer::Writer,
+    writer::OwnedTask,
 };
 
 /// How patient it is; tests are less so.
@@ -54,7 +54,7 @@ const TOLD: usize = 20;
 /// Writes NameOwners, while it leads and until it is dropped.
 pub struct NameKeeper {
     says: watch::Sender<Option<FirstClaims>>,
-    pub(crate) writer: Writer,
+    pub(crate) writer: OwnedTask,
 }
 
 impl NameKeeper {
@@ -74,7 +74,7 @@ impl NameKeeper {
             failures: 0,
             again: None,
         };
-        NameKeeper { says, writer: Writer::spawn("owners of names", keeping.run(heard, changes)) }
+        NameKeeper { says, writer: OwnedTask::spawn("owners of names", keeping.run(heard, changes)) }
     }
 
     /// For the watchdog.
@@ -83,7 +83,7 @@ impl NameKeeper {
     }
 
     /// `None`: nobody knows, or nothing is to be recorded. What is recorded stays.
-    pub fn say(&self, claims: Option<FirstClaims>) {
+    pub fn set_claims(&self, claims: Option<FirstClaims>) {
         self.says.send_if_modified(|before| {
             let changed = *before != claims;
             *before = claims;
@@ -161,7 +161,7 @@ impl Keeping {
                     debug!(namespace = %owner.namespace, why = answer.why(), "owners of names are not recorded");
                     failed = true;
                     // Others may have written: it is computed anew.
-                    if !matches!(answer, Answer::Conflict(_)) {
+                    if !matches!(answer, ApiError::Conflict(_)) {
                         problems.push(unwritable(&owner.namespace, &answer));
                     }
                 }
@@ -169,35 +169,37 @@ impl Keeping {
         }
         self.failures = if failed { self.failures.saturating_add(1) } else { 0 };
         let retry = failed.then(|| later(backoff(self.failures, RETRY.0, RETRY.1, self.failures.into())));
-        self.again = [retry, self.unclaimed.next(self.pace.keep)].into_iter().flatten().min();
+        self.again = [retry, self.unclaimed.next_expiry(self.pace.keep)].into_iter().flatten().min();
         problems
     }
 
     /// What is recorded of a namespace becomes this. A conflict: it is not as the watch has told it.
-    async fn write(&self, owner: &NameOwner, recorded: Option<&NameOwner>) -> Result<(), Answer> {
-        let (of, name) = (Watched::known(Kind::NameOwner), &owner.namespace);
+    async fn write(&self, owner: &NameOwner, recorded: Option<&NameOwner>) -> Result<(), ApiError> {
+        let (of, name) = (WatchedKind::known(Kind::NameOwner), &owner.namespace);
         let Some(recorded) = recorded else {
             return self.cluster.create(of, "", &write(owner, None)).await.map(drop);
         };
         let told = match self.cluster.get(of, "", name).await {
             Ok(told) => told,
-            Err(Answer::NotFound) => return Err(Answer::Conflict("the NameOwner was deleted".to_owned())),
+            Err(ApiError::NotFound) => {
+                return Err(ApiError::Conflict("the NameOwner was deleted".to_owned()));
+            }
             Err(answer) => return Err(answer),
         };
         match decode::read(Kind::NameOwner, &told) {
             Decoded::Fact(Fact::NameOwner(it)) if *it == *recorded => {}
-            _ => return Err(Answer::Conflict("NameOwners are not listed yet".to_owned())),
+            _ => return Err(ApiError::Conflict("NameOwners are not listed yet".to_owned())),
         }
         if !self.leading.is_now() {
-            return Err(Answer::Conflict("another leads".to_owned()));
+            return Err(ApiError::Conflict("another leads".to_owned()));
         }
         if !owner.is_empty() {
             return self.cluster.replace(of, "", name, &write(owner, Some(told.version()))).await.map(drop);
         }
         let version = Preconditions { resource_version: Some(told.version().to_owned()), uid: None };
         let parameters = DeleteParams { preconditions: Some(version), ..DeleteParams::default() };
-        match self.cluster.ask(self.cluster.all(of).delete(name, &parameters)).await {
-            Ok(_) | Err(Answer::NotFound) => Ok(()),
+        match self.cluster.within_deadline(self.cluster.api(of).delete(name, &parameters)).await {
+            Ok(_) | Err(ApiError::NotFound) => Ok(()),
             Err(answer) => Err(answer),
         }
     }
@@ -214,9 +216,9 @@ fn beyond(wanted: &Wanted) -> Option<Problem> {
     (*beyond > 0).then(|| problem.fix("Claim fewer names, or list them in frontDoor.hostOwners."))
 }
 
-fn unwritable(namespace: &Name, answer: &Answer) -> Problem {
+fn unwritable(namespace: &Name, answer: &ApiError) -> Problem {
     let reason = match answer {
-        Answer::Forbidden(_) | Answer::Unauthorized(_) => Reason::NotPermitted,
+        ApiError::Forbidden(_) | ApiError::Unauthorized(_) => Reason::NotPermitted,
         _ => Reason::StateUnwritable,
     };
     let message = format!(

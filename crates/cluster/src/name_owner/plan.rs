@@ -68,7 +68,7 @@ impl Unclaimed {
     }
 
     /// Which of all that are not claimed any more end next, and when.
-    pub(super) fn next(&self, keep: Duration) -> Option<Instant> {
+    pub(super) fn next_expiry(&self, keep: Duration) -> Option<Instant> {
         self.0.values().map(|since| later_than(*since, keep)).min()
     }
 

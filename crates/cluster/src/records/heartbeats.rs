@@ -2,12 +2,12 @@
 
 use seaway_engine::{Asked, HeartbeatRecord};
 
-use super::{Records, TRIES};
-use crate::answer::Answer;
+use super::{RecordStore, TRIES};
+use crate::answer::ApiError;
 
 const HEARTBEATS: &str = "heartbeats";
 
-impl HeartbeatRecord for Records {
+impl HeartbeatRecord for RecordStore {
     fn heartbeats(&self) -> Asked<'_, Vec<String>> {
         Box::pin(async move {
             let kept = self.kept().await.map_err(|answer| answer.why())?.unwrap_or_default();
@@ -27,7 +27,7 @@ impl HeartbeatRecord for Records {
                 let kept = self.kept().await.map_err(|answer| answer.why())?;
                 match self.put(kept, [(HEARTBEATS.to_owned(), text.clone())].into()).await {
                     // What else is in there is written by others.
-                    Err(Answer::Conflict(_)) => {}
+                    Err(ApiError::Conflict(_)) => {}
                     done => return done.map_err(|answer| answer.why()),
                 }
             }

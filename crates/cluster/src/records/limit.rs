@@ -16,8 +16,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use seaway_engine::{Asked, Counted, DeletionLimit, deletion_limit};
 use seaway_model::ObjectRef;
 
-use super::{RECORDS, Records, TRIES};
-use crate::answer::Answer;
+use super::{RECORDS, RecordStore, TRIES};
+use crate::answer::ApiError;
 
 const UNASKED: &str = "unasked";
 /// What an operator says yes to, and until when.
@@ -26,7 +26,7 @@ const HOUR: i64 = 3_600;
 /// A yes does not hold for longer.
 const LONGEST: i64 = 24 * HOUR;
 
-impl DeletionLimit for Records {
+impl DeletionLimit for RecordStore {
     fn count<'a>(&'a self, what: &'a str, object: &'a ObjectRef, balancers: usize) -> Asked<'a, Counted> {
         Box::pin(async move {
             for _ in 0..TRIES {
@@ -51,7 +51,7 @@ impl DeletionLimit for Records {
                 let text = serde_json::json!(unasked).to_string();
                 match self.put(kept, [(UNASKED.to_owned(), text)].into()).await {
                     Ok(()) => return Ok(Counted::Within),
-                    Err(Answer::Conflict(_)) => {}
+                    Err(ApiError::Conflict(_)) => {}
                     Err(answer) => return Err(answer.why()),
                 }
             }

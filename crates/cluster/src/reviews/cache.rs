@@ -9,7 +9,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::Review;
+use super::ReviewOutcome;
 
 /// So long it is believed that somebody may, …
 const ALLOWED: Duration = Duration::from_secs(60);
@@ -36,7 +36,7 @@ pub(super) fn digest(token: &str) -> Digest {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CacheLookup {
-    Known(Review),
+    Known(ReviewOutcome),
     Ask(Standing),
     Refuse,
 }
@@ -56,7 +56,7 @@ pub(super) struct Cache {
 }
 
 struct Known {
-    review: Review,
+    review: ReviewOutcome,
     until: Instant,
     good_until: Option<Instant>,
 }
@@ -77,7 +77,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    pub(super) fn look(&mut self, token: &Digest, from: IpAddr, now: Instant) -> CacheLookup {
+    pub(super) fn look_up(&mut self, token: &Digest, from: IpAddr, now: Instant) -> CacheLookup {
         if let Some(known) = self.known.get(token) {
             if now < known.until {
                 return CacheLookup::Known(known.review);
@@ -95,11 +95,11 @@ impl Cache {
         if may { CacheLookup::Ask(Standing::New) } else { CacheLookup::Refuse }
     }
 
-    pub(super) fn note(&mut self, token: Digest, review: Review, now: Instant) {
+    pub(super) fn record(&mut self, token: Digest, review: ReviewOutcome, now: Instant) {
         let (lasts, good) = match review {
-            Review::Allowed => (ALLOWED, now.checked_add(GOOD)),
-            Review::Unauthenticated | Review::Denied => (REFUSED, None),
-            Review::Busy | Review::Unanswered => return,
+            ReviewOutcome::Allowed => (ALLOWED, now.checked_add(GOOD)),
+            ReviewOutcome::Unauthenticated | ReviewOutcome::Denied => (REFUSED, None),
+            ReviewOutcome::Busy | ReviewOutcome::Unanswered => return,
         };
         if self.known.len() >= KEPT && !self.known.contains_key(&token) {
             self.make_room(now);
@@ -157,48 +157,51 @@ mod tests {
     fn what_was_said_of_a_token_is_believed_for_a_while() {
         let (mut cache, begin, from) = (Cache::default(), Instant::now(), ip("192.0.2.1"));
         let [good, bad] = ["good", "bad"].map(digest);
-        assert_eq!(cache.look(&good, from, begin), NEW);
-        cache.note(good, Review::Allowed, begin);
-        cache.note(bad, Review::Unauthenticated, begin);
-        assert_eq!(cache.look(&good, from, after(begin, 59)), CacheLookup::Known(Review::Allowed));
-        assert_eq!(cache.look(&bad, from, after(begin, 9)), CacheLookup::Known(Review::Unauthenticated));
+        assert_eq!(cache.look_up(&good, from, begin), NEW);
+        cache.record(good, ReviewOutcome::Allowed, begin);
+        cache.record(bad, ReviewOutcome::Unauthenticated, begin);
+        assert_eq!(cache.look_up(&good, from, after(begin, 59)), CacheLookup::Known(ReviewOutcome::Allowed));
         assert_eq!(
-            cache.look(&good, from, after(begin, 61)),
+            cache.look_up(&bad, from, after(begin, 9)),
+            CacheLookup::Known(ReviewOutcome::Unauthenticated)
+        );
+        assert_eq!(
+            cache.look_up(&good, from, after(begin, 61)),
             CacheLookup::Ask(Standing::Good),
             "rights may end"
         );
-        assert_eq!(cache.look(&bad, from, after(begin, 11)), NEW, "they may begin");
-        cache.note(good, Review::Denied, after(begin, 61));
-        assert_eq!(cache.look(&good, from, after(begin, 62)), CacheLookup::Known(Review::Denied));
-        assert_eq!(cache.look(&good, from, after(begin, 80)), NEW, "it is like any other now");
-        cache.note(good, Review::Unanswered, after(begin, 80));
-        assert_eq!(cache.look(&good, from, after(begin, 80)), NEW, "nothing is known by silence");
+        assert_eq!(cache.look_up(&bad, from, after(begin, 11)), NEW, "they may begin");
+        cache.record(good, ReviewOutcome::Denied, after(begin, 61));
+        assert_eq!(cache.look_up(&good, from, after(begin, 62)), CacheLookup::Known(ReviewOutcome::Denied));
+        assert_eq!(cache.look_up(&good, from, after(begin, 80)), NEW, "it is like any other now");
+        cache.record(good, ReviewOutcome::Unanswered, after(begin, 80));
+        assert_eq!(cache.look_up(&good, from, after(begin, 80)), NEW, "nothing is known by silence");
     }
 
     #[test]
     fn a_stranger_with_many_tokens_costs_few_questions_and_keeps_nobody_else_out() {
         let (mut cache, begin) = (Cache::default(), Instant::now());
         let good = digest("good");
-        cache.note(good, Review::Allowed, begin);
+        cache.record(good, ReviewOutcome::Allowed, begin);
         let now = after(begin, 100);
         let flood = |cache: &mut Cache, from: &dyn Fn(u32) -> IpAddr| {
-            let ask = |it: u32| cache.look(&digest(&it.to_string()), from(it), now);
+            let ask = |it: u32| cache.look_up(&digest(&it.to_string()), from(it), now);
             (0..10_000).map(ask).filter(|it| *it == NEW).count()
         };
         // The addresses of one /64 are one source.
         let one = flood(&mut cache, &|it| ip(&format!("2001:db8::{it:x}")));
         assert_eq!(one, 5);
         let mut others = (0..64).map(|it| ip(&format!("192.0.2.{it}")));
-        let let_in = others.any(|from| cache.look(&digest("another"), from, now) == NEW);
+        let let_in = others.any(|from| cache.look_up(&digest("another"), from, now) == NEW);
         assert!(let_in, "who comes from elsewhere is asked for");
         let many = flood(&mut cache, &|it| IpAddr::V4((it << 8).into()));
         assert!(many <= 20, "{many} questions");
-        assert_eq!(cache.look(&digest("new"), ip("198.51.100.1"), now), CacheLookup::Refuse);
-        assert_eq!(cache.look(&good, ip("198.51.100.1"), now), CacheLookup::Ask(Standing::Good));
+        assert_eq!(cache.look_up(&digest("new"), ip("198.51.100.1"), now), CacheLookup::Refuse);
+        assert_eq!(cache.look_up(&good, ip("198.51.100.1"), now), CacheLookup::Ask(Standing::Good));
         let later = after(now, 2);
         assert!(flood(&mut cache, &|it| IpAddr::V4((it << 8).into())) == 0, "time alone brings more");
         let brought = (0..64).map(|it| ip(&format!("203.0.113.{it}")));
-        let brought = brought.filter(|from| cache.look(&digest("late"), *from, later) == NEW).count();
+        let brought = brought.filter(|from| cache.look_up(&digest("late"), *from, later) == NEW).count();
         assert!((1..=20).contains(&brought), "{brought}");
     }
 
@@ -206,17 +209,17 @@ mod tests {
     fn tokens_that_were_good_are_remembered_longest_and_no_more_than_so_many() {
         let (mut cache, begin) = (Cache::default(), Instant::now());
         let good = digest("good");
-        cache.note(good, Review::Allowed, begin);
+        cache.record(good, ReviewOutcome::Allowed, begin);
         for it in 0..10_000_u32 {
-            cache.note(digest(&it.to_string()), Review::Unauthenticated, begin);
+            cache.record(digest(&it.to_string()), ReviewOutcome::Unauthenticated, begin);
         }
         assert_eq!(cache.known.len(), KEPT);
-        assert_eq!(cache.look(&good, ip("192.0.2.1"), begin), CacheLookup::Known(Review::Allowed));
+        assert_eq!(cache.look_up(&good, ip("192.0.2.1"), begin), CacheLookup::Known(ReviewOutcome::Allowed));
         // What is known of the others counts for longer now: it is the good one that stays.
         let later = after(begin, 55);
         for it in 0..10_000_u32 {
-            cache.note(digest(&format!("later {it}")), Review::Unauthenticated, later);
+            cache.record(digest(&format!("later {it}")), ReviewOutcome::Unauthenticated, later);
         }
-        assert_eq!(cache.look(&good, ip("192.0.2.1"), later), CacheLookup::Known(Review::Allowed));
+        assert_eq!(cache.look_up(&good, ip("192.0.2.1"), later), CacheLookup::Known(ReviewOutcome::Allowed));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-addre
 pub(crate) const BALANCER: &str = "loadbalancer.openstack.org/load-balancer-id";
 
 /// What it is to say, if it says something else.
-pub(super) fn lacking(status: &Status, published: &Published) -> Option<IpAddr> {
+pub(super) fn missing_address(status: &Status, published: &Published) -> Option<IpAddr> {
     let hidden = matches!(status.shown, Shown::Name(_) | Shown::Suffixed(_));
     let served = |ip: &&IpAddr| status.serving.iter().any(|it| it.ip == **ip);
     let at = status.addresses.iter().find(served).filter(|_| hidden || published.address.is_some())?;
@@ -34,7 +34,7 @@ pub(super) fn body(uid: &str, at: IpAddr) -> Value {
 }
 
 /// What serves the Service, if the annotation names what is gone.
-pub(super) fn outdated<'s>(status: &'s Status, published: &Published) -> Option<&'s Replaced> {
+pub(super) fn outdated_balancer<'s>(status: &'s Status, published: &Published) -> Option<&'s Replaced> {
     status.replaced.as_ref().filter(|it| published.balancer.as_ref() == Some(&it.gone))
 }
 
@@ -64,15 +64,19 @@ mod tests {
         };
         let hidden = [Shown::Name("shop.example".into()), Shown::Suffixed("nip.io".into())];
         for shown in hidden {
-            assert_eq!(lacking(&status(shown.clone()), &said(None)), Some(at));
-            assert_eq!(lacking(&status(shown.clone()), &said(Some("192.0.2.1"))), None);
+            assert_eq!(missing_address(&status(shown.clone()), &said(None)), Some(at));
+            assert_eq!(missing_address(&status(shown.clone()), &said(Some("192.0.2.1"))), None);
             let unserved = Status { serving: Vec::new(), ..status(shown) };
-            assert_eq!(lacking(&unserved, &said(None)), None);
+            assert_eq!(missing_address(&unserved, &said(None)), None);
         }
-        assert_eq!(lacking(&status(Shown::Vip), &said(None)), None, "its status says it");
-        assert_eq!(lacking(&status(Shown::Vip), &said(Some("192.0.2.9"))), Some(at), "it is true no more");
+        assert_eq!(missing_address(&status(Shown::Vip), &said(None)), None, "its status says it");
+        assert_eq!(
+            missing_address(&status(Shown::Vip), &said(Some("192.0.2.9"))),
+            Some(at),
+            "it is true no more"
+        );
         let lost = Published { other: Some("another".into()), ..said(None) };
-        assert_eq!(lacking(&status(Shown::Name("shop.example".into())), &lost), None);
+        assert_eq!(missing_address(&status(Shown::Name("shop.example".into())), &lost), None);
     }
 
     #[test]
@@ -89,7 +93,7 @@ mod tests {
             (Some("old"), None, None),
         ] {
             let status = Status { replaced, ..nobody() };
-            let told = outdated(&status, &said(id)).map(|it| &*it.by);
+            let told = outdated_balancer(&status, &said(id)).map(|it| &*it.by);
             assert_eq!(told, expected, "{id:?}");
         }
         let body =

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::Note;
+use super::EventText;
 use crate::{
     connect::{Cluster, MANAGER},
-    kinds::Watched,
+    kinds::WatchedKind,
     lease::Leading,
-    writer::Writer,
+    writer::OwnedTask,
 };
 
 /// The longest note of an event.
@@ -24,7 +24,7 @@ const WAITING: usize = 16 << 10;
 pub(super) struct Events {
     recorder: Recorder,
     queue: mpsc::Sender<Event>,
-    task: Writer,
+    task: OwnedTask,
 }
 
 /// A note to an object, as it was when that was so.
@@ -37,11 +37,11 @@ impl Events {
     pub(super) fn start(cluster: Cluster, leading: Leading) -> Events {
         let (queue, waiting) = mpsc::channel(WAITING);
         let recorder = Recorder { cluster, leading };
-        let task = Writer::spawn("events", recorder.clone().write_on(waiting));
+        let task = OwnedTask::spawn("events", recorder.clone().write_on(waiting));
         Events { recorder, queue, task }
     }
 
-    pub(super) async fn tell(&self, object: &ObjectRef, uid: &str, note: &Note) {
+    pub(super) async fn write(&self, object: &ObjectRef, uid: &str, note: &EventText) {
         let event = Event { object: object.clone(), body: body(object, uid, note) };
         if let Err(full) = self.queue.try_send(event) {
             self.recorder.write(full.into_inner()).await;
@@ -57,8 +57,8 @@ pub struct EventRecorder {
 
 impl EventRecorder {
     /// An event that is lost is no loss: where too many wait, it is left out.
-    pub fn say(&self, object: &ObjectRef, uid: &str, warning: bool, reason: &str, text: String) {
-        let note = Note { warning, reason: reason.into(), text };
+    pub fn record(&self, object: &ObjectRef, uid: &str, warning: bool, reason: &str, text: String) {
+        let note = EventText { warning, reason: reason.into(), text };
         if self.queue.try_send(Event { object: object.clone(), body: body(object, uid, &note) }).is_err() {
             warn!(%object, %note, "event cannot be written");
         }
@@ -71,11 +71,11 @@ impl Events {
     }
 
     #[cfg(test)]
-    pub(super) fn task(&self) -> &Writer {
+    pub(super) fn task(&self) -> &OwnedTask {
         &self.task
     }
 
-    pub(super) fn herald(&self) -> EventRecorder {
+    pub(super) fn event_recorder(&self) -> EventRecorder {
         EventRecorder { queue: self.queue.clone() }
     }
 }
@@ -98,13 +98,13 @@ impl Recorder {
         if !self.leading.is_now() {
             return;
         }
-        if let Err(answer) = self.cluster.create(&Watched::EVENTS, &object.namespace, &body).await {
-            warn!(%object, why = answer.told(), "event cannot be written");
+        if let Err(answer) = self.cluster.create(&WatchedKind::EVENTS, &object.namespace, &body).await {
+            warn!(%object, why = answer.message_with_fix(), "event cannot be written");
         }
     }
 }
 
-fn body(object: &ObjectRef, uid: &str, note: &Note) -> Value {
+fn body(object: &ObjectRef, uid: &str, note: &EventText) -> Value {
     let mut text = note.text.clone();
     if text.len() > LONGEST_NOTE {
         let end = (0..=LONGEST_NOTE - 3).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
@@ -144,7 +144,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::connect::{Access, Credentials};
+    use crate::connect::{Access, CredentialSource};
 
     #[tokio::test]
     async fn nobody_waits_for_events_though_no_api_server_answers() {
@@ -157,15 +157,15 @@ mod tests {
              clusters: [{{name: x, cluster: {{server: '{server}'}}}}]\nusers: [{{name: x, user: {{token: x}}}}]\n"
         );
         std::fs::write(&path, kubeconfig).expect("is written");
-        let credentials = Credentials::Kubeconfig { path, context: None };
+        let credentials = CredentialSource::Kubeconfig { path, context: None };
         let cluster =
             Cluster::connect(Access { credentials, ..Access::default() }).await.expect("a kubeconfig");
         let events = Events::start(cluster, Leading::always());
         let object = ObjectRef::new(Kind::Service, "default", "shop");
-        let note = Note { warning: false, reason: "AddressPublished".into(), text: "x".repeat(2_000) };
+        let note = EventText { warning: false, reason: "AddressPublished".into(), text: "x".repeat(2_000) };
         let told = async {
             for _ in 0..100 {
-                events.tell(&object, "u", &note).await;
+                events.write(&object, "u", &note).await;
             }
         };
         timeout(Duration::from_secs(5), told).await.expect("at once");

@@ -38,7 +38,7 @@ pub struct Output {
 
 /// What an event says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct EventText {
     pub(super) warning: bool,
     pub(super) reason: Name,
     pub(super) text: String,
@@ -55,14 +55,14 @@ impl fmt::Display for Output {
     }
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for EventText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason, self.text)
     }
 }
 
 /// What a Service is told where somebody else writes its addresses.
-pub(crate) fn rivalry(object: ObjectRef, published: &Published) -> Option<Problem> {
+pub(crate) fn rival_problem(object: ObjectRef, published: &Published) -> Option<Problem> {
     let other = published.rival()?;
     let message = format!("{other} writes the status of this Service, too; it is left to it");
     let problem = Problem::new(object, Reason::OtherController, message);
@@ -73,7 +73,7 @@ pub(crate) fn rivalry(object: ObjectRef, published: &Published) -> Option<Proble
 }
 
 /// What was written says nothing of `ipMode`: the API server dropped what it does not know.
-pub(super) fn lacks_the_mode(status: &Status, published: &Published) -> bool {
+pub(super) fn lacks_ip_mode(status: &Status, published: &Published) -> bool {
     let lost = |it: &Ingress| it.mode.is_none() && it.is_address();
     status.shown == Shown::Proxy
         && published.ours
@@ -115,7 +115,7 @@ impl Output {
     }
 
     /// Nothing would be another if it were written.
-    pub(super) fn is_said_by(&self, published: &Published) -> bool {
+    pub(super) fn is_published(&self, published: &Published) -> bool {
         // What we never wrote is not ours to clear.
         if self.conditions.is_empty() && !published.ours {
             return true;
@@ -140,10 +140,10 @@ impl Output {
     }
 
     /// One for each thing that is another: addresses that came and went, that nothing announces them, Problems that came.
-    pub(super) fn notes(&self, published: &Published) -> Vec<Note> {
+    pub(super) fn events(&self, published: &Published) -> Vec<EventText> {
         let mut notes = Vec::new();
         let mut tell = |warning, reason: &str, text: String| {
-            notes.push(Note { warning, reason: reason.into(), text });
+            notes.push(EventText { warning, reason: reason.into(), text });
         };
         if let Some(wanted) = &self.ingress {
             let came = wanted.iter().filter(|it| !published.says(&it.at));
@@ -210,7 +210,7 @@ impl Output {
 
 impl Published {
     /// For people.
-    pub(crate) fn sight(&self, namespace: Name, name: Name) -> ServiceInspection {
+    pub(crate) fn inspection(&self, namespace: Name, name: Name) -> ServiceInspection {
         let said = |kind: &str| self.conditions.iter().find(|it| *it.kind == *kind);
         let (ready, announced) = (said(READY), said(ANNOUNCED));
         ServiceInspection {

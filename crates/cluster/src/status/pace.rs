@@ -29,7 +29,7 @@ impl<K> Default for ReadHistory<K> {
 
 impl<K: Eq + Hash + Clone> ReadHistory<K> {
     /// It was looked at just now: how long it is left alone.
-    pub(super) fn rest(&mut self, of: &K, now: Instant) -> Duration {
+    pub(super) fn pause_after_read(&mut self, of: &K, now: Instant) -> Duration {
         let look = self.0.entry(of.clone()).or_insert(Reads { last: now, in_a_row: 0 });
         let is_calm = now.duration_since(look.last) > CALM;
         look.in_a_row = if is_calm { 1 } else { look.in_a_row.saturating_add(1) };
@@ -56,7 +56,7 @@ mod tests {
         let mut waits = false;
         let mut look = |now: Instant, rests_until: &mut Option<Instant>| {
             looked += 1;
-            let rest = looks.rest(&"shop", now);
+            let rest = looks.pause_after_read(&"shop", now);
             *rests_until = (!rest.is_zero()).then(|| now + rest);
         };
         for _ in 0..words {
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_of_what_is_gone() {
         let mut looks = ReadHistory::default();
-        looks.rest(&"shop", Instant::now());
+        looks.pause_after_read(&"shop", Instant::now());
         looks.forget(&"shop");
         assert!(looks.0.is_empty());
     }

@@ -10,15 +10,15 @@ use super::{
     feed::{Feed, ListenerGone, key},
     known::Key,
 };
-use crate::{answer::Answer, copies, raw_object::RawObject};
+use crate::{answer::ApiError, copies, raw_object::RawObject};
 
 impl Feed {
     fn reads_copies(&self) -> bool {
-        self.watched.kind == Kind::Secret && self.cluster.copies().is_some()
+        self.watched.kind == Kind::Secret && self.cluster.copies_namespace().is_some()
     }
 
     /// What the API server has, as what it stands for; nothing, if that is not said.
-    pub(super) fn meant(&self, told: RawObject) -> Option<RawObject> {
+    pub(super) fn original_of(&self, told: RawObject) -> Option<RawObject> {
         if self.reads_copies() { copies::original(told) } else { Some(told) }
     }
 
@@ -40,15 +40,15 @@ impl Feed {
 
     /// A copy may have come before anything named it. Whether the Secret itself is not to be asked for.
     pub(super) async fn fetch_copy(&mut self, object: &ObjectRef) -> Result<bool, ListenerGone> {
-        let Some(namespace) = self.cluster.copies().cloned() else { return Ok(false) };
+        let Some(namespace) = self.cluster.copies_namespace().cloned() else { return Ok(false) };
         let Some(name) = copies::name_of_copy(object) else { return Ok(false) };
-        let api = self.cluster.within(self.watched, &namespace);
-        let copy = match self.cluster.ask(api.get(&name)).await {
-            Ok(told) => self.meant(told),
-            Err(Answer::NotFound) => None,
+        let api = self.cluster.namespaced_api(self.watched, &namespace);
+        let copy = match self.cluster.within_deadline(api.get(&name)).await {
+            Ok(told) => self.original_of(told),
+            Err(ApiError::NotFound) => None,
             // It is tried again with the next look.
             Err(answer) => {
-                warn!(%object, why = answer.told(), "copy of a certificate cannot be fetched");
+                warn!(%object, why = answer.message_with_fix(), "copy of a certificate cannot be fetched");
                 self.misses(object);
                 return Ok(true);
             }
@@ -64,7 +64,7 @@ impl Feed {
 
     fn misses(&mut self, object: &ObjectRef) {
         if let Some(secrets) = &mut self.secrets {
-            secrets.misses(object);
+            secrets.note_missing(object);
         }
     }
 }

@@ -15,7 +15,7 @@ use seaway_manifests::tree::{Node, Value};
 use tokio::time::timeout;
 use tracing::debug;
 
-use crate::{connect::Cluster, kinds::Watched, raw_object::RawObject};
+use crate::{connect::Cluster, kinds::WatchedKind, raw_object::RawObject};
 
 /// The CustomResourceDefinition of a kind, as it is watched.
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(super) struct Definition {
 
 impl Definition {
     /// Returns when the kind was defined, or defined otherwise. What was seen before stays seen if this is dropped.
-    pub(super) async fn changed(&mut self, cluster: &Cluster, watched: &Watched) {
+    pub(super) async fn changed(&mut self, cluster: &Cluster, watched: &WatchedKind) {
         // The core of an API server is not defined by objects.
         if !watched.group.contains('.') {
             return pending().await;
@@ -63,9 +63,9 @@ impl Definition {
 
     /// Whether it is news already, and a watch from then on; nothing, where we may not look.
     async fn look(&mut self, cluster: &Cluster, name: &str) -> Option<bool> {
-        let api = cluster.all(&Watched::DEFINITIONS);
+        let api = cluster.api(&WatchedKind::DEFINITIONS);
         let field = format!("metadata.name={name}");
-        let listed = cluster.ask(api.list(&ListParams::default().fields(&field))).await;
+        let listed = cluster.within_deadline(api.list(&ListParams::default().fields(&field))).await;
         let listed = listed.inspect_err(|answer| {
             debug!(
                 name,
@@ -76,7 +76,8 @@ impl Definition {
         });
         let listed = listed.ok()?;
         let version = listed.metadata.resource_version.unwrap_or_default();
-        let watching = cluster.ask(api.watch(&WatchParams::default().fields(&field), &version)).await;
+        let watching =
+            cluster.within_deadline(api.watch(&WatchParams::default().fields(&field), &version)).await;
         self.events = Some(Mutex::new(watching.ok()?.boxed()));
         Some(self.is_news(listed.items.first()))
     }

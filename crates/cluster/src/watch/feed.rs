@@ -15,8 +15,8 @@ use tracing::{debug, info};
 use super::{
     definition::Definition,
     hosts::Hosts,
-    known::{Key, Known, Parting},
-    part::Part,
+    known::{Forgotten, Key, KnownObjects},
+    part::WatchScope,
     readiness::{ApiReadiness, WITNESS},
     secrets::Secrets,
     set_back::is_lower,
@@ -24,14 +24,14 @@ use super::{
 };
 use crate::{
     address,
-    answer::{Answer, Cause, INSTALL},
+    answer::{ApiError, Cause, INSTALL},
     connect::Cluster,
     decode::{self, Decoded},
-    kinds::{Need, Watched},
+    kinds::{Need, WatchedKind},
     moment::later,
     object_cache::{Claim, Version},
     raw_object::RawObject,
-    status::rivalry,
+    status::rival_problem,
 };
 
 /// So many objects come with one answer.
@@ -43,11 +43,11 @@ const SHORT: Duration = Duration::from_secs(1);
 
 pub(super) struct Feed {
     pub(super) cluster: Cluster,
-    pub(super) watched: &'static Watched,
-    pub(super) part: Part,
+    pub(super) watched: &'static WatchedKind,
+    pub(super) part: WatchScope,
     changes: mpsc::Sender<Change>,
     pub(super) troubles: mpsc::Sender<Trouble>,
-    pub(super) known: Known,
+    pub(super) known: KnownObjects,
     /// Where it is absent or forbidden, nothing is told of it: that there is none is never assumed.
     pub(super) required: bool,
     /// Only of the watch of Secrets.
@@ -71,23 +71,23 @@ pub(super) struct Feed {
     pub(super) heard: Option<u64>,
 }
 
-/// Nobody listens any more.
+/// The receiver of changes was dropped: the watch can end.
 pub(super) struct ListenerGone;
 
 impl Feed {
     pub(super) fn new(
         cluster: Cluster,
-        watched: &'static Watched,
+        watched: &'static WatchedKind,
         changes: mpsc::Sender<Change>,
         troubles: mpsc::Sender<Trouble>,
         secrets: Option<Secrets>,
         (hosts, readiness): (Arc<Hosts>, Arc<ApiReadiness>),
     ) -> Feed {
-        let known = Known::default();
+        let known = KnownObjects::default();
         Feed {
             cluster,
             watched,
-            part: Part::All,
+            part: WatchScope::All,
             changes,
             troubles,
             known,
@@ -107,24 +107,24 @@ impl Feed {
         }
     }
 
-    pub(super) fn about(self, part: Part) -> Feed {
-        let watched = if part.is_by_slices() { &Watched::SLICES } else { self.watched };
+    pub(super) fn with_scope(self, part: WatchScope) -> Feed {
+        let watched = if part.uses_slices() { &WatchedKind::SLICES } else { self.watched };
         Feed { part, watched, ..self }
     }
 
-    pub(super) fn of_controller(self) -> Feed {
+    pub(super) fn for_controller(self) -> Feed {
         let required = self.watched.is_required_by_controllers();
         Feed { required, ..self }
     }
 
     /// What was told before this began: it is gone if no list has it. What is of another kind is another's.
-    pub(super) fn recall(&mut self, fact: &Fact) {
+    pub(super) fn assume_known(&mut self, fact: &Fact) {
         let reference = fact.reference();
         let Some(key) = key_of(self.watched.kind, &reference).filter(|key| self.part.has(key)) else {
             return;
         };
         if let Fact::Host(report) = fact {
-            self.hosts.say(report.clone());
+            self.hosts.put_report(report.clone());
         }
         if let (Fact::Secret(secret), Some(secrets)) = (fact, &mut self.secrets) {
             secrets.recall(secret);
@@ -132,7 +132,7 @@ impl Feed {
         self.known.put(&key, reference);
     }
 
-    /// Runs until nobody listens any more.
+    /// Runs until the receiver of changes is dropped.
     pub(super) async fn run(mut self) {
         if self.tell_asked_by_name().await.is_err() {
             return;
@@ -145,11 +145,11 @@ impl Feed {
             let went_on = match listed {
                 Ok(Some(version)) => self.follow(version).await,
                 Ok(None) => Ok(()),
-                Err(answer @ (Answer::NotFound | Answer::Forbidden(_))) if self.part.is_by_slices() => {
+                Err(answer @ (ApiError::NotFound | ApiError::Forbidden(_))) if self.part.uses_slices() => {
                     self.watch_each_host(&answer.why());
                     Ok(())
                 }
-                Err(answer @ Answer::Forbidden(_)) => self.follow_namespaces(answer).await,
+                Err(answer @ ApiError::Forbidden(_)) => self.follow_namespaces(answer).await,
                 Err(answer) => self.fail("list", answer).await,
             };
             if went_on.is_err() {
@@ -159,28 +159,29 @@ impl Feed {
     }
 
     /// All there is, and the version that this is as of; nothing, if it is to be listed again.
-    async fn list(&mut self) -> Result<Result<Option<String>, Answer>, ListenerGone> {
+    async fn list(&mut self) -> Result<Result<Option<String>, ApiError>, ListenerGone> {
         self.enter_epoch();
-        self.known.begin();
-        self.believed = self.readiness.is_earned();
+        self.known.begin_list();
+        self.believed = self.readiness.is_ready();
         self.part.note_list();
         let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
         let mut addresses = Vec::new();
         let version = loop {
-            let page = match self.cluster.ask(self.cluster.all(self.watched).list(&params)).await {
+            let page = match self.cluster.within_deadline(self.cluster.api(self.watched).list(&params)).await
+            {
                 Ok(page) => page,
                 Err(answer) => return Ok(Err(answer)),
             };
             let version = page.metadata.resource_version.unwrap_or_default();
-            let items: Vec<RawObject> = page.items.into_iter().filter_map(|it| self.meant(it)).collect();
+            let items: Vec<_> = page.items.into_iter().filter_map(|it| self.original_of(it)).collect();
             if items.iter().any(|it| self.is_of_a_backup(it)) || is_lower(&version, self.heard) {
                 self.set_back().await?;
                 return Ok(Ok(None));
             }
             for told in items {
                 self.forget_fetched(&key(&told));
-                if !self.part.is_by_slices() {
-                    self.known.list(key(&told));
+                if !self.part.uses_slices() {
+                    self.known.note_listed(key(&told));
                 }
                 if self.watched.kind == Kind::Address {
                     addresses.push(told);
@@ -201,16 +202,16 @@ impl Feed {
         for told in addresses {
             self.put(&told).await?;
         }
-        for key in self.known.finish() {
+        for key in self.known.finish_list() {
             self.not_listed(&key, &version).await?;
         }
-        if self.watched.kind == Kind::LoadBalancerHost && matches!(self.part, Part::All) {
-            self.hosts.addresses.set_whole(true);
+        if self.watched.kind == Kind::LoadBalancerHost && matches!(self.part, WatchScope::All) {
+            self.hosts.addresses.set_complete(true);
         }
         if self.watched.kind == WITNESS {
-            self.readiness.earn();
+            self.readiness.set_ready();
         }
-        self.well().await?;
+        self.clear_trouble().await?;
         self.sync().await?;
         Ok(Ok(Some(version)))
     }
@@ -238,7 +239,7 @@ impl Feed {
                 _ if !self.is_needed() || self.readiness.epoch() != self.epoch || self.part.is_due() => {
                     return Ok(());
                 }
-                Some(Answer::Invalid(why)) if self.part.widen() => {
+                Some(ApiError::Invalid(why)) if self.part.widen() => {
                     info!(kind = %self.watched.kind, why, "the definitions in this cluster are older, so \
                                                            all objects are watched instead of a part: \
                                                            {INSTALL}");
@@ -246,12 +247,12 @@ impl Feed {
                 }
                 None if begun.elapsed() < SHORT => sleep(self.cluster.pace().first_retry).await,
                 None => {}
-                Some(Answer::Expired) => {
+                Some(ApiError::Expired) => {
                     info!(kind = %self.watched.kind, "watch expired; everything is listed again");
                     return Ok(());
                 }
                 Some(answer) => {
-                    let (passing, missing) = (answer.passes(), answer == Answer::NotFound);
+                    let (passing, missing) = (answer.is_transient(), answer == ApiError::NotFound);
                     self.fail("watch", answer).await?;
                     if missing || passing && self.failures >= LIST_ANEW {
                         return Ok(());
@@ -262,17 +263,17 @@ impl Feed {
     }
 
     /// One watch, to its end: nothing, if it ended as watches do.
-    async fn hear(&mut self, version: &mut String) -> Result<Option<Answer>, ListenerGone> {
+    async fn hear(&mut self, version: &mut String) -> Result<Option<ApiError>, ListenerGone> {
         let params = self.watched_from_now_on();
-        let api = self.cluster.all(self.watched);
-        let stream = match self.cluster.ask(api.watch(&params, version)).await {
+        let api = self.cluster.api(self.watched);
+        let stream = match self.cluster.within_deadline(api.watch(&params, version)).await {
             Ok(stream) => stream,
             Err(answer) => return Ok(Some(answer)),
         };
         let mut stream = pin!(stream);
         let silence = self.cluster.pace().silence;
         let mut doubted = self.troubled || self.failures > 0;
-        let mut anew = pin!(self.cluster.begun_anew());
+        let mut anew = pin!(self.cluster.requests_restarted());
         // Begun once: whatever else happens meanwhile takes no time from them.
         let mut refused_by_now = pin!(sleep(SHORT));
         let mut silent = pin!(sleep(silence));
@@ -280,9 +281,9 @@ impl Feed {
             let next = tokio::select! {
                 biased;
                 () = &mut anew => return Ok(None),
-                () = self.readiness.left(self.epoch) => return Ok(None),
+                () = self.readiness.until_other_epoch(self.epoch) => return Ok(None),
                 () = self.part.waited_for_slices() => return Ok(None),
-                () = Secrets::stirred(&mut self.secrets) => {
+                () = Secrets::until_due(&mut self.secrets) => {
                     if !self.is_needed() {
                         return Ok(None);
                     }
@@ -293,35 +294,35 @@ impl Feed {
                 // A refusal would have come by now.
                 () = &mut refused_by_now, if doubted => {
                     doubted = false;
-                    self.well().await?;
+                    self.clear_trouble().await?;
                     continue;
                 }
                 () = &mut silent => {
-                    self.cluster.renew().await;
-                    return Ok(Some(Answer::Unreachable(Cause::Connection, format!("no event for {silence:?}"))));
+                    self.cluster.reload_credentials().await;
+                    return Ok(Some(ApiError::Unreachable(Cause::Connection, format!("no event for {silence:?}"))));
                 }
             };
             let event = match next {
                 Some(Ok(event)) => event,
                 None => return Ok(None),
-                Some(Err(error)) => return Ok(Some(Answer::of(&error))),
+                Some(Err(error)) => return Ok(Some(ApiError::of(&error))),
             };
             if doubted && !matches!(event, WatchEvent::Error(_)) {
                 doubted = false;
-                self.well().await?;
+                self.clear_trouble().await?;
             }
             match event {
                 WatchEvent::Added(told) | WatchEvent::Modified(told) => {
                     told.version().clone_into(version);
-                    if let Some(told) = self.meant(told) {
+                    if let Some(told) = self.original_of(told) {
                         self.forget_fetched(&key(&told));
                         self.put(&told).await?;
                     }
-                    if self.part.is_by_slices() && self.part.is_due() {
+                    if self.part.uses_slices() && self.part.is_due() {
                         return Ok(None);
                     }
                 }
-                WatchEvent::Deleted(told) if self.part.is_by_slices() => {
+                WatchEvent::Deleted(told) if self.part.uses_slices() => {
                     told.version().clone_into(version);
                     self.part.lose_slice();
                     return Ok(None);
@@ -329,12 +330,12 @@ impl Feed {
                 WatchEvent::Deleted(told) if self.part.is_narrow() => told.version().clone_into(version),
                 WatchEvent::Deleted(told) => {
                     told.version().clone_into(version);
-                    if let Some(told) = self.meant(told) {
+                    if let Some(told) = self.original_of(told) {
                         self.remove(&key(&told), told.version()).await?;
                     }
                 }
                 WatchEvent::Bookmark(mark) => *version = mark.metadata.resource_version,
-                WatchEvent::Error(status) => return Ok(Some(Answer::of(&kube::Error::Api(status)))),
+                WatchEvent::Error(status) => return Ok(Some(ApiError::of(&kube::Error::Api(status)))),
             }
             // Not before it was taken: whoever reads may be slow.
             silent.as_mut().reset(later(silence));
@@ -342,14 +343,14 @@ impl Feed {
     }
 
     pub(super) async fn put(&mut self, told: &RawObject) -> Result<(), ListenerGone> {
-        if self.part.is_by_slices() {
+        if self.part.uses_slices() {
             return self.put_slice(told).await;
         }
         let key = key(told);
         if !self.part.has(&key) {
             return Ok(());
         }
-        self.known.note(&key, told.version());
+        self.known.note_version(&key, told.version());
         if let Some(secrets) = &mut self.secrets {
             if !secrets.wants(&key) {
                 return self.withhold(&key).await;
@@ -362,14 +363,14 @@ impl Feed {
             Decoded::Nothing => {
                 self.remove(&key, told.version()).await?;
                 if self.are_all_heard() {
-                    self.known.note(&key, told.version());
+                    self.known.note_version(&key, told.version());
                 }
                 return Ok(());
             }
             Decoded::Broken(object, problems) => {
                 self.tell_absent(&object).await?;
-                self.known.complain(&key, object.clone());
-                return self.tell(Change::Reported(object, problems)).await;
+                self.known.note_problem(&key, object.clone());
+                return self.send(Change::Reported(object, problems)).await;
             }
         };
         let (rivalry, overwritten) = self.note(told, &fact);
@@ -377,20 +378,20 @@ impl Feed {
         let problems: Vec<Problem> = rivalry.into_iter().chain(left_out).collect();
         let complaint = problems.first().map(|it| it.object.clone());
         if let Some(object) = &complaint {
-            self.known.complain(&key, object.clone());
+            self.known.note_problem(&key, object.clone());
             parting.mended = None;
         }
         self.part(parting).await?;
         match &fact {
             // What a dead host said last is no news.
-            Fact::Host(report) if !self.hosts.say(report.clone()) => {}
-            _ => self.tell(Change::Put(fact)).await?,
+            Fact::Host(report) if !self.hosts.put_report(report.clone()) => {}
+            _ => self.send(Change::Put(fact)).await?,
         }
         if let Some(object) = overwritten {
-            self.tell(Change::Overwritten(object)).await?;
+            self.send(Change::Overwritten(object)).await?;
         }
         match complaint {
-            Some(object) => self.tell(Change::Reported(object, problems)).await,
+            Some(object) => self.send(Change::Reported(object, problems)).await,
             None => Ok(()),
         }
     }
@@ -403,11 +404,11 @@ impl Feed {
                 let meta = &service.meta;
                 let published = decode::published(told);
                 let object = ObjectRef::new(Kind::Service, meta.namespace.clone(), meta.name.clone());
-                let rivalry = rivalry(object.clone(), &published);
-                let overwritten = self.cluster.seen().put_service(&meta.namespace, &meta.name, published);
+                let rivalry = rival_problem(object.clone(), &published);
+                let overwritten = self.cluster.cache().put_service(&meta.namespace, &meta.name, published);
                 return (rivalry, overwritten.then_some(object));
             }
-            Fact::Address(address) => self.cluster.seen().put_address(Claim {
+            Fact::Address(address) => self.cluster.cache().put_address(Claim {
                 address: address.clone(),
                 object: address::name(address.ip).into(),
                 version: Version(told.version().into()),
@@ -433,49 +434,49 @@ impl Feed {
             secrets.is_told_whole(key);
         }
         match &parting.gone {
-            Some(FactRef::Address(ip)) => self.cluster.seen().remove_address(*ip, &Version(version.into())),
+            Some(FactRef::Address(ip)) => self.cluster.cache().remove_address(*ip, &Version(version.into())),
             Some(FactRef::Object(object)) if object.kind == Kind::Service => {
-                self.cluster.seen().remove_service(&object.namespace, &object.name);
+                self.cluster.cache().remove_service(&object.namespace, &object.name);
             }
             Some(FactRef::Host(host)) if !self.forget_host(host) => parting.gone = None,
             _ => {}
         }
         if let Some(gone) = parting.gone.take() {
-            self.tell(change(gone)).await?;
+            self.send(change(gone)).await?;
         }
         self.part(parting).await
     }
 
-    pub(super) async fn part(&mut self, parting: Parting) -> Result<(), ListenerGone> {
+    pub(super) async fn part(&mut self, parting: Forgotten) -> Result<(), ListenerGone> {
         if let Some(gone) = parting.gone {
-            self.tell(Change::Gone(gone)).await?;
+            self.send(Change::Gone(gone)).await?;
         }
         match parting.mended {
-            Some(object) => self.tell(Change::Reported(object, Vec::new())).await,
+            Some(object) => self.send(Change::Reported(object, Vec::new())).await,
             None => Ok(()),
         }
     }
 
     pub(super) async fn sync(&mut self) -> Result<(), ListenerGone> {
-        self.part.whole(self.epoch).await;
+        self.part.until_complete(self.epoch).await;
         // What was listed is of a time that never was.
         if self.readiness.epoch() != self.epoch || !self.part.speaks_for_its_kind() {
             return Ok(());
         }
         match std::mem::replace(&mut self.synced, true) {
             true => Ok(()),
-            false => self.tell(Change::Synced(self.watched.kind)).await,
+            false => self.send(Change::Synced(self.watched.kind)).await,
         }
     }
 
-    pub(super) async fn tell(&self, change: Change) -> Result<(), ListenerGone> {
+    pub(super) async fn send(&self, change: Change) -> Result<(), ListenerGone> {
         self.changes.send(change).await.map_err(|_| ListenerGone)
     }
 
-    pub(super) async fn well(&mut self) -> Result<(), ListenerGone> {
+    pub(super) async fn clear_trouble(&mut self) -> Result<(), ListenerGone> {
         (self.failures, self.missing) = (0, 0);
         if std::mem::take(&mut self.forbidden) {
-            self.readiness.permit();
+            self.readiness.note_permission();
         }
         match std::mem::replace(&mut self.troubled, false) {
             true => self.troubles.send((self.watched.kind, None)).await.map_err(|_| ListenerGone),

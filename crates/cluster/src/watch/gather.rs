@@ -22,9 +22,9 @@ use tracing::{info, warn};
 
 use super::slices::{self, FIRST, Slice};
 use crate::{
-    answer::{Answer, INSTALL},
+    answer::{ApiError, INSTALL},
     connect::Cluster,
-    kinds::Watched,
+    kinds::WatchedKind,
     lease::Leading,
     moment::later,
 };
@@ -64,7 +64,7 @@ impl HostAddresses {
         self.0.send_if_modified(|it| it.of.remove(host).is_some());
     }
 
-    pub(super) fn set_whole(&self, whole: bool) {
+    pub(super) fn set_complete(&self, whole: bool) {
         self.0.send_if_modified(|it| {
             it.lists = it.lists.wrapping_add(whole.into());
             whole | std::mem::replace(&mut it.whole, whole)
@@ -86,7 +86,7 @@ fn slices_of(hosts: &slices::Hosts) -> BTreeMap<String, slices::Hosts> {
 }
 
 /// Writes slices while it leads.
-pub(super) async fn gather(
+pub(super) async fn write_slices(
     cluster: Cluster,
     mut leading: Leading,
     addresses: Arc<super::hosts::Hosts>,
@@ -100,7 +100,7 @@ pub(super) async fn gather(
         if !leading.is_now() {
             // Who leads meanwhile writes, and says what is wrong.
             (keeping.there, failures) = (None, 0);
-            if tell(&changes, &mut told, None).await.is_err() {
+            if send_if_changed(&changes, &mut told, None).await.is_err() {
                 return;
             }
             leading.changed_from(false).await;
@@ -123,12 +123,15 @@ pub(super) async fn gather(
                 later(LOOK)
             }
             Err(answer) => {
-                warn!(why = answer.told(), "addresses of hosts cannot be written to LoadBalancerHostSlices");
+                warn!(
+                    why = answer.message_with_fix(),
+                    "addresses of hosts cannot be written to LoadBalancerHostSlices"
+                );
                 failures = failures.saturating_add(1);
                 later(backoff(failures, RETRY.0, RETRY.1, failures.into()))
             }
         };
-        if tell(&changes, &mut told, kept.err().and_then(|it| problem(&it))).await.is_err() {
+        if send_if_changed(&changes, &mut told, kept.err().and_then(|it| problem(&it))).await.is_err() {
             return;
         }
         sleep_until(next).await;
@@ -148,7 +151,7 @@ struct Keeping {
 }
 
 impl Keeping {
-    async fn keep(&mut self, wanted: &BTreeMap<String, slices::Hosts>) -> Result<(), Answer> {
+    async fn keep(&mut self, wanted: &BTreeMap<String, slices::Hosts>) -> Result<(), ApiError> {
         let mut there = match self.there.take() {
             Some(there) => there,
             None => self.list().await?,
@@ -175,8 +178,8 @@ impl Keeping {
             }
             let object = slices::write(&name, &slice, version);
             let told = match version {
-                Some(_) => self.cluster.replace(&Watched::SLICES, "", &name, &object).await?,
-                None => self.cluster.create(&Watched::SLICES, "", &object).await?,
+                Some(_) => self.cluster.replace(&WatchedKind::SLICES, "", &name, &object).await?,
+                None => self.cluster.create(&WatchedKind::SLICES, "", &object).await?,
             };
             there.insert(name, (told.version().to_owned(), slice));
             written = written.saturating_add(1);
@@ -188,9 +191,11 @@ impl Keeping {
         Ok(())
     }
 
-    async fn list(&self) -> Result<BTreeMap<String, (String, Slice)>, Answer> {
-        let listed =
-            self.cluster.ask(self.cluster.all(&Watched::SLICES).list(&ListParams::default())).await?;
+    async fn list(&self) -> Result<BTreeMap<String, (String, Slice)>, ApiError> {
+        let listed = self
+            .cluster
+            .within_deadline(self.cluster.api(&WatchedKind::SLICES).list(&ListParams::default()))
+            .await?;
         let one = |it: crate::raw_object::RawObject| {
             (it.name().to_owned(), (it.version().to_owned(), slices::read(&it)))
         };
@@ -198,13 +203,13 @@ impl Keeping {
     }
 }
 
-fn problem(answer: &Answer) -> Option<Problem> {
+fn problem(answer: &ApiError) -> Option<Problem> {
     let reason = match answer {
         // Another wrote, or nobody can be asked, which is told of all kinds.
-        Answer::Conflict(_) => return None,
-        answer if answer.passes() => return None,
-        Answer::NotFound => Reason::NotInstalled,
-        Answer::Forbidden(_) | Answer::Unauthorized(_) => Reason::NotPermitted,
+        ApiError::Conflict(_) => return None,
+        answer if answer.is_transient() => return None,
+        ApiError::NotFound => Reason::NotInstalled,
+        ApiError::Forbidden(_) | ApiError::Unauthorized(_) => Reason::NotPermitted,
         _ => Reason::StateUnwritable,
     };
     let message = format!(
@@ -216,8 +221,8 @@ fn problem(answer: &Answer) -> Option<Problem> {
     Some(Problem::new(ObjectRef::new(Kind::Config, "", "loadbalancerhostslices"), reason, message).fix(fix))
 }
 
-/// Tells what is wrong, if it is something else than before; an error, if nobody listens.
-pub(super) async fn tell(
+/// Sends the Problem if it differs from the one sent before; an error, if the receiver was dropped.
+pub(super) async fn send_if_changed(
     changes: &mpsc::Sender<Change>,
     told: &mut Option<Problem>,
     problem: Option<Problem>,

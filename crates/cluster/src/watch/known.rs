@@ -12,7 +12,7 @@ pub(crate) struct Key {
 }
 
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownObjects {
     /// What the World was told of each; nothing of those that were only complained of.
     told: HashMap<Key, FactRef>,
     /// What was complained of.
@@ -25,47 +25,47 @@ pub(crate) struct Known {
 
 /// What is to be told of an object that is no more.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Parting {
+pub(crate) struct Forgotten {
     pub(crate) gone: Option<FactRef>,
     pub(crate) mended: Option<ObjectRef>,
 }
 
-impl Known {
+impl KnownObjects {
     /// A list begins; whatever an earlier one had that was not read to its end is forgotten.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin_list(&mut self) {
         self.listed.clear();
     }
 
-    pub(crate) fn list(&mut self, key: Key) {
+    pub(crate) fn note_listed(&mut self, key: Key) {
         self.listed.insert(key);
     }
 
-    /// The list is whole: who is not on it.
-    pub(crate) fn finish(&mut self) -> Vec<Key> {
+    /// The list is complete: returns the known objects that are not on it.
+    pub(crate) fn finish_list(&mut self) -> Vec<Key> {
         let listed = std::mem::take(&mut self.listed);
         let known: HashSet<&Key> = self.told.keys().chain(self.broken.keys()).collect();
         known.into_iter().filter(|key| !listed.contains(key)).cloned().collect()
     }
 
     /// Told as `fact`. Another fact that it was before is gone; so is what was wrong with it.
-    pub(crate) fn put(&mut self, key: &Key, fact: FactRef) -> Parting {
+    pub(crate) fn put(&mut self, key: &Key, fact: FactRef) -> Forgotten {
         let mended = self.broken.remove(key);
         let before = self.told.insert(key.clone(), fact);
-        Parting { gone: before.filter(|before| self.told.get(key) != Some(before)), mended }
+        Forgotten { gone: before.filter(|before| self.told.get(key) != Some(before)), mended }
     }
 
-    /// Something is wrong with it; what was told of it goes on.
-    pub(crate) fn complain(&mut self, key: &Key, object: ObjectRef) {
+    /// A Problem of this object was told; what was told of the object before stays valid.
+    pub(crate) fn note_problem(&mut self, key: &Key, object: ObjectRef) {
         self.broken.insert(key.clone(), object);
     }
 
-    pub(crate) fn remove(&mut self, key: &Key) -> Parting {
+    pub(crate) fn remove(&mut self, key: &Key) -> Forgotten {
         self.versions.remove(key);
-        Parting { gone: self.told.remove(key), mended: self.broken.remove(key) }
+        Forgotten { gone: self.told.remove(key), mended: self.broken.remove(key) }
     }
 
-    /// Heard at this version.
-    pub(crate) fn note(&mut self, key: &Key, version: &str) {
+    /// The object was received at this version.
+    pub(crate) fn note_version(&mut self, key: &Key, version: &str) {
         if let Ok(version) = version.parse() {
             self.versions.insert(key.clone(), version);
         }
@@ -108,7 +108,7 @@ impl Known {
         self.told.is_empty()
     }
 
-    pub(crate) fn told(&self) -> Vec<Key> {
+    pub(crate) fn told_keys(&self) -> Vec<Key> {
         self.told.keys().cloned().collect()
     }
 }
@@ -133,47 +133,47 @@ mod tests {
 
     #[test]
     fn only_a_whole_list_tells_what_is_gone() {
-        let mut known = Known::default();
+        let mut known = KnownObjects::default();
         known.put(&key("a"), fact("a"));
         known.put(&key("b"), fact("b"));
-        known.begin();
-        known.list(key("b"));
+        known.begin_list();
+        known.note_listed(key("b"));
         // It breaks off here, and begins anew.
-        known.begin();
-        known.list(key("a"));
-        known.list(key("b"));
-        assert_eq!(known.finish(), []);
-        known.begin();
-        known.list(key("b"));
-        assert_eq!(known.finish(), [key("a")]);
-        assert_eq!(known.remove(&key("a")), Parting { gone: Some(fact("a")), mended: None });
-        known.begin();
-        known.list(key("b"));
-        assert_eq!(known.finish(), []);
+        known.begin_list();
+        known.note_listed(key("a"));
+        known.note_listed(key("b"));
+        assert_eq!(known.finish_list(), []);
+        known.begin_list();
+        known.note_listed(key("b"));
+        assert_eq!(known.finish_list(), [key("a")]);
+        assert_eq!(known.remove(&key("a")), Forgotten { gone: Some(fact("a")), mended: None });
+        known.begin_list();
+        known.note_listed(key("b"));
+        assert_eq!(known.finish_list(), []);
     }
 
     #[test]
     fn what_cannot_be_read_any_more_stays_told_until_it_is_gone() {
-        let mut known = Known::default();
+        let mut known = KnownObjects::default();
         known.put(&key("a"), fact("a"));
-        known.complain(&key("a"), object("a"));
-        assert_eq!(known.told(), [key("a")]);
-        assert_eq!(known.put(&key("a"), fact("a")), Parting { gone: None, mended: Some(object("a")) });
-        known.complain(&key("a"), object("a"));
-        known.complain(&key("b"), object("b"));
-        known.begin();
-        let mut gone = known.finish();
+        known.note_problem(&key("a"), object("a"));
+        assert_eq!(known.told_keys(), [key("a")]);
+        assert_eq!(known.put(&key("a"), fact("a")), Forgotten { gone: None, mended: Some(object("a")) });
+        known.note_problem(&key("a"), object("a"));
+        known.note_problem(&key("b"), object("b"));
+        known.begin_list();
+        let mut gone = known.finish_list();
         gone.sort_by(|a, b| a.name.cmp(&b.name));
         assert_eq!(gone, [key("a"), key("b")]);
-        assert_eq!(known.remove(&key("a")), Parting { gone: Some(fact("a")), mended: Some(object("a")) });
-        assert_eq!(known.remove(&key("b")), Parting { gone: None, mended: Some(object("b")) });
+        assert_eq!(known.remove(&key("a")), Forgotten { gone: Some(fact("a")), mended: Some(object("a")) });
+        assert_eq!(known.remove(&key("b")), Forgotten { gone: None, mended: Some(object("b")) });
     }
 
     #[test]
     fn an_object_that_says_something_else_takes_back_what_it_said() {
-        let mut known = Known::default();
+        let mut known = KnownObjects::default();
         let (one, two) = (FactRef::Name("one".into()), FactRef::Name("two".into()));
         known.put(&key("a"), one.clone());
-        assert_eq!(known.put(&key("a"), two), Parting { gone: Some(one), mended: None });
+        assert_eq!(known.put(&key("a"), two), Forgotten { gone: Some(one), mended: None });
     }
 }

@@ -16,7 +16,7 @@ use super::{
     secrets::Secrets,
 };
 use crate::{
-    answer::{self, Answer, Cause},
+    answer::{self, ApiError, Cause},
     raw_object::RawObject,
 };
 
@@ -25,27 +25,27 @@ const PAGE: u32 = 500;
 const NAMED: usize = 3;
 
 /// Or a watch has ended: nothing, if it ended as watches do.
-type WatchResult = Result<WatchEvent<RawObject>, Option<Answer>>;
+type WatchResult = Result<WatchEvent<RawObject>, Option<ApiError>>;
 
 type Events = Pin<Box<dyn Stream<Item = WatchResult> + Send>>;
 
 impl Feed {
     /// In which namespaces Secrets are named; none, where they are not all that is wanted, or where copies are read.
     fn namespaces(&self) -> BTreeSet<Name> {
-        let secrets = self.secrets.as_ref().filter(|_| self.cluster.copies().is_none());
+        let secrets = self.secrets.as_ref().filter(|_| self.cluster.copies_namespace().is_none());
         secrets.map(Secrets::namespaces).unwrap_or_default()
     }
 
     /// The whole cluster refuses. Returns when all is to be listed again.
-    pub(super) async fn follow_namespaces(&mut self, refusal: Answer) -> Result<(), ListenerGone> {
+    pub(super) async fn follow_namespaces(&mut self, refusal: ApiError) -> Result<(), ListenerGone> {
         let namespaces = self.namespaces();
         let (mut followed, mut refused) = (Vec::new(), Vec::new());
-        self.known.begin();
+        self.known.begin_list();
         for namespace in &namespaces {
             match self.list_namespace(namespace).await? {
                 Ok(Some(version)) => followed.push((namespace.clone(), version)),
                 Ok(None) => return Ok(()),
-                Err(answer @ Answer::Forbidden(_)) => refused.push((namespace.clone(), answer)),
+                Err(answer @ ApiError::Forbidden(_)) => refused.push((namespace.clone(), answer)),
                 Err(answer) => return self.fail("list", answer).await,
             }
         }
@@ -55,17 +55,17 @@ impl Feed {
             let bind = (!refused.is_empty()).then(|| bind(refused.iter().map(|(namespace, _)| namespace)));
             return self.fail_for("list", refusal, bind).await;
         }
-        for key in self.known.told() {
+        for key in self.known.told_keys() {
             if !followed.iter().any(|(namespace, _)| *namespace == key.namespace) {
-                self.known.list(key);
+                self.known.note_listed(key);
             }
         }
-        for key in self.known.finish() {
+        for key in self.known.finish_list() {
             self.not_listed(&key, "").await?;
         }
         match refused.first() {
             Some((namespace, answer)) => self.tell_refused(namespace, answer).await?,
-            None => self.well().await?,
+            None => self.clear_trouble().await?,
         }
         self.sync().await?;
         let mut events: Vec<Events> = Vec::new();
@@ -82,11 +82,11 @@ impl Feed {
     async fn list_namespace(
         &mut self,
         namespace: &Name,
-    ) -> Result<Result<Option<String>, Answer>, ListenerGone> {
+    ) -> Result<Result<Option<String>, ApiError>, ListenerGone> {
         let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
         loop {
-            let api = self.cluster.within(self.watched, namespace);
-            let page = match self.cluster.ask(api.list(&params)).await {
+            let api = self.cluster.namespaced_api(self.watched, namespace);
+            let page = match self.cluster.within_deadline(api.list(&params)).await {
                 Ok(page) => page,
                 Err(answer) => return Ok(Err(answer)),
             };
@@ -95,7 +95,7 @@ impl Feed {
                 return Ok(Ok(None));
             }
             for told in page.items {
-                self.known.list(key(&told));
+                self.known.note_listed(key(&told));
                 self.put(&told).await?;
             }
             params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
@@ -105,11 +105,11 @@ impl Feed {
         }
     }
 
-    async fn watch_namespace(&self, namespace: &Name, version: &str) -> Result<Events, Answer> {
+    async fn watch_namespace(&self, namespace: &Name, version: &str) -> Result<Events, ApiError> {
         let params =
             WatchParams { field_selector: self.selection().field_selector, ..WatchParams::default() };
-        let api = self.cluster.within(self.watched, namespace);
-        let watch = self.cluster.ask(api.watch(&params, version)).await?;
+        let api = self.cluster.namespaced_api(self.watched, namespace);
+        let watch = self.cluster.within_deadline(api.watch(&params, version)).await?;
         Ok(Box::pin(until_the_end(Box::pin(watch), self.cluster.pace().silence)))
     }
 
@@ -120,15 +120,15 @@ impl Feed {
         all: bool,
     ) -> Result<(), ListenerGone> {
         let pace = self.cluster.pace();
-        let mut anew = std::pin::pin!(self.cluster.begun_anew());
+        let mut anew = std::pin::pin!(self.cluster.requests_restarted());
         // Rights may have been given where they were refused.
         let mut look_again = std::pin::pin!(sleep(pace.look_for));
         loop {
             let next = tokio::select! {
                 biased;
                 () = &mut anew => return Ok(()),
-                () = self.readiness.left(self.epoch) => return Ok(()),
-                () = Secrets::stirred(&mut self.secrets) => {
+                () = self.readiness.until_other_epoch(self.epoch) => return Ok(()),
+                () = Secrets::until_due(&mut self.secrets) => {
                     if !self.is_needed() {
                         return Ok(());
                     }
@@ -152,7 +152,7 @@ impl Feed {
                 }
                 Some(Ok(WatchEvent::Bookmark(_))) => {}
                 Some(Ok(WatchEvent::Error(status))) => {
-                    return self.end(Answer::of(&kube::Error::Api(status))).await;
+                    return self.end(ApiError::of(&kube::Error::Api(status))).await;
                 }
                 Some(Err(Some(answer))) => return self.end(answer).await,
                 Some(Err(None)) | None => {
@@ -163,11 +163,11 @@ impl Feed {
         }
     }
 
-    async fn end(&mut self, answer: Answer) -> Result<(), ListenerGone> {
-        if answer == Answer::Expired { Ok(()) } else { self.fail("watch", answer).await }
+    async fn end(&mut self, answer: ApiError) -> Result<(), ListenerGone> {
+        if answer == ApiError::Expired { Ok(()) } else { self.fail("watch", answer).await }
     }
 
-    async fn tell_refused(&mut self, namespace: &Name, answer: &Answer) -> Result<(), ListenerGone> {
+    async fn tell_refused(&mut self, namespace: &Name, answer: &ApiError) -> Result<(), ListenerGone> {
         let message = format!(
             "may not list Secrets in the namespace {namespace}, where a Service, a route or the \
              configuration names one; the last known content of the Secret stays in use: {}",
@@ -209,9 +209,9 @@ fn until_the_end(
         let mut watch = watch?;
         let end = match timeout(silence, watch.next()).await {
             Ok(Some(Ok(event))) => return Some((Ok(event), Some(watch))),
-            Ok(Some(Err(error))) => Some(Answer::of(&error)),
+            Ok(Some(Err(error))) => Some(ApiError::of(&error)),
             Ok(None) => None,
-            Err(_) => Some(Answer::Unreachable(Cause::Connection, format!("no event for {silence:?}"))),
+            Err(_) => Some(ApiError::Unreachable(Cause::Connection, format!("no event for {silence:?}"))),
         };
         Some((Err(end), None))
     })

@@ -27,7 +27,7 @@ const CHANGED: &str = "status.addressesChanged=true";
 const WHOLE: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Default)]
-pub(crate) enum Part {
+pub(crate) enum WatchScope {
     /// All of a kind.
     #[default]
     All,
@@ -49,59 +49,59 @@ pub(crate) enum Part {
     },
 }
 
-impl Part {
+impl WatchScope {
     /// The two by which a host hears of LoadBalancerHosts.
-    pub(super) fn of_host(own: &Name) -> [Part; 2] {
+    pub(super) fn of_host(own: &Name) -> [WatchScope; 2] {
         let (told, own_told) = watch::channel(None);
-        let others = Part::Others {
+        let others = WatchScope::Others {
             own: own.clone(),
             slices: HostSlices::default(),
             narrow: true,
             listed: None,
             own_told,
         };
-        [Part::Own { name: own.clone(), told }, others]
+        [WatchScope::Own { name: own.clone(), told }, others]
     }
 
     /// Returns once all of the kind was told that two watches tell. A host that hears of all others first, and is to drain,
     /// would serve until it hears of itself.
-    pub(super) async fn whole(&mut self, epoch: u64) {
+    pub(super) async fn until_complete(&mut self, epoch: u64) {
         match self {
-            Part::All => {}
-            Part::Own { told, .. } => drop(told.send_replace(Some(epoch))),
+            WatchScope::All => {}
+            WatchScope::Own { told, .. } => drop(told.send_replace(Some(epoch))),
             // An error: the other watch has ended, and so does this one.
-            Part::Others { own_told, .. } => drop(own_told.wait_for(|it| *it >= Some(epoch)).await),
+            WatchScope::Others { own_told, .. } => drop(own_told.wait_for(|it| *it >= Some(epoch)).await),
         }
     }
 
     pub(super) fn has(&self, key: &Key) -> bool {
         match self {
-            Part::All => true,
-            Part::Own { name, .. } => key.name == *name,
-            Part::Others { own, .. } => key.name != *own,
+            WatchScope::All => true,
+            WatchScope::Own { name, .. } => key.name == *name,
+            WatchScope::Others { own, .. } => key.name != *own,
         }
     }
 
     /// Its watch hears only of what matches, and of what matches no more as if it were deleted.
     pub(super) fn is_narrow(&self) -> bool {
-        matches!(self, Part::Others { narrow: true, slices, .. } if !slices.are_used())
+        matches!(self, WatchScope::Others { narrow: true, slices, .. } if !slices.are_used())
     }
 
     /// The API server does not know the field by which it was asked to select: true if it is asked for all from now on.
     pub(super) fn widen(&mut self) -> bool {
         match self {
-            Part::Others { narrow, slices, .. } if !slices.are_used() => std::mem::take(narrow),
+            WatchScope::Others { narrow, slices, .. } if !slices.are_used() => std::mem::take(narrow),
             _ => false,
         }
     }
 
     /// Another watch tells of the kind as a whole: that it is told, and what is wrong with it.
     pub(super) fn speaks_for_its_kind(&self) -> bool {
-        !matches!(self, Part::Own { .. })
+        !matches!(self, WatchScope::Own { .. })
     }
 
     pub(super) fn note_list(&mut self) {
-        if let Part::Others { listed, slices, .. } = self {
+        if let WatchScope::Others { listed, slices, .. } = self {
             *listed = Some(Instant::now());
             slices.begin();
         }
@@ -110,8 +110,8 @@ impl Part {
     /// Deletions may have been missed for too long; or slices are there by now, or a slice no more.
     pub(super) fn is_due(&self) -> bool {
         match self {
-            Part::Others { slices, .. } if slices.are_used() => slices.are_due(),
-            Part::Others { narrow: true, listed: Some(listed), .. } => listed.elapsed() > WHOLE,
+            WatchScope::Others { slices, .. } if slices.are_used() => slices.are_due(),
+            WatchScope::Others { narrow: true, listed: Some(listed), .. } => listed.elapsed() > WHOLE,
             _ => false,
         }
     }
@@ -130,11 +130,13 @@ impl Feed {
     /// What is listed.
     pub(super) fn selection(&self) -> ListParams {
         let fields = match &self.part {
-            Part::Own { name, .. } => Some(of_name(name)),
-            Part::All if self.watched.kind == Kind::Secret && self.cluster.copies().is_some() => {
-                Some(copies::SELECTION.to_owned())
+            WatchScope::Own { name, .. } => Some(of_name(name)),
+            WatchScope::All
+                if self.watched.kind == Kind::Secret && self.cluster.copies_namespace().is_some() =>
+            {
+                Some(copies::COPY_SELECTOR.to_owned())
             }
-            Part::All | Part::Others { .. } => self.watched.fields.map(str::to_owned),
+            WatchScope::All | WatchScope::Others { .. } => self.watched.fields.map(str::to_owned),
         };
         ListParams { field_selector: fields, ..ListParams::default() }
     }
@@ -156,37 +158,37 @@ mod tests {
     #[test]
     fn a_host_hears_of_its_own_object_by_one_watch_and_of_all_others_by_the_other() {
         let key = |name: &str| Key { namespace: Name::default(), name: name.into() };
-        let [own, others] = Part::of_host(&"a".into());
+        let [own, others] = WatchScope::of_host(&"a".into());
         for (name, is_own) in [("a", true), ("b", false)] {
             assert_eq!((own.has(&key(name)), others.has(&key(name))), (is_own, !is_own), "{name}");
-            assert!(Part::All.has(&key(name)));
+            assert!(WatchScope::All.has(&key(name)));
         }
         assert!(others.speaks_for_its_kind() && !own.speaks_for_its_kind());
     }
 
     #[tokio::test]
     async fn the_kind_is_told_once_this_host_has_heard_of_itself_as_well() {
-        let [mut own, mut others] = Part::of_host(&"a".into());
+        let [mut own, mut others] = WatchScope::of_host(&"a".into());
         for epoch in [0, 1] {
             {
-                let mut whole = std::pin::pin!(others.whole(epoch));
+                let mut whole = std::pin::pin!(others.until_complete(epoch));
                 assert!(futures::poll!(&mut whole).is_pending(), "{epoch}");
-                own.whole(epoch).await;
+                own.until_complete(epoch).await;
                 whole.await;
             }
-            others.whole(epoch).await;
+            others.until_complete(epoch).await;
         }
     }
 
     #[test]
     fn where_the_field_is_not_known_all_is_watched() {
-        let [_own, mut others] = Part::of_host(&"a".into());
-        assert!(others.is_by_slices() && !others.is_narrow() && !others.widen());
-        if let Part::Others { slices, .. } = &mut others {
-            *slices = HostSlices::nobody_keeps();
+        let [_own, mut others] = WatchScope::of_host(&"a".into());
+        assert!(others.uses_slices() && !others.is_narrow() && !others.widen());
+        if let WatchScope::Others { slices, .. } = &mut others {
+            *slices = HostSlices::unused();
         }
-        assert!(!others.is_by_slices() && others.is_narrow() && others.widen());
+        assert!(!others.uses_slices() && others.is_narrow() && others.widen());
         assert!(!others.is_narrow() && !others.widen(), "that is no news then");
-        assert!(!Part::All.widen());
+        assert!(!WatchScope::All.widen());
     }
 }

@@ -30,14 +30,14 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{gather, hosts::Hosts};
-use crate::{answer::Answer, connect::Cluster, lease::LeaseTimings};
+use crate::{answer::ApiError, connect::Cluster, lease::LeaseTimings};
 
 /// What hosts' Leases are called.
-pub(crate) const PREFIX: &str = "seaway-host-";
+pub(crate) const HOST_LEASE_PREFIX: &str = "seaway-host-";
 
 /// What a host is told as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum HostLife {
     Lives,
     /// It may be there.
     Silent,
@@ -54,18 +54,18 @@ struct LeaseState {
 }
 
 impl LeaseState {
-    fn life(&self, quarantine: Duration) -> Life {
+    fn life(&self, quarantine: Duration) -> HostLife {
         match self.unchanged {
-            _ if self.given_back => Life::Gone,
-            unchanged if unchanged < self.term => Life::Lives,
-            unchanged if unchanged < self.term.saturating_add(quarantine) => Life::Silent,
-            _ => Life::Gone,
+            _ if self.given_back => HostLife::Gone,
+            unchanged if unchanged < self.term => HostLife::Lives,
+            unchanged if unchanged < self.term.saturating_add(quarantine) => HostLife::Silent,
+            _ => HostLife::Gone,
         }
     }
 }
 
 /// Looks at all Leases of hosts, again and again.
-pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::Sender<Change>) {
+pub(super) async fn watch_host_leases(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::Sender<Change>) {
     let mut pulses: BTreeMap<Name, LeaseState> = BTreeMap::new();
     let mut failing = false;
     let mut trouble: Option<Problem> = None;
@@ -76,7 +76,7 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
         match leases(&cluster).await {
             Ok(leases) => {
                 failing = false;
-                if gather::tell(&changes, &mut trouble, None).await.is_err() {
+                if gather::send_if_changed(&changes, &mut trouble, None).await.is_err() {
                     return;
                 }
                 // We may have been stopped for a while, and the API server with us.
@@ -90,13 +90,13 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
                     }
                 }
                 for (host, life) in lives {
-                    let Some(change) = hosts.live(&host, life) else { continue };
+                    let Some(change) = hosts.set_life(&host, life) else { continue };
                     match life {
-                        Life::Lives => info!(%host, "host is back: its Lease is renewed"),
-                        Life::Silent => {
+                        HostLife::Lives => info!(%host, "host is back: its Lease is renewed"),
+                        HostLife::Silent => {
                             warn!(?quarantine, %host, "host is silent: its Lease has expired; its addresses stay reserved during the quarantine");
                         }
-                        Life::Gone => warn!(%host, "host is dead: its Lease was released"),
+                        HostLife::Gone => warn!(%host, "host is dead: its Lease was released"),
                     }
                     if changes.send(change).await.is_err() {
                         return;
@@ -107,13 +107,15 @@ pub(super) async fn listen(cluster: Cluster, hosts: Arc<Hosts>, changes: mpsc::S
                 answered = None;
                 if !std::mem::replace(&mut failing, true) {
                     warn!(
-                        why = answer.told(),
+                        why = answer.message_with_fix(),
                         "Leases of hosts cannot be listed: no host is considered dead"
                     );
                 }
                 // What passes is told of all that is asked of the API server.
                 let problem = not_permitted(&answer, cluster.namespace());
-                if problem.is_some() && gather::tell(&changes, &mut trouble, problem).await.is_err() {
+                if problem.is_some()
+                    && gather::send_if_changed(&changes, &mut trouble, problem).await.is_err()
+                {
                     return;
                 }
             }
@@ -187,8 +189,8 @@ impl Unreported {
 }
 
 /// Addresses of a host that is dead stay its own then, for ever.
-fn not_permitted(answer: &Answer, namespace: &str) -> Option<Problem> {
-    if !matches!(answer, Answer::Forbidden(_) | Answer::Unauthorized(_)) {
+fn not_permitted(answer: &ApiError, namespace: &str) -> Option<Problem> {
+    if !matches!(answer, ApiError::Forbidden(_) | ApiError::Unauthorized(_)) {
         return None;
     }
     let message = format!(
@@ -203,9 +205,9 @@ fn not_permitted(answer: &Answer, namespace: &str) -> Option<Problem> {
     ))
 }
 
-async fn leases(cluster: &Cluster) -> Result<Vec<Lease>, Answer> {
+async fn leases(cluster: &Cluster) -> Result<Vec<Lease>, ApiError> {
     let api: Api<Lease> = Api::namespaced(cluster.client(), cluster.namespace());
-    Ok(cluster.ask(api.list(&ListParams::default())).await?.items)
+    Ok(cluster.within_deadline(api.list(&ListParams::default())).await?.items)
 }
 
 /// Who lives and who does not; so much time has passed since the list before this one. `hosts`: those that said something.
@@ -215,11 +217,11 @@ fn feel(
     hosts: &[Name],
     passed: Duration,
     quarantine: Duration,
-) -> Vec<(Name, Life)> {
+) -> Vec<(Name, HostLife)> {
     let (mut told, mut listed) = (Vec::new(), BTreeSet::new());
     for lease in leases {
         let name = lease.metadata.name.unwrap_or_default();
-        let Some(host) = name.strip_prefix(PREFIX).map(Name::from) else { continue };
+        let Some(host) = name.strip_prefix(HOST_LEASE_PREFIX).map(Name::from) else { continue };
         let version = lease.metadata.resource_version.unwrap_or_default();
         let spec = lease.spec.unwrap_or_default();
         let term = spec.lease_duration_seconds.and_then(|it| u64::try_from(it).ok());
@@ -255,8 +257,8 @@ fn feel(
 
 /// For the fuzz target: what is told of each host follows from its own Lease, and from how long that was the same.
 #[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
-pub(crate) fn check_leases(leases: &[Lease]) {
-    let of = |lease: &Lease| lease.metadata.name.as_deref()?.strip_prefix(PREFIX).map(Name::from);
+pub(crate) fn fuzz_leases(leases: &[Lease]) {
+    let of = |lease: &Lease| lease.metadata.name.as_deref()?.strip_prefix(HOST_LEASE_PREFIX).map(Name::from);
     let named: Vec<Name> = leases.iter().filter_map(of).collect();
     let hosts: [Name; 2] = ["a".into(), "has none".into()];
     let listed: BTreeSet<&Name> = named.iter().collect();
@@ -267,14 +269,14 @@ pub(crate) fn check_leases(leases: &[Lease]) {
     let expected = |lease: &Lease| {
         let spec = lease.spec.clone().unwrap_or_default();
         match (spec.holder_identity.as_deref(), spec.lease_duration_seconds) {
-            (None | Some(""), _) => Life::Gone,
-            (_, Some(0)) => Life::Silent,
-            _ => Life::Lives,
+            (None | Some(""), _) => HostLife::Gone,
+            (_, Some(0)) => HostLife::Silent,
+            _ => HostLife::Lives,
         }
     };
     let others = || hosts.iter().filter(|it| !listed.contains(it)).cloned();
-    let first: Vec<(Name, Life)> = (leases.iter().filter_map(|it| Some((of(it)?, expected(it)))))
-        .chain(others().map(|it| (it, Life::Lives)))
+    let first: Vec<(Name, HostLife)> = (leases.iter().filter_map(|it| Some((of(it)?, expected(it)))))
+        .chain(others().map(|it| (it, HostLife::Lives)))
         .collect();
     let mut pulses = BTreeMap::new();
     let mut after = |leases: &[Lease], passed| {
@@ -283,7 +285,7 @@ pub(crate) fn check_leases(leases: &[Lease]) {
     assert_eq!(after(leases, Duration::ZERO), first);
     assert_eq!(after(leases, Duration::ZERO), first, "no time has passed");
     assert!(
-        after(leases, Duration::MAX).iter().all(|(_, life)| *life == Life::Gone),
+        after(leases, Duration::MAX).iter().all(|(_, life)| *life == HostLife::Gone),
         "nobody lives for ever"
     );
     let renewed = |lease: &Lease| {
@@ -295,7 +297,7 @@ pub(crate) fn check_leases(leases: &[Lease]) {
     let again = after(&renewed, Duration::MAX);
     let (lives, none) = again.split_at(named.len());
     assert_eq!(lives, first.get(..named.len()).expect("as many"), "who renews its Lease is as it was");
-    assert!(none.iter().all(|(_, life)| *life == Life::Gone));
+    assert!(none.iter().all(|(_, life)| *life == HostLife::Gone));
     let left: Vec<Name> = after(&[], Duration::ZERO).into_iter().map(|(host, _)| host).collect();
     assert_eq!(left, hosts, "whom nobody knows is forgotten");
 }
@@ -309,7 +311,7 @@ mod tests {
     fn lease(host: &str, version: &str, holder: Option<&str>) -> Lease {
         Lease {
             metadata: ObjectMeta {
-                name: Some(format!("{PREFIX}{host}")),
+                name: Some(format!("{HOST_LEASE_PREFIX}{host}")),
                 resource_version: Some(version.to_owned()),
                 ..ObjectMeta::default()
             },
@@ -333,18 +335,18 @@ mod tests {
         let mut after = |passed, version: &str, holder| {
             let leases = vec![lease("a", version, holder), lease("b", "7", None), Lease::default()];
             let told = feel(&mut pulses, leases, &["a".into(), "b".into()], seconds(passed), QUARANTINE);
-            assert_eq!(told[1], ("b".into(), Life::Gone), "who ended in order holds nothing");
+            assert_eq!(told[1], ("b".into(), HostLife::Gone), "who ended in order holds nothing");
             told[0].1
         };
-        assert_eq!(after(0, "1", Some("x")), Life::Lives);
-        assert_eq!(after(39, "1", Some("x")), Life::Lives);
+        assert_eq!(after(0, "1", Some("x")), HostLife::Lives);
+        assert_eq!(after(39, "1", Some("x")), HostLife::Lives);
         // Nobody knows how long it was until this list came.
-        assert_eq!(after(0, "1", Some("x")), Life::Lives);
-        assert_eq!(after(1, "1", Some("x")), Life::Silent);
-        assert_eq!(after(5, "2", Some("x")), Life::Lives, "it answers");
-        assert_eq!(after(3_639, "2", Some("x")), Life::Silent);
-        assert_eq!(after(1, "2", Some("x")), Life::Gone, "the quarantine is over");
-        assert_eq!(after(1, "2", None), Life::Gone);
+        assert_eq!(after(0, "1", Some("x")), HostLife::Lives);
+        assert_eq!(after(1, "1", Some("x")), HostLife::Silent);
+        assert_eq!(after(5, "2", Some("x")), HostLife::Lives, "it answers");
+        assert_eq!(after(3_639, "2", Some("x")), HostLife::Silent);
+        assert_eq!(after(1, "2", Some("x")), HostLife::Gone, "the quarantine is over");
+        assert_eq!(after(1, "2", None), HostLife::Gone);
     }
 
     #[test]
@@ -357,10 +359,10 @@ mod tests {
             };
             let known = ["a".into()];
             after(0, first, &known);
-            assert_eq!(after(30, Vec::new(), &known), Some(Life::Lives), "it may be there");
-            assert_eq!(after(10, Vec::new(), &known), Some(Life::Silent));
-            assert_eq!(after(3_600, Vec::new(), &known), Some(Life::Gone));
-            assert_eq!(after(0, vec![lease("a", "2", Some("x"))], &known), Some(Life::Lives));
+            assert_eq!(after(30, Vec::new(), &known), Some(HostLife::Lives), "it may be there");
+            assert_eq!(after(10, Vec::new(), &known), Some(HostLife::Silent));
+            assert_eq!(after(3_600, Vec::new(), &known), Some(HostLife::Gone));
+            assert_eq!(after(0, vec![lease("a", "2", Some("x"))], &known), Some(HostLife::Lives));
             assert_eq!(after(10, Vec::new(), &[]), None, "its object was deleted: it is forgotten");
         }
     }

@@ -22,25 +22,26 @@ pub(super) struct ApiReadiness {
 }
 
 impl ApiReadiness {
-    pub(super) fn earn(&self) {
+    /// The API server has listed Addresses: from now on its refusals count.
+    pub(super) fn set_ready(&self) {
         self.earned.send_if_modified(|earned| !std::mem::replace(earned, true));
     }
 
-    pub(super) fn is_earned(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         *self.earned.borrow()
     }
 
-    pub(super) async fn earned(&self) {
+    pub(super) async fn until_ready(&self) {
         // The sender is ours, so it waits for ever rather than fail.
         let _ = self.earned.subscribe().wait_for(|it| *it).await;
     }
 
-    pub(super) fn permit(&self) {
+    pub(super) fn note_permission(&self) {
         self.permitted.send_replace(());
     }
 
     /// Returns when something else is permitted from now on that was forbidden.
-    pub(super) async fn permitted(&self) {
+    pub(super) async fn until_permission(&self) {
         let _ = self.permitted.subscribe().changed().await;
     }
 }
@@ -56,14 +57,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_is_refused_hears_that_another_is_permitted_from_now_on() {
         let readiness = ApiReadiness::default();
-        readiness.permit();
-        let mut permitted = pin!(readiness.permitted());
+        readiness.note_permission();
+        let mut permitted = pin!(readiness.until_permission());
         tokio::select! {
             biased;
             () = &mut permitted => panic!("that was before"),
             () = ready(()) => {}
         }
-        readiness.permit();
+        readiness.note_permission();
         timeout(Duration::from_secs(1), permitted).await.expect("it is heard");
     }
 }

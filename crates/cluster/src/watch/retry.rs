@@ -16,7 +16,7 @@ use super::{
     secrets::Secrets,
 };
 use crate::{
-    answer::Answer,
+    answer::ApiError,
     kinds::{Need, Pace},
 };
 
@@ -29,11 +29,11 @@ const NEVER: Duration = Duration::from_secs(u64::MAX / 2);
 ///
 /// What is absent or forbidden stays so until an administrator acts. It is asked for soon at first, for definitions may be
 /// on their way; then once in [`Pace::look_for`] and up to a quarter more, never more often.
-pub(super) fn pause(pace: &Pace, answer: &Answer, failures: u32, seed: u64) -> Duration {
+pub(super) fn pause(pace: &Pace, answer: &ApiError, failures: u32, seed: u64) -> Duration {
     if !is_lasting(answer) {
         let pause = backoff(failures, pace.first_retry, pace.longest_retry, seed);
         return match answer {
-            Answer::Busy { after: Some(after), .. } => pause.max(*after),
+            ApiError::Busy { after: Some(after), .. } => pause.max(*after),
             _ => pause,
         };
     }
@@ -43,7 +43,7 @@ pub(super) fn pause(pace: &Pace, answer: &Answer, failures: u32, seed: u64) -> D
 
 impl Feed {
     /// Tells what is wrong, and waits until it is worth to ask again.
-    pub(super) async fn fail(&mut self, verb: &str, answer: Answer) -> Result<(), ListenerGone> {
+    pub(super) async fn fail(&mut self, verb: &str, answer: ApiError) -> Result<(), ListenerGone> {
         self.fail_for(verb, answer, None).await
     }
 
@@ -51,28 +51,28 @@ impl Feed {
     pub(super) async fn fail_for(
         &mut self,
         verb: &str,
-        answer: Answer,
+        answer: ApiError,
         fix: Option<String>,
     ) -> Result<(), ListenerGone> {
         self.failures = self.failures.saturating_add(1);
-        self.missing = if answer == Answer::NotFound { self.missing.saturating_add(1) } else { 0 };
+        self.missing = if answer == ApiError::NotFound { self.missing.saturating_add(1) } else { 0 };
         let watched = self.watched;
         let mut problem = answer.problem(watched, verb);
         if let Some(fix) = fix {
             problem.fix = fix;
         }
-        let missing = matches!(answer, Answer::NotFound | Answer::Forbidden(_));
-        let goes_on = matches!(answer, Answer::Forbidden(_)) || self.required;
+        let missing = matches!(answer, ApiError::NotFound | ApiError::Forbidden(_));
+        let goes_on = matches!(answer, ApiError::Forbidden(_)) || self.required;
         if missing && goes_on && !self.known.is_empty() {
             problem.message = format!("{}; the last known state stays in use", problem.message);
         }
         if missing && self.required && !self.synced {
             problem.message = format!("{}; no Service is planned until they are listed", problem.message);
         }
-        let passing = answer.passes();
+        let passing = answer.is_transient();
         let is_missed = match watched.need {
             Need::Required | Need::Offered => true,
-            Need::Foreign => answer != Answer::NotFound,
+            Need::Foreign => answer != ApiError::NotFound,
             Need::Reported => !missing,
         };
         if !is_missed {
@@ -80,8 +80,8 @@ impl Feed {
             // It answers, which it may not have done before.
             let (failures, missing) = (self.failures, self.missing);
             // To be refused again is no permission, by which others would ask at once.
-            self.forbidden &= !matches!(answer, Answer::Forbidden(_));
-            self.well().await?;
+            self.forbidden &= !matches!(answer, ApiError::Forbidden(_));
+            self.clear_trouble().await?;
             (self.failures, self.missing) = (failures, missing);
         // A watch that was cut once is begun again, and nobody need know.
         } else if self.part.speaks_for_its_kind() && (self.failures > 1 || !self.synced || !passing) {
@@ -94,26 +94,26 @@ impl Feed {
         let optional = missing && !self.required;
         if optional && self.believed {
             if self.missing >= NO_SUCH_KIND {
-                self.known.begin();
-                for key in self.known.finish() {
+                self.known.begin_list();
+                for key in self.known.finish_list() {
                     self.remove(&key, "").await?;
                 }
             }
             self.sync().await?;
         }
-        self.forbidden = matches!(answer, Answer::Forbidden(_));
-        let absent = answer == Answer::NotFound;
+        self.forbidden = matches!(answer, ApiError::Forbidden(_));
+        let absent = answer == ApiError::NotFound;
         let pause = sleep(self.pause(&answer));
         let defined = tokio::select! {
-            () = self.readiness.earned(), if optional && !self.believed => {
+            () = self.readiness.until_ready(), if optional && !self.believed => {
                 self.believed = true;
                 false
             }
             () = self.definition.changed(&self.cluster, self.watched), if absent => true,
-            () = self.readiness.permitted(), if self.forbidden => true,
+            () = self.readiness.until_permission(), if self.forbidden => true,
             () = Secrets::not_needed(&self.secrets) => false,
             // All kinds are told again, those as well of which there are none.
-            () = self.readiness.left(self.epoch) => true,
+            () = self.readiness.until_other_epoch(self.epoch) => true,
             () = pause => false,
         };
         if defined {
@@ -122,7 +122,7 @@ impl Feed {
         Ok(())
     }
 
-    fn pause(&self, answer: &Answer) -> Duration {
+    fn pause(&self, answer: &ApiError) -> Duration {
         // Hosts, and kinds within one, do not come back all at once.
         let seed = seed(PROCESS.get_or_init(RandomState::new), self.watched.plural, self.failures);
         pause(&self.cluster.pace(), answer, self.failures, seed)
@@ -138,8 +138,8 @@ fn seed(process: &RandomState, plural: &str, failures: u32) -> u64 {
 }
 
 /// Nothing that passes by itself: an administrator has to define or to permit it.
-pub(super) fn is_lasting(answer: &Answer) -> bool {
-    matches!(answer, Answer::NotFound | Answer::Forbidden(_))
+pub(super) fn is_lasting(answer: &ApiError) -> bool {
+    matches!(answer, ApiError::NotFound | ApiError::Forbidden(_))
 }
 
 /// Up to a quarter.
@@ -154,14 +154,14 @@ mod tests {
 
     use super::*;
 
-    fn pauses(answer: &Answer, seed: u64) -> Vec<Duration> {
+    fn pauses(answer: &ApiError, seed: u64) -> Vec<Duration> {
         (1..40).map(|failures| pause(&Pace::default(), answer, failures, seed)).collect()
     }
 
     #[test]
     fn what_is_absent_or_forbidden_is_asked_for_soon_at_first_and_then_once_a_minute_at_most() {
         let minute = Duration::from_secs(60);
-        for answer in [Answer::NotFound, Answer::Forbidden("no".to_owned())] {
+        for answer in [ApiError::NotFound, ApiError::Forbidden("no".to_owned())] {
             for seed in [0, 7, 4711, u64::MAX] {
                 let pauses = pauses(&answer, seed);
                 assert!(pauses[0] < Duration::from_secs(1), "{pauses:?}");
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn hosts_that_wait_for_the_same_do_not_ask_at_the_same_moment() {
-        let once = |seed| pause(&Pace::default(), &Answer::NotFound, 20, seed).as_millis();
+        let once = |seed| pause(&Pace::default(), &ApiError::NotFound, 20, seed).as_millis();
         let different: BTreeSet<u128> = (0..100).map(once).collect();
         assert!(different.len() > 50, "{different:?}");
     }
@@ -186,17 +186,17 @@ mod tests {
         assert_eq!(seeds("secrets").len(), 100, "one for each process");
         assert!(seeds("secrets").is_disjoint(&seeds("nodes")));
         let pauses =
-            seeds("secrets").into_iter().map(|it| pause(&Pace::default(), &Answer::NotFound, 20, it));
+            seeds("secrets").into_iter().map(|it| pause(&Pace::default(), &ApiError::NotFound, 20, it));
         assert!(pauses.collect::<BTreeSet<_>>().len() > 50);
     }
 
     #[test]
     fn what_passes_by_itself_is_asked_for_more_often_and_as_the_server_wishes() {
         let unreachable =
-            pauses(&Answer::Unreachable(crate::answer::Cause::Connection, "away".to_owned()), 3);
+            pauses(&ApiError::Unreachable(crate::answer::Cause::Connection, "away".to_owned()), 3);
         assert!(unreachable.iter().all(|it| *it <= Pace::default().longest_retry * 5 / 4), "{unreachable:?}");
         let after = Some(Duration::from_secs(300));
-        let busy = Answer::Busy { code: 429, why: "later".to_owned(), after };
+        let busy = ApiError::Busy { code: 429, why: "later".to_owned(), after };
         assert_eq!(pause(&Pace::default(), &busy, 1, 0), Duration::from_secs(300));
     }
 }

@@ -24,21 +24,21 @@ use super::{
     feed::{Feed, ListenerGone},
     known::Key,
 };
-use crate::{answer::Answer, moment::later, raw_object::RawObject};
+use crate::{answer::ApiError, moment::later, raw_object::RawObject};
 
 /// Who rotates authorities does it by days.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// Which Secrets are told with what they hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedSecrets {
     Every,
     These(BTreeSet<ObjectRef>),
 }
 
 pub(super) struct Secrets {
-    wanted: watch::Receiver<Wanted>,
-    now: Wanted,
+    wanted: watch::Receiver<WantedSecrets>,
+    now: WantedSecrets,
     /// The watch does not bring them.
     fetched: BTreeSet<ObjectRef>,
     /// Named, and not there when they were asked for: of those, too, nobody tells when they come.
@@ -52,7 +52,7 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    pub(super) fn new(mut wanted: watch::Receiver<Wanted>) -> Secrets {
+    pub(super) fn new(mut wanted: watch::Receiver<WantedSecrets>) -> Secrets {
         let now = wanted.borrow_and_update().clone();
         Secrets {
             wanted,
@@ -67,21 +67,21 @@ impl Secrets {
 
     pub(super) fn wants(&self, key: &Key) -> bool {
         match &self.now {
-            Wanted::Every => true,
-            Wanted::These(these) => these.contains(&object(key)),
+            WantedSecrets::Every => true,
+            WantedSecrets::These(these) => these.contains(&object(key)),
         }
     }
 
     /// Of those that are named.
     pub(super) fn namespaces(&self) -> BTreeSet<Name> {
         match &*self.wanted.borrow() {
-            Wanted::Every => BTreeSet::new(),
-            Wanted::These(these) => these.iter().map(|it| it.namespace.clone()).collect(),
+            WantedSecrets::Every => BTreeSet::new(),
+            WantedSecrets::These(these) => these.iter().map(|it| it.namespace.clone()).collect(),
         }
     }
 
-    fn is_needed(wanted: &Wanted) -> bool {
-        !matches!(wanted, Wanted::These(these) if these.is_empty())
+    fn is_needed(wanted: &WantedSecrets) -> bool {
+        !matches!(wanted, WantedSecrets::These(these) if these.is_empty())
     }
 
     /// Returns when none is wanted any more. Never, for what is needed always.
@@ -95,15 +95,15 @@ impl Secrets {
     /// A list begins, with what is wanted now; what it does not have is fetched after it.
     fn begin(&mut self) {
         self.now = self.wanted.borrow_and_update().clone();
-        if let Wanted::These(these) = &self.now {
+        if let WantedSecrets::These(these) = &self.now {
             self.missing.extend(these.iter().cloned());
         }
         self.look_again = Instant::now();
         self.refused = false;
     }
 
-    /// Named, and not there.
-    pub(super) fn misses(&mut self, object: &ObjectRef) {
+    /// A Secret that is named by something, and does not exist.
+    pub(super) fn note_missing(&mut self, object: &ObjectRef) {
         self.missing.insert(object.clone());
     }
 
@@ -129,7 +129,7 @@ impl Secrets {
 
     /// Returns when others are wanted, or when it is time to look at those that no watch brings, be they there or not
     /// yet. Never, where there are none.
-    pub(super) async fn stirred(secrets: &mut Option<Secrets>) {
+    pub(super) async fn until_due(secrets: &mut Option<Secrets>) {
         let Some(secrets) = secrets else { return pending().await };
         let some = !secrets.fetched.is_empty() || !secrets.missing.is_empty();
         tokio::select! {
@@ -142,7 +142,7 @@ impl Secrets {
     fn catch_up(&mut self, told: &[Key]) -> (Vec<ObjectRef>, Vec<Key>) {
         self.now = self.wanted.borrow_and_update().clone();
         self.look_again = later(LOOK_AGAIN);
-        let Wanted::These(these) = &self.now else {
+        let WantedSecrets::These(these) = &self.now else {
             return (self.withheld.union(&self.fetched).cloned().collect(), Vec::new());
         };
         self.missing.retain(|it| these.contains(it));
@@ -168,7 +168,7 @@ impl Feed {
     /// Of what becomes named it is told whether it is there.
     pub(super) async fn tell_asked_by_name(&mut self) -> Result<(), ListenerGone> {
         match self.secrets.is_some() && self.is_needed() {
-            true => self.tell(Change::NotAsked(self.watched.kind)).await,
+            true => self.send(Change::NotAsked(self.watched.kind)).await,
             // It is told below.
             false => Ok(()),
         }
@@ -179,13 +179,13 @@ impl Feed {
         if self.is_needed() {
             return Ok(());
         }
-        self.tell(Change::NotAsked(self.watched.kind)).await?;
+        self.send(Change::NotAsked(self.watched.kind)).await?;
         self.synced = false;
-        self.known.begin();
-        for key in self.known.finish() {
+        self.known.begin_list();
+        for key in self.known.finish_list() {
             self.remove(&key, "").await?;
         }
-        self.well().await?;
+        self.clear_trouble().await?;
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
         secrets.fetched.clear();
         secrets.missing.clear();
@@ -197,7 +197,7 @@ impl Feed {
     }
 
     pub(super) async fn look_at_secrets(&mut self) -> Result<(), ListenerGone> {
-        let told = self.known.told();
+        let told = self.known.told_keys();
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
         let (look, drop) = secrets.catch_up(&told);
         for key in drop {
@@ -216,14 +216,14 @@ impl Feed {
         if self.known.has(&key) || self.secrets.is_none() {
             return Ok(());
         }
-        self.tell(Change::Gone(FactRef::Object(object.clone()))).await
+        self.send(Change::Gone(FactRef::Object(object.clone()))).await
     }
 
     /// The same of all that are named, but for these namespaces.
     pub(super) async fn tell_refused_ones(&mut self, but: &BTreeSet<Name>) -> Result<(), ListenerGone> {
         let Some(secrets) = &self.secrets else { return Ok(()) };
         let wanted = secrets.wanted.borrow().clone();
-        let Wanted::These(these) = wanted else { return Ok(()) };
+        let WantedSecrets::These(these) = wanted else { return Ok(()) };
         for object in these.iter().filter(|it| !but.contains(&it.namespace)) {
             self.tell_absent(object).await?;
         }
@@ -239,7 +239,7 @@ impl Feed {
         let fact = Fact::Secret(Secret::withheld(object(key)).into());
         let parting = self.known.put(key, fact.reference());
         self.part(parting).await?;
-        self.tell(Change::Put(fact)).await
+        self.send(Change::Put(fact)).await
     }
 
     /// What a whole list does not have is gone, unless the list never had it.
@@ -248,12 +248,12 @@ impl Feed {
             return Ok(());
         }
         let fetched = self.secrets.as_ref().is_some_and(|it| it.fetched.contains(&object(key)));
-        if fetched { self.fetch(&object(key)).await } else { self.miss(key, version).await }
+        if fetched { self.fetch(&object(key)).await } else { self.note_unlisted(key, version).await }
     }
 
     /// A copy that is named and missing says nothing of the Secret that it was a copy of: what that held goes on.
     fn is_without_copy(&mut self, key: &Key) -> bool {
-        let copies = self.cluster.copies().is_some();
+        let copies = self.cluster.copies_namespace().is_some();
         let Some(secrets) = self.secrets.as_mut().filter(|it| copies && it.wants(key)) else { return false };
         secrets.missing.insert(object(key));
         true
@@ -265,10 +265,10 @@ impl Feed {
             let refused = self.secrets.as_ref().is_some_and(|it| it.refused);
             return if refused { self.tell_absent(object).await } else { Ok(()) };
         }
-        let copies = self.cluster.copies().is_some();
+        let copies = self.cluster.copies_namespace().is_some();
         let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
-        let api = self.cluster.within(self.watched, &object.namespace);
-        match self.cluster.ask(api.get(&object.name)).await {
+        let api = self.cluster.namespaced_api(self.watched, &object.namespace);
+        match self.cluster.within_deadline(api.get(&object.name)).await {
             Ok(told) => {
                 if let Some(secrets) = &mut self.secrets {
                     match is_watched(&told) && !copies {
@@ -283,7 +283,7 @@ impl Feed {
                 Ok(())
             }
             // As hosts should be refused: its copy will come.
-            Err(Answer::Forbidden(_)) if copies => {
+            Err(ApiError::Forbidden(_)) if copies => {
                 if let Some(secrets) = &mut self.secrets {
                     secrets.refused = true;
                     secrets.fetched.remove(object);
@@ -291,7 +291,7 @@ impl Feed {
                 }
                 self.tell_absent(object).await
             }
-            Err(Answer::NotFound) => {
+            Err(ApiError::NotFound) => {
                 if let Some(secrets) = &mut self.secrets {
                     secrets.fetched.remove(object);
                 }
@@ -304,12 +304,12 @@ impl Feed {
             }
             // It is tried again with the next look; what it held goes on.
             Err(answer) => {
-                tracing::warn!(%object, why = answer.told(), "Secret cannot be fetched");
+                tracing::warn!(%object, why = answer.message_with_fix(), "Secret cannot be fetched");
                 if let Some(secrets) = &mut self.secrets {
                     secrets.fetched.insert(object.clone());
                 }
                 match answer {
-                    Answer::Forbidden(_) => self.tell_absent(object).await,
+                    ApiError::Forbidden(_) => self.tell_absent(object).await,
                     _ => Ok(()),
                 }
             }
@@ -333,12 +333,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_becomes_wanted_is_fetched_and_what_no_longer_is_goes() {
-        let (want, wanted) = watch::channel(Wanted::Every);
+        let (want, wanted) = watch::channel(WantedSecrets::Every);
         let mut secrets = Secrets::new(wanted);
         assert!(secrets.wants(&key("a")));
-        want.send_replace(Wanted::These([object(&key("a")), object(&key("b"))].into()));
+        want.send_replace(WantedSecrets::These([object(&key("a")), object(&key("b"))].into()));
         let mut some = Some(secrets);
-        Secrets::stirred(&mut some).await;
+        Secrets::until_due(&mut some).await;
         secrets = some.expect("is there");
         let (look, drop) = secrets.catch_up(&[key("a"), key("c")]);
         assert_eq!((look, drop), (vec![object(&key("b"))], vec![key("c")]));
@@ -350,31 +350,31 @@ mod tests {
             (vec![], vec![]),
             "who is told without his keys has none to drop"
         );
-        want.send_replace(Wanted::These([object(&key("c"))].into()));
+        want.send_replace(WantedSecrets::These([object(&key("c"))].into()));
         assert_eq!(secrets.catch_up(&told), (vec![object(&key("c"))], vec![key("a"), key("b")]));
-        want.send_replace(Wanted::These([object(&key("a")), object(&key("b"))].into()));
+        want.send_replace(WantedSecrets::These([object(&key("a")), object(&key("b"))].into()));
         secrets.fetched.insert(object(&key("b")));
         let (look, drop) = secrets.catch_up(&[key("a"), key("b")]);
         assert_eq!((look, drop), (vec![object(&key("b"))], vec![]));
     }
     #[tokio::test]
     async fn whoever_wants_all_has_those_fetched_that_were_withheld() {
-        let (want, wanted) = watch::channel(Wanted::These([].into()));
+        let (want, wanted) = watch::channel(WantedSecrets::These([].into()));
         let mut secrets = Secrets::new(wanted);
         assert!(!secrets.wants(&key("a")));
         secrets.withheld.insert(object(&key("a")));
-        want.send_replace(Wanted::Every);
+        want.send_replace(WantedSecrets::Every);
         assert_eq!(secrets.catch_up(&[key("a"), key("b")]), (vec![object(&key("a"))], vec![]));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_named_before_it_was_there_is_looked_for_again() {
-        let (_want, wanted) = watch::channel(Wanted::These([object(&key("a"))].into()));
+        let (_want, wanted) = watch::channel(WantedSecrets::These([object(&key("a"))].into()));
         let mut secrets = Secrets::new(wanted);
         secrets.missing.insert(object(&key("a")));
         secrets.missing.insert(object(&key("not-named-any-more")));
         let mut secrets = Some(secrets);
-        timeout(LOOK_AGAIN * 2, Secrets::stirred(&mut secrets)).await.expect("it is looked for");
+        timeout(LOOK_AGAIN * 2, Secrets::until_due(&mut secrets)).await.expect("it is looked for");
         let secrets = secrets.as_mut().expect("they are there");
         assert_eq!(secrets.catch_up(&[]).0, [object(&key("a"))]);
         assert_eq!(secrets.missing, [object(&key("a"))].into());
@@ -384,7 +384,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_no_watch_brings_is_looked_at_in_time_however_much_else_happens() {
-        let (_want, wanted) = watch::channel(Wanted::Every);
+        let (_want, wanted) = watch::channel(WantedSecrets::Every);
         let mut secrets = Secrets::new(wanted);
         secrets.fetched.insert(object(&key("a")));
         let mut secrets = Some(secrets);
@@ -394,7 +394,7 @@ mod tests {
             loop {
                 tokio::select! {
                     _ = events.tick() => {}
-                    () = Secrets::stirred(&mut secrets) => return,
+                    () = Secrets::until_due(&mut secrets) => return,
                 }
             }
         };

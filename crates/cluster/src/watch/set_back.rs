@@ -21,10 +21,10 @@ use tracing::warn;
 use super::{
     feed::{Feed, ListenerGone, key},
     known::Key,
-    part::Part,
+    part::WatchScope,
     readiness::ApiReadiness,
 };
-use crate::{answer::Answer, raw_object::RawObject};
+use crate::{answer::ApiError, raw_object::RawObject};
 
 /// Names are unique in a namespace alone.
 const OF_ONE_NAME: u32 = 500;
@@ -39,24 +39,24 @@ impl ApiReadiness {
         *self.epoch.borrow()
     }
 
-    /// Returns when it is another.
-    pub(super) async fn left(&self, epoch: u64) {
+    /// Returns when the epoch is another than this one.
+    pub(super) async fn until_other_epoch(&self, epoch: u64) {
         let _ = self.epoch.subscribe().wait_for(|it| *it != epoch).await;
     }
 }
 
 impl Feed {
     /// Asked before a watch that was cut goes on where it was.
-    pub(super) async fn is_store_older(&self) -> Result<bool, Answer> {
+    pub(super) async fn is_store_older(&self) -> Result<bool, ApiError> {
         let mut params = ListParams { limit: Some(OF_ONE_NAME), ..self.selection() };
         if let Some(newest) = self.known.newest() {
             let name = format!("metadata.name={}", self.name_of(newest));
             let fields = params.field_selector.map_or(name.clone(), |it| format!("{it},{name}"));
             params.field_selector = Some(fields);
         }
-        let page = self.cluster.ask(self.cluster.all(self.watched).list(&params)).await?;
+        let page = self.cluster.within_deadline(self.cluster.api(self.watched).list(&params)).await?;
         let version = page.metadata.resource_version.unwrap_or_default();
-        let mut items = page.items.into_iter().filter_map(|it| self.meant(it));
+        let mut items = page.items.into_iter().filter_map(|it| self.original_of(it));
         let older = items.any(|it| self.known.was_newer(&key(&it), it.version()));
         Ok(older || is_lower(&version, self.heard))
     }
@@ -75,7 +75,7 @@ impl Feed {
 
     /// A whole list lacks it. Of a Service that says less than its deletion: a store may have been set back. So it does of a host,
     /// right after it was.
-    pub(super) async fn miss(&mut self, key: &Key, version: &str) -> Result<(), ListenerGone> {
+    pub(super) async fn note_unlisted(&mut self, key: &Key, version: &str) -> Result<(), ListenerGone> {
         let may_live = match self.watched.kind {
             Kind::Service => true,
             Kind::LoadBalancerHost => self.may_hosts_be_younger_than_the_backup(),
@@ -94,7 +94,7 @@ impl Feed {
 
     /// Who hears of all hosts lists them for the first time since the store was set back: one that is missing may live.
     fn may_hosts_be_younger_than_the_backup(&self) -> bool {
-        self.epoch > 0 && !self.synced && matches!(self.part, Part::All)
+        self.epoch > 0 && !self.synced && matches!(self.part, WatchScope::All)
     }
 
     /// Tells it, unless another kind did.
@@ -106,7 +106,7 @@ impl Feed {
                 kind = %self.watched.kind,
                 "etcd was restored to an older state: everything is listed again, as after a start"
             );
-            self.tell(Change::SetBack).await?;
+            self.send(Change::SetBack).await?;
             readiness.epoch.send_modify(|it| *it = it.wrapping_add(1));
         }
         Ok(())
@@ -119,10 +119,10 @@ impl Feed {
             self.synced = false;
             self.heard = None;
             if self.watched.kind == Kind::LoadBalancerHost {
-                self.hosts.addresses.set_whole(false);
+                self.hosts.addresses.set_complete(false);
             }
             self.known.forget_versions();
-            self.cluster.seen().set_back(self.watched.kind);
+            self.cluster.cache().forget_versions(self.watched.kind);
         }
     }
 }
@@ -130,7 +130,7 @@ impl Feed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::known::Known;
+    use crate::watch::known::KnownObjects;
 
     #[test]
     fn a_store_is_older_when_its_version_is_lower_and_whatever_cannot_be_compared_is_not() {
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn an_object_that_is_older_than_it_was_heard_tells_it_though_versions_are_higher_now() {
         let key = |name: &str| Key { namespace: "default".into(), name: name.into() };
-        let mut known = Known::default();
-        known.note(&key("a"), "70");
-        known.note(&key("b"), "90");
+        let mut known = KnownObjects::default();
+        known.note_version(&key("a"), "70");
+        known.note_version(&key("b"), "90");
         assert_eq!(known.newest(), Some(&key("b")));
         assert!(known.was_newer(&key("b"), "80") && !known.was_newer(&key("b"), "90"));
         assert!(!known.was_newer(&key("new"), "3"), "nobody heard of it");
@@ -177,7 +177,7 @@ mod tests {
         let readiness = ApiReadiness::default();
         let before = readiness.epoch();
         readiness.epoch.send_modify(|it| *it = it.wrapping_add(1));
-        readiness.left(before).await;
+        readiness.until_other_epoch(before).await;
         assert_ne!(readiness.epoch(), before);
     }
 }

@@ -31,10 +31,10 @@ use tracing::info;
 use super::{
     feed::{Feed, ListenerGone},
     known::Key,
-    part::Part,
+    part::WatchScope,
 };
 use crate::{
-    kinds::{OUR_VERSION, OURS, Watched},
+    kinds::{API_GROUP, API_VERSION, WatchedKind},
     moment::later,
     raw_object::RawObject,
 };
@@ -77,7 +77,7 @@ impl Default for HostSlices {
 
 impl HostSlices {
     /// Each host's own object is watched.
-    pub(super) fn nobody_keeps() -> HostSlices {
+    pub(super) fn unused() -> HostSlices {
         HostSlices { used: false, ..HostSlices::default() }
     }
 
@@ -115,22 +115,22 @@ impl HostSlices {
     }
 }
 
-impl Part {
+impl WatchScope {
     fn slices(&mut self) -> Option<&mut HostSlices> {
         match self {
-            Part::Others { slices, .. } => Some(slices),
-            Part::All | Part::Own { .. } => None,
+            WatchScope::Others { slices, .. } => Some(slices),
+            WatchScope::All | WatchScope::Own { .. } => None,
         }
     }
 
-    pub(super) fn is_by_slices(&self) -> bool {
-        matches!(self, Part::Others { slices, .. } if slices.used)
+    pub(super) fn uses_slices(&self) -> bool {
+        matches!(self, WatchScope::Others { slices, .. } if slices.used)
     }
 
     /// Returns when no slice came in time. Never, where none is waited for.
     pub(super) async fn waited_for_slices(&self) {
         match self {
-            Part::Others { slices: HostSlices { used: true, until: Some(until), .. }, .. } => {
+            WatchScope::Others { slices: HostSlices { used: true, until: Some(until), .. }, .. } => {
                 sleep_until(*until).await
             }
             _ => pending().await,
@@ -151,10 +151,10 @@ impl Feed {
         let slice = read(told);
         let hosts = slice.hosts.clone();
         let (changed, gone) = slices.put(&told.name().into(), slice);
-        self.known.note(&super::feed::key(told), told.version());
+        self.known.note_version(&super::feed::key(told), told.version());
         let key = |host: &Name| Key { namespace: Name::default(), name: host.clone() };
         for host in hosts.keys() {
-            self.known.list(key(host));
+            self.known.note_listed(key(host));
         }
         for (host, addresses) in changed {
             let key = key(&host);
@@ -165,8 +165,8 @@ impl Feed {
             self.part(parting).await?;
             let report = HostReport { host, addresses, applied: APPLIED, ..HostReport::default() };
             let report = Arc::new(report);
-            if self.hosts.say(report.clone()) {
-                self.tell(Change::Put(Fact::Host(report))).await?;
+            if self.hosts.put_report(report.clone()) {
+                self.send(Change::Put(Fact::Host(report))).await?;
             }
         }
         for host in gone {
@@ -205,8 +205,8 @@ impl Feed {
             "LoadBalancerHostSlices cannot be used: the LoadBalancerHost of each host is watched instead"
         );
         let Some(slices) = self.part.slices() else { return };
-        *slices = HostSlices::nobody_keeps();
-        self.turn(Watched::known(Kind::LoadBalancerHost));
+        *slices = HostSlices::unused();
+        self.turn(WatchedKind::known(Kind::LoadBalancerHost));
     }
 
     /// Where each host's own object is watched: whether slices have come meanwhile, so that all is to be listed by them.
@@ -215,17 +215,17 @@ impl Feed {
             return false;
         }
         let first = ListParams::default().fields(&format!("metadata.name={FIRST}"));
-        let listed = self.cluster.ask(self.cluster.all(&Watched::SLICES).list(&first)).await;
+        let listed = self.cluster.within_deadline(self.cluster.api(&WatchedKind::SLICES).list(&first)).await;
         if listed.is_ok_and(|it| !it.items.is_empty()) {
             self.part.slices().into_iter().for_each(|it| *it = HostSlices::default());
-            self.turn(&Watched::SLICES);
+            self.turn(&WatchedKind::SLICES);
             return true;
         }
         false
     }
 
     /// To other objects, of which nothing was heard.
-    fn turn(&mut self, watched: &'static Watched) {
+    fn turn(&mut self, watched: &'static WatchedKind) {
         self.watched = watched;
         (self.failures, self.missing, self.heard) = (0, 0, None);
         self.known.forget_versions();
@@ -259,7 +259,7 @@ pub(super) fn write(name: &str, slice: &Slice, version: Option<&str>) -> Value {
         spec.insert("slices".to_owned(), json!(slice.others));
     }
     json!({
-        "apiVersion": format!("{OURS}/{OUR_VERSION}"),
+        "apiVersion": format!("{API_GROUP}/{API_VERSION}"),
         "kind": "LoadBalancerHostSlice",
         "metadata": metadata,
         "spec": spec,

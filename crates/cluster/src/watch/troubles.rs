@@ -11,7 +11,7 @@ use crate::answer;
 pub(crate) type Trouble = (Kind, Option<Problem>);
 
 /// Runs until all watches have ended.
-pub(crate) async fn fold(mut troubles: mpsc::Receiver<Trouble>, changes: mpsc::Sender<Change>) {
+pub(crate) async fn report_troubles(mut troubles: mpsc::Receiver<Trouble>, changes: mpsc::Sender<Change>) {
     let mut by_kind = BTreeMap::new();
     let mut before = Vec::new();
     while let Some((kind, problem)) = troubles.recv().await {
@@ -53,7 +53,7 @@ mod tests {
             tell.send((kind, trouble)).await.expect("is heard");
         }
         drop(tell);
-        fold(troubles, changes).await;
+        report_troubles(troubles, changes).await;
         let mut all = Vec::new();
         while let Some(Change::Reported(_, problems)) = told.recv().await {
             all.push(problems);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use seaway_cluster::{
-    Access, AccessError, Addresses, Cluster, Counted, Credentials, HostReports, LEADER, LeaderElection,
-    LeaseTimings, PoolReports, PoolSays, Running, Wanted,
+    Access, AccessError, AddressCounts, AddressDriver, Cluster, CredentialSource, HostReports, LEADER,
+    LeaderElection, LeaseTimings, PoolReport, PoolReports, ProgramInfo, WantedSecrets,
 };
 use seaway_model::{
     Address, AddressState, Desired, Kind, ObjectRef, Owner, Unit,
@@ -57,7 +57,7 @@ async fn the_reader_role_is_enough_to_watch_and_a_missing_verb_is_named() {
     let leases = ["create", "rolebinding", "reader", "-n", "default", "--clusterrole=seaway-lease-reader"];
     scene.kubectl(&[&leases[..], &["--user=reader"]].concat());
     let mut heard = Heard::of(&connect(&scene.cluster.kubeconfig_of("reader", &[]), PACE).await);
-    heard.want(Wanted::Every);
+    heard.want(WantedSecrets::Every);
     heard.until_synced().await;
     heard.until("Secrets are told", |it| it.synced.contains(&Kind::Secret)).await;
     // Rights that were given just now may be believed a moment later.
@@ -71,7 +71,7 @@ async fn the_reader_role_is_enough_to_watch_and_a_missing_verb_is_named() {
         role_without(&scene, verb, resource, user);
         let kubeconfig = scene.cluster.kubeconfig_of(user, &[]);
         let mut heard = Heard::of(&connect(&kubeconfig, PACE).await);
-        heard.want(Wanted::Every);
+        heard.want(WantedSecrets::Every);
         let wanted = format!("may not {verb} {resource}");
         heard.until(&wanted, |it| it.told_of(&kubernetes()).contains(&wanted)).await;
         assert!(heard.told_of(&kubernetes()).contains("seaway crds | kubectl apply -f -"));
@@ -111,13 +111,13 @@ async fn without_certificates_yaml_no_request_is_refused_and_no_problem_is_told_
     assert_eq!(gate.count("GET */secrets*"), 0, "{:?}", gate.requests());
 
     let named = ObjectRef::new(Kind::Secret, &*scene.namespace, "shop-tls");
-    heard.want(Wanted::These([named].into()));
+    heard.want(WantedSecrets::These([named].into()));
     let wanted = "may not list secrets";
     heard.until(wanted, |it| it.told_of(&kubernetes()).contains(wanted)).await;
     let told = heard.told_of(&kubernetes());
     let bind = format!("kubectl -n {} create rolebinding seaway-certificates", scene.namespace);
     assert!(told.contains(&bind), "{told}");
-    heard.want(Wanted::These([].into()));
+    heard.want(WantedSecrets::These([].into()));
     heard.until("it is taken back", |it| !it.problems.contains_key(&kubernetes())).await;
     scene.kubectl(&["delete", "clusterrolebinding", user]);
 }
@@ -128,7 +128,7 @@ async fn wrong_credentials_and_none_are_told_with_their_mend() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("kubeconfig");
     let access = |path: &std::path::Path| Access {
-        credentials: Credentials::Kubeconfig { path: path.to_owned(), context: None },
+        credentials: CredentialSource::Kubeconfig { path: path.to_owned(), context: None },
         pace: PACE,
         ..Access::default()
     };
@@ -222,7 +222,7 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     campaign.leading().changed_from(false).await;
     let mut heard = Heard::of(&control);
     heard.until_synced().await;
-    let addresses = Addresses::new(control.clone(), campaign.leading());
+    let addresses = AddressDriver::new(control.clone(), campaign.leading());
     let ip = "192.0.2.51".parse().expect("an address");
     let wanted = |owners: &[&str], state| {
         Desired::Address(Arc::new(Address {
@@ -245,9 +245,9 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
         "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: counted}\nspec: {addresses: [192.0.2.64/28]}\n",
     );
     let pools = PoolReports::start(&control, campaign.leading());
-    let v4 = Counted { assigned: 3, available: 13 };
+    let v4 = AddressCounts { assigned: 3, available: 13 };
     let object = ObjectRef::new(Kind::AddressPool, "", "counted");
-    pools.say([(object, PoolSays { v4, ..PoolSays::default() })].into());
+    pools.publish([(object, PoolReport { v4, ..PoolReport::default() })].into());
     eventually("the pool is told how full it is", async || {
         let row = scene.kubectl(&["get", "addresspool", "counted", "--no-headers"]);
         let cells: Vec<&str> = row.split_whitespace().collect();
@@ -255,10 +255,10 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     })
     .await;
     let host = connect(&scene.cluster.kubeconfig_of("host", &[]), PACE).await;
-    let life = LeaderElection::host(&host, "writers", LeaseTimings::HOST);
+    let life = LeaderElection::start_host_lease(&host, "writers", LeaseTimings::HOST);
     life.leading().changed_from(false).await;
-    let reports = HostReports::start(&host, "writers", Running::default());
-    reports.say(HostSays { applied: 1, ..HostSays::default() });
+    let reports = HostReports::start(&host, "writers", ProgramInfo::default());
+    reports.publish(HostSays { applied: 1, ..HostSays::default() });
     let reference = FactRef::Host("writers".into());
     heard.until("the host is heard", |it| it.facts.contains_key(&reference)).await;
     heard

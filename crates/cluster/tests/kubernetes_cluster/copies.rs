@@ -8,7 +8,8 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use seaway_cluster::{
-    Access, Cluster, CopyPace, Credentials, Keeper, LEADER, LeaderElection, LeaseTimings, Named, Wanted,
+    Access, Cluster, CopyKeeper, CopyPace, CredentialSource, LEADER, LeaderElection, LeaseTimings,
+    NamedCertificates, WantedSecrets,
 };
 use seaway_model::{Change, Fact, Kind, ObjectRef, fact::FactRef, load_balancer::Certificate};
 use seaway_testkit::kubernetes::client;
@@ -39,14 +40,20 @@ fn certificate(chain: &str) -> Option<Arc<Certificate>> {
     Some(Arc::new(Certificate { chain, key, authorities: "".into(), staple: None }))
 }
 
-fn named(all: &[(&str, &str)]) -> Named {
+fn named(all: &[(&str, &str)]) -> NamedCertificates {
     let certificates = all.iter().map(|(name, chain)| (secret(name), certificate(chain))).collect();
-    Named { certificates, namespace: true, complete: true, limit: None, configured: BTreeSet::new() }
+    NamedCertificates {
+        certificates,
+        namespace: true,
+        complete: true,
+        limit: None,
+        configured: BTreeSet::new(),
+    }
 }
 
 /// Reads copies, as a host does.
 async fn host(kubeconfig: &Path) -> Cluster {
-    let credentials = Credentials::Kubeconfig { path: kubeconfig.to_owned(), context: None };
+    let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     let (namespace, copies) = (Some(SYSTEM.into()), Some(COPIES.into()));
     let access = Access { credentials, namespace, copies, pace: PACE, ..Access::default() };
     Cluster::connect(access).await.expect("the kubeconfig is good")
@@ -72,12 +79,12 @@ async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_sec
     let campaign = LeaderElection::start(&control, LEADER, "test", LeaseTimings::LEADER);
     campaign.leading().changed_from(false).await;
     let (tell, mut told) = mpsc::channel(64);
-    let keeper = Keeper::start(&control, campaign.leading(), COPIES.into(), SOON, tell.clone());
+    let keeper = CopyKeeper::start(&control, campaign.leading(), COPIES.into(), SOON, tell.clone());
     // Another who does not lead.
     let second = LeaderElection::start(&control, LEADER, "second", LeaseTimings::LEADER);
-    let idle = Keeper::start(&control, second.leading(), COPIES.into(), SOON, tell);
-    idle.say(named(&[("rival", "one")]));
-    keeper.say(named(&[("tls", "one"), ("taken", "one")]));
+    let idle = CopyKeeper::start(&control, second.leading(), COPIES.into(), SOON, tell);
+    idle.set_wanted(named(&[("rival", "one")]));
+    keeper.set_wanted(named(&[("tls", "one"), ("taken", "one")]));
     let copy = eventually("it is copied", async || copies.get("shop.tls").await.ok()).await;
     let keys = |it: &Secret| it.data.iter().flatten().map(|(key, _)| key.clone()).collect::<Vec<_>>();
     assert_eq!(keys(&copy), ["tls.crt", "tls.key"]);
@@ -93,7 +100,7 @@ async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_sec
     let bound = &["--bound-object-kind=Node", "--bound-object-name=a"];
     let stolen = by_token(&scene, folder.path(), "seaway-node", bound);
     let mut heard = Heard::of(&host(&stolen).await);
-    heard.want(Wanted::These([secret("tls")].into()));
+    heard.want(WantedSecrets::These([secret("tls")].into()));
     let fact = FactRef::Object(secret("tls"));
     let key = |it: &Heard| match it.facts.get(&fact) {
         Some(Fact::Secret(it)) => it.values.get("tls.crt").map(|it| it.expose_secret().to_owned()),
@@ -134,22 +141,22 @@ async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_sec
     refused(of(COPIES).patch("shop.tls", &PatchParams::default(), &patch).await);
 
     // Renewed, and what somebody wrote over it is mended with it.
-    keeper.say(named(&[("tls", "two"), ("taken", "one")]));
+    keeper.set_wanted(named(&[("tls", "two"), ("taken", "one")]));
     heard.until("it is renewed", |it| key(it).is_some_and(|it| it.contains("two"))).await;
 
     // The source cannot be seen, or who names it: nothing is deleted.
     let mut unseen = named(&[("shown", "one"), ("taken", "one")]);
     unseen.complete = false;
-    keeper.say(unseen);
+    keeper.set_wanted(unseen);
     eventually("one more is copied", async || copies.get("shop.shown").await.ok()).await;
     let mut vanished = named(&[("more", "one"), ("shown", "one"), ("taken", "one")]);
     vanished.certificates.insert(secret("tls"), None);
-    keeper.say(vanished);
+    keeper.set_wanted(vanished);
     eventually("another is copied", async || copies.get("shop.more").await.ok()).await;
     // The turn before is over by now.
     copies.get("shop.tls").await.expect("it is named still");
 
-    keeper.say(named(&[("taken", "one")]));
+    keeper.set_wanted(named(&[("taken", "one")]));
     for name in ["shop.tls", "shop.more", "shop.shown"] {
         eventually("nothing names it any more", async || {
             copies.get_opt(name).await.expect("is answered").is_none().then_some(())
@@ -157,8 +164,8 @@ async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_sec
         .await;
     }
     heard.until("hosts hear it", |it| key(it).is_none()).await;
-    keeper.say(named(&[]));
-    keeper.say(named(&[("last", "one")]));
+    keeper.set_wanted(named(&[]));
+    keeper.set_wanted(named(&[("last", "one")]));
     eventually("the last is copied", async || copies.get("shop.last").await.ok()).await;
     let left = copies.get("shop.taken").await.expect("it is not ours");
     assert_eq!((left.metadata.uid, left.data), (taken.metadata.uid, taken.data));

@@ -8,7 +8,7 @@ use kube::{
     api::PostParams,
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use seaway_cluster::Wanted;
+use seaway_cluster::WantedSecrets;
 use seaway_manifests::{object, tree};
 use seaway_model::{
     Fact, Name,
@@ -49,7 +49,7 @@ async fn the_same_manifests_give_equal_facts() {
         scene.apply(&document);
     }
     let mut heard = scene.watch().await;
-    heard.want(Wanted::Every);
+    heard.want(WantedSecrets::Every);
     for fact in wanted {
         let reference = fact.reference();
         let whole = |it: &Fact| !matches!(it, Fact::Secret(it) if it.withheld);

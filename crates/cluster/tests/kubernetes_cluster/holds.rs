@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_cluster::{Cluster, Holds, Leading};
+use seaway_cluster::{Cluster, FinalizerDriver, Leading};
 use seaway_engine::Driver;
 use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Unit};
 use seaway_testkit::conformance::converges;
@@ -19,13 +19,13 @@ const CLASS: &str = "seaway.dev/octavia";
 struct Held {
     scene: Scene,
     heard: Heard,
-    driver: Holds,
+    driver: FinalizerDriver,
 }
 
 impl Held {
     async fn up(scene: Scene, cluster: Cluster) -> Held {
         let heard = Heard::of(&cluster);
-        Held { scene, heard, driver: Holds::new(cluster, Leading::always()) }
+        Held { scene, heard, driver: FinalizerDriver::new(cluster, Leading::always()) }
     }
 
     fn make(&self, name: &str, class: Option<&str>) {
@@ -51,7 +51,7 @@ impl Held {
         let unit =
             Unit::Hold(Owner::Object { object, uid: self.field(name, ".metadata.uid").as_str().into() });
         // What is written here is what the driver goes by.
-        let seen = async |driver: &Holds| {
+        let seen = async |driver: &FinalizerDriver| {
             let observed = driver.observe(&unit, &Desired::Held).await.expect("is observed");
             format!("{observed:?}").contains(&format!("{version:?}")).then_some(())
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{HostReports, LeaderElection, LeaseTimings, Running};
+use seaway_cluster::{HostReports, LeaderElection, LeaseTimings, ProgramInfo};
 use seaway_model::{
     Fact, Reason,
     fact::{FactRef, HostSays, NotServed},
@@ -21,8 +21,8 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     let cluster = scene.connect().await;
     let mut heard = Heard::of(&cluster);
     heard.until_synced().await;
-    let life = LeaderElection::host(&cluster, &name, TERMS);
-    let reports = HostReports::start(&cluster, &name, Running::default());
+    let life = LeaderElection::start_host_lease(&cluster, &name, TERMS);
+    let reports = HostReports::start(&cluster, &name, ProgramInfo::default());
     let says = |applied| HostSays {
         applied,
         addresses: vec!["10.0.0.1".parse().expect("an address")],
@@ -33,7 +33,7 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
         }],
         ..HostSays::default()
     };
-    reports.say(says(7));
+    reports.publish(says(7));
     let reference = FactRef::Host(name.as_str().into());
     let applied = |it: &Heard| match it.facts.get(&reference) {
         Some(Fact::Host(it)) => Some(it.applied),
@@ -42,8 +42,8 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     heard.until("it is told", |it| applied(it) == Some(7)).await;
     let version = || scene.kubectl(&["get", "lbhost", &name, "-o", "jsonpath={.metadata.resourceVersion}"]);
     let before = version();
-    reports.say(says(7));
-    reports.say(says(8));
+    reports.publish(says(7));
+    reports.publish(says(8));
     heard.until("a change is told", |it| applied(it) == Some(8)).await;
     assert_ne!(version(), before);
     scene.kubectl(&["patch", "lbhost", &name, "--type=merge", "-p", r#"{"spec":{"drain":true}}"#]);
@@ -53,14 +53,14 @@ async fn a_host_is_told_while_it_lives_and_what_it_says_is_written_on_change_onl
     // It dies without a word, goes on saying something nonetheless, and lives again.
     drop(life);
     heard.until("it is dead", |it| applied(it).is_none()).await;
-    reports.say(says(9));
+    reports.publish(says(9));
     eventually("it is written", async || {
         let path = "jsonpath={.status.applied}";
         (scene.kubectl(&["get", "lbhost", &name, "-o", path]) == "9").then_some(())
     })
     .await;
     assert_eq!(applied(&heard), None);
-    let life = LeaderElection::host(&cluster, &name, TERMS);
+    let life = LeaderElection::start_host_lease(&cluster, &name, TERMS);
     heard.until("it lives again", |it| applied(it) == Some(9)).await;
     assert!(drains(&heard), "a host's own writing leaves `spec` alone");
     scene.kubectl(&["delete", "lbhost", &name]);
@@ -82,8 +82,8 @@ async fn a_host_that_says_much_is_written_once_a_second_at_most() {
     let reference = FactRef::Host(name.as_str().into());
     // It does not seem dead in between: that would count as something new.
     let terms = LeaseTimings { term: Duration::from_secs(600), ..TERMS };
-    let life = LeaderElection::host(&cluster, &name, terms);
-    let reports = HostReports::start(&cluster, &name, Running::default());
+    let life = LeaderElection::start_host_lease(&cluster, &name, terms);
+    let reports = HostReports::start(&cluster, &name, ProgramInfo::default());
     let applied = |it: &Heard| match it.facts.get(&reference) {
         Some(Fact::Host(it)) => it.applied,
         _ => 0,
@@ -94,7 +94,7 @@ async fn a_host_that_says_much_is_written_once_a_second_at_most() {
         let before = applied(&heard);
         eventually("something new is written", async || {
             said += 1;
-            reports.say(HostSays { applied: said, ..HostSays::default() });
+            reports.publish(HostSays { applied: said, ..HostSays::default() });
             timeout(Duration::from_millis(10), heard.until("", |it| applied(it) != before)).await.ok()
         })
         .await;
@@ -112,8 +112,8 @@ async fn what_a_host_said_goes_when_its_node_is_deleted() {
     let name = scene.namespace.clone();
     scene.apply(&format!("{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}"));
     let cluster = scene.connect().await;
-    let reports = HostReports::start(&cluster, &name, Running::default());
-    reports.say(HostSays { applied: 1, ..HostSays::default() });
+    let reports = HostReports::start(&cluster, &name, ProgramInfo::default());
+    reports.publish(HostSays { applied: 1, ..HostSays::default() });
     let is_there = || scene.try_kubectl(&["get", "lbhost", &name], "").is_ok();
     eventually("it is written", async || is_there().then_some(())).await;
     drop(reports);
@@ -131,12 +131,12 @@ async fn a_host_that_died_and_starts_anew_lives_at_once_and_a_rival_of_its_name_
         let mut leading = it.leading();
         timeout(PATIENCE, leading.changed_from(false)).await.expect("it waits for nobody's term");
     };
-    let dead = LeaderElection::host(&cluster, &name, terms);
+    let dead = LeaderElection::start_host_lease(&cluster, &name, terms);
     lives(&dead).await;
     drop(dead);
-    let first = LeaderElection::host(&cluster, &name, terms);
+    let first = LeaderElection::start_host_lease(&cluster, &name, terms);
     lives(&first).await;
-    let second = LeaderElection::host(&cluster, &name, terms);
+    let second = LeaderElection::start_host_lease(&cluster, &name, terms);
     lives(&second).await;
     let mut rival = first.rival();
     let met = timeout(PATIENCE, rival.wait_for(Option::is_some)).await.expect("it is noticed in time");

@@ -20,7 +20,7 @@ use kube::{
     api::{PostParams, WatchEvent, WatchParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use seaway_cluster::{HostLeases, HostReports, Leading, Pace, Running, selector_of_host};
+use seaway_cluster::{HostLeases, HostReports, Leading, Pace, ProgramInfo, selector_of_host};
 use seaway_model::{Change, Fact, Name, fact::HostSays};
 use seaway_testkit::{kubernetes, skip};
 use serde_json::json;
@@ -147,11 +147,11 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
         tasks.spawn(follow(api(&client, "LoadBalancerHostSlice"), None, version.clone(), other.clone()));
         let (tell, mut addresses) = mpsc::unbounded_channel();
         tasks.spawn(follow(api(&client, "Address"), None, version.clone(), tell));
-        let writer = Arc::new(HostReports::start(&cluster, &name(host), Running::default()));
+        let writer = Arc::new(HostReports::start(&cluster, &name(host), ProgramInfo::default()));
         reports.push(writer.clone());
         tasks.spawn(async move {
             while let Some(version) = addresses.recv().await {
-                writer.say(says(host, version));
+                writer.publish(says(host, version));
             }
         });
     }
@@ -189,7 +189,7 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
     // They say for the first time who they are, all at once, and are silent then.
     let before = (counters(&client).await, cpu(), Instant::now());
     for (host, writer) in reports.iter().enumerate() {
-        writer.say(says(host, 1));
+        writer.publish(says(host, 1));
     }
     hear(1).await;
     eventually("all have written, and are gathered", async || {
@@ -290,8 +290,8 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
     let again = applied.values().max().copied().unwrap_or_default() + 1;
     let started: Vec<_> = (0..HOSTS)
         .map(|host| {
-            let writer = HostReports::start(&cluster, &name(host), Running::default());
-            writer.say(says(host, again));
+            let writer = HostReports::start(&cluster, &name(host), ProgramInfo::default());
+            writer.publish(says(host, again));
             writer
         })
         .collect();
@@ -336,8 +336,8 @@ async fn hosts_hear_of_each_others_addresses_and_not_of_what_else_they_say() {
         addresses: vec![address.into()],
         ..HostSays::default()
     };
-    let writer = HostReports::start(&cluster, &b, Running::default());
-    writer.say(says(7, [10, 9, 9, 1]));
+    let writer = HostReports::start(&cluster, &b, ProgramInfo::default());
+    writer.publish(says(7, [10, 9, 9, 1]));
     let is = async |applied: &str, calm: bool| {
         let path = "jsonpath={.status.applied} {.status.addressesChanged}";
         let told = scene.try_kubectl(&["get", "lbhost", &b, "-o", path], "").unwrap_or_default();
@@ -354,9 +354,9 @@ async fn hosts_hear_of_each_others_addresses_and_not_of_what_else_they_say() {
         }
     };
     assert_eq!(next().await, (7, vec![IpAddr::from([10, 9, 9, 1])]), "as it is listed");
-    writer.say(says(8, [10, 9, 9, 1]));
+    writer.publish(says(8, [10, 9, 9, 1]));
     eventually("how far it is is written", async || is("8", true).await).await;
-    writer.say(says(9, [10, 9, 9, 2]));
+    writer.publish(says(9, [10, 9, 9, 2]));
     assert_eq!(
         next().await,
         (9, vec![IpAddr::from([10, 9, 9, 2])]),
@@ -364,8 +364,8 @@ async fn hosts_hear_of_each_others_addresses_and_not_of_what_else_they_say() {
     );
 
     // Its own object it hears whatever changes there.
-    let own = HostReports::start(&cluster, &a, Running::default());
-    own.say(says(1, [10, 9, 9, 3]));
+    let own = HostReports::start(&cluster, &a, ProgramInfo::default());
+    own.publish(says(1, [10, 9, 9, 3]));
     eventually("it is written", async || scene.try_kubectl(&["get", "lbhost", &a], "").ok()).await;
     scene.kubectl(&["patch", "lbhost", &a, "--type=merge", "-p", r#"{"spec":{"drain":true}}"#]);
     loop {
@@ -400,13 +400,13 @@ async fn hosts_say_what_they_serve_and_hear_of_each_other_though_definitions_are
     scene.cluster.define(&lines.join("\n"));
 
     let cluster = scene.connect().await;
-    let writer = HostReports::start(&cluster, "b", Running::default());
+    let writer = HostReports::start(&cluster, "b", ProgramInfo::default());
     let says = |applied, last| HostSays {
         applied,
         addresses: vec![IpAddr::from([10, 9, 9, last])],
         ..HostSays::default()
     };
-    writer.say(says(7, 1));
+    writer.publish(says(7, 1));
     let path = "jsonpath={.status.applied}";
     eventually("it is written", async || {
         (scene.try_kubectl(&["get", "lbhost", "b", "-o", path], "").ok()? == "7").then_some(())
@@ -414,7 +414,7 @@ async fn hosts_say_what_they_serve_and_hear_of_each_other_though_definitions_are
     .await;
     let (tell, mut changes) = mpsc::channel(1_024);
     let _watch = cluster.watch_as_host(&"a".into(), std::iter::empty(), tell);
-    writer.say(says(8, 2));
+    writer.publish(says(8, 2));
     loop {
         match timeout(PATIENCE, changes.recv()).await.expect("it is told in time").expect("it goes on") {
             Change::Put(Fact::Host(it))

@@ -62,8 +62,8 @@ async fn the_leader_records_who_claimed_a_name_first_and_hosts_read_it() {
 
     let (one, two, evil) =
         (owner("shop", &["a.example"]), owner("shop", &["a.example", "b.example"]), owner("evil", &[]));
-    idle.say(says(&[&owner("rival", &["rival.example"])], &[]));
-    keeper.say(says(&[&one, &evil], &[]));
+    idle.set_claims(says(&[&owner("rival", &["rival.example"])], &[]));
+    keeper.set_claims(says(&[&one, &evil], &[]));
     let bound = &["--bound-object-kind=Node", "--bound-object-name=a"];
     let stolen = by_token(&scene, folder.path(), "seaway-node", bound);
     let mut heard = Heard::of(&connect(&stolen).await);
@@ -81,11 +81,11 @@ async fn the_leader_records_who_claimed_a_name_first_and_hosts_read_it() {
 
     // Whoever has not heard yet what is there writes nothing over it.
     let other = owner("shop", &["other.example"]);
-    keeper.say(says(&[&other, &evil, &owner("more", &[])], &[&two, &evil]));
+    keeper.set_claims(says(&[&other, &evil, &owner("more", &[])], &[&two, &evil]));
     eventually("another is recorded", async || admin.get_opt("more").await.expect("is answered")).await;
     let kept = admin.get("shop").await.expect("is there");
     assert_eq!(kept.data["spec"]["hosts"], serde_json::json!(["a.example"]));
-    keeper.say(says(&[&two, &owner("more", &[])], &[&one, &evil, &owner("more", &[])]));
+    keeper.set_claims(says(&[&two, &owner("more", &[])], &[&one, &evil, &owner("more", &[])]));
     heard.until("more is recorded", |it| knows(it, &two)).await;
     // What nobody claims goes.
     heard.until("evil claims nothing", |it| !knows(it, &evil)).await;
@@ -93,8 +93,8 @@ async fn the_leader_records_who_claimed_a_name_first_and_hosts_read_it() {
 
     // Nor over one of which it has not heard at all.
     scene.apply("apiVersion: seaway.dev/v1alpha1\nkind: NameOwner\nmetadata: {name: bank}\nspec: {hosts: [bank.example]}\n");
-    keeper.say(says(&[&two, &owner("bank", &[])], &[&two]));
-    keeper.say(says(&[&two, &owner("last", &[])], &[&two]));
+    keeper.set_claims(says(&[&two, &owner("bank", &[])], &[&two]));
+    keeper.set_claims(says(&[&two, &owner("last", &[])], &[&two]));
     eventually("the last is recorded", async || admin.get_opt("last").await.expect("is answered")).await;
     assert_eq!(admin.get("bank").await.expect("is there").data["spec"]["hosts"][0], "bank.example");
     let rival = admin.get_opt("rival").await.expect("is answered");
@@ -106,7 +106,7 @@ async fn the_leader_records_who_claimed_a_name_first_and_hosts_read_it() {
     let mut next = 0;
     let problem = loop {
         // A role that was taken away counts a moment later.
-        keeper.say(says(&[&two, &owner(&format!("n{next}"), &[])], &[&two]));
+        keeper.set_claims(says(&[&two, &owner(&format!("n{next}"), &[])], &[&two]));
         next += 1;
         match timeout(Duration::from_millis(500), told.recv()).await {
             Ok(Some(Change::Reported(_, problems))) if !problems.is_empty() => break problems[0].to_string(),

@@ -11,7 +11,9 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
-use seaway_cluster::{Access, Cluster, Credentials, HostReports, LeaderElection, LeaseTimings, Running};
+use seaway_cluster::{
+    Access, Cluster, CredentialSource, HostReports, LeaderElection, LeaseTimings, ProgramInfo,
+};
 use seaway_model::fact::HostSays;
 use seaway_testkit::kubernetes::client;
 use serde_json::{Value, json};
@@ -49,7 +51,7 @@ pub(crate) fn by_token(scene: &Scene, folder: &Path, account: &str, bound: &[&st
 }
 
 pub(crate) async fn connect(kubeconfig: &Path) -> Cluster {
-    let credentials = Credentials::Kubeconfig { path: kubeconfig.to_owned(), context: None };
+    let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     let access = Access { credentials, namespace: Some(SYSTEM.into()), pace: PACE, ..Access::default() };
     Cluster::connect(access).await.expect("the kubeconfig is good")
 }
@@ -146,10 +148,10 @@ async fn a_host_s_token_writes_what_is_that_host_s_alone() {
 
     // Its own, as it writes them: made, changed, given back.
     let own = connect(&of_a).await;
-    let life = LeaderElection::host(&own, "a", LeaseTimings::HOST);
+    let life = LeaderElection::start_host_lease(&own, "a", LeaseTimings::HOST);
     life.leading().changed_from(false).await;
-    let reports = HostReports::start(&own, "a", Running::default());
-    reports.say(HostSays { applied: 7, ..HostSays::default() });
+    let reports = HostReports::start(&own, "a", ProgramInfo::default());
+    reports.publish(HostSays { applied: 7, ..HostSays::default() });
     eventually("the host says how far it is", async || {
         let told = hosts(&admin).get("a").await.ok()?;
         (told.data["status"]["applied"] == "7").then_some(())

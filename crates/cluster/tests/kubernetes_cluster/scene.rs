@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_cluster::{Access, Cluster, Credentials, HostLeases, Pace, Wanted, Watch};
+use seaway_cluster::{Access, Cluster, CredentialSource, HostLeases, Pace, WantedSecrets, Watch};
 use seaway_model::{Change, Kind, ObjectRef, Problem};
 use seaway_testkit::{kubernetes, told::Told};
 use tokio::{
@@ -128,7 +128,7 @@ pub(crate) fn logged() -> tracing::subscriber::DefaultGuard {
 }
 
 pub(crate) async fn connect(kubeconfig: &Path, pace: Pace) -> Cluster {
-    let credentials = Credentials::Kubeconfig { path: kubeconfig.to_owned(), context: None };
+    let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     // Tests have namespaces of their own, all at once: pools of all are read.
     let namespace = Some("default".into());
     let access = Access { credentials, namespace, metallb: "".into(), copies: None, pace };
@@ -156,8 +156,8 @@ impl Heard {
         Heard { told: Told::default(), changes, watch: cluster.watch(tell, HostLeases::Watched) }
     }
 
-    pub(crate) fn want(&self, wanted: Wanted) {
-        self.watch.wishes().secrets(wanted);
+    pub(crate) fn want(&self, wanted: WantedSecrets) {
+        self.watch.secret_interest().set_wanted(wanted);
     }
 
     /// Waits until something is known.

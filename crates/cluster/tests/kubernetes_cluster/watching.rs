@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{Pace, Wanted};
+use seaway_cluster::{Pace, WantedSecrets};
 use seaway_model::{Fact, Kind, ObjectRef, Reason, fact::FactRef};
 use seaway_testkit::kubernetes::{Gate, METALLB};
 
@@ -105,11 +105,11 @@ async fn only_of_secrets_that_are_wanted_is_told_what_they_hold_and_what_becomes
     let object = |name: &str| ObjectRef::new(Kind::Secret, &*scene.namespace, name);
     let told = |heard: &Heard, name: &str| matches!(heard.facts.get(&FactRef::Object(object(name))), Some(Fact::Secret(it)) if !it.withheld);
     let mut heard = scene.watch().await;
-    heard.want(Wanted::These([object("shown")].into()));
+    heard.want(WantedSecrets::These([object("shown")].into()));
     heard.until("one alone is told", |it| told(it, "shown") && !told(it, "other")).await;
     let there = |heard: &Heard, name: &str| heard.facts.contains_key(&FactRef::Object(object(name)));
     assert!(there(&heard, "other"), "the other is there, whatever it holds");
-    heard.want(Wanted::These([object("other"), object("authority")].into()));
+    heard.want(WantedSecrets::These([object("other"), object("authority")].into()));
     heard
         .until("what is wanted is fetched, of whatever type", |it| {
             told(it, "other") && told(it, "authority") && !told(it, "shown")
@@ -127,7 +127,7 @@ async fn only_of_secrets_that_are_wanted_is_told_what_they_hold_and_what_becomes
     assert!(!told(&heard, "shown"), "nobody wants it any more");
     scene.here(&["delete", "secret", "shown"]);
     heard.until("it is gone", |it| !there(it, "shown")).await;
-    heard.want(Wanted::These([object("other")].into()));
+    heard.want(WantedSecrets::These([object("other")].into()));
     heard.until("one of another type is not even there", |it| !there(it, "authority")).await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_cluster::{Addresses, Leading, Statuses};
+use seaway_cluster::{AddressDriver, Leading, StatusDriver};
 use seaway_engine::{Driver, ProblemLog};
 use seaway_model::{
     Address, AddressState, Desired, Fact, Kind, L4, ListenerId, ObjectRef, Owner, Problem, Reason, Status,
@@ -39,7 +39,7 @@ async fn addresses_pass_the_suite_of_all_drivers() {
     let cluster = scene.connect().await;
     let mut heard = Heard::of(&cluster);
     heard.until_synced().await;
-    let driver = Addresses::new(cluster, Leading::always());
+    let driver = AddressDriver::new(cluster, Leading::always());
     for ip in ["192.0.2.11", "2001:db8::11"] {
         let unit = Unit::Address(ip.parse().expect("an address"));
         let wanted = [desired(ip, &["a"]), desired(ip, &["a", "b"]), desired(ip, &[])];
@@ -59,9 +59,9 @@ fn addresses_survive_cuts_and_restarts_at_any_step() {
         let start = async || {
             let cluster = scene.connect().await;
             Heard::of(&cluster).until_synced().await;
-            Addresses::new(cluster, Leading::always())
+            AddressDriver::new(cluster, Leading::always())
         };
-        let stored = async |_: &Addresses, desired: &Desired| {
+        let stored = async |_: &AddressDriver, desired: &Desired| {
             let owners = "jsonpath={.spec.owners[*].config}";
             let told = scene.kubectl(&["get", "address", "192-0-2-13", "--ignore-not-found", "-o", owners]);
             let held = match desired {
@@ -87,10 +87,10 @@ async fn of_two_who_claim_an_address_at_once_one_has_it() {
     let Some(scene) = Scene::up("race") else { return };
     let (one, two) = (scene.connect().await, scene.connect().await);
     let (first, second) =
-        (Addresses::new(one, Leading::always()), Addresses::new(two.clone(), Leading::always()));
+        (AddressDriver::new(one, Leading::always()), AddressDriver::new(two.clone(), Leading::always()));
     let unit = Unit::Address("192.0.2.12".parse().expect("an address"));
     let (ours, theirs) = (desired("192.0.2.12", &["a"]), desired("192.0.2.12", &["b"]));
-    let claim = async |driver: &Addresses, wanted: &Desired| {
+    let claim = async |driver: &AddressDriver, wanted: &Desired| {
         let mut observed = driver.observe(&unit, wanted).await.expect("is observed");
         let steps = driver.steps(wanted, &observed);
         assert_eq!(steps.len(), 1);
@@ -98,7 +98,7 @@ async fn of_two_who_claim_an_address_at_once_one_has_it() {
     };
     claim(&first, &ours).await.expect("is first");
     // The same again is no conflict: an answer may have been lost.
-    let again = Addresses::new(scene.connect().await, Leading::always());
+    let again = AddressDriver::new(scene.connect().await, Leading::always());
     claim(&again, &ours).await.expect("is there as it should be");
     claim(&second, &theirs).await.expect_err("is second");
     let there = scene.kubectl(&["get", "address", "192-0-2-12", "-o", "jsonpath={.spec.owners[*].config}"]);
@@ -126,7 +126,7 @@ async fn who_does_not_lead_writes_nothing() {
     );
     let leading = campaign.leading();
     campaign.resign().await;
-    let driver = Addresses::new(cluster, leading);
+    let driver = AddressDriver::new(cluster, leading);
     let unit = Unit::Address("192.0.2.13".parse().expect("an address"));
     let wanted = desired("192.0.2.13", &["a"]);
     let mut observed = driver.observe(&unit, &wanted).await.expect("is observed");
@@ -141,7 +141,7 @@ async fn an_address_reads_back_through_the_watch_as_it_was_written() {
     let Some(scene) = Scene::up("readback") else { return };
     let cluster = scene.connect().await;
     let mut heard = Heard::of(&cluster);
-    let driver = Addresses::new(cluster, Leading::always());
+    let driver = AddressDriver::new(cluster, Leading::always());
     let owner = Owner::Object { object: ObjectRef::new(Kind::Service, "default", "x"), uid: "u".into() };
     let wanted = Address {
         conflicts: vec![(owner.clone(), ListenerId { l4: L4::Udp, port: 53 })],
@@ -170,7 +170,7 @@ const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: shop}\nsp
 
 struct Told {
     heard: Heard,
-    driver: Statuses,
+    driver: StatusDriver,
     owner: Owner,
     scene: Scene,
 }
@@ -185,7 +185,7 @@ impl Told {
         heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
         let uid = heard.service(&namespace, "shop").expect("is told").meta.uid.clone();
         let owner = Owner::Object { object: ObjectRef::new(Kind::Service, namespace, "shop"), uid };
-        let driver = Statuses::new(cluster, Leading::always(), ProblemLog::default());
+        let driver = StatusDriver::new(cluster, Leading::always(), ProblemLog::default());
         Some(Told { heard, driver, owner, scene })
     }
 
@@ -269,7 +269,7 @@ async fn a_service_tells_its_address_and_each_change_is_one_event() {
     let (cluster, namespace) = (told.scene.connect().await, told.scene.namespace.clone());
     told.heard = Heard::of(&cluster);
     told.heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
-    told.driver = Statuses::new(cluster, Leading::always(), ProblemLog::default());
+    told.driver = StatusDriver::new(cluster, Leading::always(), ProblemLog::default());
     assert_eq!(told.work(&told.status("192.0.2.23", true, &[])).await.0, 0, "a restart writes nothing");
     told.work(&told.status("192.0.2.23", false, &[])).await;
     assert_eq!(told.field(".status.loadBalancer.ingress[0].ip"), "192.0.2.23");
@@ -305,7 +305,7 @@ async fn what_another_controller_left_is_taken_over_and_what_it_writes_later_is_
     let connected = told.scene.connect().await;
     told.heard = Heard::of(&connected);
     told.heard.until("the Service is told", |it| it.service(&namespace, "shop").is_some()).await;
-    told.driver = Statuses::new(connected, Leading::always(), ProblemLog::default());
+    told.driver = StatusDriver::new(connected, Leading::always(), ProblemLog::default());
     told.work(&told.status("192.0.2.24", true, &[])).await;
     assert_eq!(told.field(".status.loadBalancer.ingress[0].ipMode"), "Proxy");
     let wrong = told.heard.wrong(&told.scene);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_cluster::Wanted;
+use seaway_cluster::WantedSecrets;
 use seaway_model::{Kind, ObjectRef};
 
 use crate::{
@@ -25,9 +25,9 @@ fn copy(name: &str, version: &str) -> String {
 }
 
 /// In any namespace.
-fn named(secrets: &[(&str, &str)]) -> Wanted {
+fn named(secrets: &[(&str, &str)]) -> WantedSecrets {
     let of = |(namespace, name): &(&str, &str)| ObjectRef::new(Kind::Secret, *namespace, *name);
-    Wanted::These(secrets.iter().map(of).collect::<BTreeSet<_>>())
+    WantedSecrets::These(secrets.iter().map(of).collect::<BTreeSet<_>>())
 }
 
 async fn until(heard: &mut Heard, wanted: &str) -> Vec<String> {
@@ -59,7 +59,7 @@ async fn a_host_tells_copies_as_what_they_are_copies_of_and_watches_no_other_sec
     )];
     let mut heard = begin_copied(pace(), "copies", scripts).await;
     assert_eq!(heard.next().await, "not asked");
-    heard.watch.wishes().secrets(named(&[("default", "a")]));
+    heard.watch.secret_interest().set_wanted(named(&[("default", "a")]));
     let told = until(&mut heard, "gone a").await;
     assert_eq!(told, ["put a", "synced", "put a", "gone a"]);
     for asked in asked_so_far(&mut heard, 2).await {
@@ -77,10 +77,10 @@ async fn a_copy_that_came_before_anything_named_it_is_fetched_once_something_doe
     ];
     let mut heard = begin_copied(pace(), "copies", scripts).await;
     assert_eq!(heard.next().await, "not asked");
-    heard.watch.wishes().secrets(named(&[("default", "a")]));
+    heard.watch.secret_interest().set_wanted(named(&[("default", "a")]));
     let told = until(&mut heard, "synced").await;
     assert!(told.contains(&"put b without its key".to_owned()), "{told:?}");
-    heard.watch.wishes().secrets(named(&[("default", "a"), ("default", "b")]));
+    heard.watch.secret_interest().set_wanted(named(&[("default", "a"), ("default", "b")]));
     until(&mut heard, "put b").await;
     let asked = asked_so_far(&mut heard, 2).await;
     assert!(asked[1].starts_with("/api/v1/namespaces/copies/secrets/default.b"), "{asked:?}");
@@ -108,7 +108,7 @@ async fn a_host_that_may_read_secrets_serves_from_them_until_copies_come() {
     ];
     let mut heard = begin_copied(pace(), "copies", scripts).await;
     assert_eq!(heard.next().await, "not asked");
-    heard.watch.wishes().secrets(named(&[("default", "c")]));
+    heard.watch.secret_interest().set_wanted(named(&[("default", "c")]));
     let told = until(&mut heard, "gone c").await;
     assert!(!told.contains(&"set back".to_owned()), "{told:?}");
     let puts = told.iter().filter(|it| *it == "put c").count();
@@ -125,14 +125,14 @@ async fn a_host_that_may_not_read_secrets_asks_once_and_waits_for_the_copy_witho
     ];
     let mut heard = begin_copied(pace(), "copies", scripts).await;
     assert_eq!(heard.next().await, "not asked");
-    let wishes = heard.watch.wishes();
-    wishes.secrets(named(&[("default", "a")]));
+    let wishes = heard.watch.secret_interest();
+    wishes.set_wanted(named(&[("default", "a")]));
     let told = until(&mut heard, "synced").await;
     assert_eq!(told, ["synced"]);
     let asked = asked_so_far(&mut heard, 3).await;
     assert!(asked[2].starts_with("/api/v1/namespaces/default/secrets/a"), "{asked:?}");
     // What is named next is looked for among copies alone.
-    wishes.secrets(named(&[("default", "a"), ("default", "b")]));
+    wishes.set_wanted(named(&[("default", "a"), ("default", "b")]));
     let asked = asked_so_far(&mut heard, 2).await;
     assert!(asked.iter().all(|it| it.starts_with("/api/v1/namespaces/copies/secrets/default.")), "{asked:?}");
 }
@@ -154,7 +154,7 @@ async fn secrets_of_namespaces_that_bind_the_role_are_watched_where_the_whole_cl
     let patient = seaway_cluster::Pace { look_for: std::time::Duration::from_secs(3_600), ..pace() };
     let mut heard = begin_at(patient, Kind::Secret, &[], scripts).await;
     assert_eq!(heard.next().await, "not asked");
-    heard.watch.wishes().secrets(named(&[("default", "c"), ("closed", "x")]));
+    heard.watch.secret_interest().set_wanted(named(&[("default", "c"), ("closed", "x")]));
     let mut told = Vec::new();
     let is_refusal = |it: &String| it.starts_with("NotPermitted");
     while !told.contains(&"put d without its key".to_owned()) || !told.iter().any(is_refusal) {

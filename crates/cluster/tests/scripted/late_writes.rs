@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_cluster::{Addresses, Leading};
+use seaway_cluster::{AddressDriver, Leading};
 use seaway_engine::{Driver, Failure};
 use seaway_model::{Address, AddressState, Desired, Owner, Unit};
 
@@ -34,7 +34,7 @@ fn wanted(owner: &str, version: u64) -> Desired {
 }
 
 /// One look, and its one step.
-async fn attempt(driver: &Addresses, wanted: &Desired) -> Result<(), Failure> {
+async fn attempt(driver: &AddressDriver, wanted: &Desired) -> Result<(), Failure> {
     let unit = Unit::Address(AT.parse().expect("an address"));
     let mut observed = driver.observe(&unit, wanted).await.expect("is known");
     let steps = driver.steps(wanted, &observed);
@@ -50,7 +50,7 @@ async fn next_attempt(written: String, next: Desired) -> (Result<(), Failure>, O
         Answer::Whole(200, there("a", "Held", 9)),
     ];
     let (cluster, mut asked, _folder) = server(vec![("/addresses", answers)]).await;
-    let driver = Addresses::new(cluster, Leading::always());
+    let driver = AddressDriver::new(cluster, Leading::always());
     attempt(&driver, &wanted("a", 0)).await.expect_err("somebody else was first");
     for what in ["what it wants", "what there is"] {
         asked.try_recv().expect(what);

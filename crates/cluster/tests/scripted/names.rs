@@ -55,17 +55,17 @@ async fn a_leader_killed_while_it_records_two_namespaces_loses_neither_and_the_n
     ];
     let (cluster, mut asked, _folder) = server(vec![("/nameowners", answers)]).await;
     let (killed, _told) = leader(&cluster);
-    killed.say(says(&[&cart, &shop], &[]));
+    killed.set_claims(says(&[&cart, &shop], &[]));
     assert!(next(&mut asked).await.contains(r#""name":"cart""#));
     drop(killed);
     // Its own watch has not told the next one of it: what is there is left as it is.
     let (second, mut told) = leader(&cluster);
-    second.say(says(&[&cart, &shop], &[]));
+    second.set_claims(says(&[&cart, &shop], &[]));
     assert!(next(&mut asked).await.contains(r#""name":"cart""#));
     let recorded = next(&mut asked).await;
     assert!(recorded.contains(r#""name":"shop""#) && recorded.contains("shop.example"), "{recorded}");
     // Told of both, it writes neither again.
-    second.say(says(&[&cart, &shop, &zoo], &[&cart, &shop]));
+    second.set_claims(says(&[&cart, &shop, &zoo], &[&cart, &shop]));
     let recorded = next(&mut asked).await;
     assert!(recorded.contains(r#""name":"zoo""#), "{recorded}");
     assert!(told.try_recv().is_err(), "nothing is wrong");
@@ -87,14 +87,14 @@ async fn a_leader_killed_while_it_adds_a_name_takes_none_and_the_next_one_waits_
     ];
     let (cluster, mut asked, _folder) = server(scripts).await;
     let (killed, _told) = leader(&cluster);
-    killed.say(says(&[&two], &[&one]));
+    killed.set_claims(says(&[&two], &[&one]));
     next(&mut asked).await;
     let replaced = next(&mut asked).await;
     assert!(replaced.contains(r#""resourceVersion":"3""#) && replaced.contains("b.example"), "{replaced}");
     drop(killed);
     // The next one claims less for shop than is recorded by now, and knows only what was before.
     let (second, mut told) = leader(&cluster);
-    second.say(says(&[&owner("shop", &["c.example"]), &rival], &[&one]));
+    second.set_claims(says(&[&owner("shop", &["c.example"]), &rival], &[&one]));
     let looked = next(&mut asked).await;
     assert!(looked.contains("/nameowners/shop") && !looked.contains("spec"), "{looked}");
     let after = next(&mut asked).await;
@@ -117,14 +117,14 @@ async fn what_a_namespace_no_longer_claims_is_removed_only_as_it_was_looked_at()
     let pace = NamePace { keep: Duration::ZERO, ..PACE };
     let (tell, _told) = mpsc::channel(64);
     let keeper = NameKeeper::start(&cluster, Leading::always(), pace, tell);
-    keeper.say(says(&[], &[&one]));
+    keeper.set_claims(says(&[], &[&one]));
     next(&mut asked).await;
     let removed = next(&mut asked).await;
     assert!(removed.contains("preconditions") && removed.contains(r#""resourceVersion":"3""#), "{removed}");
     // It is another one by now, of which the watch has told nothing: that is looked at, and left.
     next(&mut asked).await;
     let cart = owner("cart", &["cart.example"]);
-    keeper.say(says(&[&cart], &[&one]));
+    keeper.set_claims(says(&[&cart], &[&one]));
     let mut after = next(&mut asked).await;
     while after.ends_with("/nameowners/shop ") {
         after = next(&mut asked).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{HostLeases, Pace, Wanted};
+use seaway_cluster::{HostLeases, Pace, WantedSecrets};
 use seaway_model::{Kind, ObjectRef};
 
 use crate::{
@@ -24,12 +24,12 @@ async fn no_secret_is_asked_for_while_nobody_names_one_and_nothing_is_wrong_then
     let scripts = vec![("/secrets?", vec![forbidden(), forbidden(), listed])];
     let mut heard = begin_at(pace(), Kind::Secret, &[], scripts).await;
     assert_eq!(heard.next().await, "not asked");
-    let wishes = heard.watch.wishes();
+    let wishes = heard.watch.secret_interest();
     assert!(heard.asked.try_recv().is_err(), "nobody needs one");
 
     // Only now that is a fault.
-    let named = || Wanted::These([ObjectRef::new(Kind::Secret, "default", "c")].into());
-    wishes.secrets(named());
+    let named = || WantedSecrets::These([ObjectRef::new(Kind::Secret, "default", "c")].into());
+    wishes.set_wanted(named());
     assert!(heard.asked().await.contains("type%3Dkubernetes.io%2Ftls"));
     let mut told = Vec::new();
     while told.last().is_none_or(|it| it != "put c") {
@@ -38,7 +38,7 @@ async fn no_secret_is_asked_for_while_nobody_names_one_and_nothing_is_wrong_then
     assert!(told.iter().any(|it| it.starts_with("NotPermitted: may not list secrets")), "{told:?}");
 
     // And when nobody names one any more, nothing is known of any.
-    wishes.secrets(Wanted::These([].into()));
+    wishes.set_wanted(WantedSecrets::These([].into()));
     while told.last().is_none_or(|it| it != "gone c") {
         told.push(heard.next().await);
     }
@@ -50,13 +50,13 @@ async fn a_refusal_of_secrets_is_no_trouble_any_more_once_nobody_names_one() {
     let patient = Pace { first_retry: NEVER, look_for: NEVER, ..pace() };
     let mut heard = begin_at(patient, Kind::Secret, &[], vec![("/secrets?", vec![forbidden()])]).await;
     assert_eq!(heard.next().await, "not asked");
-    let wishes = heard.watch.wishes();
-    wishes.secrets(Wanted::Every);
+    let wishes = heard.watch.secret_interest();
+    wishes.set_wanted(WantedSecrets::Every);
     let mut told = vec![heard.next().await];
     while !told.iter().any(|it| it.starts_with("NotPermitted")) {
         told.push(heard.next().await);
     }
-    wishes.secrets(Wanted::These([].into()));
+    wishes.set_wanted(WantedSecrets::These([].into()));
     while told.last().is_none_or(|it| it != "well") {
         told.push(heard.next().await);
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use seaway_cluster::{Counted, Leading, PoolReports, PoolSays};
+use seaway_cluster::{AddressCounts, Leading, PoolReport, PoolReports};
 use seaway_model::{Kind, ObjectRef, Problem, Reason};
 use tokio::time::{Instant, timeout};
 
@@ -14,10 +14,10 @@ fn own_pool(status: &str) -> String {
     )
 }
 
-fn counted(assigned: u128, problems: Vec<Problem>) -> BTreeMap<ObjectRef, PoolSays> {
-    let v4 = Counted { assigned, available: 9 };
+fn counted(assigned: u128, problems: Vec<Problem>) -> BTreeMap<ObjectRef, PoolReport> {
+    let v4 = AddressCounts { assigned, available: 9 };
     let object = ObjectRef::new(Kind::AddressPool, "", "p");
-    [(object, PoolSays { v4, problems, ..PoolSays::default() })].into()
+    [(object, PoolReport { v4, problems, ..PoolReport::default() })].into()
 }
 
 #[tokio::test]
@@ -36,14 +36,14 @@ async fn a_pool_that_counts_on_is_ready_since_it_was_and_one_that_is_not_any_mor
     let mut next = async || {
         timeout(Duration::from_secs(90), asked.recv()).await.expect("is asked in time").expect("is asked")
     };
-    reports.say(counted(1, vec![]));
+    reports.publish(counted(1, vec![]));
     assert!(next().await.contains("metadata.name%3Dp"), "it is looked what is said");
     let since = r#""lastTransitionTime":"2001-01-01T00:00:00Z""#;
     assert!(next().await.contains(since));
-    reports.say(counted(2, vec![]));
+    reports.publish(counted(2, vec![]));
     assert!(next().await.contains(since), "it is as ready as before");
     let object = ObjectRef::new(Kind::AddressPool, "", "p");
-    reports.say(counted(3, vec![Problem::new(object, Reason::PoolOverlap, "overlaps")]));
+    reports.publish(counted(3, vec![Problem::new(object, Reason::PoolOverlap, "overlaps")]));
     assert!(!next().await.contains(since), "it is not ready any more");
 }
 
@@ -54,7 +54,7 @@ async fn a_pool_that_may_not_be_written_is_tried_less_and_less_often() {
         server(vec![("/addresspools", (0..99).map(|_| forbidden()).collect())]).await;
     let slow = cluster.clone();
     let reports = PoolReports::start(&slow, Leading::always());
-    reports.say(counted(1, vec![]));
+    reports.publish(counted(1, vec![]));
     let mut at = Vec::new();
     for _ in 0..4 {
         timeout(Duration::from_secs(90), asked.recv()).await.expect("is asked in time").expect("is asked");

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::{Access, Cluster, Credentials, Pace};
+use seaway_cluster::{Access, Cluster, CredentialSource, Pace};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -80,7 +80,7 @@ pub(crate) async fn server_with(
          clusters: [{{name: x, cluster: {{server: 'http://{at}'}}}}]\nusers: [{{name: x, user: {{token: x}}}}]\n"
     );
     std::fs::write(&path, kubeconfig).expect("is written");
-    let credentials = Credentials::Kubeconfig { path, context: None };
+    let credentials = CredentialSource::Kubeconfig { path, context: None };
     let (namespace, copies) = (Some("default".into()), copies.map(Into::into));
     let access = Access { credentials, namespace, metallb: "default".into(), copies, pace };
     let cluster = Cluster::connect(access).await.expect("a kubeconfig");

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_cluster::{HostLeases, Pace, Wanted, Watch};
+use seaway_cluster::{HostLeases, Pace, WantedSecrets, Watch};
 use seaway_model::{
     Change, Fact, Kind, ObjectRef,
     fact::{FactRef, HostReport, Secret, TLS_SECRET},
@@ -272,7 +272,7 @@ async fn a_watch_that_is_half_open_is_noticed_however_often_others_are_wanted() 
     let listed = || Answer::Whole(200, list("5", &[certificate("3")]));
     let answers = vec![listed(), silent(), listed(), silent()];
     let mut heard = begin_with(Kind::Secret, "/secrets?", &[], answers).await;
-    let wishes = heard.watch.wishes();
+    let wishes = heard.watch.secret_interest();
     let one = ObjectRef::new(Kind::Secret, "default", "c");
     let begun_anew = async {
         let mut often = interval(Duration::from_millis(100));
@@ -282,7 +282,7 @@ async fn a_watch_that_is_half_open_is_noticed_however_often_others_are_wanted() 
                 _ = heard.asked.recv() => asked += 1,
                 _ = often.tick() => {
                     every = !every;
-                    wishes.secrets(if every { Wanted::Every } else { Wanted::These([one.clone()].into()) });
+                    wishes.set_wanted(if every { WantedSecrets::Every } else { WantedSecrets::These([one.clone()].into()) });
                 }
             }
         }
@@ -304,7 +304,10 @@ async fn no_key_is_told_before_somebody_names_it_but_those_that_were_known() {
     let answers = vec![listed(), Answer::Stream(Vec::new()), another, Answer::Whole(200, certificate("3"))];
     let mut heard = begin_with(Kind::Secret, "/secrets", &[], answers).await;
     assert_eq!(heard.next().await, "not asked");
-    heard.watch.wishes().secrets(Wanted::These([ObjectRef::new(Kind::Secret, "default", "other")].into()));
+    heard
+        .watch
+        .secret_interest()
+        .set_wanted(WantedSecrets::These([ObjectRef::new(Kind::Secret, "default", "other")].into()));
     for wanted in ["put c without its key", "synced", "gone other"] {
         assert_eq!(heard.next().await, wanted);
     }
@@ -312,7 +315,7 @@ async fn no_key_is_told_before_somebody_names_it_but_those_that_were_known() {
     for _ in 0..3 {
         heard.asked().await;
     }
-    heard.watch.wishes().secrets(Wanted::These([object.clone()].into()));
+    heard.watch.secret_interest().set_wanted(WantedSecrets::These([object.clone()].into()));
     assert_eq!(heard.next().await, "put c");
 
     let known = Secret { kind: TLS_SECRET.into(), withheld: false, ..Secret::withheld(object) };
@@ -328,7 +331,10 @@ async fn a_secret_that_we_may_not_read_is_told_as_not_there() {
     let refused = || Answer::Whole(403, status(403, "Forbidden", "not for you"));
     let mut heard = begin_with(Kind::Secret, "/secrets", &[], vec![refused(), refused()]).await;
     assert_eq!(heard.next().await, "not asked");
-    heard.watch.wishes().secrets(Wanted::These([ObjectRef::new(Kind::Secret, "default", "c")].into()));
+    heard
+        .watch
+        .secret_interest()
+        .set_wanted(WantedSecrets::These([ObjectRef::new(Kind::Secret, "default", "c")].into()));
     assert_eq!(heard.next().await, "gone c");
 
     let passing = || Answer::Whole(500, status(500, "InternalError", "later"));
@@ -337,14 +343,17 @@ async fn a_secret_that_we_may_not_read_is_told_as_not_there() {
     let answers = vec![all, Answer::Stream(Vec::new()), passing(), passing(), another];
     let mut heard = begin_with(Kind::Secret, "/secrets", &[], answers).await;
     assert_eq!(heard.next().await, "not asked");
-    heard.watch.wishes().secrets(Wanted::These([ObjectRef::new(Kind::Secret, "default", "c")].into()));
+    heard
+        .watch
+        .secret_interest()
+        .set_wanted(WantedSecrets::These([ObjectRef::new(Kind::Secret, "default", "c")].into()));
     assert_eq!(heard.next().await, "synced");
     // The list, the watch, and the one: trouble says nothing of it.
     for _ in 0..3 {
         heard.asked().await;
     }
     let both = ["c", "d"].map(|it| ObjectRef::new(Kind::Secret, "default", it));
-    heard.watch.wishes().secrets(Wanted::These(both.into()));
+    heard.watch.secret_interest().set_wanted(WantedSecrets::These(both.into()));
     assert_eq!(heard.next().await, "gone d");
 }
 

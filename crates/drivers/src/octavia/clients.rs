@@ -44,7 +44,7 @@ pub(super) fn reset(change: &mut ListenerChange, wish: &NewListener, there: &Lis
     let was_asked = there.tags.contains(GIVEN);
     if was_asked && !is_asked {
         change.client_authentication =
-            Edit::To(Some(ClientAuthentication::None)).against(&there.client_authentication);
+            Edit::To(Some(ClientAuthentication::None)).unless_equal(&there.client_authentication);
         let gone = |is: &Option<String>| if is.is_some() { Edit::To(None) } else { Edit::Leave };
         change.client_ca_tls_container_ref = gone(&there.client_ca_tls_container_ref);
         change.client_crl_container_ref = gone(&there.client_crl_container_ref);

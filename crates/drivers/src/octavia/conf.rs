@@ -165,7 +165,7 @@ pub fn read(conf: &CloudConf) -> Read {
     let mut place = CloudPlace::default();
     set(conf, "LoadBalancer", &entries, PLACE, &mut place, BALANCER, told);
     found.place = place;
-    for section in conf.ini.named("LoadBalancerClass") {
+    for section in conf.ini.subsections("LoadBalancerClass") {
         let Some(name) = &section.sub else {
             told.told.push(format!(
                 "{}: a class has a name: [LoadBalancerClass \"gold\"]; this one is not used",

@@ -49,7 +49,7 @@ pub(super) fn reset(change: &mut PoolChange, wish: &NewPool, there: &Pool) {
     let (is_asked, was_asked) = (wish.tls_enabled == Edit::To(Some(true)), there.tags.contains(GIVEN));
     if was_asked && !is_asked {
         let gone = |is: &Option<String>| if is.is_some() { Edit::To(None) } else { Edit::Leave };
-        change.tls_enabled = Edit::To(Some(false)).against(&there.tls_enabled);
+        change.tls_enabled = Edit::To(Some(false)).unless_equal(&there.tls_enabled);
         change.ca_tls_container_ref = gone(&there.ca_tls_container_ref);
         change.crl_container_ref = gone(&there.crl_container_ref);
         change.tls_container_ref = gone(&there.tls_container_ref);

@@ -187,8 +187,8 @@ impl Place {
     /// The same VIP, unless another place is wished for.
     pub(super) fn keep(&self, new: &mut NewLoadBalancer) {
         let Some(vip) = self.was.vip_address else { return };
-        let subnet = new.vip_subnet_id.against(&self.was.vip_subnet_id).is_left();
-        let same = subnet && new.vip_network_id.against(&self.was.vip_network_id).is_left();
+        let subnet = new.vip_subnet_id.unless_equal(&self.was.vip_subnet_id).is_left();
+        let same = subnet && new.vip_network_id.unless_equal(&self.was.vip_network_id).is_left();
         if same && new.vip_port_id.is_left() && new.vip_address.is_left() {
             new.vip_address = Edit::To(Some(vip));
             if new.vip_subnet_id.is_left() && new.vip_network_id.is_left() {

@@ -138,7 +138,7 @@ impl Octavia {
 
     pub(super) fn count_stuck(&self, joined: &Joined) {
         let all = self.past.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        joined.cloud.metrics().stuck(all.values().filter(|it| it.is_told_stuck).count());
+        joined.cloud.metrics().set_stuck(all.values().filter(|it| it.is_told_stuck).count());
     }
 
     /// Since when something is under way, as long as it is.

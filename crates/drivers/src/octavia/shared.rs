@@ -390,7 +390,7 @@ pub(super) async fn write(cloud: &Cloud, step: &Step, it: &LoadBalancer) -> Resu
         _ => {}
     }
     let change =
-        LoadBalancerChange { tags: Edit::To(tags).against(&now.tags), ..LoadBalancerChange::default() };
+        LoadBalancerChange { tags: Edit::To(tags).unless_equal(&now.tags), ..LoadBalancerChange::default() };
     if change.is_empty() { Ok(now) } else { all.change(&it.id, &change).await }
 }
 

@@ -293,7 +293,7 @@ fn of_balancer(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<Step>) {
     if let Edit::To(tags) = &wanted.balancer.tags {
         let mut both: BTreeSet<String> = balancer.it.tags.union(&tags::own(tags)).cloned().collect();
         adopted::mark(&mut both, tags, &balancer.it.tags);
-        change.tags = Edit::To(tags::merged(&both, &wanted.balancer.tags)).against(&balancer.it.tags);
+        change.tags = Edit::To(tags::merged(&both, &wanted.balancer.tags)).unless_equal(&balancer.it.tags);
     }
     vip::keep(&mut change, &wanted.balancer, &balancer.it);
     if !change.is_empty() {

@@ -58,12 +58,12 @@ pub(super) fn keep(change: &mut LoadBalancerChange, wish: &NewLoadBalancer, ther
     match &wish.vip_sg_ids {
         Edit::To(groups) if set(groups) == set(&there.vip_sg_ids) => change.vip_sg_ids = Edit::Leave,
         Edit::Leave if there.tags.contains(GROUPS) && !is_asked(GROUPS) => {
-            change.vip_sg_ids = Edit::To(Vec::new()).against(&there.vip_sg_ids);
+            change.vip_sg_ids = Edit::To(Vec::new()).unless_equal(&there.vip_sg_ids);
         }
         _ => {}
     }
     if wish.vip_qos_policy_id.is_left() && there.tags.contains(QOS) {
-        change.vip_qos_policy_id = Edit::To(None).against(&there.vip_qos_policy_id);
+        change.vip_qos_policy_id = Edit::To(None).unless_equal(&there.vip_qos_policy_id);
     }
     let mut tags = match &change.tags {
         Edit::To(tags) => tags.clone(),
@@ -76,7 +76,7 @@ pub(super) fn keep(change: &mut LoadBalancerChange, wish: &NewLoadBalancer, ther
             tags.remove(mark);
         }
     }
-    change.tags = Edit::To(tags).against(&there.tags);
+    change.tags = Edit::To(tags).unless_equal(&there.tags);
 }
 
 /// Octavia takes no source ranges where groups say who may come.

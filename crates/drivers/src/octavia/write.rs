@@ -9,7 +9,7 @@ use seaway_openstack::{
         HealthMonitor, Listener, ListenerChange, LoadBalancer, Member, NewHealthMonitor, NewListener,
         NewMember, NewPool, Operating, Pool, Provisioning,
     },
-    resource::{Collection, Edit, Query, Wrong},
+    resource::{Collection, Edit, FieldError, Query},
 };
 
 use super::{
@@ -262,21 +262,21 @@ fn seat(new: &NewMember) -> (SocketAddr, Seat) {
 }
 
 /// The answer to a whole load balancer tells all below it.
-fn branches(it: &LoadBalancer) -> Result<Vec<Branch>, Wrong> {
+fn branches(it: &LoadBalancer) -> Result<Vec<Branch>, FieldError> {
     let mut pools = BTreeMap::new();
     for pool in &it.pools {
-        let pool = pool.whole()?;
+        let pool = pool.read_expanded()?;
         let monitor = pool.monitor()?;
         let mut members = BTreeMap::new();
         for member in &pool.members {
-            let (at, seat) = weighed(&member.whole()?);
+            let (at, seat) = weighed(&member.read_expanded()?);
             members.insert(at, seat);
         }
         pools.insert(pool.id.clone(), PoolBranch { pool, monitor, members });
     }
     let mut branches = Vec::new();
     for listener in &it.listeners {
-        let listener = listener.whole()?;
+        let listener = listener.read_expanded()?;
         let pool = listener.default_pool_id.as_ref().and_then(|id| pools.get(id)).cloned();
         branches.push(Branch { listener, pool });
     }

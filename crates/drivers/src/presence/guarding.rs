@@ -46,7 +46,7 @@ impl Guarding {
         }
         let ours: Vec<IpAddr> = ours.collect();
         if !ours.is_empty() {
-            state.note(self.steering.guard(&ours));
+            state.note(self.steering.set_guarded(&ours));
         }
     }
 
@@ -61,7 +61,7 @@ impl Guarding {
         let added = state.since.is_some() && Guard::add(ip).is_ok();
         if !added {
             let all: Vec<IpAddr> = ours.chain([ip]).collect();
-            state.note(self.steering.guard(&all));
+            state.note(self.steering.set_guarded(&all));
         }
     }
 

@@ -63,7 +63,7 @@ fn node(name: &str, labels: &[(&str, &str)], addresses: &[&str]) -> Change {
 pub(crate) fn meant(file: &str, annotations: &[(&str, &str)]) -> Meant {
     let conf = CloudConf::parse(Path::new("cloud.conf"), file).expect("an INI");
     let read = conf::read(&conf);
-    let mut told = [read.refused, read.told, conf.unknown()].concat();
+    let mut told = [read.refused, read.told, conf.unknown_keys()].concat();
     let defaults = Arc::new(read.defaults);
     let config = Config { clouds: [(CLASS.into(), defaults.clone())].into(), ..Config::default() };
     let placement = InCloud { cloud: "openstack".into(), class: CLASS.into() };

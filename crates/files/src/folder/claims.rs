@@ -12,13 +12,13 @@ use std::{
     sync::Arc,
 };
 
-use seaway_manifests::object::{slice_service, unwritten_namespace};
+use seaway_manifests::object::{implied_namespace, slice_service};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, fact::FactRef};
 
 use crate::document::LocatedObject;
 
 #[derive(Default)]
-pub(crate) struct Claims {
+pub(crate) struct Definitions {
     entries: HashMap<ObjectRef, Entry>,
     /// How many slices each Service has.
     slices: HashMap<ObjectRef, usize>,
@@ -30,27 +30,27 @@ pub(crate) struct Claims {
 
 #[derive(Default)]
 struct Entry {
-    claims: Vec<Claim>,
-    served: Option<Claim>,
+    claims: Vec<Definition>,
+    served: Option<Definition>,
     told: Option<Arc<LocatedObject>>,
 }
 
 #[derive(Clone)]
-pub(crate) struct Claim {
+pub(crate) struct Definition {
     pub(crate) file: Name,
     pub(crate) found: Arc<LocatedObject>,
     /// No longer written: the last good state of something that is broken now.
     pub(crate) kept: bool,
 }
 
-impl Claim {
-    fn is(&self, other: &Claim) -> bool {
+impl Definition {
+    fn is(&self, other: &Definition) -> bool {
         Arc::ptr_eq(&self.found, &other.found) && self.file == other.file
     }
 }
 
-impl Claims {
-    pub(crate) fn add(&mut self, claim: Claim) {
+impl Definitions {
+    pub(crate) fn add(&mut self, claim: Definition) {
         let reference = claim.found.reference().clone();
         self.entries.entry(reference.clone()).or_default().claims.push(claim);
         self.dirty.insert(reference);
@@ -63,12 +63,12 @@ impl Claims {
         }
     }
 
-    pub(crate) fn served(&self, reference: &ObjectRef) -> Option<&Claim> {
+    pub(crate) fn served(&self, reference: &ObjectRef) -> Option<&Definition> {
         self.entries.get(reference)?.served.as_ref()
     }
 
     /// What claims this object beside the one that is served.
-    pub(crate) fn rivals(&self, reference: &ObjectRef) -> impl Iterator<Item = &Claim> {
+    pub(crate) fn rivals(&self, reference: &ObjectRef) -> impl Iterator<Item = &Definition> {
         self.entries.get(reference).into_iter().flat_map(|entry| {
             let served = entry.served.as_ref();
             entry
@@ -81,7 +81,7 @@ impl Claims {
     /// Settles what was added and removed: what the World has to be told, and of which objects.
     pub(crate) fn settle(
         &mut self,
-        order: impl Fn(&Claim) -> (Name, u32),
+        order: impl Fn(&Definition) -> (Name, u32),
     ) -> (Vec<Change>, BTreeSet<ObjectRef>) {
         let dirty = std::mem::take(&mut self.dirty);
         let mut changes = Vec::new();
@@ -113,12 +113,12 @@ impl Claims {
     fn choose(
         &mut self,
         reference: &ObjectRef,
-        order: impl Fn(&Claim) -> (Name, u32),
+        order: impl Fn(&Definition) -> (Name, u32),
         again: &mut BTreeSet<ObjectRef>,
     ) {
         let Some(entry) = self.entries.get_mut(reference) else { return };
         let served_in = entry.served.as_ref().map(|claim| claim.file.clone());
-        let rank = |claim: &&Claim| (claim.kept, Some(&claim.file) != served_in.as_ref(), order(claim));
+        let rank = |claim: &&Definition| (claim.kept, Some(&claim.file) != served_in.as_ref(), order(claim));
         let choice = match entry.claims.as_slice() {
             [only] => Some(only.clone()),
             several => several.iter().min_by_key(rank).cloned(),
@@ -158,7 +158,7 @@ impl Claims {
         let written = self.entries.get(&ObjectRef::new(Kind::Namespace, "", name.clone()));
         let written = written.and_then(|entry| entry.served.as_ref()?.found.object.facts.first().cloned());
         let exists = *name == *"default" || self.inhabited.contains_key(&name);
-        let now = written.or_else(|| exists.then(|| Fact::Namespace(Arc::new(unwritten_namespace(&name)))));
+        let now = written.or_else(|| exists.then(|| Fact::Namespace(Arc::new(implied_namespace(&name)))));
         match now {
             Some(fact) if self.namespaces.get(&name) == Some(&fact) => {}
             Some(fact) => {

@@ -21,8 +21,8 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
     })
 }
 
-/// Not the file's fault, so no event will tell when it is over.
-pub(super) fn passes(error: &io::Error) -> bool {
+/// Whether an error lies outside of the file, so that no event tells when reading it would succeed again.
+pub(super) fn is_transient(error: &io::Error) -> bool {
     let passing = [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM, Errno::EIO, Errno::ESTALE, Errno::ETIMEDOUT];
     error.raw_os_error().is_some_and(|it| passing.contains(&Errno::from_raw(it)))
 }

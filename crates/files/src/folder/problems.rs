@@ -61,7 +61,7 @@ fn kept(file: &File) -> String {
 impl Folder {
     /// What a check of the folder names and nobody needs to hear who serves it: manifests may have lost their heads, or be
     /// missing altogether; other programs keep files here, too.
-    pub fn unused(&self) -> Vec<Problem> {
+    pub fn unread_problems(&self) -> Vec<Problem> {
         let problem =
             |name: &Name, line: u32, column: u32, message: &str| {
                 Problem::new(ObjectRef::new(Kind::Manifest, "", name.clone()), Reason::Ignored, message)
@@ -90,7 +90,7 @@ impl Folder {
         }
         if self.files.is_empty() {
             let message = "this folder has no manifests: names of manifests end in .yaml, .yml or .json";
-            let here = Problem::new(self.here(), Reason::Ignored, message);
+            let here = Problem::new(self.folder_object(), Reason::Ignored, message);
             problems.push(here.in_file(listing_name(&self.dir), 0, 0));
         }
         problems
@@ -124,15 +124,15 @@ impl Folder {
         problems
     }
 
-    /// The folder itself, for what is wrong with it as a whole.
-    pub(super) fn here(&self) -> ObjectRef {
+    /// The reference to the folder itself, for Problems with it as a whole.
+    pub(super) fn folder_object(&self) -> ObjectRef {
         ObjectRef::new(Kind::Manifest, "", listing_name(&self.dir))
     }
 
     /// The folder is not there any more, or not for us to read.
-    pub(super) fn lost(&mut self, error: &io::Error) -> Vec<Change> {
+    pub(super) fn set_missing(&mut self, error: &io::Error) -> Vec<Change> {
         self.away = true;
-        let here = self.here();
+        let here = self.folder_object();
         let problem =
             Problem::new(here.clone(), Reason::Unreadable, format!("the folder cannot be read: {error}"))
                 .fix("The last good state of the folder is served until the folder can be read again.")

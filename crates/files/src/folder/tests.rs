@@ -26,7 +26,7 @@ impl Scene {
     }
 
     fn refresh(&mut self) -> Vec<Change> {
-        self.folder.refresh([Name::from("a.yaml")], self.now)
+        self.folder.refresh_files([Name::from("a.yaml")], self.now)
     }
 }
 

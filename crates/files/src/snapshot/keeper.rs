@@ -11,7 +11,7 @@ use seaway_model::{Change, Fact, Kind, fact::FactRef};
 use seaway_watchdog::{Heartbeat, Part};
 use tracing::{debug, info, warn};
 
-use super::{Recalled, Snapshot};
+use super::{CachedState, StateCache};
 
 /// How much may gather before it is written.
 const GATHER: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ const REST: Duration = Duration::from_secs(5);
 const RESTS: u32 = 100;
 
 /// Hears what a cluster says, and writes it down. Dropping it writes what is not written yet.
-pub struct Keeper {
+pub struct StateCacheWriter {
     shared: Arc<WriterState>,
     part: Part,
     writer: Option<JoinHandle<()>>,
@@ -46,13 +46,13 @@ struct PendingFacts {
     over: bool,
 }
 
-impl Keeper {
+impl StateCacheWriter {
     /// Of these kinds. `recalled`: what the host goes on with; without, what is known is whole once all were told.
     pub fn start(
-        snapshot: Snapshot,
-        recalled: Option<&Recalled>,
+        snapshot: StateCache,
+        recalled: Option<&CachedState>,
         kinds: impl IntoIterator<Item = Kind>,
-    ) -> std::io::Result<Keeper> {
+    ) -> std::io::Result<StateCacheWriter> {
         let shared = Arc::new(WriterState::default());
         {
             let mut pending = shared.pending();
@@ -72,7 +72,7 @@ impl Keeper {
         let writer = std::thread::Builder::new()
             .name("snapshot".into())
             .spawn(move || write_on(&snapshot, &of, &heartbeat))?;
-        Ok(Keeper { shared, part, writer: Some(writer) })
+        Ok(StateCacheWriter { shared, part, writer: Some(writer) })
     }
 
     /// For the watchdog.
@@ -80,8 +80,8 @@ impl Keeper {
         self.part.clone()
     }
 
-    /// Something was told.
-    pub fn note(&self, change: &Change) {
+    /// Records a change that the cluster told.
+    pub fn record(&self, change: &Change) {
         let mut pending = self.shared.pending();
         let changed = match change {
             // Of files, say, which are read anew.
@@ -110,7 +110,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for StateCacheWriter {
     fn drop(&mut self) {
         self.shared.pending().over = true;
         self.shared.wakeup.notify_one();
@@ -157,8 +157,8 @@ impl WriterState {
     }
 }
 
-fn write_on(snapshot: &Snapshot, shared: &WriterState, heartbeat: &Heartbeat) {
-    heartbeat.enter();
+fn write_on(snapshot: &StateCache, shared: &WriterState, heartbeat: &Heartbeat) {
+    heartbeat.enter_thread();
     let mut healthy = None;
     loop {
         let goes_on = shared.await_work(heartbeat) && shared.rest(GATHER, heartbeat);
@@ -219,8 +219,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let start = || {
             let origin = Origin { host: "a".into(), server: "https://b".into() };
-            let snapshot = Snapshot::at(folder.path().join("snapshot"), origin);
-            Keeper::start(snapshot, None, [Kind::Service]).expect("a thread")
+            let snapshot = StateCache::at(folder.path().join("snapshot"), origin);
+            StateCacheWriter::start(snapshot, None, [Kind::Service]).expect("a thread")
         };
         let fault = |hangs| Some(Fault { part: "the writer of the state cache".into(), hangs });
         let keeper = start();

@@ -84,13 +84,13 @@ fn facts() -> Vec<Fact> {
     read.chain(others).collect()
 }
 
-fn place() -> (TempDir, Snapshot) {
+fn place() -> (TempDir, StateCache) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("deep/a.snapshot");
-    (folder, Snapshot::at(path, Origin { host: HOST.into(), server: "https://10.0.0.1".into() }))
+    (folder, StateCache::at(path, Origin { host: HOST.into(), server: "https://10.0.0.1".into() }))
 }
 
-fn refusal(snapshot: &Snapshot) -> String {
+fn refusal(snapshot: &StateCache) -> String {
     snapshot.read().expect_err("is refused").to_string()
 }
 
@@ -154,9 +154,10 @@ fn cut_line(text: &str) -> usize {
 #[test]
 fn a_keeper_writes_what_is_whole_and_only_what_changed() {
     let (_folder, snapshot) = place();
-    let keep = |recalled: Option<&Recalled>, changes: &[Change]| {
-        let keeper = Keeper::start(snapshot.clone(), recalled, [Kind::Service, Kind::Node]).expect("starts");
-        changes.iter().for_each(|it| keeper.note(it));
+    let keep = |recalled: Option<&CachedState>, changes: &[Change]| {
+        let keeper =
+            StateCacheWriter::start(snapshot.clone(), recalled, [Kind::Service, Kind::Node]).expect("starts");
+        changes.iter().for_each(|it| keeper.record(it));
         drop(keeper);
         snapshot.read().expect("is read").map(|it| it.facts.len())
     };
@@ -177,9 +178,9 @@ fn a_keeper_writes_what_is_whole_and_only_what_changed() {
 #[test]
 fn whether_a_host_drains_is_kept_beside_the_facts() {
     let (_folder, snapshot) = place();
-    let keep = |recalled: Option<&Recalled>, changes: &[Change]| {
-        let keeper = Keeper::start(snapshot.clone(), recalled, [Kind::Service]).expect("starts");
-        changes.iter().for_each(|it| keeper.note(it));
+    let keep = |recalled: Option<&CachedState>, changes: &[Change]| {
+        let keeper = StateCacheWriter::start(snapshot.clone(), recalled, [Kind::Service]).expect("starts");
+        changes.iter().for_each(|it| keeper.record(it));
         drop(keeper);
         snapshot.read().expect("is read").expect("is there")
     };

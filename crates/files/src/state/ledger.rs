@@ -43,7 +43,7 @@ pub struct LedgerError {
 }
 
 /// The journal, open for changes until this is dropped.
-pub struct Ledger {
+pub struct LedgerFile {
     jobs: Option<mpsc::Sender<Job>>,
     writer: Option<JoinHandle<()>>,
     path: PathBuf,
@@ -61,9 +61,9 @@ struct Job {
     done: oneshot::Sender<Result<(), LedgerError>>,
 }
 
-impl Ledger {
+impl LedgerFile {
     /// What it holds, and what was wrong with it.
-    pub fn open(state: &StateDir) -> Result<(Ledger, Vec<Address>, Vec<Problem>), StateError> {
+    pub fn open(state: &StateDir) -> Result<(LedgerFile, Vec<Address>, Vec<Problem>), StateError> {
         let path = state.path().join(FILE);
         let fail = |source| StateError::Unusable { path: path.clone(), source };
         let (journal, problems) = Journal::open(&path).map_err(fail)?;
@@ -73,7 +73,7 @@ impl Ledger {
             .name("ledger".to_owned())
             .spawn(move || journal.write_on(incoming))
             .map_err(fail)?;
-        Ok((Ledger { jobs: Some(jobs), writer: Some(writer), path }, addresses, problems))
+        Ok((LedgerFile { jobs: Some(jobs), writer: Some(writer), path }, addresses, problems))
     }
 
     /// Resolves once the address is on the disk.
@@ -101,7 +101,7 @@ impl Ledger {
     }
 }
 
-impl Drop for Ledger {
+impl Drop for LedgerFile {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(writer) = self.writer.take() {
@@ -314,7 +314,7 @@ impl Read {
 
 #[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
 /// For the fuzz target: reading never fails, and what was read reads back equal.
-pub(crate) fn check_reading(bytes: &[u8]) {
+pub(crate) fn fuzz_reading(bytes: &[u8]) {
     let read = Read::of(bytes);
     let mut again = Vec::new();
     for address in read.held.values() {
@@ -356,7 +356,7 @@ mod tests {
 
     async fn reopened(dir: &Path) -> (Vec<Address>, Vec<Problem>) {
         let state = StateDir::open(dir).expect("a state folder");
-        let (_, addresses, problems) = Ledger::open(&state).expect("a ledger");
+        let (_, addresses, problems) = LedgerFile::open(&state).expect("a ledger");
         (addresses, problems)
     }
 
@@ -365,7 +365,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         {
             let state = StateDir::open(dir.path()).expect("a state folder");
-            let (ledger, addresses, _) = Ledger::open(&state).expect("a ledger");
+            let (ledger, addresses, _) = LedgerFile::open(&state).expect("a ledger");
             assert!(addresses.is_empty());
             for last in 1..=3 {
                 ledger.put(address(last)).await.expect("is written");
@@ -385,7 +385,7 @@ mod tests {
         fs::write(dir.path().join(FILE), format!("{line}\n{}", &line[..20])).expect("is written");
         {
             let state = StateDir::open(dir.path()).expect("a state folder");
-            let (ledger, addresses, problems) = Ledger::open(&state).expect("a ledger");
+            let (ledger, addresses, problems) = LedgerFile::open(&state).expect("a ledger");
             assert_eq!((addresses, problems), (vec![address(1)], vec![]));
             ledger.put(address(2)).await.expect("is written");
         }
@@ -436,7 +436,7 @@ mod tests {
     async fn history_does_not_grow_for_ever() {
         let dir = tempfile::tempdir().expect("a folder");
         let state = StateDir::open(dir.path()).expect("a state folder");
-        let (ledger, ..) = Ledger::open(&state).expect("a ledger");
+        let (ledger, ..) = LedgerFile::open(&state).expect("a ledger");
         let many = (0..3 * HISTORY).map(|_| ledger.remove(address(9).ip));
         futures_join(many).await;
         ledger.put(address(1)).await.expect("is written");

@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The process that writes the file, and where it can be asked for more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Server {
+pub struct ServerInfo {
     /// The folder that it serves, as [`absolute`] says it.
     pub manifests: String,
     /// As its status page says it, too: another process at the same port is not this one.
@@ -63,7 +63,7 @@ impl StatusFile {
     /// `trouble` is told when the file cannot be written, and by an empty list when it can again.
     pub fn open(
         state: &StateDir,
-        server: Option<Server>,
+        server: Option<ServerInfo>,
         trouble: impl Fn(ObjectRef, Vec<Problem>) + Send + 'static,
     ) -> io::Result<StatusFile> {
         let pending = PendingStatuses { changed: true, ..PendingStatuses::default() };
@@ -121,10 +121,10 @@ pub fn stored_serving(state: &Path) -> Vec<(Owner, Serving)> {
 }
 
 /// The process that has this state folder, or had it last. Nothing, where that cannot be read.
-pub fn stored_server(state: &Path) -> Option<Server> {
+pub fn stored_server(state: &Path) -> Option<ServerInfo> {
     #[derive(Deserialize)]
     struct Page {
-        server: Option<Server>,
+        server: Option<ServerInfo>,
     }
     let text = fs::read(state.join(FILE)).ok()?;
     serde_json::from_slice::<Page>(&text).ok()?.server
@@ -133,7 +133,7 @@ pub fn stored_server(state: &Path) -> Option<Server> {
 /// `{"server": {…}, "services": {"Service default/shop": {…}}}`
 #[derive(Serialize)]
 struct Page<'s> {
-    server: Option<&'s Server>,
+    server: Option<&'s ServerInfo>,
     services: BTreeMap<String, &'s Status>,
 }
 
@@ -142,7 +142,7 @@ impl Shared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_on(&self, path: &Path, server: Option<&Server>, trouble: &dyn Fn(ObjectRef, Vec<Problem>)) {
+    fn write_on(&self, path: &Path, server: Option<&ServerInfo>, trouble: &dyn Fn(ObjectRef, Vec<Problem>)) {
         let mut healthy = true;
         let mut pause = Duration::ZERO;
         let mut pending = self.pending();

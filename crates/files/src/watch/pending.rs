@@ -31,7 +31,7 @@ struct Mark {
 }
 
 impl Pending {
-    pub(super) fn event(&mut self, file: Name, what: AddWatchFlags, now: Instant) {
+    pub(super) fn note_event(&mut self, file: Name, what: AddWatchFlags, now: Instant) {
         let mark = if what.contains(AddWatchFlags::IN_MODIFY) {
             Mark { writing: true, removed: None }
         } else if what.intersects(AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVED_FROM) {
@@ -47,7 +47,7 @@ impl Pending {
         }
     }
 
-    pub(super) fn everything(&mut self, now: Instant) {
+    pub(super) fn note_all(&mut self, now: Instant) {
         self.everything = true;
         self.stir(now);
     }
@@ -57,7 +57,7 @@ impl Pending {
         self.files.clear();
     }
 
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(super) fn next_due(&self) -> Option<Instant> {
         Some(self.last?.checked_add(QUIET)?.min(self.first?.checked_add(AT_MOST)?))
     }
 
@@ -65,12 +65,12 @@ impl Pending {
         std::mem::take(&mut self.everything)
     }
 
-    pub(super) fn writing(&self) -> HashSet<Name> {
+    pub(super) fn files_in_writing(&self) -> HashSet<Name> {
         self.files.iter().filter(|(_, mark)| mark.writing).map(|(file, _)| file.clone()).collect()
     }
 
     /// The files to look at now; those that are being written, or were removed this very moment, wait.
-    pub(super) fn take(&mut self, now: Instant) -> Vec<Name> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Name> {
         let waits = |mark: &Mark| mark.removed.is_some_and(|at| now.saturating_duration_since(at) < REPLACED);
         let (mut ready, mut wait) = (Vec::new(), false);
         self.files.retain(|file, mark| {
@@ -102,31 +102,35 @@ mod tests {
     #[test]
     fn a_file_is_looked_at_once_its_writer_has_closed_it() {
         let (mut pending, start) = (Pending::default(), Instant::now());
-        pending.event("a".into(), AddWatchFlags::IN_MODIFY, start);
-        assert_eq!(pending.due(), None);
-        pending.event("b".into(), AddWatchFlags::IN_MOVED_TO, start);
-        assert_eq!(pending.take(start + QUIET), [Name::from("b")]);
-        assert_eq!(pending.writing().len(), 1);
-        pending.event("a".into(), AddWatchFlags::IN_CLOSE_WRITE, start);
-        assert_eq!(pending.due(), Some(start + QUIET));
-        assert_eq!(pending.take(start + QUIET), [Name::from("a")]);
+        pending.note_event("a".into(), AddWatchFlags::IN_MODIFY, start);
+        assert_eq!(pending.next_due(), None);
+        pending.note_event("b".into(), AddWatchFlags::IN_MOVED_TO, start);
+        assert_eq!(pending.take_due(start + QUIET), [Name::from("b")]);
+        assert_eq!(pending.files_in_writing().len(), 1);
+        pending.note_event("a".into(), AddWatchFlags::IN_CLOSE_WRITE, start);
+        assert_eq!(pending.next_due(), Some(start + QUIET));
+        assert_eq!(pending.take_due(start + QUIET), [Name::from("a")]);
     }
 
     #[test]
     fn a_file_that_is_replaced_is_never_seen_gone() {
         let (mut pending, start) = (Pending::default(), Instant::now());
-        pending.event("a".into(), AddWatchFlags::IN_DELETE, start);
-        assert!(pending.take(start + REPLACED / 2).is_empty());
-        assert!(pending.due().is_some(), "it is looked at later");
-        assert_eq!(pending.take(start + REPLACED), [Name::from("a")]);
+        pending.note_event("a".into(), AddWatchFlags::IN_DELETE, start);
+        assert!(pending.take_due(start + REPLACED / 2).is_empty());
+        assert!(pending.next_due().is_some(), "it is looked at later");
+        assert_eq!(pending.take_due(start + REPLACED), [Name::from("a")]);
     }
 
     #[test]
     fn endless_events_are_served_all_the_same() {
         let (mut pending, start) = (Pending::default(), Instant::now());
         for millis in (0..200).step_by(3) {
-            pending.event("a".into(), AddWatchFlags::IN_CLOSE_WRITE, start + Duration::from_millis(millis));
+            pending.note_event(
+                "a".into(),
+                AddWatchFlags::IN_CLOSE_WRITE,
+                start + Duration::from_millis(millis),
+            );
         }
-        assert_eq!(pending.due(), Some(start + AT_MOST));
+        assert_eq!(pending.next_due(), Some(start + AT_MOST));
     }
 }

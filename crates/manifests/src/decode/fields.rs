@@ -61,7 +61,7 @@ impl<'a> Field<'a> {
     }
 
     /// An integer of the type and range that the caller wants.
-    pub fn within<N: TryFrom<i64>>(&self, least: i64, most: i64) -> Option<N> {
+    pub fn integer_within<N: TryFrom<i64>>(&self, least: i64, most: i64) -> Option<N> {
         self.note(Expected::Integer(Some((least, most))));
         let value = self.any_integer()?;
         let fitting = Some(value)
@@ -74,7 +74,7 @@ impl<'a> Field<'a> {
     }
 
     pub fn port(&self) -> Option<u16> {
-        self.within(1, 65535)
+        self.integer_within(1, 65535)
     }
 
     /// A number or text, as Kubernetes' IntOrString.

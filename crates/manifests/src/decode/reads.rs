@@ -23,7 +23,7 @@ pub enum Expected {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum PathPart {
     Field(String),
     /// Each of a list.
     Item,
@@ -32,7 +32,7 @@ pub enum Part {
 }
 
 /// Each field with all that it is read as; nothing, if it is only taken.
-pub type FieldReads = BTreeMap<Vec<Part>, BTreeSet<Expected>>;
+pub type FieldReads = BTreeMap<Vec<PathPart>, BTreeSet<Expected>>;
 
 impl Field<'_> {
     pub(super) fn note(&self, expected: Expected) {
@@ -47,13 +47,13 @@ impl Field<'_> {
         }
     }
 
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<PathPart> {
         let mut parts = self.parent.map(Field::parts).unwrap_or_default();
         match self.step {
             Step::Root => {}
-            Step::Child(name) => parts.push(Part::Field(name.to_owned())),
-            Step::Index(_) => parts.push(Part::Item),
-            Step::Key(_) => parts.push(Part::Key),
+            Step::Child(name) => parts.push(PathPart::Field(name.to_owned())),
+            Step::Index(_) => parts.push(PathPart::Item),
+            Step::Key(_) => parts.push(PathPart::Key),
         }
         parts
     }
@@ -76,15 +76,15 @@ mod tests {
         for item in file.take("list").items() {
             item.object().take("name").text();
         }
-        let field = |name: &str| Part::Field(name.to_owned());
+        let field = |name: &str| PathPart::Field(name.to_owned());
         let reads = faults.into_reads();
-        let of = |path: &[Part]| reads.get(path).map(|it| it.iter().cloned().collect::<Vec<_>>());
+        let of = |path: &[PathPart]| reads.get(path).map(|it| it.iter().cloned().collect::<Vec<_>>());
         assert_eq!(of(&[]), Some(vec![Expected::Map]));
         assert_eq!(of(&[field("port")]), Some(vec![Expected::Integer(Some((1, 65535)))]));
         assert_eq!(of(&[field("word")]), Some(vec![Expected::Words(vec!["a".into(), "b".into()])]));
         assert_eq!(of(&[field("untouched")]), Some(Vec::new()));
         assert_eq!(of(&[field("list")]), Some(vec![Expected::List]));
-        assert_eq!(of(&[field("list"), Part::Item, field("name")]), Some(vec![Expected::Text]));
+        assert_eq!(of(&[field("list"), PathPart::Item, field("name")]), Some(vec![Expected::Text]));
         assert_eq!(reads.len(), 7, "{reads:?}");
     }
 }

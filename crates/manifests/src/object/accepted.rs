@@ -23,7 +23,7 @@ use crate::{
 
 /// What of an object is understood, and what is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedObject {
     pub object: Object,
     pub left_out: Vec<Fault>,
 }
@@ -34,7 +34,7 @@ pub const SOURCE_RANGES: &str = "spec.loadBalancerSourceRanges";
 const OF_BEFORE: &str = "load-balancer-source-ranges";
 
 /// As [`read_as`](super::read_as), without judging what an API server has judged.
-pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<Accepted, Broken>> {
+pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<AcceptedObject, Broken>> {
     let known = KNOWN.iter().find(|known| known.kind == kind)?;
     let faults = Faults::default();
     let root = Field::root(node, &faults);
@@ -55,7 +55,7 @@ pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<Accepted, Broken>
     let reference = known.reference(node);
     Some(match (facts.filter(|_| usable), reference) {
         (Some(facts), Some(reference)) => {
-            Ok(Accepted { object: Object { reference, facts }, left_out: faults })
+            Ok(AcceptedObject { object: Object { reference, facts }, left_out: faults })
         }
         (_, reference) => Err(Broken { reference, faults }),
     })
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    fn accepted(kind: Kind, json: &str) -> Result<Accepted, Broken> {
+    fn accepted(kind: Kind, json: &str) -> Result<AcceptedObject, Broken> {
         let node: Node = serde_json::from_str(json).expect("is JSON");
         read_accepted(kind, &node).expect("is known")
     }

@@ -13,7 +13,7 @@ use seaway_model::{
 };
 use seaway_plan::annotations::{BACKENDS, HEAVIEST, WEIGHT};
 
-use super::{addresses, meta::judge, words};
+use super::{addresses, meta::check_rule, words};
 use crate::decode::{Field, lenient_ip};
 
 /// As many endpoints as a slice may have.
@@ -27,7 +27,7 @@ const LONGEST_NAME: usize = 63;
 type Groups = BTreeMap<(Option<u16>, Option<u32>), Vec<Endpoint>>;
 
 /// A Service of a folder, and the endpoints that its annotation names. The annotation has done its work then.
-pub(super) fn expanded(root: &Field<'_>, facts: Vec<Fact>) -> Vec<Fact> {
+pub(super) fn expand_backends(root: &Field<'_>, facts: Vec<Fact>) -> Vec<Fact> {
     let [Fact::Service(service)] = facts.as_slice() else { return facts };
     let Some(text) = service.meta.annotations.get(BACKENDS) else { return facts };
     let metadata = root.child("metadata");
@@ -169,7 +169,7 @@ fn place(field: &Field<'_>, text: &str) -> Option<(EndpointAddress, Option<u16>)
     match host.as_str() {
         "" => field.invalid(text, FORM),
         "localhost" => field.invalid(text, "write 127.0.0.1 or [::1]: names are resolved by DNS"),
-        _ => judge(field, &host, words::domain_name),
+        _ => check_rule(field, &host, words::domain_name),
     }
     Some((EndpointAddress::Name(host.as_str().into()), port))
 }

@@ -9,7 +9,7 @@ use seaway_model::{
 
 use super::{
     addresses,
-    meta::{self, Naming, judge},
+    meta::{self, Naming, check_rule},
     service::ports,
     words,
 };
@@ -66,7 +66,7 @@ fn endpoint(address: &Field<'_>, ready: bool) -> Option<Endpoint> {
     let node_field = address.child("nodeName");
     let node = node_field.name();
     if let Some(node) = node {
-        judge(&node_field, node, words::dns1123_subdomain);
+        check_rule(&node_field, node, words::dns1123_subdomain);
     }
     let written = field.name()?;
     let ip: IpAddr = field.ip()?;

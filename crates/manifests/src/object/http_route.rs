@@ -104,9 +104,9 @@ fn hosts(list: &Field<'_>, judge: Judge) -> Vec<HostPattern> {
     let mut hosts = Vec::new();
     for item in list.items() {
         let faults = Faults::default();
-        let host = host(&item.telling(&faults));
+        let host = host(&item.with_faults(&faults));
         let understood = faults.is_empty();
-        item.take_over(faults);
+        item.add_faults(faults);
         hosts.extend(host.filter(|_| understood));
     }
     hosts
@@ -131,7 +131,7 @@ fn rules(spec: &Field<'_>, meta: Option<&Meta>, judge: Judge) -> Vec<RouteRule> 
             list.invalid(0, "spec.rules in body should have at least 1 items");
         }
         let all: usize = rules.iter().map(|it| it.matches.len()).sum();
-        schema::rule(
+        schema::require(
             &list,
             all <= ALL_MATCHES,
             "While 16 rules and 64 matches per rule are allowed, the total number of matches across all rules in a \
@@ -162,9 +162,9 @@ fn root() -> Match {
 
 fn rule(item: &Field<'_>, namespace: &Name, judge: Judge) -> RouteRule {
     let faults = Faults::default();
-    let mut rule = rule_of(&item.telling(&faults), namespace, judge);
+    let mut rule = rule_of(&item.with_faults(&faults), namespace, judge);
     match judge {
-        Judge::Us => item.take_over(faults),
+        Judge::Us => item.add_faults(faults),
         Judge::ApiServer => {
             let below = format!("{}.matches[", item.path());
             let unknown = unknown(&["spec", "rules"], item);
@@ -190,7 +190,7 @@ fn unread(faults: impl IntoIterator<Item = Fault>) -> impl Iterator<Item = Unsup
 /// Fields that a newer definition has here.
 fn unknown(above: &[&str], item: &Field<'_>) -> Vec<Fault> {
     let unknown =
-        item.node().map(|node| known_fields::unknown_at(Kind::HTTPRoute, above, node, &item.path()));
+        item.node().map(|node| known_fields::unknown_fields_at(Kind::HTTPRoute, above, node, &item.path()));
     let told = |fault: Fault| Fault { message: "unknown field".to_owned(), ..fault };
     unknown.unwrap_or_default().into_iter().map(told).collect()
 }
@@ -200,7 +200,7 @@ fn accepted_matches(list: &Field<'_>, unsupported: &mut Vec<Unsupported>) -> Vec
     let mut matches = Vec::new();
     for item in list.items() {
         let faults = Faults::default();
-        let read = matches::read(&item.telling(&faults));
+        let read = matches::read(&item.with_faults(&faults));
         let unknown = unknown(&["spec", "rules", "matches"], &item);
         let unread: Vec<Unsupported> = unread(faults.into_sorted().into_iter().chain(unknown)).collect();
         if unread.is_empty() {
@@ -229,7 +229,7 @@ fn rule_of(item: &Field<'_>, namespace: &Name, judge: Judge) -> RouteRule {
     let backends = backends::read(&item.child("backendRefs"), namespace, &mut unsupported);
     let one_prefix = matches!(matches.as_slice(), [Match { path: Some(PathMatch::Prefix(_)), .. }]);
     for (changed, filter) in [(redirects_prefix, "RequestRedirect"), (rewrites_prefix, "URLRewrite")] {
-        schema::rule(
+        schema::require(
             item,
             !changed || one_prefix,
             &format!(
@@ -237,7 +237,7 @@ fn rule_of(item: &Field<'_>, namespace: &Name, judge: Judge) -> RouteRule {
             ),
         );
     }
-    schema::rule(
+    schema::require(
         item,
         redirect.is_none() || backends.is_empty(),
         "RequestRedirect filter must not be used together with backendRefs",
@@ -256,7 +256,7 @@ fn timeouts(field: &Field<'_>) -> (Option<Duration>, Option<Duration>) {
         (Some(whole), Some(attempt)) => !whole.is_zero() && attempt > whole,
         _ => false,
     };
-    schema::rule(field, !longer, "backendRequest timeout cannot be longer than request timeout");
+    schema::require(field, !longer, "backendRequest timeout cannot be longer than request timeout");
     // Zero is no limit.
     let limit = |time: Option<Duration>| time.filter(|it| !it.is_zero());
     (limit(whole), limit(attempt))

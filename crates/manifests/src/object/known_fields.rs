@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use seaway_model::Kind;
 
 use crate::{
-    decode::{Expected, Fault, Faults, Field, FieldReads, Part, nearest},
+    decode::{Expected, Fault, Faults, Field, FieldReads, PathPart, nearest},
     tree::{self, Node, Value},
 };
 
@@ -123,14 +123,14 @@ impl Shape {
         if self.1 { format!("[{map}]") } else { map }
     }
 
-    fn take_down(&self, above: &[Part], reads: &mut FieldReads) {
+    fn take_down(&self, above: &[PathPart], reads: &mut FieldReads) {
         for (name, below) in &self.0 {
-            let mut path = [above, &[Part::Field(name.clone())]].concat();
+            let mut path = [above, &[PathPart::Field(name.clone())]].concat();
             let expected = reads.entry(path.clone()).or_default();
             if !below.0.is_empty() {
                 expected.insert(if below.1 { Expected::List } else { Expected::Map });
             }
-            path.extend(below.1.then_some(Part::Item));
+            path.extend(below.1.then_some(PathPart::Item));
             below.take_down(&path, reads);
         }
     }
@@ -145,7 +145,7 @@ impl Shape {
 }
 
 /// Fields that no API server knows of an object of this kind.
-pub(super) fn unknown(kind: Kind, node: &Node) -> Vec<Fault> {
+pub(super) fn unknown_fields(kind: Kind, node: &Node) -> Vec<Fault> {
     let mut faults = Vec::new();
     if let Some(table) = TABLES.get(&kind) {
         table.look(node, "", &mut faults);
@@ -154,7 +154,7 @@ pub(super) fn unknown(kind: Kind, node: &Node) -> Vec<Fault> {
 }
 
 /// As [`unknown`] of a part of an object: what is below the fields `above`, and is at `path`.
-pub(super) fn unknown_at(kind: Kind, above: &[&str], node: &Node, path: &str) -> Vec<Fault> {
+pub(super) fn unknown_fields_at(kind: Kind, above: &[&str], node: &Node, path: &str) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut shape = TABLES.get(&kind);
     for name in above {
@@ -194,7 +194,7 @@ mod tests {
 
     fn unknown_of(kind: Kind, text: &str) -> Vec<String> {
         let node = &parse(text).expect("parses")[0];
-        unknown(kind, node).iter().map(|it| format!("{} {it}", it.at.line)).collect()
+        unknown_fields(kind, node).iter().map(|it| format!("{} {it}", it.at.line)).collect()
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) fn read(root: &Field<'_>, naming: &Naming) -> Option<Meta> {
     let name_field = metadata.child("name");
     let name = name_field.name();
     match name {
-        Some(name) => judge(&name_field, name, naming.rule),
+        Some(name) => check_rule(&name_field, name, naming.rule),
         None if name_field.is_missing() => name_field.required("name or generateName is required"),
         None => {}
     }
@@ -46,7 +46,7 @@ pub(super) fn read(root: &Field<'_>, naming: &Naming) -> Option<Meta> {
     let namespace = match (naming.namespaced, namespace_field.name()) {
         (true, namespace) => {
             let namespace = namespace.unwrap_or("default");
-            judge(&namespace_field, namespace, words::dns1123_label);
+            check_rule(&namespace_field, namespace, words::dns1123_label);
             namespace
         }
         (false, Some(_)) => {
@@ -97,7 +97,7 @@ pub fn uuid(bytes: [u8; 16], version: u8) -> String {
 }
 
 /// Reports each thing that a rule finds wrong with a value.
-pub(super) fn judge(field: &Field<'_>, value: &str, rule: impl Fn(&str) -> Vec<String>) {
+pub(super) fn check_rule(field: &Field<'_>, value: &str, rule: impl Fn(&str) -> Vec<String>) {
     for why in rule(value) {
         field.invalid(value, &why);
     }
@@ -107,10 +107,10 @@ pub(super) fn judge(field: &Field<'_>, value: &str, rule: impl Fn(&str) -> Vec<S
 pub(super) fn labels(field: &Field<'_>) -> Labels {
     let mut labels = Labels::new();
     for (key, value) in field.entries() {
-        judge(&value, key, words::qualified_name);
+        check_rule(&value, key, words::qualified_name);
         // An empty value may be written as none at all.
         let text = value.text().unwrap_or_default();
-        judge(&value, text, words::label_value);
+        check_rule(&value, text, words::label_value);
         labels.insert(key.into(), text.into());
     }
     labels
@@ -120,7 +120,7 @@ fn annotations(field: &Field<'_>) -> Labels {
     let mut annotations = Labels::new();
     let mut bytes = 0;
     for (key, value) in field.entries() {
-        judge(&value, key, |key| words::qualified_name(&key.to_lowercase()));
+        check_rule(&value, key, |key| words::qualified_name(&key.to_lowercase()));
         let text = value.text().unwrap_or_default();
         bytes = key.len().saturating_add(text.len()).saturating_add(bytes);
         if HONOURED.iter().any(|prefix| key.starts_with(prefix)) {

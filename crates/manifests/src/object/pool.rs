@@ -26,12 +26,12 @@ use seaway_model::{
 };
 
 use super::{
-    meta::{self, Naming, judge},
+    meta::{self, Naming, check_rule},
     words,
 };
 use crate::decode::{Field, lenient_ip};
 
-pub(super) fn ours(root: &Field<'_>) -> Option<Vec<Fact>> {
+pub(super) fn address_pool(root: &Field<'_>) -> Option<Vec<Fact>> {
     let naming = Naming { kind: Kind::AddressPool, namespaced: false, rule: words::dns1123_subdomain };
     let meta = meta::read(root, &naming);
     let spec = root.child("spec");
@@ -75,7 +75,7 @@ fn announce(field: &Field<'_>, hosts: bool) -> Option<Announce> {
     found.map(|(_, announce)| *announce)
 }
 
-pub(super) fn metallb(root: &Field<'_>) -> Option<Vec<Fact>> {
+pub(super) fn ip_address_pool(root: &Field<'_>) -> Option<Vec<Fact>> {
     let naming = Naming { kind: Kind::IPAddressPool, namespaced: true, rule: words::dns1123_subdomain };
     let meta = meta::read(root, &naming);
     let spec = root.child("spec");
@@ -98,12 +98,12 @@ fn pool(
 ) -> Option<AddressPool> {
     let auto_assign = spec.child("autoAssign").bool().unwrap_or(true);
     let avoid_buggy = spec.child("avoidBuggyIPs").bool().unwrap_or(false);
-    let priority = allocation.child("priority").within(0, i64::from(i32::MAX)).unwrap_or(0);
+    let priority = allocation.child("priority").integer_within(0, i64::from(i32::MAX)).unwrap_or(0);
     let listed = allocation.child("namespaces");
     let mut namespaces: Vec<Name> = Vec::new();
     for item in listed.items() {
         let Some(name) = item.text() else { continue };
-        judge(&item, name, words::dns1123_label);
+        check_rule(&item, name, words::dns1123_label);
         if namespaces.iter().any(|other| **other == *name) {
             item.duplicate(name);
         }
@@ -174,7 +174,7 @@ fn term(item: &Field<'_>) -> Option<Term> {
     let (key_field, operator, values_field) =
         (item.child("key"), item.child("operator"), item.child("values"));
     let key = key_field.text().unwrap_or_default();
-    judge(&key_field, key, words::qualified_name);
+    check_rule(&key_field, key, words::qualified_name);
     let values: Vec<Name> = values_field.texts().into_iter().map(Name::from).collect();
     let written = operator.text().unwrap_or_default();
     match written {

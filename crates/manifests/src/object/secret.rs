@@ -10,7 +10,7 @@ use seaway_plan::base64;
 use secrecy::SecretString;
 
 use super::{
-    meta::{self, Naming, judge},
+    meta::{self, Naming, check_rule},
     words,
 };
 use crate::decode::Field;
@@ -23,11 +23,11 @@ const STAPLE: &str = "tls.ocsp-staple";
 pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
     let meta = meta::read(root, &NAMING);
     let kind = root.child("type").name().unwrap_or("Opaque");
-    let (data, plain) = (root.child("data").quiet(), root.child("stringData").quiet());
+    let (data, plain) = (root.child("data").redacted(), root.child("stringData").redacted());
     let mut values: BTreeMap<Name, SecretString> = BTreeMap::new();
     let mut staple = None;
     for (key, field) in data.entries() {
-        judge(&field, key, words::config_key);
+        check_rule(&field, key, words::config_key);
         let Some(text) = field.text() else { continue };
         match base64::bytes_of(text) {
             Some(bytes) if key == STAPLE => staple = Some(bytes.into()),
@@ -37,7 +37,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         }
     }
     for (key, field) in plain.entries() {
-        judge(&field, key, words::config_key);
+        check_rule(&field, key, words::config_key);
         values.extend(field.text().map(|text| (key.into(), text.to_owned().into())));
     }
     if kind == TLS_SECRET {

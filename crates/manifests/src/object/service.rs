@@ -15,11 +15,11 @@ use seaway_model::{
 
 pub use self::held::{FINALIZER, MANAGER, OWN_FINALIZER};
 use self::{
-    held::{held, is_leaving, other_write},
+    held::{held, is_being_deleted, other_write},
     published::{published, published_by_us, published_ports},
 };
 use super::{
-    meta::{self, Naming, judge},
+    meta::{self, Naming, check_rule},
     words,
 };
 use crate::decode::{Field, lenient_ip};
@@ -85,7 +85,7 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         source_ranges,
         unclear_sources: false,
         publish_not_ready,
-        leaving: is_leaving(root),
+        leaving: is_being_deleted(root),
         held: held(root),
         published: published(root),
         published_by_us: published_by_us(root),
@@ -152,7 +152,7 @@ fn external_name(spec: &Field<'_>) -> Option<Name> {
     }
     let name = field.name()?;
     // The last dot says that the name is complete; it stays, for the resolver to heed.
-    judge(&field, name, |name| words::dns1123_subdomain(name.strip_suffix('.').unwrap_or(name)));
+    check_rule(&field, name, |name| words::dns1123_subdomain(name.strip_suffix('.').unwrap_or(name)));
     Some(name.into())
 }
 
@@ -235,7 +235,7 @@ fn class(spec: &Field<'_>, kind: Type) -> Option<Name> {
     let field = spec.child("loadBalancerClass");
     let class = field.text()?;
     if kind == Type::LoadBalancer {
-        judge(&field, class, words::qualified_name);
+        check_rule(&field, class, words::qualified_name);
     } else {
         field.forbidden("may only be used when `type` is 'LoadBalancer'");
     }

@@ -9,7 +9,7 @@ use seaway_model::{
 
 use super::{
     addresses,
-    meta::{self, Naming, judge},
+    meta::{self, Naming, check_rule},
     service::ports,
     words,
 };
@@ -110,7 +110,7 @@ fn address_of(field: &Field<'_>, kind: Option<Type>) -> Option<EndpointAddress> 
     let text = field.text()?;
     let ip = match (kind?, lenient_ip(text)) {
         (Type::DomainName, _) => {
-            judge(field, text, words::domain_name);
+            check_rule(field, text, words::domain_name);
             return Some(EndpointAddress::Name(text.into()));
         }
         (Type::V4, Some(ip @ IpAddr::V4(_))) | (Type::V6, Some(ip @ IpAddr::V6(_))) => ip,

@@ -60,7 +60,7 @@ pub(super) fn node(root: &Field<'_>) -> Option<Vec<Fact>> {
 pub(super) fn namespace(root: &Field<'_>) -> Option<Vec<Fact>> {
     let naming = Naming { kind: Kind::Namespace, namespaced: false, rule: words::dns1123_label };
     let meta = meta::read(root, &naming)?;
-    let mut namespace = unwritten_namespace(&meta.name);
+    let mut namespace = implied_namespace(&meta.name);
     namespace.labels.extend(meta.labels);
     namespace.labels.insert(OWN_NAME.into(), meta.name);
     Some(vec![Fact::Namespace(Arc::new(namespace))])
@@ -68,8 +68,8 @@ pub(super) fn namespace(root: &Field<'_>) -> Option<Vec<Fact>> {
 
 const OWN_NAME: &str = "kubernetes.io/metadata.name";
 
-/// A namespace as an API server makes it, of which no manifest says anything.
-pub fn unwritten_namespace(name: &str) -> Namespace {
+/// A namespace that no manifest defines, as an API server makes it.
+pub fn implied_namespace(name: &str) -> Namespace {
     Namespace { name: name.into(), labels: [(OWN_NAME.into(), name.into())].into() }
 }
 

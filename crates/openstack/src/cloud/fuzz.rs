@@ -15,10 +15,10 @@ pub fn versions(bytes: &[u8]) {
     for id in &read.ids {
         assert!(text.contains(&json!(id).to_string()), "{id:?} is not listed");
         let parsed = Microversion::parse(id);
-        assert!(parsed.is_none_or(|it| read.has(it.major, it.minor)), "{id:?} is listed and not there");
+        assert!(parsed.is_none_or(|it| read.supports(it.major, it.minor)), "{id:?} is listed and not there");
     }
     if let Some((least, most)) = read.micro.filter(|(least, most)| least <= most) {
-        assert!(read.has(least.major, least.minor) && read.has(most.major, most.minor));
+        assert!(read.supports(least.major, least.minor) && read.supports(most.major, most.minor));
     }
     let (least, most) = read.micro.map(|(least, most)| (least.to_string(), most.to_string())).unzip();
     let old = json!({ "id": "v0", "status": "deprecated", "min_version": "0.1", "max_version": "99.9" });

@@ -5,11 +5,15 @@ use serde_json::Value;
 use crate::{
     call::{Accept, Call, Reply},
     error::{Class, Error, Refusal},
-    http::{Answer, Body, Trouble},
+    http::{AttemptError, Body, HttpReply},
 };
 
 /// `id` is the request's own; a reply has one of the service, which its operators know better.
-pub(super) fn of(call: &Call, outcome: Result<Answer, Trouble>, id: &str) -> Result<Reply, Error> {
+pub(super) fn read_outcome(
+    call: &Call,
+    outcome: Result<HttpReply, AttemptError>,
+    id: &str,
+) -> Result<Reply, Error> {
     let answer = match outcome {
         Ok(answer) => answer,
         Err(trouble) => return Err(lost_or(call, trouble, id)),
@@ -17,12 +21,12 @@ pub(super) fn of(call: &Call, outcome: Result<Answer, Trouble>, id: &str) -> Res
     let status = answer.status;
     understood(call, answer, id).map_err(|error| match status {
         // It was done; what was made by it has to be found another way.
-        200..=299 if !call.repeatable() => error.with_class(Class::Lost),
+        200..=299 if !call.is_repeatable() => error.with_class(Class::Lost),
         _ => error,
     })
 }
 
-fn understood(call: &Call, answer: Answer, id: &str) -> Result<Reply, Error> {
+fn understood(call: &Call, answer: HttpReply, id: &str) -> Result<Reply, Error> {
     if let (Body::Page(title), 200..=499) = (&answer.body, answer.status) {
         return Err(no_openstack(call, &answer, &format!("a web page{}", named(title))));
     }
@@ -34,11 +38,11 @@ fn understood(call: &Call, answer: Answer, id: &str) -> Result<Reply, Error> {
         }
         (300..=399, body) => {
             let there = answer.location.clone().unwrap_or_else(|| "somewhere else".to_owned());
-            let answer = Answer { body, ..answer };
+            let answer = HttpReply { body, ..answer };
             Err(no_openstack(call, &answer, &format!("a redirection to {there}")))
         }
-        (status, body) if status >= 400 => Err(refused(call, &Answer { body, ..answer }, id)),
-        (_, body) => Err(no_openstack(call, &Answer { body, ..answer }, "something that is no JSON")),
+        (status, body) if status >= 400 => Err(refused(call, &HttpReply { body, ..answer }, id)),
+        (_, body) => Err(no_openstack(call, &HttpReply { body, ..answer }, "something that is no JSON")),
     }
 }
 
@@ -47,14 +51,14 @@ fn reply(status: u16, body: Value, request_id: Option<String>) -> Reply {
 }
 
 /// Whether a request that may have been done, was: nobody knows, and doing it again might make a second one.
-fn lost_or(call: &Call, trouble: Trouble, id: &str) -> Error {
+fn lost_or(call: &Call, trouble: AttemptError, id: &str) -> Error {
     let class = trouble.error.class();
-    let unknown = !call.repeatable() && trouble.sent && !matches!(class, Class::Tls | Class::Credentials);
+    let unknown = !call.is_repeatable() && trouble.sent && !matches!(class, Class::Tls | Class::Credentials);
     let error = trouble.error.clone().during(call).with_request_id((!id.is_empty()).then_some(id));
     if unknown { error.with_class(Class::Lost) } else { error }
 }
 
-fn refused(call: &Call, answer: &Answer, id: &str) -> Error {
+fn refused(call: &Call, answer: &HttpReply, id: &str) -> Error {
     let words = match &answer.body {
         Body::Text(text) => Value::from_iter([("message", text.as_str())]),
         body => body.json().clone(),
@@ -69,11 +73,11 @@ fn refused(call: &Call, answer: &Answer, id: &str) -> Error {
             page: answer.body.page(),
         },
     );
-    let unknown = !call.repeatable() && (*error.class() == Class::Broken || answer.is_of_a_gateway());
+    let unknown = !call.is_repeatable() && (*error.class() == Class::Broken || answer.is_from_gateway());
     if unknown { error.with_class(Class::Lost) } else { error }
 }
 
-fn no_openstack(call: &Call, answer: &Answer, what: &str) -> Error {
+fn no_openstack(call: &Call, answer: &HttpReply, what: &str) -> Error {
     let name = call.service.project();
     Error::new(Class::NotOpenStack, format!("instead of {name}, {what} answered ({})", answer.status))
         .with_fix(format!(

@@ -28,7 +28,7 @@ pub(super) const PLACES: [fn(&str, Service) -> String; 2] = [
 
 impl Versions {
     /// Whether an API of this version is there: Octavia lists each of `v2.0` … `v2.27`, Nova a range.
-    pub fn has(&self, major: u32, minor: u32) -> bool {
+    pub fn supports(&self, major: u32, minor: u32) -> bool {
         let wanted = Microversion { major, minor };
         self.ids.iter().any(|id| Microversion::parse(id) == Some(wanted))
             || self.micro.is_some_and(|(least, most)| least <= wanted && wanted <= most)
@@ -74,12 +74,12 @@ mod tests {
             {"id": "v2.26", "status": "CURRENT"}]});
         let octavia = Versions::read(&octavia).expect("versions");
         assert_eq!(octavia.ids, ["v2.0", "v2.26"]);
-        assert!(octavia.has(2, 26) && !octavia.has(2, 27));
+        assert!(octavia.supports(2, 26) && !octavia.supports(2, 27));
 
         let nova =
             json!({"version": {"id": "v2.1", "status": "CURRENT", "version": "2.96", "min_version": "2.1"}});
         let nova = Versions::read(&nova).expect("versions");
-        assert!(nova.has(2, 1) && nova.has(2, 96) && !nova.has(2, 97));
+        assert!(nova.supports(2, 1) && nova.supports(2, 96) && !nova.supports(2, 97));
 
         let barbican = json!({"versions": {"values": [{"id": "v1", "status": "stable"}]}});
         assert_eq!(Versions::read(&barbican).expect("versions").ids, ["v1"]);

@@ -7,12 +7,12 @@ use std::{
 };
 
 use super::{
-    Place, Reading, clouds,
+    LoadedCredentials, Place, clouds,
     ini::{Entry, Ini},
-    options::{Options, wrong},
+    options::{Options, option_error},
     permissions,
-    source::Files,
-    surroundings::Surroundings,
+    source::SourceFiles,
+    surroundings::Environment,
 };
 use crate::error::{Class, Error};
 
@@ -81,7 +81,7 @@ impl CloudConf {
     }
 
     /// What nobody here reads: leftovers such as `[BlockStorage]` do no harm, and are told.
-    pub fn unknown(&self) -> Vec<String> {
+    pub fn unknown_keys(&self) -> Vec<String> {
         let known = |name: &str| KNOWN.iter().any(|it| it.eq_ignore_ascii_case(name));
         let sections = self.ini.sections.iter().filter(|it| !known(&it.name));
         sections
@@ -98,9 +98,11 @@ impl CloudConf {
         match entry.value().to_ascii_lowercase().as_str() {
             "true" | "yes" | "on" | "1" => Ok(true),
             "false" | "no" | "off" | "0" | "" => Ok(false),
-            other => {
-                Err(wrong(&self.place(entry.line), key, &format!("{other:?} is neither true nor false")))
-            }
+            other => Err(option_error(
+                &self.place(entry.line),
+                key,
+                &format!("{other:?} is neither true nor false"),
+            )),
         }
     }
 
@@ -123,16 +125,16 @@ impl CloudConf {
 
     /// As `credentials`, but for the files: none is looked at.
     pub(crate) fn resolve_for_fuzzing(&self) -> bool {
-        self.options().resolve("it", &Surroundings::default()).is_ok()
+        self.options().resolve("it", &Environment::default()).is_ok()
     }
 
-    pub(super) fn credentials(&self, around: &Surroundings) -> Result<Reading, Error> {
+    pub(super) fn credentials(&self, around: &Environment) -> Result<LoadedCredentials, Error> {
         let shown = self.file.display().to_string();
         let mut options = self.options();
         let secret = options.has_secret_of(&shown);
-        let mut files = Files { used: vec![self.file.clone()], missing: Vec::new() };
-        let mut warnings = self.unknown();
-        warnings.extend(permissions::look(&self.file, secret)?);
+        let mut files = SourceFiles { used: vec![self.file.clone()], missing: Vec::new() };
+        let mut warnings = self.unknown_keys();
+        warnings.extend(permissions::check_permissions(&self.file, secret)?);
         let mut whole = format!("[Global] of {shown}");
         if self.truth("use-clouds")? {
             let named = self.global("clouds-file").map(Entry::value).filter(|path| !path.is_empty());
@@ -149,6 +151,6 @@ impl CloudConf {
             whole = format!("{whole}, and {below}");
         }
         let resolved = options.resolve(&whole, around)?;
-        Reading::new(resolved, files, warnings, &whole)
+        LoadedCredentials::new(resolved, files, warnings, &whole)
     }
 }

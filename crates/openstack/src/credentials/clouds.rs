@@ -12,14 +12,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use seaway_tree::{At, Entry, Node, SyntaxError, Value};
+use seaway_tree::{Entry, Node, Position, SyntaxError, Value};
 
 use super::{
-    Place, Reading,
-    options::{Options, normal, wrong},
+    LoadedCredentials, Place,
+    options::{Options, normalized_key, option_error},
     permissions,
-    source::Files,
-    surroundings::Surroundings,
+    source::SourceFiles,
+    surroundings::Environment,
 };
 use crate::error::{Class, Error};
 
@@ -30,7 +30,7 @@ const SELECTORS: [&str; 5] =
 /// Prefixes of variables that belong to others (test frameworks of OpenStack).
 const FOREIGN: [&str; 3] = ["OS_TEST", "OS_STD", "OS_LOG"];
 
-pub(super) fn read(asked: Option<&str>, around: &Surroundings) -> Result<Reading, Error> {
+pub(super) fn read(asked: Option<&str>, around: &Environment) -> Result<LoadedCredentials, Error> {
     let environment = environment(around);
     let wanted = asked.or_else(|| around.variable("OS_CLOUD"));
     let own_name = around.variable("OS_CLOUD_NAME").unwrap_or("envvars");
@@ -51,24 +51,24 @@ pub(super) fn read(asked: Option<&str>, around: &Surroundings) -> Result<Reading
 pub(super) fn below(
     asked: Option<&str>,
     over: Options,
-    around: &Surroundings,
-) -> Result<(Options, Files, Vec<String>, String), Error> {
+    around: &Environment,
+) -> Result<(Options, SourceFiles, Vec<String>, String), Error> {
     let mut found = CloudEntry::gather(asked.or_else(|| around.variable("OS_CLOUD")), around)?;
     found.options.merge(over);
     Ok((found.options, found.files, found.warnings, found.whole))
 }
 
-fn from_environment(options: Options, around: &Surroundings) -> Result<Reading, Error> {
+fn from_environment(options: Options, around: &Environment) -> Result<LoadedCredentials, Error> {
     let resolved = options.resolve("the environment", around)?;
-    Reading::new(resolved, Files::default(), Vec::new(), "the environment")
+    LoadedCredentials::new(resolved, SourceFiles::default(), Vec::new(), "the environment")
 }
 
 /// None if the environment only selects.
-fn environment(around: &Surroundings) -> Option<Options> {
+fn environment(around: &Environment) -> Option<Options> {
     let ours = |name: &str| !FOREIGN.iter().any(|foreign| name.starts_with(foreign));
     let mut options = Options::default();
     let mut any = false;
-    for (name, value) in around.openstack().filter(|(name, _)| ours(name)) {
+    for (name, value) in around.openstack_variables().filter(|(name, _)| ours(name)) {
         any |= !SELECTORS.contains(&name);
         let key = name.strip_prefix("OS_").unwrap_or(name);
         if !SELECTORS.contains(&name) || name == "OS_REGION_NAME" {
@@ -82,21 +82,25 @@ fn environment(around: &Surroundings) -> Option<Options> {
 /// One cloud of the files, before anybody asks what its keys mean.
 struct CloudEntry {
     options: Options,
-    files: Files,
+    files: SourceFiles,
     warnings: Vec<String>,
     whole: String,
 }
 
 impl CloudEntry {
-    fn gather(wanted: Option<&str>, around: &Surroundings) -> Result<CloudEntry, Error> {
+    fn gather(wanted: Option<&str>, around: &Environment) -> Result<CloudEntry, Error> {
         let clouds = open("clouds", "OS_CLIENT_CONFIG_FILE", around)?;
         let secure = open("secure", "OS_CLIENT_SECURE_FILE", around)?;
         let Some(clouds) = clouds.or_else(|| secure.clone()) else { return Err(nothing(around, wanted)) };
         let secure = secure.filter(|secure| secure.path != clouds.path);
         let name = clouds.choose(wanted)?;
         let whole = format!("cloud {name:?} of {}", clouds.path.display());
-        let mut found =
-            CloudEntry { options: Options::default(), files: Files::default(), warnings: Vec::new(), whole };
+        let mut found = CloudEntry {
+            options: Options::default(),
+            files: SourceFiles::default(),
+            warnings: Vec::new(),
+            whole,
+        };
 
         let sources: Vec<(&File, &Node)> = [Some(&clouds), secure.as_ref()]
             .into_iter()
@@ -123,7 +127,7 @@ impl CloudEntry {
         }
         for file in [Some(&clouds), secure.as_ref()].into_iter().flatten() {
             let secret = found.options.has_secret_of(&file.path.display().to_string());
-            found.warnings.extend(permissions::look(&file.path, secret)?);
+            found.warnings.extend(permissions::check_permissions(&file.path, secret)?);
             found.files.used.push(file.path.clone());
         }
         for (name, variable, file) in [
@@ -139,7 +143,7 @@ impl CloudEntry {
 
     fn put_all(&mut self, file: &File, map: &Node) -> Result<(), Error> {
         for entry in map.entries() {
-            let key = normal(&entry.key);
+            let key = normalized_key(&entry.key);
             let place = file.place(entry.at);
             match (&*key, &entry.value.value) {
                 ("auth" | "regions", _) | (_, Value::Null) => {}
@@ -167,14 +171,20 @@ impl CloudEntry {
     /// The one asked for, else the first; each a name, or a name with values of its own.
     fn put_region(&mut self, file: &File, regions: &Node, wanted: Option<&str>) -> Result<(), Error> {
         let Value::List(items) = &regions.value else {
-            return Err(wrong(&file.place(regions.at), "regions", "this has to be a list"));
+            return Err(option_error(&file.place(regions.at), "regions", "this has to be a list"));
         };
         for item in items {
             let name = match &item.value {
                 Value::Text(name) => name,
                 _ => match child(item, "name").map(|name| &name.value) {
                     Some(Value::Text(name)) => name,
-                    _ => return Err(wrong(&file.place(item.at), "regions", "a region has to have a name")),
+                    _ => {
+                        return Err(option_error(
+                            &file.place(item.at),
+                            "regions",
+                            "a region has to have a name",
+                        ));
+                    }
                 },
             };
             if wanted.is_none_or(|wanted| wanted == name) {
@@ -188,18 +198,18 @@ impl CloudEntry {
         Ok(())
     }
 
-    fn resolve(self, around: &Surroundings) -> Result<Reading, Error> {
+    fn resolve(self, around: &Environment) -> Result<LoadedCredentials, Error> {
         let resolved = self.options.resolve(&self.whole, around)?;
-        Reading::new(resolved, self.files, self.warnings, &self.whole)
+        LoadedCredentials::new(resolved, self.files, self.warnings, &self.whole)
     }
 }
 
 /// The value of a key; `endpoint-type` and `endpoint_type` are one.
 fn child<'a>(map: &'a Node, key: &str) -> Option<&'a Node> {
-    map.entries().iter().find(|entry| normal(&entry.key) == key).map(|entry| &entry.value)
+    map.entries().iter().find(|entry| normalized_key(&entry.key) == key).map(|entry| &entry.value)
 }
 
-fn place(file: &Path, at: At) -> Place {
+fn place(file: &Path, at: Position) -> Place {
     Place(format!("{}:{}", file.display(), at.line))
 }
 
@@ -209,7 +219,7 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<Node, Error> {
         let message = format!("{}: {}", place(file, fault.at), fault.message);
         Error::new(Class::Credentials, message).with_fix("the file has to be YAML")
     };
-    let nothing = Node { at: At { line: 1, column: 1 }, value: Value::Null };
+    let nothing = Node { at: Position { line: 1, column: 1 }, value: Value::Null };
     Ok(seaway_tree::parse_untyped(text).map_err(refused)?.unwrap_or(nothing))
 }
 
@@ -220,7 +230,7 @@ struct File {
 }
 
 impl File {
-    fn place(&self, at: At) -> Place {
+    fn place(&self, at: Position) -> Place {
         place(&self.path, at)
     }
 
@@ -252,7 +262,7 @@ impl File {
 
 /// The first that is there and may be read. Broken ones are an error: what stands in another file is not what was
 /// meant.
-fn open(name: &str, variable: &str, around: &Surroundings) -> Result<Option<File>, Error> {
+fn open(name: &str, variable: &str, around: &Environment) -> Result<Option<File>, Error> {
     for path in candidates(name, variable, around) {
         match fs::read_to_string(&path) {
             Ok(text) => {
@@ -276,8 +286,8 @@ fn passed_over(error: &io::Error) -> bool {
     )
 }
 
-fn candidates(name: &str, variable: &str, around: &Surroundings) -> Vec<PathBuf> {
-    let own = around.variable(variable).map(|path| around.expanded(path));
+fn candidates(name: &str, variable: &str, around: &Environment) -> Vec<PathBuf> {
+    let own = around.variable(variable).map(|path| around.expand_path(path));
     own.into_iter()
         .chain(
             folders(around).iter().flat_map(|folder| {
@@ -287,7 +297,7 @@ fn candidates(name: &str, variable: &str, around: &Surroundings) -> Vec<PathBuf>
         .collect()
 }
 
-fn folders(around: &Surroundings) -> Vec<PathBuf> {
+fn folders(around: &Environment) -> Vec<PathBuf> {
     let config = around.variable("XDG_CONFIG_HOME").map(PathBuf::from);
     let dot_config = around.home.as_deref().map(|home| home.join(".config"));
     let mut folders = vec![around.current_folder.clone()];
@@ -296,7 +306,7 @@ fn folders(around: &Surroundings) -> Vec<PathBuf> {
     folders
 }
 
-fn nothing(around: &Surroundings, wanted: Option<&str>) -> Error {
+fn nothing(around: &Environment, wanted: Option<&str>) -> Error {
     let looked: Vec<String> = candidates("clouds", "OS_CLIENT_CONFIG_FILE", around)
         .iter()
         .map(|it| it.display().to_string())

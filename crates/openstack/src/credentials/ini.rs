@@ -38,19 +38,19 @@ pub struct Entry {
 
 /// Why a text is no INI, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct IniError {
     pub line: usize,
     pub what: &'static str,
 }
 
 impl Ini {
-    pub fn parse(text: &str) -> Result<Ini, Broken> {
+    pub fn parse(text: &str) -> Result<Ini, IniError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut ini = Ini::default();
         let mut lines = text.split('\n').enumerate();
         while let Some((index, line)) = lines.next() {
             let at = index.saturating_add(1);
-            let broken = |what| Broken { line: at, what };
+            let broken = |what| IniError { line: at, what };
             let line = line.strip_suffix('\r').unwrap_or(line).trim_start();
             if line.is_empty() || line.starts_with(['#', ';']) {
                 continue;
@@ -86,11 +86,11 @@ impl Ini {
 
     /// All sections of this name without a sub section, as if they were one.
     pub fn entries(&self, section: &str) -> impl Iterator<Item = &Entry> {
-        self.named(section).filter(|it| it.sub.is_none()).flat_map(|it| &it.entries)
+        self.subsections(section).filter(|it| it.sub.is_none()).flat_map(|it| &it.entries)
     }
 
     /// `[LoadBalancerClass "gold"]`, `[LoadBalancerClass "silver"]`, …
-    pub fn named(&self, name: &str) -> impl Iterator<Item = &Section> {
+    pub fn subsections(&self, name: &str) -> impl Iterator<Item = &Section> {
         self.sections.iter().filter(move |it| it.name.eq_ignore_ascii_case(name))
     }
 
@@ -106,7 +106,7 @@ impl Entry {
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for IniError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.what)
     }

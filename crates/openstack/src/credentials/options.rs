@@ -25,12 +25,12 @@ struct OptionValue {
 impl Options {
     /// The last one counts.
     pub(super) fn put(&mut self, key: &str, value: &str, place: Place) {
-        self.0.insert(normal(key), OptionValue { value: value.into(), place, quiet: false });
+        self.0.insert(normalized_key(key), OptionValue { value: value.into(), place, quiet: false });
     }
 
     /// Of the environment, where much is that is not for us.
     pub(super) fn put_quietly(&mut self, key: &str, value: &str, place: Place) {
-        self.0.insert(normal(key), OptionValue { value: value.into(), place, quiet: true });
+        self.0.insert(normalized_key(key), OptionValue { value: value.into(), place, quiet: true });
     }
 
     /// Those of the other count more.
@@ -74,7 +74,7 @@ impl Options {
             "false" | "no" | "off" | "0" | "n" | "f" => false,
             other => {
                 let why = format!("{other:?} is neither true nor false");
-                return Err(wrong(&said.place, keys.first().copied().unwrap_or_default(), &why));
+                return Err(option_error(&said.place, keys.first().copied().unwrap_or_default(), &why));
             }
         };
         Ok(Some(Located { value, place: said.place }))
@@ -90,7 +90,7 @@ impl Options {
 }
 
 /// As a key is known, however it is written.
-pub(super) fn normal(key: &str) -> String {
+pub(super) fn normalized_key(key: &str) -> String {
     key.trim().to_ascii_lowercase().replace('-', "_")
 }
 
@@ -101,6 +101,6 @@ impl fmt::Debug for Options {
     }
 }
 
-pub(super) fn wrong(place: &Place, key: &str, why: &str) -> Error {
+pub(super) fn option_error(place: &Place, key: &str, why: &str) -> Error {
     Error::new(Class::Credentials, format!("{place}: {key}: {why}"))
 }

@@ -12,7 +12,7 @@ use crate::error::{Class, Error};
 
 /// A warning if others can read the secrets in it; an error if they can write it, for then they say where our password
 /// is sent to.
-pub(super) fn look(path: &Path, has_secret: bool) -> Result<Option<String>, Error> {
+pub(super) fn check_permissions(path: &Path, has_secret: bool) -> Result<Option<String>, Error> {
     let Ok(there) = fs::metadata(path) else { return Ok(None) };
     let mode = there.permissions().mode();
     let shown = path.display();
@@ -60,19 +60,23 @@ mod tests {
     fn a_secret_that_others_can_read_is_warned_about_with_what_to_type() {
         for mode in [0o644, 0o640, 0o604] {
             with_mode(mode, |path| {
-                let warning = look(path, true).expect("no error").expect("a warning");
+                let warning = check_permissions(path, true).expect("no error").expect("a warning");
                 assert!(warning.ends_with(&format!("type: chmod 600 {}", path.display())), "{warning}");
-                assert_eq!(look(path, false).expect("no error"), None, "there is no secret in it");
+                assert_eq!(
+                    check_permissions(path, false).expect("no error"),
+                    None,
+                    "there is no secret in it"
+                );
             });
         }
-        with_mode(0o600, |path| assert_eq!(look(path, true).expect("no error"), None));
+        with_mode(0o600, |path| assert_eq!(check_permissions(path, true).expect("no error"), None));
     }
 
     #[test]
     fn a_file_that_others_can_write_is_refused() {
         for mode in [0o620, 0o602, 0o666] {
             with_mode(mode, |path| {
-                let error = look(path, false).expect_err("refused").to_string();
+                let error = check_permissions(path, false).expect_err("refused").to_string();
                 assert!(error.contains("type: chmod go-w"), "{error}");
             });
         }
@@ -100,6 +104,6 @@ mod tests {
         fs::set_permissions(data.join("cloud.conf"), fs::Permissions::from_mode(0o644)).expect("set");
         symlink("..2026_11_21", folder.path().join("..data")).expect("linked");
         symlink("..data/cloud.conf", folder.path().join("cloud.conf")).expect("linked");
-        assert_eq!(look(&folder.path().join("cloud.conf"), true).expect("no error"), None);
+        assert_eq!(check_permissions(&folder.path().join("cloud.conf"), true).expect("no error"), None);
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    CloudConf, Credentials, clouds, options::resolve::Resolved, permissions, surroundings::Surroundings,
+    CloudConf, Credentials, clouds, options::resolve::Resolved, permissions, surroundings::Environment,
 };
 use crate::error::Error;
 
@@ -16,9 +16,9 @@ use crate::error::Error;
 #[expect(clippy::large_enum_variant, reason = "there is one for each cloud")]
 pub enum Source {
     /// `clouds.yaml` and the environment, found as OpenStack's own client finds them.
-    Client { cloud: Option<String>, around: Surroundings },
+    Client { cloud: Option<String>, around: Environment },
     /// The file of the OpenStack cloud controller manager.
-    CloudConf { file: PathBuf, around: Surroundings },
+    CloudConf { file: PathBuf, around: Environment },
     /// As they are, for good.
     Given(Credentials),
     /// As somebody else reads them, from a Secret say.
@@ -27,7 +27,7 @@ pub enum Source {
 
 /// What was read.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct LoadedCredentials {
     pub credentials: Credentials,
     /// What is odd, though it works: to be told once, a line each.
     pub warnings: Vec<String>,
@@ -41,7 +41,7 @@ pub struct Reading {
 
 /// Where things were found, and where they were looked for before.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Files {
+pub(super) struct SourceFiles {
     pub(super) used: Vec<PathBuf>,
     pub(super) missing: Vec<PathBuf>,
 }
@@ -49,16 +49,16 @@ pub(super) struct Files {
 impl Source {
     /// With what is around this process; without a name, the cloud is chosen as `openstack` does it.
     pub fn client(cloud: Option<&str>) -> Source {
-        Source::Client { cloud: cloud.map(str::to_owned), around: Surroundings::here() }
+        Source::Client { cloud: cloud.map(str::to_owned), around: Environment::of_process() }
     }
 
     pub fn cloud_conf(file: impl AsRef<Path>) -> Source {
-        Source::CloudConf { file: file.as_ref().to_owned(), around: Surroundings::here() }
+        Source::CloudConf { file: file.as_ref().to_owned(), around: Environment::of_process() }
     }
 
     /// Reads files, so not on a thread that others wait for.
-    pub fn read(&self) -> Result<Reading, Error> {
-        let given = |credentials: &Credentials| Reading {
+    pub fn read(&self) -> Result<LoadedCredentials, Error> {
+        let given = |credentials: &Credentials| LoadedCredentials {
             credentials: credentials.clone(),
             warnings: loud(credentials).into_iter().collect(),
             files: Vec::new(),
@@ -77,24 +77,24 @@ impl Source {
     }
 }
 
-impl Reading {
+impl LoadedCredentials {
     pub(super) fn new(
         resolved: Resolved,
-        files: Files,
+        files: SourceFiles,
         mut warnings: Vec<String>,
         from: &str,
-    ) -> Result<Reading, Error> {
+    ) -> Result<LoadedCredentials, Error> {
         let Resolved { credentials, unused } = resolved;
         let tls = &credentials.tls;
         if let Some((_, key)) = &tls.client {
-            warnings.extend(permissions::look(&key.value, true)?);
+            warnings.extend(permissions::check_permissions(&key.value, true)?);
         }
         let pair = tls.client.iter().flat_map(|(certificate, key)| [certificate, key]);
         let of_tls = tls.ca.iter().chain(pair).map(|file| file.value.clone());
-        let Files { used, missing } = files;
+        let SourceFiles { used, missing } = files;
         let files = used.into_iter().chain(of_tls).collect();
         let warnings = warnings.into_iter().chain(unused).chain(loud(&credentials)).collect();
-        Ok(Reading { warnings, files, missing, from: from.to_owned(), credentials })
+        Ok(LoadedCredentials { warnings, files, missing, from: from.to_owned(), credentials })
     }
 
     /// When one of these changes, comes or goes, it is time to read again.

@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 /// The environment, and the folders that relative things are looked for in.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct Environment {
     /// `OS_…` alone, and what tells where configuration is. Any of them may be a password.
     variables: BTreeMap<String, SecretString>,
     pub current_folder: PathBuf,
@@ -15,15 +15,15 @@ pub struct Surroundings {
     pub etc: PathBuf,
 }
 
-impl Surroundings {
+impl Environment {
     /// Those of this process.
-    pub fn here() -> Surroundings {
+    pub fn of_process() -> Environment {
         let ours = |name: &str| name.starts_with("OS_") || name == "XDG_CONFIG_HOME";
         let variables = env::vars_os().filter_map(|(name, value)| {
             let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
             ours(&name).then(|| (name, SecretString::from(value)))
         });
-        Surroundings {
+        Environment {
             variables: variables.collect(),
             current_folder: env::current_dir().unwrap_or_default(),
             home: env::home_dir().filter(|home| !home.as_os_str().is_empty()),
@@ -32,9 +32,9 @@ impl Surroundings {
     }
 
     /// Nothing but these folders.
-    pub fn within(folder: impl Into<PathBuf>) -> Surroundings {
+    pub fn in_folder(folder: impl Into<PathBuf>) -> Environment {
         let folder = folder.into();
-        Surroundings {
+        Environment {
             variables: BTreeMap::new(),
             home: Some(folder.join("home")),
             etc: folder.join("etc"),
@@ -43,7 +43,7 @@ impl Surroundings {
     }
 
     #[must_use]
-    pub fn with(mut self, name: &str, value: &str) -> Surroundings {
+    pub fn with(mut self, name: &str, value: &str) -> Environment {
         self.variables.insert(name.to_owned(), value.into());
         self
     }
@@ -54,7 +54,7 @@ impl Surroundings {
     }
 
     /// With `~` as the home folder, and relative to where we are.
-    pub(super) fn expanded(&self, path: &str) -> PathBuf {
+    pub(super) fn expand_path(&self, path: &str) -> PathBuf {
         match (path.strip_prefix("~/"), &self.home) {
             (Some(rest), Some(home)) => home.join(rest),
             _ => self.current_folder.join(path),
@@ -62,7 +62,7 @@ impl Surroundings {
     }
 
     /// `OS_…`, those that are set to something.
-    pub(super) fn openstack(&self) -> impl Iterator<Item = (&str, &SecretString)> {
+    pub(super) fn openstack_variables(&self) -> impl Iterator<Item = (&str, &SecretString)> {
         self.variables
             .iter()
             .filter(|(name, value)| name.starts_with("OS_") && !value.expose_secret().is_empty())

@@ -3,10 +3,10 @@
 
 use std::{fs, os::unix::fs::MetadataExt, path::PathBuf};
 
-use super::{Reading, Source};
+use super::{LoadedCredentials, Source};
 use crate::error::{Class, Error};
 
-pub(crate) struct Watched {
+pub(crate) struct CredentialWatch {
     source: Source,
     files: Vec<PathBuf>,
     seen: Vec<Option<FileStamp>>,
@@ -23,15 +23,16 @@ struct FileStamp {
     changed: (i64, i64),
 }
 
-impl Watched {
-    pub(crate) async fn start(source: Source) -> Result<(Watched, Reading), Error> {
-        let mut watched = Watched { source, files: Vec::new(), seen: Vec::new(), from: String::new() };
+impl CredentialWatch {
+    pub(crate) async fn start(source: Source) -> Result<(CredentialWatch, LoadedCredentials), Error> {
+        let mut watched =
+            CredentialWatch { source, files: Vec::new(), seen: Vec::new(), from: String::new() };
         let reading = watched.read().await?;
         Ok((watched, reading))
     }
 
     /// What the source says now, if it says something new.
-    pub(crate) async fn changed(&mut self) -> Option<Result<Reading, Error>> {
+    pub(crate) async fn changed(&mut self) -> Option<Result<LoadedCredentials, Error>> {
         let new = match &mut self.source {
             Source::Given(_) => false,
             // Also of one whose sender has gone: its last word counts.
@@ -52,7 +53,7 @@ impl Watched {
         &self.from
     }
 
-    async fn read(&mut self) -> Result<Reading, Error> {
+    async fn read(&mut self) -> Result<LoadedCredentials, Error> {
         if let Source::Told(told) = &mut self.source {
             told.mark_unchanged();
         }
@@ -79,7 +80,7 @@ const ROUNDS: usize = 3;
 fn settled(
     source: &Source,
     mut files: Vec<PathBuf>,
-) -> (Vec<PathBuf>, Vec<Option<FileStamp>>, Result<Reading, Error>) {
+) -> (Vec<PathBuf>, Vec<Option<FileStamp>>, Result<LoadedCredentials, Error>) {
     let mut round = 0_usize;
     loop {
         let seen = look(&files);

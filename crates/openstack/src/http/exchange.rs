@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{
     backoff::{Backoff, RandomSource},
     limits::Gate,
-    transport::{Answer, Ask, Transport},
-    trouble::Trouble,
+    transport::{HttpReply, HttpRequest, Transport},
+    trouble::AttemptError,
 };
 use crate::{
     clock::Clock,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How one exchange is done.
-pub(crate) struct Terms {
+pub(crate) struct ExchangeTerms {
     /// How long one attempt may take.
     pub(crate) attempt: Duration,
     pub(crate) backoff: Backoff,
@@ -26,7 +26,7 @@ pub(crate) struct Terms {
 /// What is left of a call's time, for all its exchanges, the pauses between them, and a new token. Queueing for our own
 /// limits is no delay of the cloud's and does not count.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left(pub(crate) Duration);
+pub(crate) struct TimeBudget(pub(crate) Duration);
 
 /// What all exchanges of one cloud share.
 pub(crate) struct Exchange<'a> {
@@ -41,20 +41,20 @@ pub(crate) struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// The last answer, be it a refusal, or the last trouble.
-    pub(crate) async fn with(
+    pub(crate) async fn run(
         &self,
         transport: &Transport,
-        ask: &Ask<'_>,
-        terms: &Terms,
-        left: &mut Left,
-    ) -> Result<Answer, Trouble> {
+        ask: &HttpRequest<'_>,
+        terms: &ExchangeTerms,
+        left: &mut TimeBudget,
+    ) -> Result<HttpReply, AttemptError> {
         let mut attempts = 0;
         loop {
-            let place = self.gate.pass(self.clock).await;
+            let place = self.gate.acquire(self.clock).await;
             // It may have waited for its place, or slept, for longer than a lead lasts.
             if !(self.may)() {
                 let error = Error::new(Class::Fenced, "not written: another process is the leader");
-                return Err(Trouble::unsent(error));
+                return Err(AttemptError::unsent(error));
             }
             let within = terms.attempt.min(left.0).max(Duration::from_millis(1));
             let begin = self.clock.now();
@@ -77,10 +77,10 @@ impl Exchange<'_> {
     }
 }
 
-impl Left {
+impl TimeBudget {
     /// Of a call that begins now.
-    pub(crate) fn of(timing: Timing) -> Left {
-        Left(timing.call)
+    pub(crate) fn of(timing: Timing) -> TimeBudget {
+        TimeBudget(timing.call)
     }
 
     pub(crate) fn spend(&mut self, time: Duration) {
@@ -89,13 +89,13 @@ impl Left {
 }
 
 /// Whether it should be tried again, and after what time if somebody said so.
-fn again(outcome: &Result<Answer, Trouble>, repeatable: bool) -> Option<Option<Duration>> {
+fn again(outcome: &Result<HttpReply, AttemptError>, repeatable: bool) -> Option<Option<Duration>> {
     match outcome {
-        Ok(answer) if answer.is_of_a_gateway() && !repeatable => None,
+        Ok(answer) if answer.is_from_gateway() && !repeatable => None,
         // Nothing was done: whoever is too busy says so before.
-        Ok(Answer { status: 429 | 503, retry_after, .. }) => Some(*retry_after),
-        Ok(Answer { status: 413, retry_after: Some(after), .. }) => Some(Some(*after)),
-        Ok(Answer { status: 502 | 504, retry_after, .. }) => repeatable.then_some(*retry_after),
+        Ok(HttpReply { status: 429 | 503, retry_after, .. }) => Some(*retry_after),
+        Ok(HttpReply { status: 413, retry_after: Some(after), .. }) => Some(Some(*after)),
+        Ok(HttpReply { status: 502 | 504, retry_after, .. }) => repeatable.then_some(*retry_after),
         Ok(_) => None,
         Err(trouble) => {
             let passes =
@@ -105,7 +105,7 @@ fn again(outcome: &Result<Answer, Trouble>, repeatable: bool) -> Option<Option<D
     }
 }
 
-fn told(outcome: &Result<Answer, Trouble>) -> String {
+fn told(outcome: &Result<HttpReply, AttemptError>) -> String {
     match outcome {
         Ok(answer) => format!("status {}", answer.status),
         Err(trouble) => trouble.error.to_string(),

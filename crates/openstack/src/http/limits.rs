@@ -44,7 +44,7 @@ impl Gate {
     }
 
     /// Waits until one more request may leave. It counts as under way until what is returned is dropped.
-    pub(crate) async fn pass(&self, clock: &dyn Clock) -> SemaphorePermit<'_> {
+    pub(crate) async fn acquire(&self, clock: &dyn Clock) -> SemaphorePermit<'_> {
         #[allow(clippy::expect_used, reason = "nothing closes it")]
         let place = self.places.acquire().await.expect("the semaphore is never closed");
         let wait = self.reserve(clock.now());

@@ -68,22 +68,22 @@ impl Metrics {
         );
     }
 
-    /// So many load balancers are PENDING for too long.
-    pub fn stuck(&self, count: usize) {
+    /// Sets the number of load balancers that are PENDING for too long.
+    pub fn set_stuck(&self, count: usize) {
         self.stuck.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn called(&self, call: &Call, error: Option<&Error>, took: Duration) {
+    pub(crate) fn count_call(&self, call: &Call, error: Option<&Error>, took: Duration) {
         let labels = labels(call);
         self.times.get_or_create(&labels).observe(took.as_secs_f64());
         self.calls.get_or_create(&with_outcome(labels, error)).inc();
     }
 
-    pub(crate) fn repeated(&self, call: &Call) {
+    pub(crate) fn count_repeat(&self, call: &Call) {
         self.repeats.get_or_create(&labels(call)).inc();
     }
 
-    pub(crate) fn signed_in(&self, error: Option<&Error>) {
+    pub(crate) fn count_sign_in(&self, error: Option<&Error>) {
         self.sign_ins.get_or_create(&with_outcome(Vec::new(), error)).inc();
     }
 }

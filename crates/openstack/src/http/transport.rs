@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     retry_after,
-    trouble::{Subject, Trouble},
+    trouble::{AttemptError, Subject},
 };
 use crate::{
     call::Accept,
@@ -32,7 +32,7 @@ pub(crate) struct Transport {
 }
 
 /// What is sent. It has no debug text: there is a token in it, and maybe a password.
-pub(crate) struct Ask<'a> {
+pub(crate) struct HttpRequest<'a> {
     pub(crate) method: Method,
     pub(crate) url: &'a str,
     pub(crate) query: &'a [(String, String)],
@@ -44,9 +44,9 @@ pub(crate) struct Ask<'a> {
     pub(crate) address_from: &'a str,
 }
 
-/// A whole reply, whatever its status.
+/// A complete HTTP reply, whatever its status.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpReply {
     pub(crate) status: u16,
     pub(crate) body: Body,
     pub(crate) request_id: Option<String>,
@@ -66,9 +66,9 @@ pub(crate) enum Body {
     Page(String),
 }
 
-impl Answer {
+impl HttpReply {
     /// A 503 that no service wrote: what stands in between may have passed the request on before.
-    pub(crate) fn is_of_a_gateway(&self) -> bool {
+    pub(crate) fn is_from_gateway(&self) -> bool {
         self.status == 503 && !is_of_a_service(self.body.json())
     }
 }
@@ -93,11 +93,11 @@ impl Transport {
 
     pub(crate) async fn attempt(
         &self,
-        ask: &Ask<'_>,
+        ask: &HttpRequest<'_>,
         within: Duration,
         clock: &dyn Clock,
-    ) -> Result<Answer, Trouble> {
-        let mut url = Url::parse(ask.url).map_err(|source| Trouble::no_url(ask, source))?;
+    ) -> Result<HttpReply, AttemptError> {
+        let mut url = Url::parse(ask.url).map_err(|source| AttemptError::no_url(ask, source))?;
         if !ask.query.is_empty() {
             url.query_pairs_mut().extend_pairs(ask.query);
         }
@@ -114,7 +114,7 @@ impl Transport {
         }
         if let Some(token) = ask.token {
             let mut value = HeaderValue::from_str(token.expose_secret()).map_err(|_| {
-                Trouble::unsent(Error::new(
+                AttemptError::unsent(Error::new(
                     Class::Credentials,
                     "the token has characters that a token cannot have",
                 ))
@@ -194,10 +194,10 @@ fn no_pem(file: &Located<std::path::PathBuf>, what: &str, lacks: &str) -> Error 
         .with_fix(format!("the file has to be PEM; its path comes from {}", file.place))
 }
 
-fn head(response: &Response, clock: &dyn Clock) -> Answer {
+fn head(response: &Response, clock: &dyn Clock) -> HttpReply {
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     let own = |name: &str| header(name).map(str::to_owned);
-    Answer {
+    HttpReply {
         status: response.status().as_u16(),
         body: Body::Nothing,
         request_id: own("x-openstack-request-id").or_else(|| own("x-compute-request-id")),
@@ -215,7 +215,7 @@ fn kind(response: &Response) -> String {
     kind.unwrap_or_default().to_ascii_lowercase()
 }
 
-async fn whole(response: &mut Response, subject: &Subject<'_>) -> Result<Vec<u8>, Trouble> {
+async fn whole(response: &mut Response, subject: &Subject<'_>) -> Result<Vec<u8>, AttemptError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| subject.cut(error, bytes.len()))? {
         if bytes.len().saturating_add(chunk.len()) > LARGEST {
@@ -233,7 +233,7 @@ impl Body {
         accept: Accept,
         status: u16,
         subject: &Subject<'_>,
-    ) -> Result<Body, Trouble> {
+    ) -> Result<Body, AttemptError> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Body::Nothing);
         }

@@ -5,12 +5,12 @@ use std::{error::Error as Cause, io, time::Duration};
 use reqwest::Url;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
-use super::transport::Ask;
+use super::transport::HttpRequest;
 use crate::error::{Class, Error};
 
-/// An attempt without a whole reply.
+/// Why an attempt of a request got no complete reply.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct AttemptError {
     pub(crate) error: Error,
     /// Whether the request may have been done all the same.
     pub(crate) sent: bool,
@@ -24,22 +24,22 @@ pub(super) struct Subject<'a> {
     pub(super) address_from: &'a str,
 }
 
-impl Trouble {
-    pub(super) fn unsent(error: Error) -> Trouble {
-        Trouble { error, sent: false }
+impl AttemptError {
+    pub(super) fn unsent(error: Error) -> AttemptError {
+        AttemptError { error, sent: false }
     }
 
-    pub(super) fn no_url(ask: &Ask<'_>, source: impl Cause + Send + Sync + 'static) -> Trouble {
+    pub(super) fn no_url(ask: &HttpRequest<'_>, source: impl Cause + Send + Sync + 'static) -> AttemptError {
         let error = Error::new(Class::Credentials, format!("{:?} is no URL", ask.url))
             .with_fix(format!("the address comes from {}", ask.address_from))
             .with_source(source);
-        Trouble::unsent(error)
+        AttemptError::unsent(error)
     }
 }
 
 impl Subject<'_> {
     /// Of a request that got no reply.
-    pub(super) fn trouble(&self, error: reqwest::Error) -> Trouble {
+    pub(super) fn trouble(&self, error: reqwest::Error) -> AttemptError {
         let connecting = error.is_connect();
         let told = if error.is_timeout() {
             self.too_late(connecting)
@@ -70,29 +70,29 @@ impl Subject<'_> {
                 format!("if this continues, look at proxies in between, and at {}", self.address_from),
             )
         };
-        Trouble { error: told.with_source(error.without_url()), sent: !connecting }
+        AttemptError { error: told.with_source(error.without_url()), sent: !connecting }
     }
 
     /// Of a reply whose head came, and its body did not.
-    pub(super) fn cut(&self, error: reqwest::Error, read: usize) -> Trouble {
+    pub(super) fn cut(&self, error: reqwest::Error, read: usize) -> AttemptError {
         if error.is_timeout() {
-            return Trouble { error: self.too_late(false).with_source(error.without_url()), sent: true };
+            return AttemptError { error: self.too_late(false).with_source(error.without_url()), sent: true };
         }
         let trouble = self.ends_early(read);
-        Trouble { error: trouble.error.with_source(error.without_url()), ..trouble }
+        AttemptError { error: trouble.error.with_source(error.without_url()), ..trouble }
     }
 
-    pub(super) fn ends_early(&self, read: usize) -> Trouble {
+    pub(super) fn ends_early(&self, read: usize) -> AttemptError {
         let host = self.host();
         let error = Error::new(Class::CutShort, format!("the reply of {host} broke off after {read} bytes"))
             .with_fix("if this continues, a proxy in between drops long replies or slow ones");
-        Trouble { error, sent: true }
+        AttemptError { error, sent: true }
     }
 
-    pub(super) fn too_large(&self, most: usize) -> Trouble {
+    pub(super) fn too_large(&self, most: usize) -> AttemptError {
         let message = format!("the reply of {} is larger than {} MiB", self.host(), most >> 20);
         let fix = format!("this is not OpenStack, or a list without paging: check {}", self.address_from);
-        Trouble { error: Error::new(Class::TooLarge, message).with_fix(fix), sent: true }
+        AttemptError { error: Error::new(Class::TooLarge, message).with_fix(fix), sent: true }
     }
 
     fn too_late(&self, connecting: bool) -> Error {

@@ -30,7 +30,7 @@ pub struct Endpoint {
 
 /// An address that was chosen, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct ServiceAddress {
     /// Without a slash at its end.
     pub url: String,
     /// `the catalog`, or where the override is written.
@@ -47,9 +47,9 @@ impl Catalog {
     }
 
     /// The first that fits type, interface and region, unless the credentials name an address themselves.
-    pub fn find(&self, service: Service, credentials: &Credentials) -> Result<Address, Error> {
+    pub fn find(&self, service: Service, credentials: &Credentials) -> Result<ServiceAddress, Error> {
         if let Some(own) = credentials.overrides.get(&service) {
-            return Ok(Address { url: trimmed(&own.value), from: own.place.to_string() });
+            return Ok(ServiceAddress { url: trimmed(&own.value), from: own.place.to_string() });
         }
         let endpoints = self.endpoints(service)?;
         let interface = credentials.interface;
@@ -75,7 +75,7 @@ impl Catalog {
         };
         match (found, &credentials.region) {
             (Some(endpoint), _) => {
-                Ok(Address { url: trimmed(&endpoint.url), from: "the catalog".to_owned() })
+                Ok(ServiceAddress { url: trimmed(&endpoint.url), from: "the catalog".to_owned() })
             }
             (None, region) => {
                 let there: BTreeSet<&str> = ours.iter().filter_map(|it| it.region()).collect();

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     call::Service,
-    credentials::{Credentials, Interface, Located, Place, Proof, Scope},
+    credentials::{AuthMethod, Credentials, Interface, Located, Place, Scope},
     error::Class,
 };
 
@@ -23,7 +23,7 @@ pub fn catalog(bytes: &[u8]) {
     let token = Some("token".into());
     for grant in [v3::grant(&body, token), v2::grant(&body)].into_iter().flatten() {
         for (service, region) in SERVICES.into_iter().flat_map(|it| [(it, None), (it, Some("RegionOne"))]) {
-            let mut asked = Credentials::new("http://k/v3", Proof::Token("token".into()), Scope::Unsaid);
+            let mut asked = Credentials::new("http://k/v3", AuthMethod::Token("token".into()), Scope::Unsaid);
             asked.region = region.map(|it| Located { value: it.to_owned(), place: place() });
             let all = grant.catalog.entries().iter().flat_map(|it| &it.endpoints);
             let mut fitting = all.filter(|it| Interface::parse(&it.interface) == Some(Interface::Public));

@@ -20,9 +20,9 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    credentials::{Credentials, Source, Watched},
+    credentials::{CredentialWatch, Credentials, Source},
     error::{Class, Error},
-    http::Left,
+    http::TimeBudget,
 };
 
 /// How often the files of the credentials are looked at, if anybody calls at all.
@@ -31,7 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How many callers may wait in line for the task; the rest wait to stand in it.
 const LINE: usize = 64;
 
-pub(crate) struct Keeper {
+pub(crate) struct SessionKeeper {
     session: watch::Receiver<Arc<Session>>,
     warnings: watch::Receiver<Vec<String>>,
     line: mpsc::Sender<Wish>,
@@ -48,10 +48,10 @@ enum Wish {
     Look,
 }
 
-impl Keeper {
+impl SessionKeeper {
     /// Reads the credentials and signs in for the first time.
-    pub(crate) async fn start(source: Source, context: Arc<SignInContext>) -> Result<Keeper, Error> {
-        let (watched, reading) = Watched::start(source).await?;
+    pub(crate) async fn start(source: Source, context: Arc<SignInContext>) -> Result<SessionKeeper, Error> {
+        let (watched, reading) = CredentialWatch::start(source).await?;
         let session = Arc::new(sign_in(&context, Arc::new(reading.credentials), 1).await?);
         let started = context.settings.clock.now();
         let (publish, published) = watch::channel(session.clone());
@@ -59,7 +59,7 @@ impl Keeper {
         let (line, wishes) = mpsc::channel(LINE);
         let work = Work { context, watched, session, publish, warn, refused: None, newer: None };
         let task = tokio::spawn(work.run(wishes));
-        Ok(Keeper {
+        Ok(SessionKeeper {
             session: published,
             warnings: warned,
             line,
@@ -69,7 +69,7 @@ impl Keeper {
         })
     }
 
-    pub(crate) fn current(&self) -> Arc<Session> {
+    pub(crate) fn current_session(&self) -> Arc<Session> {
         self.session.borrow().clone()
     }
 
@@ -78,9 +78,13 @@ impl Keeper {
     }
 
     /// A session whose token should be good, and now and then a look at the credentials in passing.
-    pub(crate) async fn good(&self, clock: &dyn Clock, left: &mut Left) -> Result<Arc<Session>, Error> {
-        let (session, now) = (self.current(), clock.now());
-        if session.expired(now) {
+    pub(crate) async fn usable_session(
+        &self,
+        clock: &dyn Clock,
+        left: &mut TimeBudget,
+    ) -> Result<Arc<Session>, Error> {
+        let (session, now) = (self.current_session(), clock.now());
+        if session.is_expired(now) {
             return self.renew(session.number, clock, left).await;
         }
         let since = millis(now.saturating_duration_since(self.started));
@@ -101,7 +105,7 @@ impl Keeper {
         &self,
         seen: u64,
         clock: &dyn Clock,
-        left: &mut Left,
+        left: &mut TimeBudget,
     ) -> Result<Arc<Session>, Error> {
         let stopped = || Error::new(Class::Unreachable, "the process is stopping: no new sign-in");
         let (begin, patience) = (clock.now(), left.0);
@@ -120,7 +124,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for SessionKeeper {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -128,7 +132,7 @@ impl Drop for Keeper {
 
 struct Work {
     context: Arc<SignInContext>,
-    watched: Watched,
+    watched: CredentialWatch,
     session: Arc<Session>,
     publish: watch::Sender<Arc<Session>>,
     warn: watch::Sender<Vec<String>>,
@@ -176,7 +180,7 @@ impl Work {
     fn just_renewed(&self) -> bool {
         self.session.number > 1
             && self.now().saturating_duration_since(self.session.made) < NOT_SOONER
-            && !self.session.expired(self.now())
+            && !self.session.is_expired(self.now())
     }
 
     /// The token is of no use any more: with what the files say now, else with what worked before.
@@ -212,7 +216,7 @@ impl Work {
             tracing::warn!(%error, "credentials changed, but the new ones do not work; the old ones stay in use");
         }
         let now = self.now();
-        if self.session.ageing(now)
+        if self.session.is_due_for_renewal(now)
             && self.refused.as_ref().is_none_or(|it| it.until <= now)
             && let Err(error) = self.enter_again().await
         {

@@ -12,15 +12,15 @@ use super::{
 };
 
 use crate::{
-    credentials::{Domain, IdentityVersion, Project, Proof, Scope},
+    credentials::{AuthMethod, Domain, IdentityVersion, Project, Scope},
     error::{Class, Error},
-    http::Answer,
+    http::HttpReply,
 };
 
 /// How many projects are named to whoever may have meant another.
 const NAMED: usize = 20;
 
-pub(super) async fn explain(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &Answer) -> Error {
+pub(super) async fn explain(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &HttpReply) -> Error {
     let refusal = keystone.refusal(answer);
     if !says_nothing(answer) {
         // Its own words are as good: a password that has to be changed, a user who is locked.
@@ -28,12 +28,12 @@ pub(super) async fn explain(keystone: &Keystone<'_>, asked: &TokenRequest, answe
         return refusal.with_class(Class::Credentials).with_fix(fix);
     }
     let (message, fix) = match (answer.status, &keystone.credentials.proof) {
-        (401 | 404, Proof::ApplicationCredential { .. }) => application_credential(answer),
-        (401 | 404, Proof::Token(_)) => (
+        (401 | 404, AuthMethod::ApplicationCredential { .. }) => application_credential(answer),
+        (401 | 404, AuthMethod::Token(_)) => (
             "Keystone does not take the token: it has expired, or was revoked".to_owned(),
             "get another (`openstack token issue`), or use an application credential, which lasts".to_owned(),
         ),
-        (401, Proof::Password { .. }) => password(keystone, asked, answer).await,
+        (401, AuthMethod::Password { .. }) => password(keystone, asked, answer).await,
         (403 | 404, _) if matches!(keystone.credentials.scope, Scope::Trust(_)) => trust(),
         _ => return refusal.with_class(Class::Credentials),
     };
@@ -44,7 +44,7 @@ pub(super) async fn explain(keystone: &Keystone<'_>, asked: &TokenRequest, answe
 }
 
 /// 401 in the words for all occasions; 404, whose thing is named by an id that says little.
-fn says_nothing(answer: &Answer) -> bool {
+fn says_nothing(answer: &HttpReply) -> bool {
     let message = answer.body.json().pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
     answer.status == 404 || message.is_empty() || message.contains("requires authentication")
 }
@@ -62,7 +62,7 @@ fn advice(said: &str) -> &'static str {
     }
 }
 
-fn application_credential(answer: &Answer) -> (String, String) {
+fn application_credential(answer: &HttpReply) -> (String, String) {
     let message = if answer.status == 404 {
         "there is no such application credential: it was deleted, or its id or name is wrong"
     } else {
@@ -79,9 +79,9 @@ fn trust() -> (String, String) {
     )
 }
 
-async fn password(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &Answer) -> (String, String) {
+async fn password(keystone: &Keystone<'_>, asked: &TokenRequest, answer: &HttpReply) -> (String, String) {
     let user = match &keystone.credentials.proof {
-        Proof::Password { user, .. } => user.to_string(),
+        AuthMethod::Password { user, .. } => user.to_string(),
         _ => String::new(),
     };
     let Some(projects) = projects(keystone, asked).await else {
@@ -185,7 +185,7 @@ async fn projects(keystone: &Keystone<'_>, asked: &TokenRequest) -> Option<Vec<R
     Some(projects.collect())
 }
 
-fn token(answer: &Answer) -> Option<SecretString> {
+fn token(answer: &HttpReply) -> Option<SecretString> {
     let v2 = || answer.body.json().pointer("/access/token/id")?.as_str().map(SecretString::from);
     answer.token.clone().or_else(v2)
 }

@@ -14,7 +14,9 @@ use crate::{
     cloud::Settings,
     credentials::{Credentials, IdentityVersion, Scope},
     error::{Class, Error, Refusal},
-    http::{Answer, Ask, Body, Exchange, Gate, Left, RandomSource, Terms, Transport},
+    http::{
+        Body, Exchange, ExchangeTerms, Gate, HttpReply, HttpRequest, RandomSource, TimeBudget, Transport,
+    },
 };
 
 /// What a sign-in goes through; the same for all of one cloud.
@@ -30,7 +32,7 @@ pub(super) struct Keystone<'a> {
     pub(super) credentials: &'a Credentials,
     pub(super) transport: &'a Transport,
     /// For all that is asked of it, be it five requests to learn why it says no.
-    left: Mutex<Left>,
+    left: Mutex<TimeBudget>,
 }
 
 /// What was asked for, and where.
@@ -46,11 +48,11 @@ pub(crate) async fn sign_in(
 ) -> Result<Session, Error> {
     let transport = Transport::new(&credentials, context.settings.timing.connect)
         .map_err(|error| error.doing("sign in"))?;
-    let left = Mutex::new(Left::of(context.settings.timing.within(credentials.timeout)));
+    let left = Mutex::new(TimeBudget::of(context.settings.timing.within(credentials.timeout)));
     let keystone = Keystone { context, credentials: &credentials, transport: &transport, left };
     let span = tracing::debug_span!("openstack", service = "identity", operation = "sign in", number);
     let outcome = keystone.enter().instrument(span).await.map_err(|error| error.doing("sign in"));
-    context.settings.metrics.signed_in(outcome.as_ref().err());
+    context.settings.metrics.count_sign_in(outcome.as_ref().err());
     let (grant, asked) = outcome?;
     tracing::debug!(url = asked.url, user = grant.user.name, "signed in");
     Ok(Session {
@@ -175,7 +177,7 @@ impl Keystone<'_> {
         })
     }
 
-    pub(super) async fn ask(&self, asked: &TokenRequest, body: &Value) -> Result<Answer, Error> {
+    pub(super) async fn ask(&self, asked: &TokenRequest, body: &Value) -> Result<HttpReply, Error> {
         self.exchange(Method::POST, &asked.tokens(), Some(body), None).await
     }
 
@@ -186,9 +188,9 @@ impl Keystone<'_> {
         url: &str,
         body: Option<&Value>,
         token: Option<&SecretString>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<HttpReply, Error> {
         let address_from = format!("auth_url ({})", self.credentials.auth_url.place);
-        let ask = Ask {
+        let ask = HttpRequest {
             method,
             url,
             query: &[],
@@ -207,15 +209,15 @@ impl Keystone<'_> {
             repeated: &|| {},
         };
         let attempt = timing.within(self.credentials.timeout).attempt;
-        let terms = Terms { attempt, backoff: *backoff, repeatable: true };
+        let terms = ExchangeTerms { attempt, backoff: *backoff, repeatable: true };
         // One request after the other: nobody else spends it meanwhile.
         let mut left = *self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = exchange.with(self.transport, &ask, &terms, &mut left).await;
+        let outcome = exchange.run(self.transport, &ask, &terms, &mut left).await;
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
         outcome.map_err(|trouble| trouble.error)
     }
 
-    pub(super) fn refusal(&self, answer: &Answer) -> Error {
+    pub(super) fn refusal(&self, answer: &HttpReply) -> Error {
         let call = Call::post(Service::Identity, "sign in", "/auth/tokens", Value::Null);
         Error::from_reply(
             &call,
@@ -241,7 +243,7 @@ impl Keystone<'_> {
 enum Tried {
     In(Grant),
     /// By Keystone itself.
-    Refused(Answer),
+    Refused(HttpReply),
     /// What answered is no Keystone, or not of this version.
     Elsewhere(Error),
 }
@@ -278,18 +280,18 @@ fn tidy(url: &str) -> String {
 }
 
 /// Its errors have a form of their own; a path that it does not know gets a page, as from anybody.
-fn said_by_keystone(answer: &Answer) -> bool {
+fn said_by_keystone(answer: &HttpReply) -> bool {
     answer.body.json().get("error").is_some_and(|error| error.get("message").is_some())
         && !(answer.status == 404 && is_about_the_path(answer))
 }
 
 /// Some versions say that of unknown paths; of things they say which one.
-fn is_about_the_path(answer: &Answer) -> bool {
+fn is_about_the_path(answer: &HttpReply) -> bool {
     let message = answer.body.json().pointer("/error/message").and_then(Value::as_str).unwrap_or_default();
     message.starts_with("The resource could not be found")
 }
 
-fn no_list(answer: &Answer) -> String {
+fn no_list(answer: &HttpReply) -> String {
     let status = answer.status;
     match (&answer.body, &answer.location) {
         (_, Some(there)) if (301..=308).contains(&status) => format!("redirects to {there} ({status})"),

@@ -5,13 +5,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Catalog, Endpoint, Entry, Grant, Named, moment};
-use crate::credentials::{Credentials, Project, Proof, Scope, User};
+use crate::credentials::{AuthMethod, Credentials, Project, Scope, User};
 
 /// What is posted; or what of the credentials this API cannot say.
 #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 pub(super) fn request(credentials: &Credentials, scope: &Scope) -> Result<Value, &'static str> {
     let mut auth = match &credentials.proof {
-        Proof::Password { user, password } => {
+        AuthMethod::Password { user, password } => {
             let password = password.expose_secret();
             let user = match user {
                 User::Id(id) => json!({"userId": id, "password": password}),
@@ -19,8 +19,8 @@ pub(super) fn request(credentials: &Credentials, scope: &Scope) -> Result<Value,
             };
             json!({ "passwordCredentials": user })
         }
-        Proof::Token(token) => json!({"token": {"id": token.expose_secret()}}),
-        Proof::ApplicationCredential { .. } => return Err("application credentials"),
+        AuthMethod::Token(token) => json!({"token": {"id": token.expose_secret()}}),
+        AuthMethod::ApplicationCredential { .. } => return Err("application credentials"),
     };
     match scope {
         Scope::Unsaid => {}
@@ -151,7 +151,7 @@ mod tests {
             Ok(json!({"auth": {"tenantName": "shop",
                 "passwordCredentials": {"username": "demo", "password": "pw"}}})),
         );
-        credentials.proof = Proof::Token("tok".into());
+        credentials.proof = AuthMethod::Token("tok".into());
         assert_eq!(
             request(&credentials, &Scope::Project(Project::Id("p1".into()))),
             Ok(json!({"auth": {"tenantId": "p1", "token": {"id": "tok"}}})),

@@ -5,19 +5,19 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Catalog, Endpoint, Entry, Grant, Named, moment};
-use crate::credentials::{ApplicationCredential, Credentials, Domain, Project, Proof, Scope, User};
+use crate::credentials::{ApplicationCredential, AuthMethod, Credentials, Domain, Project, Scope, User};
 
 /// What is posted. `scope` is not always the credentials' own: see `refused`.
 #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 pub(super) fn request(credentials: &Credentials, scope: &Scope) -> Value {
     let identity = match &credentials.proof {
-        Proof::Password { user, password } => {
+        AuthMethod::Password { user, password } => {
             let mut user = user_of(user);
             user["password"] = json!(password.expose_secret());
             json!({"methods": ["password"], "password": {"user": user}})
         }
-        Proof::Token(token) => json!({"methods": ["token"], "token": {"id": token.expose_secret()}}),
-        Proof::ApplicationCredential { which, secret } => {
+        AuthMethod::Token(token) => json!({"methods": ["token"], "token": {"id": token.expose_secret()}}),
+        AuthMethod::ApplicationCredential { which, secret } => {
             let mut which = match which {
                 ApplicationCredential::Id(id) => json!({ "id": id }),
                 ApplicationCredential::Name { name, user } => json!({"name": name, "user": user_of(user)}),
@@ -28,7 +28,7 @@ pub(super) fn request(credentials: &Credentials, scope: &Scope) -> Value {
     };
     let mut auth = json!({ "identity": identity });
     // An application credential brings its project along and must not ask for one.
-    if !matches!(credentials.proof, Proof::ApplicationCredential { .. })
+    if !matches!(credentials.proof, AuthMethod::ApplicationCredential { .. })
         && let Some(scope) = scope_of(scope)
     {
         auth["scope"] = scope;
@@ -170,7 +170,7 @@ impl From<CatalogEndpoint> for Endpoint {
 mod tests {
     use super::*;
 
-    fn credentials(proof: Proof, scope: Scope) -> Credentials {
+    fn credentials(proof: AuthMethod, scope: Scope) -> Credentials {
         Credentials::new("http://keystone/v3", proof, scope)
     }
 
@@ -179,14 +179,14 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(proof: Proof, scope: Scope, auth: Value) {
+    fn check(proof: AuthMethod, scope: Scope, auth: Value) {
         let credentials = credentials(proof, scope);
         assert_eq!(request(&credentials, &credentials.scope), json!({ "auth": auth }));
     }
 
     #[test]
     fn each_proof_and_scope_is_asked_for_as_the_api_wants_it() {
-        let password = |user: User| Proof::Password { user, password: "pw".into() };
+        let password = |user: User| AuthMethod::Password { user, password: "pw".into() };
         let by_name = json!({"methods": ["password"],
             "password": {"user": {"name": "demo", "domain": {"id": "default"}, "password": "pw"}}});
         check(
@@ -212,7 +212,7 @@ mod tests {
                 "scope": {"OS-TRUST:trust": {"id": "t1"}}}),
         );
         check(
-            Proof::Token("tok".into()),
+            AuthMethod::Token("tok".into()),
             Scope::Project(Project::Id("p1".into())),
             json!({"identity": {"methods": ["token"], "token": {"id": "tok"}}, "scope": {"project": {"id": "p1"}}}),
         );
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn an_application_credential_asks_for_no_scope() {
-        let proof = |which| Proof::ApplicationCredential { which, secret: "s".into() };
+        let proof = |which| AuthMethod::ApplicationCredential { which, secret: "s".into() };
         let scope = || Scope::Project(Project::Id("p1".into()));
         check(
             proof(ApplicationCredential::Id("a1".into())),

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::Tagged;
 use crate::{
     Service,
-    resource::{Creatable, Fields, Id, KnownBy, Resource, ResourceNames, View, Wrong, noun, resource, words},
+    resource::{
+        Creatable, FieldError, Fields, Id, KnownBy, Resource, ResourceNames, View, noun, resource, words,
+    },
 };
 
 words! {
@@ -74,7 +76,7 @@ pub struct Rules(pub Vec<SecurityGroupRule>);
 impl<'de> serde::Deserialize<'de> for Rules {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Rules, D::Error> {
         let objects = Vec::<serde_json::Value>::deserialize(from)?;
-        let rules: Result<_, Wrong> =
+        let rules: Result<_, FieldError> =
             objects.into_iter().map(|it| Fields::of(it).and_then(SecurityGroupRule::read)).collect();
         rules.map(Rules).map_err(serde::de::Error::custom)
     }

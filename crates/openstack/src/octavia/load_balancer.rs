@@ -119,7 +119,7 @@ impl Collection<LoadBalancer> {
     /// Asks for new machines below it. Who may is the operator's choice, and `ovn` has none. A second time would replace
     /// the new ones, so that it is asked once: `Class::Lost` if nobody knows whether it was heard.
     pub async fn failover(&self, id: &Id<LoadBalancer>) -> Result<(), Error> {
-        let call = self.action(Method::PUT, "fail load balancer over", id, "failover").once();
+        let call = self.action(Method::PUT, "fail load balancer over", id, "failover").at_most_once();
         self.cloud.call(call).await.map(drop)
     }
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::{
     Error, Method, Reply, Service,
     resource::{
-        Collection, Creatable, Id, KnownBy, Resource, ResourceNames, Wrong, noun, or_default, resource,
-        strange,
+        Collection, Creatable, FieldError, Id, KnownBy, Resource, ResourceNames, noun, or_default, resource,
+        unexpected_reply,
     },
 };
 
@@ -119,10 +119,10 @@ const FLAVOR_CAPABILITIES: &str = "flavor_capabilities";
 pub(crate) fn read_capabilities(mut reply: Reply) -> Result<Vec<Capability>, Error> {
     let list = reply.body.get_mut(FLAVOR_CAPABILITIES).map(Value::take).unwrap_or_default();
     serde_json::from_value::<Option<_>>(list).map(Option::unwrap_or_default).map_err(|error| {
-        strange(
+        unexpected_reply(
             Service::LoadBalancer,
             LIST_CAPABILITIES,
-            &Wrong { field: FLAVOR_CAPABILITIES.to_owned(), why: error.to_string() },
+            &FieldError { field: FLAVOR_CAPABILITIES.to_owned(), why: error.to_string() },
         )
     })
 }

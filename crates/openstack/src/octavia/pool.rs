@@ -11,7 +11,7 @@ use super::{
 use crate::{
     Service,
     resource::{
-        Creatable, Fields, Id, KnownBy, Ref, Resource, ResourceNames, Rest, View, Wrong, noun, resource,
+        Creatable, FieldError, Fields, Id, KnownBy, Ref, Resource, ResourceNames, Rest, View, noun, resource,
         view, words,
     },
 };
@@ -130,14 +130,14 @@ impl Creatable for Pool {
         KnownBy::Marks(&["name", "description", "tags", "loadbalancer_id", "listener_id", "protocol"]);
 
     /// Octavia refuses to be asked for the pools of a listener.
-    fn sought(field: &str, text: &str) -> Option<String> {
+    fn filter_value(field: &str, text: &str) -> Option<String> {
         (field != "listener_id").then(|| text.to_owned())
     }
 }
 
 impl Pool {
     /// Told with it in the answer to a whole load balancer, and nowhere else.
-    pub fn monitor(&self) -> Result<Option<HealthMonitor>, Wrong> {
+    pub fn monitor(&self) -> Result<Option<HealthMonitor>, FieldError> {
         match self.rest.get("healthmonitor") {
             Some(it) if !it.is_null() => Fields::of(it.clone()).and_then(HealthMonitor::read).map(Some),
             _ => Ok(None),

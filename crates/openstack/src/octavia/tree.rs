@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{HealthMonitor, Listener, LoadBalancer, Member, MonitorType, Operating, Pool, Provisioning};
 use crate::{
     Error, Reply, Service,
-    resource::{Id, Rest, Wrong, or_default, strange},
+    resource::{FieldError, Id, Rest, or_default, unexpected_reply},
 };
 
 /// A status tree: one call, however many members there are.
@@ -122,7 +122,11 @@ pub(crate) fn read_statistics(mut reply: Reply) -> Result<Statistics, Error> {
 }
 
 fn wrong(doing: &'static str, field: &str, error: &serde_json::Error) -> Error {
-    strange(Service::LoadBalancer, doing, &Wrong { field: field.to_owned(), why: error.to_string() })
+    unexpected_reply(
+        Service::LoadBalancer,
+        doing,
+        &FieldError { field: field.to_owned(), why: error.to_string() },
+    )
 }
 
 /// A pool without a monitor has `null`, `{}` or nothing, each by another version.

@@ -30,7 +30,7 @@ impl<T> Edit<T> {
 impl<T: PartialEq + Clone> Edit<T> {
     /// What remains to be said where `now` is so already.
     #[must_use]
-    pub fn against(&self, now: &T) -> Edit<T> {
+    pub fn unless_equal(&self, now: &T) -> Edit<T> {
         match self {
             To(it) if it != now => To(it.clone()),
             _ => Leave,

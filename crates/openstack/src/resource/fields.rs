@@ -6,19 +6,19 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use super::{Id, NotAnId, Resource};
+use super::{Id, InvalidId, Resource};
 
 /// Fields that this version does not know, as they were told.
 pub type Rest = Map<String, Value>;
 
 /// Why an object of a reply was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong {
+pub struct FieldError {
     pub field: String,
     pub why: String,
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.field.is_empty() {
             return f.write_str(&self.why);
@@ -32,10 +32,10 @@ impl fmt::Display for Wrong {
 pub struct Fields(Map<String, Value>);
 
 impl Fields {
-    pub fn of(object: Value) -> Result<Fields, Wrong> {
+    pub fn of(object: Value) -> Result<Fields, FieldError> {
         match object {
             Value::Object(map) => Ok(Fields(map)),
-            other => Err(Wrong {
+            other => Err(FieldError {
                 field: String::new(),
                 why: format!("{} where an object should be", brief(&other)),
             }),
@@ -44,7 +44,7 @@ impl Fields {
 
     /// A field that may be missing or null, which is its default. So is `""` for what is no text: some services write
     /// it where they mean null.
-    pub fn take<T: DeserializeOwned + Default>(&mut self, field: &str) -> Result<T, Wrong> {
+    pub fn take<T: DeserializeOwned + Default>(&mut self, field: &str) -> Result<T, FieldError> {
         match self.0.remove(field) {
             None | Some(Value::Null) => Ok(T::default()),
             Some(Value::String(text)) if text.is_empty() => {
@@ -55,22 +55,22 @@ impl Fields {
     }
 
     /// A field that every such object has.
-    pub fn need<T: DeserializeOwned>(&mut self, field: &str) -> Result<T, Wrong> {
+    pub fn need<T: DeserializeOwned>(&mut self, field: &str) -> Result<T, FieldError> {
         match self.0.remove(field) {
-            None => Err(Wrong { field: field.to_owned(), why: "is missing".to_owned() }),
+            None => Err(FieldError { field: field.to_owned(), why: "is missing".to_owned() }),
             Some(value) => understood(field, value),
         }
     }
 
     /// What it is called by. Barbican gives whole addresses, which end with it.
-    pub(crate) fn id<R: Resource>(&mut self) -> Result<Id<R>, Wrong> {
+    pub(crate) fn id<R: Resource>(&mut self) -> Result<Id<R>, FieldError> {
         let text: String = match self.0.get(R::ID) {
             // The whole address is worth keeping beside its end.
             Some(Value::String(address)) if address.contains('/') => address.clone(),
             _ => self.need(R::ID)?,
         };
         let id = text.rsplit('/').next().unwrap_or_default();
-        id.parse().map_err(|error: NotAnId| Wrong { field: R::ID.to_owned(), why: error.to_string() })
+        id.parse().map_err(|error: InvalidId| FieldError { field: R::ID.to_owned(), why: error.to_string() })
     }
 
     pub fn rest(self) -> Rest {
@@ -78,8 +78,9 @@ impl Fields {
     }
 }
 
-fn understood<T: DeserializeOwned>(field: &str, value: Value) -> Result<T, Wrong> {
-    serde_json::from_value(value).map_err(|error| Wrong { field: field.to_owned(), why: error.to_string() })
+fn understood<T: DeserializeOwned>(field: &str, value: Value) -> Result<T, FieldError> {
+    serde_json::from_value(value)
+        .map_err(|error| FieldError { field: field.to_owned(), why: error.to_string() })
 }
 
 /// For the fields of what is nested: null is nothing there too.

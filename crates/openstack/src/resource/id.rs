@@ -5,7 +5,7 @@ use std::{cmp::Ordering, fmt, hash, marker::PhantomData, str::FromStr, sync::Arc
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Fields, Resource, Rest, Wrong};
+use super::{FieldError, Fields, Resource, Rest};
 
 /// The id of a `T`. Mostly a UUID, but not always: providers have names, quotas a project of any directory.
 pub struct Id<T> {
@@ -16,7 +16,7 @@ pub struct Id<T> {
 /// What cannot be an id: it would address something else than one object.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0:?} is no id")]
-pub struct NotAnId(String);
+pub struct InvalidId(String);
 
 const LONGEST: usize = 255;
 
@@ -44,16 +44,16 @@ pub(crate) fn encoded(text: &str) -> String {
 }
 
 impl<T> FromStr for Id<T> {
-    type Err = NotAnId;
+    type Err = InvalidId;
 
     /// Empty, it would ask for the whole list; with dots alone, for the folder above.
-    fn from_str(text: &str) -> Result<Id<T>, NotAnId> {
+    fn from_str(text: &str) -> Result<Id<T>, InvalidId> {
         let strange = text.is_empty()
             || text.len() > LONGEST
             || text.bytes().all(|it| it == b'.')
             || text.chars().any(|it| it.is_control() || it.is_whitespace() || it == '/');
         if strange {
-            return Err(NotAnId(text.chars().take(80).collect()));
+            return Err(InvalidId(text.chars().take(80).collect()));
         }
         Ok(Id { text: text.into(), of: PhantomData })
     }
@@ -127,7 +127,7 @@ pub struct Ref<T> {
 
 impl<R: Resource> Ref<R> {
     /// All of it, where more was told than its id: in the answer to a whole load balancer.
-    pub fn whole(&self) -> Result<R, Wrong> {
+    pub fn read_expanded(&self) -> Result<R, FieldError> {
         let mut object = self.rest.clone();
         object.insert(R::ID.to_owned(), self.id.as_str().into());
         Fields::of(object.into()).and_then(R::read)

@@ -8,7 +8,8 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use serde_json::{Map, Value, json};
 
 use super::{
-    Collection, Creatable, Fields, Id, KnownBy, Query, Resource, View, Wrong, decode_object, strange, wrapped,
+    Collection, Creatable, FieldError, Fields, Id, KnownBy, Query, Resource, View, decode_object,
+    unexpected_reply, wrap_body,
 };
 use crate::{Class, Error, Method, Reply};
 
@@ -20,7 +21,7 @@ const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(1), Duration::
 
 impl<R: Creatable> Collection<R> {
     pub async fn create(&self, new: &R::New) -> Result<R, Error> {
-        let body = wrapped::<R>(new);
+        let body = wrap_body::<R>(new);
         let sent = R::NAMES.key.map_or(&body, |key| body.get(key).unwrap_or(&NOTHING));
         let likeness = SentFields::of::<R>(sent);
         let mut lost: Option<Error> = None;
@@ -57,7 +58,7 @@ impl<R: Creatable> Collection<R> {
         let known = match &id {
             _ if R::ECHOES => decode_object(reply),
             Ok(id) => self.read(id).await,
-            Err(wrong) => Err(strange(R::SERVICE, R::NAMES.create, wrong)),
+            Err(wrong) => Err(unexpected_reply(R::SERVICE, R::NAMES.create, wrong)),
         };
         known.map_err(|error| {
             let which = id.map_or_else(|_| "with an unknown id".to_owned(), |id| id.to_string());
@@ -121,7 +122,7 @@ impl<R: Resource> View for ListedObject<R> {
         &self.id
     }
 
-    fn read(fields: Fields) -> Result<ListedObject<R>, Wrong> {
+    fn read(fields: Fields) -> Result<ListedObject<R>, FieldError> {
         let fields = fields.rest();
         let id = Fields::of(Value::Object(fields.clone()))?.id::<R>()?;
         Ok(ListedObject { id, fields })
@@ -132,7 +133,7 @@ impl<R: Resource> ListedObject<R> {
     fn understood(self) -> Result<R, Error> {
         Fields::of(Value::Object(self.fields))
             .and_then(R::read)
-            .map_err(|wrong| strange(R::SERVICE, R::NAMES.create, &wrong))
+            .map_err(|wrong| unexpected_reply(R::SERVICE, R::NAMES.create, &wrong))
     }
 }
 
@@ -149,7 +150,7 @@ const MARKS: [&str; 3] = ["name", "description", "tags"];
 impl SentFields {
     /// None if others may well be the same.
     fn of<R: Creatable>(sent: &Value) -> Option<SentFields> {
-        SentFields::by(R::KNOWN_BY, R::sought, sent)
+        SentFields::by(R::KNOWN_BY, R::filter_value, sent)
     }
 
     fn by(known_by: KnownBy, sought: fn(&str, &str) -> Option<String>, sent: &Value) -> Option<SentFields> {

@@ -5,7 +5,7 @@ use std::{collections::HashSet, marker::PhantomData, sync::Arc};
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::{Fields, Id, Query, Resource, View, Wrong, strange};
+use super::{FieldError, Fields, Id, Query, Resource, View, unexpected_reply};
 use crate::{Call, Class, Cloud, Error, Method};
 
 /// A list under way.
@@ -38,7 +38,7 @@ pub struct Page<V> {
 #[derive(Debug)]
 pub struct Broken {
     pub id: Option<Arc<str>>,
-    pub wrong: Wrong,
+    pub wrong: FieldError,
 }
 
 /// As the link to the next page has it.
@@ -99,7 +99,11 @@ impl<V: View> Pages<V> {
         // Whoever begins anew comes to something new after as many pages as there were, if there is anything.
         if next.is_some() && self.stale > self.fresh.max(1) {
             let why = "its pages repeat: the last one links to an earlier one".to_owned();
-            return Err(strange(V::Of::SERVICE, V::Of::NAMES.list, &Wrong { field: String::new(), why }));
+            return Err(unexpected_reply(
+                V::Of::SERVICE,
+                V::Of::NAMES.list,
+                &FieldError { field: String::new(), why },
+            ));
         }
         self.ended = next.is_none();
         self.cursor = next.or(self.cursor.take());
@@ -142,7 +146,7 @@ impl Broken {
     pub fn as_error<R: Resource>(&self) -> Error {
         let id = self.id.as_deref().unwrap_or("without an id");
         let why = format!("{} {id}: {}", R::NAMES.one, self.wrong);
-        strange(R::SERVICE, R::NAMES.list, &Wrong { field: String::new(), why })
+        unexpected_reply(R::SERVICE, R::NAMES.list, &FieldError { field: String::new(), why })
     }
 }
 
@@ -150,7 +154,11 @@ pub(crate) fn one_page<V: View>(mut body: Value) -> Result<Page<V>, Error> {
     let keys = V::Of::NAMES.keys;
     let Some(Value::Array(objects)) = body.get_mut(keys).map(Value::take) else {
         let why = "is no list".to_owned();
-        return Err(strange(V::Of::SERVICE, V::Of::NAMES.list, &Wrong { field: keys.to_owned(), why }));
+        return Err(unexpected_reply(
+            V::Of::SERVICE,
+            V::Of::NAMES.list,
+            &FieldError { field: keys.to_owned(), why },
+        ));
     };
     let mut page = Page { items: Vec::with_capacity(objects.len()), broken: Vec::new() };
     for object in objects {

@@ -73,7 +73,7 @@ macro_rules! resource {
                 &self.id
             }
 
-            fn read(mut fields: $crate::resource::Fields) -> Result<$name, $crate::resource::Wrong> {
+            fn read(mut fields: $crate::resource::Fields) -> Result<$name, $crate::resource::FieldError> {
                 Ok($name {
                     id: fields.id::<$name>()?,
                     $($n: fields.need($crate::resource::wire!($n $($n_wire)?))?,)*
@@ -149,8 +149,8 @@ macro_rules! resource {
             /// What makes `now` as wanted, as far as it can be changed.
             pub fn between(now: &$name, wanted: &$new) -> $change {
                 $change {
-                    $($n: $crate::resource::Edit::To(wanted.$n.clone()).against(&now.$n),)*
-                    $($o: wanted.$o.against(&now.$o),)*
+                    $($n: $crate::resource::Edit::To(wanted.$n.clone()).unless_equal(&now.$n),)*
+                    $($o: wanted.$o.unless_equal(&now.$o),)*
                 }
             }
 
@@ -187,7 +187,7 @@ macro_rules! view {
                 &self.id
             }
 
-            fn read(mut fields: $crate::resource::Fields) -> Result<$name, $crate::resource::Wrong> {
+            fn read(mut fields: $crate::resource::Fields) -> Result<$name, $crate::resource::FieldError> {
                 Ok($name {
                     id: fields.id::<$of>()?,
                     $($f: fields.take($crate::resource::wire!($f $($wire)?))?,)*
@@ -200,7 +200,7 @@ macro_rules! view {
 /// How a field is written in a body.
 macro_rules! wire {
     ($field:ident) => {
-        $crate::resource::bare(stringify!($field))
+        $crate::resource::field_name(stringify!($field))
     };
     ($field:ident $wire:literal) => {
         $wire
@@ -210,7 +210,7 @@ macro_rules! wire {
 pub(crate) use {resource, view, wire};
 
 /// A keyword of Rust that is a field has `r#` before it here, and nowhere else.
-pub(crate) const fn bare(field: &'static str) -> &'static str {
+pub(crate) const fn field_name(field: &'static str) -> &'static str {
     match field.as_bytes() {
         [b'r', b'#', ..] => field.split_at(2).1,
         _ => field,

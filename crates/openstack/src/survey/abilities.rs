@@ -150,7 +150,7 @@ impl Abilities {
         let refused = KNOWN.iter().find(|(names, _)| names.contains(&provider)).map(|(_, refused)| *refused);
         let too_old = |ability: Ability| {
             let since = SINCE.iter().find(|(it, _)| *it == ability);
-            since.zip(versions).is_some_and(|((_, minor), versions)| !versions.has(2, *minor))
+            since.zip(versions).is_some_and(|((_, minor), versions)| !versions.supports(2, *minor))
         };
         let (cannot, can) = ALL
             .into_iter()

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use serde::{Serialize, Serializer};
 use tokio::task::JoinSet;
 
-use grow::Parts;
+use grow::ListedParts;
 
 use crate::{
     Cloud, Error,
@@ -25,7 +25,7 @@ pub type Progress = dyn Fn(&str) + Send + Sync;
 
 /// Which load balancers are wanted; nothing: all.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct LoadBalancerFilter {
     /// A name, or an id.
     pub named: Option<String>,
     pub tags: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Wanted {
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LoadBalancerTrees {
-    pub load_balancers: Vec<Balancer>,
+    pub load_balancers: Vec<LoadBalancerBranch>,
     /// What could not be read, and so is not shown.
     #[serde(serialize_with = "as_lines")]
     pub failed: Vec<Error>,
@@ -45,7 +45,7 @@ pub struct LoadBalancerTrees {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Balancer {
+pub struct LoadBalancerBranch {
     pub id: Id<LoadBalancer>,
     pub name: String,
     pub description: String,
@@ -138,7 +138,11 @@ pub(super) async fn may_list(cloud: &Cloud) -> Result<(), Error> {
 const WIDTH: usize = 8;
 
 /// Reads what is wanted. That load balancers cannot be listed is the one error; what else fails is told in `failed`.
-pub async fn forest(cloud: &Cloud, wanted: &Wanted, progress: &Progress) -> Result<LoadBalancerTrees, Error> {
+pub async fn read_load_balancers(
+    cloud: &Cloud,
+    wanted: &LoadBalancerFilter,
+    progress: &Progress,
+) -> Result<LoadBalancerTrees, Error> {
     progress("listing load balancers");
     let balancers = balancers(cloud, wanted).await?;
     let Some(first) = balancers.first() else { return Ok(LoadBalancerTrees::default()) };
@@ -157,7 +161,7 @@ pub async fn forest(cloud: &Cloud, wanted: &Wanted, progress: &Progress) -> Resu
         trees(cloud, if wanted.members { &balancers } else { &[] }, progress),
     );
     let mut failed = Vec::new();
-    let mut parts = Parts {
+    let mut parts = ListedParts {
         listeners: by_id(told(listeners, &mut failed)),
         pools: by_id(told(pools, &mut failed)),
         monitors: by_id(told(monitors, &mut failed)),
@@ -172,11 +176,14 @@ pub async fn forest(cloud: &Cloud, wanted: &Wanted, progress: &Progress) -> Resu
             Err(error) => failed.push(error),
         }
     }
-    Ok(LoadBalancerTrees { load_balancers: balancers.into_iter().map(|it| parts.grow(it)).collect(), failed })
+    Ok(LoadBalancerTrees {
+        load_balancers: balancers.into_iter().map(|it| parts.build_tree(it)).collect(),
+        failed,
+    })
 }
 
 /// A name that looks like an id may be one.
-async fn balancers(cloud: &Cloud, wanted: &Wanted) -> Result<Vec<LoadBalancer>, Error> {
+async fn balancers(cloud: &Cloud, wanted: &LoadBalancerFilter) -> Result<Vec<LoadBalancer>, Error> {
     let tagged = |query: Query| match &*wanted.tags {
         [] => query,
         tags => query.tagged(tags.iter().map(String::as_str)),

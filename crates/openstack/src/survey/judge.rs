@@ -11,14 +11,14 @@ use crate::{Class, Error, Service, quota};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    pub weight: Weight,
+    pub weight: Severity,
     pub what: String,
     pub fix: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Weight {
+pub enum Severity {
     /// Without it there are no load balancers that the outside reaches.
     Missing,
     /// It will be a trouble, or is one for some.
@@ -38,12 +38,12 @@ const MAKERS: [&str; 6] = [
     "manager",
 ];
 
-pub fn judge(survey: &Survey) -> Vec<Finding> {
+pub fn findings(survey: &Survey) -> Vec<Finding> {
     let mut findings = Vec::new();
     judge_project(survey, &mut findings);
     judge_services(survey, &mut findings);
     let has =
-        |service| survey.services.iter().any(|it| it.service == service && it.endpoint.told().is_some());
+        |service| survey.services.iter().any(|it| it.service == service && it.endpoint.value().is_some());
     if has(Service::LoadBalancer) {
         judge_octavia(survey, &mut findings);
     }
@@ -66,8 +66,8 @@ fn judge_project(survey: &Survey, findings: &mut Vec<Finding>) {
 }
 
 fn judge_services(survey: &Survey, findings: &mut Vec<Finding>) {
-    let failed = |it: &ServiceInfo| it.endpoint.failed().or_else(|| it.versions.failed()).cloned();
-    let mut elsewhere: Option<(Vec<&str>, Weight, String)> = None;
+    let failed = |it: &ServiceInfo| it.endpoint.error().or_else(|| it.versions.error()).cloned();
+    let mut elsewhere: Option<(Vec<&str>, Severity, String)> = None;
     for (found, error) in survey.services.iter().filter_map(|it| Some((it, failed(it)?))) {
         let (service, weight) = (found.service, weight_of(found.service));
         let name = format!("{} ({service})", service.project());
@@ -94,10 +94,10 @@ fn judge_services(survey: &Survey, findings: &mut Vec<Finding>) {
     }
 }
 
-fn weight_of(service: Service) -> Weight {
+fn weight_of(service: Service) -> Severity {
     match service {
-        Service::Network | Service::LoadBalancer | Service::Identity => Weight::Missing,
-        Service::Compute | Service::KeyManager => Weight::Warning,
+        Service::Network | Service::LoadBalancer | Service::Identity => Severity::Missing,
+        Service::Compute | Service::KeyManager => Severity::Warning,
     }
 }
 
@@ -179,12 +179,12 @@ fn judge_outside(survey: &Survey, findings: &mut Vec<Finding>) {
         return;
     }
     let subnets =
-        |it: &ExternalNetwork| it.subnets.told().is_some_and(|it| it.iter().any(|it| it.ip_version == 4));
+        |it: &ExternalNetwork| it.subnets.value().is_some_and(|it| it.iter().any(|it| it.ip_version == 4));
     if networks.iter().any(subnets) {
         return;
     }
     let names: Vec<String> = networks.iter().map(|it| it.name.clone()).collect();
-    let (what, fix) = match networks.iter().find_map(|it| it.subnets.failed()) {
+    let (what, fix) = match networks.iter().find_map(|it| it.subnets.error()) {
         Some(error) => (
             format!(
                 "the subnets of external networks ({}) cannot be listed: {}",
@@ -206,10 +206,10 @@ fn judge_quotas(quotas: &[Quota], findings: &mut Vec<Finding>) {
     // One service that does not answer is one trouble, however many quotas it has.
     let mut unread: BTreeMap<&str, (Vec<&str>, String)> = BTreeMap::new();
     for quota in quotas {
-        if let Some(error) = quota.limit.failed().filter(|it| !is_absence(it)) {
+        if let Some(error) = quota.limit.error().filter(|it| !is_absence(it)) {
             unread.entry(error.message()).or_insert_with(|| (Vec::new(), fix_of(error))).0.push(quota.what);
         }
-        if let (Some(left), Some(limit)) = (quota.left(), quota.limit.told()) {
+        if let (Some(left), Some(limit)) = (quota.left(), quota.limit.value()) {
             judge_quota(quota.what, limit.unsigned_abs(), left, findings);
         }
     }
@@ -252,11 +252,11 @@ fn listed(names: &[String]) -> String {
 }
 
 fn missing(what: String, fix: String) -> Finding {
-    Finding { weight: Weight::Missing, what, fix }
+    Finding { weight: Severity::Missing, what, fix }
 }
 
 fn warning(what: String, fix: String) -> Finding {
-    Finding { weight: Weight::Warning, what, fix }
+    Finding { weight: Severity::Warning, what, fix }
 }
 
 #[cfg(test)]

@@ -91,14 +91,14 @@ fn what_may_be_repeated_is_and_what_may_have_been_done_is_not() {
     let said: fn() -> Act = || Act::Json(503, json!({"NeutronError": {"message": "try again"}}));
     check_repeats(new_port(), vec![said, many, fine], 3, None);
     let envoy: fn() -> Act = || Act::Json(503, json!({"message": "upstream connect error"}));
-    let once = || Call::put(Service::Network, "change a port", "/ports/1", json!({})).once();
-    let of_a_revision = || put().revision(7);
+    let once = || Call::put(Service::Network, "change a port", "/ports/1", json!({})).at_most_once();
+    let of_a_revision = || put().if_revision(7);
     for unknown in [gateway, broken, lost, busy, envoy] {
         for call in [new_port(), once(), of_a_revision()] {
             check_repeats(call, vec![unknown, fine], 1, Some(Class::Lost));
         }
     }
-    check_repeats(delete().revision(7), vec![lost, fine], 2, None);
+    check_repeats(delete().if_revision(7), vec![lost, fine], 2, None);
 }
 
 #[tokio::test]
@@ -241,7 +241,7 @@ async fn a_request_says_all_that_the_call_does() {
         .query("fixed_ips", "ip_address=::1&")
         .body(json!({"port": {}}))
         .microversion(2, 96)
-        .revision(7);
+        .if_revision(7);
     cloud.call(call).await.expect("works");
     let sent = server.seen().pop().expect("a request");
     assert_eq!(

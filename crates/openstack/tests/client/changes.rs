@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
-use seaway_openstack::{Class, Cloud, Credentials, Source, credentials::Proof};
+use seaway_openstack::{Class, Cloud, Credentials, Source, credentials::AuthMethod};
 use tokio::sync::watch;
 
 use crate::{
@@ -15,7 +15,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn told(door: &Door, password: &str) -> Credentials {
     let mut told = credentials(&format!("{}/v3", door.server.url()));
-    if let Proof::Password { password: own, .. } = &mut told.proof {
+    if let AuthMethod::Password { password: own, .. } = &mut told.proof {
         *own = password.into();
     }
     told

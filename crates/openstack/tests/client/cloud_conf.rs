@@ -7,17 +7,17 @@ use std::{
 };
 
 use seaway_openstack::{
-    Error, Reading, Source,
-    credentials::{CloudConf, Domain, Interface, Project, Proof, Scope, User},
+    Error, LoadedCredentials, Source,
+    credentials::{AuthMethod, CloudConf, Domain, Interface, Project, Scope, User},
 };
 
 use crate::credentials::{Machine, clouds, password, url};
 
-fn read(machine: &Machine) -> Result<Reading, Error> {
+fn read(machine: &Machine) -> Result<LoadedCredentials, Error> {
     Source::CloudConf { file: machine.path("cloud.conf").into(), around: machine.around.clone() }.read()
 }
 
-fn of(machine: &Machine, text: &str) -> Result<Reading, Error> {
+fn of(machine: &Machine, text: &str) -> Result<LoadedCredentials, Error> {
     machine.write("cloud.conf", text);
     read(machine)
 }
@@ -48,7 +48,7 @@ fn cloud_conf_is_read_as_the_cloud_controller_manager_reads_it() {
     assert_eq!(warnings, ["./cloud.conf:13: the section [BlockStorage] is not used here"]);
 
     let conf = CloudConf::read(Path::new(&machine.path("cloud.conf"))).expect("readable");
-    let gold = conf.ini.named("LoadBalancerClass").next().expect("a class");
+    let gold = conf.ini.subsections("LoadBalancerClass").next().expect("a class");
     assert_eq!(
         (gold.sub.as_deref(), gold.entries[0].value()),
         (Some("gold"), "s1"),
@@ -72,7 +72,7 @@ fn a_request_timeout_is_a_duration_of_go() {
 fn meant(machine: &Machine, lines: &[&str]) -> String {
     let lines: Vec<String> = lines.iter().map(|line| machine.filled(line)).collect();
     match of(machine, &format!("[Global]\n{}\n", lines.join("\n"))) {
-        Ok(Reading { credentials, warnings, .. }) => {
+        Ok(LoadedCredentials { credentials, warnings, .. }) => {
             format!("{credentials:?} {} {warnings:?}", password(&credentials))
         }
         Err(error) => error.to_string(),
@@ -150,12 +150,12 @@ fn trustees_and_application_credentials_of_cloud_conf_are_understood() {
     let trust = "[Global]\nauth-url=http://k\ntrust-id=t1\ntrustee-id=u1\ntrustee-password=tp\nuser-id=other\npassword=op\n";
     let credentials = of(&machine, trust).expect("readable").credentials;
     assert_eq!(credentials.scope, Scope::Trust("t1".into()));
-    assert!(matches!(&credentials.proof, Proof::Password { user: User::Id(id), .. } if id == "u1"));
+    assert!(matches!(&credentials.proof, AuthMethod::Password { user: User::Id(id), .. } if id == "u1"));
     assert_eq!(password(&credentials), "tp");
     let credential =
         "[Global]\nauth-url=http://k\napplication-credential-id=a1\napplication-credential-secret=s\n";
     let credentials = of(&machine, credential).expect("readable").credentials;
-    assert!(matches!(credentials.proof, Proof::ApplicationCredential { .. }));
+    assert!(matches!(credentials.proof, AuthMethod::ApplicationCredential { .. }));
 }
 
 #[test]

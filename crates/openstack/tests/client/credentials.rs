@@ -3,8 +3,10 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use seaway_openstack::{
-    Credentials, Error, Reading, Service, Source, Surroundings,
-    credentials::{ApplicationCredential, Domain, IdentityVersion, Interface, Project, Proof, Scope, User},
+    Credentials, Environment, Error, LoadedCredentials, Service, Source,
+    credentials::{
+        ApplicationCredential, AuthMethod, Domain, IdentityVersion, Interface, Project, Scope, User,
+    },
 };
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
@@ -12,13 +14,13 @@ use tempfile::TempDir;
 /// A folder that stands for a whole machine: `.` is where we are, `home` and `etc` are those.
 pub(crate) struct Machine {
     folder: TempDir,
-    pub(crate) around: Surroundings,
+    pub(crate) around: Environment,
 }
 
 impl Machine {
     pub(crate) fn new() -> Machine {
         let folder = tempfile::tempdir().expect("a folder");
-        let around = Surroundings::within(folder.path());
+        let around = Environment::in_folder(folder.path());
         Machine { folder, around }
     }
 
@@ -53,7 +55,7 @@ impl Machine {
         self
     }
 
-    fn read(&self, cloud: Option<&str>) -> Result<Reading, Error> {
+    fn read(&self, cloud: Option<&str>) -> Result<LoadedCredentials, Error> {
         Source::Client { cloud: cloud.map(str::to_owned), around: self.around.clone() }.read()
     }
 
@@ -89,9 +91,9 @@ pub(crate) fn clouds(names: &[&str]) -> String {
 
 pub(crate) fn password(credentials: &Credentials) -> &str {
     match &credentials.proof {
-        Proof::Password { password, .. } => password.expose_secret(),
-        Proof::Token(token) => token.expose_secret(),
-        Proof::ApplicationCredential { secret, .. } => secret.expose_secret(),
+        AuthMethod::Password { password, .. } => password.expose_secret(),
+        AuthMethod::Token(token) => token.expose_secret(),
+        AuthMethod::ApplicationCredential { secret, .. } => secret.expose_secret(),
     }
 }
 
@@ -161,7 +163,7 @@ fn the_environment_is_a_cloud_of_its_own_or_stands_above_the_file() {
     assert_eq!(alone.region.as_ref().map(|it| it.value.as_str()), Some("R2"));
     assert_eq!((alone.interface, alone.version), (Interface::Internal, Some(IdentityVersion::V3)));
     assert!(
-        matches!(&alone.proof, Proof::Password { user: User::Name { name, domain: Domain::Name(domain) }, .. }
+        matches!(&alone.proof, AuthMethod::Password { user: User::Name { name, domain: Domain::Name(domain) }, .. }
             if name == "eve" && domain == "Corp")
     );
     assert!(matches!(&alone.scope, Scope::Project(Project::Name { name, .. }) if name == "old-word"));
@@ -250,7 +252,7 @@ fn each_kind_of_credential_is_understood() {
     .expect("fine");
     assert_eq!(password(&credential), "0123", "a secret that looks like a number is none");
     assert!(
-        matches!(&credential.proof, Proof::ApplicationCredential { which: ApplicationCredential::Id(id), .. } if id == "a1")
+        matches!(&credential.proof, AuthMethod::ApplicationCredential { which: ApplicationCredential::Id(id), .. } if id == "a1")
     );
     assert_eq!(credential.version, Some(IdentityVersion::V3));
 
@@ -263,10 +265,13 @@ fn each_kind_of_credential_is_understood() {
     .expect("fine");
     assert!(matches!(
         &by_name.proof,
-        Proof::ApplicationCredential { which: ApplicationCredential::Name { user: User::Id(_), .. }, .. }
+        AuthMethod::ApplicationCredential {
+            which: ApplicationCredential::Name { user: User::Id(_), .. },
+            ..
+        }
     ));
     let token = of(&[url, "    auth_type: token", "    token: t1", "    project_id: p1"]).expect("fine");
-    assert!(matches!((&token.proof, &token.scope), (Proof::Token(_), Scope::Project(Project::Id(_)))));
+    assert!(matches!((&token.proof, &token.scope), (AuthMethod::Token(_), Scope::Project(Project::Id(_)))));
     let trust = of(&[url, "    user_id: u1", "    password: p", "    trust_id: t1", "    project_id: p1"])
         .expect("fine");
     assert_eq!(trust.scope, Scope::Trust("t1".into()), "a trust has its project");
@@ -295,7 +300,7 @@ fn domains_fall_back_to_the_one_for_everything_and_to_default() {
         let lines: Vec<&str> = base.iter().chain(more).copied().collect();
         let credentials = of(&lines).expect("fine");
         assert!(
-            matches!(&credentials.proof, Proof::Password { user: User::Name { domain, .. }, .. } if *domain == user),
+            matches!(&credentials.proof, AuthMethod::Password { user: User::Name { domain, .. }, .. } if *domain == user),
             "{more:?}"
         );
         assert!(

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use seaway_openstack::{
     Call, Class, Cloud, Credentials, Error, Service, Settings, Source,
-    credentials::{ApplicationCredential, Domain, Project, Proof, Scope, User},
+    credentials::{ApplicationCredential, AuthMethod, Domain, Project, Scope, User},
 };
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    async fn enter(&self, proof: Proof, scope: Scope) -> Result<Cloud, Error> {
+    async fn enter(&self, proof: AuthMethod, scope: Scope) -> Result<Cloud, Error> {
         let credentials = Credentials::new(&self.auth_url, proof, scope);
         Cloud::connect(Source::Given(credentials), Settings::default()).await
     }
@@ -32,7 +32,7 @@ impl Site {
 
     pub(crate) async fn by_credential(&self, id: &str, secret: &str) -> Result<Cloud, Error> {
         let which = ApplicationCredential::Id(id.to_owned());
-        self.enter(Proof::ApplicationCredential { which, secret: secret.into() }, Scope::Unsaid).await
+        self.enter(AuthMethod::ApplicationCredential { which, secret: secret.into() }, Scope::Unsaid).await
     }
 }
 
@@ -70,7 +70,8 @@ pub(crate) async fn every_kind_signs_in(site: &Site) -> Result<()> {
     assert!(session.expires.is_some());
     assert!(session.roles.iter().any(|role| role == "member"), "{:?}", session.roles);
 
-    let by_id = Proof::Password { user: User::Id(user.clone()), password: site.password.as_str().into() };
+    let by_id =
+        AuthMethod::Password { user: User::Id(user.clone()), password: site.password.as_str().into() };
     site.enter(by_id, Scope::Project(Project::Id(own.id.clone()))).await?;
 
     let body = json!({"name": "by-test", "secret": "s3cret", "roles": [{"name": "member"}]});
@@ -82,7 +83,7 @@ pub(crate) async fn every_kind_signs_in(site: &Site) -> Result<()> {
         ApplicationCredential::Name { name: "by-test".into(), user: named(&site.user) },
         ApplicationCredential::Name { name: "by-test".into(), user: User::Id(user.clone()) },
     ] {
-        let proof = Proof::ApplicationCredential { which, secret: "s3cret".into() };
+        let proof = AuthMethod::ApplicationCredential { which, secret: "s3cret".into() };
         let cloud = site.enter(proof, Scope::Unsaid).await?;
         assert_eq!(cloud.session().kind, "application credential");
         assert_eq!(cloud.session().project.clone().context("a project")?.id, own.id);
@@ -94,7 +95,7 @@ pub(crate) async fn every_kind_signs_in(site: &Site) -> Result<()> {
         "project_id": own.id, "impersonation": false, "roles": [{"name": "member"}]}});
     let trust = made(&cloud, "/OS-TRUST/trusts", trust, "trust").await?;
     let trusted = Scope::Trust(text(&trust, "id").to_owned());
-    let proof = |password: &str| Proof::Password { user: named("demo"), password: password.into() };
+    let proof = |password: &str| AuthMethod::Password { user: named("demo"), password: password.into() };
     let cloud = site.enter(proof("demopw"), trusted.clone()).await?;
     assert_eq!(cloud.session().kind, "trust");
     assert_eq!(cloud.session().project.clone().context("a project")?.id, own.id, "the trustor's project");
@@ -110,10 +111,10 @@ pub(crate) async fn a_token_signs_in(site: &Site) -> Result<()> {
     let scope =
         || Scope::Project(Project::Name { name: site.user.clone(), domain: Domain::Name("Default".into()) });
     let token = issued(site).await?;
-    let cloud = site.enter(Proof::Token(token.into()), scope()).await?;
+    let cloud = site.enter(AuthMethod::Token(token.into()), scope()).await?;
     assert_eq!(cloud.session().kind, "token");
     cloud.call(Call::get(Service::Network, "list networks", "/networks")).await?;
-    let nonsense = told(site.enter(Proof::Token("gAAAA-nonsense".into()), scope()).await);
+    let nonsense = told(site.enter(AuthMethod::Token("gAAAA-nonsense".into()), scope()).await);
     assert!(nonsense.starts_with("sign in: Keystone does not take the token: "), "{nonsense}");
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_openstack::{Call, Class, Cloud, Error, Limits, Service, Settings, Source, Surroundings, Timing};
+use seaway_openstack::{Call, Class, Cloud, Environment, Error, Limits, Service, Settings, Source, Timing};
 use serde_json::json;
 use tokio::{sync::watch, task::JoinSet};
 
@@ -247,7 +247,7 @@ impl Door {
     }
 
     pub(crate) fn source(file: &Path) -> Source {
-        let around = Surroundings::within(file.parent().expect("a folder"));
+        let around = Environment::in_folder(file.parent().expect("a folder"));
         Source::Client { cloud: Some("demo".into()), around }
     }
 }

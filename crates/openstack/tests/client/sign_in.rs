@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use seaway_openstack::{
     Call, Class, Cloud, Credentials, Service, Settings, Source,
-    credentials::{ApplicationCredential, Domain, IdentityVersion, Proof, Scope},
+    credentials::{ApplicationCredential, AuthMethod, Domain, IdentityVersion, Scope},
 };
 use seaway_testkit::cloud::{Cloud as Fake, Speaks};
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ async fn the_old_keystone_takes_tokens_and_tells_refusals_apart_too() -> Result<
     let reply: Value = client.post(format!("{url}/tokens")).json(&body).send().await?.json().await?;
     let token = reply.pointer("/access/token/id").and_then(Value::as_str).context("a token")?;
     let scope = Credentials::password(&url, "", "", "demo").scope;
-    let credentials = Credentials::new(&url, Proof::Token(token.into()), scope);
+    let credentials = Credentials::new(&url, AuthMethod::Token(token.into()), scope);
     let cloud = Cloud::connect(Source::Given(credentials), quick()).await?;
     assert_eq!((cloud.session().kind, cloud.session().version), ("token", "v2.0"));
     Ok(())
@@ -128,7 +128,7 @@ async fn what_the_old_keystone_cannot_say_is_not_asked_of_it() -> Result<()> {
     let fake = Fake::start();
     fake.speak(Speaks::V2);
     let which = ApplicationCredential::Id("a1".into());
-    let proof = || Proof::ApplicationCredential { which: which.clone(), secret: "s".into() };
+    let proof = || AuthMethod::ApplicationCredential { which: which.clone(), secret: "s".into() };
     let password = || Credentials::password("", "demo", "demopw", "demo").proof;
     for (proof, scope) in [
         (proof(), Scope::Unsaid),

@@ -7,7 +7,7 @@ use std::{
 
 use seaway_openstack::{
     Call, Class, Cloud, Credentials, Error, Retry, Service, Settings, Source,
-    credentials::{ApplicationCredential, Proof, Scope},
+    credentials::{ApplicationCredential, AuthMethod, Scope},
 };
 use serde_json::json;
 use socket2::{Domain, Socket, Type};
@@ -204,7 +204,7 @@ async fn refused_credentials_say_what_to_check() {
 
     let server = Scripted::start(|_| unauthorized());
     let which = ApplicationCredential::Id("a1".into());
-    let proof = Proof::ApplicationCredential { which, secret: PASSWORD.into() };
+    let proof = AuthMethod::ApplicationCredential { which, secret: PASSWORD.into() };
     let source = Source::Given(Credentials::new(&server.url(), proof, Scope::Unsaid));
     let start = Instant::now();
     let error = Cloud::connect(source, quick()).await.err().expect("not let in");

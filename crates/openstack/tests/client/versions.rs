@@ -37,7 +37,7 @@ async fn versions_are_asked_for_with_a_good_token_and_again_after_an_hour() {
     let (clock, settings) = hurried();
     let cloud = connect(&server, settings).await.expect("let in");
     for _ in 0..5 {
-        assert!(cloud.versions(Service::Network).await.expect("with another token").has(2, 0));
+        assert!(cloud.versions(Service::Network).await.expect("with another token").supports(2, 0));
     }
     assert_eq!((given.load(Ordering::SeqCst), server.count("GET", "/")), (2, 2));
     clock.advance(Duration::from_secs(3601));
@@ -56,7 +56,7 @@ async fn a_root_that_is_hidden_or_broken_leaves_the_place_below_the_version() {
             _ => hidden(),
         });
         let cloud = connect(&server, hurried().1).await.expect("let in");
-        assert!(cloud.versions(Service::Network).await.expect("found below").has(2, 0));
+        assert!(cloud.versions(Service::Network).await.expect("found below").supports(2, 0));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{future::Future, net::IpAddr, time::Instant};
 
 use seaway_openstack::{
-    Cloud, Settings, Source, Surroundings,
+    Cloud, Environment, Settings, Source,
     neutron::{
         Direction, EtherType, Gateway, Network, NewPort, NewRouter, NewSecurityGroup, NewSecurityGroupRule,
         Port, Router, SecurityGroup, SecurityGroupRule, Subnet,
@@ -123,7 +123,7 @@ fn runtime() -> Runtime {
 
 async fn sign_in(project: &Project) -> Cloud {
     let file = project.clouds_yaml();
-    let around = Surroundings::within(file.parent().expect("a folder"));
+    let around = Environment::in_folder(file.parent().expect("a folder"));
     let source = Source::Client { cloud: Some(project.name.clone()), around };
     Cloud::connect(source, Settings::default()).await.expect("signed in")
 }

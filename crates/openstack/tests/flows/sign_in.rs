@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use counted::Counted;
 use kinds::Site;
 use seaway_openstack::{
-    Call, Class, Cloud, Credentials, Service, Settings, Source, Surroundings,
+    Call, Class, Cloud, Credentials, Environment, Service, Settings, Source,
     credentials::{IdentityVersion, Located, Place},
 };
 use seaway_testkit::topology::{OpenStack, Project};
@@ -121,8 +121,8 @@ async fn a_wrong_region_lists_those_that_there_are() -> Result<()> {
 async fn services_tell_their_versions() -> Result<()> {
     let Some(_rig) = OpenStack::up() else { return Ok(()) };
     let cloud = Cloud::connect(demo(AUTH_URL), Settings::default()).await?;
-    assert!(cloud.versions(Service::LoadBalancer).await?.has(2, 26));
-    assert!(cloud.versions(Service::Compute).await?.has(2, 90));
+    assert!(cloud.versions(Service::LoadBalancer).await?.supports(2, 26));
+    assert!(cloud.versions(Service::Compute).await?.supports(2, 90));
     for service in [Service::Identity, Service::Network, Service::KeyManager] {
         assert!(!cloud.versions(service).await?.ids.is_empty(), "{service}");
     }
@@ -132,7 +132,7 @@ async fn services_tell_their_versions() -> Result<()> {
 /// The cloud of a project's own user, by a file.
 fn own(project: &Project, file: &Path) -> Source {
     let folder = file.parent().unwrap_or(Path::new("/"));
-    let around = Surroundings::within(folder).with("OS_CLIENT_CONFIG_FILE", &file.display().to_string());
+    let around = Environment::in_folder(folder).with("OS_CLIENT_CONFIG_FILE", &file.display().to_string());
     Source::Client { cloud: Some(project.name.clone()), around }
 }
 

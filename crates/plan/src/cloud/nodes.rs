@@ -173,7 +173,7 @@ impl Demand {
         Some(Openings {
             ports,
             health,
-            probed: self.check().is_some(),
+            probed: self.health_check().is_some(),
             families: outside.families,
             sources: self.sources(),
             provider: outside.provider,

@@ -73,7 +73,7 @@ impl Ledger {
 
     /// It was given before the store was set back, and is not written now. Who had it and is there has it again, unless another one of
     /// its family is written as his; else it is being released, for hosts may not have heard of that.
-    pub fn keep_lost(&mut self, lost: &Address) {
+    pub fn reserve_lost(&mut self, lost: &Address) {
         if self.settled || self.learned.contains_key(&lost.ip) {
             return;
         }

@@ -137,13 +137,13 @@ impl World {
         }
     }
 
-    /// Nobody else is given these: before anything is given out.
-    pub(super) fn keep_lost(&mut self) {
+    /// Reserves the addresses of a lost store, before any address is given out: no other Service gets them.
+    pub(super) fn reserve_lost_addresses(&mut self) {
         if !self.roles.allocate {
             return;
         }
         for lost in self.lost_time.addresses.values().filter(|it| !self.addresses.contains_key(&it.ip)) {
-            self.ledger.keep_lost(lost);
+            self.ledger.reserve_lost(lost);
         }
         let again = self.lost_time.to_write_again().map(|ip| Dirt::Unit(Unit::Address(ip)));
         self.dirt.extend(again);

@@ -32,7 +32,7 @@ impl World {
         std::mem::take(&mut self.found).into_iter().for_each(|unit| self.find(unit));
         self.end_lost_time();
         self.adopt_published();
-        self.keep_lost();
+        self.reserve_lost_addresses();
         self.remember_hosts();
         let touched = self.ledger.settle();
         self.regrant(touched);

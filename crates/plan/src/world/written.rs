@@ -74,7 +74,7 @@ impl World {
     fn hear_everybody_anew(&mut self) {
         if self.settled {
             self.adopt_published();
-            self.keep_lost();
+            self.reserve_lost_addresses();
             self.remember_hosts();
             self.ledger.settle();
         }

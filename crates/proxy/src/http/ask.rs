@@ -110,7 +110,7 @@ pub(super) fn choose(
 ) -> Option<Arc<RunningMember>> {
     let live = pool.live();
     let mut cursors = context.cursors();
-    pool.choose(&live, client, cursors.of(pool), tried, context.now()).cloned()
+    pool.choose(&live, client, cursors.cursor_for(pool), tried, context.now()).cloned()
 }
 
 /// The caller has set a deadline for it. `counts`: its descriptor is none of those that clients count for.

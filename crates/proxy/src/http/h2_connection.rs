@@ -362,7 +362,7 @@ impl H2Connection {
                 self.deliver(connection, key, |inbox| {
                     inbox.heads.push_back(Head { status, lines, ends });
                     inbox.ended = ends;
-                    inbox.weigh();
+                    inbox.report_held();
                     too_many = inbox.heads.len() > MOST_INTERIM || inbox.holds_too_much();
                 });
                 if too_many {
@@ -382,7 +382,7 @@ impl H2Connection {
                 let lines = connection.lines().to_vec();
                 self.deliver(connection, key, |inbox| {
                     (inbox.trailers, inbox.ended) = (lines, true);
-                    inbox.weigh();
+                    inbox.report_held();
                 });
                 key
             }

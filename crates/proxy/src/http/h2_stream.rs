@@ -160,7 +160,7 @@ impl H2Stream {
         let mut connection = self.h2.taken();
         let Some(inbox) = connection.with_mut(self.key) else { return Poll::Ready(Err(Reason::CANCEL)) };
         let head = inbox.heads.pop_front();
-        inbox.weigh();
+        inbox.report_held();
         match (head, inbox.reset) {
             (Some(head), _) => Poll::Ready(Ok(head)),
             (None, Some(reason)) => Poll::Ready(Err(reason)),

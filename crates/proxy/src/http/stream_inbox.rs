@@ -54,11 +54,11 @@ impl StreamInbox {
             self.bytes.reserve_exact(bytes.len().max(length.min(GROWTH)));
         }
         self.bytes.extend_from_slice(bytes);
-        self.weigh();
+        self.report_held();
     }
 
-    /// Tells what it holds, after that has changed.
-    pub(super) fn weigh(&self) {
+    /// Reports how many bytes this inbox holds, after that has changed.
+    pub(super) fn report_held(&self) {
         let Some(held) = &self.held else { return };
         let heads: usize = self.heads.iter().map(|head| head.lines.capacity()).sum();
         held.set(self.bytes.capacity().saturating_add(self.trailers.capacity()).saturating_add(heads));
@@ -69,7 +69,7 @@ impl StreamInbox {
         self.reset = Some(Reason::TOO_MUCH);
         self.heads.clear();
         (self.taken, self.bytes, self.trailers) = (0, Vec::new(), Vec::new());
-        self.weigh();
+        self.report_held();
     }
 
     /// The client's connection holds more than it may, and not because of what windows bound.
@@ -91,7 +91,7 @@ impl StreamInbox {
             self.bytes.drain(..self.taken);
             self.taken = 0;
         }
-        self.weigh();
+        self.report_held();
         count
     }
 

@@ -100,12 +100,12 @@ impl TaskState {
         let _ = self.memory.set(memory);
     }
 
-    /// It waits there from now on, or nowhere; `true`: it did not before.
-    pub(super) fn waits_at(&self, place: Option<usize>) -> bool {
+    /// Notes the member in whose queue the task waits from now on, if any, by its place in memory; `true` if that changed.
+    pub(super) fn set_queued_for(&self, place: Option<usize>) -> bool {
         self.waits_at.replace(place) != place
     }
 
-    pub(super) fn is_waiting_at(&self, place: usize) -> bool {
+    pub(super) fn is_queued_for(&self, place: usize) -> bool {
         self.waits_at.get() == Some(place)
     }
 

@@ -11,15 +11,15 @@ use std::{
 };
 
 /// From the group of the process up to the root.
-pub(super) struct Groups {
-    groups: Vec<Group>,
+pub(super) struct Cgroups {
+    groups: Vec<Cgroup>,
     /// Why one of them could not be read has been said.
     is_reported: AtomicBool,
 }
 
 /// The files of one group, in either version of control groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct Cgroup {
     pub(super) limit: PathBuf,
     usage: PathBuf,
     stat: PathBuf,
@@ -40,19 +40,19 @@ const AT_HAND: u64 = 95;
 /// What version 1 says where there is no limit is a little less than 2^63.
 const NO_LIMIT: u64 = 1 << 62;
 
-impl Groups {
-    pub(super) fn of_this_process() -> Groups {
+impl Cgroups {
+    pub(super) fn of_this_process() -> Cgroups {
         let written = fs::read_to_string("/proc/self/cgroup").inspect_err(|error| {
             tracing::warn!(%error, "/proc/self/cgroup cannot be read: only limits.memory limits the memory");
         });
-        Groups::of(&written.unwrap_or_default(), Path::new("/sys/fs/cgroup"))
+        Cgroups::of(&written.unwrap_or_default(), Path::new("/sys/fs/cgroup"))
     }
 
     /// `written`: `/proc/self/cgroup`. Groups without these files are left out, as is the root of version 2.
-    pub(super) fn of(written: &str, root: &Path) -> Groups {
+    pub(super) fn of(written: &str, root: &Path) -> Cgroups {
         let mut groups = groups(written, root);
         groups.retain(|it| it.limit.exists() && it.usage.exists());
-        Groups { groups, is_reported: AtomicBool::new(false) }
+        Cgroups { groups, is_reported: AtomicBool::new(false) }
     }
 
     /// The worst of all groups. One that cannot be read is short of nothing; the log says so once.
@@ -74,21 +74,21 @@ impl Groups {
     }
 }
 
-impl Group {
-    fn version_2(folder: &Path) -> Group {
+impl Cgroup {
+    fn version_2(folder: &Path) -> Cgroup {
         let [limit, usage, stat] = ["memory.max", "memory.current", "memory.stat"].map(|it| folder.join(it));
-        Group { limit, usage, stat }
+        Cgroup { limit, usage, stat }
     }
 
-    fn version_1(folder: &Path) -> Group {
+    fn version_1(folder: &Path) -> Cgroup {
         let files = ["memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat"];
         let [limit, usage, stat] = files.map(|it| folder.join(it));
-        Group { limit, usage, stat }
+        Cgroup { limit, usage, stat }
     }
 
     /// A group above that of this process counts only if this process' group holds half of what is held in it: refusing
     /// clients helps nobody where others hold the memory.
-    fn shortage(&self, own: &Group) -> io::Result<Shortage> {
+    fn shortage(&self, own: &Cgroup) -> io::Result<Shortage> {
         let Some(limit) = limit(Line::read(&self.limit)?.text()) else { return Ok(Shortage::None) };
         let usage = Line::read(&self.usage)?;
         // The statistics cost the kernel more than the rest, and are seldom needed.
@@ -118,21 +118,21 @@ impl Shortage {
 
 /// Of the group and of all above it, in both versions of control groups. In a container the group's path may be that
 /// outside, while its files are at the root.
-pub(super) fn groups(written: &str, root: &Path) -> Vec<Group> {
+pub(super) fn groups(written: &str, root: &Path) -> Vec<Cgroup> {
     let mut groups = Vec::new();
     for line in written.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let (base, group): (_, fn(&Path) -> Group) = match controllers {
-            "" => (root.to_owned(), Group::version_2),
-            some if some.split(',').any(|it| it == "memory") => (root.join("memory"), Group::version_1),
+        let (base, group): (_, fn(&Path) -> Cgroup) = match controllers {
+            "" => (root.to_owned(), Cgroup::version_2),
+            some if some.split(',').any(|it| it == "memory") => (root.join("memory"), Cgroup::version_1),
             _ => continue,
         };
         let path = Path::new(path.trim_start_matches('/'));
         let parents = path.ancestors().filter(|it| !it.as_os_str().is_empty());
         groups.extend(parents.map(|it| group(&base.join(it))));
     }
-    groups.extend([Group::version_2(root), Group::version_1(&root.join("memory"))]);
+    groups.extend([Cgroup::version_2(root), Cgroup::version_1(&root.join("memory"))]);
     groups
 }
 
@@ -161,7 +161,7 @@ pub(super) fn limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|it| *it < NO_LIMIT)
 }
 
-fn held_in(group: &Group) -> io::Result<u64> {
+fn held_in(group: &Cgroup) -> io::Result<u64> {
     held(Line::read(&group.usage)?.text(), &fs::read_to_string(&group.stat)?)
 }
 

@@ -25,7 +25,7 @@ impl Tcp {
         let Some(pool) = connection.pool.clone() else {
             return self.refuse(index, Refusal::NoMember, turn);
         };
-        let cursor = self.cursors.of(&pool);
+        let cursor = self.cursors.cursor_for(&pool);
         loop {
             let tried = connection.rare.as_ref().map_or(&[][..], |rare| &rare.tried);
             let live = pool.live();

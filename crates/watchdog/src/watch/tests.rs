@@ -36,7 +36,7 @@ fn thread(name: &str) -> Thread {
     let (orders, taken) = channel();
     let wake = orders.clone();
     thread::spawn(move || {
-        heartbeat.enter();
+        heartbeat.enter_thread();
         while let Ok(order) = taken.recv() {
             heartbeat.beat();
             if let Order::Do(it) = order {
@@ -104,8 +104,8 @@ fn parts_that_are_idle_or_wait_for_others_are_well_and_those_that_are_not_watche
     let (heartbeat, waits) = Heartbeat::new("waits");
     let (release, wait) = channel::<()>();
     let waiting = thread::spawn(move || {
-        heartbeat.enter();
-        heartbeat.waiting(|| _ = wait.recv());
+        heartbeat.enter_thread();
+        heartbeat.while_waiting(|| _ = wait.recv());
         // Its end is no fault once it is not watched any more.
     });
     let watching = watchdog.watch([idle.part.clone(), waits]);

@@ -38,7 +38,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Problems stay, whatever is to be seen of the steps.
-    pub(super) fn keep(&self, prospect: &mut Prospect) {
+    pub(super) fn retain(&self, prospect: &mut Prospect) {
         let is_meant = |it: &Diff| self.0.action.is_empty() || self.0.action.contains(&it.action);
         prospect.steps.retain(is_meant);
         if !self.0.action.is_empty() && !self.0.action.contains(&Action::Delete) {

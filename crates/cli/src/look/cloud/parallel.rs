@@ -16,7 +16,7 @@ const TELL: Duration = Duration::from_secs(5);
 pub(super) type Job<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Their results, in the order of the jobs. `tell`: how many are done.
-pub(super) async fn all<T: Send + 'static>(jobs: Vec<Job<T>>, tell: impl Fn(usize)) -> Result<Vec<T>> {
+pub(super) async fn run_all<T: Send + 'static>(jobs: Vec<Job<T>>, tell: impl Fn(usize)) -> Result<Vec<T>> {
     let mut done: Vec<Option<T>> = jobs.iter().map(|_| None).collect();
     let mut waiting = jobs.into_iter().enumerate();
     let mut running = JoinSet::new();
@@ -66,7 +66,7 @@ mod tests {
             })
         };
         let (told, begin) = (Mutex::new(Vec::new()), Instant::now());
-        let all = all((0..100).map(job).collect(), |done| told.lock().unwrap().push(done)).await.unwrap();
+        let all = run_all((0..100).map(job).collect(), |done| told.lock().unwrap().push(done)).await.unwrap();
         assert_eq!(all, (0..100).collect::<Vec<_>>(), "in their order");
         assert_eq!(most.load(Ordering::Relaxed), WIDTH);
         assert!(begin.elapsed() < Duration::from_secs(16), "{:?}", begin.elapsed());

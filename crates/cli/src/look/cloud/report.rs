@@ -73,7 +73,7 @@ fn value(value: &Value) -> String {
 }
 
 /// One line: `5 steps for 3 objects (change: 4, create: 1), 1 Problem; nothing was done`.
-pub(super) fn sum(prospects: &[Prospect]) -> String {
+pub(super) fn summary(prospects: &[Prospect]) -> String {
     let steps: usize = prospects.iter().map(|it| it.steps.len()).sum();
     let problems: usize = prospects.iter().map(|it| it.problems.len()).sum();
     let counted = count(prospects.iter().flat_map(|it| &it.steps), |it| it.action.as_str());
@@ -223,6 +223,6 @@ mod tests {
                 "changes": [{"field": "connection_limit", "from": -1, "to": 100}],
             })
         );
-        assert_eq!(sum(&all), "3 steps for 1 object (change: 2, create: 1), 1 Problem; nothing was done");
+        assert_eq!(summary(&all), "3 steps for 1 object (change: 2, create: 1), 1 Problem; nothing was done");
     }
 }

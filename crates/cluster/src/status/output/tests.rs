@@ -1,7 +1,7 @@
 use seaway_model::{Kind, L4, Owner, announced::AnnouncedReason, outcome::Serving};
 
 use super::*;
-use crate::object_cache::{HeldBy, Version};
+use crate::object_cache::{ServiceFinalizers, Version};
 
 fn object() -> ObjectRef {
     ObjectRef::new(Kind::Service, "default", "shop")
@@ -50,17 +50,17 @@ fn an_address_is_published_once_it_is_served_and_stays_when_hosts_vanish() {
     let waiting = Output::of(&status(&["192.0.2.1"], &[], &[]), &nothing);
     assert_eq!(waiting.ingress, Some(vec![]));
     let said = written(&waiting, &nothing);
-    assert!(waiting.is_said_by(&said));
+    assert!(waiting.is_published(&said));
     let served = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &said);
-    assert!(!served.is_said_by(&said));
-    let notes: Vec<String> = served.notes(&said).iter().map(ToString::to_string).collect();
+    assert!(!served.is_published(&said));
+    let notes: Vec<String> = served.events(&said).iter().map(ToString::to_string).collect();
     assert_eq!(notes, ["AddressPublished: reachable at 192.0.2.1"]);
     let said = written(&served, &said);
     assert_eq!(
         said.ingress,
         [Ingress { at: "192.0.2.1".into(), mode: Some("Proxy".into()), ..Ingress::default() }]
     );
-    assert!(served.is_said_by(&said) && served.notes(&said).is_empty());
+    assert!(served.is_published(&said) && served.events(&said).is_empty());
     let vanished = Output::of(&status(&["192.0.2.1"], &[], &[]), &said);
     assert_eq!(vanished.ingress.map(|it| it[0].at.clone()), Some("192.0.2.1".into()));
     assert_eq!(
@@ -68,9 +68,9 @@ fn an_address_is_published_once_it_is_served_and_stays_when_hosts_vanish() {
         (ConditionStatus::False, "NotServed")
     );
     let gone = Output::none(&said);
-    assert!(!gone.is_said_by(&said));
-    assert_eq!(gone.notes(&said).len(), 1);
-    assert!(gone.is_said_by(&written(&gone, &said)));
+    assert!(!gone.is_published(&said));
+    assert_eq!(gone.events(&said).len(), 1);
+    assert!(gone.is_published(&written(&gone, &said)));
 }
 
 #[test]
@@ -80,15 +80,15 @@ fn who_is_released_keeps_its_addresses_and_loses_our_conditions() {
     let said = written(&served, &nothing);
     let left = Status { left: true, ..status(&[], &[], &[]) };
     let output = Output::of(&left, &said);
-    assert!(!output.is_said_by(&said), "conditions are there");
-    assert!(output.notes(&said).is_empty(), "no address is withdrawn");
+    assert!(!output.is_published(&said), "conditions are there");
+    assert!(output.events(&said).is_empty(), "no address is withdrawn");
     let after = written(&output, &said);
     assert_eq!((&after.ingress, after.conditions.len()), (&said.ingress, 0));
-    assert!(output.is_said_by(&after));
+    assert!(output.is_published(&after));
     // What another wrote since is its own.
     let others = Published { other: Some("another".into()), ..said };
     assert_eq!(Output::of(&left, &others).ingress, None);
-    assert!(Output::of(&left, &nothing).is_said_by(&nothing), "nothing of ours is there");
+    assert!(Output::of(&left, &nothing).is_published(&nothing), "nothing of ours is there");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn members_that_come_and_go_are_no_reason_to_write() {
     let mut served = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
     let said = written(&Output::of(&served, &nothing), &nothing);
     served.members += 1;
-    assert!(Output::of(&served, &said).is_said_by(&said));
+    assert!(Output::of(&served, &said).is_published(&said));
 }
 
 #[test]
@@ -120,16 +120,16 @@ fn each_problem_is_told_once_and_not_again_after_a_restart() {
     let nothing = Published { uid: "u".into(), ..Published::default() };
     let one = Output::of(&status(&[], &[], &["first"]), &nothing);
     assert_eq!(
-        one.notes(&nothing).iter().map(ToString::to_string).collect::<Vec<_>>(),
+        one.events(&nothing).iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["NoEndpoints: Service default/shop: first. mend it"]
     );
     let said = written(&one, &nothing);
-    assert!(one.is_said_by(&said), "{said:?}");
+    assert!(one.is_published(&said), "{said:?}");
     let two = Output::of(&status(&[], &[], &["first", "second"]), &said);
-    assert_eq!(two.notes(&said).len(), 1);
+    assert_eq!(two.events(&said).len(), 1);
     let none = Output::of(&status(&[], &[], &[]), &written(&two, &said));
     assert_eq!(none.conditions.len(), 1);
-    assert_eq!(none.notes(&written(&two, &said)), []);
+    assert_eq!(none.events(&written(&two, &said)), []);
 }
 
 #[test]
@@ -141,16 +141,16 @@ fn what_others_wrote_first_is_taken_over_and_what_they_write_after_us_is_left_to
         ingress: vec![Ingress { at: "192.0.2.1".into(), mode: Some("VIP".into()), ..Ingress::default() }],
         conditions: Vec::new(),
         ours: false,
-        held: HeldBy::default(),
+        held: ServiceFinalizers::default(),
         balancer: None,
         other: Some("metallb".into()),
         shared: false,
     };
     let wanted = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
     let taken = Output::of(&wanted, &metallb);
-    assert!(!taken.is_said_by(&metallb), "a VIP is made a Proxy");
+    assert!(!taken.is_published(&metallb), "a VIP is made a Proxy");
     assert_eq!(taken.ingress.as_ref().map(Vec::len), Some(1));
-    assert!(Output::none(&metallb).is_said_by(&metallb), "what we never wrote is not ours to clear");
+    assert!(Output::none(&metallb).is_published(&metallb), "what we never wrote is not ours to clear");
     let asked = Status { takes_over: false, ..wanted.clone() };
     assert_eq!(Output::of(&asked, &metallb).ingress, None, "not without a word");
     let fought = Published { ours: true, ..metallb };
@@ -193,14 +193,14 @@ fn a_cluster_that_knows_no_mode_is_not_written_to_for_ever_and_is_told() {
     let nothing = Published { uid: "u".into(), ..Published::default() };
     let wanted = Output::of(&status(&["192.0.2.1"], &["192.0.2.1"], &[]), &nothing);
     let mut said = written(&wanted, &nothing);
-    assert!(!lacks_the_mode(&status(&[], &[], &[]), &said));
+    assert!(!lacks_ip_mode(&status(&[], &[], &[]), &said));
     // As an API server before 1.29 reads back what it was sent.
     said.ingress[0].mode = None;
-    assert!(lacks_the_mode(&status(&[], &[], &[]), &said));
-    assert!(wanted.is_said_by(&said), "it would be dropped again");
+    assert!(lacks_ip_mode(&status(&[], &[], &[]), &said));
+    assert!(wanted.is_published(&said), "it would be dropped again");
     let others = Published { ours: false, ..said };
     assert!(
-        !lacks_the_mode(&status(&[], &[], &[]), &others),
+        !lacks_ip_mode(&status(&[], &[], &[]), &others),
         "what somebody else wrote is no complaint of ours"
     );
 }
@@ -221,7 +221,7 @@ fn an_address_is_told_as_the_service_wants_it_and_stays_so_while_nobody_has_aske
         let body = output.body(&object(), "u", &nothing, "now");
         assert_eq!(body["status"]["loadBalancer"]["ingress"].to_string(), told);
         let said = written(&output, &nothing);
-        assert!(output.is_said_by(&said), "{how:?}");
+        assert!(output.is_published(&said), "{how:?}");
         if !matches!(how, Shown::Proxy | Shown::Vip) {
             let restarted = Status { addresses: Vec::new(), serving: Vec::new(), ..wanted.clone() };
             let kept = Output::of(&restarted, &said).ingress;
@@ -229,13 +229,13 @@ fn an_address_is_told_as_the_service_wants_it_and_stays_so_while_nobody_has_aske
         }
         // And from one to another.
         let other = Status { shown: Shown::Name("other.example".into()), ..wanted };
-        assert!(!Output::of(&other, &said).is_said_by(&said));
+        assert!(!Output::of(&other, &said).is_published(&said));
     }
     let mut vip = status(&["192.0.2.1"], &["192.0.2.1"], &[]);
     vip.shown = Shown::Vip;
     let mut said = written(&Output::of(&vip, &nothing), &nothing);
     said.ingress[0].mode = None;
-    assert!(!lacks_the_mode(&vip, &said), "it is the API's default");
+    assert!(!lacks_ip_mode(&vip, &said), "it is the API's default");
 }
 
 #[test]
@@ -245,16 +245,16 @@ fn whether_it_is_announced_is_a_condition_of_its_own_and_is_written_once() {
     let before = written(&Output::of(&served, &nothing), &nothing);
     served.announced = Some(Announced::new(AnnouncedReason::NotAnnounced, "nothing announces it"));
     let output = Output::of(&served, &before);
-    assert!(!output.is_said_by(&before), "an older version said nothing of it");
+    assert!(!output.is_published(&before), "an older version said nothing of it");
     let said = written(&output, &before);
-    assert!(output.is_said_by(&said), "{said:?}");
-    let sight = said.sight("default".into(), "shop".into());
+    assert!(output.is_published(&said), "{said:?}");
+    let sight = said.inspection("default".into(), "shop".into());
     assert_eq!(sight.ready.map(|it| it.0), Some(true), "a host serves it");
     let announced = sight.announced.map(|(status, reason, _)| (status, reason.to_string()));
     assert_eq!(announced, Some((ConditionStatus::False, "NotAnnounced".to_owned())));
     assert_eq!(sight.problems.len(), 1, "it is no Problem of the Service");
     let events = |output: &Output, before: &Published| {
-        let notes = output.notes(before).into_iter().filter(|it| *it.reason == *"NotAnnounced");
+        let notes = output.events(before).into_iter().filter(|it| *it.reason == *"NotAnnounced");
         notes.map(|it| (it.warning, it.text)).collect::<Vec<_>>()
     };
     assert_eq!(events(&output, &before), [(true, "nothing announces it".to_owned())]);
@@ -271,7 +271,7 @@ fn whether_it_is_announced_is_a_condition_of_its_own_and_is_written_once() {
     let told: Vec<_> = conditions.map(of).collect();
     let wanted = ("\"seaway.dev/Announced\"", "\"Unknown\"", "\"MetalLB\"");
     assert!(told.contains(&(wanted.0.into(), wanted.1.into(), wanted.2.into())), "{told:?}");
-    assert!(Output::of(&served, &unknown).is_said_by(&unknown), "what is unknown is read as unknown");
+    assert!(Output::of(&served, &unknown).is_published(&unknown), "what is unknown is read as unknown");
 }
 
 #[test]
@@ -299,8 +299,8 @@ fn ports_at_hosts_addresses_are_told_with_who_lacks_which_and_written_once() {
         PortStatus { at: at([192, 0, 2, 2], 80), lacks: None },
     ];
     let told = Output::of(&Status { ports, ..of_version_before }, &before);
-    assert!(!told.is_said_by(&before), "a status of the version before has no ports");
-    assert!(told.notes(&before).is_empty(), "nothing came or went");
+    assert!(!told.is_published(&before), "a status of the version before has no ports");
+    assert!(told.events(&before).is_empty(), "nothing came or went");
     let body = told.body(&object(), "u", &before, "now");
     let expected = json!([
         {"port": 80, "protocol": "TCP"},
@@ -308,7 +308,7 @@ fn ports_at_hosts_addresses_are_told_with_who_lacks_which_and_written_once() {
     ]);
     assert_eq!(body["status"]["loadBalancer"]["ingress"][0]["ports"], expected);
     let said = written(&told, &before);
-    assert!(told.is_said_by(&said), "{said:?}");
+    assert!(told.is_published(&said), "{said:?}");
     let left = Output::of(&Status { left: true, ..status(&[], &[], &[]) }, &said);
     assert_eq!(left.ingress.as_ref(), Some(&said.ingress), "what stays published stays as it is");
 }

@@ -64,10 +64,10 @@ pub(in crate::octavia) fn reset(change: &mut ListenerChange, wish: &NewListener,
     let is_over = |tag: &str, is_asked: bool| there.tags.contains(tag) && !is_asked;
     let [(_, has_versions), (_, has_hsts)] = given(wish);
     if is_over(VERSIONS, has_versions) {
-        change.tls_versions = Edit::To(Some(words(&USUAL))).against(&there.tls_versions);
+        change.tls_versions = Edit::To(Some(words(&USUAL))).unless_equal(&there.tls_versions);
     }
     if is_over(HSTS, has_hsts) {
-        change.hsts_max_age = Edit::To(None).against(&there.hsts_max_age);
+        change.hsts_max_age = Edit::To(None).unless_equal(&there.hsts_max_age);
     }
     let before = match &change.tags {
         Edit::To(tags) => tags.clone(),

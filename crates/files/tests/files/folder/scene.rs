@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_files::{Folder, Places, Watch};
+use seaway_files::{Folder, Locator, Watch};
 use seaway_model::{
     Change, Kind, ObjectRef,
     fact::{FactRef, Service},
@@ -87,7 +87,7 @@ impl Scene {
         fs::remove_file(self.dir.join(name)).expect("is removed");
     }
 
-    pub(crate) fn places(&self) -> Places {
+    pub(crate) fn places(&self) -> Locator {
         self.watch.as_ref().expect("is watched").places()
     }
 

@@ -18,7 +18,7 @@ pub(super) fn read(
     schema::at_most_items(list, 16);
     let mut backends = Vec::new();
     for item in list.items() {
-        let weight = item.child("weight").within(0, MOST_WEIGHT).unwrap_or(1);
+        let weight = item.child("weight").integer_within(0, MOST_WEIGHT).unwrap_or(1);
         let filters = item.child("filters");
         if filters.items().len() > 0 {
             refuse(&filters, "a filter for one backend", unsupported);
@@ -41,14 +41,14 @@ pub(super) fn one(
     let there = field.child("namespace");
     let elsewhere = there.name();
     if let Some(namespace) = elsewhere {
-        super::super::meta::judge(&there, namespace, words::dns1123_label);
+        super::super::meta::check_rule(&there, namespace, words::dns1123_label);
     }
     if written != ("", "Service") {
         let at = if kind.is_set() { &kind } else { &group };
         refuse(at, "a backend that is not a Service", unsupported);
         return None;
     }
-    schema::rule(field, field.child("port").is_set(), "Must have port for Service reference");
+    schema::require(field, field.child("port").is_set(), "Must have port for Service reference");
     Some(BackendRef {
         namespace: elsewhere.map_or_else(|| namespace.clone(), Name::from),
         service: name?.into(),

@@ -49,7 +49,7 @@ fn names(list: &Field<'_>, most: usize, judge: fn(&Field<'_>, &str)) -> Vec<Name
 
 fn alone(list: &Field<'_>, message: &str) {
     let texts = list.texts();
-    schema::rule(list, !(texts.contains(&"*") && texts.len() > 1), message);
+    schema::require(list, !(texts.contains(&"*") && texts.len() > 1), message);
 }
 
 fn method(item: &Field<'_>, text: &str) {

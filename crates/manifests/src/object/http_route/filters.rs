@@ -6,7 +6,7 @@ use seaway_model::{
     load_balancer::{Filter, HeaderChange, PathMatch, Redirect},
 };
 
-use super::{backends, cors, matches::is_plain, refuse, schema};
+use super::{backends, cors, matches::is_plain_path, refuse, schema};
 use crate::decode::Field;
 
 /// The filters of a rule; a redirect is what the rule does instead of leading anywhere.
@@ -55,19 +55,19 @@ pub(super) fn read(list: &Field<'_>, namespace: &Name, unsupported: &mut Vec<Uns
         let Some((name, kind, needed)) = written.one_of(&known) else { continue };
         for (name, of, field) in TYPES {
             let set = item.child(field).is_set();
-            schema::rule(
+            schema::require(
                 &item,
                 of == kind || !set,
                 &format!("filter.{field} must be nil if the filter.type is not {name}"),
             );
-            schema::rule(
+            schema::require(
                 &item,
                 of != kind || set,
                 &format!("filter.{field} must be specified for {name} filter.type"),
             );
         }
         if seen.contains(&kind) && !matches!(kind, Type::Mirror | Type::Extension | Type::Auth) {
-            schema::rule(list, false, &format!("{name} filter cannot be repeated"));
+            schema::require(list, false, &format!("{name} filter cannot be repeated"));
         }
         seen.push(kind);
         let field = item.child(needed);
@@ -87,7 +87,7 @@ pub(super) fn read(list: &Field<'_>, namespace: &Name, unsupported: &mut Vec<Uns
             }
         }
     }
-    schema::rule(
+    schema::require(
         list,
         !(seen.contains(&Type::Redirect) && seen.contains(&Type::Rewrite)),
         "May specify either httpRouteFilterRequestRedirect or httpRouteFilterRequestRewrite, but not both",
@@ -140,12 +140,12 @@ fn mirror(
     }
     let to = backends::one(&backend, namespace, unsupported);
     let (percent, fraction) = (field.child("percent"), field.child("fraction"));
-    schema::rule(
+    schema::require(
         field,
         !(percent.is_set() && fraction.is_set()),
         "Only one of percent or fraction may be specified in HTTPRequestMirrorFilter",
     );
-    let per_mille = match percent.within::<u16>(0, 100) {
+    let per_mille = match percent.integer_within::<u16>(0, 100) {
         Some(percent) => percent.saturating_mul(10),
         None if fraction.is_set() => self::fraction(&fraction),
         None => 1_000,
@@ -159,9 +159,9 @@ fn fraction(field: &Field<'_>) -> u16 {
         numerator.required("");
     }
     let most = i64::from(i32::MAX);
-    let part: i64 = numerator.within(0, most).unwrap_or(0);
-    let whole: i64 = denominator.within(1, most).unwrap_or(100);
-    schema::rule(field, part <= whole, "numerator must be less than or equal to denominator");
+    let part: i64 = numerator.integer_within(0, most).unwrap_or(0);
+    let whole: i64 = denominator.integer_within(1, most).unwrap_or(100);
+    schema::require(field, part <= whole, "numerator must be less than or equal to denominator");
     let per_mille = part.saturating_mul(1_000).checked_div(whole);
     per_mille.and_then(|it| u16::try_from(it).ok()).unwrap_or(1_000).min(1_000)
 }
@@ -214,17 +214,21 @@ fn changed_path(field: &Field<'_>) -> Option<PathMatch> {
     let wanted = kind.one_of(&kinds)?;
     for (name, value) in kinds {
         let set = field.child(value).is_set();
-        schema::rule(
+        schema::require(
             field,
             value != wanted || set,
             &format!("{value} must be specified when type is set to '{name}'"),
         );
-        schema::rule(field, value == wanted || !set, &format!("type must be '{name}' when {value} is set"));
+        schema::require(
+            field,
+            value == wanted || !set,
+            &format!("type must be '{name}' when {value} is set"),
+        );
     }
     let value = field.child(wanted);
     let text = value.text()?;
     schema::at_most_bytes(&value, text, 1024);
-    if !is_plain(text) {
+    if !is_plain_path(text) {
         // The schema does not say so; a head that is put together from it must stay whole.
         value.invalid(text, "must only contain characters that are valid in a path");
     }

@@ -41,7 +41,7 @@ fn path(field: &Field<'_>) -> PathMatch {
         return PathMatch::Regex(text.into());
     }
     let kinds = "when type one of ['Exact', 'PathPrefix']";
-    let said = |holds, why: String| schema::rule(field, holds, &why);
+    let said = |holds, why: String| schema::require(field, holds, &why);
     said(text.starts_with('/'), format!("value must be an absolute path and start with '/' {kinds}"));
     for part in ["//", "/./", "/../", "%2f", "%2F", "#"] {
         said(!text.contains(part), format!("must not contain '{part}' {kinds}"));
@@ -50,7 +50,7 @@ fn path(field: &Field<'_>) -> PathMatch {
         said(!text.ends_with(end), format!("must not end with '{end}' {kinds}"));
     }
     said(
-        is_plain(text),
+        is_plain_path(text),
         "must only contain valid characters (matching ^(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|[%][0-9a-fA-F]{2})+$) for \
          types ['Exact', 'PathPrefix']"
             .to_owned(),
@@ -62,7 +62,7 @@ fn path(field: &Field<'_>) -> PathMatch {
 }
 
 /// Only what a path may be made of.
-pub(super) fn is_plain(text: &str) -> bool {
+pub(super) fn is_plain_path(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
         let holds = match byte {

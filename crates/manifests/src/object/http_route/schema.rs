@@ -8,7 +8,7 @@ const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const TOKEN: &str = r"^[A-Za-z0-9!#$%&'*+\-.^_\x60|~]+$";
 
 /// A rule of the schema that is no pattern: told with its own message.
-pub(super) fn rule(field: &Field<'_>, holds: bool, message: &str) {
+pub(super) fn require(field: &Field<'_>, holds: bool, message: &str) {
     if !holds {
         field.fault(format!("Invalid value: \"object\": {message}"));
     }

@@ -14,7 +14,7 @@ pub const OWN_FINALIZER: &str = "seaway.dev/load-balancer-cleanup";
 /// As whom we write fields.
 pub const MANAGER: &str = "seaway";
 
-pub(super) fn is_leaving(root: &Field<'_>) -> bool {
+pub(super) fn is_being_deleted(root: &Field<'_>) -> bool {
     let metadata = root.child("metadata");
     metadata.child("deletionTimestamp").is_set()
 }

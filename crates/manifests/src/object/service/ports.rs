@@ -7,7 +7,7 @@ use seaway_model::{
 
 use crate::{
     decode::{Field, IntOrText},
-    object::{meta::judge, words},
+    object::{meta::check_rule, words},
 };
 
 const PROTOCOLS: &[(&str, L4)] = &[("SCTP", L4::Sctp), ("TCP", L4::Tcp), ("UDP", L4::Udp)];
@@ -48,7 +48,7 @@ pub(in crate::object) fn protocol(port: &Field<'_>) -> Option<L4> {
 pub(in crate::object) fn app_protocol(port: &Field<'_>) -> Option<Name> {
     let field = port.child("appProtocol");
     let name = field.text()?;
-    judge(&field, name, words::qualified_name);
+    check_rule(&field, name, words::qualified_name);
     Some(name.into())
 }
 
@@ -56,7 +56,7 @@ pub(in crate::object) fn app_protocol(port: &Field<'_>) -> Option<Name> {
 pub(in crate::object) fn name(port: &Field<'_>, required: bool) -> Name {
     let field = port.child("name");
     match field.name() {
-        Some(name) => judge(&field, name, words::dns1123_label),
+        Some(name) => check_rule(&field, name, words::dns1123_label),
         None if required && field.is_missing() => field.required(""),
         None => {}
     }
@@ -92,7 +92,7 @@ fn target(field: &Field<'_>, port: Option<u16>) -> Option<TargetPort> {
         None | Some(IntOrText::Int(0) | IntOrText::Text("")) => port.map(TargetPort::Number),
         Some(IntOrText::Int(_)) => field.port().map(TargetPort::Number),
         Some(IntOrText::Text(name)) => {
-            judge(field, name, words::port_name);
+            check_rule(field, name, words::port_name);
             Some(TargetPort::Name(name.into()))
         }
     }

@@ -55,7 +55,7 @@ fn sections_have_sub_sections_and_lines() {
     let text = "; first\n[Global] # here\n\n[LoadBalancerClass \"in \\\"ner\"]\nsubnet-id=1\n[LoadBalancerClass \"B\"]\n";
     let ini = Ini::parse(text).expect("parses");
     let subs: Vec<(Option<&str>, usize)> =
-        ini.named("loadbalancerclass").map(|it| (it.sub.as_deref(), it.line)).collect();
+        ini.subsections("loadbalancerclass").map(|it| (it.sub.as_deref(), it.line)).collect();
     assert_eq!(subs, [(Some("in \"ner"), 4), (Some("B"), 6)]);
     assert_eq!(ini.entries("LoadBalancerClass").count(), 0, "sub sections are apart");
 }

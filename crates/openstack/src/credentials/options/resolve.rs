@@ -4,12 +4,12 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use secrecy::SecretString;
 
-use super::{Options, wrong};
+use super::{Options, option_error};
 use crate::{
     call::Service,
     credentials::{
-        ApplicationCredential, Credentials, Domain, IdentityVersion, Interface, Located, Project, Proof,
-        Scope, Surroundings, Tls, User, duration,
+        ApplicationCredential, AuthMethod, Credentials, Domain, Environment, IdentityVersion, Interface,
+        Located, Project, Scope, Tls, User, duration,
     },
     error::{Class, Error},
 };
@@ -25,7 +25,7 @@ impl Options {
     pub(in crate::credentials) fn resolve(
         mut self,
         whole: &str,
-        surroundings: &Surroundings,
+        surroundings: &Environment,
     ) -> Result<Resolved, Error> {
         let lacks = |what: &str, fix: &str| {
             Error::new(Class::Credentials, format!("{whole} has no {what}")).with_fix(fix.to_owned())
@@ -39,7 +39,7 @@ impl Options {
         })?;
         if !auth_url.value.starts_with("http://") && !auth_url.value.starts_with("https://") {
             let why = format!("{:?} has to begin with http:// or https://", auth_url.value);
-            return Err(wrong(&auth_url.place, "auth_url", &why));
+            return Err(option_error(&auth_url.place, "auth_url", &why));
         }
         let version = self.version()?.or(by_kind);
         let (any_domain, user_domain, project_domain) = self.domains();
@@ -79,7 +79,7 @@ impl Options {
                     "{:?} is not known here: there are password, token and v3applicationcredential",
                     said.value
                 );
-                return Err(wrong(&said.place, "auth_type", &why));
+                return Err(option_error(&said.place, "auth_type", &why));
             }
         };
         Ok((Some(kind), version))
@@ -90,7 +90,7 @@ impl Options {
         match said.value.trim_start_matches('v').split('.').next() {
             Some("3") => Ok(Some(IdentityVersion::V3)),
             Some("2") => Ok(Some(IdentityVersion::V2)),
-            _ => Err(wrong(
+            _ => Err(option_error(
                 &said.place,
                 "identity_api_version",
                 &format!("{:?} is neither 3 nor 2", said.value),
@@ -146,7 +146,7 @@ impl Options {
         kind: Option<Kind>,
         user: Option<User>,
         lacks: &dyn Fn(&str, &str) -> Error,
-    ) -> Result<Proof, Error> {
+    ) -> Result<AuthMethod, Error> {
         let trustee = self.take(&["trustee_password"]);
         let password = self.take(&["password"]);
         let password = trustee.or(password);
@@ -161,14 +161,14 @@ impl Options {
         });
         let secret_of = |said: Option<Located<SecretString>>| said.map(|it| it.value);
         match kind {
-            Kind::Password => Ok(Proof::Password {
+            Kind::Password => Ok(AuthMethod::Password {
                 user: user.ok_or_else(|| lacks("username", "set it, or user_id (OS_USERNAME)"))?,
                 password: secret_of(password).ok_or_else(|| {
                     lacks("password", "set it (OS_PASSWORD), or use an application credential or a token")
                 })?,
             }),
             Kind::Token => secret_of(token)
-                .map(Proof::Token)
+                .map(AuthMethod::Token)
                 .ok_or_else(|| lacks("token", "set it (OS_TOKEN), as `openstack token issue` prints it")),
             Kind::ApplicationCredential => {
                 let secret = secret_of(secret).ok_or_else(|| {
@@ -187,7 +187,7 @@ impl Options {
                     }
                     (None, None, _) => return Err(lacks("application_credential_id", "set it")),
                 };
-                Ok(Proof::ApplicationCredential { which, secret })
+                Ok(AuthMethod::ApplicationCredential { which, secret })
             }
         }
     }
@@ -197,7 +197,11 @@ impl Options {
             return Ok(Interface::default());
         };
         Interface::parse(&said.value).ok_or_else(|| {
-            wrong(&said.place, "interface", &format!("{:?} is none of public, internal, admin", said.value))
+            option_error(
+                &said.place,
+                "interface",
+                &format!("{:?} is none of public, internal, admin", said.value),
+            )
         })
     }
 
@@ -217,10 +221,10 @@ impl Options {
         overrides
     }
 
-    fn tls(&mut self, surroundings: &Surroundings) -> Result<Tls, Error> {
+    fn tls(&mut self, surroundings: &Environment) -> Result<Tls, Error> {
         let mut file = |keys: &[&str]| {
             let said = self.text(keys)?;
-            Some(Located { value: surroundings.expanded(&said.value), place: said.place })
+            Some(Located { value: surroundings.expand_path(&said.value), place: said.place })
         };
         let (ca, certificate, key) =
             (file(&["cacert", "ca_file"]), file(&["cert", "cert_file"]), file(&["key", "key_file"]));
@@ -229,7 +233,7 @@ impl Options {
             (Some(certificate), None) => Some((certificate.clone(), certificate)),
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, Some(key)) => {
-                return Err(wrong(
+                return Err(option_error(
                     &key.place,
                     "key",
                     "cert, the client certificate for this key, is not set",
@@ -250,7 +254,7 @@ impl Options {
             Some(time) => Ok(Some(time)),
             None => {
                 let why = format!("{:?} is no time, such as 30 (seconds), 1m30s, 500ms", said.value);
-                Err(wrong(&said.place, "api_timeout", &why))
+                Err(option_error(&said.place, "api_timeout", &why))
             }
         }
     }

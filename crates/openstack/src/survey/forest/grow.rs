@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Balancer, ListenerBranch, MemberLeaf, MonitorLeaf, PolicyBranch, PoolBranch};
+use super::{ListenerBranch, LoadBalancerBranch, MemberLeaf, MonitorLeaf, PolicyBranch, PoolBranch};
 use crate::{
     neutron::Attached,
     octavia::{HealthMonitor, L7Policy, Listener, LoadBalancer, Pool, Tree, TreePool},
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// What was listed, to be found by those above it.
-pub(super) struct Parts {
+pub(super) struct ListedParts {
     pub(super) listeners: BTreeMap<Id<Listener>, Listener>,
     pub(super) pools: BTreeMap<Id<Pool>, Pool>,
     pub(super) monitors: BTreeMap<Id<HealthMonitor>, HealthMonitor>,
@@ -21,7 +21,7 @@ pub(super) struct Parts {
     pub(super) members: Option<BTreeMap<Id<Pool>, Vec<MemberLeaf>>>,
 }
 
-impl Parts {
+impl ListedParts {
     pub(super) fn keep_members(&mut self, tree: Tree) {
         let Some(kept) = &mut self.members else { return };
         let of_listeners = tree.listeners.into_iter().flat_map(|it| it.pools);
@@ -42,7 +42,7 @@ impl Parts {
         }
     }
 
-    pub(super) fn grow(&self, it: LoadBalancer) -> Balancer {
+    pub(super) fn build_tree(&self, it: LoadBalancer) -> LoadBalancerBranch {
         let mut listeners: Vec<ListenerBranch> = it
             .listeners
             .iter()
@@ -57,7 +57,7 @@ impl Parts {
         let others =
             it.pools.iter().filter(|it| !led_to(&it.id)).filter_map(|it| self.pool(&it.id)).collect();
         let floating = self.attached.iter().filter(|at| at.port_id.is_some() && at.port_id == it.vip_port_id);
-        Balancer {
+        LoadBalancerBranch {
             floating_ips: floating.filter_map(|it| it.floating_ip_address).collect(),
             additional_vips: it.additional_vips.iter().filter_map(|it| it.ip_address).collect(),
             id: it.id,

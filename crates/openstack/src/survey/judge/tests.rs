@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     Class,
-    survey::{Abilities, ExternalSubnet, Identity, Named, ProviderInfo, ServiceInfo, Spoken},
+    survey::{Abilities, ExternalSubnet, Identity, Named, ProviderInfo, ServiceInfo, SpokenVersions},
 };
 
 /// A cloud that lacks nothing.
@@ -40,7 +40,7 @@ fn good() -> Survey {
 
 fn found(service: Service) -> ServiceInfo {
     let endpoint = Fetched::Value(format!("http://cloud/{service}"));
-    ServiceInfo { service, endpoint, versions: Fetched::Value(Spoken::default()) }
+    ServiceInfo { service, endpoint, versions: Fetched::Value(SpokenVersions::default()) }
 }
 
 fn quota(what: &'static str, limit: i64, used: u64) -> Quota {
@@ -68,14 +68,14 @@ fn subnets(survey: &mut Survey, change: fn(&mut Vec<ExternalSubnet>)) {
 
 #[test]
 fn nothing_is_missing_where_all_is_there() {
-    assert_eq!(judge(&good()), []);
+    assert_eq!(findings(&good()), []);
 }
 
 #[test]
 fn what_is_missing_is_told_with_what_to_type() {
-    use Weight::{Missing, Warning};
+    use Severity::{Missing, Warning};
     type Spoil = fn(&mut Survey);
-    let cases: [(Spoil, Weight, &str, &str); 13] = [
+    let cases: [(Spoil, Severity, &str, &str); 13] = [
         (|it| it.identity.project = None, Missing, "no project", "OS_PROJECT_NAME"),
         (|it| without(it, Service::LoadBalancer), Missing, "Octavia", "install Octavia"),
         (|it| without(it, Service::Network), Missing, "Neutron", "network_endpoint_override"),
@@ -113,7 +113,7 @@ fn what_is_missing_is_told_with_what_to_type() {
     for (spoil, weight, what, fix) in cases {
         let mut survey = good();
         spoil(&mut survey);
-        let findings = judge(&survey);
+        let findings = findings(&survey);
         let [finding] = &*findings else { panic!("{what}: {findings:?}") };
         assert_eq!(finding.weight, weight, "{finding:?}");
         assert!(finding.what.contains(what) && finding.fix.contains(fix), "{finding:?}");
@@ -130,9 +130,9 @@ fn a_region_that_is_not_there_is_one_trouble() {
     for quota in &mut survey.quotas {
         quota.limit = Fetched::Failed(refused(Class::NoRegion));
     }
-    let findings = judge(&survey);
+    let findings = findings(&survey);
     let [finding] = &*findings else { panic!("{findings:?}") };
-    assert_eq!(finding.weight, Weight::Missing);
+    assert_eq!(finding.weight, Severity::Missing);
     assert_eq!(finding.what, "the region West has no network, load-balancer, compute, key-manager");
 }
 
@@ -141,7 +141,7 @@ fn a_service_that_tells_no_quota_is_one_trouble() {
     let unread =
         |what| Quota { what, limit: Fetched::Failed(refused(Class::Broken)), used: Fetched::Value(1) };
     let survey = Survey { quotas: vec![unread("pools"), unread("members")], ..good() };
-    let findings = judge(&survey);
+    let findings = findings(&survey);
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert!(findings[0].what.contains("pools, members") && findings[0].fix == "do this", "{findings:?}");
 }
@@ -150,6 +150,6 @@ fn a_service_that_tells_no_quota_is_one_trouble() {
 fn a_quota_without_a_limit_is_never_used_up_and_one_for_the_surroundings_may_be() {
     for quota in [quota("ports", -1, 1_000_000), quota("networks", 1, 1), quota("pools", 100, 80)] {
         let survey = Survey { quotas: vec![quota], ..good() };
-        assert_eq!(judge(&survey), []);
+        assert_eq!(findings(&survey), []);
     }
 }

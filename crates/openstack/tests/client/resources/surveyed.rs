@@ -3,7 +3,7 @@
 use seaway_openstack::{
     Cloud, Credentials, Service, Settings, Source,
     octavia::{Algorithm, NewListener, NewLoadBalancer, NewMember, NewPool, PoolProtocol, Protocol},
-    survey::{Wanted, Weight, forest, judge, survey},
+    survey::{LoadBalancerFilter, Severity, findings, read_load_balancers, survey},
 };
 use seaway_testkit::cloud::Fault;
 
@@ -13,12 +13,12 @@ use super::{stage::Stage, walks::PATIENCE};
 async fn nothing_is_missing_in_a_cloud_that_has_all() {
     let stage = Stage::set().await;
     let survey = survey(&stage.cloud, &|_| {}).await;
-    let missing: Vec<_> = judge(&survey).into_iter().filter(|it| it.weight == Weight::Missing).collect();
+    let missing: Vec<_> = findings(&survey).into_iter().filter(|it| it.weight == Severity::Missing).collect();
     assert_eq!(missing, []);
     assert_eq!(survey.identity.user, "demo");
-    let providers = survey.providers.told().expect("providers");
+    let providers = survey.providers.value().expect("providers");
     assert!(providers.iter().any(|it| it.name == "amphora" && it.can.known), "{providers:?}");
-    let told = |what| survey.quotas.iter().find(|it| it.what == what).and_then(|it| it.used.told());
+    let told = |what| survey.quotas.iter().find(|it| it.what == what).and_then(|it| it.used.value());
     assert_eq!(told("load balancers"), Some(&0));
 }
 
@@ -33,13 +33,13 @@ async fn one_service_that_fails_hides_no_other() {
         stage.fake.fail(Fault::on(pattern).always().status(500));
         let survey = survey(&stage.cloud, &|_| {}).await;
         for found in &survey.services {
-            assert_eq!(found.versions.told().is_some(), found.service != service, "{service}: {found:?}");
+            assert_eq!(found.versions.value().is_some(), found.service != service, "{service}: {found:?}");
         }
-        let findings = judge(&survey);
+        let findings = findings(&survey);
         let named = findings.iter().filter(|it| it.what.contains(service.project())).count();
         assert!(named >= 1, "{service}: {findings:?}");
-        assert_eq!(survey.external_networks.told().is_some(), service != Service::Network);
-        assert_eq!(survey.providers.told().is_some(), service != Service::LoadBalancer);
+        assert_eq!(survey.external_networks.value().is_some(), service != Service::Network);
+        assert_eq!(survey.providers.value().is_some(), service != Service::LoadBalancer);
     }
 }
 
@@ -63,8 +63,8 @@ async fn a_cloud_without_octavia_and_a_user_without_its_role_are_told_so() {
 
 async fn missing(credentials: Credentials) -> Vec<String> {
     let cloud = Cloud::connect(Source::Given(credentials), Settings::default()).await.expect("signed in");
-    let findings = judge(&survey(&cloud, &|_| {}).await).into_iter();
-    findings.filter(|it| it.weight == Weight::Missing).map(|it| it.fix).collect()
+    let findings = findings(&survey(&cloud, &|_| {}).await).into_iter();
+    findings.filter(|it| it.weight == Severity::Missing).map(|it| it.fix).collect()
 }
 
 #[tokio::test]
@@ -91,8 +91,8 @@ async fn a_forest_takes_one_list_per_kind_and_one_tree_per_load_balancer() {
         stage.balancers().until_ready(&made.id, PATIENCE).await.expect("ready");
     }
     stage.fake.forget_requests();
-    let wanted = Wanted { members: true, ..Wanted::default() };
-    let grown = forest(&stage.cloud, &wanted, &|_| {}).await.expect("a forest");
+    let wanted = LoadBalancerFilter { members: true, ..LoadBalancerFilter::default() };
+    let grown = read_load_balancers(&stage.cloud, &wanted, &|_| {}).await.expect("a forest");
     assert_eq!(stage.fake.requests().len(), 6 + 3);
     let names: Vec<&str> = grown.load_balancers.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c"]);
@@ -103,17 +103,22 @@ async fn a_forest_takes_one_list_per_kind_and_one_tree_per_load_balancer() {
     }
 
     stage.fake.forget_requests();
-    let wanted = Wanted { named: Some("b".to_owned()), ..Wanted::default() };
-    let grown = forest(&stage.cloud, &wanted, &|_| {}).await.expect("a tree");
+    let wanted = LoadBalancerFilter { named: Some("b".to_owned()), ..LoadBalancerFilter::default() };
+    let grown = read_load_balancers(&stage.cloud, &wanted, &|_| {}).await.expect("a tree");
     assert_eq!((grown.load_balancers.len(), stage.fake.requests().len()), (1, 6));
     let only = format!("loadbalancer_id={}", grown.load_balancers[0].id);
     let asked = stage.fake.requests().into_iter().filter(|it| it.query.contains(&only)).count();
     assert_eq!(asked, 2, "listeners and pools of the others are not asked for");
-    let wanted = Wanted { named: Some(grown.load_balancers[0].id.to_string()), ..Wanted::default() };
-    let by_id = forest(&stage.cloud, &wanted, &|_| {}).await.expect("a tree");
+    let wanted = LoadBalancerFilter {
+        named: Some(grown.load_balancers[0].id.to_string()),
+        ..LoadBalancerFilter::default()
+    };
+    let by_id = read_load_balancers(&stage.cloud, &wanted, &|_| {}).await.expect("a tree");
     assert_eq!(by_id.load_balancers[0].name, "b");
 
     stage.fake.fail(Fault::on("GET */lbaas/pools").always().status(500));
-    let grown = forest(&stage.cloud, &Wanted::default(), &|_| {}).await.expect("what is left");
+    let grown = read_load_balancers(&stage.cloud, &LoadBalancerFilter::default(), &|_| {})
+        .await
+        .expect("what is left");
     assert_eq!((grown.load_balancers.len(), grown.failed.len()), (3, 1));
 }

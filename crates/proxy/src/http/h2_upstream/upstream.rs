@@ -251,7 +251,7 @@ impl Upstream {
             Poll::Pending
         });
         let has_place = free.await;
-        client.task_state.waits_at(None);
+        client.task_state.set_queued_for(None);
         if !has_place {
             return None;
         }
@@ -292,7 +292,7 @@ impl Upstream {
         stalled.sort_unstable();
         // Each of those who have none needs one, and who has some gets one at a time.
         let newcomers =
-            self.newcomers.borrow().iter().filter(|it| it.is_waiting_at(self.place_in_memory())).count();
+            self.newcomers.borrow().iter().filter(|it| it.is_queued_for(self.place_in_memory())).count();
         let has = if newcomers > 0 { 0 } else { has };
         let mut wanted = newcomers.saturating_add(1).min(MOST_RECLAIMED);
         for (.., index) in stalled {
@@ -344,7 +344,7 @@ impl Upstream {
             Poll::Pending
         });
         let way = way.await;
-        client.task_state.waits_at(None);
+        client.task_state.set_queued_for(None);
         if matches!(way, Way::By(_)) {
             // Where one gets on, the next one may, too.
             self.wake_some(1);
@@ -412,7 +412,7 @@ impl Upstream {
     }
 
     fn wait(&self, client: &Client, line: &RefCell<VecDeque<Rc<TaskState>>>, until: u64) {
-        if client.task_state.waits_at(Some(self.place_in_memory())) {
+        if client.task_state.set_queued_for(Some(self.place_in_memory())) {
             line.borrow_mut().push_back(client.task_state.clone());
         }
         client.task_state.set_deadline(until.min(client.context.now().saturating_add(LOOK_AGAIN)));
@@ -428,8 +428,8 @@ impl Upstream {
                 return;
             };
             // Whoever waits no more, or elsewhere, is no reason to let another wait.
-            if task.is_waiting_at(self.place_in_memory()) {
-                task.waits_at(None);
+            if task.is_queued_for(self.place_in_memory()) {
+                task.set_queued_for(None);
                 context.wake(&task);
                 woken = woken.saturating_add(1);
             }

@@ -13,7 +13,7 @@ use super::{
 const MIB: u64 = 1 << 20;
 
 /// Groups as files in a folder: `(path, limit, usage, memory.stat)`, version 2.
-fn world(own: &str, written: &[(&str, &str, &str, &str)]) -> (tempfile::TempDir, Groups) {
+fn world(own: &str, written: &[(&str, &str, &str, &str)]) -> (tempfile::TempDir, Cgroups) {
     let folder = tempfile::tempdir().expect("a folder");
     for (path, limit, usage, stat) in written {
         let group = folder.path().join(path);
@@ -22,7 +22,7 @@ fn world(own: &str, written: &[(&str, &str, &str, &str)]) -> (tempfile::TempDir,
             fs::write(group.join(name), text).expect("a file");
         }
     }
-    let groups = Groups::of(&format!("0::/{own}\n"), folder.path());
+    let groups = Cgroups::of(&format!("0::/{own}\n"), folder.path());
     (folder, groups)
 }
 
@@ -112,7 +112,7 @@ fn a_group_above_is_short_only_by_what_this_process_can_give_back() {
 
 #[test]
 fn files_that_are_not_there_or_go_bound_nothing() {
-    assert_eq!(Groups::of("", Path::new("/nowhere")).shortage(), Shortage::None);
+    assert_eq!(Cgroups::of("", Path::new("/nowhere")).shortage(), Shortage::None);
     let (limit, usage, stat) = (bytes(100), bytes(96), cached(0, 0, 0));
     let (folder, groups) = world("a", &[("a", &limit, &usage, &stat)]);
     assert_eq!(groups.shortage(), Shortage::AtHand);
@@ -163,9 +163,9 @@ impl Held {
         Ok(Held { folder, child: command.spawn().expect("a shell") })
     }
 
-    fn groups(&self) -> Groups {
+    fn groups(&self) -> Cgroups {
         let written = fs::read_to_string(format!("/proc/{}/cgroup", self.child.id())).expect("it runs");
-        Groups::of(&written, Path::new("/sys/fs/cgroup"))
+        Cgroups::of(&written, Path::new("/sys/fs/cgroup"))
     }
 
     fn let_go(&mut self) {
