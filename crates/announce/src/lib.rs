@@ -43,7 +43,7 @@ pub use divert::{UNDIVERT, divert};
 pub use error::Error;
 pub use guard::{Guard, GuardOutcome};
 pub use links::{
-    ADDRESS_PROTOCOL, Added, AssignedAddress, LABEL, Link, Links, Observed, OwnAddress, Removed,
+    ADDRESS_PROTOCOL, Added, AssignedAddress, LABEL, Link, Links, Observed, RemovableAddress, Removed,
 };
 pub use process::Process;
 pub use steering::Steering;

@@ -74,8 +74,8 @@ impl Links {
     }
 
     /// Takes one address of ours off `lo`.
-    pub fn remove(&mut self, held: &OwnAddress) -> Result<Removed, Error> {
-        let OwnAddress { ip, link, ref label } = *held;
+    pub fn remove(&mut self, held: &RemovableAddress) -> Result<Removed, Error> {
+        let RemovableAddress { ip, link, ref label } = *held;
         let mut request = Request::new(libc::RTM_DELADDR, &address_header(ip, link))
             .attribute(libc::IFA_LOCAL, &octets(ip));
         if let Some(label) = label {
@@ -142,22 +142,22 @@ impl Observed {
     }
 
     /// Notes an address that was put on `lo` since, as it would be observed now.
-    pub fn note_added(&mut self, ip: IpAddr) -> Option<OwnAddress> {
+    pub fn note_added(&mut self, ip: IpAddr) -> Option<RemovableAddress> {
         let link = self.links.iter().find(|link| link.loopback)?.index;
         let label = ip.is_ipv4().then(|| LABEL.to_owned());
         let mark = self.keeps_marks().then_some(ADDRESS_PROTOCOL);
         self.addresses.push(AssignedAddress { ip, prefix: whole(ip), link, label: label.clone(), mark });
-        Some(OwnAddress { ip, link, label })
+        Some(RemovableAddress { ip, link, label })
     }
 
     /// Notes that one of ours was taken away since.
-    pub fn note_removed(&mut self, held: &OwnAddress) {
+    pub fn note_removed(&mut self, held: &RemovableAddress) {
         self.addresses.retain(|it| (it.ip, it.link) != (held.ip, held.link));
     }
 
     /// The addresses that Seaway put on `lo`. Where the kernel keeps no mark for IPv6 (before
     /// 5.18), those in `recorded`, which the caller wrote down when it added them.
-    pub fn ours(&self, recorded: &HashSet<IpAddr>) -> Vec<OwnAddress> {
+    pub fn ours(&self, recorded: &HashSet<IpAddr>) -> Vec<RemovableAddress> {
         let loopback = self.links.iter().find(|link| link.loopback);
         let marks = self.keeps_marks();
         self.addresses
@@ -169,7 +169,7 @@ impl Observed {
                 (IpAddr::V4(_), None) => assigned.label.as_deref() == Some(LABEL),
                 (IpAddr::V6(_), None) => !marks && recorded.contains(&assigned.ip),
             })
-            .map(|assigned| OwnAddress {
+            .map(|assigned| RemovableAddress {
                 ip: assigned.ip,
                 link: assigned.link,
                 label: assigned.label.clone(),
@@ -185,13 +185,13 @@ impl Observed {
 
 /// An address that was observed to be ours; nothing else can be removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnAddress {
+pub struct RemovableAddress {
     ip: IpAddr,
     link: u32,
     label: Option<String>,
 }
 
-impl OwnAddress {
+impl RemovableAddress {
     pub fn ip(&self) -> IpAddr {
         self.ip
     }

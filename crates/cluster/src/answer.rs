@@ -187,7 +187,10 @@ impl ApiError {
             }
             ApiError::Forbidden(why) | ApiError::Conflict(why) | ApiError::Invalid(why) => why.clone(),
             ApiError::NotFound => "it is not there".to_owned(),
-            ApiError::Expired => "the version to watch from is too old".to_owned(),
+            ApiError::Expired => {
+                "the API server has no longer the version to watch from; all objects are listed again"
+                    .to_owned()
+            }
             ApiError::Busy { code, why, .. } => format!("the API server answers {code}: {why}"),
             ApiError::Unreachable(_, why) => format!("the API server cannot be reached: {why}"),
         }

@@ -215,7 +215,7 @@ const BEAT: Duration = Duration::from_secs(1);
 
 /// Missed within ten seconds: as long as it beats, a try or a pause has not taken its time.
 pub(crate) fn spawn_lease_task(name: &str, task: impl Future<Output = ()> + Send + 'static) -> OwnedTask {
-    OwnedTask::spawn(name, task).beating_within(BEAT.saturating_add(HANG_LIMIT))
+    OwnedTask::spawn(name, task).with_allowed_silence(BEAT.saturating_add(HANG_LIMIT))
 }
 
 /// As a time-out, awake each [`BEAT`].

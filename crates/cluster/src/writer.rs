@@ -19,8 +19,8 @@ impl OwnedTask {
     }
 
     /// It has timers, by which it is polled at least this often.
-    pub(crate) fn beating_within(mut self, silence: Duration) -> OwnedTask {
-        self.part = self.part.clone().beating_within(silence);
+    pub(crate) fn with_allowed_silence(mut self, silence: Duration) -> OwnedTask {
+        self.part = self.part.clone().with_allowed_silence(silence);
         self
     }
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use seaway_announce::{
-    Added, ArpSettings, Error, Links, Observed as Kernel, OwnAddress, Steering, UnmetSetting,
+    Added, ArpSettings, Error, Links, Observed as Kernel, RemovableAddress, Steering, UnmetSetting,
 };
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport, unit::Present};
@@ -54,7 +54,7 @@ pub struct Observed {
     kernel: Kernel,
     /// What sockets may bind, to be asked for each of many.
     local: HashSet<IpAddr>,
-    ours: BTreeMap<IpAddr, OwnAddress>,
+    ours: BTreeMap<IpAddr, RemovableAddress>,
     /// ARP settings that do not hold on the interfaces that are up.
     pub unmet: Vec<UnmetSetting>,
     /// What could not be added, and why.
@@ -158,7 +158,7 @@ impl Presence {
         Ok(())
     }
 
-    fn ours(&self, kernel: &Kernel) -> Vec<OwnAddress> {
+    fn ours(&self, kernel: &Kernel) -> Vec<RemovableAddress> {
         kernel.ours(&self.recorded.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -59,7 +59,7 @@ pub struct CachedState {
 pub enum CacheError {
     #[error("the file cannot be read")]
     Unreadable(#[source] io::Error),
-    #[error("other users may write to the file")]
+    #[error("its owner is neither root nor the user of this process, or its mode lets others write to it")]
     Exposed,
     #[error("it was written by another version of seaway (form {0}, not {FORM})")]
     OtherForm(u32),

@@ -190,12 +190,12 @@ const READY: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "NoAddress",
-        meaning: "It has no address.",
+        meaning: "The Service has no address.",
         remedy: "The condition seaway.dev/Problems says why.",
     },
     ReasonHelp {
         name: "NotServed",
-        meaning: "It has addresses, and no host serves them.",
+        meaning: "The Service has addresses, and no host serves them.",
         remedy: "Look at the hosts: kubectl seaway status, and the Problems of each LoadBalancerHost.",
     },
     ReasonHelp {

@@ -345,7 +345,9 @@ impl Demand {
                  until it is corrected"
             );
             let problem = Problem::new(self.owner.object(), Reason::Unsupported, message);
-            self.problems.push(problem.fix("Correct that line of the file of --cloud-config."));
+            self.problems.push(
+                problem.fix("Correct the file of --cloud-config, at the line that this message names."),
+            );
             return;
         }
         let (message, fix) = match (usual.absent, usual.enabled) {

@@ -147,8 +147,8 @@ fn not_served(world: &World, service: &Service) -> String {
             format!("its loadBalancerClass belongs to another controller; Seaway serves {ours}")
         }
         (None, false) => format!(
-            "it has no class, and as far as is known here (defaultDriver) Seaway serves no Service \
-             without a class; it serves the classes {ours}"
+            "it has no spec.loadBalancerClass, and by the defaultDriver that this command read, Seaway serves \
+             no Service without one. Set one of: {ours}"
         ),
         (_, true) => "it was not planned yet".to_owned(),
     }

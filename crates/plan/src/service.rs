@@ -146,11 +146,15 @@ pub(crate) fn beside_nodes(demand: &Demand, hosts: &[&Name]) -> Vec<Problem> {
     if demand.service.local_only {
         let hosts: Vec<&str> = hosts.iter().map(|it| it.as_str()).collect();
         let message = format!(
-            "externalTrafficPolicy: Local needs pods on the serving host, but {} is not a Node of the cluster: traffic goes to Nodes that run pods of the Service",
+            "externalTrafficPolicy: Local needs pods on the serving host, and these hosts are not Nodes of the cluster: {}. Traffic goes to Nodes that run pods of the Service",
             hosts.join(", ")
         );
         let problem = Problem::new(object.clone(), Reason::Unsupported, message);
-        problems.push(problem.at("spec.externalTrafficPolicy").fix("Set it to Cluster, or serve on Nodes."));
+        problems.push(
+            problem
+                .at("spec.externalTrafficPolicy")
+                .fix("Set it to Cluster, or run seaway node on Nodes of the cluster only."),
+        );
     }
     if demand.wishes.members == MembersFrom::Auto {
         let portless = demand.ports.iter().filter(|it| it.port.node_port.is_none());

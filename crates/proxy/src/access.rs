@@ -55,7 +55,7 @@ pub enum AccessTo {
 
 #[derive(Debug, thiserror::Error)]
 #[error("the access log cannot be written")]
-pub struct AccessError(#[from] std::io::Error);
+pub struct AccessLogError(#[from] std::io::Error);
 
 /// Where workers find out whether requests are written down, and leave what they wrote.
 #[derive(Default)]
@@ -80,7 +80,7 @@ pub(crate) struct Page {
 impl Access {
     /// From now on requests are written there. What is told again is begun again: a file that was moved away is
     /// followed by a new one.
-    pub(crate) fn write(&self, settings: Option<AccessLog>) -> Result<(), AccessError> {
+    pub(crate) fn write(&self, settings: Option<AccessLog>) -> Result<(), AccessLogError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(settings) = settings else {
             self.journal.store(None);

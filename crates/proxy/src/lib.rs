@@ -72,7 +72,7 @@ mod tls;
 mod udp;
 mod worker;
 
-pub use access::{AccessError, AccessForm, AccessLog, AccessTo};
+pub use access::{AccessForm, AccessLog, AccessLogError, AccessTo};
 pub use memory::MemoryLimits;
 pub use open::{OpenError, SteerError};
 pub use proxy::{Drained, Proxy, Running, Settings, StartError};

@@ -21,7 +21,7 @@ use seaway_model::{
 use seaway_watchdog::Part;
 
 use crate::{
-    access::{AccessError, AccessLog},
+    access::{AccessLog, AccessLogError},
     descriptors::Share,
     health::Prober,
     memory::MemoryLimits,
@@ -325,7 +325,7 @@ impl Proxy {
 
     /// Writes requests down from now on, or no more. Told again, a file that was moved away is begun anew. Blocks for a
     /// moment at most, while the last lines of what was before are written.
-    pub fn log_requests(&self, log: Option<AccessLog>) -> Result<(), AccessError> {
+    pub fn log_requests(&self, log: Option<AccessLog>) -> Result<(), AccessLogError> {
         self.shared().access.write(log)
     }
 

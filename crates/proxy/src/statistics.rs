@@ -180,7 +180,7 @@ fn of_pool(running: &RunningPool, now: u64) -> Option<PoolStatistics> {
         key: running.key.clone(),
         id: running.id.clone(),
         pool: pool.clone(),
-        rests: running.is_at_rest(),
+        rests: running.are_checks_suspended(),
         members,
     })
 }

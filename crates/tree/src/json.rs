@@ -101,7 +101,11 @@ impl Reader<'_> {
                 None => return Err(at.error("unexpected end of JSON input within a string")),
                 Some('"') => return Ok(text),
                 Some('\\') => text.push(self.escape(at)?),
-                Some(c) if c < ' ' => return Err(at.error("a control character within a string")),
+                Some(c) if c < ' ' => {
+                    return Err(
+                        at.error("a string has a control character: write it as an escape, such as \\n")
+                    );
+                }
                 Some(c) => text.push(c),
             }
         }

@@ -118,7 +118,7 @@ impl Part {
 
     /// It has timers, by which it beats at least this often, whatever it waits for.
     #[must_use]
-    pub fn beating_within(mut self, silence: Duration) -> Part {
+    pub fn with_allowed_silence(mut self, silence: Duration) -> Part {
         self.silence = Some(silence);
         self
     }

@@ -18,7 +18,7 @@
 //! time, sleep is not counted. Once [`HANG_LIMIT`] is lost, the part hangs.
 //!
 //! A task of a runtime has no thread: it is judged while it is being polled, on the thread that polls it. One that waits is well;
-//! whatever it waits for has a limit of its own. Where it has timers of its own, [`Part::beating_within`] bounds the wait, too.
+//! whatever it waits for has a limit of its own. Where it has timers of its own, [`Part::with_allowed_silence`] bounds the wait, too.
 //! [`Part::of_threads`] judges a runtime as a whole.
 //!
 //! The crate does not know what the parts do, nor what is done about one that hangs.

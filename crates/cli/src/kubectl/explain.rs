@@ -22,7 +22,10 @@ pub(super) async fn run(arguments: &Explain) -> Result<ExitCode> {
         // What follows from what may not be seen is not so.
         Ok(_) if glance.sight.only.is_some() => match said(&glance, &key) {
             text if text.is_empty() => {
-                output::line(&format!("Nothing was written to {}/{} yet.", key.namespace, key.name));
+                output::line(&format!(
+                    "Seaway has written nothing to the status of Service {}/{} yet.",
+                    key.namespace, key.name
+                ));
             }
             text => output::line(text.trim_end()),
         },

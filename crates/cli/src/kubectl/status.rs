@@ -150,7 +150,7 @@ fn surroundings(glance: &Glance, services: &[Row]) -> String {
     text.push_str(&match &glance.sight.leader {
         Some((who, HostLiveness::Alive)) => format!("Leader: {who}\n"),
         Some((who, pulse)) => format!("No leader now; the last was {who}: {}\n", alive(*pulse)),
-        None => "No leader: run `seaway controller`.\n".to_owned(),
+        None => "No controller leads: check that its pods run (`seaway controller`).\n".to_owned(),
     });
     if !glance.sight.orphans.is_empty() {
         text.push_str(

@@ -208,7 +208,7 @@ pub(super) fn rewritten(file: PathBuf, parts: &mut Vec<Part>) -> mpsc::Receiver<
     let (tell, told) = mpsc::channel(1);
     let (heartbeat, part) = Heartbeat::new("the watch of the file of --cloud-config");
     // Whatever it waits for, it has a turn by its timer.
-    parts.push(part.beating_within(WAKE.saturating_add(HANG_LIMIT)));
+    parts.push(part.with_allowed_silence(WAKE.saturating_add(HANG_LIMIT)));
     tokio::spawn(heartbeat.watch(async move {
         let mut read = Stamp::of(&file);
         let mut last = read;

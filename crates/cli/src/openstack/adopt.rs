@@ -31,7 +31,7 @@ pub(super) async fn adopt(arguments: &OpenStackAdopt) -> Result<ExitCode> {
     let all = retags(&cloud, &from, &asked.uid, &asked.balanced).await?;
     let (goes, stays): (Vec<&Retag>, Vec<&Retag>) = all.iter().partition(|it| it.verdict.is_ok());
     output::error(&format!(
-        "cluster {from} has {} load balancers, {} of them for Services of this cluster, {}",
+        "cluster {from} has {} load balancers; {} of them are for Services of this cluster ({}) and can be adopted",
         all.len(),
         goes.len(),
         asked.uid

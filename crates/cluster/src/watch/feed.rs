@@ -236,7 +236,7 @@ impl Feed {
                 return Ok(());
             }
             match end {
-                _ if !self.is_needed() || self.readiness.epoch() != self.epoch || self.part.is_due() => {
+                _ if !self.is_kind_wanted() || self.readiness.epoch() != self.epoch || self.part.is_due() => {
                     return Ok(());
                 }
                 Some(ApiError::Invalid(why)) if self.part.widen() => {
@@ -284,7 +284,7 @@ impl Feed {
                 () = self.readiness.until_other_epoch(self.epoch) => return Ok(None),
                 () = self.part.waited_for_slices() => return Ok(None),
                 () = Secrets::until_due(&mut self.secrets) => {
-                    if !self.is_needed() {
+                    if !self.is_kind_wanted() {
                         return Ok(None);
                     }
                     self.look_at_secrets().await?;

@@ -129,7 +129,7 @@ impl Feed {
                 () = &mut anew => return Ok(()),
                 () = self.readiness.until_other_epoch(self.epoch) => return Ok(()),
                 () = Secrets::until_due(&mut self.secrets) => {
-                    if !self.is_needed() {
+                    if !self.is_kind_wanted() {
                         return Ok(());
                     }
                     self.look_at_secrets().await?;

@@ -80,14 +80,14 @@ impl Secrets {
         }
     }
 
-    fn is_needed(wanted: &WantedSecrets) -> bool {
+    fn wants_any(wanted: &WantedSecrets) -> bool {
         !matches!(wanted, WantedSecrets::These(these) if these.is_empty())
     }
 
     /// Returns when none is wanted any more. Never, for what is needed always.
     pub(super) async fn not_needed(secrets: &Option<Secrets>) {
         let Some(secrets) = secrets else { return pending().await };
-        if secrets.wanted.clone().wait_for(|it| !Secrets::is_needed(it)).await.is_err() {
+        if secrets.wanted.clone().wait_for(|it| !Secrets::wants_any(it)).await.is_err() {
             pending().await
         }
     }
@@ -160,14 +160,14 @@ fn object(key: &Key) -> ObjectRef {
 }
 
 impl Feed {
-    /// Whether this kind may be asked for.
-    pub(super) fn is_needed(&self) -> bool {
-        self.secrets.as_ref().is_none_or(|it| Secrets::is_needed(&it.wanted.borrow()))
+    /// Whether this kind is to be watched: Secrets only while one is wanted.
+    pub(super) fn is_kind_wanted(&self) -> bool {
+        self.secrets.as_ref().is_none_or(|it| Secrets::wants_any(&it.wanted.borrow()))
     }
 
     /// Of what becomes named it is told whether it is there.
     pub(super) async fn tell_asked_by_name(&mut self) -> Result<(), ListenerGone> {
-        match self.secrets.is_some() && self.is_needed() {
+        match self.secrets.is_some() && self.is_kind_wanted() {
             true => self.send(Change::NotAsked(self.watched.kind)).await,
             // It is told below.
             false => Ok(()),
@@ -176,7 +176,7 @@ impl Feed {
 
     /// Returns when it may be. Until then it is told that nobody knows which there are, rather than that there are none.
     pub(super) async fn until_needed(&mut self) -> Result<(), ListenerGone> {
-        if self.is_needed() {
+        if self.is_kind_wanted() {
             return Ok(());
         }
         self.send(Change::NotAsked(self.watched.kind)).await?;
@@ -189,7 +189,7 @@ impl Feed {
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
         secrets.fetched.clear();
         secrets.missing.clear();
-        if secrets.wanted.wait_for(Secrets::is_needed).await.is_err() {
+        if secrets.wanted.wait_for(Secrets::wants_any).await.is_err() {
             pending().await
         }
         secrets.begin();

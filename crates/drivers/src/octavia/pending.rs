@@ -55,8 +55,8 @@ impl Octavia {
             _ => "",
         };
         let fix = format!(
-            "Octavia takes no change meanwhile. Ask the cloud's operators: its log says what it waits for, and they can end \
-             it (openstack loadbalancer status show {id}).{perhaps}"
+            "While this lasts, Octavia changes nothing of the load balancer. Ask the cloud's operators to end it: Octavia's log \
+             says what it waits for. To look: openstack loadbalancer status show {id}.{perhaps}"
         );
         if !self.past(unit, |past| std::mem::replace(&mut past.is_told_stuck, true)) {
             let text = format!("{message}. {fix}");

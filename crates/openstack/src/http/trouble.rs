@@ -85,7 +85,7 @@ impl Subject<'_> {
     pub(super) fn ends_early(&self, read: usize) -> AttemptError {
         let host = self.host();
         let error = Error::new(Class::CutShort, format!("the reply of {host} broke off after {read} bytes"))
-            .with_fix("if this continues, a proxy in between drops long replies or slow ones");
+            .with_fix("if this continues, look for a proxy in between that cuts long or slow replies");
         AttemptError { error, sent: true }
     }
 

@@ -340,7 +340,7 @@ fn a_mistake_is_told_with_file_line_and_key() {
         ),
         (
             with("    key: k.pem"),
-            "./clouds.yaml:7: key: cert, the client certificate for this key, is not set",
+            "./clouds.yaml:7: key: cert, the client certificate for this key, is not set: set it too, or remove key",
         ),
         (with("    regions: R1"), "./clouds.yaml:7: regions: this has to be a list"),
         (

@@ -161,15 +161,15 @@ async fn a_keystone_in_trouble_is_told_from_one_that_refuses() {
     .await;
     sign_in_fails(
         Class::CutShort,
-        "sign in: the reply of {at} broke off after 12 bytes; if this continues, a proxy in between drops long replies \
-         or slow ones",
+        "sign in: the reply of {at} broke off after 12 bytes; if this continues, look for a proxy in between that \
+         cuts long or slow replies",
         |_| Act::Raw(b"HTTP/1.1 201 Created\r\ncontent-length: 400\r\n\r\n{\"token\": {\"".to_vec()),
     )
     .await;
     sign_in_fails(
         Class::CutShort,
-        "sign in: the reply of {at} broke off after 12 bytes; if this continues, a proxy in between drops long replies \
-         or slow ones",
+        "sign in: the reply of {at} broke off after 12 bytes; if this continues, look for a proxy in between that \
+         cuts long or slow replies",
         |_| Act::Raw(b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\n\r\n{\"token\": {\"".to_vec()),
     )
     .await;
@@ -313,8 +313,8 @@ async fn a_call_that_gets_no_whole_reply_says_why() {
     call_fails(
         networks(),
         Class::CutShort,
-        "list networks: the reply of {at} broke off after 13 bytes; if this continues, a proxy in between drops long \
-         replies or slow ones",
+        "list networks: the reply of {at} broke off after 13 bytes; if this continues, look for a proxy in between \
+         that cuts long or slow replies",
         |_| Act::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{\"networks\": ".to_vec()),
     )
     .await;

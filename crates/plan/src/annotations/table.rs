@@ -58,7 +58,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/members"],
-        help: "pods, nodes (at their node ports), or auto: pods where the host is a Node",
+        help: "which members get traffic: pods, nodes (at their node ports), or auto: pods where the host is a Node, else nodes",
         set: |wishes, text| {
             wishes.members = match text {
                 "auto" => MembersFrom::Auto,

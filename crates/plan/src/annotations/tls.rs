@@ -105,7 +105,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[PASSTHROUGH],
-        help: "true: at the front door, TLS for its seaway.dev/host is passed through to its members; or false",
+        help: "true: the front door passes TLS for the hosts in seaway.dev/host through to the members; or false",
         set: |wishes, text| {
             wishes.tls.through = yes_or_no(text)?;
             Ok(())

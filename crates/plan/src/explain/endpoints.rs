@@ -93,9 +93,13 @@ impl Scene<'_> {
             0 if self.by_nodes => ", not used themselves: Nodes are the members".to_owned(),
             0 => String::new(),
             _ if is_useless => {
-                format!(", not used: it has no port of this Service, but {}", listed(&slice.ports))
+                format!(", not used: the slice lists no port of this Service, only {}", listed(&slice.ports))
             }
-            _ => format!(", not used for {}: it has {}", lacking.join(", "), listed(&slice.ports)),
+            _ => format!(
+                ", not used for {}: the slice lists only {}",
+                lacking.join(", "),
+                listed(&slice.ports)
+            ),
         };
         let _ = writeln!(text, "{}: {} endpoints{unused}", slice.object, slice.endpoints.len());
         if !is_useless {

@@ -246,7 +246,7 @@ impl Reader<'_> {
                 Fault::Slow => (
                     Reason::LimitReached,
                     format!(
-                        "{pattern:?} is a regular expression that takes too long: its automaton is larger than 256 KiB"
+                        "{pattern:?} is a regular expression that is too large: its automaton has more than 256 KiB"
                     ),
                     "Repeat less, above all after .* or another part that may be any text, as in .*a.{30}. Until \
                      it is corrected the rule answers 500.",

@@ -395,7 +395,7 @@ impl View<'_> {
         let (mut message, mut fixes) = (String::new(), Vec::new());
         let count = self.hosts.control_planes();
         if let Some(pool) = pools.find(|pool| !pool.control_planes).filter(|_| count > 0) {
-            message = format!("; {count} hosts are control planes, which it leaves out");
+            message = format!("; pool {} leaves out control planes ({count})", pool.object.name);
             fixes.push(format!(
                 "To publish those of control planes, too: spec.controlPlanes: true of pool {}.",
                 pool.object.name

@@ -84,14 +84,14 @@ fn explain_says_of_each_slice_whether_it_is_used() {
     let world = on_host(vec![host(&["192.0.2.5"], &[]), put(&shop), put_slice(&good), bad]);
     let text = explain(&world, &ServiceKey::new("default", "shop")).expect("it is there");
     assert!(text.contains("EndpointSlice default/shop-1: 1 endpoints\n"), "{text}");
-    let unused = "EndpointSlice default/shop-2: 1 endpoints, not used: it has no port of this Service, but 9000/TCP \"wbe\"\n";
+    let unused = "EndpointSlice default/shop-2: 1 endpoints, not used: the slice lists no port of this Service, only 9000/TCP \"wbe\"\n";
     assert!(text.contains(unused), "{text}");
     assert!(text.contains("10.1.0.1:8080  listed as ready"), "{text}");
     let two =
         service("shop", &[("web", 80, TargetPort::Number(8080)), ("admin", 81, TargetPort::Number(81))]);
     let world = on_host(vec![host(&["192.0.2.5"], &[]), put(&two), put_slice(&good)]);
     let text = explain(&world, &ServiceKey::new("default", "shop")).expect("it is there");
-    let partly = "EndpointSlice default/shop-1: 1 endpoints, not used for 81/TCP: it has 8080/TCP \"web\"\n";
+    let partly = "EndpointSlice default/shop-1: 1 endpoints, not used for 81/TCP: the slice lists only 8080/TCP \"web\"\n";
     assert!(text.contains(partly), "{text}");
 }
 
@@ -173,7 +173,7 @@ fn each_slice_and_endpoint_that_is_not_used_is_explained_and_each_member_as_it_s
         "  10.1.0.3  not used: it is terminating\n",
         "  a.example  not used yet: the name has no answer; seaway run asks for it\n",
         "  192.0.2.5  not used: Seaway itself listens there, which would make a loop\n",
-        "EndpointSlice default/web-2: 1 endpoints, not used: it has no port of this Service, but 9/TCP \"wbe\"\n",
+        "EndpointSlice default/web-2: 1 endpoints, not used: the slice lists no port of this Service, only 9/TCP \"wbe\"\n",
         "EndpointSlice default/lost: not used: its label kubernetes.io/service-name is \"wbe\", and there is no such",
     ] {
         assert!(text.contains(line), "{line} is missing:\n{text}");

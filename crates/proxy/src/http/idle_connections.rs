@@ -111,9 +111,10 @@ impl IdleConnections {
         self.kept.push(key(&one.member), queue, one.stream.index(), one);
     }
 
-    /// Something happened on it, and be it that there is room again for what was written last.
+    /// Removes a kept connection if anything happened on it, and be it that there is room again for what was written last. The caller
+    /// drops it.
     #[must_use = "streams are dropped when nothing is borrowed"]
-    pub(super) fn doubt(&mut self, stream: u32) -> Option<impl Sized + use<>> {
+    pub(super) fn remove_if_touched(&mut self, stream: u32) -> Option<impl Sized + use<>> {
         self.kept.remove(stream, |one| !one.stream.is_untouched())
     }
 

@@ -306,7 +306,7 @@ impl WorkerContext {
         ready.note(event, self.turns.get());
         if ready.task().is_none() {
             // A kept connection to a member: whatever it says, nobody asked for it.
-            let gone = self.kept().doubt(token.index());
+            let gone = self.kept().remove_if_touched(token.index());
             drop(gone);
         }
         ready.task()

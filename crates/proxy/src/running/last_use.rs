@@ -45,7 +45,7 @@ impl LastUse {
         self.0.compare_exchange(before, AT_REST, AcqRel, Relaxed).is_ok()
     }
 
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn are_checks_suspended(&self) -> bool {
         self.0.load(Relaxed) == AT_REST
     }
 }

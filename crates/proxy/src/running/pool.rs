@@ -219,8 +219,9 @@ impl RunningPool {
             && self.last_use.suspend_if_idle(now, || live.members.iter().any(|member| member.active() > 0))
     }
 
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.live.load().checks_while_used() && self.last_use.is_at_rest()
+    /// Nobody uses it, and its members are not checked until somebody does.
+    pub(crate) fn are_checks_suspended(&self) -> bool {
+        self.live.load().checks_while_used() && self.last_use.are_checks_suspended()
     }
 
     /// Has ejections told to the prober, which logs and publishes them.

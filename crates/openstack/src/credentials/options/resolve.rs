@@ -236,7 +236,7 @@ impl Options {
                 return Err(option_error(
                     &key.place,
                     "key",
-                    "cert, the client certificate for this key, is not set",
+                    "cert, the client certificate for this key, is not set: set it too, or remove key",
                 ));
             }
             (None, None) => None,

@@ -229,7 +229,7 @@ fn a_cluster_of_control_planes_alone_is_told_how_to_publish_them() {
         ledger.put_node(&name.into(), Some(HostNode { control_plane: true, ..node(&[at], &[]) }));
     }
     assert_eq!(ledger.ask(claim("a")), "NoPool");
-    assert!(ledger.told("a")[0].1.contains("2 hosts are control planes"), "{:?}", ledger.told("a"));
+    assert!(ledger.told("a")[0].1.contains("leaves out control planes (2)"), "{:?}", ledger.told("a"));
     assert!(fix(&ledger, "a").contains("spec.controlPlanes: true of pool ours"));
 }
 

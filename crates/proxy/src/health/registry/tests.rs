@@ -252,7 +252,7 @@ fn a_check_that_another_pool_always_wants_never_rests() {
     assert!(checks.admit(at_leisure("one", &[A])).is_empty());
     let slot = checks.admit(named("two", &[A]))[0];
     assert!(!checks.suspend_if_idle(slot, 9 * MINUTE));
-    assert!(checks.pools[&PoolId("one".into())].is_at_rest());
+    assert!(checks.pools[&PoolId("one".into())].are_checks_suspended());
     checks.admit(named("two", &[]));
     assert!(checks.suspend_if_idle(slot, 9 * MINUTE));
     assert_eq!(checks.used("one", 9 * MINUTE), [slot]);
@@ -264,7 +264,7 @@ fn a_check_that_is_asked_for_from_now_on_wakes() {
     checks.admit(at_leisure("one", &[A]));
     let slot = checks.admit(named("one", &[A]))[0];
     assert!(!checks.suspend_if_idle(slot, 9 * MINUTE));
-    assert!(!checks.pools[&PoolId("one".into())].is_at_rest());
+    assert!(!checks.pools[&PoolId("one".into())].are_checks_suspended());
 }
 
 #[test]

@@ -23,11 +23,11 @@ fn a_pool_is_asked_nothing_until_its_first_client_whose_coming_finds_out_who_is_
     until("the witness is asked a few times", || witness.asked.load(SeqCst) > 5);
     assert_eq!(backend.asked.load(SeqCst), 0);
     assert_eq!(check_registry.health(dead), Health::Unknown);
-    assert!(check_registry.running.is_at_rest() && !running.is_at_rest());
+    assert!(check_registry.running.are_checks_suspended() && !running.are_checks_suspended());
 
     let (live, mut cursor) = (check_registry.running.live(), Cursor::new(1));
     assert!(check_registry.running.choose(&live, FAMILIES[0], &mut cursor, &[], sys::millis()).is_some());
-    assert!(!check_registry.running.is_at_rest());
+    assert!(!check_registry.running.are_checks_suspended());
     check_registry.becomes(dead, Health::Down);
     check_registry.becomes(backend.at, Health::Up);
 }
