@@ -265,7 +265,9 @@ fn beside(scene: &mut Scene) {
     // It serves by the node ports of Nodes; with Local by those that have pods, and says that it is no Node.
     until("Nodes are members", || answering(scene, &scene.address("near")) == all);
     until("Nodes with pods are members", || answering(scene, &even) == all);
-    until("it is told", || condition(scene, "even", "Problems", "message").contains("bank is not a Node"));
+    until("it is told", || {
+        condition(scene, "even", "Problems", "message").contains("not Nodes of the cluster: bank")
+    });
     let missing = "this port has no nodePort";
     until("it is told, too", || condition(scene, "portless", "Problems", "message").contains(missing));
     assert_eq!(asked(scene, &scene.address("portless")), None);

@@ -69,7 +69,7 @@ fn a_load_balancer_that_is_served_by_none_of_us_is_told_why_and_is_called_one() 
     let plain = Service { kind: ServiceKind::ClusterIp, ..classless() };
     for (case, told, part) in [
         ("leaving", told(&leaving, None, true, false), "it is being deleted, and stays until"),
-        ("of nobody", told(&classless(), None, false, false), "it has no class"),
+        ("of nobody", told(&classless(), None, false, false), "it has no spec.loadBalancerClass"),
         ("on a host", told(&classless(), Some(HOST), true, false), "a cloud serves it"),
         (
             "another's",

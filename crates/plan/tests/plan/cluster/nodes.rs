@@ -239,7 +239,9 @@ fn what_a_host_beside_the_nodes_cannot_do_is_told_by_who_leads() {
     }
     let told = |world: &World| -> Vec<Reason> {
         let status = world.status(&owner(&shop)).expect("it is ours");
-        let of = |it: &&seaway_model::Problem| it.message.contains("not a Node");
+        let of = |it: &&seaway_model::Problem| {
+            it.message.contains("not Nodes of the cluster") || it.message.contains("not a Node")
+        };
         status.problems.iter().filter(of).map(|it| it.reason).collect()
     };
     let report = |name: &str| HostReport { host: name.into(), ..HostReport::default() };
