@@ -20,11 +20,11 @@
 //!
 //! ```no_run
 //! # use std::sync::Arc;
-//! # use seaway_admin::{Binding, Bound, Signal, Signals, View, at_once, logging, notify::Notifier};
+//! # use seaway_admin::{Binding, BoundSockets, Signal, Signals, View, immediate_source, logging, notify::Notifier};
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let log = logging::start(logging::Format::Human, "info")?;
 //! let mut signals = Signals::listen()?;
-//! let admin = Bound::bind(&Binding::Loopback)?.serve(at_once(|| Arc::new(View::default())), log);
+//! let admin = BoundSockets::bind(&Binding::Loopback)?.serve(immediate_source(|| Arc::new(View::default())), log);
 //! Notifier::from_env().ready("serving");
 //! while signals.next().await == Signal::Reload {}
 //! Notifier::from_env().stopping("draining");
