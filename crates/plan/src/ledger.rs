@@ -83,7 +83,8 @@ pub struct Ledger {
     now: Option<Time>,
     /// Owners of addresses that pools exclude.
     ending: BTreeMap<Owner, Ends>,
-    /// Hosts' own addresses that owners had before this process began.
+    /// Hosts' own addresses that owners had before this process began, until they are given some: what an owner loses later is
+    /// no more its than another's.
     remembered: BTreeMap<Owner, Vec<IpAddr>>,
     /// Who answered where when this was last written down.
     answered: BTreeMap<(IpAddr, ListenerId), Owner>,
@@ -174,6 +175,10 @@ impl Ledger {
         }
         self.settling = false;
         self.answered.clear();
+        self.remembered.retain(|owner, _| {
+            let has = |it: &Standing| it.grant.as_ref().is_some_and(|grant| grant.from_hosts);
+            !self.owners.get(owner).is_some_and(has)
+        });
         for ip in learned.keys() {
             self.holdings.forget_absent(*ip);
         }
@@ -394,6 +399,9 @@ impl Ledger {
         }
         let Decision { grant, problems, places, waits, ends } = decision;
         touched.addresses.extend(self.set_ends(owner, ends));
+        if !self.settling && grant.as_ref().is_some_and(|it| it.from_hosts) {
+            self.remembered.remove(owner);
+        }
         let Some(standing) = self.owners.get_mut(owner) else { return false };
         if standing.grant != grant || standing.problems != problems {
             touched.owners.insert(owner.clone());
