@@ -68,6 +68,12 @@ impl DemandPort {
     }
 }
 
+/// The networks that may connect, wherever the Service is served; empty means all. The field alone counts where it is there, as in
+/// Kubernetes: what an annotation says cannot open what the Service closes.
+pub(crate) fn source_ranges<'s>(service: &'s Service, wishes: &'s Wishes) -> &'s [IpNet] {
+    if service.source_ranges.is_empty() { &wishes.sources } else { &service.source_ranges }
+}
+
 impl Demand {
     /// What a Service asks of our own data plane or a cloud; nothing, if it is not ours.
     pub fn of_service(service: &Arc<Service>, config: &Config) -> Option<Demand> {
@@ -227,14 +233,12 @@ impl Demand {
         }
     }
 
-    /// Who may connect; everybody, where there are none. The field alone counts where it is there, as in Kubernetes: what an
-    /// annotation says cannot open what the Service closes.
+    /// Who may connect; everybody, where there are none.
     pub(crate) fn sources(&self) -> Vec<IpNet> {
         if self.service.unclear_sources {
             return nobody();
         }
-        let field = &self.service.source_ranges;
-        let mut sources = if field.is_empty() { self.wishes.sources.clone() } else { field.clone() };
+        let mut sources = source_ranges(&self.service, &self.wishes).to_vec();
         sources.sort();
         sources.dedup();
         sources

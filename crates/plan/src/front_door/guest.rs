@@ -11,7 +11,7 @@ use seaway_model::{
     load_balancer::{Action, HostPattern, Match, Rule},
 };
 
-use super::{claims::Claim, patterns::Verdict, told::redirected_all_the_same};
+use super::{claims::Claim, patterns::Verdict, told::ignored_redirect_off};
 use crate::{
     annotations::{REDIRECT, TLS, Wishes},
     index::{Given, ServiceKey},
@@ -129,7 +129,7 @@ impl Guest {
         (self.redirect, self.redirect_field) = (wishes.tls.redirect, wishes.field_of(REDIRECT));
         let (object, field) = (self.owner.object(), wishes.field_of(TLS));
         self.problems.extend(given.certificates.told(&object, &field, &self.certificates, hosts));
-        self.problems.extend(redirected_all_the_same(self, &given.config.front_door));
+        self.problems.extend(ignored_redirect_off(self, &given.config.front_door));
     }
 
     /// Host names that it asks for.

@@ -153,14 +153,14 @@ impl FrontDoor {
             let rules = rules.chain(guards.values().cloned()).chain(unmatched(settings)).collect();
             Arc::new(Listener { tls: Some(tls), ..listener("https", settings.tls.port, rules, config) })
         });
-        // Clients show their certificates by TLS alone: nobody is served in the open instead, whoever else asks for that.
-        let only_securely = requires_client_certificates(settings);
+        // Clients show certificates by TLS alone, so where these are required no request is served over http.
+        let https_only = requires_client_certificates(settings);
         // Who only passes on has nobody to be sent to.
         let secure_for_all = secure.as_ref().filter(|_| names.ends_here());
         let mut rules: Vec<Arc<Rule>> = Vec::new();
         for (rank, guest) in self.within_limits() {
             let asked = guest.redirect.unwrap_or(settings.tls.redirect);
-            let sent_on = only_securely || secure_for_all.is_some() && asked;
+            let sent_on = https_only || secure_for_all.is_some() && asked;
             let its = match sent_on {
                 true => guest.sent_on(|| to_https(settings.tls.port)),
                 false => &guest.rules,

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ipnet::IpNet;
 use seaway_model::{
     Config, L4, Name, Problem, Reason,
     config::{Admission, Opens},
@@ -13,6 +12,7 @@ use seaway_model::{
 use super::guest::Guest;
 use crate::{
     annotations::{self, Place, Protection, Wishes},
+    demand::source_ranges,
     http::{Spoken, spoken},
     index::{Given, ServiceKey},
     unheeded::idle,
@@ -30,7 +30,7 @@ pub(super) enum Stays {
     /// It has what protects it, and a listener that it shares with others cannot have that.
     Protected(Protection),
     /// It says from where clients may connect, and TLS is passed on before anybody asks.
-    PassedOnToSome,
+    SourcesWithPassthrough,
     WithoutHttp,
 }
 
@@ -53,8 +53,8 @@ impl Stays {
             Stays::Protected(Protection::Unclear) => {
                 "it is not let in at the front door before its annotations are understood"
             }
-            Stays::PassedOnToSome => {
-                "a Service with source ranges is not let in where the front door passes TLS on"
+            Stays::SourcesWithPassthrough => {
+                "the front door does not pass TLS through to a Service with source ranges"
             }
             Stays::WithoutHttp => "none of its ports speaks HTTP",
         }
@@ -87,7 +87,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         return Some(guest);
     };
     let strip = wishes.http.strip_prefix;
-    let sources = sources(service, &wishes);
+    let sources = source_ranges(service, &wishes);
     let rule = |guest: &mut Guest, port, paths: &[Name], strips| Rule {
         sources: sources.to_vec(),
         ..rule(guest, &key, port, paths, strips)
@@ -169,7 +169,7 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config
         let field = wishes.field_of(annotations::PASSTHROUGH);
         guest.problems.push(Problem::new(key.object(), reason, what).at(field).fix(fix));
     };
-    if let Some(why) = not_passed_on(service, wishes) {
+    if let Some(why) = why_not_passed_through(service, wishes) {
         problem(Reason::Unsupported, why.as_str(), REMOVE_IT);
         return guest;
     }
@@ -195,7 +195,7 @@ pub(super) fn why_not(service: &Service, config: &Config) -> Option<Stays> {
     let mut wishes = Wishes::of(&config.defaults);
     wishes.read(&key.object(), &service.meta.annotations);
     if wishes.tls.through && asks(&wishes) == Some(true) {
-        return not_passed_on(service, &wishes);
+        return why_not_passed_through(service, &wishes);
     }
     ports(service, &wishes, config).err()
 }
@@ -221,14 +221,9 @@ fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<V
     }
 }
 
-fn not_passed_on(service: &Service, wishes: &Wishes) -> Option<Stays> {
-    let for_some = !sources(service, wishes).is_empty();
-    protection(service, wishes).map(Stays::Protected).or_else(|| for_some.then_some(Stays::PassedOnToSome))
-}
-
-/// From where it may be asked. The field wins, as at an address of its own: an annotation opens nothing that it closes.
-fn sources<'s>(service: &'s Service, wishes: &'s Wishes) -> &'s [IpNet] {
-    if service.source_ranges.is_empty() { &wishes.sources } else { &service.source_ranges }
+fn why_not_passed_through(service: &Service, wishes: &Wishes) -> Option<Stays> {
+    let has_sources = !source_ranges(service, wishes).is_empty();
+    protection(service, wishes).map(Stays::Protected).or(has_sources.then_some(Stays::SourcesWithPassthrough))
 }
 
 fn protection(service: &Service, wishes: &Wishes) -> Option<Protection> {
@@ -255,7 +250,9 @@ fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
             Reason::NoSuchPort,
             "Set appProtocol: http at a port that speaks HTTP, or remove the Service from tcpServices.",
         ),
-        Stays::AsItAsks | Stays::WithItsOwnAddress | Stays::Unasked | Stays::PassedOnToSome => return None,
+        Stays::AsItAsks | Stays::WithItsOwnAddress | Stays::Unasked | Stays::SourcesWithPassthrough => {
+            return None;
+        }
     };
     let field = wishes.field_of(asking_option(wishes));
     Some(Problem::new(key.object(), reason, why.as_str()).at(field).fix(fix))

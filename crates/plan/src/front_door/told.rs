@@ -140,7 +140,7 @@ impl FrontDoor {
 }
 
 /// It asks to be served over http, where clients cannot show the certificates that the operator requires.
-pub(super) fn redirected_all_the_same(guest: &Guest, settings: &Settings) -> Option<Problem> {
+pub(super) fn ignored_redirect_off(guest: &Guest, settings: &Settings) -> Option<Problem> {
     let asks = guest.redirect == Some(false);
     let what = "requests over http are redirected to https in spite of this annotation: the front door requires client \
                 certificates (frontDoor.tls.clients)";
