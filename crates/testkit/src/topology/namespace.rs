@@ -93,6 +93,12 @@ impl Namespace {
         self.ip(&["link", "add", link, "type", "veth", "peer", "name", its_link, "netns", &other.name]);
     }
 
+    /// Removes an interface here, with its cable and the other end; at once, where the end of a namespace takes a while. It may
+    /// be gone already.
+    pub fn unplug(&self, link: &str) {
+        let _ = Command::new("ip").args(["-n", &self.name, "link", "delete", link]).output();
+    }
+
     /// Puts a cable between the network of the calling thread and this one.
     #[track_caller]
     pub fn cable_from_here(&self, here: &str, link: &str) {

@@ -29,7 +29,7 @@ impl Sandbox {
         let number = addresses.take();
         let both = place.pod_addresses(number);
         let namespace = Namespace::create("pod");
-        let cable = format!("pod{number}");
+        let cable = cable(number);
         place.namespace.cable(&cable, &namespace, "eth0");
         for (gateway, of_all, own) in [(GATEWAY, "32", &both[0]), (GATEWAY_V6, "64", &both[1])] {
             place.namespace.address(&cable, &format!("{gateway}/{of_all}"));
@@ -54,9 +54,16 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         if let Some((_, number, addresses)) = &self.own {
+            // The kernel removes the cable of a removed namespace later, and the next pod may have this number at once.
+            self.place.namespace.unplug(&cable(*number));
             addresses.0.borrow_mut().remove(number);
         }
     }
+}
+
+/// Its end on the node.
+fn cable(number: u16) -> String {
+    format!("pod{number}")
 }
 
 impl Addresses {
