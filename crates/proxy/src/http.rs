@@ -4,6 +4,7 @@
 //!   event ──► stream (readable? writable?) ──► its task goes on                    stream.rs, worker_context.rs
 //!
 //!   one task per client:   arrival.rs     PROXY header, TLS, which HTTP
+//!                            └ handshakes.rs   TLS handshakes, beside others who have much to do
 //!                          serve.rs       HTTP/1.1: await a head, answer it, again
 //!                          streams.rs     HTTP/2: a task of its own for every stream
 //!                            └ exchange.rs  route, choose a member (sticky.rs), ask it (ask.rs), or another
@@ -41,6 +42,7 @@ mod grpc;
 mod h2_connection;
 mod h2_stream;
 mod h2_upstream;
+mod handshakes;
 mod heads;
 mod idle_connections;
 mod marks;
@@ -83,7 +85,7 @@ use crate::{
     running::{Refusal, RunningListener},
     shared::Shared,
     sys::{self, Event},
-    worker::{Budget, Command, Kind, Link, Slab, Source, Token, Turn, Wheel},
+    worker::{Budget, Command, Kind, Lane, Link, Slab, Source, Token, Turn, Wheel},
 };
 
 pub(crate) struct Http {
@@ -107,7 +109,7 @@ impl Http {
 
     /// Something was too much for the turn before.
     pub(crate) fn is_behind(&self) -> bool {
-        self.context.has_backlog()
+        self.context.has_backlog() || self.context.handshakes.are_behind()
     }
 
     /// At once, or among the others who have much to do.
@@ -201,12 +203,22 @@ impl Http {
         while older.is_left()
             && let Some((lane, runnable)) = self.context.next_of_backlog()
         {
-            self.go_on(runnable, turn);
+            self.go_on_as(lane, runnable, turn);
             match is_contended {
                 true => self.context.charge(lane, older.spend_time()),
                 // A single one is charged nothing: reading the clock costs as much as a short task.
                 false => older.spend(),
             }
+        }
+        if let Some(task_state) = self.context.handshakes.advance(&self.context) {
+            self.context.wake(&task_state);
+        }
+    }
+
+    fn go_on_as(&mut self, lane: Lane, runnable: Runnable, turn: &mut Turn) {
+        match runnable {
+            Runnable::ListeningSocket(token) if self.context.handshakes.hold_back(lane, token) => {}
+            runnable => self.go_on(runnable, turn),
         }
     }
 
@@ -391,6 +403,13 @@ impl Source for Http {
 
     fn tick(&mut self, turn: &mut Turn) {
         self.context.go_on(turn);
+        if let Some((task_state, took)) = self.context.handshakes.collect() {
+            self.context.charge(task_state.lane(), took);
+            self.context.wake(&task_state);
+        }
+        for (lane, token) in self.context.handshakes.released() {
+            self.context.postpone(lane, token.index() as usize, Runnable::ListeningSocket(token));
+        }
         self.run_unfinished(turn);
         if self.context.memory.evict(turn.now) > 0 {
             self.run_evicted();

@@ -120,6 +120,11 @@ impl Turn {
         }
     }
 
+    /// What was put off for the sake of others is not done yet: done by the worker now, it would delay the next of them.
+    pub(crate) fn stays_shared(&mut self) {
+        self.mixed = self.number;
+    }
+
     pub(crate) fn is_contended(&self) -> bool {
         self.crowded && self.number.saturating_sub(self.mixed) < ALONE
     }

@@ -243,9 +243,8 @@ async fn secured(
     if let Some(scratch) = early {
         session.receive(scratch.asked.filled())?;
     }
-    stream.start_tls(session);
     who.hold_more(OF_TLS);
-    stream.shaken_hands().await?;
+    stream.start_tls(session).await?;
     who.told = ForwardedClient::new(who.peer, who.listener.at.port(), true);
     let mut h2 = false;
     if let Some(session) = stream.session() {
