@@ -77,6 +77,7 @@ use seaway_model::L4;
 
 pub(crate) use self::marks::Mark;
 use self::{
+    handshakes::Computed,
     task_state::TaskState,
     worker_context::{Begun, Runnable, WorkerContext},
 };
@@ -210,14 +211,29 @@ impl Http {
                 false => older.spend(),
             }
         }
-        if let Some(task_state) = self.context.handshakes.advance(&self.context) {
-            self.context.wake(&task_state);
+        let computed = self.context.handshakes.advance(&self.context);
+        self.has_computed(computed);
+        for (_, token) in self.context.handshakes.released() {
+            self.context.listening().let_go(token, turn);
+        }
+    }
+
+    fn has_computed(&self, computed: Option<Computed>) {
+        let Some(Computed { of, took, is_awaited }) = computed else { return };
+        self.context.charge(of.lane(), took);
+        if is_awaited {
+            self.context.wake(&of);
         }
     }
 
     fn go_on_as(&mut self, lane: Lane, runnable: Runnable, turn: &mut Turn) {
         match runnable {
-            Runnable::ListeningSocket(token) if self.context.handshakes.hold_back(lane, token) => {}
+            Runnable::ListeningSocket(token)
+                if self.context.listening().is_secure(token)
+                    && self.context.handshakes.hold_back(lane, token) =>
+            {
+                self.context.listening().hold(token, turn);
+            }
             runnable => self.go_on(runnable, turn),
         }
     }
@@ -403,13 +419,8 @@ impl Source for Http {
 
     fn tick(&mut self, turn: &mut Turn) {
         self.context.go_on(turn);
-        if let Some((task_state, took)) = self.context.handshakes.collect() {
-            self.context.charge(task_state.lane(), took);
-            self.context.wake(&task_state);
-        }
-        for (lane, token) in self.context.handshakes.released() {
-            self.context.postpone(lane, token.index() as usize, Runnable::ListeningSocket(token));
-        }
+        let computed = self.context.handshakes.collect();
+        self.has_computed(computed);
         self.run_unfinished(turn);
         if self.context.memory.evict(turn.now) > 0 {
             self.run_evicted();

@@ -241,7 +241,7 @@ async fn secured(
     let connection = ServerConnection::new(terms.config.clone()).map_err(io::Error::other)?;
     let mut session = Session::new(connection);
     if let Some(scratch) = early {
-        session.receive(scratch.asked.filled())?;
+        session = session.receive(stream, scratch.asked.filled()).await?;
     }
     who.hold_more(OF_TLS);
     stream.start_tls(session).await?;

@@ -6,7 +6,8 @@
 //!                       └─ else ──► waiting, in fair order ──► at_work, one at a time ──► collect ──► the task goes on
 //! ```
 //! That thread gets no time while the worker is busy. So the worker computes a handshake itself where another load balancer keeps
-//! it busy, in fair order, and where the thread does not finish in time.
+//! it busy, in fair order, and where the thread does not finish in time. Handshakes with members are always computed by the worker:
+//! their sessions are in a table that workers share, under a lock that the thread could hold while it gets no time.
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
@@ -14,7 +15,11 @@ use std::{
     future::poll_fn,
     io,
     rc::Rc,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
     task::Poll,
     time::Duration,
 };
@@ -59,6 +64,16 @@ struct Piece {
 struct Helper {
     work: mpsc::Sender<Box<Connection>>,
     done: mpsc::Receiver<Done>,
+    /// It has its priority, and has run since.
+    is_ready: Arc<AtomicBool>,
+}
+
+/// A piece that was computed.
+pub(super) struct Computed {
+    pub(super) of: Rc<TaskState>,
+    pub(super) took: Duration,
+    /// Its task has not ended.
+    pub(super) is_awaited: bool,
 }
 
 struct Done {
@@ -71,27 +86,31 @@ impl Helper {
     fn start(worker: usize, mailbox: Arc<Mailbox>) -> io::Result<Helper> {
         let (work, waiting) = mpsc::channel::<Box<Connection>>();
         let (finished, done) = mpsc::channel();
-        let (started, has_started) = mpsc::channel();
+        let is_ready = Arc::new(AtomicBool::new(false));
+        let ready = is_ready.clone();
         std::thread::Builder::new().name(format!("handshakes-{worker}")).spawn(move || {
-            let is_idle = sys::run_when_idle();
-            let may_run = is_idle.is_ok();
-            if started.send(is_idle).is_err() || !may_run {
-                return;
+            // Of equal priority, it would delay the worker for whole time slices.
+            if let Err(error) = sys::run_when_idle() {
+                return report(&error);
             }
-            for mut connection in waiting {
-                let before = sys::thread_cpu_time();
-                let outcome = connection.process_new_packets();
-                let took = sys::thread_cpu_time().saturating_sub(before);
-                if finished.send(Done { connection, outcome, took }).is_err() {
+            ready.store(true, Relaxed);
+            for connection in waiting {
+                if finished.send(compute(connection)).is_err() {
                     return;
                 }
                 mailbox.wake();
             }
         })?;
-        // Of equal priority, it would delay the worker for whole time slices.
-        has_started.recv().map_err(io::Error::other)??;
-        Ok(Helper { work, done })
+        Ok(Helper { work, done, is_ready })
     }
+}
+
+fn report(error: &io::Error) {
+    tracing::warn!(
+        %error,
+        "no idle-priority thread for TLS handshakes: a flood of handshakes at one Service delays requests of \
+         others more"
+    );
 }
 
 impl Handshakes {
@@ -100,8 +119,8 @@ impl Handshakes {
         self.at_work.borrow().is_some() || !self.waiting.borrow().is_empty()
     }
 
-    /// The task whose piece the thread has finished, and the CPU time that it took.
-    pub(super) fn collect(&self) -> Option<(Rc<TaskState>, Duration)> {
+    /// What the thread has finished.
+    pub(super) fn collect(&self) -> Option<Computed> {
         if self.at_work.borrow().is_none() {
             return None;
         }
@@ -115,13 +134,11 @@ impl Handshakes {
             }
         };
         let (piece, _) = self.at_work.take()?;
-        piece.finish(done.connection, done.outcome);
-        self.waiting.borrow_mut().charge(piece.of.lane(), done.took);
-        Some((piece.of.clone(), done.took))
+        Some(self.finish(&piece, done))
     }
 
-    /// Hands the next piece to the thread, or computes it here: then the task that goes on.
-    pub(super) fn advance(&self, context: &WorkerContext) -> Option<Rc<TaskState>> {
+    /// Hands the next piece to the thread, or computes it here.
+    pub(super) fn advance(&self, context: &WorkerContext) -> Option<Computed> {
         if self.is_in_time(context.now()) {
             let next = self.waiting.borrow().first()?;
             if !context.has_others_than(next) {
@@ -132,7 +149,7 @@ impl Handshakes {
         let mut connection = piece.connection.take()?;
         if self.at_work.borrow().is_none()
             && !context.has_others_than(lane)
-            && let Some(helper) = self.helper(context)
+            && let Some(Some(helper)) = self.helper.get()
         {
             match helper.work.send(connection) {
                 Ok(()) => {
@@ -142,9 +159,17 @@ impl Handshakes {
                 Err(mpsc::SendError(back)) => connection = back,
             }
         }
-        let outcome = connection.process_new_packets();
-        piece.finish(connection, outcome);
-        Some(piece.of.clone())
+        Some(self.finish(&piece, compute(connection)))
+    }
+
+    fn finish(&self, piece: &Piece, done: Done) -> Computed {
+        self.waiting.borrow_mut().charge(piece.of.lane(), done.took);
+        let is_awaited = !piece.is_forgotten.get();
+        if is_awaited {
+            piece.connection.replace(Some(done.connection));
+            piece.outcome.replace(Some(done.outcome));
+        }
+        Computed { of: piece.of.clone(), took: done.took, is_awaited }
     }
 
     /// The thread is at work, and not for too long.
@@ -175,8 +200,9 @@ impl Handshakes {
     /// `true`: nothing is accepted there until [`Handshakes::released`] returns it.
     pub(super) fn hold_back(&self, lane: Lane, listening_socket: Token) -> bool {
         let holds = self.queued.borrow().get(&lane).is_some_and(|it| *it >= MOST_WAITING);
-        if holds {
-            self.held_back.borrow_mut().push((lane, listening_socket));
+        let mut held_back = self.held_back.borrow_mut();
+        if holds && !held_back.contains(&(lane, listening_socket)) {
+            held_back.push((lane, listening_socket));
         }
         holds
     }
@@ -189,20 +215,13 @@ impl Handshakes {
         self.held_back.borrow_mut().extract_if(.., |(lane, _)| !holds(lane)).collect()
     }
 
-    fn helper(&self, context: &WorkerContext) -> Option<&Helper> {
+    /// Whether there is such a thread. It is started here, and the worker does not wait for it.
+    pub(super) fn has_thread(&self, context: &WorkerContext) -> bool {
         let start = || {
             let mailbox = context.mailbox()?;
-            Helper::start(context.worker, mailbox)
-                .inspect_err(|error| {
-                    tracing::warn!(
-                        %error,
-                        "no idle-priority thread for TLS handshakes: a flood of handshakes at one Service \
-                         delays requests of others more"
-                    );
-                })
-                .ok()
+            Helper::start(context.worker, mailbox).inspect_err(report).ok()
         };
-        self.helper.get_or_init(start).as_ref()
+        self.helper.get_or_init(start).as_ref().is_some_and(|it| it.is_ready.load(Relaxed))
     }
 
     /// Milliseconds until the worker has to compute what waits for the thread.
@@ -215,11 +234,10 @@ impl Handshakes {
     }
 }
 
-impl Piece {
-    fn finish(&self, connection: Box<Connection>, outcome: Outcome) {
-        self.connection.replace(Some(connection));
-        self.outcome.replace(Some(outcome));
-    }
+fn compute(mut connection: Box<Connection>) -> Done {
+    let before = sys::thread_cpu_time();
+    let outcome = connection.process_new_packets();
+    Done { connection, outcome, took: sys::thread_cpu_time().saturating_sub(before) }
 }
 
 /// Processes what was read from the peer. An error: the task's time is over, or it has to end.
@@ -227,7 +245,8 @@ pub(super) async fn process(
     context: &WorkerContext,
     mut connection: Box<Connection>,
 ) -> io::Result<(Box<Connection>, Outcome)> {
-    let Some(of) = context.delegates() else {
+    let delegates = || matches!(*connection, Connection::Server(_)).then(|| context.delegates()).flatten();
+    let Some(of) = delegates() else {
         let outcome = connection.process_new_packets();
         return Ok((connection, outcome));
     };
@@ -288,7 +307,9 @@ mod tests {
             let context = WorkerContext::new(&turn);
             let (work, given) = mpsc::channel();
             let (sender, done) = mpsc::channel();
-            assert!(context.handshakes.helper.set(Some(Helper { work, done })).is_ok());
+            assert!(
+                context.handshakes.helper.set(Some(Helper { work, done, is_ready: Arc::default() })).is_ok()
+            );
             Starved { context, turn, given, _done: sender }
         }
 

@@ -40,14 +40,14 @@ impl Session {
     }
 
     /// Takes what has come in another way.
-    pub(super) fn receive(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(super) async fn receive(mut self, stream: &Stream, mut bytes: &[u8]) -> io::Result<Session> {
         while !bytes.is_empty() {
             self.connection.read_tls(&mut bytes)?;
-            self.connection
-                .process_new_packets()
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let (connection, outcome) = handshakes::process(stream.context(), self.connection).await?;
+            outcome.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            self.connection = connection;
         }
-        Ok(())
+        Ok(self)
     }
 
     /// Until both sides know each other.

@@ -64,6 +64,8 @@ pub(super) struct WorkerContext {
     stopping: Cell<bool>,
     turns: Cell<u64>,
     contended: Cell<bool>,
+    /// TCP or UDP had more to do than fits a turn.
+    others_are_behind: Cell<bool>,
     /// Tasks that had more to do than is fair in one turn.
     unfinished: RefCell<VecDeque<u32>>,
     /// Tasks that others have woken or begun since the last turn, in that order.
@@ -121,6 +123,7 @@ impl WorkerContext {
             stopping: Cell::new(false),
             turns: Cell::new(0),
             contended: Cell::new(false),
+            others_are_behind: Cell::new(false),
             unfinished: RefCell::default(),
             runnable: RefCell::default(),
             backlog: RefCell::default(),
@@ -144,6 +147,7 @@ impl WorkerContext {
     pub(super) fn come_to(&self, turn: &Turn) {
         self.now.set(turn.now);
         self.contended.set(turn.is_contended());
+        self.others_are_behind.set(turn.transport_is_behind);
     }
 
     /// Others have much to do, too: whoever comes next waits for what the running task does.
@@ -157,14 +161,15 @@ impl WorkerContext {
 
     /// Somebody else than these has work that was too much for a turn.
     pub(super) fn has_others_than(&self, lane: Lane) -> bool {
-        self.backlog.borrow().has_others_than(lane)
+        self.others_are_behind.get() || self.backlog.borrow().has_others_than(lane)
     }
 
     /// The running task, if a long piece of its work is better done elsewhere: others have much to do, too, and would not be served
     /// before it all the same.
     pub(super) fn delegates(&self) -> Option<Rc<TaskState>> {
         let current = self.current.borrow().clone()?;
-        (self.is_contended() && !self.has_others_than(current.lane())).then_some(current)
+        let delegates = self.is_contended() && !self.has_others_than(current.lane());
+        (delegates && self.handshakes.has_thread(self)).then_some(current)
     }
 
     pub(super) fn listening(&self) -> RefMut<'_, ListeningSockets> {
