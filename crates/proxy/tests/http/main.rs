@@ -9,7 +9,6 @@ mod ends;
 #[allow(dead_code)]
 mod frames;
 mod framing;
-mod handshakes;
 mod heads;
 mod interim;
 mod introduced;
