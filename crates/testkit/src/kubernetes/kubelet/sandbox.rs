@@ -53,10 +53,12 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        if let Some((_, number, addresses)) = &self.own {
+        if let Some((namespace, number, addresses)) = self.own.take() {
+            // Its processes end while their peers can still hear of it.
+            drop(namespace);
             // The kernel removes the cable of a removed namespace later, and the next pod may have this number at once.
-            self.place.namespace.unplug(&cable(*number));
-            addresses.0.borrow_mut().remove(number);
+            self.place.namespace.unplug(&cable(number));
+            addresses.0.borrow_mut().remove(&number);
         }
     }
 }
