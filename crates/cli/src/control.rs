@@ -18,12 +18,12 @@ use seaway_admin::{
     Admin, Binding, BoundSockets, View, ViewDetail,
     view::{AdoptionView, CertificatesView, Readiness},
 };
-use seaway_drivers::names::Names;
+use seaway_drivers::{acme::Certificates, names::Names};
 use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
 use seaway_files::{
     AddressDriver, Folder, LedgerFile, Locator, ServerInfo, StateDir, StatusDriver, StatusFile, Watch,
     pem::{PemFiles, PemWatch},
-    state::absolute,
+    state::{CertificateStore, absolute},
 };
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
 use seaway_node::{AddressWatch, Host};
@@ -114,7 +114,8 @@ impl Control {
             .with_drivers(Drivers::default())
             .with(AddressDriver::new(ledger, held.clone()))
             .with(StatusDriver::new(statuses, Some(places.clone()), problem_log.clone()))
-            .with(names);
+            .with(names)
+            .with(Certificates::new(CertificateStore::new(&state)));
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         let (stop, stopped) = watch::channel(false);
         let mut parts = vec![watching.part(), pems.part()];

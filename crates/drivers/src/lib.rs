@@ -4,6 +4,7 @@
 //!   native    one load balancer on this host: pools and listeners of our own data plane
 //!   presence  the addresses of our pools on this host's `lo`
 //!   octavia   load balancers of OpenStack, with the floating IPs that lead to them
+//!   acme      certificates that the front door orders from a certificate authority
 //!   names     the answers to DNS names, looked up again by their TTL
 //! ```
 //!
@@ -12,6 +13,7 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
+pub mod acme;
 pub mod fuzz;
 pub mod names;
 pub mod native;

@@ -4,9 +4,11 @@
 //!     lock            flock, with the holder's pid in it
 //!     ledger.jsonl    addresses with their owners: never lost          ledger.rs
 //!     status.json     what each Service got: for people, and for `check`               status.rs
+//!     acme/           certificates that were ordered, and accounts      certificates.rs
 //!     last-good/      manifests as they were last good                 ../last_good.rs
 //! ```
 
+mod certificates;
 mod ledger;
 mod status;
 
@@ -25,6 +27,7 @@ use nix::{
 
 pub(crate) use self::ledger::fuzz_reading;
 pub use self::{
+    certificates::{CertificateStore, FailedOrders, StoredPem},
     ledger::{LedgerError, LedgerFile, stored_addresses},
     status::{ServerInfo, StatusFile, absolute, stored_server, stored_serving},
 };

@@ -13,6 +13,7 @@ use std::{
 };
 
 use crate::{
+    acme::Acme,
     fact::TargetPort,
     load_balancer::{
         Balance, ClientAuth, CookieKey, HealthCheck, HttpOptions, L4, Limits, Passive, Reuse, Timeouts,
@@ -94,6 +95,8 @@ pub struct FrontDoorTls {
     pub secrets: Secrets,
     /// Secrets and files, in their order: the first is for clients that ask for a name that nobody has.
     pub certificates: Vec<ObjectRef>,
+    /// Certificates are ordered for host names that have none.
+    pub acme: Option<Acme>,
     /// What is asked for in the open is sent here, unless a Service says otherwise.
     pub redirect: bool,
     pub terms: TlsTerms,
@@ -156,6 +159,7 @@ impl Default for FrontDoor {
                 port: 443,
                 secrets: Secrets::All,
                 certificates: Vec::new(),
+                acme: None,
                 redirect: false,
                 terms: TlsTerms::default(),
             },

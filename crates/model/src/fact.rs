@@ -22,6 +22,7 @@ pub use self::{
 };
 use crate::{
     Address, Announce, IpRange,
+    acme::{Challenge, ordered_certificate},
     load_balancer::{Family, HostPattern, L4},
     name::{Kind, Name, ObjectRef, Time},
     outcome::Serving,
@@ -43,6 +44,8 @@ pub enum Fact {
     NameOwner(Arc<NameOwner>),
     /// What a DNS name stands for now.
     Name(Arc<NameAnswer>),
+    /// What a certificate authority asks the front door for.
+    Challenge(Arc<Challenge>),
     /// What a serving host says of itself.
     Host(Arc<HostReport>),
 }
@@ -426,6 +429,7 @@ impl Fact {
             Fact::Address(it) => FactRef::Address(it.ip),
             Fact::NameOwner(it) => FactRef::Object(it.object()),
             Fact::Name(it) => FactRef::Name(it.name.clone()),
+            Fact::Challenge(it) => FactRef::Object(ordered_certificate(&it.host)),
             Fact::Host(it) => FactRef::Host(it.host.clone()),
         }
     }

@@ -9,6 +9,7 @@
 //! Every type here is plain data: parsed once at an edge, so that a bad state cannot be written down, and compared
 //! by value. The crate knows no I/O, no clock, no Kubernetes client and no driver; [`Time`] is handed in.
 
+pub mod acme;
 pub mod address;
 pub mod announced;
 mod beside;

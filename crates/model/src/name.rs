@@ -83,6 +83,8 @@ pub enum Kind {
     Manifest,
     /// A file that the configuration names.
     File,
+    /// A certificate that the front door orders itself, by its host name.
+    Certificate,
 }
 
 impl Kind {
@@ -107,6 +109,7 @@ impl Kind {
             Kind::Config => "Config",
             Kind::Manifest => "Manifest",
             Kind::File => "File",
+            Kind::Certificate => "Certificate",
         }
     }
 }

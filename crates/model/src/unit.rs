@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     Address, Group, LoadBalancer,
+    acme::CertificateOrder,
     load_balancer::{Family, PoolId},
     name::{Kind, Name, ObjectRef, Owner},
     outcome::Status,
@@ -36,6 +37,8 @@ pub enum Unit {
     Address(IpAddr),
     /// The answer to a DNS name: looked up again by its TTL, its answers are facts.
     Name(Name),
+    /// The certificate that a host name of the front door is to have from an authority: ordered, and renewed.
+    CertificateOrder(Name),
     Status(Owner),
     /// Its owner's finalizer: it stays until what is there for it in a cloud is gone.
     Hold(Owner),
@@ -103,6 +106,7 @@ impl fmt::Display for Unit {
             Unit::Presence(host) => write!(f, "addresses on host {host}"),
             Unit::Address(ip) => write!(f, "address {ip}"),
             Unit::Name(name) => write!(f, "name {name}"),
+            Unit::CertificateOrder(host) => write!(f, "certificate for {host}"),
             Unit::Status(owner) => write!(f, "status of {owner}"),
             Unit::Hold(owner) => write!(f, "finalizer of {owner}"),
         }
@@ -149,6 +153,7 @@ pub enum Desired {
     Presence(Present),
     Address(Arc<Address>),
     Name(Name),
+    CertificateOrder(Arc<CertificateOrder>),
     Status(Arc<Status>),
     Held,
     /// Whatever is there: its owner lives, and no setting of ours is a reason to remove what it uses.

@@ -29,7 +29,10 @@ use seaway_model::{
     load_balancer::{Certificate, HostPattern, TlsByName},
 };
 
-pub use self::view::CertificateCounts;
+pub use self::{
+    read::{CertificateDates, dates},
+    view::CertificateCounts,
+};
 use self::{
     read::{Unread, read},
     room::Room,
@@ -418,6 +421,8 @@ impl Known {
         let Some(seen) = self.seen() else { return problems };
         let (what, fix) = match self.age {
             Age::Fine => return problems,
+            // It is renewed in time; who renews it says why that fails.
+            Age::Soon if object.kind == Kind::Certificate => return problems,
             Age::Over => (
                 format!("its certificate expired on {}", calendar::day(seen.until)),
                 "Renew it. It is still served, but clients refuse it.",
@@ -473,6 +478,7 @@ fn at(problem: Problem, key: &str) -> Problem {
             let file = problem.object.name.clone();
             problem.in_file(file, 0, 0)
         }
+        Kind::Certificate => problem,
         _ => problem.at(format!("data[{key}]")),
     }
 }

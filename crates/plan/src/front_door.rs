@@ -14,6 +14,7 @@
 mod claims;
 mod guest;
 mod listeners;
+mod orders;
 mod owners;
 mod paths;
 mod patterns;
@@ -52,6 +53,7 @@ use self::{
 };
 pub(crate) use self::{
     listeners::requires_client_certificates,
+    orders::Orderable,
     told::{nobody_is_served, not_redirected},
     view::why_not,
 };
@@ -108,8 +110,10 @@ pub(crate) struct FrontDoor {
     served: BTreeMap<ServiceKey, Served>,
     pools: BTreeMap<PoolId, Arc<Pool>>,
     names: BTreeMap<Name, BTreeSet<ServiceKey>>,
-    /// Secrets that guests name, and who does.
+    /// Secrets that guests name, and who does; and certificates that are ordered, which none of them names.
     certificates: BTreeMap<ObjectRef, BTreeSet<Rank>>,
+    /// What a certificate authority asks for, by host name.
+    challenges: BTreeMap<Name, Vec<Arc<Rule>>>,
     /// Of host names; put together when they are asked for, as are the next three.
     owners: OnceLock<Owners>,
     /// Those of the last listeners.

@@ -128,7 +128,11 @@ impl Index {
                 let object = it.object();
                 changed(self.routes.insert(object.clone(), it.clone()), it, Touched::Route(object))
             }
-            Fact::AddressPool(_) | Fact::Secret(_) | Fact::Address(_) | Fact::NameOwner(_) => Vec::new(),
+            Fact::AddressPool(_)
+            | Fact::Secret(_)
+            | Fact::Address(_)
+            | Fact::NameOwner(_)
+            | Fact::Challenge(_) => Vec::new(),
         }
     }
 

@@ -13,6 +13,7 @@ mod groups;
 mod hosts;
 mod late;
 mod lost_time;
+mod orders;
 mod orphans;
 mod outcomes;
 mod own_listeners;
@@ -357,6 +358,7 @@ impl World {
             Fact::AddressPool(pool) => self.put_pool(pool),
             Fact::Address(address) => self.put_address(address.clone()),
             Fact::Secret(secret) => self.put_secret(secret),
+            Fact::Challenge(challenge) => self.put_challenge(challenge),
             Fact::NameOwner(it) => self.record_names(&it.namespace, Some(it.clone())),
             Fact::Host(report) => self.put_report(report),
             Fact::Service(service) => {
@@ -391,7 +393,9 @@ impl World {
             FactRef::Object(object) if matches!(object.kind, Kind::AddressPool | Kind::IPAddressPool) => {
                 self.remove_pool(object);
             }
-            FactRef::Object(object) if matches!(object.kind, Kind::Secret | Kind::File) => {
+            FactRef::Object(object)
+                if matches!(object.kind, Kind::Secret | Kind::File | Kind::Certificate) =>
+            {
                 self.remove_secret(object);
             }
             FactRef::Object(object) if object.kind == Kind::NameOwner => {

@@ -25,7 +25,7 @@ use source::Source;
 
 /// From the top floor to the ground: a crate may use only crates below it. What is named here and not built yet has
 /// its place already.
-const FLOORS: [&str; 20] = [
+const FLOORS: [&str; 21] = [
     "cli",
     "controller",
     "node",
@@ -33,6 +33,7 @@ const FLOORS: [&str; 20] = [
     "drivers",
     "proxy",
     "announce",
+    "acme",
     "openstack",
     "cluster",
     "files",

@@ -23,6 +23,11 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
     if *opens == Opens::WhenNeeded {
         *opens = Opens::Never;
     }
+    if settings.config.front_door.tls.acme.take().is_some() {
+        // Several hosts would order the same.
+        let line = "frontDoor.acme is ignored: only `seaway run` orders certificates; in a cluster, use cert-manager";
+        settings.told.push(line.into());
+    }
     tenants::close_by_default(&mut settings.config, settings.said);
     // Copies have that limit, and those that are there stay.
     let limits = &mut settings.config.tenants.limits;
@@ -33,6 +38,14 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
 mod tests {
     use super::*;
     use crate::settings::parse;
+
+    #[test]
+    fn no_certificates_are_ordered_in_a_cluster_and_that_is_said() {
+        let mut settings = parse("frontDoor: {acme: {}}\n", Path::new("")).expect("it is right");
+        in_cluster(&mut settings, Part::Node, None);
+        assert_eq!(settings.config.front_door.tls.acme, None);
+        assert!(settings.told.iter().any(|it| it.contains("frontDoor.acme")), "{:?}", settings.told);
+    }
 
     #[test]
     fn held_certificates_have_the_limit_where_none_are_copied() {

@@ -3,6 +3,7 @@
 // What was skipped, and the log of a process whose test failed.
 #![allow(clippy::print_stderr)]
 
+mod acme;
 mod addresses;
 mod backends;
 mod balance;

@@ -38,6 +38,15 @@ impl Pair {
         Pair { chain: made.cert.pem(), key: made.signing_key.serialize_pem() }
     }
 
+    /// Of somebody who has the key.
+    pub(crate) fn of(chain: &str) -> Pair {
+        Pair { chain: chain.to_owned(), key: String::new() }
+    }
+
+    pub(crate) fn chain(&self) -> &str {
+        &self.chain
+    }
+
     /// One that may vouch for clients, itself among them.
     fn authority() -> Pair {
         let mut asked = rcgen::CertificateParams::new(Vec::new()).expect("no names");
@@ -111,7 +120,7 @@ fn secure_by(at: SocketAddr, name: &str, trusted: &Pair, own: Option<&Pair>) -> 
 }
 
 /// What `https://name/path` answers to somebody who trusts only this certificate.
-fn get(at: SocketAddr, name: &str, path: &str, trusted: &Pair) -> std::io::Result<String> {
+pub(crate) fn get(at: SocketAddr, name: &str, path: &str, trusted: &Pair) -> std::io::Result<String> {
     let mut stream = secure(at, name, trusted)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
@@ -120,12 +129,12 @@ fn get(at: SocketAddr, name: &str, path: &str, trusted: &Pair) -> std::io::Resul
     Ok(text)
 }
 
-fn is_served(at: SocketAddr, name: &str, trusted: &Pair) -> bool {
+pub(crate) fn is_served(at: SocketAddr, name: &str, trusted: &Pair) -> bool {
     get(at, name, "/", trusted).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
 }
 
 /// Whether any file below says this.
-fn says(folder: &Path, what: &str) -> bool {
+pub(crate) fn says(folder: &Path, what: &str) -> bool {
     let entries = std::fs::read_dir(folder).expect("a folder").map_while(Result::ok);
     entries.map(|it| it.path()).any(|path| match path.is_dir() {
         true => says(&path, what),

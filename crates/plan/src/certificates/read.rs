@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Name,
+    Name, Time,
     fact::{Secret, TLS_SECRET},
-    load_balancer::Certificate,
+    load_balancer::{Certificate, HostPattern},
 };
 use secrecy::{ExposeSecret, SecretString};
 
-use super::{Held, pem, x509};
+use super::{
+    Held, pem,
+    x509::{self, Seen},
+};
 
 /// A key that cannot be read, and why.
 pub(super) type Unread = (&'static str, String);
@@ -44,6 +47,20 @@ pub(super) fn read(secret: &Secret, before: Option<&Held>) -> Result<(Held, Opti
         staple: secret.staple.clone(),
     };
     Ok((Held { certificate: Arc::new(certificate), seen }, unread))
+}
+
+/// What a certificate says of itself, for whoever renews it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateDates {
+    pub names: Vec<HostPattern>,
+    pub from: Time,
+    pub until: Time,
+}
+
+/// Of the first in that PEM; nothing, if it cannot be read.
+pub fn dates(pem: &str) -> Option<CertificateDates> {
+    let Seen { names, from, until } = x509::read(&first_of(pem, "tls.crt").ok()?)?;
+    Some(CertificateDates { names, from, until })
 }
 
 fn first_of(text: &str, key: &'static str) -> Result<Vec<u8>, Unread> {

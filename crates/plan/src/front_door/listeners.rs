@@ -96,7 +96,7 @@ impl FrontDoor {
     }
 
     /// Of two that claim a host, the one who has it.
-    fn through(&self) -> BTreeMap<HostPattern, Vec<(PoolId, u32)>> {
+    pub(super) fn through(&self) -> BTreeMap<HostPattern, Vec<(PoolId, u32)>> {
         let mut through = BTreeMap::new();
         for rank in &self.passing {
             let Some((hosts, to)) = self.guests.get(rank).and_then(|it| it.through.as_ref()) else {
@@ -117,7 +117,7 @@ impl FrontDoor {
         guards
     }
 
-    fn within_limits(&self) -> impl Iterator<Item = (&Rank, &Guest)> {
+    pub(super) fn within_limits(&self) -> impl Iterator<Item = (&Rank, &Guest)> {
         self.guests.iter().filter(|(rank, _)| !self.shares.is_beyond(rank))
     }
 
@@ -130,8 +130,10 @@ impl FrontDoor {
             let objects = self.certified(given);
             let by_name = match owners.are_kept() {
                 true => {
-                    let chosen = &settings.tls.certificates;
-                    owners.certify(certificates, &objects, chosen, through.keys().cloned())
+                    let ordered = self.ordered().cloned();
+                    let chosen: Vec<ObjectRef> =
+                        settings.tls.certificates.iter().cloned().chain(ordered).collect();
+                    owners.certify(certificates, &objects, &chosen, through.keys().cloned())
                 }
                 false => certificates.by_name(&objects),
             };
@@ -157,7 +159,7 @@ impl FrontDoor {
         let https_only = requires_client_certificates(settings);
         // Who only passes on has nobody to be sent to.
         let secure_for_all = secure.as_ref().filter(|_| names.ends_here());
-        let mut rules: Vec<Arc<Rule>> = Vec::new();
+        let mut rules: Vec<Arc<Rule>> = self.challenges.values().flatten().cloned().collect();
         for (rank, guest) in self.within_limits() {
             let asked = guest.redirect.unwrap_or(settings.tls.redirect);
             let sent_on = https_only || secure_for_all.is_some() && asked;

@@ -5,6 +5,7 @@ mod claims;
 mod cluster;
 mod limits;
 mod names;
+mod orders;
 mod owners;
 mod places;
 mod protected;

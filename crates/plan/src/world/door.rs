@@ -10,7 +10,7 @@ use seaway_model::{
     outcome::Serving,
 };
 
-use super::{World, announced::by_hosts};
+use super::{World, announced::by_hosts, orders::Orders};
 use crate::{
     front_door::{self, Effects, FirstClaims, FrontDoor, FrontDoorView},
     index::{Given, ServiceKey},
@@ -27,6 +27,8 @@ pub(super) struct Door {
     pub(super) units: Vec<Unit>,
     /// It is open, and has no certificate.
     pub(super) lacks_certificates: bool,
+    /// Host names whose certificates are ordered, and where.
+    pub(super) orders: Orders,
 }
 
 impl World {
@@ -77,7 +79,7 @@ impl World {
         self.guests_changed(|door, given| door.serve_again(key, given));
     }
 
-    fn with_guests<T>(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> T) -> T {
+    pub(super) fn with_guests<T>(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> T) -> T {
         let given = Given {
             index: &self.index,
             config: &self.config,
@@ -131,7 +133,7 @@ impl World {
         self.look_at_door();
     }
 
-    fn look_at_door(&mut self) {
+    pub(super) fn look_at_door(&mut self) {
         self.open_or_close_door();
         self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
         self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
@@ -139,6 +141,7 @@ impl World {
 
     fn open_or_close_door(&mut self) {
         self.open_or_close();
+        self.look_at_orders();
         self.note_lack_at_door();
     }
 
@@ -196,7 +199,7 @@ impl World {
         let settings = &self.config.front_door;
         if self.door.lacks_certificates && front_door::requires_client_certificates(settings) {
             problems.push(front_door::nobody_is_served(owner.object()));
-        } else if self.door.lacks_certificates && settings.tls.redirect {
+        } else if self.door.lacks_certificates && settings.tls.redirect && self.door.orders.is_empty() {
             problems.push(front_door::not_redirected(owner.object(), "frontDoor.tls.redirect".into()));
         }
         for (ip, id, other) in grant.iter().flat_map(|it| &it.conflicts) {
@@ -242,7 +245,7 @@ impl World {
         self.door.units.contains(unit).then(|| self.door.guests.pools().get(id).cloned())?
     }
 
-    fn door_serving(&self) -> Vec<Serving> {
+    pub(super) fn door_serving(&self) -> Vec<Serving> {
         if self.roles.host.is_none() {
             return self.door_served_by_hosts();
         }
@@ -274,10 +277,13 @@ impl World {
         let problems: BTreeSet<Problem> =
             told.map(|(_, problem)| problem).chain(&self.door.problems).cloned().collect();
         let serving = self.door_serving();
+        let ready = !serving.is_empty() && problems.is_empty();
+        // A name without a certificate is no reason to call the others unready.
+        let problems: BTreeSet<Problem> = problems.into_iter().chain(self.order_problems()).collect();
         Some(Status {
             owner,
             addresses: self.door_binds().iter().filter_map(Bind::ip).collect(),
-            ready: !serving.is_empty() && problems.is_empty(),
+            ready,
             serving,
             members: self.door.guests.pools().values().map(|pool| pool.members.len()).sum(),
             problems: problems.into_iter().collect(),
@@ -331,6 +337,7 @@ impl World {
 
     fn not_redirected(&self, owner: &Owner) -> Option<Problem> {
         let lacks = self.door.lacks_certificates
+            && self.door.orders.is_empty()
             && !front_door::requires_client_certificates(&self.config.front_door);
         lacks.then(|| self.door.guests.not_redirected(owner)).flatten()
     }
@@ -345,6 +352,7 @@ impl World {
         let mut problems = self.door.guests.problems();
         problems.extend(self.door.guests.owners().iter().filter_map(|it| self.not_redirected(it)));
         problems.extend(self.door.problems.iter().cloned());
+        problems.extend(self.order_problems());
         problems
     }
 

@@ -7,6 +7,7 @@ use seaway_model::{
 };
 
 use super::World;
+use crate::front_door;
 
 impl World {
     /// What an attempt that ended early leaves: one error of an API is no reason to say that nobody serves a Service any
@@ -65,7 +66,13 @@ impl World {
         self.freed.serve(before.as_ref(), now);
         let told =
             |it: Option<&Outcome>| it.map(|it| (it.state.clone(), it.problems.clone(), it.serving.clone()));
-        if !matches!(unit, Unit::Status(_)) && told(before.as_ref()) != told(now) {
+        if matches!(unit, Unit::CertificateOrder(_)) {
+            // How an order gets on is for nobody to hear; what is wrong with it is.
+            let wrong = |it: Option<&Outcome>| it.map(|it| it.problems.clone()).unwrap_or_default();
+            if wrong(before.as_ref()) != wrong(now) {
+                self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+            }
+        } else if !matches!(unit, Unit::Status(_)) && told(before.as_ref()) != told(now) {
             let mut concerned = self.unit_owners.get(&unit).cloned().unwrap_or_default();
             concerned.extend(
                 before.iter().chain(now).flat_map(|it| it.problems.iter().map(|(owner, _)| owner.clone())),

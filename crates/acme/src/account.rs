@@ -1,0 +1,69 @@
+//! An account at an authority: its key, and what the authority calls it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    AcmeError, Directory, Key, Order,
+    directory::{Reply, Signer},
+};
+
+/// Whom the authority writes to.
+pub type Contact<'a> = Option<&'a str>;
+
+#[derive(Clone)]
+pub struct Account {
+    directory: Arc<Directory>,
+    key: Arc<Key>,
+    /// Its URL.
+    kid: String,
+}
+
+impl Account {
+    /// Finds the account of this key, or makes one. The operator agrees to the authority's terms by asking for certificates.
+    pub async fn open(
+        directory: &Arc<Directory>,
+        key: Arc<Key>,
+        contact: Contact<'_>,
+    ) -> Result<Account, AcmeError> {
+        let url = directory.urls().new_account.clone();
+        let contact: Vec<String> = contact.map(|it| format!("mailto:{it}")).into_iter().collect();
+        let payload = json!({"termsOfServiceAgreed": true, "contact": contact});
+        let asked = directory.post(Signer::New(&key), &url, Some(&payload)).await;
+        let reply = asked.map_err(|error| match directory.urls().meta.external_account_required {
+            true => AcmeError::Unexpected {
+                url: url.clone(),
+                why: "it wants an account that was made elsewhere (external account binding), which is not supported"
+                    .into(),
+            },
+            false => error,
+        })?;
+        let kid =
+            reply.location.clone().ok_or_else(|| reply.unexpected("it does not say where the account is"))?;
+        Ok(Account { directory: directory.clone(), key, kid })
+    }
+
+    /// What a challenge with that token is answered with.
+    pub fn authorization(&self, token: &str) -> String {
+        self.key.authorization(token)
+    }
+
+    pub(crate) async fn post(&self, url: &str, payload: Option<&Value>) -> Result<Reply, AcmeError> {
+        self.directory.post(Signer::Account(&self.key, &self.kid), url, payload).await
+    }
+
+    pub async fn order(&self, host: &str) -> Result<Order, AcmeError> {
+        let payload = json!({"identifiers": [{"type": "dns", "value": host}]});
+        let reply = self.post(&self.directory.urls().new_order, Some(&payload)).await?;
+        let url =
+            reply.location.clone().ok_or_else(|| reply.unexpected("it does not say where the order is"))?;
+        Order::read(url, &reply)
+    }
+}
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Account {}", self.kid)
+    }
+}

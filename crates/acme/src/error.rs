@@ -1,0 +1,40 @@
+//! Why something was not done, as far as the authority or the network says.
+
+use std::time::Duration;
+
+#[derive(Debug, thiserror::Error)]
+pub enum AcmeError {
+    /// The other side was not reached, or its answer did not come whole.
+    #[error("{url} cannot be reached: {why}")]
+    Unreachable { url: String, why: String },
+    /// The authority refuses (RFC 8555, section 6.7).
+    #[error("{}", told(.kind, .detail, .status))]
+    Refused { status: u16, kind: String, detail: String, retry_after: Option<Duration> },
+    #[error("{url} does not answer as an ACME server does: {why}")]
+    Unexpected { url: String, why: String },
+    #[error("{0}")]
+    Key(String),
+}
+
+impl AcmeError {
+    pub fn is(&self, kind: &str) -> bool {
+        matches!(self, AcmeError::Refused { kind: it, .. } if it == kind)
+    }
+
+    /// When the authority wants to be asked again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            AcmeError::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+fn told(kind: &str, detail: &str, status: &u16) -> String {
+    match (kind, detail) {
+        ("", "") => format!("the certificate authority answered {status}"),
+        ("", detail) => format!("the certificate authority answered {status}: {detail}"),
+        (kind, "") => format!("the certificate authority answered: {kind}"),
+        (kind, detail) => format!("the certificate authority answered: {detail} ({kind})"),
+    }
+}

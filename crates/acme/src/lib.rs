@@ -1,0 +1,25 @@
+//! ACME (RFC 8555): an account at a certificate authority, orders, and what proves that a host name is ours.
+//!
+//! ```text
+//!   Directory ─► Account (key, nonces) ─► Order ─► Authorization ─► Challenge (HTTP-01)
+//!                                           └────► finalize (a request made by `request`) ─► certificate chain
+//! ```
+//!
+//! It speaks the protocol and nothing else: when to order, what to keep and who answers challenges is up to its user.
+
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
+mod account;
+mod der;
+mod directory;
+mod error;
+mod key;
+mod order;
+mod request;
+
+pub use account::{Account, Contact};
+pub use directory::Directory;
+pub use error::AcmeError;
+pub use key::Key;
+pub use order::{Authorization, Challenge, Order, Status};
+pub use request::request;

@@ -1,0 +1,286 @@
+//! Certificates that the front door orders itself, from a real ACME server (rig/pebble) that checks host names over the network.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    backends::Web,
+    front_door::ask,
+    harness::{Folder, Seaway, Setup, own_address, until},
+    manifests::Service,
+    tls::{OPEN, Pair, TLS, get, is_served, says},
+};
+
+const DIRECTORY: u16 = 14_000;
+const MANAGEMENT: u16 = 15_000;
+const DNS: u16 = 8_053;
+const NAMES: u16 = 8_055;
+
+/// A certificate authority, and the DNS server that it asks.
+struct Authority {
+    programs: PathBuf,
+    ip: Ipv4Addr,
+    own: Pair,
+    folder: tempfile::TempDir,
+    names: Child,
+    pebble: Child,
+}
+
+/// Starts one that certifies for so many seconds, or says why there is none.
+fn authority(life: u32) -> Option<Authority> {
+    let Some(programs) = std::env::var_os("SEAWAY_PEBBLE").map(PathBuf::from) else {
+        seaway_testkit::skip(None, "SEAWAY_PEBBLE names no folder with Pebble; rig/pebble/install builds it");
+        return None;
+    };
+    let ip = own_address();
+    let folder = tempfile::tempdir().expect("a folder");
+    let own = Pair::new(&[&ip.to_string()]);
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("written");
+        path
+    };
+    file("key.pem", &own.key);
+    file("ca.pem", own.chain());
+    file(
+        "pebble.json",
+        &serde_json::json!({"pebble": {
+            "listenAddress": format!("{ip}:{DIRECTORY}"),
+            "managementListenAddress": format!("{ip}:{MANAGEMENT}"),
+            "certificate": folder.path().join("ca.pem"),
+            "privateKey": folder.path().join("key.pem"),
+            "httpPort": OPEN,
+            "tlsPort": TLS,
+            "keyAlgorithm": "ecdsa",
+            "profiles": {"default": {"description": "for tests", "validityPeriod": life}},
+        }})
+        .to_string(),
+    );
+    let names = Command::new(programs.join("pebble-challtestsrv"))
+        .args(["-http01", "", "-https01", "", "-doh", "", "-tlsalpn01", "", "-defaultIPv6", ""])
+        .args(["-dnsserver", &format!("{ip}:{DNS}"), "-management", &format!("{ip}:{NAMES}")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the DNS server starts");
+    let pebble = start_pebble(&programs, &folder, ip);
+    let authority = Authority { programs, ip, own, folder, names, pebble };
+    authority.wait();
+    Some(authority)
+}
+
+fn start_pebble(programs: &std::path::Path, folder: &tempfile::TempDir, ip: Ipv4Addr) -> Child {
+    let log =
+        fs::OpenOptions::new().create(true).append(true).open(folder.path().join("log")).expect("a log");
+    Command::new(programs.join("pebble"))
+        .arg("-config")
+        .arg(folder.path().join("pebble.json"))
+        .args(["-dnsserver", &format!("{ip}:{DNS}")])
+        // It looks at once, refuses some requests as an authority may, and forgets what was proven.
+        .envs([("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "20"), ("PEBBLE_AUTHZREUSE", "0")])
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("Pebble starts")
+}
+
+impl Authority {
+    fn wait(&self) {
+        until("the authority answers", || {
+            get((self.ip, DIRECTORY).into(), &self.ip.to_string(), "/dir", &self.own).is_ok()
+        });
+        until("the DNS server answers", || std::net::TcpStream::connect((self.ip, NAMES)).is_ok());
+    }
+
+    /// Whom its certificates are signed by; another one after each start.
+    fn root(&self) -> Pair {
+        let at = SocketAddr::from((self.ip, MANAGEMENT));
+        let answer = get(at, &self.ip.to_string(), "/roots/0", &self.own).expect("it answers");
+        Pair::of(answer.split_once("\r\n\r\n").expect("a body").1)
+    }
+
+    /// All names lead there.
+    fn lead_to(&self, ip: Ipv4Addr) {
+        let body = format!("{{\"ip\": \"{ip}\"}}");
+        let at = SocketAddr::from((self.ip, NAMES));
+        let (status, _) =
+            crate::harness::request(at, "POST", "/set-default-ipv4", &body).expect("the DNS server answers");
+        assert_eq!(status, 200);
+    }
+
+    fn orders(&self) -> usize {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default().matches("Added order").count()
+    }
+
+    fn stop(&mut self) {
+        let _ = self.pebble.kill();
+        let _ = self.pebble.wait();
+    }
+
+    fn start(&mut self) {
+        self.pebble = start_pebble(&self.programs, &self.folder, self.ip);
+        self.wait();
+    }
+
+    fn config(&self, ip: Ipv4Addr) -> String {
+        format!(
+            "frontDoor:\n  addresses: [\"{ip}\"]\n  port: {OPEN}\n  tls: {{port: {TLS}, redirect: true}}\n  acme:\n    email: ops@shop.example\n    directory: https://{}:{DIRECTORY}/dir\n    authorities: {}\n",
+            self.ip,
+            self.folder.path().join("ca.pem").display()
+        )
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        for child in [&mut self.pebble, &mut self.names] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if thread::panicking() {
+            eprintln!(
+                "--- log of Pebble ---\n{}",
+                fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+            );
+        }
+    }
+}
+
+fn shop(web: &Web) -> String {
+    Service::web("shop").with("host", "shop.example").to(web.at).text()
+}
+
+fn start(folder: &Arc<Folder>, ip: Ipv4Addr, authority: &Authority) -> Seaway {
+    Setup::again(folder.clone(), ip).config(&authority.config(ip)).start()
+}
+
+fn problem(seaway: &Seaway) -> Option<String> {
+    seaway.problems().into_iter().find(|it| it.0 == "CertificateOrder").map(|it| it.1)
+}
+
+#[test]
+fn a_host_name_is_served_by_https_with_no_certificate_given_and_renewed_without_a_lost_request() {
+    let Some(authority) = authority(12) else { return };
+    let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
+    authority.lead_to(ip);
+    folder.write("shop.yaml", &shop(&web));
+    let seaway = start(&folder, ip, &authority);
+    let (open, secure, root) = (seaway.at(OPEN), seaway.at(TLS), authority.root());
+    until("it is served by https", || is_served(secure, "shop.example", &root));
+    assert_eq!(problem(&seaway), None);
+    let redirected = ask(open, "GET", "shop.example/cart", "");
+    assert_eq!(
+        (redirected.status, redirected.header("location")),
+        (308, Some("https://shop.example:8443/cart"))
+    );
+    // Two thirds of its life later, without anybody doing anything.
+    let (lost, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let client = thread::spawn({
+        let (lost, done) = (lost.clone(), done.clone());
+        move || {
+            let mut asked = 0;
+            while !done.load(Ordering::Relaxed) {
+                asked += 1;
+                if !is_served(secure, "shop.example", &root) {
+                    lost.fetch_add(1, Ordering::Relaxed);
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+            asked
+        }
+    });
+    until("it is renewed", || seaway.log().matches("a certificate was issued").count() >= 2);
+    done.store(true, Ordering::Relaxed);
+    let asked = client.join().expect("it asked");
+    assert_eq!(lost.load(Ordering::Relaxed), 0, "of {asked}");
+    let answer = ask(open, "GET", "shop.example/.well-known/acme-challenge/x", "");
+    assert_eq!(answer.status, 308, "nothing is answered for the authority any more");
+    assert!(!seaway.log().contains("PRIVATE KEY"));
+    assert!(
+        says(&folder.state().join("acme"), "PRIVATE KEY"),
+        "keys are in the state folder, and there alone"
+    );
+    assert!(!says(&folder.state().join("last-good"), "PRIVATE KEY"));
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_is_told_and_not_asked_for_again_by_a_restart() {
+    let Some(authority) = authority(3600) else { return };
+    let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
+    // Nothing listens there.
+    authority.lead_to(own_address());
+    folder.write("shop.yaml", &shop(&web));
+    let seaway = start(&folder, ip, &authority);
+    until("why there is no certificate is told", || problem(&seaway).is_some());
+    let told = problem(&seaway).expect("a Problem");
+    assert!(told.starts_with("no certificate was issued: ") && told.contains("refused"), "{told}");
+    assert_eq!(ask(seaway.at(OPEN), "GET", "shop.example/", "").body, "shop", "http goes on");
+    assert_eq!(authority.orders(), 1);
+    assert!(seaway.stop().success());
+
+    let seaway = start(&folder, ip, &authority);
+    until("it is still told", || problem(&seaway).is_some());
+    assert_eq!(authority.orders(), 1, "five failures in an hour are too many for an authority");
+    assert!(seaway.stop().success());
+
+    // Mended, and said so.
+    authority.lead_to(ip);
+    let failed: Vec<PathBuf> = fs::read_dir(folder.state().join("acme"))
+        .expect("a folder")
+        .map_while(Result::ok)
+        .map(|it| it.path().join("shop.example.failed"))
+        .filter(|it| it.exists())
+        .collect();
+    assert_eq!(failed.len(), 1);
+    fs::remove_file(&failed[0]).expect("removed");
+    let seaway = start(&folder, ip, &authority);
+    let root = authority.root();
+    until("it is served", || is_served(seaway.at(TLS), "shop.example", &root));
+    assert_eq!((problem(&seaway), authority.orders()), (None, 2));
+    assert!(seaway.stop().success());
+
+    let seaway = start(&folder, ip, &authority);
+    until("what is stored is served", || is_served(seaway.at(TLS), "shop.example", &root));
+    assert_eq!(authority.orders(), 2, "what is stored is not ordered again");
+}
+
+#[test]
+fn an_authority_that_is_away_keeps_nothing_from_being_served() {
+    let Some(mut authority) = authority(6) else { return };
+    let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
+    authority.lead_to(ip);
+    authority.stop();
+    folder.write("shop.yaml", &shop(&web));
+    let seaway = start(&folder, ip, &authority);
+    until("that it is away is told", || problem(&seaway).is_some_and(|it| it.contains("cannot be reached")));
+    assert_eq!(ask(seaway.at(OPEN), "GET", "shop.example/", "").body, "shop");
+    assert!(seaway.stop().success());
+
+    authority.start();
+    let root = authority.root();
+    fs::remove_dir_all(folder.state().join("acme")).expect("forgotten");
+    let seaway = start(&folder, ip, &authority);
+    until("it is served by https", || is_served(seaway.at(TLS), "shop.example", &root));
+    authority.stop();
+    until("that it was not renewed is told", || {
+        problem(&seaway)
+            .is_some_and(|it| it.starts_with("the certificate was not renewed, and the previous one"))
+    });
+    until("it has ended", || {
+        seaway.has_problem("CertificateExpiry") || !is_served(seaway.at(TLS), "shop.example", &root)
+    });
+    // Who does not look at the dates sees the last good one.
+    assert_eq!(ask(seaway.at(OPEN), "GET", "shop.example/", "").status, 308);
+}

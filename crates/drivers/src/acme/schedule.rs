@@ -1,0 +1,99 @@
+//! When a certificate is renewed, and when a failed order is begun again.
+
+use std::time::Duration;
+
+use seaway_files::state::FailedOrders;
+use seaway_model::Time;
+use seaway_plan::CertificateDates;
+
+const MINUTE: u64 = 60;
+const HOUR: u64 = 60 * MINUTE;
+
+/// Public authorities allow five failed checks of a name in an hour.
+const WAITS: [u64; 8] = [MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR];
+
+/// An authority may ask for more patience than that, but not for ever.
+const LONGEST: u64 = 7 * 24 * HOUR;
+
+/// After two thirds of its life, and up to a twentieth of it earlier: not all that were ordered together at once.
+pub(super) fn due(dates: &CertificateDates, host: &str) -> Time {
+    let life = dates.until.0.saturating_sub(dates.from.0);
+    let spread = (life / 20).max(1);
+    // Any mixing of the name's bytes will do (FNV-1a).
+    let mixed = host
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |all, it| (all ^ u64::from(it)).wrapping_mul(0x0100_0000_01b3));
+    let early = mixed.checked_rem(spread).unwrap_or(0);
+    Time(dates.until.0.saturating_sub(life / 3).saturating_sub(early))
+}
+
+/// Before the next attempt, after so many failures in a row.
+pub(super) fn wait(count: u32) -> Duration {
+    let place = usize::try_from(count.saturating_sub(1)).unwrap_or(usize::MAX);
+    let seconds = WAITS.get(place).or(WAITS.last()).copied().unwrap_or(HOUR);
+    Duration::from_secs(seconds)
+}
+
+pub(super) fn after_failure(before: FailedOrders, asked: Option<Duration>, now: u64) -> FailedOrders {
+    let count = before.count.saturating_add(1);
+    let asked = asked.map_or(0, |it| it.as_secs()).min(LONGEST);
+    let wait = wait(count).as_secs().max(asked);
+    FailedOrders { count, wait_until: now.saturating_add(wait) }
+}
+
+pub(super) fn human(wait: Duration) -> String {
+    match wait.as_secs() {
+        MINUTE => "a minute".into(),
+        HOUR => "an hour".into(),
+        seconds @ 0..HOUR => format!("{} minutes", seconds / MINUTE),
+        seconds => format!("{} hours", seconds / HOUR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 24 * HOUR * 1000;
+
+    #[test]
+    fn a_certificate_is_renewed_after_two_thirds_of_its_life_and_not_all_at_once() {
+        for life in [90 * DAY, 6 * DAY, DAY / 24] {
+            let dates =
+                CertificateDates { names: Vec::new(), from: Time(5 * DAY), until: Time(5 * DAY + life) };
+            let due: Vec<u64> = (0..100).map(|it| due(&dates, &format!("{it}.example")).0).collect();
+            let (first, last) = (due.iter().min().expect("some"), due.iter().max().expect("some"));
+            let two_thirds = 5 * DAY + life - life / 3;
+            assert!(*last <= two_thirds && *first >= two_thirds - life / 20, "{first} {last} {two_thirds}");
+            assert!(last - first > life / 40, "they are spread: {first} {last}");
+        }
+        // One that says nonsense is due, and not for ever.
+        let dates = CertificateDates { names: Vec::new(), from: Time(DAY), until: Time(0) };
+        assert_eq!(due(&dates, "a.example"), Time(0));
+    }
+
+    #[test]
+    fn failures_wait_longer_each_time_and_stay_within_what_authorities_allow() {
+        let mut failed = FailedOrders::default();
+        let (mut now, mut at) = (1_000_000, Vec::new());
+        for _ in 0..12 {
+            at.push(now);
+            failed = after_failure(failed, None, now);
+            assert!(failed.wait_until > now);
+            now = failed.wait_until;
+        }
+        for begin in &at {
+            let in_an_hour = at.iter().filter(|it| (*begin..begin + HOUR).contains(it)).count();
+            assert!(in_an_hour < 5, "{at:?}");
+        }
+        assert_eq!(failed.wait_until - at[11], 24 * HOUR);
+        let asked = after_failure(FailedOrders::default(), Some(Duration::from_secs(7200)), 10);
+        assert_eq!(asked, FailedOrders { count: 1, wait_until: 7210 });
+        let forever = after_failure(FailedOrders::default(), Some(Duration::MAX), 10);
+        assert_eq!(forever.wait_until, 10 + LONGEST);
+        assert_eq!(
+            ["a minute", "15 minutes", "an hour", "24 hours"],
+            [1, 3, 4, 99].map(|it| human(wait(it))).each_ref().map(String::as_str)
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! Certificates that the front door ordered, their keys, and the accounts by which they were ordered. What was got once is never
+//! removed: it is shown until a newer one is there.
+//!
+//! ```text
+//!     acme/HASH/            of a directory's URL
+//!         directory         that URL, for people
+//!         account.key       of the account there
+//!         HOST.pem          chain and key, in one file, so that they always belong together
+//!         HOST.failed       how often an order failed in a row, and when the next may begin (Unix time)
+//! ```
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+use super::StateDir;
+use crate::disk::{self, Durable};
+
+/// More than this is no certificate.
+const LARGEST: u64 = 1 << 20;
+
+#[derive(Clone, Debug)]
+pub struct CertificateStore {
+    path: PathBuf,
+}
+
+/// A chain with its key, as it is stored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoredPem {
+    pub pem: String,
+    /// By the directory that is asked now, and not by another one.
+    pub is_current: bool,
+}
+
+/// Orders that failed in a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailedOrders {
+    pub count: u32,
+    /// No order begins before: in seconds since 1970.
+    pub wait_until: u64,
+}
+
+impl CertificateStore {
+    pub fn new(state: &StateDir) -> CertificateStore {
+        CertificateStore::at(state.path())
+    }
+
+    /// In the state folder at that path.
+    pub fn at(state: &Path) -> CertificateStore {
+        CertificateStore { path: state.join("acme") }
+    }
+
+    fn folder(&self, directory: &str) -> PathBuf {
+        let hash = Sha256::digest(directory);
+        let name: String = hash.iter().take(8).map(|it| format!("{it:02x}")).collect();
+        self.path.join(name)
+    }
+
+    /// By this directory, or else the newest that another one gave: until there is one by this, it goes on.
+    pub fn certificate(&self, directory: &str, host: &str) -> io::Result<Option<StoredPem>> {
+        let name = file_name(host, "pem")?;
+        let own = self.folder(directory);
+        if let Some(pem) = read(&own.join(&name))? {
+            return Ok(Some(StoredPem { pem, is_current: true }));
+        }
+        let folders = match fs::read_dir(&self.path) {
+            Ok(all) => all.filter_map(Result::ok).map(|it| it.path()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let others = folders.filter(|it| *it != own).map(|it| it.join(&name));
+        let dated = others.filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)));
+        let Some((_, newest)) = dated.max() else { return Ok(None) };
+        Ok(read(&newest)?.map(|pem| StoredPem { pem, is_current: false }))
+    }
+
+    pub fn keep_certificate(&self, directory: &str, host: &str, pem: &str) -> io::Result<()> {
+        self.write(directory, &file_name(host, "pem")?, pem)
+    }
+
+    pub fn account_key(&self, directory: &str) -> io::Result<Option<String>> {
+        read(&self.folder(directory).join("account.key"))
+    }
+
+    pub fn keep_account_key(&self, directory: &str, pem: &str) -> io::Result<()> {
+        self.write(directory, "directory", &format!("{directory}\n"))?;
+        self.write(directory, "account.key", pem)
+    }
+
+    /// What cannot be read counts as none: it keeps no order from beginning.
+    pub fn failed(&self, directory: &str, host: &str) -> FailedOrders {
+        let name = file_name(host, "failed");
+        let text =
+            name.and_then(|it| read(&self.folder(directory).join(it))).ok().flatten().unwrap_or_default();
+        let mut numbers = text.split_whitespace();
+        let count = numbers.next().and_then(|it| it.parse().ok());
+        let wait_until = numbers.next().and_then(|it| it.parse().ok());
+        match (count, wait_until) {
+            (Some(count), Some(wait_until)) => FailedOrders { count, wait_until },
+            _ => FailedOrders::default(),
+        }
+    }
+
+    pub fn keep_failed(&self, directory: &str, host: &str, failed: FailedOrders) -> io::Result<()> {
+        let name = file_name(host, "failed")?;
+        if failed == FailedOrders::default() {
+            return match fs::remove_file(self.folder(directory).join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        self.write(directory, &name, &format!("{} {}\n", failed.count, failed.wait_until))
+    }
+
+    fn write(&self, directory: &str, name: &str, text: &str) -> io::Result<()> {
+        let folder = self.folder(directory);
+        disk::private_folder(&self.path)?;
+        disk::private_folder(&folder)?;
+        disk::replace(&folder.join(name), Durable::Yes, |it| it.write_all(text.as_bytes()))
+    }
+}
+
+/// A host name is a file's name here, and nothing that leads elsewhere.
+fn file_name(host: &str, end: &str) -> io::Result<String> {
+    let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || matches!(it, b'-' | b'_' | b'.');
+    let is_name =
+        !host.is_empty() && host.len() <= 253 && !host.starts_with('.') && host.bytes().all(is_part);
+    match is_name {
+        // Not as an ending: a host `shop.pem` is another than `shop`.
+        true => Ok(format!("{host}.{end}")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{host:?} is no host name"))),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::metadata(path) {
+        Ok(it) if it.len() > LARGEST => Err(io::ErrorKind::FileTooLarge.into()),
+        Ok(_) => fs::read_to_string(path).map(Some),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const CA: &str = "https://ca.example/dir";
+
+    fn store() -> (tempfile::TempDir, CertificateStore) {
+        let root = tempfile::tempdir().expect("a folder");
+        let store = CertificateStore::at(root.path());
+        (root, store)
+    }
+
+    #[test]
+    fn what_is_kept_is_private_and_found_again() {
+        let (root, store) = store();
+        assert!(store.certificate(CA, "shop.example").expect("is read").is_none());
+        assert!(store.account_key(CA).expect("is read").is_none());
+        store.keep_account_key(CA, "key").expect("is written");
+        store.keep_certificate(CA, "shop.example", "pem").expect("is written");
+        assert_eq!(store.account_key(CA).expect("is read").as_deref(), Some("key"));
+        let stored = store.certificate(CA, "shop.example").expect("is read").expect("is there");
+        assert!((stored.pem.as_str(), stored.is_current) == ("pem", true));
+        let mut seen = 0;
+        let folder = store.folder(CA);
+        for path in [root.path().join("acme"), folder.clone()] {
+            assert_eq!(fs::metadata(&path).expect("is there").permissions().mode() & 0o777, 0o700);
+        }
+        for file in fs::read_dir(folder).expect("is there").filter_map(Result::ok) {
+            assert_eq!(file.metadata().expect("is there").permissions().mode() & 0o777, 0o600, "{file:?}");
+            seen += 1;
+        }
+        assert_eq!(seen, 3);
+    }
+
+    #[test]
+    fn another_directorys_certificate_goes_on_until_there_is_one_by_this() {
+        let (_root, store) = store();
+        store.keep_certificate("https://staging.example/dir", "shop.example", "old").expect("is written");
+        let stored = store.certificate(CA, "shop.example").expect("is read").expect("is there");
+        assert!((stored.pem.as_str(), stored.is_current) == ("old", false));
+        store.keep_certificate(CA, "shop.example", "new").expect("is written");
+        let stored = store.certificate(CA, "shop.example").expect("is read").expect("is there");
+        assert!((stored.pem.as_str(), stored.is_current) == ("new", true));
+    }
+
+    #[test]
+    fn failures_are_remembered_until_one_works() {
+        let (_root, store) = store();
+        let failed = FailedOrders { count: 3, wait_until: 1_800_000_000 };
+        store.keep_failed(CA, "shop.example", failed).expect("is written");
+        assert_eq!(store.failed(CA, "shop.example"), failed);
+        assert_eq!(store.failed(CA, "other.example"), FailedOrders::default());
+        for _ in 0..2 {
+            store.keep_failed(CA, "shop.example", FailedOrders::default()).expect("is removed");
+            assert_eq!(store.failed(CA, "shop.example"), FailedOrders::default());
+        }
+    }
+
+    #[test]
+    fn a_name_leads_nowhere_else() {
+        let (_root, store) = store();
+        for host in ["../shop", "a/b", "", "..", ".a", "Shop.example", "a\0b"] {
+            store.keep_certificate(CA, host, "pem").expect_err(host);
+            store.certificate(CA, host).err().unwrap_or_else(|| panic!("{host:?} is a name"));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Certificates that the front door orders: for which host names, and what the authority asks for meanwhile.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use seaway_model::{
+    Kind, Name, ObjectRef,
+    acme::{Challenge, ordered_certificate},
+    load_balancer::{Action, HostPattern, Match, PathMatch, Rule},
+};
+
+use super::{FrontDoor, owner};
+use crate::index::Given;
+
+/// Where authorities ask (RFC 8555, section 8.3).
+const WELL_KNOWN: &str = "/.well-known/acme-challenge/";
+
+/// No public authority certifies names below these (RFC 6761, RFC 6762, RFC 7686, RFC 8375, RFC 9476).
+const NOT_PUBLIC: [&str; 7] = ["localhost", "local", "internal", "home.arpa", "onion", "alt", "invalid"];
+
+/// What may be ordered, and what may not.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Orderable {
+    pub(crate) hosts: BTreeSet<Name>,
+    /// Their authority would have to be shown a record in DNS.
+    pub(crate) wildcards: BTreeSet<Name>,
+}
+
+impl FrontDoor {
+    /// Host names where TLS is to end here, and that no certificate is for which somebody else provides.
+    pub(crate) fn orderable(&self, given: Given<'_>) -> Orderable {
+        let mut orderable = Orderable::default();
+        let provided: BTreeSet<&HostPattern> = self.provided(given).collect();
+        let passed_on = self.through();
+        let owners = self.host_names();
+        for (rank, guest) in self.within_limits() {
+            let its = guest.rules.iter().flat_map(|rule| rule.hosts.iter());
+            for host in
+                its.filter(|host| owners.may(rank.namespace(), host) && !passed_on.contains_key(*host))
+            {
+                let is_covered = || match host {
+                    HostPattern::Exact(name) => name
+                        .split_once('.')
+                        .is_some_and(|(_, rest)| provided.contains(&HostPattern::Under(rest.into()))),
+                    HostPattern::Under(_) => false,
+                };
+                if provided.contains(host) || is_covered() {
+                    continue;
+                }
+                match host {
+                    HostPattern::Exact(name) if is_public(name) => orderable.hosts.insert(name.clone()),
+                    HostPattern::Exact(_) => false,
+                    HostPattern::Under(name) => orderable.wildcards.insert(name.clone()),
+                };
+            }
+        }
+        orderable
+    }
+
+    fn provided<'a>(&'a self, given: Given<'a>) -> impl Iterator<Item = &'a HostPattern> {
+        let shown = given.certificates.at_front_door(&given.config.front_door.tls, &self.certificates);
+        let others = shown.into_iter().filter(|it| it.kind != Kind::Certificate);
+        others.flat_map(|it| given.certificates.names_of(it))
+    }
+
+    /// The certificates that are ordered.
+    pub(crate) fn ordered(&self) -> impl Iterator<Item = &ObjectRef> {
+        self.certificates.keys().filter(|it| it.kind == Kind::Certificate)
+    }
+
+    /// From now on the certificate of that name is shown, once it is there.
+    pub(crate) fn expect(&mut self, host: &Name) {
+        self.certificates.entry(ordered_certificate(host)).or_default();
+        self.forget_certificates();
+    }
+
+    pub(crate) fn expect_no_more(&mut self, host: &Name) {
+        self.certificates.remove(&ordered_certificate(host));
+        self.challenges.remove(host);
+        self.forget_certificates();
+    }
+
+    /// Whether anything is answered otherwise now.
+    pub(crate) fn answer(&mut self, challenge: &Challenge) -> bool {
+        let rules: Vec<Arc<Rule>> =
+            challenge.answers.iter().map(|(token, body)| rule(&challenge.host, token, body)).collect();
+        let before = match rules.is_empty() {
+            true => self.challenges.remove(&challenge.host).unwrap_or_default(),
+            false => self.challenges.insert(challenge.host.clone(), rules.clone()).unwrap_or_default(),
+        };
+        let is_new = before != rules;
+        if is_new {
+            self.forget_listeners();
+        }
+        is_new
+    }
+}
+
+/// For that name and path alone, so that it takes nothing from any other rule.
+fn rule(host: &Name, token: &Name, body: &Name) -> Arc<Rule> {
+    let path = PathMatch::Exact(format!("{WELL_KNOWN}{token}").into());
+    Arc::new(Rule {
+        owner: owner(),
+        hosts: vec![HostPattern::Exact(host.clone())],
+        matches: vec![Match { path: Some(path), ..Match::default() }],
+        sources: Vec::new(),
+        filters: Vec::new(),
+        action: Action::Respond { code: 200, body: body.clone() },
+        timeout: None,
+        attempt_timeout: None,
+        retries: None,
+    })
+}
+
+/// Whether a public authority could certify it at all. Asking for others would use up how often it may be asked.
+fn is_public(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let is_below = |end: &str| name == end || name.strip_suffix(end).is_some_and(|it| it.ends_with('.'));
+    name.contains('.')
+        && !last.is_empty()
+        && !last.bytes().all(|it| it.is_ascii_digit())
+        && !NOT_PUBLIC.iter().any(|end| is_below(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_public_authority_certifies_are_not_ordered() {
+        for (name, public) in [
+            ("shop.example", true),
+            ("a.b.shop.example", true),
+            ("localhost", false),
+            ("shop.localhost", false),
+            ("printer.local", false),
+            ("notlocal.example", true),
+            ("db.internal", false),
+            ("nas.home.arpa", false),
+            ("shop", false),
+            ("192.0.2.7", false),
+            ("shop.", false),
+        ] {
+            assert_eq!(is_public(name), public, "{name}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Certificates that the front door orders: which, what is answered for them meanwhile, and that nobody else's suffer.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Change, Config, Desired, Dirt, Fact, Kind, L4, ListenerId, Name, ObjectRef, Outcome, Problem, Reason,
+    Unit,
+    acme::{Acme, CertificateOrder, Challenge, ordered_certificate},
+    config::HostOwners,
+    fact::Secret,
+    load_balancer::{Action, HostPattern, PathMatch, Rule},
+    outcome::{Serving, UnitState},
+};
+
+use super::scene::*;
+use crate::{
+    World,
+    certificates::tests::{secret, tls_secret},
+    front_door,
+};
+
+fn ordering() -> Config {
+    let mut config = Config::default();
+    config.front_door.tls.acme =
+        Some(Acme { directory: "https://ca.example/dir".into(), email: None, authorities: None });
+    config
+}
+
+fn at_hosts(name: &str, hosts: &str) -> seaway_model::fact::Service {
+    saying(service(name, &[80]), &[("seaway.dev/host", hosts)])
+}
+
+fn order(host: &str) -> Unit {
+    Unit::CertificateOrder(host.into())
+}
+
+fn wanted(world: &World, host: &str) -> Option<Arc<CertificateOrder>> {
+    match world.desire(&order(host)) {
+        Desired::CertificateOrder(it) => Some(it),
+        Desired::Absent => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn orders<'h>(world: &World, hosts: &[&'h str]) -> Vec<&'h str> {
+    hosts.iter().copied().filter(|host| wanted(world, host).is_some()).collect()
+}
+
+/// As its driver tells it.
+fn issued(host: &str) -> Secret {
+    let stored = tls_secret(host, &[host]);
+    Secret { object: ordered_certificate(&host.into()), ..stored }
+}
+
+fn conclude(world: &mut World, unit: Unit, facts: Vec<Fact>, problems: Vec<Problem>) -> Vec<Dirt> {
+    let problems = problems.into_iter().map(|it| (front_door::owner(), it)).collect();
+    let (state, serving) = (UnitState::Done, Vec::new());
+    world.apply(Change::Outcome(Outcome { unit, state, facts, problems, serving }))
+}
+
+fn challenged(host: &str, answers: &[(&str, &str)]) -> Fact {
+    let answers = answers.iter().map(|(token, body)| (Name::from(*token), Name::from(*body))).collect();
+    Fact::Challenge(Arc::new(Challenge { host: host.into(), answers }))
+}
+
+fn rules(world: &World, port: u16) -> Vec<Arc<Rule>> {
+    let balancer = load_balancer(world).expect("open");
+    balancer.listeners.get(&ListenerId { l4: L4::Tcp, port }).map(|it| it.rules.clone()).unwrap_or_default()
+}
+
+fn answers(world: &World, port: u16) -> Vec<(String, String, String)> {
+    let answer =
+        |rule: &Arc<Rule>| match (&rule.action, rule.hosts.first(), rule.matches.first()?.path.as_ref()) {
+            (Action::Respond { code: 200, body }, Some(host), Some(PathMatch::Exact(path))) => {
+                Some((host.to_string(), path.to_string(), body.to_string()))
+            }
+            _ => None,
+        };
+    rules(world, port).iter().filter_map(answer).collect()
+}
+
+fn shown(world: &World, host: &str) -> Vec<String> {
+    let balancer = load_balancer(world).expect("open");
+    let Some(listener) = balancer.listeners.get(&ListenerId { l4: L4::Tcp, port: 443 }) else {
+        return Vec::new();
+    };
+    let tls = listener.tls.as_ref().expect("TLS ends there");
+    let objects = tls.by_name.get(&HostPattern::Exact(host.into()));
+    objects.into_iter().flat_map(|it| it.iter()).map(ToString::to_string).collect()
+}
+
+const ALL: [&str; 6] =
+    ["shop.example", "www.shop.example", "pass.example", "localhost", "nas.local", "192.0.2.7"];
+
+#[test]
+fn certificates_are_ordered_for_public_names_that_have_none_and_only_where_that_is_asked_for() {
+    let shop = at_hosts("shop", "shop.example,www.shop.example,localhost,nas.local");
+    let passing = saying(
+        service("pass", &[443]),
+        &[("seaway.dev/host", "pass.example"), ("seaway.dev/tls-passthrough", "true")],
+    );
+    let mine = tls_secret("mine", &["*.shop.example"]);
+    let all = || [put(&shop), backed(&shop), put(&passing), backed(&passing), told(&mine)];
+    assert_eq!(orders(&world(Config::default(), all()), &ALL), [""; 0]);
+    let mut cluster = ordering();
+    cluster.pools.cluster = true;
+    assert_eq!(orders(&world(cluster, all()), &ALL), [""; 0], "several hosts would order the same");
+    let mut world = world(ordering(), all());
+    assert_eq!(orders(&world, &ALL), ["shop.example"], "the wildcard covers www.shop.example");
+    assert_eq!(
+        wanted(&world, "shop.example").expect("wanted").answers_at,
+        [],
+        "the front door serves nothing yet"
+    );
+
+    let dirt = world.apply(took(&mine));
+    assert!(dirt.contains(&Dirt::Unit(order("www.shop.example"))), "{dirt:?}");
+    assert_eq!(orders(&world, &ALL), ["shop.example", "www.shop.example"]);
+    let dirt = world.apply(told(&mine));
+    assert!(dirt.contains(&Dirt::Unit(order("www.shop.example"))), "its driver ends the order: {dirt:?}");
+    assert_eq!(orders(&world, &ALL), ["shop.example"]);
+
+    let dirt = world.apply(gone(&shop));
+    assert!(dirt.contains(&Dirt::Unit(order("shop.example"))), "{dirt:?}");
+    assert_eq!(orders(&world, &ALL), [""; 0]);
+}
+
+#[test]
+fn orders_begin_and_end_and_move_with_the_configuration() {
+    let shop = at_hosts("shop", "shop.example");
+    let mut world = world(Config::default(), [put(&shop), backed(&shop)]);
+    let dirt = world.apply(Change::Config(Arc::new(ordering())));
+    assert!(dirt.contains(&Dirt::Unit(order("shop.example"))), "{dirt:?}");
+    let mut elsewhere = ordering();
+    elsewhere.front_door.tls.acme.as_mut().expect("set").directory = "https://other.example/dir".into();
+    let dirt = world.apply(Change::Config(Arc::new(elsewhere)));
+    assert!(dirt.contains(&Dirt::Unit(order("shop.example"))), "{dirt:?}");
+    assert_eq!(&*wanted(&world, "shop.example").expect("wanted").acme.directory, "https://other.example/dir");
+    conclude(
+        &mut world,
+        order("shop.example"),
+        vec![Fact::Secret(Arc::new(issued("shop.example")))],
+        Vec::new(),
+    );
+    assert_eq!(shown(&world, "shop.example"), ["Certificate shop.example"]);
+    world.apply(Change::Config(Arc::new(Config::default())));
+    assert_eq!((wanted(&world, "shop.example"), shown(&world, "shop.example")), (None, Vec::new()));
+}
+
+#[test]
+fn what_the_authority_asks_for_is_answered_in_the_open_for_that_name_alone() {
+    let shop = at_hosts("shop", "shop.example");
+    let mut config = ordering();
+    config.front_door.tls.redirect = true;
+    let mut world = world(config, [put(&shop), backed(&shop)]);
+    let before = rules(&world, 80);
+    let dirt = conclude(
+        &mut world,
+        order("shop.example"),
+        vec![challenged("shop.example", &[("t0k", "t0k.print")])],
+        vec![],
+    );
+    assert!(dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
+    let expected =
+        ("shop.example".to_owned(), "/.well-known/acme-challenge/t0k".to_owned(), "t0k.print".to_owned());
+    assert_eq!(answers(&world, 80), vec![expected.clone()]);
+    assert_eq!(rules(&world, 80).len(), before.len() + 1, "nothing else changes");
+    conclude(&mut world, order("other.example"), vec![challenged("other.example", &[("x", "y")])], vec![]);
+    assert_eq!(answers(&world, 80), [expected], "one for a name that is not ordered is not answered");
+
+    let done = vec![Fact::Secret(Arc::new(issued("shop.example"))), challenged("shop.example", &[])];
+    conclude(&mut world, order("shop.example"), done, vec![]);
+    assert_eq!(answers(&world, 80), []);
+    assert_eq!(shown(&world, "shop.example"), ["Certificate shop.example"]);
+    assert_eq!(answers(&world, 443), []);
+}
+
+#[test]
+fn where_names_have_owners_an_ordered_certificate_is_shown_for_its_name_all_the_same() {
+    let shop = at_hosts("shop/web", "shop.example");
+    let mut config = ordering();
+    config.front_door.owners = HostOwners {
+        names: [(HostPattern::Exact("shop.example".into()), vec!["shop".into()])].into(),
+        ..HostOwners::default()
+    };
+    let mut world = world(config, [put(&shop), backed(&shop)]);
+    conclude(
+        &mut world,
+        order("shop.example"),
+        vec![Fact::Secret(Arc::new(issued("shop.example")))],
+        Vec::new(),
+    );
+    assert_eq!(shown(&world, "shop.example"), ["Certificate shop.example"]);
+}
+
+#[test]
+fn a_certificate_of_ones_own_comes_before_an_ordered_one_and_ends_its_order() {
+    let shop = at_hosts("shop", "shop.example");
+    let mut world = world(ordering(), [put(&shop), backed(&shop)]);
+    conclude(
+        &mut world,
+        order("shop.example"),
+        vec![Fact::Secret(Arc::new(issued("shop.example")))],
+        Vec::new(),
+    );
+    world.apply(told(&tls_secret("mine", &["shop.example"])));
+    assert_eq!(shown(&world, "shop.example"), ["Secret default/mine"]);
+    assert_eq!(wanted(&world, "shop.example"), None);
+    // A Secret that holds none is nobody's certificate.
+    world.apply(told(&secret("mine", &[("tls.crt", "no PEM")])));
+    assert_eq!(wanted(&world, "shop.example"), None, "what it held before goes on");
+}
+
+#[test]
+fn where_the_front_door_answers_is_known_once_it_serves() {
+    let shop = at_hosts("shop", "shop.example");
+    let mut world = world(ordering(), [put(&shop), backed(&shop)]);
+    let serving = |ip: &str, port| Serving { ip: ip.parse().expect("an address"), protocol: L4::Tcp, port };
+    let all =
+        vec![serving("0.0.0.0", 80), serving("::", 80), serving("192.0.2.5", 80), serving("192.0.2.5", 443)];
+    let (unit, state) = (door(), UnitState::Done);
+    world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving: all }));
+    let at: Vec<String> =
+        wanted(&world, "shop.example").expect("wanted").answers_at.iter().map(ToString::to_string).collect();
+    assert_eq!(at, ["127.0.0.1:80", "192.0.2.5:80", "[::1]:80"]);
+}
+
+#[test]
+fn what_fails_is_told_at_the_front_door_which_stays_ready() {
+    let shop = at_hosts("shop", "shop.example,*.shop.example");
+    let mut config = ordering();
+    config.front_door.tls.redirect = true;
+    let mut world = world(config, [put(&shop), backed(&shop)]);
+    assert_eq!(
+        problems(&world),
+        [
+            "Config frontDoor: frontDoor.acme: no certificate is ordered for *.shop.example: it would need a record in DNS (DNS-01)"
+        ],
+        "that nothing is redirected yet is no Problem while a certificate is on its way"
+    );
+    let object = ordered_certificate(&"shop.example".into());
+    assert_eq!(object, ObjectRef::new(Kind::Certificate, "", "shop.example"));
+    let failed = Problem::new(object, Reason::CertificateOrder, "no certificate was issued: no answer");
+    let dirt = conclude(&mut world, order("shop.example"), Vec::new(), vec![failed.clone()]);
+    assert!(dirt.contains(&Dirt::Unit(Unit::Status(front_door::owner()))), "{dirt:?}");
+    let serving = vec![Serving { ip: "192.0.2.5".parse().expect("an address"), protocol: L4::Tcp, port: 80 }];
+    let (unit, state) = (door(), UnitState::Done);
+    world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving }));
+    let Desired::Status(status) = world.desire(&Unit::Status(front_door::owner())) else {
+        panic!("a status")
+    };
+    assert!(status.ready && status.problems.contains(&failed), "{status:?}");
+    conclude(&mut world, order("shop.example"), Vec::new(), Vec::new());
+    assert!(problems(&world).iter().all(|it| !it.contains("no answer")), "{:?}", problems(&world));
+}

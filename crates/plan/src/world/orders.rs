@@ -1,0 +1,129 @@
+//! Certificates that the front door orders itself, in the World: one Unit for each host name.
+//!
+//! ```text
+//!     front door, certificates, config ─► host names without a certificate ─► Unit::CertificateOrder ─► driver
+//!         ▲                                                                                              │
+//!         └── Fact::Challenge (a rule in the open), Fact::Secret (shown for its name) ◄──────────────────┘
+//! ```
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
+
+use seaway_model::{
+    Desired, Dirt, L4, Name, Problem, Reason, Unit,
+    acme::{Acme, CertificateOrder, Challenge, ordered_certificate},
+};
+
+use super::World;
+use crate::front_door::{self, Orderable};
+
+/// Host names whose certificates are ordered, and where.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    of: Orderable,
+    from: Option<Acme>,
+}
+
+impl Orders {
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.hosts.is_empty()
+    }
+}
+
+impl World {
+    /// What is at the front door may have changed, or which certificates there are.
+    pub(super) fn look_at_orders(&mut self) {
+        let acme = self.config.front_door.tls.acme.clone();
+        // In a cluster, several hosts would order the same; there is cert-manager for that.
+        let is_here = self.roles.host.is_some() && !self.config.pools.cluster;
+        let is_wanted = acme.is_some() && is_here && !self.door.units.is_empty();
+        let wanted = match is_wanted {
+            true => self.door.guests.orderable(self.given()),
+            false => Orderable::default(),
+        };
+        let known = &self.door.orders;
+        let elsewhere = known.from != acme;
+        if !elsewhere && known.of == wanted {
+            return;
+        }
+        let owner = front_door::owner();
+        let hosts = wanted.hosts.clone();
+        let before = std::mem::replace(&mut self.door.orders, Orders { of: wanted, from: acme }).of.hosts;
+        let gone: Vec<&Name> = before.difference(&hosts).collect();
+        for host in &hosts {
+            let unit = Unit::CertificateOrder(host.clone());
+            if !before.contains(host) {
+                self.door.guests.expect(host);
+                super::owners::add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
+            } else if !elsewhere {
+                continue;
+            }
+            self.dirt.insert(Dirt::Unit(unit));
+        }
+        for host in &gone {
+            self.door.guests.expect_no_more(host);
+            self.disown(&owner, &Unit::CertificateOrder(Name::clone(host)));
+        }
+        if !gone.is_empty() {
+            self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
+        }
+        // It is asked for at its new place, or is no more anybody's.
+        for host in gone {
+            self.remove_secret(&ordered_certificate(host));
+        }
+        self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+    }
+
+    pub(super) fn put_challenge(&mut self, challenge: &Arc<Challenge>) {
+        let is_expected = self.door.orders.of.hosts.contains(&challenge.host);
+        if is_expected && self.door.guests.answer(challenge) {
+            self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
+        }
+    }
+
+    pub(super) fn order(&self, host: &Name) -> Desired {
+        let Orders { of, from: Some(acme) } = &self.door.orders else { return Desired::Absent };
+        if !of.hosts.contains(host) {
+            return Desired::Absent;
+        }
+        let port = self.config.front_door.port;
+        let serving = self.door_serving();
+        let here = serving.iter().filter(|it| it.protocol == L4::Tcp && it.port == port);
+        let answers_at: BTreeSet<SocketAddr> =
+            here.map(|it| SocketAddr::new(reachable(it.ip), port)).collect();
+        let (host, acme) = (host.clone(), acme.clone());
+        Desired::CertificateOrder(Arc::new(CertificateOrder {
+            host,
+            acme,
+            answers_at: answers_at.into_iter().collect(),
+        }))
+    }
+
+    /// What is wrong with them, as their driver says, and what is not ordered.
+    pub(super) fn order_problems(&self) -> Vec<Problem> {
+        let of = &self.door.orders.of;
+        let units = of.hosts.iter().map(|host| Unit::CertificateOrder(host.clone()));
+        let told = units.filter_map(|unit| self.outcomes.get(&unit));
+        let mut problems: Vec<Problem> =
+            told.flat_map(|it| &it.problems).map(|(_, problem)| problem.clone()).collect();
+        problems.extend(of.wildcards.iter().map(|name| {
+            let message = format!("no certificate is ordered for *.{name}: it would need a record in DNS (DNS-01)");
+            Problem::new(front_door::owner().object(), Reason::CertificateName, message)
+                .at("frontDoor.acme")
+                .fix("List the host names one by one at the Service, or name a certificate: frontDoor.certificates.")
+        }));
+        problems
+    }
+}
+
+/// All addresses of this host are reached by loopback.
+fn reachable(ip: IpAddr) -> IpAddr {
+    match ip {
+        _ if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    }
+}
