@@ -5,12 +5,15 @@
 //!     ledger.jsonl    addresses with their owners: never lost          ledger.rs
 //!     status.json     what each Service got: for people, and for `check`               status.rs
 //!     acme/           certificates that were ordered, and accounts      certificates.rs
+//!     weights.json    what an operator says of members, until it is taken back          weights.rs
+//!     control.sock    where the same user changes a running process
 //!     last-good/      manifests as they were last good                 ../last_good.rs
 //! ```
 
 mod certificates;
 mod ledger;
 mod status;
+mod weights;
 
 use std::{
     fs::{File, OpenOptions},
@@ -30,6 +33,7 @@ pub use self::{
     certificates::{CertificateStore, FailedOrders, StoredPem},
     ledger::{LedgerError, LedgerFile, stored_addresses},
     status::{ServerInfo, StatusFile, absolute, stored_server, stored_serving},
+    weights::WeightsFile,
 };
 use crate::disk;
 

@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    MemberWeights,
     announced::Announced,
     config::Config,
     fact::{Fact, FactRef, OtherSigns},
@@ -47,6 +48,8 @@ pub enum Change {
     Drains(bool),
     /// Whoever runs the cluster wrote down which addresses are this host's own, or did so no more.
     Declared(Option<BTreeSet<IpAddr>>),
+    /// What an operator says of members while this process runs.
+    Weights(Arc<MemberWeights>),
     /// Something of ours that was found in a cloud: if nobody wants it, it goes.
     Found(Unit),
     /// All of ours that a cloud has, as it was listed: what is not here is not there.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use seaway_model::{
-    Config, Fact, Name,
+    Config, Fact, MemberWeights, Name,
     fact::{Endpoints, FactRef, HostReport, HttpRoute, Labels, NameAnswer, Namespace, Node, Service},
     name::{Kind, ObjectRef},
 };
@@ -83,6 +83,8 @@ pub struct Index {
     pub(crate) own: OwnListeners,
     /// So is this.
     pub(crate) shares: TenantShares,
+    /// What an operator says of members while this process runs.
+    pub(crate) weights: Arc<MemberWeights>,
 }
 
 impl Index {

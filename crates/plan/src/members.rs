@@ -96,7 +96,7 @@ pub(crate) fn members(
             found.name(index, name, number, Listed { weight: 1, state, backup: false, name: None });
         }
         found.leave_out_own(index, service, port);
-        return found.finish();
+        return found.finish(index, service);
     }
     let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
     let by_nodes = match from {
@@ -166,7 +166,7 @@ pub(crate) fn members(
     }
     let on_nodes = found.by_address.values().all(|it| it.node.is_some());
     found.members.vouched = in_cluster && !by_nodes && !service.publish_not_ready && on_nodes;
-    found.finish()
+    found.finish(index, service)
 }
 
 /// Topology hints that hold here, as kube-proxy reads them: only if everybody who is ready has one, and somebody is meant
@@ -374,7 +374,13 @@ impl Found {
         });
     }
 
-    fn finish(mut self) -> Members {
+    /// What an operator says of a member while it runs comes last.
+    fn finish(mut self, index: &Index, service: &Service) -> Members {
+        for member in self.by_address.values_mut() {
+            if let Some(weight) = index.weights.of(&service.meta.namespace, &service.meta.name, member.at) {
+                member.weight = weight;
+            }
+        }
         self.members.list = self.by_address.into_values().collect();
         self.members
     }

@@ -26,6 +26,7 @@ mod status;
 mod takeover;
 mod vanished;
 mod versions;
+mod weights;
 mod written;
 
 use std::{
@@ -335,6 +336,7 @@ impl World {
             }
             Change::Drains(drains) => self.drain(drains),
             Change::Declared(addresses) => self.declare(addresses),
+            Change::Weights(weights) => self.weigh(weights),
             Change::Found(unit) => self.find(unit),
             Change::Surveyed(there) => {
                 self.survey(&there);

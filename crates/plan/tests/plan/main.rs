@@ -11,4 +11,5 @@ mod served_before;
 mod shares;
 mod slices;
 mod sources;
+mod weights;
 mod world;
