@@ -2,17 +2,21 @@
 
 mod folder;
 pub(crate) mod kubectl;
+mod member;
 mod openstack;
+mod operate;
 pub(crate) mod plan;
 #[cfg(test)]
 mod tests;
 
-use std::{net::IpAddr, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::folder::{Common, Init, Manifests, Which};
+pub(crate) use self::member::{CloudArgs, Controller, Node, Pod, ProcessArgs};
 pub(crate) use self::openstack::{OpenStackAdopt, OpenStackReleaseGroup};
+pub(crate) use self::operate::{Drain, Reload, Reset, Running, Status, Weight};
 pub(crate) use self::plan::Plan;
 
 /// Load balancers for Kubernetes where the platform has none.
@@ -79,6 +83,38 @@ pub(crate) enum Command {
     ///
     /// If a `seaway run` serves the folder, it is asked whether each member is up, down, ejected or draining.
     Explain(Explain),
+    /// Show what the running `seaway run` serves, its Problems, and the weights that were set
+    ///
+    /// Exit status: 0 if it is ready, else 1.
+    Status(Status),
+    /// Send no new clients to a member, or to a Service, while `seaway run` runs
+    ///
+    /// Clients that are connected continue. It holds, also after a restart, until `seaway reset`; the manifests are not
+    /// changed.
+    ///
+    ///     seaway drain 10.0.0.1:8080           in all Services that have this member
+    ///     seaway drain alice --service shop    a member by its name, in this Service only
+    ///     seaway drain 10.0.0.1:8080 --wait    return when its last connection has ended
+    ///     seaway drain shop                    all members: new clients of the Service are refused
+    #[command(verbatim_doc_comment)]
+    Drain(Drain),
+    /// Set the weight of a member while `seaway run` runs
+    ///
+    /// It holds, also after a restart, until `seaway reset`; the manifests are not changed.
+    ///
+    ///     seaway weight 10.0.0.1:8080 3        three times the clients of a member with weight 1
+    #[command(verbatim_doc_comment)]
+    Weight(Weight),
+    /// Take back what `seaway drain` and `seaway weight` set: the manifests say the weights again
+    ///
+    ///     seaway reset                         everything
+    ///     seaway reset 10.0.0.1:8080           of one member
+    #[command(verbatim_doc_comment)]
+    Reset(Reset),
+    /// Have the running `seaway run` read its configuration again, and tell whether it could
+    ///
+    /// As SIGHUP does, with an answer. A configuration with mistakes changes nothing. Manifests are followed without this.
+    Reload(Reload),
     /// Print what the reasons of Problems, conditions and events mean, and what to do
     ///
     ///     seaway reasons                       all of them
@@ -149,88 +185,6 @@ pub(crate) struct Run {
     pub(crate) take_over: bool,
     #[command(flatten)]
     pub(crate) log: Logging,
-}
-
-/// A part of a cluster.
-#[derive(Debug, Args)]
-pub(crate) struct ProcessArgs {
-    /// The configuration file [default: none; `seaway config --example` prints one]
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// The kubeconfig [default: kubectl's; in a pod, its ServiceAccount]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig
-    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
-    pub(crate) context: Option<String>,
-    /// The namespace of Seaway's Leases [default: the pod's namespace, else seaway-system]
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
-    /// The name of this host: that of its Node, if it is one [default: `host` of the configuration, else the
-    /// machine's name]
-    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
-    pub(crate) host: Option<String>,
-    /// Of a node: where it keeps what it knows
-    #[arg(skip)]
-    pub(crate) snapshot: Option<PathBuf>,
-    /// Of a controller
-    #[arg(skip)]
-    pub(crate) cloud: CloudArgs,
-    #[command(flatten)]
-    pub(crate) pod: Pod,
-    #[command(flatten)]
-    pub(crate) log: Logging,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Controller {
-    #[command(flatten)]
-    pub(crate) member: ProcessArgs,
-    #[command(flatten)]
-    pub(crate) cloud: CloudArgs,
-}
-
-/// Where load balancers of class seaway.dev/octavia are made.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct CloudArgs {
-    /// The cloud.conf of OpenStack's cloud controller manager: Services of class seaway.dev/octavia get load balancers
-    /// in that cloud
-    #[arg(long, value_name = "FILE", alias = "cloud-conf")]
-    pub(crate) cloud_config: Option<PathBuf>,
-    /// The name of this cluster in names of load balancers
-    #[arg(long, value_name = "NAME", default_value = "kubernetes")]
-    pub(crate) cluster_name: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Node {
-    #[command(flatten)]
-    pub(crate) member: ProcessArgs,
-    /// Set the ARP settings of this machine that node needs, and exit: for an init container, as they are read-only in
-    /// other containers
-    #[arg(long)]
-    pub(crate) prepare: bool,
-    /// The file for the last known state of the cluster, with Secrets, for a start without an API server [default:
-    /// /run/seaway/NAME.snapshot for root, else below $XDG_RUNTIME_DIR]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) snapshot: Option<PathBuf>,
-}
-
-/// Which pod this is, told by its manifest: whoever may `get` `pods/proxy` reads its status page.
-#[derive(Debug, Args)]
-pub(crate) struct Pod {
-    /// The pod's address, for probes and, on hosts, for the read-only status page
-    #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
-    pub(crate) pod_address: Option<IpAddr>,
-    /// The port for /live and /ready alone, on loopback and at the pod's address: for the kubelet's probes
-    #[arg(long, value_name = "PORT")]
-    pub(crate) probe_port: Option<u16>,
-    /// The pod's name
-    #[arg(long, value_name = "NAME", env = "POD_NAME")]
-    pub(crate) pod_name: Option<String>,
-    /// The pod's namespace
-    #[arg(long, value_name = "NAMESPACE", env = "POD_NAMESPACE")]
-    pub(crate) pod_namespace: Option<String>,
 }
 
 /// How logs are written, whatever the configuration says.

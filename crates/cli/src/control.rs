@@ -37,6 +37,7 @@ use tracing::{info, warn};
 
 use self::missing::MissingAddresses;
 use crate::{
+    operate::{ControlSocket, Reach, Weights},
     run::Process,
     settings::Settings,
     version,
@@ -58,6 +59,8 @@ pub(crate) struct Control {
     watching: Watching,
     /// Where this process answers itself.
     status_page: Vec<SocketAddr>,
+    /// Where operators change it; nothing, if it could not be opened.
+    socket: Option<ControlSocket>,
     /// Locked for as long as anything of it may be written; so it goes last.
     state: StateDir,
 }
@@ -79,6 +82,7 @@ impl Control {
             .with_liveness_check(move || watchdog.fault().map(|fault| fault.to_string()));
         let state = StateDir::open(&process.state_dir)?;
         let (ledger, held, problems) = LedgerFile::open(&state)?;
+        let (weights, weighed) = Weights::open(&state);
         let (folder, manifests) = Folder::open(&process.manifests, Some(state.path()))?;
 
         let roles = Roles { allocate: true, host: Some(host.name.clone()) };
@@ -129,7 +133,7 @@ impl Control {
         let first = first.chain([Change::Time(now())]).chain(certificates);
         let first = first.chain(problems.into_iter().map(|it| Change::Reported(it.object.clone(), vec![it])));
         let mut missing = MissingAddresses::of(host);
-        let first = first.chain(missing.check_again());
+        let first = first.chain(missing.check_again()).chain(weighed);
         let mut reported = ReportedProblems::new(problem_log.clone());
         for change in first.chain(manifests).chain([Change::Synced(Kind::Address)]) {
             reported.log(&change);
@@ -176,6 +180,11 @@ impl Control {
             .inspect_err(|error| warn!(%error, "changes of this machine's addresses cannot be watched"))
             .ok();
         parts.extend(addresses.iter().map(AddressWatch::part));
+        let reach =
+            Reach { weights, handle: handle.clone(), host: host.clone(), reload: process.reloading.clone() };
+        let socket = ControlSocket::open(state.path(), reach)
+            .inspect_err(|error| warn!(%error, "`seaway drain` and the like will not work with this process"))
+            .ok();
         let stopping = Arc::new(AtomicBool::new(false));
         let source = view_source(&handle, Some(host), Some(&places), &process.settings, &stopping, started);
         let admin = bound.serve(source, process.log.clone());
@@ -195,6 +204,7 @@ impl Control {
             was_ready: false,
             watching: process.watchdog.watch(parts),
             status_page,
+            socket,
             state,
         })
     }
@@ -227,6 +237,7 @@ impl Control {
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);
+        drop(self.socket);
         self.clock.abort();
         drop(self.folder);
         drop(self.pems);

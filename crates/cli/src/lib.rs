@@ -24,6 +24,7 @@ mod kubectl;
 mod look;
 mod member;
 mod openstack;
+mod operate;
 mod output;
 #[cfg(test)]
 mod pages;
@@ -58,6 +59,11 @@ pub fn main() -> ExitCode {
             arguments.member.snapshot = arguments.snapshot.take();
             member::run(&arguments.member, member::Part::Node)
         }
+        Command::Status(arguments) => operate::status(&arguments),
+        Command::Drain(arguments) => operate::drain(&arguments),
+        Command::Weight(arguments) => operate::weight(&arguments),
+        Command::Reset(arguments) => operate::reset(&arguments),
+        Command::Reload(arguments) => operate::reload(&arguments),
         Command::Plan(arguments) => look::plan(&arguments),
         Command::Check(arguments) => look::check(&arguments),
         Command::Explain(arguments) => look::explain(&arguments),

@@ -58,7 +58,7 @@ impl Before {
     /// others may be of other manifests.
     fn of(common: &Common, settings: &Settings) -> Before {
         let named = common.state_dir.clone().or_else(|| settings.state_dir.clone());
-        let used = state_dir_of(common, settings).ok();
+        let used = state_dir_of(common.state_dir.as_deref(), settings).ok();
         Before {
             addresses: named.map(|dir| seaway_files::state::stored_addresses(&dir)).unwrap_or_default(),
             serving: used.map(|dir| seaway_files::state::stored_serving(&dir)).unwrap_or_default(),
@@ -341,7 +341,7 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
         .context("the folder cannot be planned")?;
     let (namespace, name) = arguments.service.split_once('/').unwrap_or(("default", &arguments.service));
     let key = ServiceKey::new(namespace, name);
-    let asked = state_dir_of(&arguments.common, &settings)
+    let asked = state_dir_of(arguments.common.state_dir.as_deref(), &settings)
         .map_err(|error| error.to_string())
         .and_then(|state| running::ask_running_process(&state, &dir));
     let told = match &asked {

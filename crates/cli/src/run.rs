@@ -15,11 +15,13 @@ use seaway_admin::{
 };
 use seaway_proxy::Proxy;
 use seaway_watchdog::Watchdog;
+use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
 use self::serving::serve;
 use crate::{
-    args::{Common, LogFormat, Logging, Run},
+    args::{LogFormat, Logging, Run},
+    operate::Reloading,
     rights,
     settings::{self, Settings},
     version, watchdog,
@@ -34,6 +36,8 @@ pub(crate) struct Process {
     pub(crate) notifier: Notifier,
     pub(crate) began: Instant,
     pub(crate) watchdog: Watchdog,
+    /// Asks for the configuration to be read again.
+    pub(crate) reloading: Reloading,
 }
 
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
@@ -41,9 +45,11 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
     let rights = rights::keep_only(rights::SERVING_CAPABILITIES).context("capabilities cannot be dropped")?;
     let settings = load(arguments)?;
     let log = start_log(&settings)?;
+    let (reloading, reloads) = mpsc::channel(1);
     let process = Process {
+        reloading,
         manifests: manifests_of(arguments.folder.dir(), &settings)?,
-        state_dir: state_dir_of(&arguments.common, &settings)?,
+        state_dir: state_dir_of(arguments.common.state_dir.as_deref(), &settings)?,
         settings,
         log,
         notifier: Notifier::from_env(),
@@ -53,7 +59,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode> {
     info!(version = version::LONG, host = %process.settings.host, "seaway starts");
     info!("{rights}");
     raise_descriptor_limit();
-    runtime()?.block_on(serve(process, arguments))
+    runtime()?.block_on(serve(process, arguments, reloads))
 }
 
 /// The data plane has threads of its own; what is left is little: the loop, the status page, names.
@@ -152,8 +158,8 @@ pub(crate) fn manifests_of(flag: Option<&Path>, settings: &Settings) -> Result<P
     }
 }
 
-pub(crate) fn state_dir_of(common: &Common, settings: &Settings) -> Result<PathBuf> {
-    if let Some(dir) = common.state_dir.clone().or_else(|| settings.state_dir.clone()) {
+pub(crate) fn state_dir_of(flag: Option<&Path>, settings: &Settings) -> Result<PathBuf> {
+    if let Some(dir) = flag.map(Path::to_owned).or_else(|| settings.state_dir.clone()) {
         return Ok(dir);
     }
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from);

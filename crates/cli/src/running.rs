@@ -22,9 +22,7 @@ const MOST_BYTES: u64 = 256 << 20;
 
 /// What the process that has this state folder says, if it serves this folder now; else why nothing is known.
 pub(crate) fn ask_running_process(state: &Path, manifests: &Path) -> Result<(SocketAddr, View), String> {
-    let Some(server) = state::stored_server(state) else {
-        return Err(format!("no running process uses the state folder {} (--state-dir)", state.display()));
-    };
+    let server = stored_server(state)?;
     if server.manifests != state::absolute(manifests) {
         return Err(format!(
             "the process with the state folder {} serves {}",
@@ -32,8 +30,24 @@ pub(crate) fn ask_running_process(state: &Path, manifests: &Path) -> Result<(Soc
             server.manifests
         ));
     }
+    ask(&server)
+}
+
+/// The same, whatever it serves.
+pub(crate) fn ask_by_state_folder(state: &Path) -> Result<(ServerInfo, View), String> {
+    let server = stored_server(state)?;
+    let (_, view) = ask(&server)?;
+    Ok((server, view))
+}
+
+fn stored_server(state: &Path) -> Result<ServerInfo, String> {
+    let none = || format!("no running process uses the state folder {} (--state-dir)", state.display());
+    state::stored_server(state).ok_or_else(none)
+}
+
+fn ask(server: &ServerInfo) -> Result<(SocketAddr, View), String> {
     let answers = server.status_page.iter().filter_map(|at| Some((*at, view(reached(*at))?)));
-    let mut own = answers.filter(|(_, view)| is_of(view, &server));
+    let mut own = answers.filter(|(_, view)| is_of(view, server));
     own.next().ok_or_else(|| {
         let at: Vec<String> = server.status_page.iter().map(|it| format!("http://{it}/")).collect();
         match at.as_slice() {

@@ -21,7 +21,7 @@ use tracing::{info, warn};
 use super::{Process, apply_reloaded, load, start_proxy};
 use crate::{args::Run, control::Control, watchdog};
 
-pub(super) async fn serve(process: Process, arguments: &Run) -> Result<ExitCode> {
+pub(super) async fn serve(process: Process, arguments: &Run, reloads: Reloads) -> Result<ExitCode> {
     let signals = Signals::listen().context("signals cannot be listened to")?;
     let proxy = start_proxy(&process.settings)?;
     let mut taken = None;
@@ -45,7 +45,7 @@ pub(super) async fn serve(process: Process, arguments: &Run) -> Result<ExitCode>
     let control = Control::start(&process, &host).await?;
     let parts = host.proxy.parts().into_iter().chain([watchdog::runtime()]);
     let watching = Some(process.watchdog.watch(parts));
-    let mut serving = Serving { watching, process, host, signals, taken };
+    let mut serving = Serving { watching, process, host, signals, taken, reloads };
     let mut hand_over = None;
     let code = serving.until_the_end(control, arguments, &mut hand_over).await?;
     if let Some(hand_over) = hand_over {
@@ -67,7 +67,11 @@ struct Serving {
     signals: Signals,
     /// Of a predecessor that has not let go yet.
     taken: Option<TakenOver>,
+    reloads: Reloads,
 }
+
+/// Who asks for the configuration to be read again, and waits for what came of it.
+type Reloads = mpsc::Receiver<oneshot::Sender<Result<(), String>>>;
 
 /// A successor that failed lets go of the state folder and the admin port when it ends, which is a little later.
 const RETURN_AGAIN: Duration = Duration::from_millis(100);
@@ -108,7 +112,10 @@ impl Serving {
             };
             tokio::select! {
                 signal = self.signals.next() => match signal {
-                    Signal::Reload => if let Some(control) = &control { self.reload(control, arguments).await },
+                    // What is wrong with it is in the log.
+                    Signal::Reload => if let Some(control) = &control {
+                        let _ = self.reload(control, arguments).await;
+                    },
                     Signal::Stop => return match control {
                         Some(control) if self.taken.is_some() => self.step_back(control).await,
                         None if returns.is_none() => self.leave_early(turns).await,
@@ -120,6 +127,14 @@ impl Serving {
                         return Ok(ExitCode::FAILURE);
                     }
                 },
+                Some(tell) = self.reloads.recv() => {
+                    let done = match &control {
+                        Some(control) => self.reload(control, arguments).await,
+                        None => Err("another process is taking over".to_owned()),
+                    };
+                    // Who asked may be gone.
+                    let _ = tell.send(done);
+                }
                 () = ready => {
                     self.take_the_rest().await?;
                     if hand_over.is_none() {
@@ -182,10 +197,16 @@ impl Serving {
             .ok()
     }
 
-    async fn reload(&mut self, control: &Control, arguments: &Run) {
+    async fn reload(&mut self, control: &Control, arguments: &Run) -> Result<(), String> {
         let process = &mut self.process;
         process.notifier.reloading();
         let read = load(arguments);
+        let done = match &read {
+            Ok(_) => Ok(()),
+            Err(wrong) => Err(format!(
+                "the new configuration cannot be used, the previous one stays in use:\n{wrong:#}"
+            )),
+        };
         if let Some(settings) =
             apply_reloaded(read, &process.settings, &process.log, Some(&self.host.proxy)).await
         {
@@ -194,6 +215,7 @@ impl Serving {
             info!("configuration reloaded");
         }
         process.notifier.ready("serving");
+        done
     }
 
     /// Nobody new; who is there may finish until the deadline; a second signal does not wait for it.

@@ -34,6 +34,7 @@ mod names;
 mod namespace;
 mod old_bank;
 mod openstack;
+mod operating;
 mod pages;
 mod pressure;
 mod proxy_protocol;

@@ -72,7 +72,7 @@ const PARSERS: [(&str, &[&str]); 47] = [
 ];
 
 /// Files that say such a word and have no target.
-const OTHERS: [(&str, &str); 37] = [
+const OTHERS: [(&str, &str); 41] = [
     (
         "acme/src/directory.rs",
         "serde_json reads what the authority that is named answers, each of its readers a value",
@@ -92,6 +92,12 @@ const OTHERS: [(&str, &str); 37] = [
     ("cli/src/look.rs", "an argument"),
     ("cli/src/look/cloud/filter.rs", "an argument"),
     ("cli/src/schema/config.rs", "the example of seaway.yaml, which is part of the program"),
+    ("cli/src/operate/client.rs", "JSON of our own process, in a folder of its own user"),
+    (
+        "cli/src/operate/server.rs",
+        "JSON of the own user or root, a line of bounded length that serde_json reads",
+    ),
+    ("cli/src/operate/target.rs", "an argument"),
     ("cli/src/running.rs", "JSON of our own process, which is known by when it started"),
     ("cluster/src/copies.rs", "one word of an annotation of ours, before one slash"),
     ("cluster/src/records.rs", "JSON of our own; what cannot be read is nothing"),
@@ -100,6 +106,7 @@ const OTHERS: [(&str, &str); 37] = [
     ("drivers/src/octavia/groups/plugs.rs", "a Node's `providerID`, of which one id is taken"),
     ("files/src/pem.rs", "files of the administrator, which rustls reads; `certificate` reads their texts"),
     ("plan/src/front_door/orders.rs", "a host name, which was judged before"),
+    ("files/src/state/weights.rs", "JSON of our own; what cannot be read is told"),
     ("openstack/src/http/transport.rs", "serde_json reads the body, each of its readers a value"),
     ("openstack/src/recorded.rs", "a test"),
     ("openstack/src/resource/id.rs", "the characters of an id, one by one"),

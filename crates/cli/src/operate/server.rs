@@ -1,0 +1,142 @@
+//! The socket in the state folder by which the same user changes a running process.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use seaway_engine::Handle;
+use seaway_node::Host;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{UnixListener, UnixStream},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
+use tracing::warn;
+
+use super::{Reply, Request, SOCKET, Weights};
+
+/// A request is a line.
+const LONGEST: u64 = 64 << 10;
+const TO_ASK: Duration = Duration::from_secs(5);
+/// Of a reload, which reads files.
+const TO_ANSWER: Duration = Duration::from_secs(60);
+
+/// Asks whoever holds the configuration to read it again, and what came of that.
+pub(crate) type Reloading = mpsc::Sender<oneshot::Sender<Result<(), String>>>;
+
+/// Open until it is dropped.
+pub(crate) struct ControlSocket {
+    path: PathBuf,
+    task: JoinHandle<()>,
+}
+
+/// What requests are carried out with.
+pub(crate) struct Reach {
+    pub(crate) weights: Arc<Weights>,
+    pub(crate) handle: Handle,
+    pub(crate) host: Arc<Host>,
+    pub(crate) reload: Reloading,
+}
+
+impl ControlSocket {
+    /// The state folder is ours alone while this process runs, and so is what is left there of one that was killed.
+    pub(crate) fn open(state: &Path, reach: Reach) -> io::Result<ControlSocket> {
+        let path = state.join(SOCKET);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        let task = tokio::spawn(serve(listener, Arc::new(reach)));
+        Ok(ControlSocket { path, task })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.task.abort();
+        // The next process removes it as well.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+async fn serve(listener: UnixListener, reach: Arc<Reach>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(answer(stream, reach.clone()));
+            }
+            Err(error) => {
+                warn!(%error, "requests of `seaway drain` and the like cannot be accepted");
+                tokio::time::sleep(TO_ASK).await;
+            }
+        }
+    }
+}
+
+async fn answer(mut stream: UnixStream, reach: Arc<Reach>) {
+    let own = nix::unistd::geteuid().as_raw();
+    let may = stream.peer_cred().is_ok_and(|it| it.uid() == own || it.uid() == 0);
+    if !may {
+        return;
+    }
+    let mut line = String::new();
+    let (read, _) = stream.split();
+    let mut read = BufReader::new(read.take(LONGEST));
+    let reply = match timeout(TO_ASK, read.read_line(&mut line)).await {
+        Ok(Ok(_)) => match serde_json::from_str(&line) {
+            Ok(request) => timeout(TO_ANSWER, reach.carry_out(request)).await.unwrap_or_else(|_| {
+                Err(format!("the process did not answer within {} s", TO_ANSWER.as_secs()))
+            }),
+            Err(error) => Err(format!("the request is not understood: {error}; is it from another version?")),
+        },
+        // Who says nothing is answered nothing.
+        _ => return,
+    };
+    let reply = reply.unwrap_or_else(|why| Reply { error: Some(why), ..Reply::default() });
+    let text = serde_json::to_string(&reply).unwrap_or_default();
+    // Who asked may be gone.
+    let _ = timeout(TO_ASK, stream.write_all(format!("{text}\n").as_bytes())).await;
+}
+
+impl Reach {
+    async fn carry_out(&self, request: Request) -> Result<Reply, String> {
+        let ended = || "the process is ending".to_owned();
+        let (change, reply) = match request {
+            Request::Weights => {
+                let weights = seaway_model::MemberWeights::clone(&self.weights.now());
+                return Ok(Reply { weights, ..Reply::default() });
+            }
+            Request::Reload => {
+                let (tell, told) = oneshot::channel();
+                self.reload.send(tell).await.map_err(|_| ended())?;
+                told.await.map_err(|_| ended())??;
+                let lines =
+                    vec!["the configuration was read again; manifests are always followed".to_owned()];
+                return Ok(Reply { lines, ..Reply::default() });
+            }
+            Request::Set { what, service, weight, force } => {
+                let views = self.views().await.ok_or_else(ended)?;
+                self.weights.set(&views, (&what, service.as_deref()), weight, force)?
+            }
+            Request::TakeBack { what, service } => {
+                let views = self.views().await.ok_or_else(ended)?;
+                self.weights.take_back(&views, what.as_deref(), service.as_deref())?
+            }
+        };
+        self.handle.changes().send(change).await.map_err(|_| ended())?;
+        Ok(reply)
+    }
+
+    async fn views(&self) -> Option<Vec<seaway_admin::view::ServiceView>> {
+        let plan = self.handle.ask(|world| world.overview()).await?;
+        Some(seaway_node::service_views(&plan, Some(&self.host.proxy)))
+    }
+}

@@ -1,0 +1,108 @@
+//! `seaway status`: what a running process serves, what is wrong, and what an operator set.
+
+use std::{collections::BTreeMap, process::ExitCode};
+
+use anyhow::Result;
+use seaway_admin::{
+    View,
+    view::{PoolView, Readiness, ServiceView},
+};
+use seaway_model::MemberWeights;
+
+use super::{Request, client::Process, target::owner};
+use crate::{args::Output, output};
+
+pub(super) fn print(process: &Process, form: Output) -> Result<ExitCode> {
+    let (server, view) = process.look()?;
+    let weights = process.ask(&Request::Weights)?.weights;
+    match form {
+        Output::Table => {
+            let pages: Vec<String> = server.status_page.iter().map(|at| format!("http://{at}/")).collect();
+            output::line(&format!(
+                "seaway {} on {}, {}, serves {}",
+                view.version,
+                view.host,
+                readiness(&view.readiness),
+                server.manifests
+            ));
+            output::line(&format!("status page: {}", pages.join(", ")));
+            output::line("");
+            output::line(text(&view, &weights).trim_end());
+        }
+        Output::Json => {
+            let told = serde_json::json!({"server": server, "view": view, "weights": weights});
+            output::line(&serde_json::to_string_pretty(&told)?);
+        }
+    }
+    Ok(if view.readiness == Readiness::Ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn readiness(readiness: &Readiness) -> String {
+    match readiness {
+        Readiness::Ready => "ready".to_owned(),
+        Readiness::Starting => "starting".to_owned(),
+        Readiness::Stopping => "stopping".to_owned(),
+        Readiness::Waiting { why } => why.clone(),
+    }
+}
+
+fn text(view: &View, weights: &MemberWeights) -> String {
+    let rows = rows(view);
+    let mut text = match rows.is_empty() {
+        true => "no Service is served\n".to_owned(),
+        false => output::table(&["SERVICE", "LISTENS", "MEMBERS", "CONNECTIONS"], &rows),
+    };
+    if !weights.0.is_empty() {
+        text.push_str(
+            "\nset at run time, instead of the weights of the manifests (to take it back: seaway reset):\n",
+        );
+        for set in &weights.0 {
+            let weight = match set.weight {
+                0 => "weight 0: no new clients".to_owned(),
+                weight => format!("weight {weight}"),
+            };
+            text.push_str(&format!("  {}  {weight}\n", set.of));
+        }
+    }
+    if !view.problems.is_empty() {
+        text.push_str("\nproblems:\n");
+        for problem in &view.problems {
+            text.push_str(&format!("  {problem}\n"));
+        }
+    }
+    text
+}
+
+/// A row for each Service; what the front door has for several is each one's.
+fn rows(view: &View) -> Vec<Vec<String>> {
+    let mut by_service: BTreeMap<String, (Vec<String>, Vec<&PoolView>)> = BTreeMap::new();
+    let mut front_door: Option<Vec<String>> = None;
+    for service in &view.services {
+        let at = listens(service);
+        if service.namespace.is_empty() {
+            front_door = Some(at);
+        } else {
+            by_service.entry(format!("{}/{}", service.namespace, service.name)).or_default().0.extend(at);
+        }
+        for pool in &service.pools {
+            by_service.entry(owner(service, pool)).or_default().1.push(pool);
+        }
+    }
+    let rows = by_service.into_iter().map(|(name, (at, pools))| {
+        let all: usize = pools.iter().map(|pool| pool.members.len()).sum();
+        let usable: usize = pools.iter().map(|pool| pool.usable()).sum();
+        let open: u64 = pools.iter().flat_map(|pool| &pool.members).map(|it| it.sessions.current).sum();
+        let at = if at.is_empty() { "front door".to_owned() } else { at.join(", ") };
+        vec![name, at, format!("{usable} of {all} usable"), open.to_string()]
+    });
+    let mut rows: Vec<Vec<String>> = rows.collect();
+    rows.extend(
+        front_door.map(|at| vec!["front door".to_owned(), at.join(", "), String::new(), String::new()]),
+    );
+    rows
+}
+
+fn listens(service: &ServiceView) -> Vec<String> {
+    let serving = service.listeners.iter().filter(|it| it.serving);
+    serving.map(|it| format!("{}/{}", std::net::SocketAddr::new(it.address, it.port), it.protocol)).collect()
+}
