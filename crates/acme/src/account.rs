@@ -31,7 +31,7 @@ impl Account {
         let contact: Vec<String> = contact.map(|it| format!("mailto:{it}")).into_iter().collect();
         let payload = json!({"termsOfServiceAgreed": true, "contact": contact});
         let asked = directory.post(Signer::New(&key), &url, Some(&payload)).await;
-        let reply = asked.map_err(|error| match directory.urls().meta.external_account_required {
+        let reply = asked.map_err(|error| match error.is("urn:ietf:params:acme:error:externalAccountRequired") {
             true => AcmeError::Unexpected {
                 url: url.clone(),
                 why: "it wants an account that was made elsewhere (external account binding), which is not supported"
@@ -41,7 +41,12 @@ impl Account {
         })?;
         let kid =
             reply.location.clone().ok_or_else(|| reply.unexpected("it does not say where the account is"))?;
-        Ok(Account { directory: directory.clone(), key, kid })
+        let account = Account { directory: directory.clone(), key, kid };
+        if !reply.is_new && !contact.is_empty() {
+            // It may have been made with another address.
+            account.post(&account.kid, Some(&json!({"contact": contact}))).await?;
+        }
+        Ok(account)
     }
 
     /// What a challenge with that token is answered with.

@@ -36,14 +36,6 @@ pub(crate) struct Urls {
     new_nonce: String,
     pub(crate) new_account: String,
     pub(crate) new_order: String,
-    #[serde(default)]
-    pub(crate) meta: Meta,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Meta {
-    pub(crate) external_account_required: bool,
 }
 
 /// Who signs.
@@ -59,12 +51,14 @@ pub(crate) struct Reply {
     pub(crate) location: Option<String>,
     pub(crate) retry_after: Option<Duration>,
     pub(crate) body: Vec<u8>,
+    /// It was made by this request.
+    pub(crate) is_new: bool,
     url: String,
 }
 
 impl Reply {
     pub(crate) fn read<T: for<'de> Deserialize<'de>>(&self) -> Result<T, AcmeError> {
-        serde_json::from_slice(&self.body).map_err(|error| self.unexpected(error.to_string()))
+        serde_json::from_slice(&self.body).map_err(|error| self.unexpected(clean(&error.to_string())))
     }
 
     pub(crate) fn unexpected(&self, why: impl Into<String>) -> AcmeError {
@@ -94,7 +88,7 @@ impl Directory {
         match Url::parse(url) {
             Ok(it) if it.scheme() == "https" => Ok(()),
             _ => {
-                Err(AcmeError::Unexpected { url: url.into(), why: "it names a URL that is not https".into() })
+                Err(AcmeError::Unexpected { url: clean(url), why: "it names a URL that is not https".into() })
             }
         }
     }
@@ -200,11 +194,17 @@ async fn read(answered: reqwest::Result<Response>, url: &str) -> Result<Reply, A
         body.extend_from_slice(&chunk);
     }
     if status.is_success() {
-        return Ok(Reply { location, retry_after, body, url: url.into() });
+        let is_new = status.as_u16() == 201;
+        return Ok(Reply { location, retry_after, body, is_new, url: url.into() });
     }
     let problem: ProblemDocument = serde_json::from_slice(&body).unwrap_or_default();
     let ProblemDocument { kind, detail } = problem;
-    Err(AcmeError::Refused { status: status.as_u16(), kind, detail: clean(&detail), retry_after })
+    Err(AcmeError::Refused {
+        status: status.as_u16(),
+        kind: clean(&kind),
+        detail: clean(&detail),
+        retry_after,
+    })
 }
 
 /// RFC 7807.

@@ -21,6 +21,20 @@ impl AcmeError {
         matches!(self, AcmeError::Refused { kind: it, .. } if it == kind)
     }
 
+    /// It may go well soon, with nothing changed here.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            AcmeError::Unreachable { .. } => true,
+            AcmeError::Refused { status, .. } => *status >= 500 || self.is_rate_limit(),
+            _ => false,
+        }
+    }
+
+    pub fn is_rate_limit(&self) -> bool {
+        matches!(self, AcmeError::Refused { status: 429, .. })
+            || self.is("urn:ietf:params:acme:error:rateLimited")
+    }
+
     /// When the authority wants to be asked again.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

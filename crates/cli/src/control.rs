@@ -18,7 +18,10 @@ use seaway_admin::{
     Admin, Binding, BoundSockets, View, ViewDetail,
     view::{AdoptionView, CertificatesView, Readiness},
 };
-use seaway_drivers::{acme::Certificates, names::Names};
+use seaway_drivers::{
+    acme::{Certificates, Life},
+    names::Names,
+};
 use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
 use seaway_files::{
     AddressDriver, Folder, LedgerFile, Locator, ServerInfo, StateDir, StatusDriver, StatusFile, Watch,
@@ -61,6 +64,8 @@ pub(crate) struct Control {
     status_page: Vec<SocketAddr>,
     /// Where operators change it; nothing, if it could not be opened.
     socket: Option<ControlSocket>,
+    life: watch::Sender<Life>,
+    certificate_orders: Arc<Certificates>,
     /// Locked for as long as anything of it may be written; so it goes last.
     state: StateDir,
 }
@@ -114,12 +119,14 @@ impl Control {
         .context("certificates in files cannot be watched")?;
         let places = watching.places();
         let problem_log = ProblemLog::default();
+        let (life, followed) = watch::channel(Life::Starting);
+        let certificate_orders = Arc::new(Certificates::new(CertificateStore::new(&state), followed));
         let drivers = host
             .with_drivers(Drivers::default())
             .with(AddressDriver::new(ledger, held.clone()))
             .with(StatusDriver::new(statuses, Some(places.clone()), problem_log.clone()))
             .with(names)
-            .with(Certificates::new(CertificateStore::new(&state)));
+            .with_shared(certificate_orders.clone());
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         let (stop, stopped) = watch::channel(false);
         let mut parts = vec![watching.part(), pems.part()];
@@ -205,6 +212,8 @@ impl Control {
             watching: process.watchdog.watch(parts),
             status_page,
             socket,
+            life,
+            certificate_orders,
             state,
         })
     }
@@ -219,6 +228,7 @@ impl Control {
             return std::future::pending().await;
         }
         self.was_ready = true;
+        self.life.send_replace(Life::Serving);
     }
 
     pub(crate) async fn configure(&self, config: Config, pems: Vec<PemFiles>) {
@@ -234,6 +244,7 @@ impl Control {
         self.stopping.store(true, Ordering::Relaxed);
         // From here on they may end.
         drop(self.watching);
+        self.life.send_replace(Life::Ending);
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);
@@ -244,6 +255,7 @@ impl Control {
         if let Err(error) = self.engine.await {
             warn!(%error, "the engine failed while it stopped");
         }
+        self.certificate_orders.end();
         Draining { admin: self.admin, state: self.state }
     }
 }

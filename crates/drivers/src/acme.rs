@@ -12,8 +12,11 @@
 //! certificate that is stored is never ordered again before two thirds of its life are over.
 
 mod attempt;
+mod gates;
+mod observed;
 mod reach;
 mod schedule;
+mod stored;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,24 +29,31 @@ use seaway_acme::{Account, AcmeError, Directory, Key};
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_files::state::{CertificateStore, FailedOrders};
 use seaway_model::{
-    Desired, Fact, Name, Owner, Problem, Reason, Time, Unit,
-    acme::{Acme, CertificateOrder, Challenge, ordered_certificate},
-    fact::{Secret, TLS_SECRET},
+    Desired, Fact, Name, Owner, Time, Unit,
+    acme::{Acme, CertificateOrder, Challenge},
 };
-use seaway_plan::{CertificateDates, FRONT_DOOR, certificate_dates};
+use seaway_plan::FRONT_DOOR;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
-use self::attempt::Attempt;
+pub use self::observed::Observed;
+use self::{attempt::Attempt, gates::Gates, stored::Stored};
 
-/// Where nothing is under way: a certificate that somebody put there, or removed, is noticed within this time.
-const LOOK_EVERY: Duration = Duration::from_secs(3600);
 /// The same where an order waits: whoever mended what was wrong removes the file of failures.
 const LOOK_WHILE_WAITING: Duration = Duration::from_secs(60);
-/// The front door is not open yet, or has not taken over what it is to answer.
+/// The front door has not taken over what it is to answer.
 const SOON: Duration = Duration::from_millis(200);
+/// Of the process. Nothing is ordered before it serves, and no order keeps it from ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    Starting,
+    Serving,
+    Ending,
+}
 
 pub struct Certificates {
     store: CertificateStore,
+    life: watch::Receiver<Life>,
     /// One for each authority; made when the first order wants it.
     accounts: tokio::sync::Mutex<HashMap<Acme, Account>>,
     attempts: Mutex<Attempts>,
@@ -52,32 +62,13 @@ pub struct Certificates {
 #[derive(Default)]
 struct Attempts {
     under_way: HashMap<Name, Attempt>,
-    /// Why the last attempt failed.
-    failed: HashMap<Name, String>,
+    /// Why the last attempt failed, and for how long the next one waits.
+    why: HashMap<Name, (String, Duration)>,
+    /// Those that could not be stored.
+    unstored: HashMap<Name, FailedOrders>,
     /// Whose stored certificate was told.
     told: HashSet<Name>,
-}
-
-/// What is stored for a host name, and what is under way.
-pub struct Observed {
-    /// What is wanted.
-    order: Option<Arc<CertificateOrder>>,
-    now: SystemTime,
-    stored: Option<Stored>,
-    attempt: Option<Attempt>,
-    failed: FailedOrders,
-    /// Why the last attempt failed.
-    why: Option<String>,
-    /// Nothing was told of it yet, and what is stored comes first.
-    is_first: bool,
-}
-
-/// A certificate with its key.
-#[derive(Clone)]
-struct Stored {
-    pem: String,
-    dates: CertificateDates,
-    is_current: bool,
+    gates: Gates,
 }
 
 #[derive(Debug, PartialEq)]
@@ -102,8 +93,16 @@ impl fmt::Display for Step {
 }
 
 impl Certificates {
-    pub fn new(store: CertificateStore) -> Certificates {
-        Certificates { store, accounts: tokio::sync::Mutex::default(), attempts: Mutex::default() }
+    pub fn new(store: CertificateStore, life: watch::Receiver<Life>) -> Certificates {
+        Certificates { store, life, accounts: tokio::sync::Mutex::default(), attempts: Mutex::default() }
+    }
+
+    /// The process ends: orders that are under way are nobody's failure.
+    pub fn end(&self) {
+        let under_way = std::mem::take(&mut self.attempts().under_way);
+        for (host, attempt) in under_way {
+            self.note(&host, &attempt.acme, attempt.before);
+        }
     }
 
     fn attempts(&self) -> MutexGuard<'_, Attempts> {
@@ -115,6 +114,25 @@ impl Certificates {
         if let Some(account) = accounts.get(acme) {
             return Ok(account.clone());
         }
+        // Others who waited for this one have heard by now that it cannot be had.
+        let closed = self.attempts().gates.closed(acme, seconds(SystemTime::now())).cloned();
+        if let Some(gate) = closed {
+            return Err(AcmeError::Unreachable { url: acme.directory.to_string(), why: gate.why });
+        }
+        let opened = self.open_account(acme).await;
+        match &opened {
+            Ok(account) => {
+                info!(directory = %acme.directory, ?account, "certificates are ordered with this account");
+                accounts.insert(acme.clone(), account.clone());
+            }
+            Err(error) => {
+                self.attempts().gates.note_failure(acme, error, seconds(SystemTime::now()));
+            }
+        }
+        opened
+    }
+
+    async fn open_account(&self, acme: &Acme) -> Result<Account, AcmeError> {
         let directory = Directory::open(&acme.directory, acme.authorities.as_deref()).await?;
         let unwritable =
             |error: std::io::Error| AcmeError::Key(format!("the key of the ACME account: {error}"));
@@ -126,26 +144,82 @@ impl Certificates {
                 key
             }
         };
-        let account = Account::open(&directory, Arc::new(key), acme.email.as_deref()).await?;
-        info!(directory = %acme.directory, ?account, "certificates are ordered with this account");
-        accounts.insert(acme.clone(), account.clone());
-        Ok(account)
+        Account::open(&directory, Arc::new(key), acme.email.as_deref()).await
     }
 
     fn stored(&self, order: &CertificateOrder) -> Option<Stored> {
         let CertificateOrder { host, acme, .. } = order;
-        let stored = match self.store.certificate(&acme.directory, host) {
-            Ok(stored) => stored?,
-            Err(error) => {
-                warn!(%host, %error, "the stored certificate cannot be read; another one is ordered");
-                return None;
+        match self.store.certificate(&acme.directory, host) {
+            Ok(stored) => {
+                let stored = stored?;
+                let read = Stored::read(stored.pem, host, stored.is_current);
+                read.inspect_err(|why| warn!(%host, why, "the stored certificate cannot be used")).ok()
             }
-        };
-        let dates = certificate_dates(&stored.pem);
-        if dates.is_none() {
-            warn!(%host, "the stored file has no certificate; another one is ordered");
+            Err(error) => {
+                warn!(%host, %error, "the stored certificate cannot be read");
+                None
+            }
         }
-        Some(Stored { dates: dates?, pem: stored.pem, is_current: stored.is_current })
+    }
+
+    /// Failures of that name, as they are stored or could not be.
+    fn failed(&self, order: &CertificateOrder) -> FailedOrders {
+        let unstored = self.attempts().unstored.get(&order.host).copied();
+        unstored.unwrap_or_else(|| self.store.failed(&order.acme.directory, &order.host))
+    }
+
+    /// Whether it is stored. A process that starts again and again would else ask more often than it may.
+    fn note(&self, host: &Name, acme: &Acme, failed: FailedOrders) -> bool {
+        let written = self.store.keep_failed(&acme.directory, host, failed);
+        let mut attempts = self.attempts();
+        match &written {
+            Ok(()) => attempts.unstored.remove(host),
+            Err(_) => attempts.unstored.insert(host.clone(), failed),
+        };
+        written.inspect_err(|error| warn!(%host, %error, "failed orders cannot be remembered")).is_ok()
+    }
+
+    /// It counts as failed until it has ended well: what ends in between was not nothing to the authority.
+    async fn begin(&self, order: &CertificateOrder, observed: &mut Observed) -> Result<(), AcmeError> {
+        let CertificateOrder { host, acme, .. } = order;
+        let before = observed.failed;
+        let counted = schedule::after_failure(before, None, observed.left(), seconds(observed.now));
+        if !self.note(host, acme, counted) {
+            return Err(AcmeError::Key(
+                "the state folder cannot be written, so that nothing is ordered".into(),
+            ));
+        }
+        let begun = match self.account(acme).await {
+            Ok(account) => Attempt::begin(account, order, before).await,
+            Err(error) => Err(error),
+        };
+        match begun {
+            Ok(attempt) => {
+                self.attempts().gates.open(acme);
+                self.attempts().under_way.insert(host.clone(), attempt.clone());
+                observed.attempt = Some(attempt);
+                Ok(())
+            }
+            Err(error) => {
+                let now = seconds(SystemTime::now());
+                if error.is("urn:ietf:params:acme:error:accountDoesNotExist") {
+                    self.accounts.lock().await.remove(acme);
+                }
+                let closed = self.attempts().gates.closed(acme, now).is_some();
+                // Who opens the account has said it of the authority before.
+                let of_authority = error.is_transient() && !error.is_rate_limit();
+                if of_authority {
+                    if !closed {
+                        self.attempts().gates.note_failure(acme, &error, now);
+                    }
+                    self.note(host, acme, before);
+                    observed.gate = self.attempts().gates.closed(acme, now).cloned();
+                    return Ok(());
+                }
+                self.attempts().gates.note_failure(acme, &error, now);
+                Err(error)
+            }
+        }
     }
 
     /// One step of an attempt; an error ends it.
@@ -155,75 +229,97 @@ impl Certificates {
         step: &Step,
         observed: &mut Observed,
     ) -> Result<(), AcmeError> {
-        match step {
-            Step::Begin => {
-                let account = self.account(&order.acme).await?;
-                observed.attempt = Some(Attempt::begin(account, order).await?);
-            }
-            Step::Answer => {
-                if let Some(attempt) = &mut observed.attempt {
-                    attempt.answer().await?;
-                }
-            }
-            Step::Finalize => {
-                if let Some(attempt) = &mut observed.attempt {
-                    attempt.finalize(&order.host).await?;
-                }
-            }
-            Step::Keep => {
-                let Some(attempt) = &observed.attempt else { return Ok(()) };
-                let pem = attempt.certificate().await?;
-                self.keep(order, pem, observed)?;
-                observed.attempt = None;
-            }
+        let Some(attempt) = &mut observed.attempt else {
+            return match step {
+                Step::Begin => self.begin(order, observed).await,
+                _ => Ok(()),
+            };
+        };
+        let done = match step {
+            Step::Begin => Ok(()),
+            Step::Answer => attempt.answer().await,
+            Step::Finalize => attempt.finalize(&order.host).await,
+            Step::Keep => match attempt.certificate().await {
+                Ok(pem) => return self.keep(order, pem, observed).await,
+                Err(error) => Err(error),
+            },
             Step::Abandon(why) => {
                 let url = order.acme.directory.to_string();
                 return Err(AcmeError::Unexpected { url, why: why.clone() });
             }
+        };
+        match done {
+            // It goes on, for as long as an order may take.
+            Err(error) if error.is_transient() => {
+                attempt.pause(&error);
+                Ok(())
+            }
+            done => done,
         }
-        Ok(())
     }
 
-    fn keep(&self, order: &CertificateOrder, pem: String, observed: &mut Observed) -> Result<(), AcmeError> {
+    async fn keep(
+        &self,
+        order: &CertificateOrder,
+        pem: String,
+        observed: &mut Observed,
+    ) -> Result<(), AcmeError> {
         let CertificateOrder { host, acme, .. } = order;
-        let unexpected =
-            |why: &str| AcmeError::Unexpected { url: acme.directory.to_string(), why: why.into() };
-        let dates = certificate_dates(&pem).ok_or_else(|| unexpected("what it issued is no certificate"))?;
-        let written = self.store.keep_certificate(&acme.directory, host, &pem);
-        written.map_err(|error| AcmeError::Key(format!("the certificate cannot be stored: {error}")))?;
-        info!(%host, "a certificate was issued");
-        observed.stored = Some(Stored { pem, dates, is_current: true });
-        if observed.failed != FailedOrders::default() {
-            observed.failed = FailedOrders::default();
-            self.note_failed(order, observed);
+        let unexpected = |why: String| AcmeError::Unexpected { url: acme.directory.to_string(), why };
+        let stored = Stored::read(pem, host, true)
+            .map_err(|why| unexpected(format!("what it issued cannot be used: {why}")))?;
+        let (store, directory, name) = (self.store.clone(), acme.directory.clone(), host.clone());
+        let pem = stored.pem.clone();
+        let written =
+            tokio::task::spawn_blocking(move || store.keep_certificate(&directory, &name, &pem)).await;
+        let written =
+            written.map_err(|error| error.to_string()).and_then(|it| it.map_err(|it| it.to_string()));
+        if let Err(why) = written {
+            // The authority has it still.
+            warn!(%host, why, "the certificate cannot be stored; tried again");
+            if let Some(attempt) = &mut observed.attempt {
+                attempt.wait(LOOK_WHILE_WAITING);
+            }
+            return Ok(());
         }
-        observed.why = None;
-        self.attempts().failed.remove(host);
+        info!(%host, "a certificate was issued");
+        observed.stored = Some(stored);
+        if observed.due_in(order).is_zero() {
+            let why = "the certificate that was issued would have to be renewed at once: is this machine's clock right?";
+            return Err(unexpected(why.to_owned()));
+        }
+        (observed.attempt, observed.failed, observed.why) = (None, FailedOrders::default(), None);
+        self.attempts().why.remove(host);
+        self.note(host, acme, FailedOrders::default());
         Ok(())
     }
 
     fn fail(&self, order: &CertificateOrder, error: &AcmeError, observed: &mut Observed) {
         let CertificateOrder { host, acme, .. } = order;
-        observed.failed =
-            schedule::after_failure(observed.failed, error.retry_after(), seconds(observed.now));
+        let before = observed.attempt.as_ref().map_or(observed.failed, |it| it.before);
+        let (now, left) = (seconds(observed.now), observed.left());
+        observed.failed = schedule::after_failure(before, error.retry_after(), left, now);
         let why = match error {
             // What we say ourselves needs no address.
             AcmeError::Unexpected { url, why } if **url == *acme.directory => why.clone(),
             other => other.to_string(),
         };
+        let wait = schedule::waits(observed.failed, now).unwrap_or_default();
         warn!(%host, why, failures = observed.failed.count, "no certificate was issued");
         observed.attempt = None;
-        self.attempts().failed.insert(host.clone(), why.clone());
-        observed.why = Some(why);
-        self.note_failed(order, observed);
+        observed.why = Some((why.clone(), wait));
+        self.attempts().why.insert(host.clone(), (why, wait));
+        self.note(host, acme, observed.failed);
     }
 
-    /// Without that, a process that starts again and again would ask more often than it may.
-    fn note_failed(&self, order: &CertificateOrder, observed: &Observed) {
-        let CertificateOrder { host, acme, .. } = order;
-        if let Err(error) = self.store.keep_failed(&acme.directory, host, observed.failed) {
-            warn!(%host, %error, "failed orders cannot be remembered");
+    /// Never, unless the process ends.
+    async fn ending(&self) -> Failure {
+        let mut life = self.life.clone();
+        if life.wait_for(|it| *it == Life::Ending).await.is_err() {
+            // Nobody says so any more.
+            std::future::pending::<()>().await;
         }
+        Failure::Retry("the process is ending".into())
     }
 }
 
@@ -237,7 +333,7 @@ impl Driver for Certificates {
 
     /// A step is a few requests, each with a bound of its own.
     fn patience(&self) -> Duration {
-        Duration::from_secs(120)
+        Duration::from_secs(180)
     }
 
     /// An authority is asked for few at once.
@@ -246,42 +342,42 @@ impl Driver for Certificates {
     }
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
-        let now = SystemTime::now();
+        let (now, life) = (SystemTime::now(), *self.life.borrow());
         let Desired::CertificateOrder(order) = desired else {
             if let Unit::CertificateOrder(host) = unit {
                 let mut attempts = self.attempts();
                 attempts.under_way.remove(host);
-                attempts.failed.remove(host);
+                attempts.why.remove(host);
                 attempts.told.remove(host);
             }
-            return Ok(Observed {
-                order: None,
-                now,
-                stored: None,
-                attempt: None,
-                failed: FailedOrders::default(),
-                why: None,
-                is_first: true,
-            });
+            let (stored, attempt, failed) = (None, None, FailedOrders::default());
+            let (order, why, gate) = (None, None, None);
+            return Ok(Observed { order, now, life, stored, attempt, failed, why, gate, is_first: true });
         };
-        let (under_way, why, is_first) = {
+        let (under_way, why, gate, is_first) = {
             let mut attempts = self.attempts();
-            let under_way = attempts.under_way.remove(&order.host);
-            let why = attempts.failed.get(&order.host).cloned();
-            (under_way, why, attempts.told.insert(order.host.clone()))
+            let under_way = attempts.under_way.get(&order.host).cloned();
+            let why = attempts.why.get(&order.host).cloned();
+            let gate = attempts.gates.closed(&order.acme, seconds(now)).cloned();
+            (under_way, why, gate, attempts.told.insert(order.host.clone()))
         };
         // Somebody wants it from elsewhere now.
         let mut attempt = under_way.filter(|it| it.acme == order.acme);
         if let Some(attempt) = &mut attempt {
-            attempt.look(order).await;
+            tokio::select! {
+                () = attempt.look(order) => {}
+                failure = self.ending() => return Err(failure),
+            }
         }
         Ok(Observed {
             order: Some(order.clone()),
             now,
+            life,
             stored: self.stored(order),
             attempt,
-            failed: self.store.failed(&order.acme.directory, &order.host),
+            failed: self.failed(order),
             why,
+            gate,
             is_first,
         })
     }
@@ -289,14 +385,8 @@ impl Driver for Certificates {
     fn steps(&self, desired: &Desired, observed: &Observed) -> Vec<Step> {
         let Desired::CertificateOrder(order) = desired else { return Vec::new() };
         let step = match &observed.attempt {
-            Some(attempt) => attempt.next(observed.now),
-            None => {
-                let begins = !observed.is_first
-                    && !order.answers_at.is_empty()
-                    && observed.failed.wait_until <= seconds(observed.now)
-                    && observed.due_in(order).is_zero();
-                begins.then_some(Step::Begin)
-            }
+            Some(attempt) => attempt.next(),
+            None => observed.may_begin(order).then_some(Step::Begin),
         };
         step.into_iter().collect()
     }
@@ -304,7 +394,18 @@ impl Driver for Certificates {
     /// What fails is told, and never keeps what is stored from being shown.
     async fn apply(&self, _: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
         let Some(order) = observed.order.clone() else { return Ok(()) };
-        if let Err(error) = self.advance(&order, step, observed).await {
+        let before = observed.failed;
+        let done = tokio::select! {
+            done = self.advance(&order, step, observed) => done,
+            failure = self.ending() => {
+                if *step == Step::Begin {
+                    // What was begun by then is nobody's failure either.
+                    self.note(&order.host, &order.acme, before);
+                }
+                return Err(failure);
+            }
+        };
+        if let Err(error) = done {
             self.fail(&order, &error, observed);
         }
         Ok(())
@@ -314,8 +415,12 @@ impl Driver for Certificates {
         let (Unit::CertificateOrder(host), Desired::CertificateOrder(order)) = (unit, desired) else {
             return Conclusion::default();
         };
-        if let Some(attempt) = &observed.attempt {
-            self.attempts().under_way.insert(host.clone(), attempt.clone());
+        {
+            let mut attempts = self.attempts();
+            match &observed.attempt {
+                Some(attempt) => attempts.under_way.insert(host.clone(), attempt.clone()),
+                None => attempts.under_way.remove(host),
+            };
         }
         let answers = observed.attempt.as_ref().map(Attempt::answers).unwrap_or_default();
         let asked = Fact::Challenge(Arc::new(Challenge { host: host.clone(), answers }));
@@ -323,60 +428,9 @@ impl Driver for Certificates {
         let owner = Owner::Config(FRONT_DOOR.into());
         Conclusion {
             facts: secret.into_iter().chain([asked]).collect(),
-            problems: observed.problem(host).map(|it| (owner, it)).into_iter().collect(),
+            problems: observed.problem(order).map(|it| (owner, it)).into_iter().collect(),
             again: Some(observed.again(order)),
             ..Conclusion::default()
-        }
-    }
-}
-
-impl Observed {
-    fn due_in(&self, order: &CertificateOrder) -> Duration {
-        let Some(stored) = self.stored.as_ref().filter(|it| it.is_current) else { return Duration::ZERO };
-        let due = schedule::due(&stored.dates, &order.host);
-        Duration::from_millis(due.0.saturating_sub(millis(self.now).0))
-    }
-
-    fn again(&self, order: &CertificateOrder) -> Duration {
-        match &self.attempt {
-            Some(attempt) => attempt.again(),
-            None if self.failed.wait_until > seconds(self.now) => {
-                let wait = self.failed.wait_until.saturating_sub(seconds(self.now));
-                Duration::from_secs(wait).min(LOOK_WHILE_WAITING)
-            }
-            None => self.due_in(order).clamp(SOON, LOOK_EVERY),
-        }
-    }
-
-    fn problem(&self, host: &Name) -> Option<Problem> {
-        if self.failed.count == 0 {
-            return None;
-        }
-        let why = self.why.as_deref().unwrap_or("an order failed before this process started");
-        let still = match &self.stored {
-            Some(_) => "the certificate was not renewed, and the previous one is still shown",
-            None => "no certificate was issued",
-        };
-        let message = format!("{still}: {why}");
-        let wait = schedule::human(schedule::wait(self.failed.count));
-        let fix = format!(
-            "Look whether {host} leads to this machine in DNS, and whether port 80 is reachable from outside. \
-             Seaway tries again after {wait}."
-        );
-        Some(Problem::new(ordered_certificate(host), Reason::CertificateOrder, message).fix(fix))
-    }
-}
-
-impl Stored {
-    fn secret(&self, host: &Name) -> Secret {
-        let text = || secrecy::SecretString::from(self.pem.clone());
-        Secret {
-            object: ordered_certificate(host),
-            created: None,
-            kind: TLS_SECRET.into(),
-            values: [("tls.crt".into(), text()), ("tls.key".into(), text())].into(),
-            staple: None,
-            withheld: false,
         }
     }
 }

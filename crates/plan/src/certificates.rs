@@ -86,6 +86,7 @@ pub(crate) enum Standing<'o> {
     /// By a guest.
     Named(&'o ObjectRef),
     Aged(Option<Time>, &'o ObjectRef),
+    Ordered(&'o ObjectRef),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -201,13 +202,16 @@ impl Certificates {
         settings: &'a FrontDoorTls,
         named: &'a BTreeMap<ObjectRef, U>,
     ) -> Vec<&'a ObjectRef> {
-        let chosen = settings.certificates.iter().chain(named.keys());
+        let is_ordered = |it: &&ObjectRef| it.kind == Kind::Certificate;
+        let chosen = settings.certificates.iter().chain(named.keys().filter(|it| !is_ordered(it)));
         let mut seen: BTreeSet<&ObjectRef> = BTreeSet::new();
         let is_pair = |it: &&ObjectRef| self.known.get(*it).is_some_and(Known::is_pair);
         let mut wanted: Vec<&ObjectRef> = chosen.filter(is_pair).filter(|it| seen.insert(it)).collect();
         // These are thousands, each once, and all of them pairs.
         let all = self.by_age.iter().map(|(_, object)| object).filter(|_| settings.secrets == Secrets::All);
         wanted.extend(all.filter(|it| !seen.contains(it)));
+        // What somebody gave comes first.
+        wanted.extend(named.keys().filter(is_ordered).filter(is_pair));
         wanted
     }
 
@@ -224,6 +228,7 @@ impl Certificates {
         }
         let is_there = || self.by_age.contains(&(known.created, object.clone()));
         match named {
+            true if object.kind == Kind::Certificate => Some(Standing::Ordered(object)),
             true => Some(Standing::Named(object)),
             false if settings.secrets == Secrets::All && is_there() => {
                 Some(Standing::Aged(known.created, object))
@@ -239,8 +244,10 @@ impl Certificates {
     ) -> Option<&'a ObjectRef> {
         let is_pair = |it: &&ObjectRef| self.known.get(*it).is_some_and(Known::is_pair);
         let oldest = || self.by_age.first().map(|(_, object)| object);
-        let mut chosen = settings.certificates.iter().chain(named.keys());
-        chosen.find(is_pair).or_else(|| oldest().filter(|_| settings.secrets == Secrets::All))
+        let is_ordered = |it: &&ObjectRef| it.kind == Kind::Certificate;
+        let mut chosen = settings.certificates.iter().chain(named.keys().filter(|it| !is_ordered(it)));
+        let given = chosen.find(is_pair).or_else(|| oldest().filter(|_| settings.secrets == Secrets::All));
+        given.or_else(|| named.keys().filter(is_ordered).find(is_pair))
     }
 
     /// It is there, and what it holds is on its way, if somebody names it; or whether it is there will be known soon.

@@ -251,6 +251,7 @@ impl World {
 
     /// What has to be looked at again by now.
     fn take_dirt(&mut self) -> Vec<Dirt> {
+        self.refresh_orders();
         self.free_released();
         let mut dirt = std::mem::take(&mut self.dirt);
         if !self.roles.allocate {
@@ -359,6 +360,7 @@ impl World {
         match fact {
             Fact::AddressPool(pool) => self.put_pool(pool),
             Fact::Address(address) => self.put_address(address.clone()),
+            Fact::Secret(secret) if self.is_of_nobody(&secret.object) => {}
             Fact::Secret(secret) => self.put_secret(secret),
             Fact::Challenge(challenge) => self.put_challenge(challenge),
             Fact::NameOwner(it) => self.record_names(&it.namespace, Some(it.clone())),

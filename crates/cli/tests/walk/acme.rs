@@ -284,3 +284,59 @@ fn an_authority_that_is_away_keeps_nothing_from_being_served() {
     // Who does not look at the dates sees the last good one.
     assert_eq!(ask(seaway.at(OPEN), "GET", "shop.example/", "").status, 308);
 }
+
+#[test]
+fn nothing_is_ordered_that_could_not_be_stored() {
+    let Some(authority) = authority(3600) else { return };
+    let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
+    authority.lead_to(ip);
+    folder.write("shop.yaml", &shop(&web));
+    fs::create_dir(folder.state()).expect("a folder");
+    let in_the_way = folder.state().join("acme");
+    fs::write(&in_the_way, "").expect("written");
+    let seaway = start(&folder, ip, &authority);
+    until("why nothing is ordered is told", || {
+        problem(&seaway).is_some_and(|it| it.contains("the state folder cannot be written"))
+    });
+    assert_eq!(authority.orders(), 0);
+    assert_eq!(ask(seaway.at(OPEN), "GET", "shop.example/", "").body, "shop");
+}
+
+#[test]
+fn an_authority_that_never_answers_delays_neither_the_start_nor_the_end() {
+    let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
+    // It accepts, and says nothing.
+    let silent = std::net::TcpListener::bind((ip, DIRECTORY)).expect("bound");
+    let accepted = Arc::new(AtomicU32::new(0));
+    thread::spawn({
+        let (accepted, silent) = (accepted.clone(), silent.try_clone().expect("cloned"));
+        move || {
+            let mut kept = Vec::new();
+            while let Ok((stream, _)) = silent.accept() {
+                accepted.fetch_add(1, Ordering::Relaxed);
+                kept.push(stream);
+            }
+        }
+    });
+    for number in 0..20 {
+        let host = format!("s{number}.example");
+        folder.write(
+            &format!("s{number}.yaml"),
+            &Service::web(&format!("s{number}")).with("host", &host).to(web.at).text(),
+        );
+    }
+    let config = format!(
+        "frontDoor:\n  addresses: [\"{ip}\"]\n  port: {OPEN}\n  tls: {{port: {TLS}}}\n  acme: {{directory: 'https://{ip}:{DIRECTORY}/dir'}}\n"
+    );
+    let seaway = Setup::again(folder.clone(), ip).config(&config).start();
+    until("it is asked", || accepted.load(Ordering::Relaxed) > 0);
+    let began = std::time::Instant::now();
+    assert!(seaway.stop().success());
+    // One request is given up after 20 s, and there are twenty names.
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let failed = |it: &std::path::Path| it.extension().is_some_and(|it| it == "failed");
+    let left = fs::read_dir(folder.state().join("acme")).expect("a folder").map_while(Result::ok);
+    let left = left.flat_map(|it| fs::read_dir(it.path()).expect("a folder")).map_while(Result::ok);
+    let left: Vec<PathBuf> = left.map(|it| it.path()).filter(|it| failed(it)).collect();
+    assert!(left.is_empty(), "what the end cut short is nobody's failure: {left:?}");
+}

@@ -3,10 +3,11 @@
 use std::{
     collections::BTreeMap,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant},
 };
 
 use seaway_acme::{Account, AcmeError, Authorization, Challenge, Key, Order, Status, request};
+use seaway_files::state::FailedOrders;
 use seaway_model::{
     Name,
     acme::{Acme, CertificateOrder},
@@ -21,16 +22,21 @@ const TO_END: Duration = Duration::from_secs(600);
 /// How often an authority is asked how it stands, where it does not say.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 const MOST_SELDOM: Duration = Duration::from_secs(30);
+const AFTER_TROUBLE: Duration = Duration::from_secs(5);
 
 #[derive(Clone)]
 pub(super) struct Attempt {
     pub(super) acme: Acme,
+    /// Failures before it, which count again if it ends as if it had not been.
+    pub(super) before: FailedOrders,
     account: Account,
-    began: SystemTime,
+    began: Instant,
     order: Order,
     stage: Stage,
     /// Why it cannot go on.
     refused: Option<String>,
+    /// Nothing is asked of the authority before.
+    paused_until: Option<Instant>,
 }
 
 #[derive(Clone)]
@@ -44,9 +50,13 @@ enum Stage {
 }
 
 impl Attempt {
-    pub(super) async fn begin(account: Account, order_of: &CertificateOrder) -> Result<Attempt, AcmeError> {
+    pub(super) async fn begin(
+        account: Account,
+        order_of: &CertificateOrder,
+        before: FailedOrders,
+    ) -> Result<Attempt, AcmeError> {
         let CertificateOrder { host, acme, .. } = order_of;
-        let began = SystemTime::now();
+        let began = Instant::now();
         let order = account.order(host).await?;
         let mut challenges = Vec::new();
         for url in &order.authorizations {
@@ -63,7 +73,8 @@ impl Attempt {
             true => Stage::Answered { challenges },
             false => Stage::Challenged { challenges, answered: Err("it was not asked yet".into()) },
         };
-        Ok(Attempt { acme: acme.clone(), account, began, order, stage, refused: None })
+        let acme = acme.clone();
+        Ok(Attempt { acme, before, account, began, order, stage, refused: None, paused_until: None })
     }
 
     /// How it stands now, here and there.
@@ -73,10 +84,12 @@ impl Attempt {
             *answered = reach::answers(order_of, &answers).await;
             return;
         }
+        if self.is_paused() {
+            return;
+        }
         match self.order.again(&self.account).await {
             Ok(order) => self.order = order,
-            // It is asked again, for as long as an order may take.
-            Err(AcmeError::Unreachable { .. }) => return,
+            Err(error) if error.is_transient() => return self.pause(&error),
             Err(error) => self.refused = Some(error.to_string()),
         }
         if self.order.status == Status::Invalid && self.refused.is_none() {
@@ -95,8 +108,8 @@ impl Attempt {
     }
 
     /// What is to be done next; nothing, while it is the other side's turn.
-    pub(super) fn next(&self, now: SystemTime) -> Option<Step> {
-        let lasts = now.duration_since(self.began).unwrap_or_default();
+    pub(super) fn next(&self) -> Option<Step> {
+        let lasts = self.began.elapsed();
         if let Some(why) = &self.refused {
             return Some(Step::Abandon(why.clone()));
         }
@@ -115,10 +128,12 @@ impl Attempt {
                 Some(Step::Abandon(format!("the front door does not answer for it itself: {why}")))
             }
             (Stage::Challenged { .. }, _) => None,
-            (Stage::Answered { .. }, Status::Ready) => Some(Step::Finalize),
+            _ if self.is_paused() => None,
+            // That of before did not arrive; its key is the same.
+            (Stage::Answered { .. } | Stage::Finalizing { .. }, Status::Ready) => Some(Step::Finalize),
             (Stage::Finalizing { .. }, Status::Valid) => Some(Step::Keep),
             (Stage::Answered { .. }, Status::Pending | Status::Processing)
-            | (Stage::Finalizing { .. }, Status::Ready | Status::Processing) => None,
+            | (Stage::Finalizing { .. }, Status::Processing) => None,
             (Stage::Answered { .. } | Stage::Finalizing { .. }, _) => ended(),
         }
     }
@@ -126,6 +141,10 @@ impl Attempt {
     pub(super) fn again(&self) -> Duration {
         match self.stage {
             Stage::Challenged { .. } => SOON,
+            _ if self.is_paused() => {
+                let until = self.paused_until.unwrap_or(self.began);
+                until.saturating_duration_since(Instant::now()).clamp(SOON, MOST_SELDOM)
+            }
             _ => self.order.retry_after.unwrap_or(ASK_EVERY).clamp(SOON, MOST_SELDOM),
         }
     }
@@ -154,10 +173,27 @@ impl Attempt {
 
     /// Each certificate has a key of its own.
     pub(super) async fn finalize(&mut self, host: &Name) -> Result<(), AcmeError> {
-        let key = Arc::new(Key::generate()?);
+        let key = match &self.stage {
+            Stage::Finalizing { key } => key.clone(),
+            _ => Arc::new(Key::generate()?),
+        };
+        // Kept before it is used: what was asked for may be done although no answer comes.
+        self.stage = Stage::Finalizing { key: key.clone() };
         self.order = self.order.finalize(&self.account, &request(host, &key)?).await?;
-        self.stage = Stage::Finalizing { key };
         Ok(())
+    }
+
+    /// What went wrong is wrong for a while.
+    pub(super) fn pause(&mut self, error: &AcmeError) {
+        self.wait(error.retry_after().unwrap_or(AFTER_TROUBLE).max(AFTER_TROUBLE));
+    }
+
+    pub(super) fn wait(&mut self, wait: Duration) {
+        self.paused_until = Instant::now().checked_add(wait.min(TO_END));
+    }
+
+    fn is_paused(&self) -> bool {
+        self.paused_until.is_some_and(|until| Instant::now() < until)
     }
 
     /// The chain with its key, in PEM.

@@ -34,19 +34,33 @@ pub(super) fn wait(count: u32) -> Duration {
     Duration::from_secs(seconds)
 }
 
-pub(super) fn after_failure(before: FailedOrders, asked: Option<Duration>, now: u64) -> FailedOrders {
+/// `left`: how long the certificate that is shown is still good for, in seconds. It is not waited for its end.
+pub(super) fn after_failure(
+    before: FailedOrders,
+    asked: Option<Duration>,
+    left: Option<u64>,
+    now: u64,
+) -> FailedOrders {
     let count = before.count.saturating_add(1);
     let asked = asked.map_or(0, |it| it.as_secs()).min(LONGEST);
-    let wait = wait(count).as_secs().max(asked);
+    let most = left.filter(|it| *it > 0).map_or(u64::MAX, |it| (it / 4).max(HOUR));
+    let wait = wait(count).as_secs().min(most).max(asked);
     FailedOrders { count, wait_until: now.saturating_add(wait) }
+}
+
+/// One that was written by a clock that was wrong keeps nobody waiting for years.
+pub(super) fn waits(failed: FailedOrders, now: u64) -> Option<Duration> {
+    let wait = failed.wait_until.saturating_sub(now);
+    (1..=LONGEST).contains(&wait).then(|| Duration::from_secs(wait))
 }
 
 pub(super) fn human(wait: Duration) -> String {
     match wait.as_secs() {
         MINUTE => "a minute".into(),
         HOUR => "an hour".into(),
-        seconds @ 0..HOUR => format!("{} minutes", seconds / MINUTE),
-        seconds => format!("{} hours", seconds / HOUR),
+        0..MINUTE => "a minute".into(),
+        seconds @ 0..HOUR => format!("{} minutes", seconds.div_ceil(MINUTE)),
+        seconds => format!("{} hours", seconds.div_ceil(HOUR)),
     }
 }
 
@@ -78,7 +92,7 @@ mod tests {
         let (mut now, mut at) = (1_000_000, Vec::new());
         for _ in 0..12 {
             at.push(now);
-            failed = after_failure(failed, None, now);
+            failed = after_failure(failed, None, None, now);
             assert!(failed.wait_until > now);
             now = failed.wait_until;
         }
@@ -87,10 +101,18 @@ mod tests {
             assert!(in_an_hour < 5, "{at:?}");
         }
         assert_eq!(failed.wait_until - at[11], 24 * HOUR);
-        let asked = after_failure(FailedOrders::default(), Some(Duration::from_secs(7200)), 10);
+        let asked = after_failure(FailedOrders::default(), Some(Duration::from_secs(7200)), None, 10);
         assert_eq!(asked, FailedOrders { count: 1, wait_until: 7210 });
-        let forever = after_failure(FailedOrders::default(), Some(Duration::MAX), 10);
+        let forever = after_failure(FailedOrders::default(), Some(Duration::MAX), None, 10);
         assert_eq!(forever.wait_until, 10 + LONGEST);
+        let many = FailedOrders { count: 9, wait_until: 0 };
+        for (left, wait) in
+            [(None, 24 * HOUR), (Some(8 * HOUR), 2 * HOUR), (Some(HOUR), HOUR), (Some(0), 24 * HOUR)]
+        {
+            assert_eq!(after_failure(many, None, left, 10).wait_until, 10 + wait, "{left:?}");
+        }
+        let at = |wait_until| waits(FailedOrders { count: 1, wait_until }, 1_000).map(|it| it.as_secs());
+        assert_eq!([at(0), at(1_000), at(1_060), at(1_001 + LONGEST)], [None, None, Some(60), None]);
         assert_eq!(
             ["a minute", "15 minutes", "an hour", "24 hours"],
             [1, 3, 4, 99].map(|it| human(wait(it))).each_ref().map(String::as_str)

@@ -162,7 +162,8 @@ impl FrontDoor {
         let mut rules: Vec<Arc<Rule>> = self.challenges.values().flatten().cloned().collect();
         for (rank, guest) in self.within_limits() {
             let asked = guest.redirect.unwrap_or(settings.tls.redirect);
-            let sent_on = https_only || secure_for_all.is_some() && asked;
+            let sent_on = https_only
+                || secure_for_all.is_some() && asked && !self.awaits_certificate(&guest.rules, given);
             let its = match sent_on {
                 true => guest.sent_on(|| to_https(settings.tls.port)),
                 false => &guest.rules,

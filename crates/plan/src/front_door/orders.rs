@@ -31,12 +31,20 @@ impl FrontDoor {
         let mut orderable = Orderable::default();
         let provided: BTreeSet<&HostPattern> = self.provided(given).collect();
         let passed_on = self.through();
+        let is_passed_on = |host: &HostPattern| {
+            let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
+            let ends =
+                std::iter::successors(Some(name.as_str()), |name| Some(name.split_once('.')?.1)).skip(1);
+            // Its own certificate would take it away from who has the wildcard.
+            passed_on.contains_key(host)
+                || ends.into_iter().any(|end| passed_on.contains_key(&HostPattern::Under(end.into())))
+        };
+        let is_own_authority =
+            given.config.front_door.tls.acme.as_ref().is_some_and(|it| it.authorities.is_some());
         let owners = self.host_names();
         for (rank, guest) in self.within_limits() {
             let its = guest.rules.iter().flat_map(|rule| rule.hosts.iter());
-            for host in
-                its.filter(|host| owners.may(rank.namespace(), host) && !passed_on.contains_key(*host))
-            {
+            for host in its.filter(|host| owners.may(rank.namespace(), host) && !is_passed_on(host)) {
                 let is_covered = || match host {
                     HostPattern::Exact(name) => name
                         .split_once('.')
@@ -47,7 +55,9 @@ impl FrontDoor {
                     continue;
                 }
                 match host {
-                    HostPattern::Exact(name) if is_public(name) => orderable.hosts.insert(name.clone()),
+                    HostPattern::Exact(name) if is_public(name) || is_own_authority && is_name(name) => {
+                        orderable.hosts.insert(name.clone())
+                    }
                     HostPattern::Exact(_) => false,
                     HostPattern::Under(name) => orderable.wildcards.insert(name.clone()),
                 };
@@ -65,6 +75,18 @@ impl FrontDoor {
     /// The certificates that are ordered.
     pub(crate) fn ordered(&self) -> impl Iterator<Item = &ObjectRef> {
         self.certificates.keys().filter(|it| it.kind == Kind::Certificate)
+    }
+
+    /// Whether one of these host names waits for a certificate: who is sent to https there would be refused.
+    pub(super) fn awaits_certificate(&self, rules: &[Arc<Rule>], given: Given<'_>) -> bool {
+        let mut hosts = rules.iter().flat_map(|rule| rule.hosts.iter());
+        hosts.any(|host| match host {
+            HostPattern::Exact(name) => {
+                let object = ordered_certificate(name);
+                self.certificates.contains_key(&object) && given.certificates.held(&object).is_none()
+            }
+            HostPattern::Under(_) => false,
+        })
     }
 
     /// From now on the certificate of that name is shown, once it is there.
@@ -111,14 +133,16 @@ fn rule(host: &Name, token: &Name, body: &Name) -> Arc<Rule> {
     })
 }
 
+/// Whether an authority of one's own could certify it: it is no address, and not this machine itself.
+fn is_name(name: &str) -> bool {
+    let last = name.rsplit('.').next().unwrap_or_default();
+    !last.is_empty() && !last.bytes().all(|it| it.is_ascii_digit()) && last != "localhost"
+}
+
 /// Whether a public authority could certify it at all. Asking for others would use up how often it may be asked.
 fn is_public(name: &str) -> bool {
-    let last = name.rsplit('.').next().unwrap_or_default();
     let is_below = |end: &str| name == end || name.strip_suffix(end).is_some_and(|it| it.ends_with('.'));
-    name.contains('.')
-        && !last.is_empty()
-        && !last.bytes().all(|it| it.is_ascii_digit())
-        && !NOT_PUBLIC.iter().any(|end| is_below(end))
+    name.contains('.') && is_name(name) && !NOT_PUBLIC.iter().any(|end| is_below(end))
 }
 
 #[cfg(test)]
@@ -141,6 +165,11 @@ mod tests {
             ("shop.", false),
         ] {
             assert_eq!(is_public(name), public, "{name}");
+        }
+        for (name, certified) in
+            [("nas.local", true), ("shop", true), ("192.0.2.7", false), ("shop.localhost", false)]
+        {
+            assert_eq!(is_name(name), certified, "{name}, by an authority of one's own");
         }
     }
 }

@@ -79,7 +79,7 @@ impl World {
         self.guests_changed(|door, given| door.serve_again(key, given));
     }
 
-    pub(super) fn with_guests<T>(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> T) -> T {
+    fn with_guests<T>(&mut self, change: impl FnOnce(&mut FrontDoor, Given<'_>) -> T) -> T {
         let given = Given {
             index: &self.index,
             config: &self.config,
@@ -110,6 +110,7 @@ impl World {
             }
         }
         if effects.shape {
+            self.door.orders.are_stale = true;
             self.open_or_close_door();
             self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
         } else {
@@ -124,16 +125,19 @@ impl World {
     /// The configuration is another, or is heard for the first time.
     pub(super) fn refresh_door(&mut self) {
         self.door.guests.forget_certificates();
+        self.door.orders.are_stale = true;
         self.look_at_door();
     }
 
     /// One certificate came, went, or is for other names than those that it had.
     pub(super) fn rename_at_door(&mut self, object: &ObjectRef, had: &[HostPattern]) {
+        // One that is ordered is no reason to order another one, or none.
+        self.door.orders.are_stale |= object.kind != Kind::Certificate;
         self.with_guests(|door, given| door.rename(object, had, given));
         self.look_at_door();
     }
 
-    pub(super) fn look_at_door(&mut self) {
+    fn look_at_door(&mut self) {
         self.open_or_close_door();
         self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
         self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
@@ -141,7 +145,6 @@ impl World {
 
     fn open_or_close_door(&mut self) {
         self.open_or_close();
-        self.look_at_orders();
         self.note_lack_at_door();
     }
 

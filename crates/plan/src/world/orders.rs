@@ -13,7 +13,7 @@ use std::{
 };
 
 use seaway_model::{
-    Desired, Dirt, L4, Name, Problem, Reason, Unit,
+    Desired, Dirt, Kind, L4, Name, ObjectRef, Problem, Reason, Unit,
     acme::{Acme, CertificateOrder, Challenge, ordered_certificate},
 };
 
@@ -25,6 +25,8 @@ use crate::front_door::{self, Orderable};
 pub(super) struct Orders {
     of: Orderable,
     from: Option<Acme>,
+    /// What they follow from has changed.
+    pub(super) are_stale: bool,
 }
 
 impl Orders {
@@ -34,8 +36,12 @@ impl Orders {
 }
 
 impl World {
-    /// What is at the front door may have changed, or which certificates there are.
-    pub(super) fn look_at_orders(&mut self) {
+    /// What is at the front door may have changed, or which certificates there are. Once for all that is learned together: it is
+    /// as long as all host names.
+    pub(super) fn refresh_orders(&mut self) {
+        if !self.settled || !std::mem::take(&mut self.door.orders.are_stale) {
+            return;
+        }
         let acme = self.config.front_door.tls.acme.clone();
         // In a cluster, several hosts would order the same; there is cert-manager for that.
         let is_here = self.roles.host.is_some() && !self.config.pools.cluster;
@@ -51,7 +57,8 @@ impl World {
         }
         let owner = front_door::owner();
         let hosts = wanted.hosts.clone();
-        let before = std::mem::replace(&mut self.door.orders, Orders { of: wanted, from: acme }).of.hosts;
+        let now = Orders { of: wanted, from: acme, are_stale: false };
+        let before = std::mem::replace(&mut self.door.orders, now).of.hosts;
         let gone: Vec<&Name> = before.difference(&hosts).collect();
         for host in &hosts {
             let unit = Unit::CertificateOrder(host.clone());
@@ -74,7 +81,23 @@ impl World {
         for host in gone {
             self.remove_secret(&ordered_certificate(host));
         }
+        if before.is_empty() != hosts.is_empty() && !self.door.units.is_empty() {
+            // That nothing is redirected yet is a Problem, or none any more.
+            self.replan_door();
+            self.tell_guests();
+        }
         self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+    }
+
+    /// An order that ended when its host name left may tell of it yet.
+    pub(super) fn is_of_nobody(&self, object: &ObjectRef) -> bool {
+        object.kind == Kind::Certificate && !self.door.orders.of.hosts.contains(&object.name)
+    }
+
+    /// The front door is open where it was not: orders wait for that.
+    pub(super) fn resume_orders(&mut self) {
+        let units = self.door.orders.of.hosts.iter().cloned().map(Unit::CertificateOrder);
+        self.dirt.extend(units.map(Dirt::Unit));
     }
 
     pub(super) fn put_challenge(&mut self, challenge: &Arc<Challenge>) {
@@ -85,7 +108,7 @@ impl World {
     }
 
     pub(super) fn order(&self, host: &Name) -> Desired {
-        let Orders { of, from: Some(acme) } = &self.door.orders else { return Desired::Absent };
+        let Orders { of, from: Some(acme), .. } = &self.door.orders else { return Desired::Absent };
         if !of.hosts.contains(host) {
             return Desired::Absent;
         }

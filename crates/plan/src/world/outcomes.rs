@@ -86,6 +86,9 @@ impl World {
             concerned.retain(|owner| self.owners.contains_key(owner) || limited(owner));
             self.dirt.extend(concerned.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
             if self.door.units.contains(&unit) {
+                if told(before.as_ref()).map(|it| it.2) != told(self.outcomes.get(&unit)).map(|it| it.2) {
+                    self.resume_orders();
+                }
                 self.tell_guests();
             }
         }

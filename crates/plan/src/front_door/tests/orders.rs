@@ -253,3 +253,37 @@ fn what_fails_is_told_at_the_front_door_which_stays_ready() {
     conclude(&mut world, order("shop.example"), Vec::new(), Vec::new());
     assert!(problems(&world).iter().all(|it| !it.contains("no answer")), "{:?}", problems(&world));
 }
+
+#[test]
+fn a_name_below_a_wildcard_that_is_passed_on_is_left_to_it() {
+    let shop = at_hosts("shop", "a.pass.example,shop.example");
+    let passing = saying(
+        service("pass", &[443]),
+        &[("seaway.dev/host", "*.pass.example"), ("seaway.dev/tls-passthrough", "true")],
+    );
+    let world = world(ordering(), [put(&shop), backed(&shop), put(&passing), backed(&passing)]);
+    assert_eq!(orders(&world, &["a.pass.example", "shop.example"]), ["shop.example"]);
+}
+
+#[test]
+fn who_waits_for_a_certificate_is_not_sent_to_https_because_others_have_one() {
+    let (shop, cart) = (at_hosts("shop", "shop.example"), at_hosts("cart", "cart.example"));
+    let mut config = ordering();
+    config.front_door.tls.redirect = true;
+    let mut world = world(config, [put(&shop), backed(&shop), put(&cart), backed(&cart)]);
+    let redirected = |world: &World| {
+        let is_sent_on = |rule: &&Arc<Rule>| matches!(rule.action, Action::Redirect(_));
+        let all = rules(world, 80);
+        let hosts = all.iter().filter(is_sent_on).flat_map(|rule| rule.hosts.iter().map(ToString::to_string));
+        hosts.collect::<Vec<_>>()
+    };
+    conclude(&mut world, order("shop.example"), vec![Fact::Secret(Arc::new(issued("shop.example")))], vec![]);
+    assert_eq!(redirected(&world), ["shop.example"]);
+    conclude(&mut world, order("cart.example"), vec![Fact::Secret(Arc::new(issued("cart.example")))], vec![]);
+    assert_eq!(redirected(&world).len(), 2);
+    // Of a name that left, nothing is heard any more.
+    world.apply(gone(&cart));
+    conclude(&mut world, order("cart.example"), vec![Fact::Secret(Arc::new(issued("cart.example")))], vec![]);
+    assert_eq!(shown(&world, "cart.example"), [""; 0]);
+    assert_eq!(world.certificates().valid, 1);
+}
