@@ -19,7 +19,9 @@ use seaway_drivers::{
     presence::Presence,
 };
 use seaway_files::{Folder, read_folder};
-use seaway_model::{Address, Change, Fact, Kind, Owner, Problem, Reason, fact::HostReport, outcome::Serving};
+use seaway_model::{
+    Address, Change, Fact, Kind, Listener, Owner, Problem, Reason, fact::HostReport, outcome::Serving,
+};
 use seaway_plan::{
     FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run,
     explain::{explain as tell, explain_running},
@@ -265,8 +267,25 @@ fn front_door_json(door: &FrontDoorView) -> Value {
 fn lead_json(lead: &Lead) -> Value {
     let pools = lead.pools.iter().map(|(id, members)| json!({ "id": id, "members": members }));
     let mut it = json!({ "at": lead.at, "to": lead.to, "pools": pools.collect::<Vec<_>>() });
-    if let Some(fields) = it.as_object_mut().filter(|_| !lead.sources.is_empty()) {
-        fields.insert("sources".to_owned(), json!(lead.sources));
+    for (name, nets) in [("sources", &lead.sources), ("deniedSources", &lead.denied)] {
+        if let Some(fields) = it.as_object_mut().filter(|_| !nets.is_empty()) {
+            fields.insert(name.to_owned(), json!(nets));
+        }
+    }
+    it
+}
+
+fn listener_json(listener: &Listener) -> Value {
+    let mut it = json!({
+        "name": listener.name,
+        "protocol": listener.l4,
+        "port": listener.port,
+        "sources": listener.sources,
+        "maxConnections": listener.limits.connections,
+        "maxNewConnectionsPerSecond": listener.limits.new_per_second,
+    });
+    if let Some(fields) = it.as_object_mut().filter(|_| !listener.denied.is_empty()) {
+        fields.insert("deniedSources".to_owned(), json!(listener.denied));
     }
     it
 }
@@ -278,14 +297,7 @@ fn service_json(overview: &Overview) -> Value {
         "owner": overview.status.owner.to_string(),
         "pool": overview.status.pool,
         "addresses": overview.status.addresses,
-        "listeners": listeners.map(|it| json!({
-            "name": it.name,
-            "protocol": it.l4,
-            "port": it.port,
-            "sources": it.sources,
-            "maxConnections": it.limits.connections,
-            "maxNewConnectionsPerSecond": it.limits.new_per_second,
-        })).collect::<Vec<_>>(),
+        "listeners": listeners.map(|it| listener_json(it)).collect::<Vec<_>>(),
         "pools": pools.map(|it| json!({
             "id": it.id,
             "balance": it.balance,

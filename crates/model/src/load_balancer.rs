@@ -139,6 +139,8 @@ pub struct Listener {
     pub http: HttpOptions,
     /// Who may connect; empty means everybody.
     pub sources: Vec<IpNet>,
+    /// Who may not, whatever `sources` says.
+    pub denied: Vec<IpNet>,
     /// Whose PROXY protocol header is required and believed; from others none is expected.
     pub proxy_from: Vec<IpNet>,
     pub limits: Limits,

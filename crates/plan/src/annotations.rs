@@ -1,6 +1,7 @@
 //! Every annotation that our own data plane honours, in one table: its names (ours first, then those of the systems
 //! we replace) and what it sets.
 
+mod clients;
 mod cloud;
 mod http;
 mod octavia;
@@ -27,6 +28,7 @@ use seaway_model::{
 use crate::spelling::nearest;
 
 pub use crate::members::{HEAVIEST, WEIGHT};
+pub use clients::DENIED;
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, GIVE_AWAY, INTERNAL};
 pub(crate) use cloud::{
     FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, gives_away, options as of_clouds,
@@ -49,7 +51,14 @@ pub use tls::{
 
 /// All that is honoured, in the order in which it is read.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    table::ROWS.iter().chain(http::ROWS).chain(tls::ROWS).chain(cloud::ROWS).chain(octavia::ROWS)
+    let clients = clients::ROWS;
+    table::ROWS
+        .iter()
+        .chain(clients)
+        .chain(http::ROWS)
+        .chain(tls::ROWS)
+        .chain(cloud::ROWS)
+        .chain(octavia::ROWS)
 }
 
 /// What an owner asked for beyond its spec, resolved: defaults filled in.
@@ -67,6 +76,7 @@ pub struct Wishes {
     pub transparent: bool,
     pub proxy_from: Vec<IpNet>,
     pub sources: Vec<IpNet>,
+    pub denied: Vec<IpNet>,
     pub limits: Limits,
     pub timeouts: Timeouts,
     pub requested: Vec<IpAddr>,
@@ -80,6 +90,8 @@ pub struct Wishes {
     pub cloud: CloudWishes,
     /// Something that protects is not understood: nothing listens.
     pub closed: bool,
+    /// The same of what says which clients are let in: routes that lead here let nobody in, either.
+    pub clients_unclear: bool,
     /// By our names: where each thing that was asked for stands.
     pub written: BTreeMap<&'static str, Name>,
 }
@@ -144,6 +156,7 @@ impl Wishes {
             transparent: false,
             proxy_from: Vec::new(),
             sources: Vec::new(),
+            denied: Vec::new(),
             limits: defaults.limits,
             timeouts: defaults.timeouts,
             requested: Vec::new(),
@@ -155,6 +168,7 @@ impl Wishes {
             tls: TlsWishes::default(),
             cloud: CloudWishes::default(),
             closed: false,
+            clients_unclear: false,
             written: BTreeMap::new(),
         }
     }

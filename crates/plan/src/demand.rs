@@ -13,6 +13,7 @@ use seaway_model::{
 };
 
 use crate::{
+    admitted::source_ranges,
     annotations::{
         FORWARDED_FOR, FORWARDED_PORT, FORWARDED_PROTO, OfPorts, PROBE_KIND, PROTOCOL, PROXY, SOURCE_RANGES,
         TLS_CONTAINER, Wishes, gives_away, nobody,
@@ -66,12 +67,6 @@ impl DemandPort {
             TargetPort::Name(name) => *name == self.port.name,
         }
     }
-}
-
-/// The networks that may connect, wherever the Service is served; empty means all. The field alone counts where it is there, as in
-/// Kubernetes: what an annotation says cannot open what the Service closes.
-pub(crate) fn source_ranges<'s>(service: &'s Service, wishes: &'s Wishes) -> &'s [IpNet] {
-    if service.source_ranges.is_empty() { &wishes.sources } else { &service.source_ranges }
 }
 
 impl Demand {
@@ -242,6 +237,11 @@ impl Demand {
         sources.sort();
         sources.dedup();
         sources
+    }
+
+    /// Who may not, even so.
+    pub(crate) fn denied(&self) -> &[IpNet] {
+        &self.wishes.denied
     }
 
     /// What a listener at this port understands: HTTP if the Service says so, unless the port says otherwise.

@@ -169,7 +169,7 @@ fn front_door(text: &mut String, world: &World, key: &ServiceKey, service: &Serv
                 format!(", through {}", entrance.object)
             };
             let _ = write!(told, "  {}  leads to {}{through}", lead.at, lead.to);
-            only_for(&mut told, &lead.sources);
+            only_for(&mut told, &lead.sources, &lead.denied);
             told.push('\n');
         }
         for lost in entrance.lost.iter().filter(|_| entrance.object == key.object()) {
@@ -221,10 +221,12 @@ fn addresses(text: &mut String, overview: &Overview) {
     }
 }
 
-fn only_for(text: &mut String, sources: &[IpNet]) {
-    if !sources.is_empty() {
-        let nets: Vec<String> = sources.iter().map(ToString::to_string).collect();
-        let _ = write!(text, ", only for {}", nets.join(", "));
+fn only_for(text: &mut String, sources: &[IpNet], denied: &[IpNet]) {
+    for (says, nets) in [("only for", sources), ("not for", denied)] {
+        if !nets.is_empty() {
+            let nets: Vec<String> = nets.iter().map(ToString::to_string).collect();
+            let _ = write!(text, ", {says} {}", nets.join(", "));
+        }
     }
 }
 
@@ -234,7 +236,7 @@ fn listeners(text: &mut String, overview: &Overview) {
         let answers =
             overview.status.serving.iter().filter(|it| (it.protocol, it.port) == (id.l4, id.port)).count();
         let _ = write!(text, "  {id}  {}", listener.name);
-        only_for(text, &listener.sources);
+        only_for(text, &listener.sources, &listener.denied);
         if let Some(most) = listener.limits.connections {
             let _ = write!(text, ", at most {most} connections");
         }

@@ -17,6 +17,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod address_map;
+mod admitted;
 pub mod annotations;
 mod barred;
 pub mod base64;

@@ -252,6 +252,7 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
         rules: vec![Arc::new(rule)],
         http,
         sources: demand.sources(),
+        denied: demand.denied().to_vec(),
         proxy_from: wishes.proxy_from.clone(),
         limits: demand.limits(),
         timeouts: wishes.timeouts,

@@ -11,6 +11,7 @@ mod last_use;
 mod listener;
 mod member;
 mod pool;
+mod source_filter;
 mod through;
 
 use std::{
@@ -36,6 +37,7 @@ pub(crate) use listener::{Mirror, RunningListener, Tuned};
 pub(crate) use member::RunningMember;
 pub use member::{Health, HealthHistory};
 pub(crate) use pool::RunningPool;
+pub(crate) use source_filter::SourceFilter;
 
 /// Everything by load balancer.
 #[derive(Default)]

@@ -65,6 +65,7 @@ pub fn listener(port: u16) -> Listener {
         rules: vec![Rule::everything_to(owner(), pool_id()).into()],
         http: HttpOptions::default(),
         sources: Vec::new(),
+        denied: Vec::new(),
         proxy_from: Vec::new(),
         limits: Limits::default(),
         timeouts: Timeouts::default(),

@@ -311,8 +311,21 @@ fn who_may_not_have_port_80_is_told_what_to_do_and_serves_the_rest() {
 fn clients_outside_of_the_source_ranges_of_a_service_get_403_at_its_paths_alone() {
     let (some, all) = (Web::start("some"), Web::start("all"));
     let seaway = with_door("  trusted: [127.0.0.0/8]\n")
-        .write("some.yaml", &Service::web("some").with("source-ranges", "192.0.2.0/24").to(some.at).text())
+        .write(
+            "some.yaml",
+            &Service::web("some")
+                .with("source-ranges", "192.0.2.0/24")
+                .with("denied-source-ranges", "192.0.2.7")
+                .to(some.at)
+                .text(),
+        )
         .write("all.yaml", &Service::web("all").to(all.at).text())
+        .write(
+            "route.yaml",
+            "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\n\
+             metadata: {name: open, annotations: {seaway.dev/source-ranges: 0.0.0.0/0}}\n\
+             spec: {rules: [{matches: [{path: {value: /by-route}}], backendRefs: [{name: some, port: 80}]}]}\n",
+        )
         .start();
     let status =
         |path: &str, told: &str| ask(seaway.at(PORT), "GET", &format!("any.example{path}"), told).status;
@@ -320,6 +333,9 @@ fn clients_outside_of_the_source_ranges_of_a_service_get_403_at_its_paths_alone(
         ("/some", "", 403),
         ("/some", "X-Forwarded-For: 192.0.2.9\r\n", 200),
         ("/some", "X-Forwarded-For: 192.0.2.9, 198.51.100.1\r\n", 403),
+        ("/some", "X-Forwarded-For: 192.0.2.7\r\n", 403),
+        ("/by-route", "", 403),
+        ("/by-route", "X-Forwarded-For: 192.0.2.9\r\n", 200),
         ("/all", "", 200),
     ] {
         assert_eq!(status(path, told), expected, "{path} {told}");
@@ -327,7 +343,7 @@ fn clients_outside_of_the_source_ranges_of_a_service_get_403_at_its_paths_alone(
     assert!(seaway.problems().is_empty(), "{:?}", seaway.problems());
     let (_, metrics) = seaway.get("/metrics").unwrap();
     let refused =
-        |it: &str| it.starts_with("seaway_refused_total") && it.contains("\"source\"") && it.ends_with(" 2");
+        |it: &str| it.starts_with("seaway_refused_total") && it.contains("\"source\"") && it.ends_with(" 4");
     assert!(metrics.lines().any(refused), "{metrics}");
 }
 

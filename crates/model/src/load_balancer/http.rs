@@ -1,6 +1,6 @@
 //! Rules: what a request must be, what is done to it, and where it goes. Layer 4 uses one rule without matches.
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,8 @@ pub struct Rule {
     pub matches: Vec<Match>,
     /// From where it may be asked; empty means from everywhere. Others get 403.
     pub sources: Vec<IpNet>,
+    /// From where it may not be asked, whatever `sources` says.
+    pub denied: Vec<IpNet>,
     pub filters: Vec<Filter>,
     pub action: Action,
     /// Until the whole of an answer was sent on.
@@ -36,17 +38,13 @@ impl Rule {
             hosts: Vec::new(),
             matches: Vec::new(),
             sources: Vec::new(),
+            denied: Vec::new(),
             filters: Vec::new(),
             action: Action::Forward(vec![(pool, 1)]),
             timeout: None,
             attempt_timeout: None,
             retries: None,
         }
-    }
-
-    /// Whether a client with this address may ask.
-    pub fn lets_in(&self, client: IpAddr) -> bool {
-        self.sources.is_empty() || self.sources.iter().any(|net| net.contains(&client))
     }
 }
 

@@ -3,8 +3,8 @@
 use Place::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, CLIENTS, CONNECTIONS, FRONT_DOOR, HOST, PASSTHROUGH, PATH, PROTOCOL,
-    PROXY_FROM, RATE, SOURCE_RANGES, TLS, TRANSPARENT, of_clouds, table::ADDRESS,
+    AUTHORITIES, BACKEND_AUTHORITIES, CLIENTS, CONNECTIONS, DENIED, FRONT_DOOR, HOST, PASSTHROUGH, PATH,
+    PROTOCOL, PROXY_FROM, RATE, SOURCE_RANGES, TLS, TRANSPARENT, of_clouds, table::ADDRESS,
 };
 
 /// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
@@ -72,8 +72,8 @@ pub fn places(option: &str) -> &'static [Place] {
     match option {
         TLS => &[Tcp, Http, Tls, FrontDoor, Route],
         "seaway.dev/https-redirect" => &[Tls, FrontDoor, Route],
-        // Where TLS is passed on, it keeps a Service out.
-        SOURCE_RANGES => &[Tcp, Http, Tls, FrontDoor, Route],
+        // Where TLS is passed on, they keep a Service out.
+        SOURCE_RANGES | DENIED => &[Tcp, Http, Tls, FrontDoor, Route],
         TRANSPARENT => &[Tcp],
         // Connections that are passed on have those of their listener.
         "seaway.dev/timeout-connect" => &[Tcp, Http, Tls, FrontDoor],

@@ -4,8 +4,8 @@
 //! created or changed. A name that is nearly one of these was meant to protect, too, and nothing listens.
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, CLIENT_AUTHORITY, CONNECTIONS, OURS, PASSTHROUGH, PROXY_FROM, RATE,
-    SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, rows,
+    AUTHORITIES, BACKEND_AUTHORITIES, CLIENT_AUTHORITY, CONNECTIONS, DENIED, OURS, PASSTHROUGH, PROXY_FROM,
+    RATE, SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, rows,
 };
 use crate::spelling::nearest;
 
@@ -16,7 +16,8 @@ pub const CLIENTS: &str = "seaway.dev/client-certificates";
 const HERE_ALONE: [&str; 2] = [PROXY_FROM, PASSTHROUGH];
 
 /// Done by our own data plane and by clouds. [`SOURCE_RANGES`] says by itself that nobody may connect.
-const ANYWHERE: [&str; 7] = [
+const ANYWHERE: [&str; 8] = [
+    DENIED,
     TLS,
     AUTHORITIES,
     CLIENTS,
@@ -25,6 +26,9 @@ const ANYWHERE: [&str; 7] = [
     BACKEND_AUTHORITIES,
     "seaway.dev/backend-tls-verify",
 ];
+
+/// Which clients are let in, wherever they ask.
+const OF_CLIENTS: [&str; 2] = [SOURCE_RANGES, DENIED];
 
 /// Done by clouds alone.
 const IN_CLOUDS: [&str; 8] = [
@@ -45,6 +49,7 @@ impl Wishes {
         let (here, in_clouds) =
             (anywhere || HERE_ALONE.contains(&option), anywhere || IN_CLOUDS.contains(&option));
         self.closed |= here;
+        self.clients_unclear |= here && OF_CLIENTS.contains(&option);
         self.cloud.unclear |= in_clouds;
         match (here, in_clouds) {
             (true, true) => Some(
@@ -69,6 +74,7 @@ impl Wishes {
             is_one && !self.written.contains_key(it)
         });
         self.closed |= protects;
+        self.clients_unclear |= protects && option.is_some_and(|it| OF_CLIENTS.contains(&it));
         protects
     }
 

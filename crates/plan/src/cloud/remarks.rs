@@ -8,12 +8,13 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{BALANCE, PROXY, TLS_OTHERS},
+    annotations::{BALANCE, DENIED, PROXY, TLS_OTHERS},
     demand::Demand,
 };
 
 /// Done by our own data plane alone.
-const NATIVE: [&str; 15] = [
+const NATIVE: [&str; 16] = [
+    DENIED,
     "seaway.dev/address-pool",
     "seaway.dev/share",
     "seaway.dev/share-across-namespaces",

@@ -234,6 +234,7 @@ impl Owners {
                     hosts: vec![host.clone()],
                     matches: vec![Match::default()],
                     sources: Vec::new(),
+                    denied: Vec::new(),
                     filters: Vec::new(),
                     action: action.clone(),
                     timeout: None,

@@ -1,5 +1,7 @@
 //! An HTTPRoute at the front door: its rules, led to the Services that it names.
 
+use std::collections::BTreeMap;
+
 use seaway_model::{
     L4, Name, PoolId, Problem, Reason,
     fact::{BackendRef, HttpRoute, RouteRule},
@@ -12,8 +14,9 @@ use super::{
     shares::expressions,
 };
 use crate::{
-    annotations::{AUTHORITIES, CLIENTS, CONNECTIONS, Place, Protection, RATE, SOURCE_RANGES, Wishes},
-    index::{Given, Index, ServiceKey},
+    admitted::Admitted,
+    annotations::{AUTHORITIES, CLIENTS, CONNECTIONS, Place, Protection, RATE, Wishes},
+    index::{Given, ServiceKey},
     unheeded::idle,
 };
 
@@ -37,7 +40,6 @@ impl PatternLimits {
 }
 
 pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -> Guest {
-    let index = given.index;
     let mut guest = Guest::new(route.object(), &route.meta.uid);
     let mut wishes = Wishes::of(&given.config.defaults);
     guest.problems = wishes.read(&route.object(), &route.meta.annotations);
@@ -46,10 +48,13 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
     let protection = wishes.protection();
     guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));
     guest.problems.extend(of_services(route, &wishes));
+    let own = Admitted { sources: wishes.sources.clone(), denied: wishes.denied.clone() };
+    let mut services = BTreeMap::new();
     for (number, written) in route.rules.iter().enumerate() {
         let field = format!("spec.rules[{number}]");
-        let mut rule = Reader { route, index, limits, known, guest: &mut guest }.rule(written, &field);
-        rule.sources.clone_from(&wishes.sources);
+        let (guest, services, admitted) = (&mut guest, &mut services, own.clone());
+        let reader = Reader { route, given, limits, known, guest, services, admitted };
+        let mut rule = reader.rule(written, &field);
         if protection.is_some() {
             (rule.filters, rule.action) = (Vec::new(), broken());
         }
@@ -71,7 +76,7 @@ fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Op
 
 /// What is said of the route, and does something on Services alone.
 fn of_services(route: &HttpRoute, wishes: &Wishes) -> Vec<Problem> {
-    let protects = [SOURCE_RANGES, CONNECTIONS, RATE, AUTHORITIES, CLIENTS];
+    let protects = [CONNECTIONS, RATE, AUTHORITIES, CLIENTS];
     let idle = idle(wishes, &route.meta.annotations, &[Place::Route])
         .filter(|(option, _)| !protects.contains(option));
     let problem = |(_, field): (&str, &Name)| {
@@ -84,15 +89,19 @@ fn of_services(route: &HttpRoute, wishes: &Wishes) -> Vec<Problem> {
 
 struct Reader<'a> {
     route: &'a HttpRoute,
-    index: &'a Index,
+    given: Given<'a>,
     limits: PatternLimits,
     known: &'a mut Patterns,
     guest: &'a mut Guest,
+    /// Whom the Services let in that the route leads to.
+    services: &'a mut BTreeMap<ServiceKey, Admitted>,
+    /// Whom the rule lets in: all of these do, and the route itself. A route opens no Service that is closed.
+    admitted: Admitted,
 }
 
 impl Reader<'_> {
     /// One who does not understand all of a rule must not follow a part of it: what it would have answered is an error.
-    fn rule(&mut self, written: &RouteRule, field: &str) -> Rule {
+    fn rule(mut self, written: &RouteRule, field: &str) -> Rule {
         let mut understood = written.unsupported.is_empty();
         let matches = format!("{field}.matches[");
         for it in &written.unsupported {
@@ -117,7 +126,8 @@ impl Reader<'_> {
             owner: self.guest.owner.clone(),
             hosts: self.route.hosts.clone(),
             matches: written.matches.clone(),
-            sources: Vec::new(),
+            sources: self.admitted.sources,
+            denied: self.admitted.denied,
             filters,
             action,
             timeout: written.timeout,
@@ -190,7 +200,7 @@ impl Reader<'_> {
         }
         // It may come, or get the port.
         self.guest.backends.entry(key.clone()).or_default();
-        let Some(service) = self.index.service(&key) else {
+        let Some(service) = self.given.index.service(&key) else {
             self.tell(
                 Reason::NoSuchService,
                 &to.field,
@@ -210,6 +220,9 @@ impl Reader<'_> {
             .fix = format!("It has: {}.", has.join(", "));
             return None;
         }
+        let config = self.given.config;
+        let its = self.services.entry(key.clone()).or_insert_with(|| Admitted::of_service(service, config));
+        self.admitted.narrow(its);
         Some(self.guest.lead_to(&key, to.port))
     }
 

@@ -11,8 +11,8 @@ use seaway_model::{
 
 use super::guest::Guest;
 use crate::{
+    admitted::Admitted,
     annotations::{self, Place, Protection, Wishes},
-    demand::source_ranges,
     http::{Spoken, spoken},
     index::{Given, ServiceKey},
     unheeded::idle,
@@ -87,9 +87,10 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         return Some(guest);
     };
     let strip = wishes.http.strip_prefix;
-    let sources = source_ranges(service, &wishes);
+    let clients = Admitted::of(service, &wishes);
     let rule = |guest: &mut Guest, port, paths: &[Name], strips| Rule {
-        sources: sources.to_vec(),
+        sources: clients.sources.clone(),
+        denied: clients.denied.clone(),
         ..rule(guest, &key, port, paths, strips)
     };
     if !wishes.http.paths.is_empty() {
@@ -222,8 +223,8 @@ fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<V
 }
 
 fn why_not_passed_through(service: &Service, wishes: &Wishes) -> Option<Stays> {
-    let has_sources = !source_ranges(service, wishes).is_empty();
-    protection(service, wishes).map(Stays::Protected).or(has_sources.then_some(Stays::SourcesWithPassthrough))
+    let is_open = Admitted::of(service, wishes) == Admitted::default();
+    protection(service, wishes).map(Stays::Protected).or((!is_open).then_some(Stays::SourcesWithPassthrough))
 }
 
 fn protection(service: &Service, wishes: &Wishes) -> Option<Protection> {
@@ -300,6 +301,7 @@ fn rule(guest: &mut Guest, key: &ServiceKey, port: u16, paths: &[Name], strips: 
         hosts: Vec::new(),
         matches: paths.iter().map(prefix).collect(),
         sources: Vec::new(),
+        denied: Vec::new(),
         filters: if strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() },
         action: Action::Forward(vec![(guest.lead_to(key, port), 1)]),
         timeout: None,

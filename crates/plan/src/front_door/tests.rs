@@ -2,6 +2,7 @@
 
 mod certificate_limit;
 mod claims;
+mod clients;
 mod cluster;
 mod limits;
 mod names;

@@ -45,6 +45,8 @@ pub struct Lead {
     pub pools: Vec<(PoolId, usize)>,
     /// From where it may be asked; empty means from everywhere.
     pub sources: Vec<IpNet>,
+    /// From where it may not, even so.
+    pub denied: Vec<IpNet>,
 }
 
 impl FrontDoor {
@@ -65,6 +67,7 @@ impl FrontDoor {
                     to: format!("{to} by TLS"),
                     pools: vec![(to.clone(), members)],
                     sources: Vec::new(),
+                    denied: Vec::new(),
                 })
             });
             let leads = guest.rules.iter().flat_map(|rule| self.leads(rule)).chain(by_tls);
@@ -90,7 +93,13 @@ impl FrontDoor {
         let hosts = rule.hosts.iter().map(Some).chain(rule.hosts.is_empty().then_some(None));
         let claims =
             hosts.flat_map(|host| rule.matches.iter().map(move |asked| Claim::new(host, asked).to_string()));
-        let lead = |at| Lead { at, to: to.clone(), pools: pools.clone(), sources: rule.sources.clone() };
+        let lead = |at| Lead {
+            at,
+            to: to.clone(),
+            pools: pools.clone(),
+            sources: rule.sources.clone(),
+            denied: rule.denied.clone(),
+        };
         claims.map(lead).collect()
     }
 

@@ -10,16 +10,29 @@ use seaway_wire::http::{Known, Request};
 
 use super::heads::ForwardedClient;
 
-/// The last one of `X-Forwarded-For` that is no proxy of ours: whatever stands before it, anybody may have written.
-pub(super) fn client(peer: IpAddr, head: &[u8], request: &Request, trusted: &[IpNet]) -> IpAddr {
-    let mut client = peer;
+/// Who asks, as far as proxies of ours say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BelievedClient {
+    /// The last address that is known of it.
+    pub(super) ip: IpAddr,
+    /// One of our proxies wrote something else than an address (`unknown`): `ip` is that proxy's, and the client may be anybody.
+    pub(super) is_hidden: bool,
+}
+
+/// The last one of `X-Forwarded-For` that is no proxy of ours: whatever stands before it, anybody may have written. A proxy
+/// that names nobody asks for itself, as its own health checks do.
+pub(super) fn client(peer: IpAddr, head: &[u8], request: &Request, trusted: &[IpNet]) -> BelievedClient {
+    let mut client = BelievedClient { ip: peer, is_hidden: false };
     let fields = request.fields.iter().rev().filter(|field| field.known == Known::ForwardedFor);
     for told in fields.flat_map(|field| field.value.of(head).rsplit(|byte| *byte == b',')) {
-        if !trusted.iter().any(|range| range.contains(&client)) {
+        if !trusted.iter().any(|range| range.contains(&client.ip)) {
             break;
         }
-        let Some(before) = address(told.trim_ascii()) else { break };
-        client = before;
+        let Some(before) = address(told.trim_ascii()) else {
+            client.is_hidden = true;
+            break;
+        };
+        client.ip = before;
     }
     client
 }
@@ -56,6 +69,7 @@ mod tests {
             ("10.0.0.1", "X-Forwarded-For: 198.51.100.1\r\nX-Forwarded-For: 10.0.0.2\r\n", "198.51.100.1"),
             ("10.0.0.1", "X-Forwarded-For: 10.0.0.3, 10.0.0.2\r\n", "10.0.0.3"),
             ("10.0.0.1", "X-Forwarded-For: unknown, 10.0.0.2\r\n", "10.0.0.2"),
+            ("10.0.0.1", "X-Forwarded-For: unknown\r\n", "10.0.0.1"),
             ("::1", "X-Forwarded-For: [2001:db8::7]:443\r\n", "2001:db8::7"),
             ("::1", "X-Forwarded-For: [2001:db8::7]\r\n", "2001:db8::7"),
             ("::1", "X-Forwarded-For: 198.51.100.1:99\r\n", "198.51.100.1"),
@@ -65,7 +79,9 @@ mod tests {
             let mut request = Request::default();
             assert_eq!(request.read(head.as_bytes(), &Limits::default()), Reading::Whole);
             let found = client(peer.parse().unwrap(), head.as_bytes(), &request, &trusted);
-            assert_eq!(found, expected.parse::<IpAddr>().unwrap(), "{peer} {told}");
+            let is_hidden = told.contains("unknown");
+            let expected = BelievedClient { ip: expected.parse().unwrap(), is_hidden };
+            assert_eq!(found, expected, "{peer} {told}");
         }
     }
 }

@@ -13,7 +13,8 @@ use seaway_wire::http::{Body, Method, Request, Version};
 use super::{
     answer::Answer,
     ask::{MemberAnswer, UpstreamError, ask_alone, choose, connect},
-    believed, cors,
+    believed::{self, BelievedClient},
+    cors,
     end::End,
     h2_upstream, mirror,
     question::{AddedHeaders, version_of},
@@ -87,11 +88,12 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     };
     client.task_state.works_for(&rule.owner);
     let peer = client.who.peer.ip();
+    let asks = match client.who.told.believed {
+        true => believed::client(peer, head, &scratch.request, &tuned.listener.http.trusted),
+        false => BelievedClient { ip: peer, is_hidden: false },
+    };
     let mut short = Short {
-        client: match client.who.told.believed {
-            true => believed::client(peer, head, &scratch.request, &tuned.listener.http.trusted),
-            false => peer,
-        },
+        client: asks.ip,
         rule,
         options: &tuned.listener.http,
         lines: "",
@@ -108,7 +110,10 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     };
     scratch.record.asked_by(short.client);
     client.limit(rule.timeout);
-    if !rule.lets_in(short.client.to_canonical()) {
+    // Before anything else of the rule is done: redirects and preflights tell of it, too.
+    if let Some(sources) = tuned.sources_of(found.rule)
+        && (asks.is_hidden || !sources.admits(asks.ip.to_canonical()))
+    {
         client.who.listener.refuse(Refusal::Source);
         return refuse(client, scratch, 403).await;
     }

@@ -39,7 +39,7 @@ pub fn forwarded(bytes: &[u8]) {
     let trusted = ["10.0.0.0/8", "::1/128"].map(|it| it.parse::<IpNet>().expect("a range"));
     let found = |peer: &str, bytes: &[u8]| {
         let (head, request) = asked("X-Forwarded-For", bytes)?;
-        Some(believed::client(ip(peer), &head, &request, &trusted))
+        Some(believed::client(ip(peer), &head, &request, &trusted).ip)
     };
     let Some(client) = found("10.0.0.1", bytes) else { return };
     assert_eq!(client, client.to_canonical());

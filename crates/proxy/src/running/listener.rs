@@ -18,7 +18,7 @@ use seaway_model::{
 
 use seaway_snapshot::Routes;
 
-use super::{Answers, RunningPool, through::Through};
+use super::{Answers, RunningPool, SourceFilter, through::Through};
 use crate::{
     descriptors::{Listening, Share, Taken},
     tls::Terms,
@@ -61,6 +61,7 @@ struct OpenSockets {
 /// What may change while it listens.
 pub(crate) struct Tuned {
     pub(crate) listener: Arc<Listener>,
+    sources: SourceFilter,
     /// What the first rule that forwards leads to: all there is to layer 4.
     first: Choice,
     /// Of HTTP: which rule, and what each comes to, by its number.
@@ -75,6 +76,8 @@ pub(crate) struct Tuned {
 /// A rule of HTTP, and where it leads.
 struct Path {
     rule: Arc<Rule>,
+    /// `None`: everybody may ask.
+    sources: Option<SourceFilter>,
     choice: Choice,
     mirrors: Vec<Mirror>,
 }
@@ -149,6 +152,7 @@ impl Tuned {
     ) -> Tuned {
         let through = listener.tls.as_ref().and_then(|tls| Through::new(tls, &mut pool));
         let mut tuned = Tuned {
+            sources: SourceFilter::new(&listener.sources, &listener.denied),
             listener,
             first: Choice::default(),
             routes: Routes::default(),
@@ -188,6 +192,11 @@ impl Tuned {
         Some(&self.path(number)?.rule)
     }
 
+    /// From where that rule may be asked; nothing, if from everywhere.
+    pub(crate) fn sources_of(&self, rule: usize) -> Option<&SourceFilter> {
+        self.path(rule)?.sources.as_ref()
+    }
+
     /// Of that rule.
     pub(crate) fn pool_of(&self, rule: usize, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
         self.path(rule)?.choice.pool(number)
@@ -207,8 +216,7 @@ impl Tuned {
     }
 
     pub(crate) fn admits(&self, ip: IpAddr) -> bool {
-        let sources = &self.listener.sources;
-        sources.is_empty() || sources.iter().any(|range| range.contains(&ip))
+        self.sources.admits(ip)
     }
 
     /// A PROXY protocol header is required from there.
@@ -224,7 +232,9 @@ impl Path {
             Filter::Mirror { to, per_mille } => Some(Mirror { pool: pool(to), per_mille: *per_mille }),
             _ => None,
         });
-        Path { choice, mirrors: mirrors.collect(), rule }
+        let sources = SourceFilter::new(&rule.sources, &rule.denied);
+        let sources = Some(sources).filter(|it| !it.is_open());
+        Path { choice, mirrors: mirrors.collect(), sources, rule }
     }
 }
 

@@ -218,10 +218,13 @@ fn who_may_not_come_gets_nothing() {
         let rig = Rig::new(1);
         rig.put(pool(&[backend.at]));
         let closed = rig.open(ip, |listener| listener.sources = vec!["192.0.2.0/24".parse().unwrap()]);
+        let denied = rig.open(ip, |listener| listener.denied = vec![ip.into()]);
         let open = rig.open(ip, |_| {});
-        Client::of(closed.at).is_ignored(b"x", &Client::of(open.at));
-        assert_eq!(closed.refused(Refusal::Source), 1);
-        assert_eq!((closed.active(), open.active()), (0, 1));
+        for closed in [closed, denied] {
+            Client::of(closed.at).is_ignored(b"x", &Client::of(open.at));
+            assert_eq!((closed.refused(Refusal::Source), closed.active()), (1, 0));
+        }
+        assert_eq!(open.active(), 2);
     }
 }
 

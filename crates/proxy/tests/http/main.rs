@@ -9,6 +9,7 @@ mod ends;
 #[allow(dead_code)]
 mod frames;
 mod framing;
+mod guards;
 mod heads;
 mod interim;
 mod introduced;

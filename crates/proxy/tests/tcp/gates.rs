@@ -21,6 +21,24 @@ fn only_allowed_sources_come_in() {
 }
 
 #[test]
+fn denied_sources_stay_out_even_where_they_are_allowed() {
+    let (stage, backend) = (Stage::new(), Backend::named(b'a'));
+    stage.put(pool(&[backend.at]));
+    let (at, mut listener) = stage.open(HERE, |listener| {
+        listener.denied = vec!["127.0.0.9/32".parse().unwrap()];
+    });
+    assert_eq!(greeted(at).0, b'a');
+    let stays_out = |at| matches!(connect_from([127, 0, 0, 9], at).read(&mut [0]), Ok(0) | Err(_));
+    assert!(stays_out(at));
+    assert_eq!(stage.listener(at).refused(Refusal::Source), 1);
+
+    listener.sources = vec!["127.0.0.8/29".parse().unwrap()];
+    stage.proxy.retune(&stage.key, HERE, listener.into());
+    assert!(stays_out(at) && is_refused(at));
+    assert_eq!(name_of(&mut connect_from([127, 0, 0, 10], at)), b'a');
+}
+
+#[test]
 fn sources_hold_for_ipv6_too() {
     let (stage, backend) = (Stage::new(), Backend::named(b'a'));
     stage.put(pool(&[backend.at]));

@@ -31,6 +31,7 @@ const SAMPLES: &[Sample] = &[
     ("seaway.dev/share", "key", &[]),
     ("seaway.dev/share-across-namespaces", "*", &[("seaway.dev/share", "peers"), ("seaway.dev/address", "192.0.2.19")]),
     ("seaway.dev/source-ranges", "10.0.0.0/8", &[]),
+    ("seaway.dev/denied-source-ranges", "10.0.0.0/8", &[]),
     ("seaway.dev/health-check", "http", &[]),
     ("seaway.dev/health-check-path", "/healthz", &[]),
     ("seaway.dev/health-check-host", "a.example", &[]),

@@ -37,6 +37,8 @@ fn what_protects_and_is_not_understood_opens_no_listener() {
     for (option, value) in [
         ("seaway.dev/source-ranges", "10.0.0/8"),
         ("service.beta.kubernetes.io/load-balancer-source-ranges", "office"),
+        ("seaway.dev/denied-source-ranges", "10.0.0/8"),
+        ("seaway.dev/denied-source-ranges", ""),
         ("seaway.dev/tls", ""),
         ("seaway.dev/tls", "Own_Certificate"),
         ("seaway.dev/tls-passthrough", "ture"),
@@ -48,6 +50,7 @@ fn what_protects_and_is_not_understood_opens_no_listener() {
         ("seaway.dev/backend-tls-verify", "of"),
         ("seaway.dev/proxy-protocol-from", "10.0.0/8"),
         ("seaway.dev/source-range", "10.0.0.0/8"),
+        ("seaway.dev/denied-source-range", "10.0.0.0/8"),
         ("seaway.dev/client-authority", "ca"),
     ] {
         let shop = own(&[80, 443], &[(option, value)]);
@@ -306,6 +309,7 @@ fn what_protects_and_cannot_be_had_at_the_front_door_keeps_a_service_out() {
         ("seaway.dev/max-new-connections-per-second", "5"),
         ("seaway.dev/backend-tls-authorities", "My_CA"),
         ("seaway.dev/source-ranges", "10.0.0/8"),
+        ("seaway.dev/denied-source-ranges", "10.0.0/8"),
     ] {
         for say in
             [vec![option], vec![option, asks], vec![option, host, ("seaway.dev/tls-passthrough", "true")]]
@@ -363,6 +367,8 @@ fn a_route_that_asks_for_such_protection_answers_nobody() {
         (("seaway.dev/max-connections", "5"), false),
         (("seaway.dev/source-ranges", "10.0.0/8"), false),
         (("seaway.dev/source-ranges", "10.0.0.0/8"), true),
+        (("seaway.dev/denied-source-ranges", "10.0.0/8"), false),
+        (("seaway.dev/denied-source-ranges", "10.0.0.0/8"), true),
         (("seaway.dev/tls", ""), false),
         (("seaway.dev/tls", "own"), true),
     ] {

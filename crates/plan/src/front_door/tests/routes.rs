@@ -8,7 +8,7 @@ use seaway_model::{
 
 use super::scene::*;
 
-fn backend(service: &str, port: u16) -> BackendRef {
+pub(super) fn backend(service: &str, port: u16) -> BackendRef {
     let (namespace, name) = service.split_once('/').unwrap_or(("default", service));
     BackendRef {
         namespace: namespace.into(),

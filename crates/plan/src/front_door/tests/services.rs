@@ -159,9 +159,11 @@ fn who_may_not_connect_at_its_own_address_gets_403_by_all_rules_of_the_service()
 #[test]
 fn tls_is_not_passed_on_to_a_service_with_source_ranges() {
     let through = [("seaway.dev/host", "a.example"), ("seaway.dev/tls-passthrough", "true")];
-    for (say, field) in
-        [(vec![("seaway.dev/source-ranges", "10.0.0.0/8")], vec![]), (vec![], vec!["10.0.0.0/8"])]
-    {
+    for (say, field) in [
+        (vec![("seaway.dev/source-ranges", "10.0.0.0/8")], vec![]),
+        (vec![("seaway.dev/denied-source-ranges", "10.0.0.0/8")], vec![]),
+        (vec![], vec!["10.0.0.0/8"]),
+    ] {
         let mut web = saying(service("web", &[443]), &[&say[..], &through].concat());
         web.source_ranges = field.iter().map(|it: &&str| it.parse().expect("a network")).collect();
         let world = world(Config::default(), [put(&web), backed(&web)]);

@@ -22,6 +22,7 @@ fn tuned(limits: Limits, pools: &[(&str, u32)]) -> Tuned {
         rules: vec![rule.into()],
         http: HttpOptions::default(),
         sources: Vec::new(),
+        denied: Vec::new(),
         proxy_from: Vec::new(),
         limits,
         timeouts: Timeouts::default(),

@@ -1,0 +1,115 @@
+//! Which clients a Service lets in, by its own word and by that of routes that lead to it.
+
+use ipnet::IpNet;
+use seaway_model::{Config, Kind, ObjectRef, fact::Service};
+
+use crate::annotations::{Wishes, nobody};
+
+/// Which clients a Service lets in, however they come to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Admitted {
+    /// Empty means all.
+    pub(crate) sources: Vec<IpNet>,
+    pub(crate) denied: Vec<IpNet>,
+}
+
+impl Admitted {
+    /// What a Service says for whoever leads to it; nobody, if that is not understood. Its Problems are told where it is read.
+    pub(crate) fn of_service(service: &Service, config: &Config) -> Admitted {
+        let mut wishes = Wishes::of(&config.defaults);
+        let object = ObjectRef::new(Kind::Service, service.meta.namespace.clone(), service.meta.name.clone());
+        wishes.read(&object, &service.meta.annotations);
+        Admitted::of(service, &wishes)
+    }
+
+    pub(crate) fn of(service: &Service, wishes: &Wishes) -> Admitted {
+        let sources = match service.unclear_sources || wishes.clients_unclear {
+            true => nobody(),
+            false => source_ranges(service, wishes).to_vec(),
+        };
+        Admitted { sources, denied: wishes.denied.clone() }
+    }
+
+    /// Who is let in by both.
+    pub(crate) fn narrow(&mut self, by: &Admitted) {
+        self.sources = match (self.sources.is_empty(), by.sources.is_empty()) {
+            (_, true) => std::mem::take(&mut self.sources),
+            (true, false) => by.sources.clone(),
+            (false, false) => within_both(&self.sources, &by.sources),
+        };
+        if self.denied != by.denied {
+            self.denied.extend(&by.denied);
+            self.denied.sort();
+            self.denied.dedup();
+        }
+    }
+}
+
+/// Two networks meet only if one is within the other. Where none meet, that is nobody.
+fn within_both(one: &[IpNet], other: &[IpNet]) -> Vec<IpNet> {
+    let sorted = |nets: &[IpNet]| IpNet::aggregate(&nets.to_vec()).into_iter().peekable();
+    let (mut one, mut other) = (sorted(one), sorted(other));
+    let mut both = Vec::new();
+    while let (Some(a), Some(b)) = (one.peek().copied(), other.peek().copied()) {
+        if a.contains(&b) {
+            both.push(b);
+            other.next();
+        } else if b.contains(&a) {
+            both.push(a);
+            one.next();
+        } else if a < b {
+            one.next();
+        } else {
+            other.next();
+        }
+    }
+    if both.is_empty() { nobody() } else { both }
+}
+
+/// The networks that may connect, wherever the Service is served; empty means all. The field alone counts where it is there, as in
+/// Kubernetes: what an annotation says cannot open what the Service closes.
+pub(crate) fn source_ranges<'s>(service: &'s Service, wishes: &'s Wishes) -> &'s [IpNet] {
+    if service.source_ranges.is_empty() { &wishes.sources } else { &service.source_ranges }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nets(all: &[&str]) -> Vec<IpNet> {
+        all.iter().map(|it| it.parse().expect("a network")).collect()
+    }
+
+    #[test]
+    fn who_is_let_in_by_both_is_let_in_by_each() {
+        let none = ["0.0.0.0/32", "::/128"];
+        for (one, other, both) in [
+            (&[][..], &[][..], &[][..]),
+            (&["10.0.0.0/8"], &[], &["10.0.0.0/8"]),
+            (&[], &["10.0.0.0/8"], &["10.0.0.0/8"]),
+            (&["10.0.0.0/8"], &["10.0.0.0/8"], &["10.0.0.0/8"]),
+            (&["10.0.0.0/8"], &["10.2.0.0/16", "10.1.0.0/16"], &["10.1.0.0/16", "10.2.0.0/16"]),
+            (
+                &["10.1.0.0/16", "192.0.2.0/24"],
+                &["10.0.0.0/8", "192.0.2.7/32"],
+                &["10.1.0.0/16", "192.0.2.7/32"],
+            ),
+            (&["10.0.0.0/8"], &["192.0.2.0/24"], &none),
+            (&["10.0.0.0/8"], &["2001:db8::/32"], &none),
+            (&["0.0.0.0/0", "2001:db8::/32"], &["::/0", "192.0.2.0/24"], &["192.0.2.0/24", "2001:db8::/32"]),
+            (&["10.0.0.0/9", "10.128.0.0/9"], &["10.0.0.0/8"], &["10.0.0.0/8"]),
+            (&none, &["10.0.0.0/8"], &none),
+        ] {
+            let of = |sources| Admitted { sources: nets(sources), denied: Vec::new() };
+            for (one, other) in [(one, other), (other, one)] {
+                let mut all = of(one);
+                all.narrow(&of(other));
+                assert_eq!(all, of(both), "{one:?} {other:?}");
+            }
+        }
+        let denying = |denied| Admitted { sources: Vec::new(), denied: nets(denied) };
+        let mut all = denying(&["10.0.0.0/8"]);
+        all.narrow(&denying(&["192.0.2.7/32", "10.0.0.0/8"]));
+        assert_eq!(all, denying(&["10.0.0.0/8", "192.0.2.7/32"]), "what either denies");
+    }
+}
