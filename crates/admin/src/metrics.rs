@@ -40,6 +40,7 @@ struct Counts {
     outgoing: u64,
     by_source: u64,
     by_limit: u64,
+    by_client_rate: u64,
     errors: u64,
     connect_errors: u64,
     retries: u64,
@@ -69,6 +70,7 @@ impl Metrics {
                     outgoing: l.bytes.outgoing,
                     by_source: l.refused.by_source,
                     by_limit: l.refused.by_limit,
+                    by_client_rate: l.refused.by_client_rate,
                     errors: l.errors,
                     http: l.http.unwrap_or_default(),
                     ..Counts::default()
@@ -135,6 +137,7 @@ impl AddAssign for Counts {
         self.outgoing = self.outgoing.saturating_add(other.outgoing);
         self.by_source = self.by_source.saturating_add(other.by_source);
         self.by_limit = self.by_limit.saturating_add(other.by_limit);
+        self.by_client_rate = self.by_client_rate.saturating_add(other.by_client_rate);
         self.errors = self.errors.saturating_add(other.errors);
         self.connect_errors = self.connect_errors.saturating_add(other.connect_errors);
         self.retries = self.retries.saturating_add(other.retries);

@@ -201,11 +201,18 @@ pub struct Refused {
     pub by_source: u64,
     /// Too many at once, or too many new ones in a second.
     pub by_limit: u64,
+    /// Requests of clients that had made more than they may.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub by_client_rate: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Refused {
     pub fn total(&self) -> u64 {
-        self.by_source.saturating_add(self.by_limit)
+        self.by_source.saturating_add(self.by_limit).saturating_add(self.by_client_rate)
     }
 }
 

@@ -20,7 +20,10 @@ use seaway_drivers::{
 };
 use seaway_files::{Folder, read_folder};
 use seaway_model::{
-    Address, Change, Fact, Kind, Listener, Owner, Problem, Reason, fact::HostReport, outcome::Serving,
+    Address, Change, Fact, Kind, Listener, Owner, Problem, Reason,
+    fact::HostReport,
+    load_balancer::{RateLimit, RequestRate},
+    outcome::Serving,
 };
 use seaway_plan::{
     FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run,
@@ -272,7 +275,18 @@ fn lead_json(lead: &Lead) -> Value {
             fields.insert(name.to_owned(), json!(nets));
         }
     }
+    put_rates(&mut it, &lead.rates);
     it
+}
+
+fn put_rates(it: &mut Value, rates: &[RateLimit]) {
+    let rate = |limit: &RateLimit| {
+        let RequestRate { per_second, burst, key } = &limit.rate;
+        json!({ "of": limit.of, "perSecond": per_second, "burst": burst, "key": key.to_string() })
+    };
+    if let Some(fields) = it.as_object_mut().filter(|_| !rates.is_empty()) {
+        fields.insert("clientRates".to_owned(), rates.iter().map(rate).collect());
+    }
 }
 
 fn listener_json(listener: &Listener) -> Value {
@@ -287,6 +301,7 @@ fn listener_json(listener: &Listener) -> Value {
     if let Some(fields) = it.as_object_mut().filter(|_| !listener.denied.is_empty()) {
         fields.insert("deniedSources".to_owned(), json!(listener.denied));
     }
+    listener.rules.iter().for_each(|rule| put_rates(&mut it, &rule.rates));
     it
 }
 

@@ -10,6 +10,7 @@
 mod http;
 mod outside;
 mod pool;
+mod rate;
 mod tls;
 
 use std::{
@@ -23,7 +24,7 @@ use std::{
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use self::{http::*, outside::*, pool::*, tls::*};
+pub use self::{http::*, outside::*, pool::*, rate::*, tls::*};
 use crate::{
     config::{FloatingSubnet, JoinLoadBalancers},
     group::CloudNode,

@@ -313,6 +313,11 @@ const METRICS: &[ReasonHelp] = &[
         remedy: "If the clients are wanted, raise `seaway.dev/max-connections` or `seaway.dev/max-new-connections-per-second` (`tenants.limits` bounds both), the limit of open files, or the limit of memory.",
     },
     ReasonHelp {
+        name: "client-rate",
+        meaning: "`seaway_refused_total`: a client made more requests than `seaway.dev/requests-per-second-per-client` allows: they got 429.",
+        remedy: "If the clients are wanted, raise it, or `seaway.dev/requests-burst-per-client`. If many clients share an address, tell them apart by `seaway.dev/rate-limit-key`.",
+    },
+    ReasonHelp {
         name: "memory",
         meaning: "`seaway_dataplane_evictions_total`: a connection was closed to free memory.",
         remedy: "Give the process more memory, or lower the limits of connections.",

@@ -92,6 +92,7 @@ fn listener_views(overview: &Overview, statistics: &[&ListenerStatistics]) -> Ve
                     by_limit: refused(Refusal::Connections)
                         + refused(Refusal::Rate)
                         + refused(Refusal::Resources),
+                    by_client_rate: refused(Refusal::ClientRate),
                 },
                 errors: refused(Refusal::Header) + refused(Refusal::NoMember) + refused(Refusal::Loop),
                 http: (listener.protocol == Protocol::Http).then(|| http(counted)),

@@ -1,7 +1,7 @@
-//! Which clients a Service lets in, by its own word and by that of routes that lead to it.
+//! Which clients a Service lets in, and how often, by its own word and by that of routes that lead to it.
 
 use ipnet::IpNet;
-use seaway_model::{Config, Kind, ObjectRef, fact::Service};
+use seaway_model::{Config, Kind, ObjectRef, fact::Service, load_balancer::RateLimit};
 
 use crate::annotations::{Wishes, nobody};
 
@@ -11,13 +11,15 @@ pub(crate) struct Admitted {
     /// Empty means all.
     pub(crate) sources: Vec<IpNet>,
     pub(crate) denied: Vec<IpNet>,
+    /// How often each may ask: all of these hold.
+    pub(crate) rates: Vec<RateLimit>,
 }
 
 impl Admitted {
     /// What a Service says for whoever leads to it; nobody, if that is not understood. Its Problems are told where it is read.
     pub(crate) fn of_service(service: &Service, config: &Config) -> Admitted {
         let mut wishes = Wishes::of(&config.defaults);
-        let object = ObjectRef::new(Kind::Service, service.meta.namespace.clone(), service.meta.name.clone());
+        let object = object(service);
         wishes.read(&object, &service.meta.annotations);
         Admitted::of(service, &wishes)
     }
@@ -27,7 +29,12 @@ impl Admitted {
             true => nobody(),
             false => source_ranges(service, wishes).to_vec(),
         };
-        Admitted { sources, denied: wishes.denied.clone() }
+        let rates = wishes.http.limits_of(&object(service));
+        Admitted { sources, denied: wishes.denied.clone(), rates }
+    }
+
+    pub(crate) fn is_from_everywhere(&self) -> bool {
+        self.sources.is_empty() && self.denied.is_empty()
     }
 
     /// Who is let in by both.
@@ -42,7 +49,16 @@ impl Admitted {
             self.denied.sort();
             self.denied.dedup();
         }
+        for limit in &by.rates {
+            if !self.rates.contains(limit) {
+                self.rates.push(limit.clone());
+            }
+        }
     }
+}
+
+pub(crate) fn object(service: &Service) -> ObjectRef {
+    ObjectRef::new(Kind::Service, service.meta.namespace.clone(), service.meta.name.clone())
 }
 
 /// Two networks meet only if one is within the other. Where none meet, that is nobody.
@@ -100,14 +116,14 @@ mod tests {
             (&["10.0.0.0/9", "10.128.0.0/9"], &["10.0.0.0/8"], &["10.0.0.0/8"]),
             (&none, &["10.0.0.0/8"], &none),
         ] {
-            let of = |sources| Admitted { sources: nets(sources), denied: Vec::new() };
+            let of = |sources| Admitted { sources: nets(sources), ..Admitted::default() };
             for (one, other) in [(one, other), (other, one)] {
                 let mut all = of(one);
                 all.narrow(&of(other));
                 assert_eq!(all, of(both), "{one:?} {other:?}");
             }
         }
-        let denying = |denied| Admitted { sources: Vec::new(), denied: nets(denied) };
+        let denying = |denied| Admitted { denied: nets(denied), ..Admitted::default() };
         let mut all = denying(&["10.0.0.0/8"]);
         all.narrow(&denying(&["192.0.2.7/32", "10.0.0.0/8"]));
         assert_eq!(all, denying(&["10.0.0.0/8", "192.0.2.7/32"]), "what either denies");

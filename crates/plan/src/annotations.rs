@@ -20,7 +20,7 @@ use seaway_model::{
     fact::Labels,
     load_balancer::{
         Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, HttpTerms, Limits, Passive,
-        ProxyVersion, Timeouts, TlsProfile,
+        ProxyVersion, RateLimit, RequestRate, Timeouts, TlsProfile,
     },
     name::ObjectRef,
 };
@@ -28,7 +28,7 @@ use seaway_model::{
 use crate::spelling::nearest;
 
 pub use crate::members::{HEAVIEST, WEIGHT};
-pub use clients::DENIED;
+pub use clients::{BURST, CLIENT_RATE, DENIED, RATE_KEY};
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, GIVE_AWAY, INTERNAL};
 pub(crate) use cloud::{
     FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, gives_away, options as of_clouds,
@@ -112,12 +112,20 @@ pub struct HttpWishes {
     pub strip_prefix: Option<bool>,
     pub cookie: Option<(Name, CookieMode)>,
     pub terms: HttpTerms,
+    /// How often each client may ask.
+    pub rate: Option<RequestRate>,
 }
 
 impl HttpWishes {
     /// Whether it names where it wants to be at the front door.
     pub(crate) fn names_entrances(&self) -> bool {
         !self.hosts.is_empty() || !self.placed.is_empty() || !self.paths.is_empty()
+    }
+
+    /// How often each client may ask for what this object serves.
+    pub(crate) fn limits_of(&self, object: &ObjectRef) -> Vec<RateLimit> {
+        let limit = |rate: &RequestRate| RateLimit { of: object.clone(), rate: rate.clone() };
+        self.rate.iter().map(limit).collect()
     }
 
     /// With a path and without.

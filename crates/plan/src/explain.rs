@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use seaway_model::{
     Name, Owner, Pool, PoolId, Problem,
     fact::{Service, ServiceKind},
-    load_balancer::{Affinity, Bind, Family, MemberState},
+    load_balancer::{Affinity, Bind, Family, MemberState, RateLimit, RequestRate},
 };
 
 use crate::{
@@ -170,6 +170,7 @@ fn front_door(text: &mut String, world: &World, key: &ServiceKey, service: &Serv
             };
             let _ = write!(told, "  {}  leads to {}{through}", lead.at, lead.to);
             only_for(&mut told, &lead.sources, &lead.denied);
+            at_most(&mut told, &lead.rates);
             told.push('\n');
         }
         for lost in entrance.lost.iter().filter(|_| entrance.object == key.object()) {
@@ -230,6 +231,13 @@ fn only_for(text: &mut String, sources: &[IpNet], denied: &[IpNet]) {
     }
 }
 
+fn at_most(text: &mut String, rates: &[RateLimit]) {
+    for RateLimit { rate, .. } in rates {
+        let RequestRate { per_second, burst, key } = rate;
+        let _ = write!(text, ", at most {per_second} requests a second by {key}, {burst} at once");
+    }
+}
+
 fn listeners(text: &mut String, overview: &Overview) {
     let _ = writeln!(text, "Listeners:");
     for (id, listener) in &overview.load_balancer.listeners {
@@ -237,6 +245,7 @@ fn listeners(text: &mut String, overview: &Overview) {
             overview.status.serving.iter().filter(|it| (it.protocol, it.port) == (id.l4, id.port)).count();
         let _ = write!(text, "  {id}  {}", listener.name);
         only_for(text, &listener.sources, &listener.denied);
+        listener.rules.iter().for_each(|rule| at_most(text, &rule.rates));
         if let Some(most) = listener.limits.connections {
             let _ = write!(text, ", at most {most} connections");
         }

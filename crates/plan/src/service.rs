@@ -19,6 +19,7 @@ use seaway_model::{
 };
 
 use crate::{
+    admitted,
     annotations::{AUTHORITIES, BACKEND_AUTHORITIES, BACKENDS, CHECK, TLS, TRANSPARENT},
     barred,
     certificates::Certificates,
@@ -241,6 +242,9 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
         (&demand.cloud, &tls, protocol, wishes.tls.redirect, demand.tls_port())
     {
         rule.action = to_https(port);
+    }
+    if protocol == Protocol::Http {
+        rule.rates = wishes.http.limits_of(&admitted::object(&demand.service));
     }
     Listener {
         owner: demand.owner.clone(),

@@ -4,13 +4,19 @@
 use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol};
 
 use crate::{
-    annotations::{AUTHORITIES, CLIENTS, PASSTHROUGH, Place, TRANSPARENT, Wishes, asks, of_clouds, places},
+    annotations::{
+        AUTHORITIES, BURST, CLIENT_RATE, CLIENTS, PASSTHROUGH, Place, RATE_KEY, TRANSPARENT, Wishes, asks,
+        of_clouds, places,
+    },
     cloud::is_told,
     demand::Demand,
 };
 
 /// Annotations that are about requests and answers.
-const OF_HTTP: [&str; 7] = [
+const OF_HTTP: [&str; 10] = [
+    CLIENT_RATE,
+    BURST,
+    RATE_KEY,
     "seaway.dev/sticky-cookie",
     "seaway.dev/sticky-cookie-mode",
     "seaway.dev/max-body-size",

@@ -6,6 +6,7 @@
 //!   one task per client:   arrival.rs     PROXY header, TLS, which HTTP
 //!                          serve.rs       HTTP/1.1: await a head, answer it, again
 //!                          streams.rs     HTTP/2: a task of its own for every stream
+//!                            └ guard.rs    who may ask, and how often
 //!                            └ exchange.rs  route, choose a member (sticky.rs), ask it (ask.rs), or another
 //!                            └ relay.rs     its answer back to the client
 //!                                └ question.rs, heads.rs   what is changed on the way, there and back
@@ -38,6 +39,7 @@ mod exchange;
 mod flow;
 pub(crate) mod fuzz;
 mod grpc;
+mod guard;
 mod h2_connection;
 mod h2_stream;
 mod h2_upstream;

@@ -48,6 +48,7 @@
 
 mod access;
 mod arrivals;
+mod client_rates;
 mod descriptors;
 #[cfg(test)]
 mod failing;

@@ -17,6 +17,7 @@ use seaway_announce::Steering;
 
 use crate::{
     access::Access,
+    client_rates::ClientRates,
     descriptors::Descriptors,
     http::Mark,
     memory::{MemoryBudget, MemoryLimits},
@@ -40,6 +41,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
     pub(crate) tickets: Option<Arc<Tickets>>,
     pub(crate) access: Access,
+    pub(crate) client_rates: ClientRates,
     pub(crate) workers: Vec<Arc<Mailbox>>,
     /// Sockets of a predecessor that wait to be opened here.
     pub(crate) adopted: Adopted,
@@ -75,6 +77,7 @@ impl Shared {
             registry: Registry::default(),
             tickets: Tickets::new(),
             access: Access::default(),
+            client_rates: ClientRates::new(),
             workers,
             adopted: Mutex::default(),
             closing: Closing::default(),

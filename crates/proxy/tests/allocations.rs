@@ -8,9 +8,13 @@ use std::{
     alloc::System,
     io::{Read, Write},
     net::TcpStream,
+    sync::Arc,
 };
 
-use seaway_model::load_balancer::Protocol;
+use seaway_model::{
+    Kind, ObjectRef,
+    load_balancer::{ClientKey, Protocol, RateLimit, RequestRate, Rule},
+};
 use stage::*;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -36,6 +40,19 @@ fn read_message(stream: &mut TcpStream, end: &[u8]) -> Option<()> {
     Some(())
 }
 
+/// Ranges and limits that let all of them through.
+fn guard(rule: &mut Rule) {
+    rule.sources = ["127.0.0.0/8", "::1/128"].map(|it| it.parse().unwrap()).into();
+    rule.denied = vec!["192.0.2.0/24".parse().unwrap()];
+    let of = ObjectRef::new(Kind::Service, "default", "shop");
+    let limit = |key| {
+        let rate = RequestRate { per_second: 1_000_000, burst: 1_000_000, key };
+        RateLimit { of: of.clone(), rate }
+    };
+    let keys = [ClientKey::Address, ClientKey::Header("user-agent".into()), ClientKey::Cookie("none".into())];
+    rule.rates = keys.map(limit).into();
+}
+
 #[test]
 fn a_request_on_a_connection_that_is_kept_alive_allocates_nothing() {
     let stage = Stage::new();
@@ -43,8 +60,12 @@ fn a_request_on_a_connection_that_is_kept_alive_allocates_nothing() {
         while read_message(&mut stream, b"\r\n\r\n").is_some() && stream.write_all(ANSWER).is_ok() {}
     });
     stage.put(pool(&[backend.at]));
-    let (at, _) = stage.open(HERE, |listener| listener.protocol = Protocol::Http);
-    for question in [QUESTION, WITH_BODY] {
+    let (plain, _) = stage.open(HERE, |listener| listener.protocol = Protocol::Http);
+    let (guarded, _) = stage.open(HERE, |listener| {
+        listener.protocol = Protocol::Http;
+        listener.rules.iter_mut().for_each(|rule| guard(Arc::make_mut(rule)));
+    });
+    for (at, question) in [(plain, QUESTION), (plain, WITH_BODY), (guarded, QUESTION)] {
         let mut client = connect(at);
         let mut ask = |times| {
             for _ in 0..times {

@@ -77,6 +77,9 @@ fn traffic(registry: &mut Registry, view: &View, totals: &HashMap<L4, Counts>) {
         bytes.push((vec![protocol(l4), ("direction", "out")], counts.outgoing));
         refused.push((vec![protocol(l4), ("reason", "source")], counts.by_source));
         refused.push((vec![protocol(l4), ("reason", "limit")], counts.by_limit));
+        if l4 == L4::Tcp {
+            refused.push((vec![protocol(l4), ("reason", "client-rate")], counts.by_client_rate));
+        }
     }
     registry.register_with_unit(
         "seaway_traffic",
@@ -84,7 +87,11 @@ fn traffic(registry: &mut Registry, view: &View, totals: &HashMap<L4, Counts>) {
         Unit::Bytes,
         counters(bytes),
     );
-    registry.register("seaway_refused", "Connections refused by source range or by limit", counters(refused));
+    registry.register(
+        "seaway_refused",
+        "Connections and requests refused by source range or by limit",
+        counters(refused),
+    );
 
     let http = totals.get(&L4::Tcp).map(|counts| counts.http).unwrap_or_default();
     registry.register("seaway_http_requests", "HTTP requests", ConstCounter::new(http.requests));

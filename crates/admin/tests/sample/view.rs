@@ -174,7 +174,7 @@ pub(crate) fn listener(address: &str, port: u16, protocol: L4, name: &str, total
             limit: (protocol == L4::Tcp).then_some(20_000),
         },
         bytes: Bytes { incoming: total * 812, outgoing: total * 24_310 },
-        refused: Refused { by_source: 3, by_limit: 0 },
+        refused: Refused { by_source: 3, by_limit: 0, by_client_rate: 0 },
         errors: 0,
         http: None,
         rate: None,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::pool::PoolId;
+use super::{pool::PoolId, rate::RateLimit};
 use crate::name::{Name, Owner};
 
 /// A listener asks its rules in the precedence that `snapshot` compiles. A front door's rules have many owners.
@@ -20,6 +20,8 @@ pub struct Rule {
     pub sources: Vec<IpNet>,
     /// From where it may not be asked, whatever `sources` says.
     pub denied: Vec<IpNet>,
+    /// How often each client may ask: all of these hold. Who asks more often gets 429.
+    pub rates: Vec<RateLimit>,
     pub filters: Vec<Filter>,
     pub action: Action,
     /// Until the whole of an answer was sent on.
@@ -39,6 +41,7 @@ impl Rule {
             matches: Vec::new(),
             sources: Vec::new(),
             denied: Vec::new(),
+            rates: Vec::new(),
             filters: Vec::new(),
             action: Action::Forward(vec![(pool, 1)]),
             timeout: None,

@@ -3,8 +3,9 @@
 use Place::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, CLIENTS, CONNECTIONS, DENIED, FRONT_DOOR, HOST, PASSTHROUGH, PATH,
-    PROTOCOL, PROXY_FROM, RATE, SOURCE_RANGES, TLS, TRANSPARENT, of_clouds, table::ADDRESS,
+    AUTHORITIES, BACKEND_AUTHORITIES, BURST, CLIENT_RATE, CLIENTS, CONNECTIONS, DENIED, FRONT_DOOR, HOST,
+    PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM, RATE, RATE_KEY, SOURCE_RANGES, TLS, TRANSPARENT, of_clouds,
+    table::ADDRESS,
 };
 
 /// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
@@ -74,6 +75,7 @@ pub fn places(option: &str) -> &'static [Place] {
         "seaway.dev/https-redirect" => &[Tls, FrontDoor, Route],
         // Where TLS is passed on, they keep a Service out.
         SOURCE_RANGES | DENIED => &[Tcp, Http, Tls, FrontDoor, Route],
+        CLIENT_RATE | BURST | RATE_KEY => &[Http, Tls, FrontDoor, Route],
         TRANSPARENT => &[Tcp],
         // Connections that are passed on have those of their listener.
         "seaway.dev/timeout-connect" => &[Tcp, Http, Tls, FrontDoor],

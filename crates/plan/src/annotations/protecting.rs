@@ -4,8 +4,8 @@
 //! created or changed. A name that is nearly one of these was meant to protect, too, and nothing listens.
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, CLIENT_AUTHORITY, CONNECTIONS, DENIED, OURS, PASSTHROUGH, PROXY_FROM,
-    RATE, SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, rows,
+    AUTHORITIES, BACKEND_AUTHORITIES, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED, OURS, PASSTHROUGH,
+    PROXY_FROM, RATE, SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, rows,
 };
 use crate::spelling::nearest;
 
@@ -13,7 +13,7 @@ use crate::spelling::nearest;
 pub const CLIENTS: &str = "seaway.dev/client-certificates";
 
 /// Done by our own data plane alone.
-const HERE_ALONE: [&str; 2] = [PROXY_FROM, PASSTHROUGH];
+const HERE_ALONE: [&str; 3] = [PROXY_FROM, PASSTHROUGH, CLIENT_RATE];
 
 /// Done by our own data plane and by clouds. [`SOURCE_RANGES`] says by itself that nobody may connect.
 const ANYWHERE: [&str; 8] = [
@@ -27,8 +27,8 @@ const ANYWHERE: [&str; 8] = [
     "seaway.dev/backend-tls-verify",
 ];
 
-/// Which clients are let in, wherever they ask.
-const OF_CLIENTS: [&str; 2] = [SOURCE_RANGES, DENIED];
+/// Which clients are let in, and how often, wherever they ask.
+const OF_CLIENTS: [&str; 3] = [SOURCE_RANGES, DENIED, CLIENT_RATE];
 
 /// Done by clouds alone.
 const IN_CLOUDS: [&str; 8] = [

@@ -8,7 +8,7 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{BALANCE, DENIED, PROXY, TLS_OTHERS},
+    annotations::{BALANCE, BURST, CLIENT_RATE, DENIED, PROXY, RATE_KEY, TLS_OTHERS},
     demand::Demand,
 };
 
@@ -32,7 +32,10 @@ const NATIVE: [&str; 16] = [
     "seaway.dev/drain",
 ];
 /// The same, where HTTP is spoken; elsewhere they are told as what is about HTTP.
-const NATIVE_OF_HTTP: [&str; 5] = [
+const NATIVE_OF_HTTP: [&str; 8] = [
+    CLIENT_RATE,
+    BURST,
+    RATE_KEY,
     "seaway.dev/passive-ejection-errors",
     "seaway.dev/timeout-answer",
     "seaway.dev/timeout-keep-alive",

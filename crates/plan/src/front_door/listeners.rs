@@ -220,6 +220,7 @@ fn unmatched(settings: &Settings) -> Option<Arc<Rule>> {
         matches: vec![Match::default()],
         sources: Vec::new(),
         denied: Vec::new(),
+        rates: Vec::new(),
         filters: Vec::new(),
         action: Action::Respond { code: answer.code, body },
         timeout: None,

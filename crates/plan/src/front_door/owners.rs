@@ -235,6 +235,7 @@ impl Owners {
                     matches: vec![Match::default()],
                     sources: Vec::new(),
                     denied: Vec::new(),
+                    rates: Vec::new(),
                     filters: Vec::new(),
                     action: action.clone(),
                     timeout: None,

@@ -48,7 +48,11 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
     let protection = wishes.protection();
     guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));
     guest.problems.extend(of_services(route, &wishes));
-    let own = Admitted { sources: wishes.sources.clone(), denied: wishes.denied.clone() };
+    let own = Admitted {
+        sources: wishes.sources.clone(),
+        denied: wishes.denied.clone(),
+        rates: wishes.http.limits_of(&route.object()),
+    };
     let mut services = BTreeMap::new();
     for (number, written) in route.rules.iter().enumerate() {
         let field = format!("spec.rules[{number}]");
@@ -128,6 +132,7 @@ impl Reader<'_> {
             matches: written.matches.clone(),
             sources: self.admitted.sources,
             denied: self.admitted.denied,
+            rates: self.admitted.rates,
             filters,
             action,
             timeout: written.timeout,

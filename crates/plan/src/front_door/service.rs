@@ -91,6 +91,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     let rule = |guest: &mut Guest, port, paths: &[Name], strips| Rule {
         sources: clients.sources.clone(),
         denied: clients.denied.clone(),
+        rates: clients.rates.clone(),
         ..rule(guest, &key, port, paths, strips)
     };
     if !wishes.http.paths.is_empty() {
@@ -223,7 +224,7 @@ fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<V
 }
 
 fn why_not_passed_through(service: &Service, wishes: &Wishes) -> Option<Stays> {
-    let is_open = Admitted::of(service, wishes) == Admitted::default();
+    let is_open = Admitted::of(service, wishes).is_from_everywhere();
     protection(service, wishes).map(Stays::Protected).or((!is_open).then_some(Stays::SourcesWithPassthrough))
 }
 
@@ -302,6 +303,7 @@ fn rule(guest: &mut Guest, key: &ServiceKey, port: u16, paths: &[Name], strips: 
         matches: paths.iter().map(prefix).collect(),
         sources: Vec::new(),
         denied: Vec::new(),
+        rates: Vec::new(),
         filters: if strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() },
         action: Action::Forward(vec![(guest.lead_to(key, port), 1)]),
         timeout: None,

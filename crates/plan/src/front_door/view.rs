@@ -7,7 +7,7 @@ use seaway_model::{
     Config, ObjectRef, Pool, PoolId, Problem,
     config::Opens,
     fact::Service,
-    load_balancer::{Action, Match, Rule},
+    load_balancer::{Action, Match, RateLimit, Rule},
 };
 
 use super::{
@@ -47,6 +47,8 @@ pub struct Lead {
     pub sources: Vec<IpNet>,
     /// From where it may not, even so.
     pub denied: Vec<IpNet>,
+    /// How often each client may ask.
+    pub rates: Vec<RateLimit>,
 }
 
 impl FrontDoor {
@@ -68,6 +70,7 @@ impl FrontDoor {
                     pools: vec![(to.clone(), members)],
                     sources: Vec::new(),
                     denied: Vec::new(),
+                    rates: Vec::new(),
                 })
             });
             let leads = guest.rules.iter().flat_map(|rule| self.leads(rule)).chain(by_tls);
@@ -99,6 +102,7 @@ impl FrontDoor {
             pools: pools.clone(),
             sources: rule.sources.clone(),
             denied: rule.denied.clone(),
+            rates: rule.rates.clone(),
         };
         claims.map(lead).collect()
     }

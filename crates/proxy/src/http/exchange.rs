@@ -16,6 +16,7 @@ use super::{
     believed::{self, BelievedClient},
     cors,
     end::End,
+    guard::{self, Denied},
     h2_upstream, mirror,
     question::{AddedHeaders, version_of},
     relay::{relay, tunnel},
@@ -110,15 +111,25 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     };
     scratch.record.asked_by(short.client);
     client.limit(rule.timeout);
-    // Before anything else of the rule is done: redirects and preflights tell of it, too.
-    if let Some(sources) = tuned.sources_of(found.rule)
-        && (asks.is_hidden || !sources.admits(asks.ip.to_canonical()))
-    {
-        client.who.listener.refuse(Refusal::Source);
-        return refuse(client, scratch, 403).await;
-    }
     // Nobody is invited to ask once more where nothing more is answered.
     let may_persist = short.persists && !client.is_over();
+    // Before anything else of the rule is done: redirects and preflights tell of it, too.
+    match guard::admit(client, &tuned, found.rule, asks, head, &scratch.request) {
+        Ok(()) => {}
+        Err(Denied::Source) => {
+            client.who.listener.refuse(Refusal::Source);
+            return refuse(client, scratch, 403).await;
+        }
+        Err(Denied::Rate(seconds)) => {
+            client.who.listener.refuse(Refusal::ClientRate);
+            let (fields, body) = (format!("Retry-After: {seconds}\r\n"), page(&tuned, 429));
+            let head_only = short.method == Method::Head;
+            // Another connection would cost more than another answer.
+            let persists = skip_request(scratch) && may_persist;
+            let answer = Answer { status: 429, fields: &fields, body, head_only, persists };
+            return client.say(scratch, &answer).await;
+        }
+    }
     if cors::is_preflight(&seen)
         && let Some((cors, origin)) = cors::of(rule, &seen)
     {

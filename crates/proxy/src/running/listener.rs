@@ -104,6 +104,8 @@ pub enum Refusal {
     Connections,
     /// The limit on new connections per second, or the share of its namespace.
     Rate,
+    /// One client has made more requests than it may.
+    ClientRate,
     /// A PROXY protocol header was required, and is missing, wrong or late.
     Header,
     /// No handshake of TLS came about.
@@ -117,10 +119,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub const ALL: [Refusal; 8] = [
+    pub const ALL: [Refusal; 9] = [
         Refusal::Source,
         Refusal::Connections,
         Refusal::Rate,
+        Refusal::ClientRate,
         Refusal::Header,
         Refusal::Tls,
         Refusal::NoMember,
@@ -133,6 +136,7 @@ impl Refusal {
             Refusal::Source => "source",
             Refusal::Connections => "connections",
             Refusal::Rate => "rate",
+            Refusal::ClientRate => "client-rate",
             Refusal::Header => "header",
             Refusal::Tls => "tls",
             Refusal::NoMember => "no-member",

@@ -4,6 +4,7 @@
 mod access;
 mod bodies;
 mod changing;
+mod client_rates;
 mod ends;
 #[path = "../smuggling/frames.rs"]
 #[allow(dead_code)]

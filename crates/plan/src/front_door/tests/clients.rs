@@ -1,11 +1,12 @@
-//! Which clients rules let in: by the word of a Service, of a route, and of both.
+//! Which clients rules let in, and how often: by the word of a Service, of a route, and of both.
 
 use ipnet::IpNet;
 use seaway_model::{
-    Config,
-    fact::{HttpRoute, Service},
-    load_balancer::{Action, Filter, Rule},
+    Config, Desired,
+    fact::{HttpRoute, Service, ServiceKind},
+    load_balancer::{Action, Filter, Protocol, Rule},
 };
+use seaway_testkit::facts;
 
 use super::{
     routes::{backend, route_to},
@@ -109,5 +110,85 @@ fn a_rule_lets_in_whom_all_let_in_that_it_leads_to_and_follows_when_they_change(
         assert_eq!(led(&world).sources, nets(&["192.0.2.0/24"]));
         world.apply(put(&hidden("closed", &[])));
         assert_eq!(led(&world).sources, []);
+    }
+}
+
+/// Who limits the rate, and how: `default/web 10/20 address`.
+fn limits(rule: &Rule) -> Vec<String> {
+    let limit = |it: &seaway_model::load_balancer::RateLimit| {
+        format!("{} {}/{} {}", it.of, it.rate.per_second, it.rate.burst, it.rate.key)
+    };
+    rule.rates.iter().map(limit).collect()
+}
+
+const RATE: &str = "seaway.dev/requests-per-second-per-client";
+
+#[test]
+fn all_rules_of_a_service_count_its_clients_together_those_to_https_included() {
+    let say = [
+        (RATE, "10"),
+        ("seaway.dev/requests-burst-per-client", "50"),
+        ("seaway.dev/rate-limit-key", "header:X-Api-Key"),
+        ("seaway.dev/host", "a.example,b.example/api"),
+        ("seaway.dev/tls", "own"),
+        ("seaway.dev/https-redirect", "true"),
+    ];
+    let web = saying(service("web", &[80]), &say);
+    let pair = told(&crate::certificates::tests::tls_secret("own", &["a.example", "b.example"]));
+    let world = world(Config::default(), [put(&web), backed(&web), pair]);
+    assert_eq!(problems(&world), [""; 0]);
+    let rules: Vec<_> =
+        load_balancer(&world).expect("open").listeners.values().flat_map(|it| it.rules.clone()).collect();
+    assert!(rules.iter().any(|it| matches!(it.action, Action::Redirect(_))), "{rules:?}");
+    for rule in rules {
+        assert_eq!(limits(&rule), ["Service default/web 10/50 header:x-api-key"], "{rule:?}");
+    }
+}
+
+#[test]
+fn limits_of_a_route_and_of_its_services_all_hold() {
+    let (one, other) = (hidden("one", &[(RATE, "10")]), hidden("other", &[(RATE, "5")]));
+    let unclear = hidden("unclear", &[(RATE, "ten")]);
+    for (say, services, expected, sources) in [
+        (&[][..], &["one"][..], &["Service default/one 10/20 address"][..], &[][..]),
+        (
+            &[(RATE, "100")],
+            &["one", "other"],
+            &[
+                "HTTPRoute default/shop 100/200 address",
+                "Service default/one 10/20 address",
+                "Service default/other 5/10 address",
+            ],
+            &[],
+        ),
+        (&[], &["one", "one"], &["Service default/one 10/20 address"], &[]),
+        (&[], &["unclear"], &[], NOBODY),
+    ] {
+        let mut route = route_saying(&route_to("one", 80), say);
+        route.rules[0].action = Action::Forward(services.iter().map(|it| (backend(it, 80), 1)).collect());
+        let all = [&one, &other, &unclear].into_iter().flat_map(|it| [put(it), backed(it)]);
+        let world = world(Config::default(), all.chain([put_route(&route)]));
+        let rule = led(&world);
+        assert_eq!(limits(&rule), expected, "{say:?} {services:?}");
+        assert_eq!(rule.sources, nets(sources), "{say:?} {services:?}");
+    }
+}
+
+#[test]
+fn at_its_own_address_requests_are_counted_where_http_is_spoken() {
+    for (say, counted, told) in [
+        (&[("seaway.dev/protocol", "http")][..], &["Service default/web 10/20 address"][..], 0),
+        (&[("seaway.dev/protocol", "tcp")], &[], 1),
+    ] {
+        let mut web = saying(service("web", &[80]), &[say, &[(RATE, "10")]].concat());
+        web.kind = ServiceKind::LoadBalancer;
+        let world = world(Config::default(), [put(&web), backed(&web)]);
+        let Desired::LoadBalancer(it) = world.desire(&unit(&facts::owner(&web))) else {
+            panic!("it is ours")
+        };
+        let listener = it.listeners.values().next().expect("it is open");
+        assert_eq!(listener.protocol == Protocol::Http, told == 0);
+        assert_eq!(limits(&listener.rules[0]), counted, "{say:?}");
+        assert_eq!(problems(&world).len(), told, "{say:?}: {:?}", problems(&world));
     }
 }

@@ -39,6 +39,7 @@ fn what_protects_and_is_not_understood_opens_no_listener() {
         ("service.beta.kubernetes.io/load-balancer-source-ranges", "office"),
         ("seaway.dev/denied-source-ranges", "10.0.0/8"),
         ("seaway.dev/denied-source-ranges", ""),
+        ("seaway.dev/requests-per-second-per-client", "10/s"),
         ("seaway.dev/tls", ""),
         ("seaway.dev/tls", "Own_Certificate"),
         ("seaway.dev/tls-passthrough", "ture"),
@@ -51,6 +52,7 @@ fn what_protects_and_is_not_understood_opens_no_listener() {
         ("seaway.dev/proxy-protocol-from", "10.0.0/8"),
         ("seaway.dev/source-range", "10.0.0.0/8"),
         ("seaway.dev/denied-source-range", "10.0.0.0/8"),
+        ("seaway.dev/request-per-second-per-client", "10"),
         ("seaway.dev/client-authority", "ca"),
     ] {
         let shop = own(&[80, 443], &[(option, value)]);
@@ -310,6 +312,7 @@ fn what_protects_and_cannot_be_had_at_the_front_door_keeps_a_service_out() {
         ("seaway.dev/backend-tls-authorities", "My_CA"),
         ("seaway.dev/source-ranges", "10.0.0/8"),
         ("seaway.dev/denied-source-ranges", "10.0.0/8"),
+        ("seaway.dev/requests-per-second-per-client", "ten"),
     ] {
         for say in
             [vec![option], vec![option, asks], vec![option, host, ("seaway.dev/tls-passthrough", "true")]]
@@ -369,6 +372,8 @@ fn a_route_that_asks_for_such_protection_answers_nobody() {
         (("seaway.dev/source-ranges", "10.0.0.0/8"), true),
         (("seaway.dev/denied-source-ranges", "10.0.0/8"), false),
         (("seaway.dev/denied-source-ranges", "10.0.0.0/8"), true),
+        (("seaway.dev/requests-per-second-per-client", "ten"), false),
+        (("seaway.dev/requests-per-second-per-client", "10"), true),
         (("seaway.dev/tls", ""), false),
         (("seaway.dev/tls", "own"), true),
     ] {

@@ -1,0 +1,99 @@
+//! What a rule asks of a client before anything else of it is done: where it comes from, and how often it has asked.
+
+// What is read here is somebody else's.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
+use seaway_model::load_balancer::ClientKey;
+use seaway_wire::http::{Known, Request};
+
+use super::{believed::BelievedClient, serve::Client};
+use crate::{client_rates::Asking, running::Tuned};
+
+/// Why a request is not answered by its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// It comes from where nobody may ask, or nobody knows from where.
+    Source,
+    /// One client has asked too often; the seconds after which it may again.
+    Rate(u64),
+}
+
+/// Rules without ranges and limits cost two looks at what is not there.
+pub(super) fn admit(
+    client: &Client,
+    tuned: &Tuned,
+    rule: usize,
+    asks: BelievedClient,
+    head: &[u8],
+    request: &Request,
+) -> Result<(), Denied> {
+    if let Some(sources) = tuned.sources_of(rule)
+        && (asks.is_hidden || !sources.admits(asks.ip.to_canonical()))
+    {
+        return Err(Denied::Source);
+    }
+    for limit in tuned.rule(rule).map_or(&[][..], |rule| &rule.rates) {
+        let value = match &limit.rate.key {
+            ClientKey::Address => None,
+            ClientKey::Header(name) => header(name.as_bytes(), head, request),
+            ClientKey::Cookie(name) => cookie(name.as_bytes(), head, request),
+        };
+        let asking = value.map_or(Asking::By(asks.ip.to_canonical()), Asking::Saying);
+        let rates = &client.context.shared.client_rates;
+        rates.admit(limit, asking, client.context.now()).map_err(Denied::Rate)?;
+    }
+    Ok(())
+}
+
+/// Its value, if it is there once: of several, nobody knows which one a member would read.
+fn header<'h>(name: &[u8], head: &'h [u8], request: &Request) -> Option<&'h [u8]> {
+    let fields = request.fields.iter();
+    let named = fields.filter(|field| field.name.of(head).eq_ignore_ascii_case(name));
+    only(named.map(|field| field.value.of(head).trim_ascii()))
+}
+
+/// The same of a cookie, whose name is told apart by case.
+fn cookie<'h>(name: &[u8], head: &'h [u8], request: &Request) -> Option<&'h [u8]> {
+    let fields = request.fields.iter().filter(|field| field.known == Known::Cookie);
+    let pairs = fields.flat_map(|field| field.value.of(head).split(|byte| *byte == b';'));
+    only(pairs.filter_map(|pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"=")))
+}
+
+fn only<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Option<&'h [u8]> {
+    let value = values.next().filter(|value| !value.is_empty())?;
+    values.next().is_none().then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_wire::http::{Limits, Reading};
+
+    use super::*;
+
+    #[test]
+    fn a_client_is_known_by_a_header_or_cookie_that_is_there_once() {
+        for (fields, by_header, by_cookie) in [
+            ("", None, None),
+            ("X-Key: a\r\n", Some("a"), None),
+            ("x-KEY:  a b \r\n", Some("a b"), None),
+            ("X-Key:\r\n", None, None),
+            ("X-Key: a\r\nX-Key: b\r\n", None, None),
+            ("X-Key-2: a\r\n", None, None),
+            ("Cookie: x-key=1; a=b\r\n", None, Some("1")),
+            ("Cookie: a=b;x-key=1\r\n", None, Some("1")),
+            ("Cookie: a=b\r\nCookie: x-key=1\r\n", None, Some("1")),
+            ("Cookie: x-key=1; x-key=2\r\n", None, None),
+            ("Cookie: x-key=1\r\nCookie: x-key=1\r\n", None, None),
+            ("Cookie: X-Key=1; x-key2=1; x-key\r\n", None, None),
+            ("Cookie: x-key=\r\n", None, None),
+            ("Cookie: x-key==;\r\n", None, Some("=")),
+        ] {
+            let head = format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+            let mut request = Request::default();
+            assert_eq!(request.read(head.as_bytes(), &Limits::default()), Reading::Whole, "{fields:?}");
+            let (head, name) = (head.as_bytes(), &b"x-key"[..]);
+            assert_eq!(header(name, head, &request), by_header.map(str::as_bytes), "{fields:?}");
+            assert_eq!(cookie(name, head, &request), by_cookie.map(str::as_bytes), "{fields:?}");
+        }
+    }
+}
