@@ -11,7 +11,7 @@
 //! * A newcomer is never refused for what others did. If all places of its set are taken, it gets that of another: of the
 //!   namespace that has most of them, the bucket that is nearest to full. Whose place is lost begins with a full bucket, so
 //!   only this can have more admitted than its limit allows. While a quarter of all places is taken, that meets about one
-//!   newcomer of 4,000; while half are, one of 50.
+//!   newcomer of 4,000; while half are, one of 70.
 //! * Who has used its bucket up loses its place last. To have it emptied, a client needs eight others in the same set that
 //!   have asked for more; it does not know which those are, so it needs some 200,000 addresses that are over their limits.
 //! * A successor process begins with full buckets.

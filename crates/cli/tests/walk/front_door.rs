@@ -348,6 +348,27 @@ fn clients_outside_of_the_source_ranges_of_a_service_get_403_at_its_paths_alone(
 }
 
 #[test]
+fn a_client_that_asks_too_often_gets_429_and_others_are_served() {
+    let web = Web::start("web");
+    let limited = Service::web("web")
+        .with("requests-per-second-per-client", "1")
+        .with("requests-burst-per-client", "3")
+        .with("rate-limit-key", "header:X-Api-Key");
+    let seaway = with_door("").write("web.yaml", &limited.to(web.at).text()).start();
+    let status =
+        |key: &str| ask(seaway.at(PORT), "GET", "any.example/web", &format!("X-Api-Key: {key}\r\n")).status;
+    assert_eq!([status("one"), status("one"), status("one")], [200; 3]);
+    until("it has asked too often", || status("one") == 429);
+    assert_eq!(status("two"), 200);
+    assert!(seaway.problems().is_empty(), "{:?}", seaway.problems());
+    let counted = |it: &str| it.starts_with("seaway_refused_total") && it.contains("\"client-rate\"");
+    let (_, metrics) = seaway.get("/metrics").unwrap();
+    let count =
+        metrics.lines().find(|it| counted(it)).and_then(|it| it.rsplit(' ').next()?.parse::<u64>().ok());
+    assert!(count.is_some_and(|it| it > 0), "{metrics}");
+}
+
+#[test]
 fn requests_and_their_answers_are_counted_for_people_and_scrapers() {
     let cart = Web::start("cart");
     let seaway = with_door("").write("cart.yaml", &Service::web("cart").to(cart.at).text()).start();
