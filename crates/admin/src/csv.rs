@@ -132,7 +132,7 @@ fn frontend(name: &str, protocol: L4, listeners: &[&ListenerView], number: usize
     row.extend([
         ("pxname", name.to_owned()),
         ("svname", "FRONTEND".to_owned()),
-        ("dreq", count(|l| l.refused.by_source)),
+        ("dreq", count(|l| l.refused.by_source.saturating_add(l.refused.by_client_rate))),
         ("dcon", count(|l| l.refused.by_limit)),
         ("ereq", count(|l| l.errors)),
         // One address that is not served must not pass for all being well.

@@ -234,7 +234,8 @@ fn only_for(text: &mut String, sources: &[IpNet], denied: &[IpNet]) {
 fn at_most(text: &mut String, rates: &[RateLimit]) {
     for RateLimit { rate, .. } in rates {
         let RequestRate { per_second, burst, key } = rate;
-        let _ = write!(text, ", at most {per_second} requests a second by {key}, {burst} at once");
+        let _ =
+            write!(text, ", at most {per_second} requests a second of each client ({key}), {burst} at once");
     }
 }
 

@@ -77,7 +77,10 @@ impl Demand {
         let to_members = TO_MEMBERS.iter().filter(|_| !self.ports.iter().any(|it| self.speaks_tls(it)));
         let speaks_http = self.ports.iter().any(|it| self.protocol(&it.port) == Protocol::Http);
         let of_http = NATIVE_OF_HTTP.iter().filter(|_| speaks_http);
-        let native = NATIVE.iter().chain(of_http).chain(to_members).filter(|_| !at_front_door);
+        // What protects is told even where it works at the front door: the cloud lets through what is to be kept out.
+        let protects = |option: &str| [DENIED, CLIENT_RATE].contains(&option);
+        let native = NATIVE.iter().chain(of_http).chain(to_members);
+        let native = native.filter(|option| !at_front_door || protects(option));
         for field in native.filter_map(|option| self.wishes.written.get(option)) {
             let message = "load balancers of a cloud cannot do this: the annotation has no effect".to_owned();
             remark(field, message, "Remove it, or serve the Service with the native driver.");

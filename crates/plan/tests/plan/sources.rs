@@ -49,6 +49,33 @@ fn an_annotation_opens_nothing_that_the_service_closes_and_a_typo_opens_nothing_
 }
 
 #[test]
+fn denied_networks_are_kept_beside_allowed_ones_and_a_typo_opens_nothing() {
+    const DENIED: &str = "seaway.dev/denied-source-ranges";
+    for (spec, say, sources, denied) in [
+        (&[][..], "10.1.0.0/16, 192.0.2.7", &[][..], &["10.1.0.0/16", "192.0.2.7/32"][..]),
+        (&["10.0.0.0/8"], "10.1.0.0/16", &["10.0.0.0/8"], &["10.1.0.0/16"]),
+    ] {
+        let mut service = shop();
+        service.source_ranges = spec.iter().map(|it| it.parse().expect("a network")).collect();
+        service.meta.annotations = [(DENIED.into(), say.into())].into();
+        let world = on_host(vec![host(&["192.0.2.5"], &[]), put(&service)]);
+        let Desired::LoadBalancer(it) = world.desire(&unit(&owner(&service))) else { panic!("it is ours") };
+        let listener = it.listeners.values().next().expect("it is open");
+        let text = |nets: &[ipnet::IpNet]| nets.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!((text(&listener.sources), text(&listener.denied)), (text_of(sources), text_of(denied)));
+    }
+    for (spec, say) in [(&[][..], "10.0.0/8"), (&["10.0.0.0/8"], "10.0.0/8"), (&[], "")] {
+        let (listener, problems) = may_connect(spec, &[(DENIED, say)]);
+        assert_eq!(listener, None, "{spec:?} {say}");
+        assert!(problems.iter().any(|it| it.field.contains(DENIED)), "{problems:?}");
+    }
+}
+
+fn text_of(nets: &[&str]) -> Vec<String> {
+    nets.iter().map(ToString::to_string).collect()
+}
+
+#[test]
 fn a_service_whose_source_ranges_are_not_all_understood_is_followed_and_closed() {
     let mut closed = shop();
     closed.unclear_sources = true;
