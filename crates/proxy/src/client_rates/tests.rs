@@ -115,6 +115,15 @@ proptest! {
 }
 
 #[test]
+fn a_rate_by_which_a_second_cannot_be_divided_is_rather_less_than_more() {
+    let (rates, limit) = (ClientRates::new(), by_address(999_999, 1_000_000));
+    let admitted = |now| (0..1_000_000).filter(|_| rates.admit(&limit, v4(1), now).is_ok()).count();
+    assert_eq!(admitted(1_000), 1_000_000);
+    let in_a_second = admitted(2_000);
+    assert!((999_000..=999_999).contains(&in_a_second), "{in_a_second}");
+}
+
+#[test]
 fn workers_share_one_limit() {
     let (rates, limit) = (ClientRates::new(), by_address(1, 1_000));
     let admitted: usize = thread::scope(|scope| {
