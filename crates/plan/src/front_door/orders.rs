@@ -125,6 +125,8 @@ fn rule(host: &Name, token: &Name, body: &Name) -> Arc<Rule> {
         hosts: vec![HostPattern::Exact(host.clone())],
         matches: vec![Match { path: Some(path), ..Match::default() }],
         sources: Vec::new(),
+        denied: Vec::new(),
+        rates: Vec::new(),
         filters: Vec::new(),
         action: Action::Respond { code: 200, body: body.clone() },
         timeout: None,
