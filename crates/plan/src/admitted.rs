@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 use seaway_model::{Config, Kind, ObjectRef, fact::Service, load_balancer::RateLimit};
 
-use crate::annotations::{Wishes, nobody};
+use crate::annotations::{Protection, Wishes, nobody};
 
 /// Which clients a Service lets in, however they come to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub(crate) struct Admitted {
     pub(crate) denied: Vec<IpNet>,
     /// How often each may ask: all of these hold.
     pub(crate) rates: Vec<RateLimit>,
+    /// Those who show a certificate, which only a listener of its own can ask them for.
+    pub(crate) certified_only: bool,
 }
 
 impl Admitted {
@@ -30,7 +32,8 @@ impl Admitted {
             false => source_ranges(service, wishes).to_vec(),
         };
         let rates = wishes.http.limits_of(&object(service));
-        Admitted { sources, denied: wishes.denied.clone(), rates }
+        let certified_only = matches!(wishes.protection(), Some(Protection::Clients(_)));
+        Admitted { sources, denied: wishes.denied.clone(), rates, certified_only }
     }
 
     pub(crate) fn is_from_everywhere(&self) -> bool {

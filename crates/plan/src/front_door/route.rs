@@ -52,6 +52,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
         sources: wishes.sources.clone(),
         denied: wishes.denied.clone(),
         rates: wishes.http.limits_of(&route.object()),
+        certified_only: false,
     };
     let mut services = BTreeMap::new();
     for (number, written) in route.rules.iter().enumerate() {
@@ -227,6 +228,20 @@ impl Reader<'_> {
         }
         let config = self.given.config;
         let its = self.services.entry(key.clone()).or_insert_with(|| Admitted::of_service(service, config));
+        if its.certified_only {
+            self.tell(
+                Reason::Unsupported,
+                &to.field,
+                format!(
+                    "Service {}/{} is for clients with a certificate, and the front door cannot ask for one for a single Service",
+                    key.namespace, key.name
+                ),
+            )
+            .fix = "Require certificates of all clients of the front door (frontDoor.tls.clients) instead of this Service's, or \
+                    give the Service a LoadBalancer of its own. Until then the rule answers 500."
+                .to_owned();
+            return None;
+        }
         self.admitted.narrow(its);
         Some(self.guest.lead_to(&key, to.port))
     }

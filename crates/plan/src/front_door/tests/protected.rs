@@ -7,7 +7,7 @@ use seaway_model::{
 };
 use seaway_testkit::facts;
 
-use super::scene::*;
+use super::{routes::route_to, scene::*};
 use crate::{
     World,
     certificates::tests::{secret, tls_secret},
@@ -388,4 +388,27 @@ fn a_route_that_asks_for_such_protection_answers_nobody() {
         assert_eq!(!its.sources.is_empty(), is_for_some, "{option:?}: {:?}", its.sources);
         assert_eq!(problems(&world).is_empty(), open, "{option:?}: {:?}", problems(&world));
     }
+}
+
+#[test]
+fn no_route_leads_past_the_certificates_that_a_service_asks_its_clients_for() {
+    let shop = own(&[443], &[("seaway.dev/tls", "own"), ("seaway.dev/client-authorities", "ca")]);
+    let shown = route_to("shop", 443);
+    let told_all = [
+        put(&shop),
+        backed(&shop),
+        told(&tls_secret("own", &["a.example"])),
+        told(&authorities("ca")),
+        put_route(&shown),
+    ];
+    let world = world(Config::default(), told_all);
+    assert!(
+        listener(&world).rules.iter().all(|it| !matches!(it.action, Action::Forward(_))),
+        "it answers 500"
+    );
+    let said = problems(&world);
+    assert!(
+        said.iter().any(|it| it.contains("HTTPRoute default/shop") && it.contains("with a certificate")),
+        "{said:?}"
+    );
 }
