@@ -1,6 +1,7 @@
 //! The command line: flags are for the process, `seaway.yaml` for everything else.
 
 mod folder;
+mod import;
 pub(crate) mod kubectl;
 mod member;
 mod openstack;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::folder::{Common, Init, Manifests, Which};
+pub(crate) use self::import::{Import, ImportBank, ImportFile, ImportSource};
 pub(crate) use self::member::{CloudArgs, Controller, Node, Pod, ProcessArgs};
 pub(crate) use self::openstack::{OpenStackAdopt, OpenStackReleaseGroup};
 pub(crate) use self::operate::{Drain, Reload, Reset, Running, Status, Weight};
@@ -150,7 +152,7 @@ pub(crate) enum Command {
     },
     /// Show a load balancer with three backends at work, one of which is killed and comes back
     Demo(Demo),
-    /// Convert the configuration of another load balancer to a seaway.yaml
+    /// Convert the configuration of another load balancer: nginx, HAProxy, Ingress, service-loadbalancer
     Import(Import),
     /// Print the CustomResourceDefinitions and roles to install in a cluster
     ///
@@ -240,34 +242,6 @@ pub(crate) struct ConfigArgs {
     /// Report the mistakes in FILE
     #[arg(long, value_name = "FILE", required_unless_present = "example")]
     pub(crate) check: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Import {
-    #[command(subcommand)]
-    pub(crate) source: ImportSource,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ImportSource {
-    /// From Kubernetes' service-loadbalancer: its flags and its loadbalancer.json
-    ///
-    /// Prints a seaway.yaml. A setting without a counterpart becomes a comment that says what to do instead.
-    ///
-    ///     seaway import service-loadbalancer --tcp-services=mysql:3306 --balance-algorithm=leastconn > seaway.yaml
-    ///     seaway import service-loadbalancer --config loadbalancer.json --http-port=8080
-    #[command(verbatim_doc_comment)]
-    ServiceLoadbalancer(ImportBank),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ImportBank {
-    /// The loadbalancer.json
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// The flags, unchanged
-    #[arg(value_name = "FLAGS", trailing_var_arg = true, allow_hyphen_values = true)]
-    pub(crate) flags: Vec<String>,
 }
 
 #[derive(Debug, Args)]

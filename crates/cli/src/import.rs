@@ -1,277 +1,99 @@
-//! `seaway import service-loadbalancer`: the flags and the loadbalancer.json of the old HAProxy bank as a seaway.yaml.
+//! `seaway import`: the configuration of another load balancer as manifests and a seaway.yaml.
 //!
-//! What has no counterpart here becomes a comment that says what to do instead. Nothing is read but that one file, and
-//! nothing is written: the result is printed.
+//! ```text
+//!   nginx.conf, haproxy.cfg, Ingress ─► read ─► Proxy (proxy.rs) ─► write ─► manifests, seaway.yaml
+//!                                        │                           │
+//!                                        └────► Report (report.rs) ◄─┘     each directive: translated, or why not
+//! ```
+//! Each source knows its own language alone and makes a `Proxy` of it; `write` knows Seaway's manifests alone. What protects and
+//! cannot be translated closes its route: requests get 403 there, not another route.
 
-use std::{fmt::Write, path::Path, process::ExitCode};
+mod haproxy;
+mod ingress;
+mod nginx;
+mod proxy;
+mod report;
+mod service_loadbalancer;
+mod write;
+
+use std::{
+    fs::File,
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    rc::Rc,
+};
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Map, Value};
 
+use self::{proxy::Proxy, report::Report, write::Folder};
 use crate::{
-    args::{Import, ImportSource},
+    args::{Import, ImportFile, ImportSource},
     output,
 };
 
+/// All files of one configuration together, those that it includes too.
+const LARGEST: u64 = 4 << 20;
+
+/// What was read, and what became of each directive.
+pub(crate) struct Imported {
+    proxy: Proxy,
+    report: Report,
+}
+
 pub(crate) fn run(arguments: &Import) -> Result<ExitCode> {
-    let ImportSource::ServiceLoadbalancer(arguments) = &arguments.source;
-    let mut bank = Bank::default();
-    let named = bank.flags(&arguments.flags)?;
-    if let Some(file) = arguments.config.as_deref().or(named.as_deref().map(Path::new)) {
-        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        bank.json(&text).with_context(|| file.display().to_string())?;
-    }
-    output::line(bank.yaml().trim_end());
-    Ok(ExitCode::SUCCESS)
+    let (imported, arguments) = match &arguments.source {
+        ImportSource::ServiceLoadbalancer(arguments) => return service_loadbalancer::run(arguments),
+        ImportSource::Nginx(arguments) => (nginx::read(&arguments.file)?, arguments),
+        ImportSource::Haproxy(arguments) => (haproxy::read(&arguments.file)?, arguments),
+        ImportSource::Ingress(arguments) => (ingress::read(&arguments.file)?, arguments),
+    };
+    finish(imported, arguments)
 }
 
-/// What the old bank was told.
-#[derive(Debug, Default)]
-struct Bank {
-    tcp_services: Vec<String>,
-    namespace: Option<String>,
-    target_service: Option<String>,
-    http_port: Option<u16>,
-    stats_port: Option<u16>,
-    algorithm: Option<&'static str>,
-    error_page: Option<String>,
-    return_code: Option<u16>,
-    certificate: Option<String>,
-    /// What has no counterpart, and what to do instead.
-    notes: Vec<(String, &'static str)>,
+fn finish(imported: Imported, arguments: &ImportFile) -> Result<ExitCode> {
+    let (folder, report) = written(imported);
+    match &arguments.into {
+        Some(dir) => folder.write(dir)?,
+        None => output::line(folder.printed().trim_end()),
+    }
+    report.lines(arguments.quiet).iter().for_each(|it| output::error(it));
+    Ok(if report.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-const CLUSTER: &str = "there is no cluster to be asked: Services are read from a folder, seaway run DIR";
-const LOGGING: &str = "logs go to standard error; see `log` for their level and format";
-
-/// Flags that take no value of their own unless it is joined by `=`.
-const SWITCHES: &[(&str, &str)] = &[
-    ("dry", "use seaway plan or seaway check, which serve nothing"),
-    ("use-kubernetes-cluster-service", CLUSTER),
-    ("forward-services", "not needed: members are endpoints, never a cluster's own address"),
-    ("syslog", LOGGING),
-    ("logtostderr", LOGGING),
-    ("alsologtostderr", LOGGING),
-    ("insecure-skip-tls-verify", CLUSTER),
-    ("match-server-version", CLUSTER),
-];
-
-/// Flags with a value that says nothing here.
-const VALUES: &[(&str, &str)] = &[
-    (
-        "ssl-ca-cert",
-        "service-loadbalancer did not ask clients for a certificate; to ask for one, set \
-                     frontDoor: {tls: {clients: …}}",
-    ),
-    ("v", LOGGING),
-    ("vmodule", LOGGING),
-    ("log-dir", LOGGING),
-    ("log-backtrace-at", LOGGING),
-    ("log-flush-frequency", LOGGING),
-    ("stderrthreshold", LOGGING),
-    ("api-version", CLUSTER),
-    ("certificate-authority", CLUSTER),
-    ("client-certificate", CLUSTER),
-    ("client-key", CLUSTER),
-    ("cluster", CLUSTER),
-    ("context", CLUSTER),
-    ("kubeconfig", CLUSTER),
-    ("password", CLUSTER),
-    ("server", CLUSTER),
-    ("token", CLUSTER),
-    ("user", CLUSTER),
-    ("username", CLUSTER),
-];
-
-impl Bank {
-    /// Reads flags; says which loadbalancer.json they name.
-    fn flags(&mut self, flags: &[String]) -> Result<Option<String>> {
-        let mut config = None;
-        let mut rest = flags.iter();
-        while let Some(flag) = rest.next() {
-            let Some(written) = flag.strip_prefix("--").or_else(|| flag.strip_prefix('-')) else {
-                bail!(
-                    "{flag:?} is not a flag; write the flags of service-loadbalancer as they were, such \
-                       as --tcp-services=mysql:3306"
-                );
-            };
-            let (name, joined) = match written.split_once('=') {
-                Some((name, value)) => (name.replace('_', "-"), Some(value.to_owned())),
-                None => (written.replace('_', "-"), None),
-            };
-            if let Some((_, instead)) = SWITCHES.iter().find(|(it, _)| *it == name) {
-                self.notes.push((flag.clone(), instead));
-                continue;
-            }
-            let mut value = || match joined.clone().or_else(|| rest.next().cloned()) {
-                Some(value) => Ok(value),
-                None => bail!("{flag} needs a value"),
-            };
-            match name.as_str() {
-                "cfg" | "config" => config = Some(value()?),
-                "tcp-services" => self.tcp_services(&value()?)?,
-                "namespace" => self.namespace = Some(value()?),
-                "target-service" => self.target_service = Some(value()?),
-                "http-port" => self.http_port = Some(number(flag, &value()?)?),
-                "stats-port" => self.stats_port = Some(number(flag, &value()?)?),
-                "ssl-cert" => self.certificate = Some(value()?),
-                "error-page" => self.error_page = Some(value()?),
-                "default-return-code" => {
-                    let code = number(flag, &value()?)?;
-                    if !(200..600).contains(&code) {
-                        bail!("{flag}: a status is from 200 to 599");
-                    }
-                    self.return_code = Some(code);
-                }
-                "balance-algorithm" => self.algorithm(&value()?, flag),
-                _ => match VALUES.iter().find(|(it, _)| *it == name) {
-                    Some((_, instead)) => {
-                        value()?;
-                        self.notes.push((flag.clone(), instead));
-                    }
-                    None => bail!("service-loadbalancer has no flag --{name}"),
-                },
-            }
-        }
-        Ok(config)
-    }
-
-    fn tcp_services(&mut self, text: &str) -> Result<()> {
-        for entry in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
-            let named = entry.rsplit_once(':').filter(|(name, port)| {
-                !name.is_empty()
-                    && !name.contains(['/', ':', ' '])
-                    && port.parse::<u16>().is_ok_and(|it| it > 0)
-            });
-            if named.is_none() {
-                bail!("--tcp-services: {entry:?} must name a Service and its port, such as mysql:3306");
-            }
-            self.tcp_services.push(entry.to_owned());
-        }
-        Ok(())
-    }
-
-    fn algorithm(&mut self, text: &str, whence: &str) {
-        self.algorithm = match text {
-            "roundrobin" => Some("round-robin"),
-            "leastconn" => Some("least-connections"),
-            "source" => Some("source-hash"),
-            "first" => Some("first"),
-            _ => {
-                let instead = "Seaway does not have this algorithm; it has round-robin, least-connections, \
-                     random-two, source-hash and first";
-                self.notes.push((whence.to_owned(), instead));
-                return;
-            }
-        };
-    }
-
-    fn json(&mut self, text: &str) -> Result<()> {
-        let keys: Map<String, Value> = serde_json::from_str(text).context("the text is not a JSON object")?;
-        for (key, value) in keys {
-            let whence = format!("{key}: {value}");
-            match key.as_str() {
-                // A flag says it louder.
-                "algorithm" if self.algorithm.is_none() => {
-                    self.algorithm(value.as_str().unwrap_or_default(), &whence);
-                }
-                "algorithm" | "name" => {}
-                "reloadCmd" => self.notes.push((whence, "nothing is reloaded: a change is served at once")),
-                "config" | "template" => {
-                    self.notes.push((whence, "there is no template: what is served is in the Service"));
-                }
-                _ => self.notes.push((whence, "not known")),
-            }
-        }
-        Ok(())
-    }
-
-    fn yaml(&self) -> String {
-        let mut text =
-            "# Made by seaway import service-loadbalancer. All keys: seaway config --example\n".to_owned();
-        self.front_door(&mut text);
-        if !self.tcp_services.is_empty() {
-            text.push_str("\ntcpServices:\n");
-            for entry in &self.tcp_services {
-                let namespace = self.namespace.as_ref().map_or(String::new(), |it| format!("{it}/"));
-                let _ = writeln!(text, "- {namespace}{entry}");
-            }
-        }
-        if let Some(balance) = self.algorithm {
-            let _ = writeln!(text, "\ndefaults:\n  balance: {balance}");
-        }
-        if let Some(port) = self.stats_port {
-            let _ = writeln!(
-                text,
-                "\n# It was open to everybody, and has no password here either: loopback, until you say otherwise.\nadmin:\n  listen: [\"127.0.0.1:{port}\", \"[::1]:{port}\"]"
-            );
-        }
-        if let Some(namespace) = &self.namespace {
-            let _ = writeln!(
-                text,
-                "\n# --namespace={namespace}: all namespaces in the folder are served; leave others out of the folder."
-            );
-        }
-        if !self.notes.is_empty() {
-            text.push_str("\n# Without a counterpart here:\n");
-        }
-        for (what, instead) in &self.notes {
-            let _ = writeln!(text, "#   {}\n#     {instead}", what.replace('\n', " "));
-        }
-        text
-    }
-
-    fn front_door(&self, text: &mut String) {
-        let _ = writeln!(text, "\nfrontDoor:\n  enabled: true");
-        if let Some(port) = self.http_port {
-            let _ = writeln!(text, "  port: {port}");
-        }
-        if let Some(service) = &self.target_service {
-            let _ = writeln!(
-                text,
-                "  services: annotated            # --target-service={service}: annotate it with seaway.dev/front-door: \"true\""
-            );
-        }
-        if let Some(file) = &self.certificate {
-            // What its template said, and served by https whoever had lb.sslTerm.
-            let _ = writeln!(
-                text,
-                "  certificates: [{{cert: {file:?}}}]\n  tls: {{secrets: named, hsts: 4380h}}"
-            );
-        }
-        let page = self.error_page.as_deref().map(page);
-        let fetched = page.as_ref().and_then(|it| it.1.as_ref());
-        if let Some(url) = fetched {
-            let _ = writeln!(text, "  # Pages are files: curl -o {PAGE} {url}");
-        }
-        let parts = [
-            self.return_code.map(|code| format!("code: {code}")),
-            page.as_ref().map(|(file, _)| format!("page: {file:?}")),
-        ];
-        let parts: Vec<String> = parts.into_iter().flatten().collect();
-        if !parts.is_empty() {
-            let _ = writeln!(text, "  unmatched: {{{}}}", parts.join(", "));
-        }
-    }
+fn written(imported: Imported) -> (Folder, Report) {
+    let Imported { proxy, mut report } = imported;
+    let folder = write::folder(proxy, &mut report);
+    report.finish();
+    (folder, report)
 }
 
-/// Where a page is put that was fetched.
-const PAGE: &str = "error-page.html";
-
-/// The file of a page, and where it is to be fetched from, if it is no file yet.
-fn page(url: &str) -> (String, Option<String>) {
-    match url.strip_prefix("file://") {
-        Some(path) => (path.to_owned(), None),
-        None if url.contains("://") => (PAGE.to_owned(), Some(url.to_owned())),
-        None => (url.to_owned(), None),
-    }
+/// A text and the name that its places have.
+#[derive(Clone, Debug)]
+struct Text {
+    name: Rc<str>,
+    text: String,
 }
 
-fn number(flag: &str, text: &str) -> Result<u16> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => bail!("{flag}: {text:?} is no number from 1 to 65535"),
+/// Reads a file of at most so many bytes. One that is not UTF-8 is read as far as it is.
+fn text_of(file: &Path, room: &mut u64) -> Result<Text> {
+    let named = || file.display().to_string();
+    let mut bytes = Vec::new();
+    let opened = File::open(file).with_context(named)?;
+    opened.take(room.saturating_add(1)).read_to_end(&mut bytes).with_context(named)?;
+    let length = bytes.len() as u64;
+    if length > *room {
+        bail!("{}: a configuration may have at most {LARGEST} bytes, with all files that it includes", named());
     }
+    *room -= length;
+    Ok(Text { name: named().into(), text: String::from_utf8_lossy(&bytes).into_owned() })
+}
+
+/// A file that a configuration names: relative to the folder of the configuration, and absolute where that is known.
+fn beside(file: &Path, named: &str) -> PathBuf {
+    let folder = file.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    folder.join(named)
 }
 
 #[cfg(test)]

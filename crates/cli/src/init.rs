@@ -202,7 +202,7 @@ fn create_schema(path: &PathBuf, schema: &Value) -> Result<()> {
 }
 
 /// A file that is not there yet, whoever else writes at the same time.
-fn create(path: &PathBuf, text: &str) -> Result<()> {
+pub(crate) fn create(path: &Path, text: &str) -> Result<()> {
     let opened = OpenOptions::new().write(true).create_new(true).open(path);
     let mut file = opened.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {

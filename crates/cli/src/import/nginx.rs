@@ -1,0 +1,90 @@
+//! nginx.conf: `http` with its upstreams and servers, and `stream`.
+//!
+//! ```text
+//!   text ─► lexer ─► Directives (parse.rs, with what is included) ─► http.rs ─► server.rs ─► location.rs ─► Routes
+//!                                                                 └► stream.rs ─► listeners     │
+//!                                                                         words.rs, access.rs, headers.rs, upstream.rs
+//! ```
+
+mod access;
+mod context;
+mod expression;
+mod headers;
+mod http;
+mod lexer;
+mod location;
+mod names;
+mod parse;
+mod pass;
+mod server;
+mod stream;
+mod upstream;
+mod words;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use self::{context::Context, parse::Directive, words::Class};
+use super::{Imported, LARGEST, Text, text_of};
+
+pub(super) fn read(file: &Path) -> Result<Imported> {
+    let mut room = LARGEST;
+    let text = text_of(file, &mut room)?;
+    read_text(file, &text, room)
+}
+
+/// `room`: bytes that included files may have.
+pub(super) fn read_text(file: &Path, text: &Text, room: u64) -> Result<Imported> {
+    let (directives, unread) = parse::parse(file, text, room)?;
+    let mut context = Context::new(file);
+    expect(&directives, &mut context);
+    for (place, why) in unread {
+        context.report.left_out(&place, &why);
+    }
+    let of_http = ["server", "upstream", "map", "location"];
+    // A file of conf.d has no `http` around it, and an example may have no `server`.
+    if directives.iter().any(|it| of_http.contains(&&*it.name)) {
+        http::read(&directives, &mut context);
+    } else {
+        for it in &directives {
+            match (&*it.name, &it.block) {
+                ("http", Some(block)) => {
+                    context.report.translated(&it.place);
+                    http::read(block, &mut context);
+                }
+                ("stream", Some(block)) => {
+                    context.report.translated(&it.place);
+                    stream::read(block, &mut context);
+                }
+                ("events", Some(_)) => context.report.no_effect(&it.place, "Seaway needs no settings of its event loop"),
+                _ => words::judge(it, &mut context.report),
+            }
+        }
+    }
+    Ok(context.into_imported())
+}
+
+/// All directives that are read one by one; what is within other blocks is judged with its block.
+fn expect(directives: &[Directive], context: &mut Context) {
+    for it in directives {
+        context.report.expect(&it.place, &it.written());
+        let is_read = ["http", "server", "location", "upstream", "stream"].contains(&&*it.name);
+        if let Some(block) = it.block.as_ref().filter(|_| is_read) {
+            expect(block, context);
+        }
+    }
+}
+
+/// Judges what no other part of the importer reads.
+fn judge_rest(directives: &[Directive], read: &[&str], context: &mut Context) {
+    for it in directives.iter().filter(|it| !read.contains(&&*it.name)) {
+        match words::class(&it.name) {
+            Class::Read => context.report.translated(&it.place),
+            _ => words::judge(it, &mut context.report),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

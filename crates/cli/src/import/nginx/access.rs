@@ -1,0 +1,122 @@
+//! Who may ask: what Seaway can say too, and what closes a location.
+
+use std::net::IpAddr;
+
+use seaway_plan::quantity::network;
+
+use super::{
+    super::report::Report,
+    context::Scopes,
+    words::{Class, class},
+};
+
+/// Who may ask.
+#[derive(Debug, Default)]
+pub(super) struct Access {
+    /// Empty: everyone.
+    pub(super) sources: Vec<String>,
+    pub(super) closed: Option<String>,
+}
+
+const AUTHENTICATION: &str = "Seaway has no passwords: let the backend ask for them, or restrict networks with allow and deny";
+
+pub(super) fn access(scopes: &Scopes<'_>, report: &mut Report) -> Access {
+    let mut access = networks(scopes, report);
+    let any = scopes.said("satisfy") == "any" && !access.sources.is_empty();
+    let mut close = |why: String| {
+        access.closed.get_or_insert(why);
+    };
+    for it in scopes.all(&["auth_basic"]).into_iter().filter(|it| it.arg(0) != "off") {
+        match any {
+            // Less than nginx allows, and no more.
+            true => report.left_out(&it.place, "satisfy any: only the networks of allow are let in; Seaway has no passwords"),
+            false => {
+                report.closed(&it.place, AUTHENTICATION);
+                close(format!("{}: {AUTHENTICATION}", it.written()));
+            }
+        }
+    }
+    for it in scopes.everywhere() {
+        if let Class::Protects(why) = class(&it.name)
+            && it.arg(0) != "off"
+            && is_in_force(scopes, &it.name, it)
+        {
+            report.closed(&it.place, why);
+            close(format!("{}: {why}", it.written()));
+        }
+        // A condition that refuses.
+        if it.name == "if" && it.block.iter().flatten().any(refuses) {
+            let why = "Seaway does not refuse by variables; let the backend do it";
+            report.closed(&it.place, why);
+            close(format!("{}: {why}", it.written()));
+        }
+    }
+    if let Some(it) = scopes.one("internal").filter(|_| scopes.everywhere().any(|it| it.name == "internal")) {
+        report.differs(&it.place, "requests get 403 instead of 404; Seaway does not follow X-Accel-Redirect");
+        close("internal".to_owned());
+    }
+    let header = scopes.one("real_ip_header");
+    let is_known = header.is_none_or(|it| it.arg(0).eq_ignore_ascii_case("X-Forwarded-For"));
+    if let Some(it) = header.filter(|_| !is_known && scopes.one("set_real_ip_from").is_some() && !access.sources.is_empty()) {
+        let why = "Seaway reads the client's address in X-Forwarded-For alone, so that networks cannot be compared";
+        report.closed(&it.place, why);
+        access.closed.get_or_insert_with(|| why.to_owned());
+    }
+    access
+}
+
+/// Whether an inner block does not say otherwise.
+fn is_in_force(scopes: &Scopes<'_>, name: &str, it: &super::parse::Directive) -> bool {
+    scopes.all(&[name]).iter().any(|of| of.place == it.place)
+}
+
+fn refuses(it: &super::parse::Directive) -> bool {
+    let code: Option<u16> = it.arg(0).parse().ok();
+    (it.name == "return" && code.is_some_and(|it| (400..500).contains(&it))) || it.name == "deny"
+}
+
+/// The first rule that fits decides; without one, everyone may ask.
+fn networks(scopes: &Scopes<'_>, report: &mut Report) -> Access {
+    let rules = scopes.all(&["allow", "deny"]);
+    let mut access = Access::default();
+    let mut close = |it: &super::parse::Directive, why: &str, report: &mut Report| {
+        report.closed(&it.place, why);
+        access.closed.get_or_insert_with(|| format!("{}: {why}", it.written()));
+    };
+    for (at, it) in rules.iter().enumerate() {
+        let last = rules.len() == at.saturating_add(1);
+        match (&*it.name, it.arg(0)) {
+            ("deny", "all") => {
+                if access.sources.is_empty() {
+                    access.closed.get_or_insert_with(|| "deny all".to_owned());
+                }
+                return access;
+            }
+            ("allow", "all") if at == 0 => return access,
+            ("allow", "unix:") => {}
+            ("allow", text) if network(text).is_ok() => access.sources.push(text.to_owned()),
+            ("allow", "all") => {
+                close(it, "Seaway names networks that may ask, not those that may not", report);
+                return access;
+            }
+            ("deny", _) => {
+                close(it, "Seaway names networks that may ask, not those that may not: write allow for each, then deny all", report);
+                return access;
+            }
+            _ => {
+                close(it, "this is no network", report);
+                return access;
+            }
+        }
+        if last {
+            // Whoever is not named may ask as well.
+            access.sources.clear();
+        }
+    }
+    access
+}
+
+/// An address that only this machine reaches.
+pub(super) fn is_loopback(address: &IpAddr) -> bool {
+    address.is_loopback()
+}

@@ -1,0 +1,66 @@
+//! Expressions of nginx search in a text that was decoded; those of an HTTPRoute are about the whole path, as it was sent.
+
+use super::super::write::REST;
+
+/// `~ \.php$` as what the whole path has to be.
+pub(super) fn whole(text: &str, any_case: bool) -> String {
+    let is_split = has_top_level_bar(text);
+    let (begins, ends) = (text.starts_with('^') && !is_split, ends(text) && !is_split);
+    let inner = if begins { text.get(1..).unwrap_or_default() } else { text };
+    let inner = if ends { inner.strip_suffix('$').unwrap_or(inner) } else { inner };
+    // Slashes at the beginning were merged.
+    let inner = match (begins, inner.strip_prefix("\\/").or_else(|| inner.strip_prefix('/'))) {
+        (true, Some(rest)) if !rest.starts_with(['?', '*', '+', '{']) => format!("(?:/|%2[fF])+{rest}"),
+        _ => inner.to_owned(),
+    };
+    let inner = if any_case { format!("(?i:{inner})") } else { inner };
+    let inner = if is_split { format!("(?:{inner})") } else { inner };
+    format!("{}{inner}{}", if begins { "" } else { REST }, if ends { "" } else { REST })
+}
+
+/// Whether the last `$` is a sign, and no letter.
+fn ends(text: &str) -> bool {
+    let Some(before) = text.strip_suffix('$') else { return false };
+    let slashes = before.bytes().rev().take_while(|it| *it == b'\\').count();
+    slashes % 2 == 0
+}
+
+fn has_top_level_bar(text: &str) -> bool {
+    let (mut depth, mut class, mut escaped) = (0_i32, false, false);
+    for it in text.chars() {
+        match it {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '[' => class = true,
+            ']' => class = false,
+            '(' if !class => depth = depth.saturating_add(1),
+            ')' if !class => depth = depth.saturating_sub(1),
+            '|' if !class && depth == 0 => return true,
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Escapes that no client needs: nginx undoes them before it compares, so that such a path may be any.
+pub(super) fn needless_escapes() -> String {
+    format!("{REST}%(?:2[dDeEfF]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE]){REST}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_searched_for_may_be_anywhere() {
+        for (text, any_case, expected) in [
+            (r"\.php$", false, format!(r"{REST}\.php")),
+            (r"^/v[0-9]+/", false, format!("(?:/|%2[fF])+v[0-9]+/{REST}")),
+            (r"\.(css|js)$", true, format!(r"{REST}(?i:\.(css|js))")),
+            (r"^/a|^/b", false, format!("{REST}(?:^/a|^/b){REST}")),
+            (r"a\$", false, format!(r"{REST}a\${REST}")),
+        ] {
+            assert_eq!(whole(text, any_case), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Headers of requests and answers, and settings of a location that are annotations of a Service.
+
+use super::{
+    super::{proxy::HeaderChanges, report::Report},
+    context::{Context, Scopes},
+    parse::Directive,
+};
+
+/// What a location does with headers.
+#[derive(Debug, Default)]
+pub(super) struct Headers {
+    pub(super) request: HeaderChanges,
+    pub(super) response: HeaderChanges,
+    pub(super) host: SentHost,
+    /// Seconds of HSTS.
+    pub(super) hsts: Option<String>,
+}
+
+/// The `Host` that a backend gets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum SentHost {
+    /// nginx sends the name in `proxy_pass`.
+    #[default]
+    Backend,
+    /// What the client sent.
+    Client,
+    Fixed(String),
+}
+
+/// An HTTPRoute has as many of each.
+const MOST: usize = 16;
+
+pub(super) fn headers(scopes: &Scopes<'_>, report: &mut Report) -> Headers {
+    let mut headers = Headers::default();
+    for it in scopes.all(&["proxy_set_header", "grpc_set_header"]) {
+        request(it, &mut headers, report);
+    }
+    for it in scopes.all(&["add_header"]) {
+        response(it, &mut headers, report);
+    }
+    for it in scopes.all(&["proxy_hide_header"]) {
+        match is_name(it.arg(0)) && headers.response.remove.len() < MOST {
+            true => headers.response.remove.push(it.arg(0).to_owned()),
+            false => report.left_out(&it.place, "an HTTPRoute removes at most 16 headers, by their names"),
+        }
+    }
+    headers
+}
+
+fn request(it: &Directive, headers: &mut Headers, report: &mut Report) {
+    let (name, value) = (it.arg(0), it.arg(1));
+    let lower = name.to_ascii_lowercase();
+    match (lower.as_str(), value) {
+        ("host", "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port") => headers.host = SentHost::Client,
+        ("host", "$proxy_host") => headers.host = SentHost::Backend,
+        ("host", fixed) if super::super::proxy::host(fixed).is_some() && !fixed.starts_with('*') => {
+            headers.host = SentHost::Fixed(fixed.to_owned());
+        }
+        ("host", _) => report.left_out(&it.place, "members get the Host that the client sent, or a fixed one"),
+        ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr") => {}
+        ("x-forwarded-proto", "$scheme" | "$http_x_forwarded_proto" | "$proxy_x_forwarded_proto" | "https") => {}
+        ("x-forwarded-host", "$host" | "$http_host" | "$server_name" | "$host:$server_port") => {}
+        ("x-forwarded-port", "$server_port" | "443" | "80") => {}
+        ("x-request-id", "$request_id") => {}
+        // WebSockets: asked for by the client, and passed on.
+        ("upgrade", "$http_upgrade") => {}
+        ("connection", value) if value.is_empty() || value.eq_ignore_ascii_case("upgrade") || value.eq_ignore_ascii_case("close") || value.starts_with("$connection") || value.starts_with("$http_connection") => {}
+        ("accept-encoding", "") => headers.request.remove.push("Accept-Encoding".to_owned()),
+        (_, value) if value.starts_with("$http_") && value.trim_start_matches("$http_").replace('_', "-") == lower => {}
+        ("x-real-ip" | "x-client-ip" | "remote-addr" | "x-real-port" | "x-original-forwarded-for", _) => {
+            report.left_out(&it.place, "members read the client's address in X-Forwarded-For");
+        }
+        (_, value) if value.contains('$') => {
+            report.left_out(&it.place, "Seaway has no variables; which headers it sets is in docs/http.md");
+        }
+        _ if !is_name(name) || headers.request.set.len() >= MOST || headers.request.remove.len() >= MOST => {
+            report.left_out(&it.place, "an HTTPRoute sets and removes at most 16 headers");
+        }
+        (_, "") => headers.request.remove.push(name.to_owned()),
+        (_, value) => put(&mut headers.request.set, name, value),
+    }
+}
+
+fn response(it: &Directive, headers: &mut Headers, report: &mut Report) {
+    let (name, value) = (it.arg(0), it.arg(1));
+    if name.eq_ignore_ascii_case("Strict-Transport-Security") {
+        let seconds = value.split(';').find_map(|it| it.trim().strip_prefix("max-age=")).map(|it| it.trim_matches('"'));
+        match seconds.and_then(|it| it.parse::<u64>().ok()) {
+            Some(seconds) => {
+                headers.hsts = Some(format!("{seconds}s"));
+                if value.to_ascii_lowercase().contains("includesubdomains") {
+                    report.differs(&it.place, "Seaway's HSTS has no includeSubDomains or preload");
+                }
+            }
+            None => report.left_out(&it.place, "the value has no max-age"),
+        }
+        return;
+    }
+    if name.eq_ignore_ascii_case("Alt-Svc") {
+        report.no_effect(&it.place, "Seaway does not speak HTTP/3");
+    } else if value.contains('$') {
+        report.left_out(&it.place, "Seaway has no variables");
+    } else if !is_name(name) || value.is_empty() || headers.response.set.len() >= MOST {
+        report.left_out(&it.place, "an HTTPRoute adds at most 16 headers, each with a value");
+    } else {
+        put(&mut headers.response.set, name, value);
+        report.differs(&it.place, "it replaces a header of this name that the backend sends, and is added to each answer, as with always");
+    }
+}
+
+fn put(list: &mut Vec<(String, String)>, name: &str, value: &str) {
+    let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+    list.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+    list.push((name.to_owned(), value));
+}
+
+fn is_name(name: &str) -> bool {
+    seaway_plan::is_token(name)
+}
+
+/// Annotations of the Service that a location leads to.
+pub(super) fn terms(scopes: &Scopes<'_>, context: &mut Context) -> Vec<(&'static str, String)> {
+    let report = &mut context.report;
+    let mut terms = Vec::new();
+    if let Some(it) = scopes.one("client_max_body_size") {
+        match size(it.arg(0)) {
+            Some(size) => terms.push(("max-body-size", size)),
+            None => report.left_out(&it.place, "this is no size"),
+        }
+    }
+    let mut time = |names: &[&str], annotation| {
+        let all = scopes.all(names);
+        let longest = all.iter().filter_map(|it| Some((duration(it.arg(0))?, it))).max_by_key(|it| it.0);
+        for it in all.iter().filter(|it| duration(it.arg(0)).is_none()) {
+            report.left_out(&it.place, "this is no time");
+        }
+        if let Some((millis, _)) = longest.filter(|it| it.0 > 0) {
+            terms.push((annotation, written(millis)));
+        }
+    };
+    time(&["proxy_connect_timeout", "grpc_connect_timeout"], "timeout-connect");
+    time(&["proxy_read_timeout", "proxy_send_timeout", "grpc_read_timeout", "grpc_send_timeout"], "timeout-answer");
+    terms
+}
+
+/// `10m` is `10Mi`.
+fn size(text: &str) -> Option<String> {
+    let digits = text.trim_end_matches(['k', 'K', 'm', 'M', 'g', 'G']);
+    digits.parse::<u64>().ok()?;
+    let unit = match text.get(digits.len()..)? {
+        "" => "",
+        "k" | "K" => "Ki",
+        "m" | "M" => "Mi",
+        "g" | "G" => "Gi",
+        _ => return None,
+    };
+    Some(if digits == "0" { "0".to_owned() } else { format!("{digits}{unit}") })
+}
+
+/// `60`, `60s`, `1m 30s`, `500ms`, in milliseconds.
+pub(super) fn duration(text: &str) -> Option<u64> {
+    let mut rest = text.trim();
+    let mut all = 0_u64;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, after) = rest.split_at(digits);
+        let number: u64 = number.parse().ok()?;
+        let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
+        let (length, factor) = units.iter().find(|it| after.starts_with(it.0)).map_or((0, 1_000), |it| (it.0.len(), it.1));
+        all = all.saturating_add(number.saturating_mul(factor));
+        if length == 0 && !after.is_empty() {
+            return None;
+        }
+        rest = after.get(length..).unwrap_or_default().trim_start();
+    }
+    Some(all)
+}
+
+pub(super) fn written(millis: u64) -> String {
+    match millis {
+        it if it % 1_000 != 0 => format!("{it}ms"),
+        it if it % 3_600_000 == 0 => format!("{}h", it / 3_600_000),
+        it if it % 60_000 == 0 => format!("{}m", it / 60_000),
+        it => format!("{}s", it / 1_000),
+    }
+}

@@ -1,0 +1,125 @@
+//! `server_name` and `listen`.
+
+use std::net::IpAddr;
+
+use super::{
+    super::{
+        proxy::{Host, host},
+        report::Report,
+    },
+    parse::Directive,
+};
+
+/// Which names a server has.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) hosts: Vec<Host>,
+    /// It has no name, or one that no request has: only as the default server it serves.
+    pub(super) has_none: bool,
+    /// Of names that cannot be written.
+    pub(super) lost: bool,
+}
+
+pub(super) fn names(block: &[Directive], report: &mut Report) -> Names {
+    let mut names = Names::default();
+    let mut written = 0_usize;
+    for it in block.iter().filter(|it| it.name == "server_name") {
+        report.translated(&it.place);
+        for name in &it.args {
+            written = written.saturating_add(1);
+            if matches!(name.as_str(), "_" | "" | "-" | "*" | "localhost" | "default_server") {
+                continue;
+            }
+            if let Some(below) = name.strip_prefix('.') {
+                names.hosts.extend(host(below));
+                names.hosts.extend(host(&format!("*.{below}")));
+                continue;
+            }
+            match host(name) {
+                Some(host) => names.hosts.push(host),
+                None => {
+                    names.lost = true;
+                    let why = "host names of Seaway are shop.example and *.shop.example: requests for other names do not come here";
+                    report.left_out(&it.place, why);
+                }
+            }
+        }
+    }
+    names.hosts.dedup();
+    names.has_none = names.hosts.is_empty() && !(names.lost && written > 0);
+    names
+}
+
+/// One `listen`.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Listen {
+    pub(super) port: u16,
+    /// Where it is not all addresses of the machine.
+    pub(super) address: Option<IpAddr>,
+    pub(super) ssl: bool,
+    pub(super) udp: bool,
+    pub(super) is_default: bool,
+    pub(super) proxy_protocol: bool,
+}
+
+pub(super) fn listens(block: &[Directive], report: &mut Report) -> Vec<(Listen, Directive)> {
+    let all_ssl = block.iter().any(|it| it.name == "ssl" && it.arg(0) == "on");
+    let mut listens = Vec::new();
+    for it in block.iter().filter(|it| it.name == "listen") {
+        let Some(mut listen) = place(it.arg(0)) else {
+            report.left_out(&it.place, "Seaway listens on ports, and not on sockets of the file system or ranges of ports");
+            continue;
+        };
+        listen.ssl = all_ssl;
+        report.translated(&it.place);
+        let mut is_quic = false;
+        for word in it.args.iter().skip(1) {
+            match word.as_str() {
+                "ssl" => listen.ssl = true,
+                "udp" => listen.udp = true,
+                "default_server" | "default" => listen.is_default = true,
+                "proxy_protocol" => listen.proxy_protocol = true,
+                "quic" => is_quic = true,
+                _ => {}
+            }
+        }
+        if is_quic {
+            report.left_out(&it.place, "Seaway speaks HTTP/1.1 and HTTP/2, and no QUIC");
+            continue;
+        }
+        listens.push((listen, it.clone()));
+    }
+    if !block.iter().any(|it| it.name == "listen") {
+        let place = block.first().map(|it| it.place.clone());
+        listens.extend(place.map(|place| {
+            let usual = Directive { place, name: "listen".to_owned(), args: vec!["80".to_owned()], block: None };
+            (Listen { port: 80, ..Listen::default() }, usual)
+        }));
+    }
+    listens
+}
+
+/// `80`, `*:80`, `[::]:80`, `192.0.2.1`, `192.0.2.1:80`, `localhost:80`.
+fn place(text: &str) -> Option<Listen> {
+    if text.starts_with("unix:") {
+        return None;
+    }
+    if let Ok(port) = text.parse() {
+        return Some(Listen { port, ..Listen::default() }).filter(|it| it.port > 0);
+    }
+    let bare = |it: &str| it.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let (address, port) = match (bare(text), text.rsplit_once(':')) {
+        (Ok(address), _) => (Some(address), 80),
+        (_, Some((name, port))) => {
+            let address = match name {
+                "*" => None,
+                "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
+                name => Some(bare(name).ok()?),
+            };
+            (address, port.parse().ok()?)
+        }
+        _ => return None,
+    };
+    let address = address.filter(|it| !it.is_unspecified());
+    Some(Listen { port, address, ..Listen::default() }).filter(|it| it.port > 0)
+}

@@ -1,0 +1,110 @@
+//! `proxy_pass`: which backend, and what becomes of the path.
+
+use super::{
+    super::proxy::{Backend, Rewrite, service_name},
+    context::{Context, Scopes},
+    location::{Kind, Location},
+    parse::Directive,
+    upstream::{Upstream, member, upstream},
+};
+
+/// Where a location leads.
+#[derive(Debug)]
+pub(super) struct Pass {
+    pub(super) backend: usize,
+    pub(super) rewrite: Option<Rewrite>,
+    /// The name that nginx sends to the backend in `Host`, if nothing else is said.
+    pub(super) named: String,
+    /// It is a name of DNS, not that of an upstream.
+    pub(super) is_dns: bool,
+}
+
+/// `Err`: why it cannot be said.
+pub(super) fn pass(
+    it: &Directive,
+    location: &Location<'_>,
+    name: &str,
+    context: &mut Context,
+) -> Result<Pass, String> {
+    let written = it.arg(0);
+    let (scheme, rest) = written.split_once("://").unwrap_or(("", written));
+    let end = rest.find('/').unwrap_or(rest.len());
+    let (at, path) = rest.split_at(end);
+    if at.contains('$') {
+        return Err("Seaway has no variables: name the backend".to_owned());
+    }
+    let is_tls = matches!(scheme, "https" | "grpcs");
+    let (app_protocol, port) = match scheme {
+        "http" => (None, 80),
+        "https" => (Some("https"), 443),
+        "grpc" => (Some("grpc"), 80),
+        "grpcs" => (Some("grpcs"), 443),
+        "" if it.name == "grpc_pass" => (Some("grpc"), 80),
+        _ => return Err(format!("{written:?} is not http:// or https:// with a backend")),
+    };
+    let known = context.upstreams.get(at).and_then(|it| it.block.clone());
+    let is_upstream = known.is_some();
+    let Upstream { members, mut annotations } = match known {
+        Some(block) => upstream(&block, Some(80), context),
+        None => Upstream { members: member(at, Some(port)).into_iter().collect(), ..Upstream::default() },
+    };
+    if members.is_empty() {
+        return Err("it names no backend that Seaway can connect to (ADDRESS:PORT or NAME:PORT)".to_owned());
+    }
+    annotations.extend(super::headers::terms(&location.scopes, context));
+    if is_tls {
+        annotations.extend(verification(&location.scopes, at, context));
+    }
+    let is_address = at.trim_start_matches('[').starts_with(|it: char| it.is_ascii_digit() || it == ':') || at.starts_with("localhost");
+    let named = if is_upstream || !is_address { service_name(at) } else { name.to_owned() };
+    let backend = context.proxy.backend(Backend { name: named, members, app_protocol, annotations, ..Backend::default() });
+    let rewrite = rewrite(path, location)?;
+    Ok(Pass { backend, rewrite, named: at.to_owned(), is_dns: !is_upstream && !is_address })
+}
+
+fn verification(
+    scopes: &Scopes<'_>,
+    at: &str,
+    context: &mut Context,
+) -> Vec<(&'static str, String)> {
+    let mut said = Vec::new();
+    if scopes.said("proxy_ssl_verify") != "on" {
+        said.push(("backend-tls-verify", "off".to_owned()));
+    } else if let Some(it) = scopes.one("proxy_ssl_trusted_certificate") {
+        context.report.left_out(
+            &it.place,
+            "members have to be signed by a CA of this machine: put the file into a Secret, and name that in seaway.dev/backend-tls-authorities",
+        );
+    }
+    let name = match scopes.said("proxy_ssl_name") {
+        "" | "$proxy_host" | "$host" => at.rsplit_once(':').map_or(at, |it| it.0),
+        name => name,
+    };
+    if super::super::proxy::host(name).is_some() && name.contains(|it: char| it.is_ascii_alphabetic()) && name.contains('.') {
+        said.push(("backend-tls-name", name.to_owned()));
+    }
+    said
+}
+
+/// What replaces the part of the path that the location matches.
+fn rewrite(uri: &str, location: &Location<'_>) -> Result<Option<Rewrite>, String> {
+    if uri.is_empty() {
+        return Ok(None);
+    }
+    if uri.contains(['$', '?']) {
+        return Err("Seaway replaces a prefix of the path by fixed text alone".to_owned());
+    }
+    let path = location.path.as_str();
+    match location.kind {
+        Kind::Exact => Ok((uri != path).then(|| Rewrite::Full(uri.to_owned()))),
+        Kind::Prefix | Kind::Priority if uri == path => Ok(None),
+        Kind::Prefix | Kind::Priority if path.ends_with('/') && !uri.ends_with('/') && uri != "/" => {
+            Err(format!("{path}x would become {uri}x: write a slash at the end of both, or of none"))
+        }
+        Kind::Prefix | Kind::Priority => {
+            let by = uri.trim_end_matches('/');
+            Ok(Some(Rewrite::Prefix(if by.is_empty() { "/".to_owned() } else { by.to_owned() })))
+        }
+        Kind::Regex | Kind::Named => Err("nginx does not allow a path here either".to_owned()),
+    }
+}

@@ -1,0 +1,252 @@
+//! One `server` of `http`: whom it serves, by which ports, with which routes.
+
+use std::cell::RefCell;
+
+use super::{
+    super::{
+        proxy::{Condition, Host, PathRule, Redirect, Rewrite, Route, Target, service_name},
+    },
+    access::access,
+    context::{Context, Scopes},
+    judge_rest,
+    location::{locations, routes},
+    names::{Listen, Names},
+    parse::Directive,
+};
+
+pub(super) struct Server<'d> {
+    pub(super) directive: &'d Directive,
+    pub(super) block: &'d [Directive],
+    pub(super) scopes: Scopes<'d>,
+    pub(super) names: Names,
+    pub(super) listens: Vec<(Listen, Directive)>,
+    /// Of its routes, by their places.
+    pub(super) hsts: RefCell<Vec<(usize, Option<String>)>>,
+}
+
+impl Server<'_> {
+    /// A name for a backend that has none.
+    pub(super) fn name(&self, path: &str) -> String {
+        let host = self.names.hosts.first().map_or("backend", |it| match it {
+            Host::Exact(name) | Host::Under(name) => name,
+        });
+        let plain = path.trim_matches(|it: char| !it.is_ascii_alphanumeric());
+        service_name(&match plain.is_empty() || !plain.bytes().all(|it| it.is_ascii_alphanumeric() || b"/-_.".contains(&it)) {
+            true => host.to_owned(),
+            false => format!("{host}-{plain}"),
+        })
+    }
+}
+
+/// What a server came to.
+pub(super) struct Served {
+    pub(super) routes: Vec<Route>,
+    /// It sends all requests to https, at the same host.
+    pub(super) to_https: bool,
+}
+
+pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
+    judge_rest(
+        server.block,
+        &["listen", "server_name", "location", "return", "rewrite", "if", "root", "try_files", "proxy_redirect", "ssl_verify_client", "internal"],
+        context,
+    );
+    let mut to_https = false;
+    let leads = server.block.iter().any(|it| it.name == "location" && it.args == ["/"]);
+    for it in server.block {
+        match &*it.name {
+            "root" | "try_files" if leads => context.report.no_effect(&it.place, "only for locations that serve files, which are named by themselves"),
+            "root" | "try_files" => context.report.left_out(&it.place, "Seaway serves no files: let a backend serve them"),
+            "if" => to_https |= condition(it, server, context),
+            "proxy_redirect" => context.report.differs(&it.place, "Seaway passes Location on as the backend sends it, as with off"),
+            "internal" => context.report.left_out(&it.place, "this directive is not read where it stands"),
+            _ => {}
+        }
+    }
+    // Before any location is looked at.
+    for it in server.block.iter().filter(|it| matches!(&*it.name, "return" | "rewrite")) {
+        let code = it.arg(0).parse::<u16>().unwrap_or_default();
+        if it.name == "return" && (400..600).contains(&code) {
+            context.report.differs(&it.place, "requests that no route takes get 404, or what `frontDoor.unmatched` says");
+            let has_redirects = to_https;
+            return Served { routes: if has_redirects { Vec::new() } else { vec![refused(server, it)] }, to_https: has_redirects };
+        }
+        match redirect(it, server) {
+            Ok(Some((_, true))) => {
+                context.report.differs(&it.place, "the code is 308");
+                to_https = true;
+                if it.name == "return" || it.arg(0) == "^" || it.arg(0).starts_with("^(.*)") || it.arg(0).starts_with("^/(.*)") {
+                    unread(server, context);
+                    return Served { routes: Vec::new(), to_https };
+                }
+            }
+            Ok(Some((to, false))) => {
+                context.report.translated(&it.place);
+                let mut route = Route::new(it.place.clone(), Condition::default(), Target::Redirect(to));
+                if it.name == "rewrite" && let Some(path) = fixed(it.arg(0)) {
+                    route.condition.path = PathRule::Exact(path);
+                    let mut all = vec![route];
+                    all.extend(of_locations(server, context));
+                    return Served { routes: all, to_https };
+                }
+                let access = access(&server.scopes, &mut context.report);
+                (route.sources, route.closed, route.decodes) = (access.sources, access.closed, true);
+                unread(server, context);
+                return Served { routes: vec![route], to_https };
+            }
+            Ok(None) => context.report.left_out(&it.place, "Seaway replaces a prefix of the path, or all of it, by fixed text: write an HTTPRoute with URLRewrite"),
+            Err(why) => context.report.left_out(&it.place, &why),
+        }
+    }
+    let mut routes = of_locations(server, context);
+    let is_https = |it: &Route| matches!(&it.target, Target::Redirect(to) if *to == Redirect { scheme: Some("https"), code: to.code, ..Redirect::default() });
+    // `location / { return 301 https://$host$request_uri; }`
+    let whole = routes.iter().position(|it| it.condition.path == PathRule::Prefix("/".to_owned()) && is_https(it) && !it.is_protected());
+    if let Some(at) = whole {
+        routes.remove(at);
+        to_https = true;
+    }
+    Served { routes, to_https }
+}
+
+fn of_locations(server: &Server<'_>, context: &mut Context) -> Vec<Route> {
+    let all = locations(server.block, &server.scopes, context);
+    let mut routes = routes(server, &all, context);
+    // What protects a server protects paths without a location, too; but nothing is there that would be served.
+    if !all.iter().any(|it| it.path == "/") {
+        let access = access(&server.scopes, &mut context.report);
+        if access.closed.is_some() || !access.sources.is_empty() {
+            let mut route = Route::new(server.directive.place.clone(), Condition::default(), Target::Nothing);
+            route.closed = Some("it is protected, and its files are not served".to_owned());
+            routes.push(route);
+        }
+    }
+    routes
+}
+
+/// What a `return` before it makes superfluous.
+fn unread(server: &Server<'_>, context: &mut Context) {
+    fn all(block: &[Directive], context: &mut Context) {
+        for it in block {
+            context.report.no_effect(&it.place, "the server redirects before it looks at locations");
+            all(it.block.as_deref().unwrap_or_default(), context);
+        }
+    }
+    for it in server.block.iter().filter(|it| it.name == "location") {
+        all(std::slice::from_ref(it), context);
+    }
+}
+
+fn refused(server: &Server<'_>, it: &Directive) -> Route {
+    let mut route = Route::new(server.directive.place.clone(), Condition::default(), Target::Nothing);
+    route.closed = Some(it.written());
+    route.made = true;
+    route
+}
+
+/// `if ($host = shop.example) { return 301 https://$host$request_uri; }`, as certbot writes it, and by `$scheme`: whether
+/// requests without TLS are redirected.
+fn condition(it: &Directive, server: &Server<'_>, context: &mut Context) -> bool {
+    let inner = it.block.as_deref().unwrap_or_default();
+    let text = it.args.join(" ");
+    let text = text.trim_start_matches('(').trim_end_matches(')').trim();
+    let is_redirect = match inner {
+        [only] => matches!(redirect(only, server), Ok(Some((_, true)))),
+        _ => false,
+    };
+    let by_host = text.strip_prefix("$host = ").and_then(|it| super::super::proxy::host(it.trim_matches('"')));
+    let by_scheme = ["$scheme", "$https", "$server_port", "$http_x_forwarded_proto"].iter().any(|it| text.starts_with(it));
+    if is_redirect && (by_scheme || by_host.is_some_and(|it| server.names.hosts.contains(&it))) {
+        context.report.differs(&it.place, "the code is 308");
+        return true;
+    }
+    if !inner.iter().any(|it| it.name == "return" && it.arg(0).starts_with('4')) {
+        context.report.left_out(&it.place, "Seaway has no conditions: an HTTPRoute matches host, path, method, headers and query (docs/manifests.md)");
+    }
+    false
+}
+
+/// `^/old$`
+fn fixed(text: &str) -> Option<String> {
+    let path = text.strip_prefix('^')?.strip_suffix('$')?.replace("\\/", "/");
+    let plain = path.bytes().all(|it| it.is_ascii_alphanumeric() || b"/-_".contains(&it));
+    (plain && path.starts_with('/')).then_some(path)
+}
+
+/// `return 301 https://$host$request_uri`: where to, and whether that is https at the same host. `None`: it is no redirect.
+pub(super) fn redirect(it: &Directive, server: &Server<'_>) -> Result<Option<(Redirect, bool)>, String> {
+    let (code, text) = match (&*it.name, it.args.as_slice()) {
+        ("return", [text]) if text.contains("://") => (302, text.as_str()),
+        ("return", [code, text]) if matches!(code.as_str(), "301" | "302" | "303" | "307" | "308") => {
+            (code.parse().unwrap_or(302), text.as_str())
+        }
+        ("return", _) => return Err("Seaway answers nothing by itself but redirects and errors: let a backend answer".to_owned()),
+        ("rewrite", [from, to, flags @ ..]) => {
+            let code = match flags.first().map(String::as_str) {
+                Some("permanent") => 301,
+                Some("redirect") => 302,
+                _ if to.contains("://") => 302,
+                _ => return Ok(None),
+            };
+            let all = matches!(from.as_str(), "^" | "^(.*)" | "^(.*)$" | "^/(.*)" | "^/(.*)$" | ".*" | "^.*$");
+            if !all && fixed(from).is_none() {
+                return Ok(None);
+            }
+            (code, to.as_str())
+        }
+        _ => return Ok(None),
+    };
+    let (scheme, rest) = match text.split_once("://") {
+        Some(("http", rest)) => (Some("http"), rest),
+        Some(("https", rest)) => (Some("https"), rest),
+        Some(("$scheme", rest)) => (None, rest),
+        Some(_) => return Err("the scheme of a redirect must be http, https or $scheme".to_owned()),
+        None => {
+            let to = Redirect { path: full(text)?, code, ..Redirect::default() };
+            return Ok(Some((to, false)));
+        }
+    };
+    let variables = ["$host", "$http_host", "$server_name"];
+    let variable = variables.into_iter().find(|it| rest.starts_with(it));
+    let end = match variable {
+        Some(it) => it.len(),
+        None => rest.find(['/', '$', ':']).unwrap_or(rest.len()),
+    };
+    let (name, after) = rest.split_at(end);
+    let own: Vec<&Host> = server.names.hosts.iter().collect();
+    let host = match (variable, own.as_slice()) {
+        (Some("$server_name"), [Host::Exact(first), _, ..]) => Some(first.clone()),
+        (Some(_), _) => None,
+        (None, [Host::Exact(only)]) if only == name => None,
+        (None, _) => match super::super::proxy::host(name) {
+            Some(Host::Exact(name)) => Some(name),
+            _ => return Err(format!("{name:?} is no host name that Seaway can redirect to")),
+        },
+    };
+    let (port, after) = match after.strip_prefix(':') {
+        Some(rest) => {
+            let rest = rest.strip_prefix("$server_port").unwrap_or(rest);
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            (rest.get(..digits).and_then(|it| it.parse().ok()), rest.get(digits..).unwrap_or_default())
+        }
+        None => (None, after),
+    };
+    let port = port.filter(|it| *it != 443 || scheme != Some("https"));
+    let path = match after {
+        "$request_uri" | "$request_uri?" | "$uri" | "$uri$is_args$args" | "/$request_uri" | "/$1" | "$1" => None,
+        "" => Some(Rewrite::Full("/".to_owned())),
+        fixed => full(fixed)?,
+    };
+    let is_same = scheme == Some("https") && host.is_none() && port.is_none() && path.is_none();
+    Ok(Some((Redirect { scheme, host, port, path, code }, is_same)))
+}
+
+fn full(text: &str) -> Result<Option<Rewrite>, String> {
+    if text == "$request_uri" {
+        return Ok(None);
+    }
+    if text.contains(['$', '?', '#']) || !text.starts_with('/') {
+        return Err("Seaway redirects to a fixed path, or to the path of the request".to_owned());
+    }
+    Ok(Some(Rewrite::Full(text.to_owned())))
+}

@@ -1,0 +1,86 @@
+//! A `Proxy` as files: manifests, and a seaway.yaml beside their folder.
+
+mod routes;
+mod services;
+mod settings;
+mod spelling;
+mod tidy;
+mod yaml;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+
+pub(super) use self::spelling::{REST, escaped};
+use super::{proxy::Proxy, report::Report};
+use crate::{init, output};
+
+/// As `seaway init` has it: beside the folder, where it is not read as a manifest.
+const CONFIG: &str = "seaway.yaml";
+/// Of the folder where none is named.
+const MANIFESTS: &str = "manifests";
+
+/// What is to be written.
+#[derive(Debug, Default)]
+pub(super) struct Folder {
+    /// By name, within the folder.
+    pub(super) manifests: Vec<(String, String)>,
+    pub(super) config: Option<String>,
+}
+
+pub(super) fn folder(mut proxy: Proxy, report: &mut Report) -> Folder {
+    tidy::tidy(&mut proxy, report);
+    let placed = services::placed(&proxy);
+    let mut manifests = services::files(&proxy, &placed);
+    let routes = routes::text(&proxy, &placed, report);
+    if !routes.is_empty() {
+        manifests.push(("routes.yaml".to_owned(), routes));
+    }
+    manifests.extend(std::mem::take(&mut proxy.objects));
+    Folder { config: settings::text(&proxy), manifests }
+}
+
+impl Folder {
+    /// All files in one text.
+    pub(super) fn printed(&self) -> String {
+        let config = self.config.iter().map(|text| (CONFIG.to_owned(), text));
+        let manifests = self.manifests.iter().map(|(name, text)| (format!("{MANIFESTS}/{name}"), text));
+        let texts: Vec<String> =
+            config.chain(manifests).map(|(name, text)| format!("# file: {name}\n{text}")).collect();
+        if texts.is_empty() {
+            return "# Nothing could be translated.".to_owned();
+        }
+        texts.join("---\n")
+    }
+
+    /// Overwrites nothing: where one file is there already, none is written.
+    pub(super) fn write(&self, dir: &Path) -> Result<()> {
+        let config = dir.parent().unwrap_or(Path::new("")).join(CONFIG);
+        let named = self.manifests.iter().map(|(name, text)| (dir.join(name), text));
+        let files: Vec<(PathBuf, &String)> =
+            named.chain(self.config.iter().map(|text| (config.clone(), text))).collect();
+        if let Some((taken, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
+            bail!(
+                "{} is there already, and is not overwritten; nothing is written: name another folder, in a folder of its own",
+                taken.display()
+            );
+        }
+        fs::create_dir_all(dir).with_context(|| format!("the folder {} cannot be made", dir.display()))?;
+        for (path, text) in &files {
+            init::create(path, text)?;
+            output::line(&format!("wrote {}", path.display()));
+        }
+        let with = match self.config {
+            Some(_) => format!(" --config {}", config.display()),
+            None => String::new(),
+        };
+        let dir = dir.display();
+        output::line(&format!(
+            "\nCheck it, see what would be served, and serve it:\n    seaway check {dir}{with}\n    seaway plan {dir}{with}\n    seaway run {dir}{with}"
+        ));
+        Ok(())
+    }
+}
