@@ -8,6 +8,7 @@
 //! Each source knows its own language alone and makes a `Proxy` of it; `write` knows Seaway's manifests alone. What protects and
 //! cannot be translated closes its route: requests get 403 there, not another route.
 
+mod expression;
 mod haproxy;
 mod ingress;
 mod nginx;

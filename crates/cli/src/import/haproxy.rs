@@ -1,2 +1,139 @@
-use std::path::Path; use anyhow::Result; use super::Imported;
-pub(super) fn read(_f: &Path) -> Result<Imported> { anyhow::bail!("x") }
+//! haproxy.cfg: frontends and backends.
+//!
+//! ```text
+//!   text ─► sections.rs ─► frontend.rs ─► rules in their order (rules.rs, condition.rs) ─► order.rs ─► Routes
+//!                       └► backend.rs, checks.rs ─► Backends      tcp.rs ─► listeners      words.rs: what needs no reading
+//! ```
+
+mod backend;
+mod bind;
+mod checks;
+mod condition;
+mod frontend;
+mod order;
+mod rules;
+mod sections;
+mod tcp;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use self::sections::{Line, Section};
+use super::{Imported, LARGEST, Text, beside, proxy::Proxy, report::Report, text_of};
+
+pub(super) fn read(file: &Path) -> Result<Imported> {
+    let mut room = LARGEST;
+    let text = text_of(file, &mut room)?;
+    read_text(file, &text)
+}
+
+pub(super) fn read_text(file: &Path, text: &Text) -> Result<Imported> {
+    let sections = sections::parse(text)?;
+    let mut context =
+        Context { file: file.to_owned(), base: None, report: Report::default(), proxy: Proxy::default(), sections: &sections };
+    for section in &sections {
+        context.report.expect(&section.place, &section.written());
+        for line in &section.lines {
+            context.report.expect(&line.place, &line.written());
+        }
+    }
+    words::judge(&sections, &mut context);
+    frontend::read(&mut context)?;
+    Ok(Imported { proxy: context.proxy, report: context.report })
+}
+
+/// What is known while a configuration is read.
+struct Context<'s> {
+    file: PathBuf,
+    /// `crt-base`
+    base: Option<PathBuf>,
+    report: Report,
+    proxy: Proxy,
+    sections: &'s [Section],
+}
+
+impl<'s> Context<'s> {
+    /// Where a certificate is.
+    fn certificate(&self, named: &str) -> PathBuf {
+        match &self.base {
+            Some(base) => base.join(named),
+            None => beside(&self.file, named),
+        }
+    }
+
+    fn path(&self, named: &str) -> PathBuf {
+        beside(&self.file, named)
+    }
+
+    /// A section by name that has servers.
+    fn backend(&self, name: &str) -> Option<&'s Section> {
+        self.sections.iter().find(|it| it.name == name && matches!(&*it.kind, "backend" | "listen"))
+    }
+
+    /// The defaults that a section has: those that it names, or the last ones before it.
+    fn defaults(&self, section: &Section) -> Option<&'s Section> {
+        let before = self.sections.iter().take_while(|it| it.place != section.place).filter(|it| it.kind == "defaults");
+        match section.from() {
+            Some(name) => self.sections.iter().find(|it| it.kind == "defaults" && it.name == name),
+            None => before.last(),
+        }
+    }
+
+    /// Lines with this word, of the section or else of its defaults.
+    fn lines(&self, section: &'s Section, word: &str) -> Vec<&'s Line> {
+        let of = |it: &'s Section| -> Vec<&'s Line> { it.lines.iter().filter(|it| it.word(0) == word).collect() };
+        let own = of(section);
+        match (own.is_empty(), self.defaults(section)) {
+            (true, Some(defaults)) => of(defaults),
+            _ => own,
+        }
+    }
+
+    /// `option NAME` of the section or its defaults.
+    fn option(&self, section: &'s Section, name: &str) -> Option<&'s Line> {
+        let is = |it: &&'s Line| it.word(0) == "option" && it.word(1) == name;
+        section.lines.iter().find(is).or_else(|| self.defaults(section)?.lines.iter().find(is))
+    }
+
+    /// A `timeout`, in milliseconds.
+    fn timeout(&self, section: &'s Section, name: &str) -> Option<u64> {
+        let of = |it: &'s Section| it.lines.iter().rev().find(|it| it.word(0) == "timeout" && it.word(1) == name);
+        let line = of(section).or_else(|| of(self.defaults(section)?))?;
+        duration(line.word(2)).filter(|it| *it > 0)
+    }
+
+    fn is_http(&self, section: &'s Section) -> bool {
+        self.lines(section, "mode").last().is_some_and(|it| it.word(1) == "http")
+    }
+}
+
+/// `5s`, `5000` (milliseconds), `1m`.
+fn duration(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|it: char| it.is_ascii_alphabetic());
+    let number: u64 = digits.parse().ok()?;
+    let factor = match text.get(digits.len()..)? {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        "us" => return Some(number / 1_000),
+        _ => return None,
+    };
+    Some(number.saturating_mul(factor))
+}
+
+/// As annotations and keys have it.
+fn time(millis: u64) -> String {
+    match millis {
+        it if it % 1_000 != 0 => format!("{it}ms"),
+        it if it % 3_600_000 == 0 => format!("{}h", it / 3_600_000),
+        it if it % 60_000 == 0 => format!("{}m", it / 60_000),
+        it => format!("{}s", it / 1_000),
+    }
+}
+
+#[cfg(test)]
+mod tests;

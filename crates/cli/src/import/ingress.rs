@@ -1,2 +1,83 @@
-use std::path::Path; use anyhow::Result; use super::Imported;
-pub(super) fn read(_f: &Path) -> Result<Imported> { anyhow::bail!("x") }
+//! Ingress objects (networking.k8s.io/v1), with annotations of ingress-nginx, and the Services in the same file.
+//!
+//! ```text
+//!   YAML ─► tree ─► objects.rs ─► rules.rs ─► Routes to Services       annotations.rs: what each annotation is to Seaway
+//!                      └► Services, Secrets, EndpointSlices: taken over as they are, with annotations
+//! ```
+
+mod annotations;
+mod objects;
+mod rules;
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::{Context as _, Result};
+use seaway_manifests::tree;
+
+use self::objects::{Key, Object};
+use super::{Imported, LARGEST, Text, proxy::Proxy, report::Report, text_of};
+
+/// The Gateway of its routes, in a cluster.
+const PARENT: &str = "seaway-system/seaway";
+
+pub(super) fn read(file: &Path) -> Result<Imported> {
+    let mut room = LARGEST;
+    let text = text_of(file, &mut room)?;
+    read_text(&text)
+}
+
+pub(super) fn read_text(text: &Text) -> Result<Imported> {
+    let roots = tree::parse(&text.text).with_context(|| text.name.to_string())?;
+    let objects = objects::objects(&roots, &text.name);
+    let mut context = Context { report: Report::default(), proxy: Proxy::default(), objects: &objects, wanted: BTreeMap::new() };
+    context.proxy.door.parent = Some(PARENT.to_owned());
+    for object in &objects {
+        context.report.expect(&object.place, &object.written());
+        match object.kind() {
+            "Ingress" => rules::read(object, &mut context),
+            "Service" | "EndpointSlice" | "Endpoints" | "Secret" | "Namespace" | "HTTPRoute" | "AddressPool" => {
+                context.report.translated(&object.place);
+            }
+            _ => context.report.no_effect(&object.place, "Seaway does not read objects of this kind"),
+        }
+    }
+    taken_over(&mut context);
+    Ok(Imported { proxy: context.proxy, report: context.report })
+}
+
+struct Context<'t> {
+    report: Report,
+    proxy: Proxy,
+    objects: &'t [Object<'t>],
+    /// Annotations that Services are to have.
+    wanted: BTreeMap<Key, BTreeMap<&'static str, String>>,
+}
+
+impl<'t> Context<'t> {
+    fn service(&self, key: &Key) -> Option<&'t Object<'t>> {
+        self.objects.iter().find(|it| it.kind() == "Service" && it.key() == *key)
+    }
+}
+
+/// Objects of the input that are objects of the output.
+fn taken_over(context: &mut Context<'_>) {
+    let mut files: BTreeMap<String, String> = BTreeMap::new();
+    for object in context.objects {
+        let kind = object.kind();
+        if !["Service", "EndpointSlice", "Endpoints", "Secret", "Namespace", "HTTPRoute", "AddressPool"].contains(&kind) {
+            continue;
+        }
+        let none = BTreeMap::new();
+        let annotations = if kind == "Service" { context.wanted.get(&object.key()).unwrap_or(&none) } else { &none };
+        let key = object.key();
+        let text = files.entry(format!("{}-{}.yaml", kind.to_ascii_lowercase(), key.file_name())).or_default();
+        if !text.is_empty() {
+            text.push_str("---\n");
+        }
+        text.push_str(&object.text(annotations));
+    }
+    context.proxy.objects = files.into_iter().collect();
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,6 @@
 
 mod access;
 mod context;
-mod expression;
 mod headers;
 mod http;
 mod lexer;

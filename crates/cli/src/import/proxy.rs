@@ -148,6 +148,8 @@ pub(super) struct Route {
     pub(super) made: bool,
     /// In a cluster; `None`: default.
     pub(super) namespace: Option<String>,
+    /// The Secret with its certificate.
+    pub(super) tls: Option<String>,
 }
 
 impl Route {
@@ -166,6 +168,7 @@ impl Route {
             decodes: false,
             made: false,
             namespace: None,
+            tls: None,
         }
     }
 

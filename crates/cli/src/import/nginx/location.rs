@@ -2,12 +2,12 @@
 
 use super::{
     super::{
+        expression,
         proxy::{Condition, PathRule, Redirect, Rewrite, Route, Target},
         write::{REST, escaped},
     },
     access::access,
     context::{Context, Scopes},
-    expression,
     headers::{SentHost, headers},
     judge_rest,
     parse::Directive,
@@ -175,7 +175,7 @@ fn path(location: &Location<'_>, has_expressions: bool, all: &[Location<'_>], co
     let path = location.path.clone();
     Some(match location.kind {
         Kind::Exact => PathRule::Exact(path),
-        Kind::Regex => PathRule::Regex(expression::whole(&path, location.any_case)),
+        Kind::Regex => PathRule::Regex(expression::whole(&path, location.any_case, true)),
         Kind::Priority if has_expressions => {
             let is_within = |it: &&Location<'_>| it.kind == Kind::Prefix && it.path.len() > path.len() && it.path.starts_with(&path);
             if let Some(inner) = all.iter().find(is_within) {

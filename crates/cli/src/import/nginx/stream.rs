@@ -118,6 +118,10 @@ fn open(listen: &Listen, written: &Directive, backend: usize, sources: &[String]
     }
     if listen.address.is_some() && let Some(it) = context.proxy.backends.get_mut(backend) {
         it.port = Some(listen.port);
+        it.annotations.extend(std::mem::take(&mut annotations));
+        if !sources.is_empty() {
+            it.annotations.insert("source-ranges", sources.join(", "));
+        }
     }
     let (port, udp, address) = (listen.port, listen.udp, listen.address);
     context.proxy.listeners.push(OwnListener {

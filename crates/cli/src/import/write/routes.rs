@@ -26,6 +26,7 @@ struct Head {
     hosts: Vec<Host>,
     sources: String,
     https: Option<bool>,
+    tls: Option<String>,
 }
 
 pub(super) fn text(proxy: &Proxy, placed: &Placed, report: &mut Report) -> String {
@@ -45,6 +46,7 @@ pub(super) fn text(proxy: &Proxy, placed: &Placed, report: &mut Report) -> Strin
                 None => route.sources.join(", "),
             },
             https: route.https,
+            tls: route.tls.clone(),
         };
         // Rules that are compared in their order stay in it.
         match objects.last_mut().filter(|(it, rules)| *it == head && rules.len() < MOST_RULES) {
@@ -77,6 +79,9 @@ fn object(name: &str, head: &Head, rules: &[String], parent: Option<&str>) -> St
     }
     if let Some(https) = head.https {
         annotations.insert("seaway.dev/https-redirect".to_owned(), json!(https.to_string()));
+    }
+    if let Some(secret) = &head.tls {
+        annotations.insert("seaway.dev/tls".to_owned(), json!(secret));
     }
     if !annotations.is_empty() {
         let _ = writeln!(text, "  annotations: {}", flow(&Json::Object(annotations)));

@@ -39,9 +39,7 @@ fn entrances(proxy: &Proxy, at: usize) -> Option<BTreeMap<&'static str, String>>
         if route.condition.hosts.is_empty() {
             paths.push(path.clone());
         }
-        // A host without a path keeps paths whole.
-        let is_whole = path == "/" && !strips(route);
-        let path = if is_whole { "" } else { path };
+        // A host without a slash would be at the Service's name, too.
         hosts.extend(route.condition.hosts.iter().map(|host| format!("{}{path}", host.written())));
     }
     let mut said = BTreeMap::new();

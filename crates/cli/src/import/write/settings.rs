@@ -47,6 +47,8 @@ fn front_door(door: &Door, text: &mut String) {
     };
     if door.parent.is_some() {
         line("enabled", json!(true));
+        // As in a cluster: a Service is not at its name as well.
+        line("services", json!("annotated"));
     }
     if !door.addresses.is_empty() {
         line("addresses", door.addresses.iter().map(|it| json!(it.to_string())).collect());

@@ -1,15 +1,14 @@
-//! Expressions of nginx search in a text that was decoded; those of an HTTPRoute are about the whole path, as it was sent.
+//! Expressions of nginx and HAProxy search in a text; those of an HTTPRoute are about the whole of it, as it was sent.
 
-use super::super::write::REST;
+use super::write::REST;
 
-/// `~ \.php$` as what the whole path has to be.
-pub(super) fn whole(text: &str, any_case: bool) -> String {
+/// `\.php$` as what the whole text has to be. `merged`: slashes at the beginning of a path were one.
+pub(super) fn whole(text: &str, any_case: bool, merged: bool) -> String {
     let is_split = has_top_level_bar(text);
     let (begins, ends) = (text.starts_with('^') && !is_split, ends(text) && !is_split);
     let inner = if begins { text.get(1..).unwrap_or_default() } else { text };
     let inner = if ends { inner.strip_suffix('$').unwrap_or(inner) } else { inner };
-    // Slashes at the beginning were merged.
-    let inner = match (begins, inner.strip_prefix("\\/").or_else(|| inner.strip_prefix('/'))) {
+    let inner = match (begins && merged, inner.strip_prefix("\\/").or_else(|| inner.strip_prefix('/'))) {
         (true, Some(rest)) if !rest.starts_with(['?', '*', '+', '{']) => format!("(?:/|%2[fF])+{rest}"),
         _ => inner.to_owned(),
     };
@@ -60,7 +59,7 @@ mod tests {
             (r"^/a|^/b", false, format!("{REST}(?:^/a|^/b){REST}")),
             (r"a\$", false, format!(r"{REST}a\${REST}")),
         ] {
-            assert_eq!(whole(text, any_case), expected, "{text}");
+            assert_eq!(whole(text, any_case, true), expected, "{text}");
         }
     }
 }

@@ -1,0 +1,115 @@
+//! `bind`: ports, addresses, certificates.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use super::{
+    super::proxy::Certificate,
+    Context,
+    sections::{Line, Section},
+};
+
+#[derive(Clone, Debug)]
+pub(super) struct Bind<'s> {
+    pub(super) line: &'s Line,
+    pub(super) port: u16,
+    pub(super) address: Option<IpAddr>,
+    pub(super) ssl: bool,
+    pub(super) proxy_protocol: bool,
+    pub(super) certificates: Vec<Certificate>,
+    /// Clients must, or may, show a certificate of these authorities.
+    pub(super) clients: Option<(PathBuf, bool)>,
+}
+
+pub(super) fn binds<'s>(section: &'s Section, context: &mut Context<'_>) -> Vec<Bind<'s>> {
+    let mut binds = Vec::new();
+    let inline = section.kind == "listen" && section.name.contains(':');
+    if inline {
+        context.report.left_out(&section.place, "write the address as bind");
+    }
+    for line in section.with("bind") {
+        let mut common = Bind {
+            line,
+            port: 0,
+            address: None,
+            ssl: false,
+            proxy_protocol: false,
+            certificates: Vec::new(),
+            clients: None,
+        };
+        options(&mut common, context);
+        for place in line.word(1).split(',') {
+            match at(place) {
+                Some((port, address)) => binds.push(Bind { port, address, ..common.clone() }),
+                None => context.report.left_out(
+                    &line.place,
+                    "Seaway listens on ports of addresses, and not on sockets of the file system, names or ranges of ports",
+                ),
+            }
+        }
+    }
+    binds
+}
+
+fn options(bind: &mut Bind<'_>, context: &mut Context<'_>) {
+    let mut authorities = None;
+    let mut verify = "none";
+    let line = bind.line;
+    let mut words = line.after(2).iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "ssl" => bind.ssl = true,
+            "accept-proxy" | "accept-netscaler-cip" => bind.proxy_protocol = true,
+            "crt" => {
+                let named = words.next().unwrap_or_default();
+                let found = certificates(context.certificate(named));
+                if found.is_empty() {
+                    context.report.left_out(&line.place, &format!("crt {named}: this folder is not here, or has no file: name each file in `frontDoor.certificates`"));
+                }
+                bind.certificates.extend(found);
+            }
+            "crt-list" => {
+                words.next();
+                context.report.left_out(&line.place, "crt-list: name each file in `frontDoor.certificates`");
+            }
+            "ca-file" => authorities = words.next().map(|it| context.path(it)),
+            "verify" => verify = words.next().unwrap_or_default(),
+            "ssl-min-ver" if line.after(2).windows(2).any(|it| it == ["ssl-min-ver", "TLSv1.3"]) => context.proxy.door.modern = true,
+            _ => {}
+        }
+    }
+    if matches!(verify, "required" | "optional") {
+        bind.clients = Some((authorities.unwrap_or_default(), verify == "required"));
+    }
+}
+
+/// A file, or all files of a folder.
+fn certificates(path: PathBuf) -> Vec<Certificate> {
+    let with_key = |cert: PathBuf| {
+        let key = PathBuf::from(format!("{}.key", cert.display()));
+        Certificate { key: key.is_file().then_some(key), cert }
+    };
+    let Ok(entries) = std::fs::read_dir(&path) else {
+        // One that is not here yet is a file, unless it is written as a folder.
+        let is_folder = path.as_os_str().to_string_lossy().ends_with('/');
+        return if is_folder { Vec::new() } else { vec![with_key(path)] };
+    };
+    let skipped = ["key", "ocsp", "issuer", "sctl"];
+    let mut files: Vec<PathBuf> = entries.flatten().map(|it| it.path()).filter(|it| it.is_file()).collect();
+    files.retain(|it| !it.extension().is_some_and(|it| skipped.iter().any(|of| it == *of)));
+    files.sort();
+    files.into_iter().take(100).map(with_key).collect()
+}
+
+/// `*:80`, `:80`, `192.0.2.1:80`, `[::]:80`, `:::80`, `ipv4@:80`.
+fn at(text: &str) -> Option<(u16, Option<IpAddr>)> {
+    let text = ["ipv4@", "ipv6@", "tcp@"].iter().find_map(|it| text.strip_prefix(it)).unwrap_or(text);
+    let (host, port) = text.rsplit_once(':')?;
+    let port: u16 = port.parse().ok().filter(|it| *it > 0)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let address = match host {
+        "" | "*" => None,
+        "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
+        host => Some(host.parse::<IpAddr>().ok()?),
+    };
+    Some((port, address.filter(|it| !it.is_unspecified())))
+}

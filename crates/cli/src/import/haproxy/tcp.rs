@@ -1,0 +1,151 @@
+//! `mode tcp`: listeners with one backend, and TLS that is passed through by its name.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::{
+    super::proxy::OwnListener,
+    Context,
+    backend::backend,
+    bind::Bind,
+    condition::{Term, acls, terms},
+    sections::{Line, Section},
+    time,
+};
+
+pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut Context<'s>) -> Result<()> {
+    let acls = acls(context.defaults(section).into_iter().chain([section]));
+    let mut sources: Vec<String> = Vec::new();
+    let mut closed: Option<String> = None;
+    for line in section.with("tcp-request") {
+        let at = line.words.iter().position(|it| it == "if" || it == "unless").unwrap_or(line.words.len());
+        let found = terms(line.after(at), &acls, true);
+        let rejects = matches!(line.word(2), "reject" | "silent-drop");
+        for term in found {
+            let why = match (rejects, &term) {
+                (true, Term { not_sources: Some(networks), unknown: None, sni, .. }) if sni.is_empty() => {
+                    sources.extend(networks.iter().cloned());
+                    continue;
+                }
+                // After `accept if { src … }`.
+                (true, Term { unknown: None, sources: None, tls: None, .. }) if at == line.words.len() && !sources.is_empty() => continue,
+                (true, _) => "Seaway names networks that may connect, and refuses by nothing else: nothing is opened",
+                (false, Term { sources: Some(networks), unknown: None, .. }) if line.word(2) == "accept" => {
+                    sources.extend(networks.iter().cloned());
+                    continue;
+                }
+                (false, _) => {
+                    context.report.no_effect(&line.place, "Seaway reads the name in TLS by itself, and waits for it");
+                    continue;
+                }
+            };
+            context.report.closed(&line.place, why);
+            closed.get_or_insert_with(|| why.to_owned());
+        }
+    }
+    let mut by_name: Vec<(&Line, Vec<super::super::proxy::Host>)> = Vec::new();
+    for line in section.with("use_backend") {
+        for term in terms(line.after(2), &acls, true) {
+            match term {
+                Term { sni, unknown: None, sources: None, not_sources: None, .. } if !sni.is_empty() => by_name.push((line, sni)),
+                _ => context.report.left_out(&line.place, "TCP is led to one backend, and TLS by the names in req.ssl_sni"),
+            }
+        }
+    }
+    let default: Option<String> = context
+        .lines(section, "default_backend")
+        .last()
+        .map(|it| it.word(1).to_owned())
+        .or_else(|| (section.kind == "listen").then(|| section.name.clone()));
+    if !by_name.is_empty() {
+        return passthrough(section, binds, by_name, closed.is_some() || !sources.is_empty(), context);
+    }
+    let Some(to) = default.as_deref().and_then(|it| context.backend(it)) else {
+        for bind in binds {
+            context.report.left_out(&bind.line.place, "no backend is known for it: nothing is opened");
+        }
+        return Ok(());
+    };
+    let Some(place) = backend(to, false, context) else { return Ok(()) };
+    if let Some(it) = context.proxy.backends.get_mut(place) {
+        // What is about HTTP has no effect here.
+        it.annotations.remove("timeout-answer");
+    }
+    let idle = [("tunnel", to), ("client", section), ("server", to)].iter().filter_map(|(name, of)| context.timeout(of, name)).max();
+    for bind in binds {
+        let mut annotations = BTreeMap::new();
+        if let Some(millis) = idle {
+            annotations.insert("timeout-idle", time(millis));
+        }
+        if let Some(line) = section.with("maxconn").last() {
+            annotations.insert("max-connections", line.word(1).to_owned());
+            context.report.differs(&line.place, "one connection more is reset, and does not wait");
+        }
+        let why = match (&closed, bind) {
+            (Some(why), _) => why,
+            (None, it) if it.ssl => "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: nothing is opened",
+            (None, it) if it.proxy_protocol && !sources.is_empty() => "HAProxy compares networks with the address in the PROXY protocol or that of the proxy: nothing is opened",
+            _ => {
+                if bind.proxy_protocol {
+                    annotations.insert("proxy-protocol-from", "0.0.0.0/0, ::/0".to_owned());
+                    context.report.differs(&bind.line.place, "say in seaway.dev/proxy-protocol-from which proxies are believed: as in HAProxy, it is every client");
+                }
+                if bind.address.is_some() && let Some(it) = context.proxy.backends.get_mut(place) {
+                    it.port = Some(bind.port);
+                    it.annotations.extend(std::mem::take(&mut annotations));
+                    if !sources.is_empty() {
+                        it.annotations.insert("source-ranges", sources.join(", "));
+                    }
+                }
+                let (port, address) = (bind.port, bind.address);
+                let sources = sources.clone();
+                context.proxy.listeners.push(OwnListener { backend: place, port, udp: false, address, annotations, sources, passthrough: Vec::new() });
+                continue;
+            }
+        };
+        context.report.closed(&bind.line.place, why);
+    }
+    Ok(())
+}
+
+fn passthrough<'s>(
+    section: &'s Section,
+    binds: &[Bind<'s>],
+    by_name: Vec<(&'s Line, Vec<super::super::proxy::Host>)>,
+    protected: bool,
+    context: &mut Context<'s>,
+) -> Result<()> {
+    let Some(bind) = binds.first() else { return Ok(()) };
+    if protected || bind.proxy_protocol || bind.address.is_some() || bind.ssl {
+        context.report.closed(&bind.line.place, "the front door passes TLS on at all of its addresses, to every client: nothing is opened");
+        return Ok(());
+    }
+    for line in context.lines(section, "default_backend") {
+        context.report.left_out(&line.place, "TLS is passed on by host names alone: connections for other names end");
+    }
+    context.proxy.door.https = Some(bind.port);
+    for (line, hosts) in by_name {
+        let Some(to) = context.backend(line.word(1)) else {
+            context.report.left_out(&line.place, "no backend has this name");
+            continue;
+        };
+        let Some(place) = backend(to, false, context) else { continue };
+        if let Some(it) = context.proxy.backends.get_mut(place) {
+            it.annotations.remove("timeout-connect");
+        }
+        match context.proxy.listeners.iter_mut().find(|it| it.backend == place && !it.passthrough.is_empty()) {
+            Some(known) => known.passthrough.extend(hosts),
+            None => context.proxy.listeners.push(OwnListener {
+                backend: place,
+                port: 443,
+                udp: false,
+                address: None,
+                annotations: BTreeMap::new(),
+                sources: Vec::new(),
+                passthrough: hosts,
+            }),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! What each word of HAProxy's sections is to Seaway, where nothing more has to be read.
+
+use super::{Context, sections::{Line, Section}};
+
+const READ: &str = "bind mode acl use_backend default_backend http-request http-response http-after-response redirect \
+    server default-server balance cookie stick tcp-request option http-check timeout reqadd rspadd block \
+    stick-table rate-limit";
+
+const NO_EFFECT: [(&str, &str); 5] = [
+    (
+        "log log-format log-format-sd log-tag error-log-format unique-id-format unique-id-header capture declare",
+        "logs and request ids: `log`, `accessLog` and `frontDoor.requestId` in seaway.yaml",
+    ),
+    ("retries retry-on fullconn backlog hash-type hash-balance-factor id description guid", "Seaway replaces a member that does not accept a connection, and sizes its queues itself"),
+    ("stats", "Seaway's status page and metrics are at http://127.0.0.1:1936/ (`admin.listen`)"),
+    ("maxconn", "`limits.memory` in seaway.yaml bounds what all clients together can take"),
+    ("enabled disabled bind-process monitor-net force-persist ignore-persist load-server-state-from-file persist http-reuse max-keep-alive-queue", "how it is processed is Seaway's own matter"),
+];
+
+const LEFT_OUT: [(&str, &str); 6] = [
+    ("errorfile errorfiles errorloc errorloc302 errorloc303 http-error", "`frontDoor: {pages: {503: sorry.html}}` in seaway.yaml has a page for each error: the HTML alone, without the head"),
+    ("compression", "Seaway does not compress: let the backend do it"),
+    ("monitor-uri monitor monitor-fail", "Seaway's readiness is at http://127.0.0.1:1936/ready"),
+    ("filter email-alert use-fcgi-app external-check server-template dispatch transparent source", "Seaway has no counterpart"),
+    ("use-server", "Seaway selects servers by balance, weights and session affinity"),
+    ("server-state-file-name load-server-state", "Seaway has no counterpart"),
+];
+
+/// Options that HAProxy needs, and Seaway does by itself.
+const OPTIONS: &str = "forwardfor httplog tcplog dontlognull dontlog-normal http-server-close httpclose forceclose http-keep-alive redispatch \
+    tcpka clitcpka srvtcpka splice-auto splice-request splice-response socket-stats log-separate-errors log-health-checks logasap contstats \
+    prefer-last-server nolinger abortonclose http-use-htx http-buffer-request http-no-delay http-pretend-keepalive http-ignore-probes \
+    tcp-smart-accept tcp-smart-connect independent-streams idle-close-on-response allbackups log-tag originalto http-tunnel \
+    http-restrict-req-hdr-names checkcache accept-invalid-http-request accept-invalid-http-response tcp-check h1-case-adjust-bogus-client \
+    h1-case-adjust-bogus-server disable-h2-upgrade accept-unsafe-violations-in-http-request http-drop-request-trailers persist";
+
+pub(super) fn judge(sections: &[Section], context: &mut Context<'_>) {
+    for section in sections {
+        match &*section.kind {
+            "global" => global(section, context),
+            "defaults" | "frontend" | "backend" | "listen" => {
+                context.report.translated(&section.place);
+                section.lines.iter().for_each(|it| line(it, context));
+            }
+            "userlist" => whole(section, "users are compared only where a rule asks for them", true, context),
+            "resolvers" => whole(section, "names of backends are resolved by /etc/resolv.conf, or `resolvers` in seaway.yaml", true, context),
+            "peers" => whole(section, "processes of Seaway tell each other nothing about clients (docs/balancing.md)", false, context),
+            "cache" => whole(section, "Seaway does not cache: let the backend do it", false, context),
+            "program" | "ring" | "log-forward" | "mailers" | "traces" | "log-profile" => {
+                whole(section, "logs, mails and programs beside it are the system's matter (systemd)", true, context);
+            }
+            _ => whole(section, "Seaway has no counterpart", false, context),
+        }
+    }
+}
+
+fn whole(section: &Section, why: &str, no_effect: bool, context: &mut Context<'_>) {
+    for place in std::iter::once(&section.place).chain(section.lines.iter().map(|it| &it.place)) {
+        match no_effect {
+            true => context.report.no_effect(place, why),
+            false => context.report.left_out(place, why),
+        }
+    }
+}
+
+fn global(section: &Section, context: &mut Context<'_>) {
+    context.report.translated(&section.place);
+    for line in &section.lines {
+        match line.word(0) {
+            "crt-base" => {
+                context.base = Some(context.path(line.word(1)));
+                context.report.translated(&line.place);
+            }
+            "ssl-default-bind-options" => {
+                let new = line.after(1).windows(2).any(|it| it == ["ssl-min-ver", "TLSv1.3"]);
+                context.proxy.door.modern |= new;
+                match new {
+                    true => context.report.translated(&line.place),
+                    false => context.report.no_effect(&line.place, "Seaway speaks TLS 1.2 and 1.3; `frontDoor.tls.profile: modern` is 1.3 alone"),
+                }
+            }
+            word if word.starts_with("lua-") || word.starts_with("setenv") || word == "presetenv" => {
+                context.report.left_out(&line.place, "Seaway runs no scripts");
+            }
+            _ => context.report.no_effect(&line.place, "settings of the process: `seaway run --help`, `dataPlane` and `limits` in seaway.yaml"),
+        }
+    }
+}
+
+fn line(line: &Line, context: &mut Context<'_>) {
+    let word = match line.word(0) {
+        "no" => line.word(1),
+        word => word,
+    };
+    let has = |list: &str, word: &str| list.split_whitespace().any(|it| it == word);
+    let report = &mut context.report;
+    if word == "option" {
+        let name = if line.word(0) == "no" { line.word(2) } else { line.word(1) };
+        return match name {
+            // Read with the checks of a backend.
+            "httpchk" => report.translated(&line.place),
+            "mysql-check" | "pgsql-check" | "redis-check" | "smtpchk" | "ldap-check" | "ssl-hello-chk" | "external-check" | "spop-check" => {
+                report.left_out(&line.place, "Seaway checks that a member accepts a connection, or by HTTP, gRPC or UDP (docs/health.md)");
+            }
+            name if has(OPTIONS, name) => report.no_effect(&line.place, "Seaway does this by itself, or has no need of it"),
+            _ => report.left_out(&line.place, "Seaway has no such option"),
+        };
+    }
+    if has(READ, word) {
+        // What reads it says more.
+        return report.translated(&line.place);
+    }
+    let find = |table: &[(&str, &'static str)]| table.iter().find(|(list, _)| has(list, word)).map(|it| it.1);
+    if let Some(why) = find(&NO_EFFECT) {
+        return report.no_effect(&line.place, why);
+    }
+    report.left_out(&line.place, find(&LEFT_OUT).unwrap_or("this word is not known"));
+}

@@ -1,0 +1,201 @@
+//! Annotations of an Ingress: of ingress-nginx each by its name, of others whether they protect.
+
+use std::collections::BTreeMap;
+
+use seaway_plan::quantity::network;
+
+use super::{
+    super::{
+        proxy::{Host, Redirect, Rewrite, host},
+        report::Place,
+    },
+    Context,
+    objects::{Object, scalar},
+};
+
+/// What annotations say of all routes of an Ingress.
+#[derive(Debug, Default)]
+pub(super) struct Options {
+    /// Of the Services that it leads to.
+    pub(super) service: BTreeMap<&'static str, String>,
+    pub(super) sources: Vec<String>,
+    pub(super) closed: Option<String>,
+    /// `None`: where there is a certificate.
+    pub(super) https: Option<bool>,
+    pub(super) rewrite: Option<String>,
+    pub(super) by_expression: bool,
+    pub(super) redirect: Option<Redirect>,
+    pub(super) root: Option<String>,
+    pub(super) aliases: Vec<Host>,
+    pub(super) sent_host: Option<String>,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) passthrough: bool,
+}
+
+const OURS: &str = "nginx.ingress.kubernetes.io/";
+
+const NO_EFFECT: &str = "proxy-buffering proxy-buffers-number proxy-buffer-size proxy-busy-buffers-size proxy-max-temp-file-size \
+    proxy-request-buffering proxy-http-version proxy-next-upstream proxy-next-upstream-tries proxy-next-upstream-timeout service-upstream \
+    enable-access-log enable-rewrite-log connection-proxy-header preserve-trailing-slash client-body-buffer-size ssl-ciphers \
+    ssl-prefer-server-ciphers enable-opentelemetry enable-opentracing opentracing-trust-incoming-span session-cookie-path \
+    session-cookie-max-age session-cookie-expires session-cookie-samesite session-cookie-secure session-cookie-hash affinity-mode \
+    session-cookie-change-on-failure session-cookie-domain affinity-canary-behavior session-cookie-conditional-samesite-none \
+    proxy-ssl-protocols proxy-ssl-ciphers proxy-ssl-server-name websocket-services http2-push-preload use-port-in-redirects \
+    proxy-redirect-from proxy-redirect-to disable-proxy-intercept-errors load-balance";
+
+const PROTECTS: &str = "auth-url auth-signin auth-type auth-secret auth-secret-type auth-realm auth-method auth-snippet \
+    auth-tls-secret auth-tls-verify-client auth-tls-verify-depth auth-tls-error-page auth-tls-match-cn \
+    auth-tls-pass-certificate-to-upstream auth-response-headers auth-cache-key auth-cache-duration auth-proxy-set-headers \
+    auth-signin-redirect-param auth-always-set-cookie auth-keepalive auth-keepalive-requests auth-keepalive-timeout auth-request-redirect \
+    enable-global-auth limit-connections limit-rps limit-rpm limit-burst-multiplier limit-allowlist limit-whitelist limit-req-status-code \
+    global-rate-limit global-rate-limit-window global-rate-limit-key global-rate-limit-ignored-cidrs denylist-source-range \
+    enable-modsecurity enable-owasp-core-rules modsecurity-snippet modsecurity-transaction-id satisfy";
+
+pub(super) fn options(object: &Object<'_>, context: &mut Context<'_>) -> Options {
+    let mut options = Options::default();
+    for (nth, entry) in (1_u32..).zip(object.annotations()) {
+        let place = Place { file: object.place.file.clone(), line: entry.at.line, nth };
+        let value = scalar(&entry.value).unwrap_or_default();
+        context.report.expect(&place, &format!("{}: {value}", entry.key));
+        match entry.key.strip_prefix(OURS) {
+            Some(name) => of_nginx(name, value.trim(), &place, &mut options, context),
+            None => of_others(&entry.key, &place, &mut options, context),
+        }
+    }
+    options
+}
+
+fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, context: &mut Context<'_>) {
+    let has = |list: &str| list.split_whitespace().any(|it| it == name);
+    let report = &mut context.report;
+    let yes = value == "true";
+    report.translated(place);
+    match name {
+        "ssl-redirect" => options.https = options.https.filter(|it| *it).or((!yes).then_some(false)),
+        "force-ssl-redirect" => options.https = yes.then_some(true).or(options.https),
+        "rewrite-target" => options.rewrite = Some(value.to_owned()),
+        "use-regex" => options.by_expression = yes,
+        "whitelist-source-range" | "allowlist-source-range" => {
+            let networks: Vec<&str> = value.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
+            match networks.iter().all(|it| network(it).is_ok()) && !networks.is_empty() {
+                true => options.sources = networks.into_iter().map(str::to_owned).collect(),
+                false => {
+                    report.closed(place, "a network in it is not understood");
+                    options.closed.get_or_insert_with(|| name.to_owned());
+                }
+            }
+        }
+        "proxy-body-size" => match size(value) {
+            Some(size) => drop(options.service.insert("max-body-size", size)),
+            None => report.left_out(place, "this is no size"),
+        },
+        "proxy-connect-timeout" | "proxy-read-timeout" | "proxy-send-timeout" => match value.trim_end_matches('s').parse::<u64>() {
+            Ok(seconds) if seconds > 0 => {
+                let key = if name == "proxy-connect-timeout" { "timeout-connect" } else { "timeout-answer" };
+                let known = options.service.get(key).and_then(|it| it.trim_end_matches('s').parse().ok()).unwrap_or(0);
+                options.service.insert(key, format!("{}s", seconds.max(known)));
+            }
+            _ => report.left_out(place, "this is no number of seconds"),
+        },
+        "affinity" if value == "cookie" => {
+            options.service.entry("sticky-cookie").or_insert_with(|| "INGRESSCOOKIE".to_owned());
+        }
+        "session-cookie-name" => drop(options.service.insert("sticky-cookie", value.to_owned())),
+        "backend-protocol" => match value.to_ascii_uppercase().as_str() {
+            "HTTP" | "AUTO_HTTP" => {}
+            "HTTPS" => {
+                options.service.insert("backend-tls", "true".to_owned());
+                options.service.entry("backend-tls-verify").or_insert_with(|| "off".to_owned());
+            }
+            "GRPC" => report.left_out(place, "write appProtocol: grpc at the port of the Service"),
+            "GRPCS" => report.left_out(place, "write appProtocol: grpcs at the port of the Service"),
+            _ => report.left_out(place, "Seaway speaks HTTP and gRPC to members"),
+        },
+        "proxy-ssl-verify" if value == "on" => drop(options.service.insert("backend-tls-verify", "on".to_owned())),
+        "proxy-ssl-verify" => {}
+        "proxy-ssl-name" => drop(options.service.insert("backend-tls-name", value.to_owned())),
+        "proxy-ssl-secret" => report.left_out(place, "name the Secret with ca.crt in seaway.dev/backend-tls-authorities of the Service; Seaway shows members no certificate"),
+        "upstream-hash-by" if matches!(value, "$remote_addr" | "$binary_remote_addr") => {
+            options.service.insert("balance", "source-hash".to_owned());
+        }
+        "upstream-hash-by" => report.left_out(place, "Seaway hashes the client's address alone: seaway.dev/balance: source-hash"),
+        "permanent-redirect" | "temporal-redirect" => {
+            let usual = if name == "permanent-redirect" { 301 } else { 302 };
+            match redirect(value, usual) {
+                Some(to) => options.redirect = Some(to),
+                None => report.left_out(place, "Seaway redirects to a fixed host and path"),
+            }
+        }
+        "permanent-redirect-code" | "temporal-redirect-code" => report.left_out(place, "write statusCode at the RequestRedirect of the HTTPRoute"),
+        "app-root" => options.root = Some(value.to_owned()).filter(|it| it.starts_with('/')),
+        "server-alias" => {
+            for name in value.split([',', ' ']).filter(|it| !it.is_empty()) {
+                match host(name) {
+                    Some(host) => options.aliases.push(host),
+                    None => report.left_out(place, "host names are shop.example and *.shop.example"),
+                }
+            }
+        }
+        "upstream-vhost" if host(value).is_some_and(|it| matches!(it, Host::Exact(_))) => options.sent_host = Some(value.to_owned()),
+        "x-forwarded-prefix" => options.headers.push(("X-Forwarded-Prefix".to_owned(), value.to_owned())),
+        "ssl-passthrough" => options.passthrough = yes,
+        "from-to-www-redirect" if yes => report.left_out(place, "write an HTTPRoute with RequestRedirect and hostname (docs/manifests.md)"),
+        "configuration-snippet" | "server-snippet" | "stream-snippet" => {
+            let protects = ["deny", "allow", "auth", "return 4", "limit_", "valid_referers", "lua", "modsecurity"];
+            match protects.iter().find(|it| value.contains(**it)) {
+                Some(word) => {
+                    report.closed(place, &format!("it may protect (it says {word:?}), and Seaway does not read nginx's language in annotations"));
+                    options.closed.get_or_insert_with(|| name.to_owned());
+                }
+                None => report.left_out(place, "Seaway does not read nginx's language in annotations: an HTTPRoute sets headers (docs/http.md)"),
+            }
+        }
+        _ if name.starts_with("canary") => report.left_out(place, "write an HTTPRoute with weights or header matches (docs/manifests.md)"),
+        _ if name.starts_with("cors-") || name == "enable-cors" => report.left_out(place, "write an HTTPRoute with the filter CORS (docs/manifests.md)"),
+        _ if has(PROTECTS) => {
+            report.closed(place, "Seaway asks no other service who a client is, has no passwords and no limit for each client");
+            options.closed.get_or_insert_with(|| name.to_owned());
+        }
+        _ if has(NO_EFFECT) => report.no_effect(place, "Seaway does this by itself, or has no need of it"),
+        _ if value == "false" => report.no_effect(place, "Seaway does not do it either"),
+        _ => report.left_out(place, "Seaway has no counterpart"),
+    }
+}
+
+fn of_others(key: &str, place: &Place, options: &mut Options, context: &mut Context<'_>) {
+    let report = &mut context.report;
+    let of_ingress = ["ingress", "haproxy.org", "traefik", "alb.", "appgw", "konghq", "istio", "contour", "nginx.org", "nginx.com"];
+    if !of_ingress.iter().any(|it| key.contains(it)) || key == "kubernetes.io/ingress.class" || key.starts_with("cert-manager.io/") {
+        return report.no_effect(place, "it is for another program");
+    }
+    let protects = ["auth", "allow", "deny", "whitelist", "middleware", "limit", "jwt", "waf", "policy", "plugins", "snippet", "rate"];
+    match protects.iter().any(|it| key.contains(it)) {
+        true => {
+            report.closed(place, "it may protect, and Seaway reads annotations of ingress-nginx alone");
+            options.closed.get_or_insert_with(|| key.to_owned());
+        }
+        false => report.left_out(place, "Seaway reads annotations of ingress-nginx alone"),
+    }
+}
+
+/// `8m` is `8Mi`.
+fn size(text: &str) -> Option<String> {
+    let digits = text.trim_end_matches(['k', 'K', 'm', 'M', 'g', 'G']);
+    digits.parse::<u64>().ok()?;
+    Some(match text.get(digits.len()..)? {
+        "" => digits.to_owned(),
+        unit => format!("{digits}{}i", unit.to_ascii_uppercase().replace('K', "K")),
+    })
+}
+
+fn redirect(url: &str, code: u16) -> Option<Redirect> {
+    let (scheme, rest) = url.split_once("://")?;
+    let scheme = ["http", "https"].into_iter().find(|it| *it == scheme)?;
+    let (name, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let name = host(name).filter(|it| matches!(it, Host::Exact(_)))?.written();
+    if path.contains(['$', '?', '#']) {
+        return None;
+    }
+    let path = Rewrite::Full(if path.is_empty() { "/".to_owned() } else { path.to_owned() });
+    Some(Redirect { scheme: Some(scheme), host: Some(name), port: None, path: Some(path), code })
+}

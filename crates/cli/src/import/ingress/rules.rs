@@ -1,0 +1,256 @@
+//! Rules of an Ingress as routes.
+
+use seaway_manifests::tree::Node;
+
+use super::{
+    super::{
+        expression::whole,
+        proxy::{Backend, Condition, Host, PathRule, Redirect, Rewrite, Route, Target, host},
+        report::Place,
+    },
+    Context,
+    annotations::{Options, options},
+    objects::{Key, Object, items, place, scalar, text},
+};
+
+pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
+    let version = text(object.root, "apiVersion").unwrap_or_default();
+    if version != "networking.k8s.io/v1" {
+        context.report.left_out(&object.place, "only networking.k8s.io/v1 is read: `kubectl get ingress -o yaml` writes it");
+        return;
+    }
+    context.report.translated(&object.place);
+    let options = options(object, context);
+    let Some(spec) = object.spec() else { return };
+    let ingress = Ingress { object, spec, options };
+    if let Some(class) = spec.child("ingressClassName") {
+        let at = ingress.place(class, 0);
+        context.report.expect(&at, &format!("ingressClassName: {}", scalar(class).unwrap_or_default()));
+        context.report.no_effect(&at, "the front door serves it, whatever its class");
+    }
+    for entry in items(spec, "tls") {
+        let at = ingress.place(entry, 1);
+        context.report.expect(&at, "tls");
+        match text(entry, "secretName") {
+            Some(name) => {
+                context.report.translated(&at);
+                let is_there = context.objects.iter().any(|it| it.kind() == "Secret" && it.key() == ingress.key(name));
+                if !is_there {
+                    context.report.differs(&at, &format!("the Secret {name} is not in this file: on one machine, put it into the folder"));
+                }
+            }
+            None => context.report.differs(&at, "without a secretName, the first certificate of the front door is shown"),
+        }
+    }
+    if let Some(backend) = spec.child("defaultBackend") {
+        ingress.route(None, Vec::new(), backend, backend, context);
+    }
+    for rule in items(spec, "rules") {
+        let written = text(rule, "host").unwrap_or_default();
+        let mut hosts: Vec<Host> = host(written).into_iter().collect();
+        if hosts.is_empty() && !written.is_empty() {
+            let at = ingress.place(rule, 2);
+            context.report.expect(&at, &format!("host: {written}"));
+            context.report.left_out(&at, "host names are shop.example and *.shop.example: the rule is left out");
+            continue;
+        }
+        if !hosts.is_empty() {
+            hosts.extend(ingress.options.aliases.iter().cloned());
+        }
+        if let Some(root) = &ingress.options.root {
+            let condition = Condition { hosts: hosts.clone(), path: PathRule::Exact("/".to_owned()), ..Condition::default() };
+            let to = Redirect { path: Some(Rewrite::Full(root.clone())), code: 302, ..Redirect::default() };
+            let route = Route::new(ingress.place(rule, 3), condition, Target::Redirect(to));
+            ingress.push(route, context);
+        }
+        let http = rule.child("http");
+        for path in http.map_or(&[][..], |it| items(it, "paths")) {
+            let Some(backend) = path.child("backend") else { continue };
+            ingress.route(Some(path), hosts.clone(), path, backend, context);
+        }
+    }
+}
+
+struct Ingress<'o, 't> {
+    object: &'o Object<'t>,
+    spec: &'t Node,
+    options: Options,
+}
+
+impl Ingress<'_, '_> {
+    fn place(&self, node: &Node, nth: u32) -> Place {
+        place(node, &self.object.place.file, nth.saturating_add(1000))
+    }
+
+    fn key(&self, name: &str) -> Key {
+        Key { namespace: self.object.key().namespace, name: name.to_owned() }
+    }
+
+    /// The Secret of a host.
+    fn secret(&self, host: Option<&Host>) -> Option<String> {
+        let entries = items(self.spec, "tls");
+        let names = |it: &Node| items(it, "hosts").iter().filter_map(scalar).collect::<Vec<_>>();
+        let is_of = |it: &&Node| {
+            let names = names(it);
+            names.is_empty()
+                || host.is_some_and(|host| names.iter().filter_map(|it| super::super::proxy::host(it)).any(|it| it.meet(host).is_some()))
+        };
+        entries.iter().find(is_of).and_then(|it| text(it, "secretName")).map(str::to_owned)
+    }
+
+    fn route(&self, path: Option<&Node>, hosts: Vec<Host>, at: &Node, backend: &Node, context: &mut Context<'_>) {
+        let at = self.place(at, 4);
+        let written = path.and_then(|it| text(it, "path")).unwrap_or("/");
+        context.report.expect(&at, &format!("path: {written}"));
+        let kind = path.and_then(|it| text(it, "pathType")).unwrap_or("Prefix");
+        let (rule, rewrite) = match self.path(written, kind, &at, context) {
+            Ok(found) => found,
+            Err(why) => {
+                let protects = self.options.closed.is_some() || !self.options.sources.is_empty();
+                match protects {
+                    true => context.report.closed(&at, &why),
+                    false => context.report.left_out(&at, &why),
+                }
+                if !protects {
+                    return;
+                }
+                (PathRule::Prefix(written.split(['(', '[', '.', '*', '?', '$', '^', '\\']).next().filter(|it| it.starts_with('/')).unwrap_or("/").to_owned()), None)
+            }
+        };
+        let condition = Condition { hosts, path: rule, ..Condition::default() };
+        if let Some(to) = &self.options.redirect {
+            context.report.translated(&at);
+            self.push(Route::new(at, condition, Target::Redirect(to.clone())), context);
+            return;
+        }
+        let mut route = Route::new(at.clone(), condition, Target::Nothing);
+        match self.backend(backend, context) {
+            Ok((place, key)) => {
+                context.report.translated(&at);
+                if self.options.passthrough {
+                    self.pass(&route, &key, &at, context);
+                    return;
+                }
+                route.target = Target::Backends(vec![(place, 1)]);
+                self.want(&key, &at, context);
+            }
+            Err(why) => {
+                context.report.left_out(&at, &format!("{why}: requests get 403"));
+                route.close(&why);
+            }
+        }
+        route.rewrite = rewrite;
+        route.rewrite_host.clone_from(&self.options.sent_host);
+        route.request.set.clone_from(&self.options.headers);
+        self.push(route, context);
+    }
+
+    fn push(&self, mut route: Route, context: &mut Context<'_>) {
+        route.namespace = Some(self.object.key().namespace);
+        route.decodes = true;
+        route.sources.clone_from(&self.options.sources);
+        if let Some(why) = &self.options.closed {
+            route.close(why);
+        }
+        let secret = self.secret(route.condition.hosts.first());
+        route.https = match (self.options.https, &secret) {
+            (Some(https), _) => Some(https),
+            // As ingress-nginx does it.
+            (None, Some(_)) => Some(true),
+            (None, None) => None,
+        };
+        route.tls = secret;
+        context.proxy.routes.push(route);
+    }
+
+    /// TLS that is passed through is said by the Service.
+    fn pass(&self, route: &Route, key: &Key, at: &Place, context: &mut Context<'_>) {
+        let hosts: Vec<String> = route.condition.hosts.iter().map(Host::written).collect();
+        if hosts.is_empty() || self.options.closed.is_some() || !self.options.sources.is_empty() {
+            return context.report.closed(at, "TLS is passed through by host names, to every client: nothing is opened");
+        }
+        let wanted = context.wanted.entry(key.clone()).or_default();
+        wanted.insert("tls-passthrough", "true".to_owned());
+        wanted.insert("host", hosts.join(", "));
+        self.want(key, at, context);
+    }
+
+    /// The Service gets what the Ingress says of it.
+    fn want(&self, key: &Key, at: &Place, context: &mut Context<'_>) {
+        let is_there = context.service(key).is_some();
+        let wanted = context.wanted.entry(key.clone()).or_default();
+        for (name, value) in &self.options.service {
+            if let Some(other) = wanted.insert(name, value.clone()).filter(|it| it != value) {
+                context.report.differs(at, &format!("another Ingress wants seaway.dev/{name}: {other} of this Service, which has one"));
+            }
+        }
+        if !is_there && !wanted.is_empty() {
+            let all: Vec<String> = wanted.iter().map(|(name, value)| format!("seaway.dev/{name}={value}")).collect();
+            let why = format!(
+                "the Service is not in this file, so annotate it: kubectl -n {} annotate service {} {}",
+                key.namespace,
+                key.name,
+                all.join(" ")
+            );
+            context.report.left_out(at, &why);
+        }
+    }
+
+    fn path(&self, written: &str, kind: &str, at: &Place, context: &mut Context<'_>) -> Result<(PathRule, Option<Rewrite>), String> {
+        let exact = kind == "Exact";
+        let Some(target) = &self.options.rewrite else {
+            return Ok((
+                match kind {
+                    "Exact" => PathRule::Exact(written.to_owned()),
+                    "ImplementationSpecific" if self.options.by_expression => PathRule::Regex(whole(&format!("^{written}"), true, true)),
+                    _ if self.options.by_expression && written.contains(['(', '[', '*', '\\', '$']) => {
+                        PathRule::Regex(whole(&format!("^{written}"), true, true))
+                    }
+                    "ImplementationSpecific" => {
+                        context.report.differs(at, "the path is matched by whole segments");
+                        PathRule::Prefix(written.to_owned())
+                    }
+                    _ => PathRule::Prefix(written.to_owned()),
+                },
+                None,
+            ));
+        };
+        // `/shop(/|$)(.*)` and `/$2`.
+        let before = written.strip_suffix("(/|$)(.*)").filter(|_| target == "/$2");
+        let before = before.or_else(|| written.strip_suffix("/(.*)").filter(|_| target == "/$1"));
+        if let Some(before) = before.filter(|it| !it.contains(['(', '[', '*', '\\', '$'])) {
+            let path = if before.is_empty() { "/" } else { before };
+            return Ok((PathRule::Prefix(path.to_owned()), (path != "/").then(|| Rewrite::Prefix("/".to_owned()))));
+        }
+        if target.contains('$') || !target.starts_with('/') || written.contains(['(', '[', '*', '\\', '$']) {
+            return Err("rewrite-target: Seaway replaces a prefix of the path, or all of it, by fixed text".to_owned());
+        }
+        context.report.differs(at, "rewrite-target: all of the path is replaced, as ingress-nginx does it");
+        let rewrite = Rewrite::Full(target.clone());
+        Ok((if exact { PathRule::Exact(written.to_owned()) } else { PathRule::Prefix(written.to_owned()) }, Some(rewrite)))
+    }
+
+    fn backend(&self, backend: &Node, context: &mut Context<'_>) -> Result<(usize, Key), String> {
+        let Some(service) = backend.child("service") else { return Err("a backend is a Service".to_owned()) };
+        let name = text(service, "name").unwrap_or_default();
+        let key = self.key(name);
+        let port = service.child("port");
+        let number = port.and_then(|it| it.child("number")).and_then(scalar).and_then(|it| it.parse::<u16>().ok());
+        let by_name = || {
+            let wanted = port.and_then(|it| text(it, "name"))?;
+            let ports = context.service(&key).and_then(Object::spec).map_or(&[][..], |it| items(it, "ports"));
+            let found = ports.iter().find(|it| text(it, "name") == Some(wanted))?;
+            found.child("port").and_then(scalar)?.parse().ok()
+        };
+        let Some(number) = number.or_else(by_name) else {
+            return Err("the port is named, and its Service is not in this file: write its number".to_owned());
+        };
+        let wanted = Backend { name: name.to_owned(), namespace: Some(key.namespace.clone()), port: Some(number), is_there: true, ..Backend::default() };
+        let known = context.proxy.backends.iter().position(|it| *it == wanted);
+        let at = known.unwrap_or_else(|| {
+            context.proxy.backends.push(wanted);
+            context.proxy.backends.len() - 1
+        });
+        Ok((at, key))
+    }
+}
