@@ -2,6 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
+pub use crate::import::fuzz as import;
 use crate::settings::parse;
 
 /// Any text is a configuration within its bounds, or is refused with the places of all that is wrong. A key that nobody knows is

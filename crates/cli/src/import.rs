@@ -55,11 +55,31 @@ pub(crate) fn run(arguments: &Import) -> Result<ExitCode> {
 fn finish(imported: Imported, arguments: &ImportFile) -> Result<ExitCode> {
     let (folder, report) = written(imported);
     match &arguments.into {
-        Some(dir) => folder.write(dir)?,
+        Some(dir) => output::line(&folder.write(dir)?),
         None => output::line(folder.printed().trim_end()),
     }
     report.lines(arguments.quiet).iter().for_each(|it| output::error(it));
     Ok(if report.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Any text is a configuration of each language, or is refused; every directive comes to something, and what is written are
+/// documents of YAML.
+pub fn fuzz(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let text = Text { name: "fuzz".into(), text: text.to_owned() };
+    // Nothing is beside it.
+    let nowhere = Path::new("/nonexistent/fuzz");
+    let all = [nginx::read_text(nowhere, &text, 0), haproxy::read_text(nowhere, &text), ingress::read_text(&text)];
+    for imported in all.into_iter().flatten() {
+        let (folder, report) = written(imported);
+        assert!(report.is_complete(), "a directive is passed over");
+        for (name, text) in &folder.manifests {
+            assert!(seaway_manifests::tree::parse(text).is_ok(), "{name} is no YAML:\n{text}");
+        }
+        if let Some(text) = &folder.config {
+            assert!(crate::settings::parse(text, nowhere).is_ok(), "the configuration is refused:\n{text}");
+        }
+    }
 }
 
 fn written(imported: Imported) -> (Folder, Report) {

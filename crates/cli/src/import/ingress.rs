@@ -67,6 +67,10 @@ fn taken_over(context: &mut Context<'_>) {
         if !["Service", "EndpointSlice", "Endpoints", "Secret", "Namespace", "HTTPRoute", "AddressPool"].contains(&kind) {
             continue;
         }
+        if kind == "Service" && is_without_backends(object, context) {
+            let why = "a selector selects pods of a cluster: on one machine, name its backends in seaway.dev/backends";
+            context.report.differs(&object.place, why);
+        }
         let none = BTreeMap::new();
         let annotations = if kind == "Service" { context.wanted.get(&object.key()).unwrap_or(&none) } else { &none };
         let key = object.key();
@@ -77,6 +81,17 @@ fn taken_over(context: &mut Context<'_>) {
         text.push_str(&object.text(annotations));
     }
     context.proxy.objects = files.into_iter().collect();
+}
+
+fn is_without_backends(service: &Object<'_>, context: &Context<'_>) -> bool {
+    let key = service.key();
+    let named = service.annotations().iter().any(|it| it.key == "seaway.dev/backends");
+    let is_of = |it: &Object<'_>| match it.kind() {
+        "Endpoints" => it.key() == key,
+        "EndpointSlice" => it.label("kubernetes.io/service-name") == Some(&*key.name),
+        _ => false,
+    };
+    !named && !context.objects.iter().any(is_of) && service.spec().is_some_and(|it| it.child("selector").is_some())
 }
 
 #[cfg(test)]

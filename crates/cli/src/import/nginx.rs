@@ -59,6 +59,9 @@ pub(super) fn read_text(file: &Path, text: &Text, room: u64) -> Result<Imported>
                 ("events", Some(_)) => context.report.no_effect(&it.place, "Seaway needs no settings of its event loop"),
                 _ => words::judge(it, &mut context.report),
             }
+            if !matches!(&*it.name, "http" | "stream") {
+                cover(it.block.as_deref().unwrap_or_default(), &mut context);
+            }
         }
     }
     Ok(context.into_imported())
@@ -75,9 +78,18 @@ fn expect(directives: &[Directive], context: &mut Context) {
     }
 }
 
+/// What is within a block that is judged as a whole.
+fn cover(block: &[Directive], context: &mut Context) {
+    for it in block {
+        context.report.translated(&it.place);
+        cover(it.block.as_deref().unwrap_or_default(), context);
+    }
+}
+
 /// Judges what no other part of the importer reads.
 fn judge_rest(directives: &[Directive], read: &[&str], context: &mut Context) {
-    for it in directives.iter().filter(|it| !read.contains(&&*it.name)) {
+    for it in directives.iter().filter(|it| !read.contains(&&*it.name) && it.name != "include") {
+        cover(it.block.as_deref().unwrap_or_default(), context);
         match words::class(&it.name) {
             Class::Read => context.report.translated(&it.place),
             _ => words::judge(it, &mut context.report),

@@ -89,6 +89,14 @@ impl Report {
         for place in unread {
             self.left_out(&place, "this directive is not read where it stands");
         }
+        // What is said of it says that it was read.
+        for entries in self.entries.values_mut().filter(|it| it.len() > 1) {
+            entries.retain(|it| it.verdict != Verdict::Translated);
+        }
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.known.keys().all(|it| self.entries.contains_key(it))
     }
 
     /// Whether all that was written is in the output.

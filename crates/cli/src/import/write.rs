@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 
 pub(super) use self::spelling::{REST, escaped};
 use super::{proxy::Proxy, report::Report};
-use crate::{init, output};
+use crate::init;
 
 /// As `seaway init` has it: beside the folder, where it is not read as a manifest.
 const CONFIG: &str = "seaway.yaml";
@@ -56,8 +56,9 @@ impl Folder {
         texts.join("---\n")
     }
 
-    /// Overwrites nothing: where one file is there already, none is written.
-    pub(super) fn write(&self, dir: &Path) -> Result<()> {
+    /// Says what it wrote, and what to type next. Where one file is there already, none is written.
+    pub(super) fn write(&self, dir: &Path) -> Result<String> {
+        let mut done = String::new();
         let config = dir.parent().unwrap_or(Path::new("")).join(CONFIG);
         let named = self.manifests.iter().map(|(name, text)| (dir.join(name), text));
         let files: Vec<(PathBuf, &String)> =
@@ -71,16 +72,16 @@ impl Folder {
         fs::create_dir_all(dir).with_context(|| format!("the folder {} cannot be made", dir.display()))?;
         for (path, text) in &files {
             init::create(path, text)?;
-            output::line(&format!("wrote {}", path.display()));
+            done.push_str(&format!("wrote {}\n", path.display()));
         }
         let with = match self.config {
             Some(_) => format!(" --config {}", config.display()),
             None => String::new(),
         };
         let dir = dir.display();
-        output::line(&format!(
+        done.push_str(&format!(
             "\nCheck it, see what would be served, and serve it:\n    seaway check {dir}{with}\n    seaway plan {dir}{with}\n    seaway run {dir}{with}"
         ));
-        Ok(())
+        Ok(done)
     }
 }

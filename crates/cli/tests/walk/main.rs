@@ -24,6 +24,7 @@ mod health;
 mod holding_up;
 mod http_options;
 mod http_routes;
+mod imports;
 mod in_namespace;
 mod lifecycle;
 mod limits;

@@ -30,7 +30,8 @@ pub(super) fn read(context: &mut Context<'_>) -> Result<()> {
             && section.with("server").next().is_none()
             && context.lines(section, "default_backend").is_empty();
         if is_page {
-            for line in &section.lines {
+            let unread = |it: &&super::sections::Line| !matches!(it.word(0), "stats" | "log" | "option" | "maxconn");
+            for line in section.lines.iter().filter(unread) {
                 context.report.no_effect(&line.place, "a page of HAProxy: Seaway's status page is at http://127.0.0.1:1936/ (`admin.listen`)");
             }
             continue;

@@ -49,6 +49,10 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
             continue;
         };
         let is_covered = common == route.condition;
+        if is_covered && matches!(effect, Effect::Ends(_)) {
+            // The rule itself gets these requests.
+            continue;
+        }
         let mut made = match effect {
             Effect::Ends(first) => Route { made: true, ..(**first).clone() },
             Effect::Restricts(sources) => {

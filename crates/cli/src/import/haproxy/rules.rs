@@ -34,6 +34,7 @@ enum Action {
 const NO_PASSWORDS: &str = "Seaway has no passwords: let the backend ask for them, or restrict networks with `deny if !{ src … }`";
 const REFUSES: &str = "it refuses by what Seaway does not know: what it may be about is closed";
 const REJECTS_NETWORKS: &str = "Seaway names networks that may ask, not those that may not: write `deny if !{ src … }`";
+const NO_ANSWERS: &str = "Seaway does not refuse answers of backends";
 const NO_SCRIPTS: &str = "Seaway runs no scripts and rules of others, and it is not known whether this one protects";
 
 /// The routes of a frontend, or of a `listen`.
@@ -123,7 +124,8 @@ fn to_backend<'s>(name: &str, place: &Place, from: &Section, context: &mut Conte
 /// What is done with requests before a backend is looked for; whether all plaintext ones are sent to https.
 fn requests(section: &Section, acls: &Acls<'_>, ports: Ports, routes: &mut Vec<Route>, context: &mut Context<'_>) -> Result<bool> {
     let first = section.lines.iter().filter(|it| matches!(it.word(0), "http-request" | "block" | "rate-limit" | "tcp-request"));
-    let lines: Vec<&Line> = first.chain(section.with("redirect")).collect();
+    let answers = section.lines.iter().filter(|it| matches!(it.word(0), "http-response" | "http-after-response") && it.word(1) == "deny");
+    let lines: Vec<&Line> = first.chain(section.with("redirect")).chain(answers).collect();
     let mut rules: Vec<(&Line, Action, usize)> = Vec::new();
     for line in lines {
         let (action, condition) = action(line, context);
@@ -232,6 +234,11 @@ fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) {
             return (Action::Refuse("Seaway has no limit of requests"), at);
         }
         "redirect" => return (redirect(line.after(1), line, context), at),
+        // By what an answer is, nothing is refused.
+        "http-response" | "http-after-response" => {
+            report.closed(&line.place, NO_ANSWERS);
+            return (Action::Refuse(NO_ANSWERS), line.words.len());
+        }
         "tcp-request" => {
             return match (line.word(1), line.word(2)) {
                 (_, "reject" | "silent-drop") => (Action::Refuse(REFUSES), at),
@@ -249,7 +256,7 @@ fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) {
         "deny" | "reject" | "tarpit" | "silent-drop" => Action::Refuse(REFUSES),
         "allow" => Action::Allow,
         "auth" => Action::Refuse(NO_PASSWORDS),
-        "return" => match line.after(2).windows(2).find(|it| it.first().is_some_and(|it| it == "status")).map(|it| it[1].as_str()) {
+        "return" => match line.after(2).windows(2).find(|it| it.first().is_some_and(|it| it == "status")).and_then(|it| it.last()).map(String::as_str) {
             Some(code) if code.starts_with('4') || code.starts_with('5') => {
                 report.differs(&line.place, "requests get 403");
                 Action::Refuse(REFUSES)
@@ -356,7 +363,7 @@ fn headers(section: &Section, context: &mut Context<'_>) -> (HeaderChanges, Head
         };
         let (word, name) = (line.word(1), line.word(2));
         if !matches!(word, "set-header" | "add-header" | "del-header" | "replace-header") {
-            if !of_request {
+            if !of_request && word != "deny" {
                 context.report.left_out(&line.place, "Seaway sets, adds and removes headers of answers, no more");
             }
             continue;
@@ -367,8 +374,8 @@ fn headers(section: &Section, context: &mut Context<'_>) -> (HeaderChanges, Head
         let by_tls = line.words.get(end..).unwrap_or_default().iter().all(|it| {
             ["if", "unless", "{", "}", "!{", "!", "ssl_fc", "!ssl_fc", "https", "!https"].contains(&it.as_str())
         });
-        let ours = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id", "x-forwarded-ssl"];
-        if of_request && word != "del-header" && ours[..5].contains(&lower.as_str()) && by_tls {
+        let ours = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"];
+        if of_request && word != "del-header" && ours.contains(&lower.as_str()) && by_tls {
             context.report.no_effect(&line.place, "Seaway sets it (docs/http.md)");
         } else if !of_request && lower == "strict-transport-security" && by_tls && word != "del-header" {
             let seconds = value.split(';').find_map(|it| it.trim().strip_prefix("max-age=")).and_then(|it| it.parse::<u64>().ok());

@@ -1,0 +1,119 @@
+use super::super::{
+    report::Verdict,
+    tests::{imported, printed},
+};
+
+/// A frontend with these lines, and two backends.
+fn web(lines: &str) -> String {
+    format!(
+        "defaults\n mode http\nfrontend web\n bind :80\n{lines}\n default_backend app\nbackend app\n server a 10.0.0.1:1\nbackend api\n server b 10.0.0.2:1\n"
+    )
+}
+
+#[test]
+fn each_condition_has_its_counterpart() {
+    for (lines, expected) in [
+        ("", "seaway.dev/path: /\n"),
+        (" use_backend api if { hdr(host) -i api.example }", "seaway.dev/host: api.example/\n"),
+        (" use_backend api if { hdr_end(host) -i .api.example }", "host: \"*.api.example/\""),
+        (" acl is_api hdr(host) -i a.example\n acl is_api hdr(host) -i b.example\n use_backend api if is_api", "host: \"a.example/, b.example/\""),
+        (" use_backend api if { path_beg /api }", "seaway.dev/path: /api\n"),
+        (" use_backend api if { path -m beg /api }", "seaway.dev/path: /api\n"),
+        (" use_backend api if { path /a /b }", "type: Exact, value: /b"),
+        (" use_backend api if { path_reg ^/v[0-9]+/ }", "value: \"/v[0-9]+/(?s-u:.)*\""),
+        (" use_backend api if { path_end -i .png }", "value: \"(?i:(?s-u:.)*\\\\.png)\""),
+        (" use_backend api if { method POST }", "method: POST"),
+        (" use_backend api if { hdr(x-v) 2 }", "headers: [{name: x-v, value: \"2\"}]"),
+        (" use_backend api if { url_param(v) 2 }", "queryParams: [{name: v, value: \"2\"}]"),
+        (" use_backend api if { path_beg /api } || { hdr(host) a.example }", "seaway.dev/host: \"a.example/api, a.example/\""),
+        (" http-request deny if { path_beg /adm } !{ src 10.0.0.0/8 }", "source-ranges: \"10.0.0.0/8\""),
+        (" http-request deny unless { src 10.0.0.0/8 }", "source-ranges: \"10.0.0.0/8\""),
+        (" http-request allow if { src 10.0.0.0/8 }\n http-request deny", "source-ranges: \"10.0.0.0/8\""),
+        (" redirect location /b code 301 if { path /a }", "replaceFullPath: /b"),
+        (" redirect prefix https://b.example if { hdr(host) a.example }", "hostname: b.example, scheme: https, statusCode: 302"),
+        (" redirect scheme https code 301 if !{ ssl_fc }", "scheme: https, statusCode: 301"),
+        (" http-request set-header X-A b", "set: [{name: X-A, value: b}]"),
+    ] {
+        let text = printed("haproxy", &web(lines));
+        assert!(text.contains(expected), "{lines}: {expected} is missing:\n{text}");
+    }
+}
+
+#[test]
+fn the_first_rule_counts_even_where_a_later_one_is_more_exact() {
+    let text = printed(
+        "haproxy",
+        &web(" use_backend api if { path_beg /api }\n use_backend app if { path_beg /api/v2 }\n use_backend app if { hdr(host) a.example }"),
+    );
+    // `/api` of every host, and of the one that has rules of its own; nothing of `/api/v2`.
+    assert!(text.contains("seaway.dev/host: a.example/api\n") && text.contains("seaway.dev/path: /api\n"), "{text}");
+    assert!(!text.contains("/api/v2"), "{text}");
+    let denied = printed("haproxy", &web(" http-request deny if { path_beg /adm }\n use_backend api if { hdr(host) a.example }"));
+    let closed = denied.matches("Closed, requests get 403").count();
+    assert!(closed == 2 && denied.contains("hostnames: [a.example]"), "{denied}");
+}
+
+#[test]
+fn what_protects_and_cannot_be_translated_closes_its_routes() {
+    for lines in [
+        " http-request deny if { src 10.0.0.1 }",
+        " http-request auth unless { http_auth(users) }",
+        " http-request deny if { sc_http_req_rate(0) gt 10 }",
+        " http-request deny if !{ path_beg /a }",
+        " http-request tarpit if { hdr_sub(user-agent) bot }",
+        " http-request silent-drop if { path_reg ^/x }",
+        " http-request lua.check",
+        " http-request return status 403 if { path /a }",
+        " http-response deny if { res.hdr(x) y }",
+        " tcp-request connection reject if { src_conn_rate gt 3 }",
+        " rate-limit sessions 10",
+    ] {
+        let text = printed("haproxy", &web(lines));
+        assert!(text.contains("255.255.255.255/32"), "{lines} does not close:\n{text}");
+    }
+    for (of, why) in [
+        ("defaults\n mode http\nfrontend a\n bind :443 ssl crt /nowhere/\n default_backend b\nbackend b\n server a 10.0.0.1:1\n", "no certificate of it is known"),
+        ("defaults\n mode http\nfrontend a\n bind :80 accept-proxy\n default_backend b\nbackend b\n server a 10.0.0.1:1\n", "takes no PROXY protocol"),
+    ] {
+        assert!(printed("haproxy", of).contains(why), "{of}");
+    }
+    // A listener of TCP that refuses by more than networks is not opened.
+    let tcp = "frontend a\n bind :1\n tcp-request connection reject if { src_conn_rate gt 3 }\n default_backend b\nbackend b\n server a 10.0.0.1:1\n";
+    assert_eq!(printed("haproxy", tcp), "# Nothing could be translated.");
+}
+
+#[test]
+fn servers_and_their_checks_are_a_service() {
+    for (lines, expected) in [
+        (" server a 10.0.0.1:1 weight 3 backup", "\"10.0.0.1:1 name=a weight=3 backup\""),
+        (" server a 10.0.0.1:1 disabled\n server b 10.0.0.2:1", "\"10.0.0.2:1 name=b\""),
+        (" balance leastconn\n server a 10.0.0.1:1", "balance: least-connections"),
+        (" cookie S prefix\n server a 10.0.0.1:1 cookie a", "sticky-cookie-mode: rewrite"),
+        (" stick on src\n server a 10.0.0.1:1", "sessionAffinity: ClientIP"),
+        (" option httpchk GET /h\n server a 10.0.0.1:1 check inter 3s fall 4", "health-check-path: /h"),
+        (" option httpchk\n http-check send meth GET uri /h hdr Host a.example\n server a 10.0.0.1:1", "health-check-host: a.example"),
+        (" server a 10.0.0.1:1 check inter 2000 rise 3", "health-check-interval: \"2s\""),
+        (" server a 10.0.0.1:1 ssl verify none sni str(a.example)", "backend-tls-name: a.example"),
+        (" server a 10.0.0.1:1 send-proxy-v2", "proxy-protocol: v2"),
+        (" server a 10.0.0.1:1 proto h2", "appProtocol: h2c"),
+        (" timeout server 5m\n server a 10.0.0.1:1", "timeout-answer: \"5m\""),
+    ] {
+        let of = format!("defaults\n mode http\nfrontend web\n bind :80\n default_backend app\nbackend app\n{lines}\n");
+        let text = printed("haproxy", &of);
+        assert!(text.contains(expected), "{lines}: {expected} is missing:\n{text}");
+    }
+}
+
+#[test]
+fn what_is_not_translated_is_reported_with_its_line() {
+    let (_, report) = imported("haproxy", &web(" compression algo gzip\n use_backend api if { src 10.0.0.1 }\n unheard of\n http-request set-path /x"));
+    for (line, verdict, part) in [
+        (5, Verdict::LeftOut, "does not compress"),
+        (6, Verdict::LeftOut, "does not route by the client's address"),
+        (7, Verdict::LeftOut, "not known"),
+        (8, Verdict::LeftOut, "replaces a prefix"),
+    ] {
+        let told = report.why(line);
+        assert!(told.iter().any(|(of, why)| *of == verdict && why.contains(part)), "line {line}: {told:?}");
+    }
+}

@@ -168,7 +168,7 @@ fn of_others(key: &str, place: &Place, options: &mut Options, context: &mut Cont
     if !of_ingress.iter().any(|it| key.contains(it)) || key == "kubernetes.io/ingress.class" || key.starts_with("cert-manager.io/") {
         return report.no_effect(place, "it is for another program");
     }
-    let protects = ["auth", "allow", "deny", "whitelist", "middleware", "limit", "jwt", "waf", "policy", "plugins", "snippet", "rate"];
+    let protects = ["auth", "allow", "deny", "whitelist", "middleware", "limit", "jwt", "waf", "polic", "plugins", "snippet", "rate"];
     match protects.iter().any(|it| key.contains(it)) {
         true => {
             report.closed(place, "it may protect, and Seaway reads annotations of ingress-nginx alone");

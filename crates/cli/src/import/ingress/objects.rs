@@ -90,6 +90,10 @@ impl<'t> Object<'t> {
         self.root.child("metadata").and_then(|it| it.child("annotations")).map_or(&[], Node::entries)
     }
 
+    pub(super) fn label(&self, name: &str) -> Option<&'t str> {
+        text(self.root.child("metadata")?.child("labels")?, name)
+    }
+
     pub(super) fn spec(&self) -> Option<&'t Node> {
         self.root.child("spec")
     }

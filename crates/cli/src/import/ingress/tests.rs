@@ -1,0 +1,78 @@
+use super::super::{
+    report::Verdict,
+    tests::{imported, printed},
+};
+
+/// An Ingress with these annotations, a path of its kind, and its Service.
+fn ingress(annotations: &str, path: &str, kind: &str) -> String {
+    format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: a\n  annotations: {{{annotations}}}\nspec:\n  tls: [{{hosts: [a.example], secretName: t}}]\n  \
+         rules:\n  - host: a.example\n    http:\n      paths:\n      - path: {path}\n        pathType: {kind}\n        backend: {{service: {{name: web, port: {{number: 80}}}}}}\n---\n\
+         apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\nspec: {{ports: [{{port: 80}}]}}\n"
+    )
+}
+
+fn ours(name: &str, value: &str) -> String {
+    format!("nginx.ingress.kubernetes.io/{name}: '{value}'")
+}
+
+#[test]
+fn each_annotation_has_its_counterpart() {
+    for (name, value, path, expected) in [
+        ("x", "false", "/a", "{path: {type: PathPrefix, value: /a}}"),
+        ("ssl-redirect", "false", "/", "seaway.dev/https-redirect: \"false\""),
+        ("x", "false", "/", "seaway.dev/https-redirect: \"true\", seaway.dev/tls: t"),
+        ("rewrite-target", "/", "/a", "replaceFullPath: /"),
+        ("rewrite-target", "/$2", "/a(/|$)(.*)", "replacePrefixMatch: /"),
+        ("whitelist-source-range", "10.0.0.0/8, 192.0.2.1", "/", "seaway.dev/source-ranges: \"10.0.0.0/8, 192.0.2.1\""),
+        ("proxy-body-size", "8m", "/", "seaway.dev/max-body-size: \"8Mi\""),
+        ("proxy-read-timeout", "90", "/", "seaway.dev/timeout-answer: \"90s\""),
+        ("affinity", "cookie", "/", "seaway.dev/sticky-cookie: \"INGRESSCOOKIE\""),
+        ("backend-protocol", "HTTPS", "/", "seaway.dev/backend-tls: \"true\""),
+        ("permanent-redirect", "https://b.example/x", "/", "hostname: b.example"),
+        ("app-root", "/start", "/", "replaceFullPath: /start"),
+        ("server-alias", "b.example", "/", "hostnames: [a.example, b.example]"),
+        ("upstream-vhost", "b.example", "/", "urlRewrite: {hostname: b.example}"),
+        ("use-regex", "true", "/v[0-9]+", "value: \"(?i:(?:/|%2[fF])+v[0-9]+)(?s-u:.)*\""),
+        ("ssl-passthrough", "true", "/", "seaway.dev/tls-passthrough: \"true\""),
+    ] {
+        let text = printed("ingress", &ingress(&ours(name, value), path, "ImplementationSpecific"));
+        assert!(text.contains(expected), "{name}: {expected} is missing:\n{text}");
+    }
+    let exact = printed("ingress", &ingress("", "/a", "Exact"));
+    assert!(exact.contains("{type: Exact, value: /a}") && exact.contains("parentRefs: [{name: seaway, namespace: seaway-system}]"), "{exact}");
+}
+
+#[test]
+fn what_protects_and_cannot_be_translated_closes_its_routes() {
+    for (name, value) in [
+        ("auth-type", "basic"),
+        ("auth-url", "http://auth.example"),
+        ("auth-tls-secret", "default/ca"),
+        ("limit-rps", "5"),
+        ("denylist-source-range", "10.0.0.0/8"),
+        ("whitelist-source-range", "everybody"),
+        ("enable-modsecurity", "true"),
+        ("configuration-snippet", "deny all;"),
+        ("server-snippet", "if ($bad) { return 403; }"),
+    ] {
+        let text = printed("ingress", &ingress(&ours(name, value), "/", "Prefix"));
+        assert!(text.contains("seaway.dev/source-ranges: \"255.255.255.255/32\""), "{name} does not close:\n{text}");
+    }
+    for key in ["traefik.ingress.kubernetes.io/router.middlewares: a", "haproxy.org/allow-list: a", "nginx.org/policies: a"] {
+        let text = printed("ingress", &ingress(key, "/", "Prefix"));
+        assert!(text.contains("255.255.255.255/32"), "{key} does not close:\n{text}");
+    }
+}
+
+#[test]
+fn services_of_the_file_are_taken_over_and_others_are_named() {
+    let text = printed("ingress", &ingress(&ours("proxy-body-size", "8m"), "/", "Prefix"));
+    assert!(text.contains("# file: manifests/service-web.yaml\napiVersion: \"v1\"\n"), "{text}");
+    let whole = ingress(&ours("proxy-body-size", "8m"), "/", "Prefix");
+    let (alone, _) = whole.split_once("---").expect("two documents");
+    let (_, report) = imported("ingress", alone);
+    let told = report.why(12);
+    let wanted = "kubectl -n default annotate service web seaway.dev/max-body-size=8Mi";
+    assert!(told.iter().any(|(of, why)| *of == Verdict::LeftOut && why.contains(wanted)), "{told:?}");
+}

@@ -44,6 +44,12 @@ pub(super) fn access(scopes: &Scopes<'_>, report: &mut Report) -> Access {
             report.closed(&it.place, why);
             close(format!("{}: {why}", it.written()));
         }
+        // What is in it is not known.
+        if it.name == "include" && may_protect(it.arg(0)) {
+            let why = "this file is not here, and may say who may ask";
+            report.closed(&it.place, why);
+            close(format!("include {}: {why}", it.arg(0)));
+        }
         // A condition that refuses.
         if it.name == "if" && it.block.iter().flatten().any(refuses) {
             let why = "Seaway does not refuse by variables; let the backend do it";
@@ -63,6 +69,12 @@ pub(super) fn access(scopes: &Scopes<'_>, report: &mut Report) -> Access {
         access.closed.get_or_insert_with(|| why.to_owned());
     }
     access
+}
+
+/// Files of nginx itself say nothing of that, nor does a pattern that no file matches.
+fn may_protect(file: &str) -> bool {
+    let known = ["mime.types", "proxy_params", "fastcgi_params", "fastcgi.conf", "uwsgi_params", "scgi_params", "options-ssl-nginx.conf"];
+    !file.contains(['*', '?']) && !known.iter().any(|it| file.ends_with(it))
 }
 
 /// Whether an inner block does not say otherwise.

@@ -9,7 +9,7 @@ use std::{
 use super::{
     super::proxy::{Certificate, Condition, Host, OwnListener, PathRule, Redirect, Route, Target},
     context::{Context, Scopes},
-    headers, judge_rest,
+    cover, headers, judge_rest,
     names::{Listen, listens, names},
     parse::Directive,
     server::{Served, Server, served},
@@ -17,6 +17,9 @@ use super::{
 
 pub(super) fn read(block: &[Directive], context: &mut Context) {
     for it in block {
+        if it.name == "map" {
+            cover(it.block.as_deref().unwrap_or_default(), context);
+        }
         match (&*it.name, &it.block) {
             ("upstream", Some(inner)) => {
                 context.report.translated(&it.place);
@@ -390,7 +393,7 @@ fn redirect_all(context: &mut Context) {
 
 fn hsts(context: &mut Context) {
     let proxy = &mut context.proxy;
-    let forwarded = proxy.routes.iter().filter(|it| matches!(it.target, Target::Backends(_)) && it.closed.is_none()).count();
+    let forwarded = proxy.routes.iter().filter(|it| matches!(it.target, Target::Backends(_)) && it.closed.is_none() && it.https != Some(false)).count();
     let mut lasting: Vec<&String> = context.hsts.iter().map(|it| &it.1).collect();
     lasting.sort();
     lasting.dedup();

@@ -9,7 +9,7 @@ use super::{
     access::access,
     context::{Context, Scopes},
     headers::{SentHost, headers},
-    judge_rest,
+    cover, judge_rest,
     parse::Directive,
     pass::{Pass, pass},
     server::{Server, redirect},
@@ -114,7 +114,18 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
         if target == Target::Nothing {
             closed.get_or_insert_with(|| "what it leads to is not translated".to_owned());
         }
-        let Some(path) = path(location, has_expressions, locations, context) else { continue };
+        // A path that is matched by an expression keeps what it is.
+        let is_replaced = location.kind == Kind::Priority && has_expressions && matches!(rewrite, Some(Rewrite::Prefix(_)));
+        if is_replaced && is_protected && closed.is_none() {
+            let why = "an HTTPRoute cannot put it before the expressions of the server, because its path is replaced";
+            context.report.closed(&location.directive.place, why);
+            closed = Some(why.to_owned());
+        }
+        let as_prefix = is_replaced && closed.is_none();
+        if as_prefix {
+            context.report.differs(&location.directive.place, "expressions of the server come before it, because its path is replaced");
+        }
+        let Some(path) = path(location, has_expressions && !as_prefix, locations, context) else { continue };
         refuses_by_expression |= location.kind == Kind::Regex && is_protected;
         let headers = headers(&location.scopes, &mut context.report);
         let condition = Condition { path, ..Condition::default() };
@@ -286,6 +297,7 @@ fn content(location: &Location<'_>, all: &[Location<'_>], server: &Server<'_>, c
                 continue;
             }
             "if" => {
+                cover(it.block.as_deref().unwrap_or_default(), context);
                 context.report.left_out(&it.place, "Seaway has no conditions: an HTTPRoute matches host, path, method, headers and query (docs/manifests.md)");
                 continue;
             }

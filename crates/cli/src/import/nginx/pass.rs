@@ -26,7 +26,7 @@ pub(super) fn pass(
     name: &str,
     context: &mut Context,
 ) -> Result<Pass, String> {
-    let written = it.arg(0);
+    let written = &*constants(it.arg(0), &location.scopes);
     let (scheme, rest) = written.split_once("://").unwrap_or(("", written));
     let end = rest.find('/').unwrap_or(rest.len());
     let (at, path) = rest.split_at(end);
@@ -60,6 +60,21 @@ pub(super) fn pass(
     let backend = context.proxy.backend(Backend { name: named, members, app_protocol, annotations, ..Backend::default() });
     let rewrite = rewrite(path, location)?;
     Ok(Pass { backend, rewrite, named: at.to_owned(), is_dns: !is_upstream && !is_address })
+}
+
+/// A text with what `set` says of its variables: `set $app shop;` is how names are resolved while nginx runs.
+fn constants(text: &str, scopes: &Scopes<'_>) -> String {
+    let mut text = text.to_owned();
+    let mut known: Vec<_> = scopes.everywhere().filter(|it| it.name == "set" && !it.arg(1).contains('$')).collect();
+    known.sort_by_key(|it| std::cmp::Reverse(it.arg(0).len()));
+    for it in known.into_iter().filter(|it| it.arg(0).len() > 1) {
+        // Of two, the inner one was replaced first.
+        text = text.replace(&format!("${{{}}}", it.arg(0).trim_start_matches('$')), it.arg(1)).replace(it.arg(0), it.arg(1));
+        if text.len() > 4096 {
+            break;
+        }
+    }
+    text
 }
 
 fn verification(

@@ -8,7 +8,7 @@ use super::{
     },
     access::access,
     context::{Context, Scopes},
-    judge_rest,
+    cover, judge_rest,
     location::{locations, routes},
     names::{Listen, Names},
     parse::Directive,
@@ -148,6 +148,7 @@ fn refused(server: &Server<'_>, it: &Directive) -> Route {
 /// requests without TLS are redirected.
 fn condition(it: &Directive, server: &Server<'_>, context: &mut Context) -> bool {
     let inner = it.block.as_deref().unwrap_or_default();
+    cover(inner, context);
     let text = it.args.join(" ");
     let text = text.trim_start_matches('(').trim_end_matches(')').trim();
     let is_redirect = match inner {

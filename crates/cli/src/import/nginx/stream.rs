@@ -6,7 +6,7 @@ use super::{
     super::proxy::{Backend, Host, OwnListener, host, service_name},
     access::access,
     context::{Context, Scopes},
-    headers, judge_rest,
+    cover, headers, judge_rest,
     names::{Listen, listens},
     parse::Directive,
     upstream::{Upstream, member, upstream},
@@ -14,6 +14,9 @@ use super::{
 
 pub(super) fn read(block: &[Directive], context: &mut Context) {
     for it in block {
+        if it.name == "map" {
+            cover(it.block.as_deref().unwrap_or_default(), context);
+        }
         match (&*it.name, &it.block) {
             ("upstream", Some(inner)) => {
                 context.report.translated(&it.place);

@@ -73,7 +73,7 @@ const NO_EFFECT: [(&str, &str); 12] = [
     ),
     ("resolver resolver_timeout", "names of backends are resolved by /etc/resolv.conf, or `resolvers` in seaway.yaml"),
     ("client_body_timeout send_timeout", "`defaults.timeouts.answer` (50s) limits the time without a byte in either direction"),
-    ("set", "a variable: what uses it is named where that stands"),
+    ("set", "a variable, whose value stands where it is used, or it is named there"),
 ];
 
 const LEFT_OUT: [(&str, &str); 14] = [

@@ -141,15 +141,7 @@ fn paths(route: &Route, proxy: &Proxy, report: &mut Report) -> Vec<PathRule> {
         return paths;
     }
     // What is below a path whose spellings are protected has to come before them.
-    let PathRule::Prefix(own) = path else { return paths };
-    let above = |other: &&Route| {
-        let meets = |one: &[Host], two: &[Host]| one.iter().any(|it| two.iter().any(|is| it.meet(is).is_some()));
-        let (ours, theirs) = (&route.condition.hosts, &other.condition.hosts);
-        is_spelled(other)
-            && (ours == theirs || meets(ours, theirs))
-            && matches!(&other.condition.path, PathRule::Prefix(it) if it.len() < own.len() && own.starts_with(it.as_str()))
-    };
-    if let Some(above) = proxy.routes.iter().find(above) {
+    if let (Some(above), PathRule::Prefix(own)) = (spelled_above(route, proxy), path) {
         match &route.rewrite {
             Some(Rewrite::Prefix(_)) => {
                 let why = format!("it is below the path of {}, which protects it as well, with all other spellings", above.place);
@@ -159,6 +151,19 @@ fn paths(route: &Route, proxy: &Proxy, report: &mut Report) -> Vec<PathRule> {
         }
     }
     paths
+}
+
+/// The route above, whose expression is for the paths of this one as well.
+pub(super) fn spelled_above<'p>(route: &Route, proxy: &'p Proxy) -> Option<&'p Route> {
+    let PathRule::Prefix(own) = &route.condition.path else { return None };
+    let meets = |one: &[Host], two: &[Host]| one.iter().any(|it| two.iter().any(|is| it.meet(is).is_some()));
+    let ours = &route.condition.hosts;
+    proxy.routes.iter().find(|other| {
+        let theirs = &other.condition.hosts;
+        is_spelled(other)
+            && (ours == theirs || meets(ours, theirs))
+            && matches!(&other.condition.path, PathRule::Prefix(it) if it.len() < own.len() && own.starts_with(it.as_str()))
+    })
 }
 
 /// Whether other spellings of its path are protected. A path that is rewritten is open at its new place to those who ask for that.

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::{
     super::proxy::{Backend, Host, OwnListener, PathRule, Proxy, Rewrite, Route, Target},
+    routes::spelled_above,
     yaml::{flow, scalar},
 };
 
@@ -23,14 +24,15 @@ fn leads_to(route: &Route, at: usize) -> bool {
 }
 
 fn entrances(proxy: &Proxy, at: usize) -> Option<BTreeMap<&'static str, String>> {
-    let backend = proxy.backends.get(at).filter(|it| !it.is_there)?;
+    proxy.backends.get(at).filter(|it| !it.is_there)?;
     let routes: Vec<&Route> = proxy.routes.iter().filter(|it| leads_to(it, at)).collect();
     let first = *routes.first()?;
     let strips = |it: &Route| it.rewrite.is_some();
     let alike = |it: &&Route| {
         is_simple(it) && (&it.sources, it.https, strips(it)) == (&first.sources, first.https, strips(first))
     };
-    if !routes.iter().all(alike) || proxy.listeners.iter().any(|it| it.backend == at) {
+    let needs_expression = |it: &&Route| spelled_above(it, proxy).is_some();
+    if !routes.iter().all(alike) || routes.iter().any(needs_expression) || proxy.listeners.iter().any(|it| it.backend == at) {
         return None;
     }
     let (mut hosts, mut paths) = (Vec::new(), Vec::new());
@@ -49,7 +51,6 @@ fn entrances(proxy: &Proxy, at: usize) -> Option<BTreeMap<&'static str, String>>
     say("strip-prefix", strips(first).then(|| "true".to_owned()));
     say("source-ranges", (!first.sources.is_empty()).then(|| first.sources.join(", ")));
     say("https-redirect", first.https.map(|it| it.to_string()));
-    let _ = backend;
     Some(said)
 }
 
