@@ -57,6 +57,12 @@ pub(super) enum PathRule {
     Prefix(String),
     /// Of the whole path.
     Regex(String),
+    /// Letter by letter: `/shopping` begins with `/shop`. Like those that follow, it is written as an expression.
+    Begins(String),
+    /// As `Prefix`, by whole segments.
+    Below(String),
+    Ends(String),
+    Contains(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -8,6 +8,7 @@ use super::{
         proxy::{Condition, Host, PathRule, Value, host},
         write::{REST, escaped},
     },
+    order::Meeting,
     sections::{Line, Section},
 };
 
@@ -242,8 +243,11 @@ fn path_of(value: &str, way: &str, any_case: bool, precisely: bool) -> Option<Pa
         "str" if any_case_counts => text(escaped(value)),
         "str" => PathRule::Exact(value.to_owned()),
         "beg" if value == "/" => PathRule::Prefix("/".to_owned()),
-        "beg" if any_case_counts || precisely => text(format!("{}{REST}", escaped(value))),
+        "beg" if any_case_counts => text(format!("{}{REST}", escaped(value))),
+        "beg" if precisely => PathRule::Begins(value.to_owned()),
         "beg" => PathRule::Prefix(value.to_owned()),
+        "end" if !any_case_counts => PathRule::Ends(value.to_owned()),
+        "sub" if !any_case_counts => PathRule::Contains(value.to_owned()),
         "end" => text(format!("{REST}{}", escaped(value))),
         "sub" => text(format!("{REST}{}{REST}", escaped(value))),
         "dir" => text(format!("{REST}/{}(?:/{REST})?", escaped(value.trim_matches('/')))),
@@ -271,18 +275,17 @@ fn both(one: &Term, two: &Term) -> Option<Term> {
         (Some(one), Some(two)) if one != two => return None,
         (one, two) => one.or(two),
     };
-    let condition = super::order::meet(&one.condition, &two.condition);
-    let unclear = match condition {
-        Some(_) => None,
-        None if super::order::is_undecided(&one.condition.path, &two.condition.path) => Some("two expressions at once".to_owned()),
-        None => return None,
+    let (condition, unclear) = match super::order::meet(&one.condition, &two.condition) {
+        Meeting::Exactly(condition) => (condition, None),
+        Meeting::Nothing => return None,
+        Meeting::Wider(_) | Meeting::Unknown(_) => (one.condition.clone(), Some("two expressions at once".to_owned())),
     };
     let list = |one: &Option<Vec<String>>, two: &Option<Vec<String>>| match (one, two) {
         (Some(one), Some(two)) => Some(one.iter().filter(|it| two.contains(it)).cloned().collect()),
         (one, two) => one.clone().or_else(|| two.clone()),
     };
     Some(Term {
-        condition: condition.unwrap_or_else(|| one.condition.clone()),
+        condition,
         tls,
         sources: list(&one.sources, &two.sources),
         not_sources: list(&one.not_sources, &two.not_sources),

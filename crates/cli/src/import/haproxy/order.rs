@@ -1,10 +1,12 @@
 //! HAProxy takes the first rule that fits; an HTTPRoute, the most exact one. So each rule is also written for what it has in
 //! common with every later rule, before that.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 
 use super::super::{
-    proxy::{Condition, PathRule, Route},
+    proxy::{Condition, PathRule, Route, Value},
     write::{REST, escaped},
 };
 
@@ -33,17 +35,14 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
         before.push(Route { condition: condition.clone(), ..(**route).clone() });
     }
     for route in routes.drain(..) {
-        let common = meet(condition, &route.condition)
-            .map(|common| match (effect, &condition.path, &route.condition.path) {
-                // A route that stays what it is must not get paths of others: all of it is meant then.
-                (Effect::Ends(_), ..) => common,
-                (_, PathRule::Prefix(path), PathRule::Regex(_)) if path != "/" => Condition { path: route.condition.path.clone(), ..common },
-                (_, PathRule::Regex(one), PathRule::Regex(two)) if one != two => Condition { path: route.condition.path.clone(), ..common },
-                (_, PathRule::Regex(_), PathRule::Prefix(path)) if path != "/" => Condition { path: route.condition.path.clone(), ..common },
-                _ => common,
-            })
+        let common = match (meet(condition, &route.condition), effect) {
+            (Meeting::Exactly(common), _) | (Meeting::Wider(common), Effect::Ends(_)) => Some(common),
+            // A route that stays what it is must not get paths of others: all of it is meant then.
+            (Meeting::Wider(common), _) => Some(Condition { path: route.condition.path.clone(), ..common }),
             // An expression may fit the exact path: what protects does so then.
-            .or_else(|| (protects && is_undecided(&condition.path, &route.condition.path)).then(|| route.condition.clone()));
+            (Meeting::Unknown(common), _) => protects.then_some(common),
+            (Meeting::Nothing, _) => None,
+        };
         let Some(common) = common else {
             after.push(route);
             continue;
@@ -77,6 +76,10 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
             after.push(route);
         }
     }
+    // Of two with the same matches, the first counts.
+    let mut seen = BTreeSet::new();
+    before.retain(|it| seen.insert(it.condition.clone()));
+    after.retain(|it| seen.insert(it.condition.clone()));
     if before.len().saturating_add(after.len()) > MOST {
         bail!("the rules come to more than {MOST} combinations of hosts, paths and headers: split the configuration");
     }
@@ -86,8 +89,19 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
     Ok(())
 }
 
-/// What both ask for, as `one` that comes first; `None`: no request, or it cannot be said.
-pub(super) fn meet(one: &Condition, two: &Condition) -> Option<Condition> {
+/// What two conditions have in common.
+pub(super) enum Meeting {
+    Nothing,
+    Exactly(Condition),
+    /// More than that, of what the first one asks for, which comes before.
+    Wider(Condition),
+    /// Whether the exact path of the second one fits the expression of the first is not known.
+    Unknown(Condition),
+}
+
+/// What both ask for, as `one` that comes first.
+pub(super) fn meet(one: &Condition, two: &Condition) -> Meeting {
+    let Some((path, meeting)) = paths(&one.path, &two.path) else { return Meeting::Nothing };
     let hosts = match (one.hosts.as_slice(), two.hosts.as_slice()) {
         ([], hosts) | (hosts, []) => hosts.to_vec(),
         (ours, theirs) => {
@@ -95,50 +109,115 @@ pub(super) fn meet(one: &Condition, two: &Condition) -> Option<Condition> {
             both.sort();
             both.dedup();
             if both.is_empty() {
-                return None;
+                return Meeting::Nothing;
             }
             both
         }
     };
     let method = match (&one.method, &two.method) {
-        (Some(one), Some(two)) if one != two => return None,
+        (Some(one), Some(two)) if one != two => return Meeting::Nothing,
         (one, two) => one.clone().or_else(|| two.clone()),
     };
     let (mut headers, mut query) = (one.headers.clone(), one.query.clone());
+    let mut is_exact = true;
     for (ours, theirs) in [(&mut headers, &two.headers), (&mut query, &two.query)] {
         for (name, value) in theirs {
-            if ours.get(name).is_some_and(|it| it != value) {
-                return None;
+            match (ours.get(name), value) {
+                (Some(Value::Exact(one)), Value::Exact(two)) if one != two => return Meeting::Nothing,
+                // An HTTPRoute asks for one value of a name: that of the first.
+                (Some(known), value) if known != value => is_exact = false,
+                _ => drop(ours.insert(name.clone(), value.clone())),
             }
-            ours.insert(name.clone(), value.clone());
         }
     }
-    Some(Condition { hosts, path: paths(&one.path, &two.path)?, method, headers, query })
+    let condition = Condition { hosts, path, method, headers, query };
+    match meeting {
+        Sure::Undecided => Meeting::Unknown(condition),
+        Sure::Yes if is_exact => Meeting::Exactly(condition),
+        _ => Meeting::Wider(condition),
+    }
 }
 
-fn paths(one: &PathRule, two: &PathRule) -> Option<PathRule> {
-    use PathRule::{Exact, Prefix, Regex};
+/// Whether a path is what both have in common.
+enum Sure {
+    Yes,
+    Wider,
+    Undecided,
+}
+
+fn paths(one: &PathRule, two: &PathRule) -> Option<(PathRule, Sure)> {
+    use PathRule::{Begins, Below, Contains, Ends, Exact, Prefix, Regex};
+    // As an expression, it comes before others; what it means is the same.
+    let plain = |it: &PathRule| match it {
+        Below(path) => Prefix(path.clone()),
+        other => other.clone(),
+    };
+    if matches!(one, Below(_)) || matches!(two, Below(_)) {
+        let (path, meeting) = paths(&plain(one), &plain(two))?;
+        return Some(match path {
+            Prefix(path) => (Below(path), meeting),
+            path => (path, meeting),
+        });
+    }
+    if are_apart(one, two) {
+        return None;
+    }
     let below = |path: &str, prefix: &str| {
         let prefix = prefix.trim_end_matches('/');
         path.strip_prefix(prefix).is_some_and(|it| it.is_empty() || it.starts_with('/'))
     };
-    Some(match (one, two) {
-        (one, two) if one == two => one.clone(),
-        (Prefix(path), other) | (other, Prefix(path)) if path == "/" => other.clone(),
-        (Prefix(one), Prefix(two)) if below(one, two) => Prefix(one.clone()),
-        (Prefix(one), Prefix(two)) if below(two, one) => Prefix(two.clone()),
-        (Exact(path), Prefix(prefix)) | (Prefix(prefix), Exact(path)) if below(path, prefix) => Exact(path.clone()),
-        // The first rule is for all of it, and comes before.
-        (Regex(_), Prefix(_) | Regex(_)) | (Exact(_), Regex(_)) => one.clone(),
-        (Prefix(prefix), Regex(_)) => {
-            let prefix = prefix.trim_end_matches('/');
-            Regex(format!("{}(?:/{REST})?", escaped(prefix)))
+    let sure = |it: PathRule| Some((it, Sure::Yes));
+    match (one, two) {
+        (one, two) if one == two => sure(one.clone()),
+        (Prefix(path), other) | (other, Prefix(path)) if path == "/" => sure(other.clone()),
+        (Prefix(one), Prefix(two)) if below(one, two) => sure(Prefix(one.clone())),
+        (Prefix(one), Prefix(two)) if below(two, one) => sure(Prefix(two.clone())),
+        (Exact(path), Prefix(prefix)) | (Prefix(prefix), Exact(path)) if below(path, prefix) => sure(Exact(path.clone())),
+        (Exact(path), Begins(text)) | (Begins(text), Exact(path)) if path.starts_with(text.as_str()) => sure(Exact(path.clone())),
+        (Exact(path), Ends(text)) | (Ends(text), Exact(path)) if path.ends_with(text.as_str()) => sure(Exact(path.clone())),
+        (Exact(path), Contains(text)) | (Contains(text), Exact(path)) if path.contains(text.as_str()) => sure(Exact(path.clone())),
+        (Begins(one), Begins(two)) if one.starts_with(two.as_str()) => sure(Begins(one.clone())),
+        (Begins(one), Begins(two)) if two.starts_with(one.as_str()) => sure(Begins(two.clone())),
+        (Begins(text), Prefix(path)) | (Prefix(path), Begins(text)) if path.trim_end_matches('/').starts_with(text.as_str()) => sure(Prefix(path.clone())),
+        (Begins(text), Prefix(path)) | (Prefix(path), Begins(text)) if below(text, path) => sure(Begins(text.clone())),
+        (Begins(text), Prefix(path)) | (Prefix(path), Begins(text)) if text.trim_end_matches('/') == path.trim_end_matches('/') => sure(Begins(text.clone())),
+        (Begins(start), Ends(end)) | (Ends(end), Begins(start)) if !overlap(start, end) => {
+            sure(Regex(format!("{}{REST}{}", escaped(start), escaped(end))))
         }
-        _ => return None,
-    })
+        (Exact(_), Exact(_) | Prefix(_) | Begins(_) | Below(_) | Ends(_) | Contains(_)) => None,
+        (Prefix(_) | Begins(_) | Below(_) | Ends(_) | Contains(_), Exact(_)) | (Prefix(_), Prefix(_)) | (Begins(_), Begins(_) | Prefix(_)) | (Prefix(_), Begins(_)) => None,
+        (Regex(_), Exact(_)) => Some((two.clone(), Sure::Undecided)),
+        // An exact path comes before expressions.
+        (Exact(_), Regex(_)) => Some((one.clone(), Sure::Wider)),
+        // As an expression, the first one comes before the second.
+        (Prefix(prefix), _) => Some((Below(prefix.clone()), Sure::Wider)),
+        _ => Some((one.clone(), Sure::Wider)),
+    }
 }
 
-/// Whether it is not known what both have in common.
-pub(super) fn is_undecided(one: &PathRule, two: &PathRule) -> bool {
-    matches!((one, two), (PathRule::Regex(_), PathRule::Exact(_)))
+/// Whether an expression begins with other letters than the other path.
+fn are_apart(one: &PathRule, two: &PathRule) -> bool {
+    let begins = |it: &PathRule| match it {
+        PathRule::Regex(text) => literal(text).to_owned(),
+        PathRule::Exact(text) | PathRule::Prefix(text) | PathRule::Begins(text) | PathRule::Below(text) => text.trim_end_matches('/').to_owned(),
+        PathRule::Ends(_) | PathRule::Contains(_) => String::new(),
+    };
+    let (first, second) = (begins(one), begins(two));
+    let is_regex = |it: &PathRule| matches!(it, PathRule::Regex(_));
+    (is_regex(one) || is_regex(two)) && !first.starts_with(&second) && !second.starts_with(&first)
+}
+
+/// The letters that every text begins with that an expression is for.
+fn literal(text: &str) -> &str {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "/_".contains(it);
+    let end = text.find(|it| !is_plain(it)).unwrap_or(text.len());
+    let (start, rest) = text.split_at(end);
+    // The last one may be there any number of times; of alternatives, each begins as it likes.
+    let end = if rest.starts_with(['?', '*', '{', '+']) { end.saturating_sub(1) } else { end };
+    if text.contains('|') { "" } else { start.get(..end).unwrap_or_default() }
+}
+
+/// Whether the end of a text may be the beginning of another.
+fn overlap(start: &str, end: &str) -> bool {
+    end.char_indices().skip(1).map(|it| it.0).chain([end.len()]).any(|at| start.ends_with(end.get(..at).unwrap_or_default()))
 }

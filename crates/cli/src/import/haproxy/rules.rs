@@ -10,7 +10,7 @@ use super::{
     Context,
     backend::backend,
     condition::{Acls, Term, acls, terms},
-    order::{Effect, meet, put_before},
+    order::{Effect, Meeting, meet, put_before},
     sections::{Line, Section},
 };
 
@@ -92,8 +92,11 @@ fn add(to: &mut HeaderChanges, more: &HeaderChanges) {
 
 fn put(condition: &Condition, to: Vec<Route>, routes: &mut Vec<Route>) -> Result<()> {
     for route in to.into_iter().rev() {
-        if let Some(both) = meet(condition, &route.condition) {
-            put_before(&both, &Effect::Ends(Box::new(route)), routes)?;
+        match meet(condition, &route.condition) {
+            Meeting::Exactly(both) => put_before(&both, &Effect::Ends(Box::new(route)), routes)?,
+            Meeting::Nothing => {}
+            // It leads to the same backend; what protects a part of it protects all.
+            Meeting::Wider(_) | Meeting::Unknown(_) => put_before(condition, &Effect::Ends(Box::new(route)), routes)?,
         }
     }
     Ok(())

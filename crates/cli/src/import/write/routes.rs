@@ -135,7 +135,8 @@ fn paths(route: &Route, proxy: &Proxy, report: &mut Report) -> Vec<PathRule> {
     if is_spelled(route) {
         let (text, exactly) = match path {
             PathRule::Prefix(text) => (text, false),
-            PathRule::Exact(text) | PathRule::Regex(text) => (text, true),
+            PathRule::Exact(text) => (text, true),
+            _ => return paths,
         };
         paths.extend(spelling::expression(text, exactly).map(PathRule::Regex));
         return paths;
@@ -171,7 +172,7 @@ pub(super) fn is_spelled(route: &Route) -> bool {
     let is_part = match &route.condition.path {
         PathRule::Prefix(path) => path != "/" && spelling::expression(path, false).is_some(),
         PathRule::Exact(path) => spelling::expression(path, true).is_some(),
-        PathRule::Regex(_) => false,
+        _ => false,
     };
     let is_rewritten = matches!(route.rewrite, Some(Rewrite::Prefix(_))) && route.closed.is_none();
     is_part && route.decodes && route.is_protected() && !is_rewritten
@@ -182,7 +183,10 @@ fn matched(route: &Route, path: &PathRule) -> Json {
     let (kind, value) = match path {
         PathRule::Exact(path) => ("Exact", path),
         PathRule::Prefix(path) => ("PathPrefix", path),
-        PathRule::Regex(path) => ("RegularExpression", path),
+        // Others were written as expressions.
+        PathRule::Regex(path) | PathRule::Begins(path) | PathRule::Below(path) | PathRule::Ends(path) | PathRule::Contains(path) => {
+            ("RegularExpression", path)
+        }
     };
     let mut it = Map::new();
     it.insert("path".to_owned(), json!({"type": kind, "value": value}));

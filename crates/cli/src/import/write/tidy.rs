@@ -65,6 +65,14 @@ pub(super) fn tidy(proxy: &mut Proxy, report: &mut Report) {
 
 /// Why a condition cannot be written.
 fn unwritable(condition: &mut Condition, judged: &mut BTreeMap<String, bool>) -> Option<String> {
+    let expression = match &condition.path {
+        PathRule::Begins(text) => Some(format!("{}{REST}", escaped(text))),
+        PathRule::Below(text) => Some(format!("{}(?:/{REST})?", escaped(text.trim_end_matches('/')))),
+        PathRule::Ends(text) => Some(format!("{REST}{}", escaped(text))),
+        PathRule::Contains(text) => Some(format!("{REST}{}{REST}", escaped(text))),
+        PathRule::Exact(_) | PathRule::Prefix(_) | PathRule::Regex(_) => None,
+    };
+    condition.path = expression.map_or_else(|| condition.path.clone(), PathRule::Regex);
     match &mut condition.path {
         PathRule::Exact(path) | PathRule::Prefix(path) => {
             *path = encoded(path);
@@ -76,7 +84,7 @@ fn unwritable(condition: &mut Condition, judged: &mut BTreeMap<String, bool>) ->
                 return Some(format!("the path has more than {LONGEST} bytes"));
             }
         }
-        PathRule::Regex(text) => {
+        PathRule::Regex(text) | PathRule::Begins(text) | PathRule::Below(text) | PathRule::Ends(text) | PathRule::Contains(text) => {
             if text.len() > LONGEST {
                 return Some(format!("the expression has more than {LONGEST} bytes"));
             }
