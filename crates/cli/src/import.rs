@@ -69,7 +69,8 @@ pub fn fuzz(bytes: &[u8]) {
     let text = Text { name: "fuzz".into(), text: text.to_owned() };
     // Nothing is beside it.
     let nowhere = Path::new("/nonexistent/fuzz");
-    let all = [nginx::read_text(nowhere, &text, 0), haproxy::read_text(nowhere, &text), ingress::read_text(&text)];
+    let all =
+        [nginx::read_text(nowhere, &text, 0), haproxy::read_text(nowhere, &text), ingress::read_text(&text)];
     for imported in all.into_iter().flatten() {
         let (folder, report) = written(imported);
         assert!(report.is_complete(), "a directive is passed over");
@@ -104,7 +105,10 @@ fn text_of(file: &Path, room: &mut u64) -> Result<Text> {
     opened.take(room.saturating_add(1)).read_to_end(&mut bytes).with_context(named)?;
     let length = bytes.len() as u64;
     if length > *room {
-        bail!("{}: a configuration may have at most {LARGEST} bytes, with all files that it includes", named());
+        bail!(
+            "{}: a configuration may have at most {LARGEST} bytes, with all files that it includes",
+            named()
+        );
     }
     *room -= length;
     Ok(Text { name: named().into(), text: String::from_utf8_lossy(&bytes).into_owned() })

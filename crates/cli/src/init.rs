@@ -3,7 +3,7 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, BufRead, ErrorKind, IsTerminal, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
 };
 
@@ -192,7 +192,7 @@ fn write(dir: &Path, manifest: &str, answers: &Answers) -> Result<()> {
 }
 
 /// One that is there already serves as well.
-fn create_schema(path: &PathBuf, schema: &Value) -> Result<()> {
+fn create_schema(path: &Path, schema: &Value) -> Result<()> {
     match create(path, &serde_json::to_string(schema)?) {
         Ok(()) => output::line(&format!("wrote {}, for editors", path.display())),
         Err(_) if path.exists() => {}

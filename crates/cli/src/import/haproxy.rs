@@ -1,7 +1,7 @@
 //! haproxy.cfg: frontends and backends.
 //!
 //! ```text
-//!   text ─► sections.rs ─► frontend.rs ─► rules in their order (rules.rs, condition.rs) ─► order.rs ─► Routes
+//!   text ─► sections.rs ─► frontend.rs ─► rules in their order (rules.rs, condition.rs) ─► order.rs ─► Routes (headers.rs)
 //!                       └► backend.rs, checks.rs ─► Backends      tcp.rs ─► listeners      words.rs: what needs no reading
 //! ```
 
@@ -10,6 +10,7 @@ mod bind;
 mod checks;
 mod condition;
 mod frontend;
+mod headers;
 mod order;
 mod rules;
 mod sections;
@@ -31,8 +32,13 @@ pub(super) fn read(file: &Path) -> Result<Imported> {
 
 pub(super) fn read_text(file: &Path, text: &Text) -> Result<Imported> {
     let sections = sections::parse(text)?;
-    let mut context =
-        Context { file: file.to_owned(), base: None, report: Report::default(), proxy: Proxy::default(), sections: &sections };
+    let mut context = Context {
+        file: file.to_owned(),
+        base: None,
+        report: Report::default(),
+        proxy: Proxy::default(),
+        sections: &sections,
+    };
     for section in &sections {
         context.report.expect(&section.place, &section.written());
         for line in &section.lines {
@@ -74,7 +80,11 @@ impl<'s> Context<'s> {
 
     /// The defaults that a section has: those that it names, or the last ones before it.
     fn defaults(&self, section: &Section) -> Option<&'s Section> {
-        let before = self.sections.iter().take_while(|it| it.place != section.place).filter(|it| it.kind == "defaults");
+        let before = self
+            .sections
+            .iter()
+            .take_while(|it| it.place != section.place)
+            .filter(|it| it.kind == "defaults");
         match section.from() {
             Some(name) => self.sections.iter().find(|it| it.kind == "defaults" && it.name == name),
             None => before.last(),
@@ -83,7 +93,8 @@ impl<'s> Context<'s> {
 
     /// Lines with this word, of the section or else of its defaults.
     fn lines(&self, section: &'s Section, word: &str) -> Vec<&'s Line> {
-        let of = |it: &'s Section| -> Vec<&'s Line> { it.lines.iter().filter(|it| it.word(0) == word).collect() };
+        let of =
+            |it: &'s Section| -> Vec<&'s Line> { it.lines.iter().filter(|it| it.word(0) == word).collect() };
         let own = of(section);
         match (own.is_empty(), self.defaults(section)) {
             (true, Some(defaults)) => of(defaults),
@@ -99,7 +110,8 @@ impl<'s> Context<'s> {
 
     /// A `timeout`, in milliseconds.
     fn timeout(&self, section: &'s Section, name: &str) -> Option<u64> {
-        let of = |it: &'s Section| it.lines.iter().rev().find(|it| it.word(0) == "timeout" && it.word(1) == name);
+        let of =
+            |it: &'s Section| it.lines.iter().rev().find(|it| it.word(0) == "timeout" && it.word(1) == name);
         let line = of(section).or_else(|| of(self.defaults(section)?))?;
         duration(line.word(2)).filter(|it| *it > 0)
     }

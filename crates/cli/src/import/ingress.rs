@@ -29,13 +29,19 @@ pub(super) fn read(file: &Path) -> Result<Imported> {
 pub(super) fn read_text(text: &Text) -> Result<Imported> {
     let roots = tree::parse(&text.text).with_context(|| text.name.to_string())?;
     let objects = objects::objects(&roots, &text.name);
-    let mut context = Context { report: Report::default(), proxy: Proxy::default(), objects: &objects, wanted: BTreeMap::new() };
+    let mut context = Context {
+        report: Report::default(),
+        proxy: Proxy::default(),
+        objects: &objects,
+        wanted: BTreeMap::new(),
+    };
     context.proxy.door.parent = Some(PARENT.to_owned());
     for object in &objects {
         context.report.expect(&object.place, &object.written());
         match object.kind() {
             "Ingress" => rules::read(object, &mut context),
-            "Service" | "EndpointSlice" | "Endpoints" | "Secret" | "Namespace" | "HTTPRoute" | "AddressPool" => {
+            "Service" | "EndpointSlice" | "Endpoints" | "Secret" | "Namespace" | "HTTPRoute"
+            | "AddressPool" => {
                 context.report.translated(&object.place);
             }
             _ => context.report.no_effect(&object.place, "Seaway does not read objects of this kind"),
@@ -64,7 +70,9 @@ fn taken_over(context: &mut Context<'_>) {
     let mut files: BTreeMap<String, String> = BTreeMap::new();
     for object in context.objects {
         let kind = object.kind();
-        if !["Service", "EndpointSlice", "Endpoints", "Secret", "Namespace", "HTTPRoute", "AddressPool"].contains(&kind) {
+        if !["Service", "EndpointSlice", "Endpoints", "Secret", "Namespace", "HTTPRoute", "AddressPool"]
+            .contains(&kind)
+        {
             continue;
         }
         if kind == "Service" && is_without_backends(object, context) {
@@ -72,9 +80,11 @@ fn taken_over(context: &mut Context<'_>) {
             context.report.differs(&object.place, why);
         }
         let none = BTreeMap::new();
-        let annotations = if kind == "Service" { context.wanted.get(&object.key()).unwrap_or(&none) } else { &none };
+        let annotations =
+            if kind == "Service" { context.wanted.get(&object.key()).unwrap_or(&none) } else { &none };
         let key = object.key();
-        let text = files.entry(format!("{}-{}.yaml", kind.to_ascii_lowercase(), key.file_name())).or_default();
+        let text =
+            files.entry(format!("{}-{}.yaml", kind.to_ascii_lowercase(), key.file_name())).or_default();
         if !text.is_empty() {
             text.push_str("---\n");
         }
@@ -91,7 +101,9 @@ fn is_without_backends(service: &Object<'_>, context: &Context<'_>) -> bool {
         "EndpointSlice" => it.label("kubernetes.io/service-name") == Some(&*key.name),
         _ => false,
     };
-    !named && !context.objects.iter().any(is_of) && service.spec().is_some_and(|it| it.child("selector").is_some())
+    !named
+        && !context.objects.iter().any(is_of)
+        && service.spec().is_some_and(|it| it.child("selector").is_some())
 }
 
 #[cfg(test)]

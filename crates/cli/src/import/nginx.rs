@@ -56,7 +56,9 @@ pub(super) fn read_text(file: &Path, text: &Text, room: u64) -> Result<Imported>
                     context.report.translated(&it.place);
                     stream::read(block, &mut context);
                 }
-                ("events", Some(_)) => context.report.no_effect(&it.place, "Seaway needs no settings of its event loop"),
+                ("events", Some(_)) => {
+                    context.report.no_effect(&it.place, "Seaway needs no settings of its event loop")
+                }
                 _ => words::judge(it, &mut context.report),
             }
             if !matches!(&*it.name, "http" | "stream") {

@@ -65,7 +65,12 @@ fn what_is_written_passes_seaway_check_and_every_line_comes_to_something() {
         let at = tempfile::tempdir().expect("a folder");
         certificates(at.path());
         let (folder, report) = in_folder(kind, of, &at.path().join("file"));
-        assert_eq!(problems(&folder, at.path()), Vec::<String>::new(), "sample {number}:\n{}", folder.printed());
+        assert_eq!(
+            problems(&folder, at.path()),
+            Vec::<String>::new(),
+            "sample {number}:\n{}",
+            folder.printed()
+        );
         assert!(!folder.manifests.is_empty(), "sample {number}");
         let known: BTreeSet<u32> = report.accounted().into_iter().map(|it| it.1).collect();
         for (line, text) in (1_u32..).zip(of.lines()) {

@@ -14,7 +14,10 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-pub(super) use self::spelling::{REST, escaped};
+pub(super) use self::{
+    spelling::{REST, escaped},
+    yaml::printable,
+};
 use super::{proxy::Proxy, report::Report};
 use crate::init;
 

@@ -29,7 +29,8 @@ impl Drop for Other {
 }
 
 fn program(name: &str) -> Option<PathBuf> {
-    let found = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"].map(|it| Path::new(it).join(name));
+    let found =
+        ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"].map(|it| Path::new(it).join(name));
     found.into_iter().find(|it| it.is_file())
 }
 
@@ -76,8 +77,10 @@ fn seen(at: SocketAddr, url: &str, more: &str, webs: &[&Web]) -> Seen {
     let (host, _) = url.split_at(url.find('/').unwrap_or(url.len()));
     let asked = webs.iter().zip(counts).find(|(web, count)| web.count() > *count).map(|(web, _)| {
         let head = web.asked();
-        let line = head.lines().next().unwrap_or_default().split(" HTTP/").next().unwrap_or_default().to_owned();
-        let host = head.lines().find_map(|it| it.split_once(": ").filter(|it| it.0.eq_ignore_ascii_case("host")));
+        let line =
+            head.lines().next().unwrap_or_default().split(" HTTP/").next().unwrap_or_default().to_owned();
+        let host =
+            head.lines().find_map(|it| it.split_once(": ").filter(|it| it.0.eq_ignore_ascii_case("host")));
         (line, host.map(|it| it.1.to_owned()).unwrap_or_default())
     });
     // Some say at which port, and who it is; some say neither.
@@ -138,14 +141,37 @@ fn an_imported_nginx_conf_answers_as_nginx_does() {
     let file = folder.path().join("nginx.conf");
     fs::write(&file, nginx(theirs.ip(), folder.path(), webs)).expect("written");
     fs::write(folder.path().join("users"), "a:b\n").expect("written");
-    let _other = start(&program, &["-p", path(folder.path()), "-c", path(&file), "-g", "daemon off;"], theirs);
+    let _other =
+        start(&program, &["-p", path(folder.path()), "-c", path(&file), "-g", "daemon off;"], theirs);
     let setup = Setup::new();
     let text = nginx(setup.ip.into(), folder.path(), webs);
     let seaway = imported("nginx", &text, setup);
     let paths = [
-        "/", "/x?y=1", "/api/", "/api/a/b?c", "/v2/a", "/exact", "/exact/more", "/images/a.png", "/item/12", "/item/x", "/a.PNG", "/css/a.css",
-        "/old", "/moved/a?b", "/closed/a", "/office/a", "/mine/a", "//office/a", "/%6Fffice/a", "/offic%65/a", "/.git/config", "/x/.git/config",
-        "/apis", "/api", "/a/c",
+        "/",
+        "/x?y=1",
+        "/api/",
+        "/api/a/b?c",
+        "/v2/a",
+        "/exact",
+        "/exact/more",
+        "/images/a.png",
+        "/item/12",
+        "/item/x",
+        "/a.PNG",
+        "/css/a.css",
+        "/old",
+        "/moved/a?b",
+        "/closed/a",
+        "/office/a",
+        "/mine/a",
+        "//office/a",
+        "/%6Fffice/a",
+        "/offic%65/a",
+        "/.git/config",
+        "/x/.git/config",
+        "/apis",
+        "/api",
+        "/a/c",
     ];
     for host in ["shop.example", "unknown.example", "cart.example", "x.carts.example", "www.shop.example"] {
         let urls: Vec<String> = paths.iter().map(|it| format!("{host}{it}")).collect();
@@ -155,7 +181,11 @@ fn an_imported_nginx_conf_answers_as_nginx_does() {
     // nginx asks for a password; without one, neither lets a request through.
     for path in ["/secret", "/secret/a", "/secrets", "//secret", "/s%65cret"] {
         let url = format!("shop.example{path}");
-        assert_eq!((seen(theirs, &url, "", &webs).status, seen(seaway.at(PORT), &url, "", &webs).status), (401, 403), "{url}");
+        assert_eq!(
+            (seen(theirs, &url, "", &webs).status, seen(seaway.at(PORT), &url, "", &webs).status),
+            (401, 403),
+            "{url}"
+        );
     }
 }
 
@@ -200,8 +230,26 @@ fn an_imported_haproxy_cfg_answers_as_haproxy_does() {
     let text = haproxy(setup.ip.into(), webs);
     let seaway = imported("haproxy", &text, setup);
     let paths = [
-        "/", "/x?y=1", "/api/", "/api/a", "/api/v2/x", "/apis", "/item/12", "/item/x", "/a.png", "/a.css?b", "/a.php", "/old", "/old/x", "/closed",
-        "/closed/a", "/closedtoo", "/office/a", "/mine/a", "/mine", "/api/a.png",
+        "/",
+        "/x?y=1",
+        "/api/",
+        "/api/a",
+        "/api/v2/x",
+        "/apis",
+        "/item/12",
+        "/item/x",
+        "/a.png",
+        "/a.css?b",
+        "/a.php",
+        "/old",
+        "/old/x",
+        "/closed",
+        "/closed/a",
+        "/closedtoo",
+        "/office/a",
+        "/mine/a",
+        "/mine",
+        "/api/a.png",
     ];
     for more in ["", "X-Version: 2\r\n", "X-Bot: so evil\r\n", "X-Version: 2\r\nX-Bot: Evil\r\n"] {
         for host in ["shop.example", "cart.example", "CART.example", "www.shop.example"] {

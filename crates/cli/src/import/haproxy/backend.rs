@@ -46,7 +46,10 @@ pub(super) fn backend<'s>(section: &'s Section, http: bool, context: &mut Contex
             }
         } else if first.tls {
             for (_, line) in &all {
-                context.report.closed(&line.place, "Seaway speaks TLS to members only where it reads HTTP: nothing is opened");
+                context.report.closed(
+                    &line.place,
+                    "Seaway speaks TLS to members only where it reads HTTP: nothing is opened",
+                );
             }
             return None;
         } else if first.http2 && http {
@@ -56,15 +59,25 @@ pub(super) fn backend<'s>(section: &'s Section, http: bool, context: &mut Contex
             annotations.insert("proxy-protocol", proxy.to_owned());
         }
     }
-    if let Some(millis) = context.timeout(section, "connect").filter(|it| Some(time(*it)) != context.proxy.timeouts.get("connect").cloned()) {
+    if let Some(millis) = context
+        .timeout(section, "connect")
+        .filter(|it| Some(time(*it)) != context.proxy.timeouts.get("connect").cloned())
+    {
         annotations.insert("timeout-connect", time(millis));
     }
-    if http && let Some(millis) = context.timeout(section, "server").filter(|it| Some(time(*it)) != context.proxy.timeouts.get("answer").cloned()) {
+    if http
+        && let Some(millis) = context
+            .timeout(section, "server")
+            .filter(|it| Some(time(*it)) != context.proxy.timeouts.get("answer").cloned())
+    {
         annotations.insert("timeout-answer", time(millis));
     }
     backend.annotations = annotations;
     if backend.members.is_empty() {
-        context.report.left_out(&section.place, "it has no server that Seaway can connect to: what leads here gets 403");
+        context.report.left_out(
+            &section.place,
+            "it has no server that Seaway can connect to: what leads here gets 403",
+        );
         return None;
     }
     Some(context.proxy.backend(backend))
@@ -80,7 +93,10 @@ fn balance<'s>(section: &'s Section, said: &mut BTreeMap<&'static str, String>, 
         "first" => "first",
         "random" => "random-two",
         _ => {
-            context.report.left_out(&line.place, "Seaway has round-robin, which is used, least-connections, random-two, source-hash and first");
+            context.report.left_out(
+                &line.place,
+                "Seaway has round-robin, which is used, least-connections, random-two, source-hash and first",
+            );
             return;
         }
     };
@@ -96,7 +112,10 @@ fn affinity<'s>(
 ) {
     if let Some(line) = context.lines(section, "cookie").into_iter().next_back() {
         let words = line.after(2);
-        let mode = words.iter().find(|it| matches!(it.as_str(), "insert" | "prefix" | "rewrite")).map(String::as_str);
+        let mode = words
+            .iter()
+            .find(|it| matches!(it.as_str(), "insert" | "prefix" | "rewrite"))
+            .map(String::as_str);
         match mode {
             _ if !http => context.report.no_effect(&line.place, "no HTTP is read here"),
             Some(mode @ ("insert" | "prefix")) => {
@@ -104,18 +123,29 @@ fn affinity<'s>(
                 if mode == "prefix" {
                     said.insert("sticky-cookie-mode", "rewrite".to_owned());
                 }
-                context.report.differs(&line.place, "the cookie's value is a hash: clients with a cookie of HAProxy get another server once");
+                context.report.differs(
+                    &line.place,
+                    "the cookie's value is a hash: clients with a cookie of HAProxy get another server once",
+                );
             }
-            _ => context.report.left_out(&line.place, "Seaway sets a cookie (insert), or adds a mark to the backend's (prefix)"),
+            _ => context.report.left_out(
+                &line.place,
+                "Seaway sets a cookie (insert), or adds a mark to the backend's (prefix)",
+            ),
         }
     }
     for line in context.lines(section, "stick") {
         match (line.word(1), line.word(2)) {
             ("on" | "store-request" | "match", "src") => {
                 backend.by_client = true;
-                context.report.differs(&line.place, "a client is remembered for three hours after its last connection");
+                context
+                    .report
+                    .differs(&line.place, "a client is remembered for three hours after its last connection");
             }
-            _ => context.report.left_out(&line.place, "Seaway keeps a client at its member by its address, or by a cookie (docs/balancing.md)"),
+            _ => context.report.left_out(
+                &line.place,
+                "Seaway keeps a client at its member by its address, or by a cookie (docs/balancing.md)",
+            ),
         }
     }
 }
@@ -124,30 +154,47 @@ fn server<'s>(line: &'s Line, section: &'s Section, context: &mut Context<'s>) -
     let (name, at) = (line.word(1), line.word(2));
     let at = ["ipv4@", "ipv6@", "tcp@"].iter().find_map(|it| at.strip_prefix(it)).unwrap_or(at);
     let Some(mut member) = address(at) else {
-        context.report.left_out(&line.place, "a backend is ADDRESS:PORT or NAME:PORT; Seaway connects to no sockets of the file system");
+        context.report.left_out(
+            &line.place,
+            "a backend is ADDRESS:PORT or NAME:PORT; Seaway connects to no sockets of the file system",
+        );
         return None;
     };
-    let named: String = name.chars().map(|it| if it.is_ascii_alphanumeric() || "-_.".contains(it) { it } else { '-' }).take(63).collect();
+    let named: String = name
+        .chars()
+        .map(|it| if it.is_ascii_alphanumeric() || "-_.".contains(it) { it } else { '-' })
+        .take(63)
+        .collect();
     if !named.is_empty() {
         member.push_str(&format!(" name={named}"));
     }
     let mut to = ToServer { verify: true, ..ToServer::default() };
     let defaults: Vec<&Line> = context.lines(section, "default-server");
-    let words = defaults.iter().flat_map(|it| it.after(1)).chain(line.after(3)).map(String::as_str).collect::<Vec<_>>();
+    let words = defaults
+        .iter()
+        .flat_map(|it| it.after(1))
+        .chain(line.after(3))
+        .map(String::as_str)
+        .collect::<Vec<_>>();
     let mut words = words.into_iter();
     let mut is_disabled = false;
     while let Some(word) = words.next() {
         match word {
-            "check" | "no-check" | "on-error" | "resolve-prefer" | "init-addr" | "resolvers" | "check-ssl" | "no-ssl" | "track" | "observe" | "error-limit"
-            | "on-marked-down" | "on-marked-up" | "cookie" | "inter" | "fastinter" | "downinter" | "rise" | "fall" | "slowstart" | "port"
-            | "check-sni" | "id" | "redir" | "crt" | "ciphers" | "ciphersuites" | "ssl-min-ver" | "ssl-max-ver" | "pool-max-conn" | "pool-purge-delay"
-            | "maxqueue" | "minconn" | "addr" | "check-proto" | "check-alpn" | "pool-low-conn" | "log-proto" | "tcp-ut" => {
+            "check" | "no-check" | "on-error" | "resolve-prefer" | "init-addr" | "resolvers"
+            | "check-ssl" | "no-ssl" | "track" | "observe" | "error-limit" | "on-marked-down"
+            | "on-marked-up" | "cookie" | "inter" | "fastinter" | "downinter" | "rise" | "fall"
+            | "slowstart" | "port" | "check-sni" | "id" | "redir" | "crt" | "ciphers" | "ciphersuites"
+            | "ssl-min-ver" | "ssl-max-ver" | "pool-max-conn" | "pool-purge-delay" | "maxqueue"
+            | "minconn" | "addr" | "check-proto" | "check-alpn" | "pool-low-conn" | "log-proto"
+            | "tcp-ut" => {
                 let has_value = !matches!(word, "check" | "no-check" | "check-ssl" | "no-ssl");
                 if has_value {
                     words.next();
                 }
                 if matches!(word, "crt" | "track" | "addr" | "observe") {
-                    context.report.left_out(&line.place, &format!("{word}: Seaway has no such setting of one backend"));
+                    context
+                        .report
+                        .left_out(&line.place, &format!("{word}: Seaway has no such setting of one backend"));
                 }
             }
             "weight" => match words.next() {
@@ -163,10 +210,17 @@ fn server<'s>(line: &'s Line, section: &'s Section, context: &mut Context<'s>) -
             "send-proxy-v2" | "send-proxy-v2-ssl" | "send-proxy-v2-ssl-cn" => to.proxy = Some("v2"),
             "sni" | "verifyhost" => {
                 let text = words.next().unwrap_or_default();
-                let fixed = text.strip_prefix("str(").and_then(|it| it.strip_suffix(')')).unwrap_or(text).trim_matches('\'');
+                let fixed = text
+                    .strip_prefix("str(")
+                    .and_then(|it| it.strip_suffix(')'))
+                    .unwrap_or(text)
+                    .trim_matches('\'');
                 match host(fixed) {
                     Some(_) if fixed.contains('.') => to.name = Some(fixed.to_owned()),
-                    _ => context.report.left_out(&line.place, "sni: the name that members get is fixed: seaway.dev/backend-tls-name"),
+                    _ => context.report.left_out(
+                        &line.place,
+                        "sni: the name that members get is fixed: seaway.dev/backend-tls-name",
+                    ),
                 }
             }
             "ca-file" => {
@@ -178,9 +232,13 @@ fn server<'s>(line: &'s Line, section: &'s Section, context: &mut Context<'s>) -
             "proto" | "alpn" => to.http2 |= words.next().is_some_and(|it| it.split(',').next() == Some("h2")),
             "maxconn" => {
                 words.next();
-                context.report.left_out(&line.place, "maxconn: Seaway has no limit of connections to one backend");
+                context
+                    .report
+                    .left_out(&line.place, "maxconn: Seaway has no limit of connections to one backend");
             }
-            _ => context.report.left_out(&line.place, &format!("{word}: Seaway has no such setting of one backend")),
+            _ => context
+                .report
+                .left_out(&line.place, &format!("{word}: Seaway has no such setting of one backend")),
         }
     }
     if is_disabled {

@@ -73,7 +73,9 @@ fn options(bind: &mut Bind<'_>, context: &mut Context<'_>) {
             }
             "ca-file" => authorities = words.next().map(|it| context.path(it)),
             "verify" => verify = words.next().unwrap_or_default(),
-            "ssl-min-ver" if line.after(2).windows(2).any(|it| it == ["ssl-min-ver", "TLSv1.3"]) => context.proxy.door.modern = true,
+            "ssl-min-ver" if line.after(2).windows(2).any(|it| it == ["ssl-min-ver", "TLSv1.3"]) => {
+                context.proxy.door.modern = true
+            }
             _ => {}
         }
     }

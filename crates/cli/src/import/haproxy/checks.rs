@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{Context, duration, sections::Section, time};
 
-pub(super) fn annotations<'s>(section: &'s Section, context: &mut Context<'s>) -> BTreeMap<&'static str, String> {
+pub(super) fn annotations<'s>(
+    section: &'s Section,
+    context: &mut Context<'s>,
+) -> BTreeMap<&'static str, String> {
     let mut said = BTreeMap::new();
     http(section, &mut said, context);
     servers(section, &mut said, context);
@@ -23,7 +26,13 @@ fn http<'s>(section: &'s Section, said: &mut BTreeMap<&'static str, String>, con
         (method, uri) => (method, uri),
     };
     let mut path = uri.to_owned();
-    if let Some(host) = option.words.iter().find_map(|it| it.split_once("Host:")).map(|it| it.1.trim()).filter(|it| !it.is_empty()) {
+    if let Some(host) = option
+        .words
+        .iter()
+        .find_map(|it| it.split_once("Host:"))
+        .map(|it| it.1.trim())
+        .filter(|it| !it.is_empty())
+    {
         said.insert("health-check-host", host.to_owned());
     }
     let mut method = method.to_owned();
@@ -42,22 +51,36 @@ fn http<'s>(section: &'s Section, said: &mut BTreeMap<&'static str, String>, con
                             (Some(name), Some(value)) if name.eq_ignore_ascii_case("host") => {
                                 said.insert("health-check-host", value.to_owned());
                             }
-                            _ => context.report.left_out(&line.place, "a check of Seaway sends the Host, and no other header"),
+                            _ => context.report.left_out(
+                                &line.place,
+                                "a check of Seaway sends the Host, and no other header",
+                            ),
                         },
-                        _ => context.report.left_out(&line.place, &format!("{word}: a check of Seaway sends a path and a Host")),
+                        _ => context.report.left_out(
+                            &line.place,
+                            &format!("{word}: a check of Seaway sends a path and a Host"),
+                        ),
                     }
                 }
             }
             "expect" => match (line.word(2), line.word(3)) {
-                ("status", code) if code.bytes().all(|it| it.is_ascii_digit() || it == b'-') && !code.is_empty() => {
+                ("status", code)
+                    if code.bytes().all(|it| it.is_ascii_digit() || it == b'-') && !code.is_empty() =>
+                {
                     said.insert("health-check-status", code.to_owned());
                 }
-                ("rstatus", "^2" | "^2[0-9][0-9]" | "2..") => drop(said.insert("health-check-status", "200-299".to_owned())),
+                ("rstatus", "^2" | "^2[0-9][0-9]" | "2..") => {
+                    drop(said.insert("health-check-status", "200-299".to_owned()))
+                }
                 ("rstatus", "^[23]" | "^[2-3]" | "(2|3)[0-9][0-9]" | "^[23]..") => {}
                 ("string", text) => drop(said.insert("health-check-expect", text.to_owned())),
-                _ => context.report.left_out(&line.place, "a check of Seaway expects a status, a range of them, or a text"),
+                _ => context
+                    .report
+                    .left_out(&line.place, "a check of Seaway expects a status, a range of them, or a text"),
             },
-            "disable-on-404" => context.report.left_out(&line.place, "write 200-399 or so in seaway.dev/health-check-status"),
+            "disable-on-404" => {
+                context.report.left_out(&line.place, "write 200-399 or so in seaway.dev/health-check-status")
+            }
             _ => context.report.left_out(&line.place, "a check of Seaway is one request"),
         }
     }
@@ -80,14 +103,21 @@ fn servers<'s>(section: &'s Section, said: &mut BTreeMap<&'static str, String>, 
                 "rise" => ("health-check-rise", Some(value.clone())),
                 "fall" => ("health-check-fall", Some(value.clone())),
                 "slowstart" => ("slow-start", duration(value).map(time)),
-                "port" if line.word(0) == "server" || line.word(0) == "default-server" => ("health-check-port", Some(value.clone())),
+                "port" if line.word(0) == "server" || line.word(0) == "default-server" => {
+                    ("health-check-port", Some(value.clone()))
+                }
                 _ => continue,
             };
             match (said.get(name), value) {
                 (_, None) => context.report.left_out(&line.place, &format!("{word}: this is no time")),
                 (None, Some(value)) => drop(said.insert(name, value)),
                 (Some(known), Some(value)) if *known == value => {}
-                _ => context.report.differs(&line.place, &format!("{word}: Seaway has one for all members of a Service, the first that is written")),
+                _ => context.report.differs(
+                    &line.place,
+                    &format!(
+                        "{word}: Seaway has one for all members of a Service, the first that is written"
+                    ),
+                ),
             }
         }
     }

@@ -83,7 +83,8 @@ pub(super) fn terms(words: &[String], acls: &Acls<'_>, precisely: bool) -> Vec<T
         let mut sum = vec![Term::default()];
         for (negated, atom) in all {
             let found = atom_terms(&atom, negated, acls, precisely);
-            sum = sum.iter().flat_map(|one| found.iter().filter_map(|two| both(one, two))).take(MOST).collect();
+            sum =
+                sum.iter().flat_map(|one| found.iter().filter_map(|two| both(one, two))).take(MOST).collect();
         }
         terms.extend(sum);
     }
@@ -112,7 +113,12 @@ fn atom_terms(atom: &[String], negated: bool, acls: &Acls<'_>, precisely: bool) 
     if only.condition != Condition::default() || only.unknown.is_some() || !only.sni.is_empty() {
         return unclear;
     }
-    vec![Term { tls: only.tls.map(|it| !it), not_sources: only.sources.clone(), sources: only.not_sources.clone(), ..Term::default() }]
+    vec![Term {
+        tls: only.tls.map(|it| !it),
+        not_sources: only.sources.clone(),
+        sources: only.not_sources.clone(),
+        ..Term::default()
+    }]
 }
 
 fn predefined(name: &str, negated: bool) -> Vec<Term> {
@@ -124,11 +130,19 @@ fn predefined(name: &str, negated: bool) -> Vec<Term> {
         ("TRUE" | "HTTP", false) | ("FALSE", true) => vec![Term::default()],
         ("FALSE", false) | ("TRUE", true) => Vec::new(),
         ("METH_GET", false) => vec![method("GET"), method("HEAD")],
-        ("METH_POST" | "METH_HEAD" | "METH_OPTIONS" | "METH_PUT" | "METH_DELETE" | "METH_CONNECT" | "METH_TRACE", false) => {
+        (
+            "METH_POST" | "METH_HEAD" | "METH_OPTIONS" | "METH_PUT" | "METH_DELETE" | "METH_CONNECT"
+            | "METH_TRACE",
+            false,
+        ) => {
             vec![method(name.trim_start_matches("METH_"))]
         }
-        ("LOCALHOST", false) => vec![Term { sources: Some(vec!["127.0.0.0/8".to_owned()]), ..Term::default() }],
-        ("LOCALHOST", true) => vec![Term { not_sources: Some(vec!["127.0.0.0/8".to_owned()]), ..Term::default() }],
+        ("LOCALHOST", false) => {
+            vec![Term { sources: Some(vec!["127.0.0.0/8".to_owned()]), ..Term::default() }]
+        }
+        ("LOCALHOST", true) => {
+            vec![Term { not_sources: Some(vec!["127.0.0.0/8".to_owned()]), ..Term::default() }]
+        }
         _ => vec![Term { unknown: Some(name.to_owned()), ..Term::default() }],
     }
 }
@@ -162,7 +176,9 @@ fn criterion(words: &[String], precisely: bool) -> Vec<Term> {
     let name = name.strip_prefix("req.").or_else(|| name.strip_prefix("req_")).unwrap_or(&name).to_owned();
     // `path_beg` is `path -m beg`.
     let (fetch, by_name) = match name.rsplit_once('_') {
-        Some((fetch, way)) if ["beg", "end", "sub", "reg", "dir", "dom", "str"].contains(&way) => (fetch.to_owned(), Some(way.to_owned())),
+        Some((fetch, way)) if ["beg", "end", "sub", "reg", "dir", "dom", "str"].contains(&way) => {
+            (fetch.to_owned(), Some(way.to_owned()))
+        }
         _ => (name, None),
     };
     let way = by_name.or(way.map(str::to_owned)).unwrap_or_else(|| "str".to_owned());
@@ -177,10 +193,17 @@ fn criterion(words: &[String], precisely: bool) -> Vec<Term> {
         ("ssl_fc", _) => vec![Term { tls: Some(values.first() != Some(&"0")), ..Term::default() }],
         ("dst_port", _) if values == ["443"] => vec![Term { tls: Some(true), ..Term::default() }],
         ("dst_port", _) if values == ["80"] => vec![Term { tls: Some(false), ..Term::default() }],
-        ("src", _) if values.iter().all(|it| seaway_plan::quantity::network(it).is_ok()) && !values.is_empty() => {
-            vec![Term { sources: Some(values.iter().map(|it| (*it).to_owned()).collect()), ..Term::default() }]
+        ("src", _)
+            if values.iter().all(|it| seaway_plan::quantity::network(it).is_ok()) && !values.is_empty() =>
+        {
+            vec![Term {
+                sources: Some(values.iter().map(|it| (*it).to_owned()).collect()),
+                ..Term::default()
+            }]
         }
-        ("method", _) => each(&|value| Some(Condition { method: Some(value.to_ascii_uppercase()), ..Condition::default() })),
+        ("method", _) => each(&|value| {
+            Some(Condition { method: Some(value.to_ascii_uppercase()), ..Condition::default() })
+        }),
         ("hdr" | "fhdr", "host") => {
             let hosts: Vec<Option<Host>> = values.iter().map(|it| host_of(it, &way)).collect();
             let clear: Vec<Host> = hosts.iter().flatten().cloned().collect();
@@ -195,7 +218,8 @@ fn criterion(words: &[String], precisely: bool) -> Vec<Term> {
                 return unclear();
             }
             let of_tls = fetch == "ssl_fc_sni";
-            let condition = Condition { hosts: if of_tls { hosts.clone() } else { Vec::new() }, ..Condition::default() };
+            let condition =
+                Condition { hosts: if of_tls { hosts.clone() } else { Vec::new() }, ..Condition::default() };
             vec![Term { condition, sni: if of_tls { Vec::new() } else { hosts }, ..Term::default() }]
         }
         ("path" | "url" | "capture.req.uri", _) => each(&|value| {
@@ -278,7 +302,9 @@ fn both(one: &Term, two: &Term) -> Option<Term> {
     let (condition, unclear) = match super::order::meet(&one.condition, &two.condition) {
         Meeting::Exactly(condition) => (condition, None),
         Meeting::Nothing => return None,
-        Meeting::Wider(_) | Meeting::Unknown(_) => (one.condition.clone(), Some("two expressions at once".to_owned())),
+        Meeting::Wider(_) | Meeting::Unknown(_) => {
+            (one.condition.clone(), Some("two expressions at once".to_owned()))
+        }
     };
     let list = |one: &Option<Vec<String>>, two: &Option<Vec<String>>| match (one, two) {
         (Some(one), Some(two)) => Some(one.iter().filter(|it| two.contains(it)).cloned().collect()),

@@ -30,9 +30,13 @@ pub(super) fn read(context: &mut Context<'_>) -> Result<()> {
             && section.with("server").next().is_none()
             && context.lines(section, "default_backend").is_empty();
         if is_page {
-            let unread = |it: &&super::sections::Line| !matches!(it.word(0), "stats" | "log" | "option" | "maxconn");
+            let unread =
+                |it: &&super::sections::Line| !matches!(it.word(0), "stats" | "log" | "option" | "maxconn");
             for line in section.lines.iter().filter(unread) {
-                context.report.no_effect(&line.place, "a page of HAProxy: Seaway's status page is at http://127.0.0.1:1936/ (`admin.listen`)");
+                context.report.no_effect(
+                    &line.place,
+                    "a page of HAProxy: Seaway's status page is at http://127.0.0.1:1936/ (`admin.listen`)",
+                );
             }
             continue;
         }
@@ -47,7 +51,8 @@ pub(super) fn read(context: &mut Context<'_>) -> Result<()> {
         context.proxy.door.https = tls.or(context.proxy.door.https);
     }
     let is_front = |it: &Bind<'_>| Some(it.port) == if it.ssl { tls } else { plain };
-    let at: Vec<Option<IpAddr>> = http.iter().flat_map(|it| &it.binds).filter(|it| is_front(it)).map(|it| it.address).collect();
+    let at: Vec<Option<IpAddr>> =
+        http.iter().flat_map(|it| &it.binds).filter(|it| is_front(it)).map(|it| it.address).collect();
     if at.iter().all(Option::is_some) {
         let all: BTreeSet<IpAddr> = at.into_iter().flatten().collect();
         context.proxy.door.addresses = all.into_iter().collect();
@@ -57,7 +62,8 @@ pub(super) fn read(context: &mut Context<'_>) -> Result<()> {
     http.sort_by_key(|it| !it.binds.iter().any(|it| it.ssl && is_front(it)));
     let has_tls = http.iter().any(|it| it.binds.iter().any(|it| it.ssl && is_front(it)));
     for frontend in &http {
-        let (front, others): (Vec<&Bind<'_>>, Vec<&Bind<'_>>) = frontend.binds.iter().partition(|it| is_front(it));
+        let (front, others): (Vec<&Bind<'_>>, Vec<&Bind<'_>>) =
+            frontend.binds.iter().partition(|it| is_front(it));
         if front.is_empty() {
             own(frontend, context)?;
             continue;
@@ -89,7 +95,8 @@ fn times(context: &mut Context<'_>) {
     for line in context.sections.iter().flat_map(|it| it.with("timeout")) {
         match line.word(1) {
             "queue" | "tarpit" => context.report.no_effect(&line.place, "Seaway has no queue of requests"),
-            "connect" | "client" | "server" | "http-request" | "http-keep-alive" | "tunnel" | "client-fin" | "server-fin" | "check" => {}
+            "connect" | "client" | "server" | "http-request" | "http-keep-alive" | "tunnel"
+            | "client-fin" | "server-fin" | "check" => {}
             _ => context.report.left_out(&line.place, "Seaway has no such time"),
         }
         if super::duration(line.word(2)).is_none() {
@@ -107,14 +114,19 @@ fn most(http: &[Frontend<'_>], ssl: bool) -> Option<u16> {
     let usual = if ssl { 443 } else { 80 };
     match counts.contains_key(&usual) {
         true => Some(usual),
-        false => counts.into_iter().max_by_key(|(port, count)| (*count, std::cmp::Reverse(*port))).map(|it| it.0),
+        false => {
+            counts.into_iter().max_by_key(|(port, count)| (*count, std::cmp::Reverse(*port))).map(|it| it.0)
+        }
     }
 }
 
 /// Certificates of clients: the front door asks all of them, or none.
 fn clients(http: &[Frontend<'_>], context: &mut Context<'_>) {
-    let of_tls: BTreeSet<_> = http.iter().flat_map(|it| &it.binds).filter(|it| it.ssl).map(|it| it.clients.clone()).collect();
-    let plain = http.iter().filter(|it| it.binds.iter().all(|it| !it.ssl)).any(|it| it.section.with("redirect").next().is_none() && it.section.with("http-request").next().is_none());
+    let of_tls: BTreeSet<_> =
+        http.iter().flat_map(|it| &it.binds).filter(|it| it.ssl).map(|it| it.clients.clone()).collect();
+    let plain = http.iter().filter(|it| it.binds.iter().all(|it| !it.ssl)).any(|it| {
+        it.section.with("redirect").next().is_none() && it.section.with("http-request").next().is_none()
+    });
     let all: Vec<_> = of_tls.into_iter().collect();
     if let [Some((path, required))] = all.as_slice()
         && !path.as_os_str().is_empty()
@@ -124,7 +136,12 @@ fn clients(http: &[Frontend<'_>], context: &mut Context<'_>) {
     }
 }
 
-fn emit<'s>(frontend: &Frontend<'s>, front: &[&Bind<'s>], has_tls: bool, context: &mut Context<'s>) -> Result<()> {
+fn emit<'s>(
+    frontend: &Frontend<'s>,
+    front: &[&Bind<'s>],
+    has_tls: bool,
+    context: &mut Context<'s>,
+) -> Result<()> {
     let section = frontend.section;
     let ports = Ports { plain: front.iter().any(|it| !it.ssl), tls: front.iter().any(|it| it.ssl) };
     let (mut found, to_https) = routes(section, ports, context)?;
@@ -145,14 +162,31 @@ fn emit<'s>(frontend: &Frontend<'s>, front: &[&Bind<'s>], has_tls: bool, context
     let own: BTreeSet<Option<IpAddr>> = front.iter().map(|it| it.address).collect();
     if !own.contains(&None) && own != wanted.into_iter().map(Some).collect() {
         for bind in front {
-            close(bind, "it listens only at this address, and the front door at all addresses that any frontend has: run a second seaway for it", context);
+            close(
+                bind,
+                "it listens only at this address, and the front door at all addresses that any frontend has: run a second seaway for it",
+                context,
+            );
         }
     }
     for bind in front.iter().filter(|it| it.proxy_protocol) {
-        close(bind, "the front door takes no PROXY protocol: let the proxy before it send X-Forwarded-For, and name it in `frontDoor.trusted`", context);
+        close(
+            bind,
+            "the front door takes no PROXY protocol: let the proxy before it send X-Forwarded-For, and name it in `frontDoor.trusted`",
+            context,
+        );
     }
-    for bind in front.iter().filter(|it| it.clients.is_some() && it.clients != context.proxy.door.clients).copied().collect::<Vec<_>>() {
-        close(bind, "the front door asks clients of all frontends for a certificate, or of none: run a second seaway for those that ask", context);
+    for bind in front
+        .iter()
+        .filter(|it| it.clients.is_some() && it.clients != context.proxy.door.clients)
+        .copied()
+        .collect::<Vec<_>>()
+    {
+        close(
+            bind,
+            "the front door asks clients of all frontends for a certificate, or of none: run a second seaway for those that ask",
+            context,
+        );
     }
     let certificates: Vec<_> = front.iter().flat_map(|it| it.certificates.clone()).collect();
     if ports.tls && certificates.is_empty() {
@@ -178,7 +212,14 @@ fn emit<'s>(frontend: &Frontend<'s>, front: &[&Bind<'s>], has_tls: bool, context
 fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
     let (found, _) = routes(frontend.section, Ports { plain: true, tls: false }, context)?;
     let only = match found.as_slice() {
-        [only] if only.condition == Condition::default() && only.closed.is_none() && only.request.is_empty() && only.response.is_empty() => Some(only),
+        [only]
+            if only.condition == Condition::default()
+                && only.closed.is_none()
+                && only.request.is_empty()
+                && only.response.is_empty() =>
+        {
+            Some(only)
+        }
         _ => None,
     };
     for bind in &frontend.binds {
@@ -187,10 +228,18 @@ fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
             _ => None,
         });
         let why = match backend {
-            _ if bind.ssl => "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: nothing is opened",
-            _ if bind.proxy_protocol => "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: nothing is opened",
-            _ if bind.address.is_some() => "it is only at one address, and the front door is at another port: run a second seaway for it; nothing is opened",
-            None => "at a port that is not the front door's, Seaway leads all requests to one backend: nothing is opened",
+            _ if bind.ssl => {
+                "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: nothing is opened"
+            }
+            _ if bind.proxy_protocol => {
+                "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: nothing is opened"
+            }
+            _ if bind.address.is_some() => {
+                "it is only at one address, and the front door is at another port: run a second seaway for it; nothing is opened"
+            }
+            None => {
+                "at a port that is not the front door's, Seaway leads all requests to one backend: nothing is opened"
+            }
             Some(backend) => {
                 context.proxy.listeners.push(OwnListener {
                     backend,
@@ -221,9 +270,14 @@ fn redirect_all(context: &mut Context<'_>) {
 
 fn unused(context: &mut Context<'_>) {
     let named = |name: &str| {
-        context.sections.iter().any(|it| it.lines.iter().any(|it| matches!(it.word(0), "default_backend" | "use_backend") && it.word(1) == name))
+        context.sections.iter().any(|it| {
+            it.lines
+                .iter()
+                .any(|it| matches!(it.word(0), "default_backend" | "use_backend") && it.word(1) == name)
+        })
     };
-    let unused: Vec<_> = context.sections.iter().filter(|it| it.kind == "backend" && !named(&it.name)).collect();
+    let unused: Vec<_> =
+        context.sections.iter().filter(|it| it.kind == "backend" && !named(&it.name)).collect();
     for section in unused {
         context.report.no_effect(&section.place, "no frontend leads to this backend");
     }

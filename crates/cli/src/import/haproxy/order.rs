@@ -59,7 +59,8 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
                 if made.sources.is_empty() || made.sources == *sources {
                     made.sources.clone_from(sources);
                 } else {
-                    let both: Vec<String> = made.sources.iter().filter(|it| sources.contains(it)).cloned().collect();
+                    let both: Vec<String> =
+                        made.sources.iter().filter(|it| sources.contains(it)).cloned().collect();
                     if both.is_empty() {
                         made.close("two lists of networks that have none in common");
                     }
@@ -81,7 +82,9 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
     before.retain(|it| seen.insert(it.condition.clone()));
     after.retain(|it| seen.insert(it.condition.clone()));
     if before.len().saturating_add(after.len()) > MOST {
-        bail!("the rules come to more than {MOST} combinations of hosts, paths and headers: split the configuration");
+        bail!(
+            "the rules come to more than {MOST} combinations of hosts, paths and headers: split the configuration"
+        );
     }
     // The rule itself comes last of those that it makes: what it has in common with others is more exact.
     routes.extend(before);
@@ -105,7 +108,8 @@ pub(super) fn meet(one: &Condition, two: &Condition) -> Meeting {
     let hosts = match (one.hosts.as_slice(), two.hosts.as_slice()) {
         ([], hosts) | (hosts, []) => hosts.to_vec(),
         (ours, theirs) => {
-            let mut both: Vec<_> = ours.iter().flat_map(|it| theirs.iter().filter_map(|of| it.meet(of))).collect();
+            let mut both: Vec<_> =
+                ours.iter().flat_map(|it| theirs.iter().filter_map(|of| it.meet(of))).collect();
             both.sort();
             both.dedup();
             if both.is_empty() {
@@ -172,20 +176,41 @@ fn paths(one: &PathRule, two: &PathRule) -> Option<(PathRule, Sure)> {
         (Prefix(path), other) | (other, Prefix(path)) if path == "/" => sure(other.clone()),
         (Prefix(one), Prefix(two)) if below(one, two) => sure(Prefix(one.clone())),
         (Prefix(one), Prefix(two)) if below(two, one) => sure(Prefix(two.clone())),
-        (Exact(path), Prefix(prefix)) | (Prefix(prefix), Exact(path)) if below(path, prefix) => sure(Exact(path.clone())),
-        (Exact(path), Begins(text)) | (Begins(text), Exact(path)) if path.starts_with(text.as_str()) => sure(Exact(path.clone())),
-        (Exact(path), Ends(text)) | (Ends(text), Exact(path)) if path.ends_with(text.as_str()) => sure(Exact(path.clone())),
-        (Exact(path), Contains(text)) | (Contains(text), Exact(path)) if path.contains(text.as_str()) => sure(Exact(path.clone())),
+        (Exact(path), Prefix(prefix)) | (Prefix(prefix), Exact(path)) if below(path, prefix) => {
+            sure(Exact(path.clone()))
+        }
+        (Exact(path), Begins(text)) | (Begins(text), Exact(path)) if path.starts_with(text.as_str()) => {
+            sure(Exact(path.clone()))
+        }
+        (Exact(path), Ends(text)) | (Ends(text), Exact(path)) if path.ends_with(text.as_str()) => {
+            sure(Exact(path.clone()))
+        }
+        (Exact(path), Contains(text)) | (Contains(text), Exact(path)) if path.contains(text.as_str()) => {
+            sure(Exact(path.clone()))
+        }
         (Begins(one), Begins(two)) if one.starts_with(two.as_str()) => sure(Begins(one.clone())),
         (Begins(one), Begins(two)) if two.starts_with(one.as_str()) => sure(Begins(two.clone())),
-        (Begins(text), Prefix(path)) | (Prefix(path), Begins(text)) if path.trim_end_matches('/').starts_with(text.as_str()) => sure(Prefix(path.clone())),
-        (Begins(text), Prefix(path)) | (Prefix(path), Begins(text)) if below(text, path) => sure(Begins(text.clone())),
-        (Begins(text), Prefix(path)) | (Prefix(path), Begins(text)) if text.trim_end_matches('/') == path.trim_end_matches('/') => sure(Begins(text.clone())),
+        (Begins(text), Prefix(path)) | (Prefix(path), Begins(text))
+            if path.trim_end_matches('/').starts_with(text.as_str()) =>
+        {
+            sure(Prefix(path.clone()))
+        }
+        (Begins(text), Prefix(path)) | (Prefix(path), Begins(text)) if below(text, path) => {
+            sure(Begins(text.clone()))
+        }
+        (Begins(text), Prefix(path)) | (Prefix(path), Begins(text))
+            if text.trim_end_matches('/') == path.trim_end_matches('/') =>
+        {
+            sure(Begins(text.clone()))
+        }
         (Begins(start), Ends(end)) | (Ends(end), Begins(start)) if !overlap(start, end) => {
             sure(Regex(format!("{}{REST}{}", escaped(start), escaped(end))))
         }
         (Exact(_), Exact(_) | Prefix(_) | Begins(_) | Below(_) | Ends(_) | Contains(_)) => None,
-        (Prefix(_) | Begins(_) | Below(_) | Ends(_) | Contains(_), Exact(_)) | (Prefix(_), Prefix(_)) | (Begins(_), Begins(_) | Prefix(_)) | (Prefix(_), Begins(_)) => None,
+        (Prefix(_) | Begins(_) | Below(_) | Ends(_) | Contains(_), Exact(_))
+        | (Prefix(_), Prefix(_))
+        | (Begins(_), Begins(_) | Prefix(_))
+        | (Prefix(_), Begins(_)) => None,
         (Regex(_), Exact(_)) => Some((two.clone(), Sure::Undecided)),
         // An exact path comes before expressions.
         (Exact(_), Regex(_)) => Some((one.clone(), Sure::Wider)),
@@ -199,7 +224,9 @@ fn paths(one: &PathRule, two: &PathRule) -> Option<(PathRule, Sure)> {
 fn are_apart(one: &PathRule, two: &PathRule) -> bool {
     let begins = |it: &PathRule| match it {
         PathRule::Regex(text) => literal(text).to_owned(),
-        PathRule::Exact(text) | PathRule::Prefix(text) | PathRule::Begins(text) | PathRule::Below(text) => text.trim_end_matches('/').to_owned(),
+        PathRule::Exact(text) | PathRule::Prefix(text) | PathRule::Begins(text) | PathRule::Below(text) => {
+            text.trim_end_matches('/').to_owned()
+        }
         PathRule::Ends(_) | PathRule::Contains(_) => String::new(),
     };
     let (first, second) = (begins(one), begins(two));
@@ -219,5 +246,9 @@ fn literal(text: &str) -> &str {
 
 /// Whether the end of a text may be the beginning of another.
 fn overlap(start: &str, end: &str) -> bool {
-    end.char_indices().skip(1).map(|it| it.0).chain([end.len()]).any(|at| start.ends_with(end.get(..at).unwrap_or_default()))
+    end.char_indices()
+        .skip(1)
+        .map(|it| it.0)
+        .chain([end.len()])
+        .any(|at| start.ends_with(end.get(..at).unwrap_or_default()))
 }

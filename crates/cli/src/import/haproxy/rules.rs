@@ -10,6 +10,7 @@ use super::{
     Context,
     backend::backend,
     condition::{Acls, Term, acls, terms},
+    headers::headers,
     order::{Effect, Meeting, meet, put_before},
     sections::{Line, Section},
 };
@@ -31,20 +32,31 @@ enum Action {
     Nothing,
 }
 
-const NO_PASSWORDS: &str = "Seaway has no passwords: let the backend ask for them, or restrict networks with `deny if !{ src … }`";
+const NO_PASSWORDS: &str =
+    "Seaway has no passwords: let the backend ask for them, or restrict networks with `deny if !{ src … }`";
 const REFUSES: &str = "it refuses by what Seaway does not know: what it may be about is closed";
-const REJECTS_NETWORKS: &str = "Seaway names networks that may ask, not those that may not: write `deny if !{ src … }`";
+const REJECTS_NETWORKS: &str =
+    "Seaway names networks that may ask, not those that may not: write `deny if !{ src … }`";
 const NO_ANSWERS: &str = "Seaway does not refuse answers of backends";
-const NO_SCRIPTS: &str = "Seaway runs no scripts and rules of others, and it is not known whether this one protects";
+const NO_SCRIPTS: &str =
+    "Seaway runs no scripts and rules of others, and it is not known whether this one protects";
 
 /// The routes of a frontend, or of a `listen`.
-pub(super) fn routes<'s>(section: &'s Section, ports: Ports, context: &mut Context<'s>) -> Result<(Vec<Route>, bool)> {
+pub(super) fn routes<'s>(
+    section: &'s Section,
+    ports: Ports,
+    context: &mut Context<'s>,
+) -> Result<(Vec<Route>, bool)> {
     let acls = acls(context.defaults(section).into_iter().chain([section]));
     let mut routes: Vec<Route> = Vec::new();
     let (request, response) = headers(section, context);
     let default: Vec<&Line> = context.lines(section, "default_backend");
-    let own = (section.kind == "listen" && section.with("server").next().is_some()).then(|| section.name.clone());
-    let last = default.last().map(|it| (it.place.clone(), it.word(1).to_owned())).or(own.map(|it| (section.place.clone(), it)));
+    let own =
+        (section.kind == "listen" && section.with("server").next().is_some()).then(|| section.name.clone());
+    let last = default
+        .last()
+        .map(|it| (it.place.clone(), it.word(1).to_owned()))
+        .or(own.map(|it| (section.place.clone(), it)));
     if let Some((place, name)) = last {
         let to = to_backend(&name, &place, section, context)?;
         put(&Condition::default(), to, &mut routes)?;
@@ -53,14 +65,19 @@ pub(super) fn routes<'s>(section: &'s Section, ports: Ports, context: &mut Conte
     for line in uses.into_iter().rev() {
         let name = line.word(1);
         if name.contains("%[") {
-            context.report.left_out(&line.place, "Seaway has no maps: write one use_backend for each host or path");
+            context
+                .report
+                .left_out(&line.place, "Seaway has no maps: write one use_backend for each host or path");
             continue;
         }
         for term in terms(line.after(2), &acls, false).into_iter().rev() {
             let why = match &term {
-                Term { unknown: Some(what), .. } => format!("an HTTPRoute does not match by {what}: these requests go where later rules lead"),
+                Term { unknown: Some(what), .. } => {
+                    format!("an HTTPRoute does not match by {what}: these requests go where later rules lead")
+                }
                 Term { sources: Some(_), .. } | Term { not_sources: Some(_), .. } => {
-                    "Seaway does not route by the client's address: these requests go where later rules lead".to_owned()
+                    "Seaway does not route by the client's address: these requests go where later rules lead"
+                        .to_owned()
                 }
                 Term { tls: Some(tls), .. } if ports.plain && ports.tls => {
                     format!("both ports have the same routes: whether TLS was used ({tls}) selects none")
@@ -96,14 +113,21 @@ fn put(condition: &Condition, to: Vec<Route>, routes: &mut Vec<Route>) -> Result
             Meeting::Exactly(both) => put_before(&both, &Effect::Ends(Box::new(route)), routes)?,
             Meeting::Nothing => {}
             // It leads to the same backend; what protects a part of it protects all.
-            Meeting::Wider(_) | Meeting::Unknown(_) => put_before(condition, &Effect::Ends(Box::new(route)), routes)?,
+            Meeting::Wider(_) | Meeting::Unknown(_) => {
+                put_before(condition, &Effect::Ends(Box::new(route)), routes)?
+            }
         }
     }
     Ok(())
 }
 
 /// A backend with its own rules: one route, or several.
-fn to_backend<'s>(name: &str, place: &Place, from: &Section, context: &mut Context<'s>) -> Result<Vec<Route>> {
+fn to_backend<'s>(
+    name: &str,
+    place: &Place,
+    from: &Section,
+    context: &mut Context<'s>,
+) -> Result<Vec<Route>> {
     let mut route = Route::new(place.clone(), Condition::default(), Target::Nothing);
     let Some(section) = context.backend(name) else {
         context.report.left_out(place, "no backend has this name: requests get 403");
@@ -125,9 +149,21 @@ fn to_backend<'s>(name: &str, place: &Place, from: &Section, context: &mut Conte
 }
 
 /// What is done with requests before a backend is looked for; whether all plaintext ones are sent to https.
-fn requests(section: &Section, acls: &Acls<'_>, ports: Ports, routes: &mut Vec<Route>, context: &mut Context<'_>) -> Result<bool> {
-    let first = section.lines.iter().filter(|it| matches!(it.word(0), "http-request" | "block" | "rate-limit" | "tcp-request"));
-    let answers = section.lines.iter().filter(|it| matches!(it.word(0), "http-response" | "http-after-response") && it.word(1) == "deny");
+fn requests(
+    section: &Section,
+    acls: &Acls<'_>,
+    ports: Ports,
+    routes: &mut Vec<Route>,
+    context: &mut Context<'_>,
+) -> Result<bool> {
+    let first = section
+        .lines
+        .iter()
+        .filter(|it| matches!(it.word(0), "http-request" | "block" | "rate-limit" | "tcp-request"));
+    let answers = section
+        .lines
+        .iter()
+        .filter(|it| matches!(it.word(0), "http-response" | "http-after-response") && it.word(1) == "deny");
     let lines: Vec<&Line> = first.chain(section.with("redirect")).chain(answers).collect();
     let mut rules: Vec<(&Line, Action, usize)> = Vec::new();
     for line in lines {
@@ -143,10 +179,14 @@ fn requests(section: &Section, acls: &Acls<'_>, ports: Ports, routes: &mut Vec<R
         match action {
             Action::Nothing => {}
             Action::Allow => match found.as_slice() {
-                [Term { sources: Some(networks), unknown: None, tls: None, condition, .. }] if *condition == Condition::default() => {
+                [Term { sources: Some(networks), unknown: None, tls: None, condition, .. }]
+                    if *condition == Condition::default() =>
+                {
                     allowed.get_or_insert_default().extend(networks.iter().cloned());
                 }
-                _ => context.report.closed(&line.place, "what it lets in is not exempt from the rules after it"),
+                _ => context
+                    .report
+                    .closed(&line.place, "what it lets in is not exempt from the rules after it"),
             },
             Action::Refuse(why) => {
                 for term in found {
@@ -156,13 +196,16 @@ fn requests(section: &Section, acls: &Acls<'_>, ports: Ports, routes: &mut Vec<R
             Action::Redirect(to) => {
                 for term in found {
                     if term.unknown.is_some() || term.sources.is_some() || term.not_sources.is_some() {
-                        context.report.left_out(&line.place, "the condition is not one that an HTTPRoute has");
+                        context
+                            .report
+                            .left_out(&line.place, "the condition is not one that an HTTPRoute has");
                         continue;
                     }
                     if term.tls.is_some() && ports.plain && ports.tls {
                         context.report.differs(&line.place, "both ports redirect");
                     }
-                    let route = Route::new(line.place.clone(), Condition::default(), Target::Redirect(to.clone()));
+                    let route =
+                        Route::new(line.place.clone(), Condition::default(), Target::Redirect(to.clone()));
                     effects.push((line.place.clone(), term, Effect::Ends(Box::new(route))));
                 }
             }
@@ -205,7 +248,8 @@ fn refused(
         context.report.differs(&place, "plaintext requests are redirected to https instead");
         return Some((place, term, Effect::ToHttps(true)));
     }
-    let networks = term.not_sources.clone().or_else(|| allowed.map(<[String]>::to_vec).filter(|_| why == REFUSES));
+    let networks =
+        term.not_sources.clone().or_else(|| allowed.map(<[String]>::to_vec).filter(|_| why == REFUSES));
     let effect = match (&term.unknown, networks, &term.sources) {
         (Some(what), ..) => {
             context.report.closed(&place, &format!("{why} ({what})"));
@@ -259,13 +303,22 @@ fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) {
         "deny" | "reject" | "tarpit" | "silent-drop" => Action::Refuse(REFUSES),
         "allow" => Action::Allow,
         "auth" => Action::Refuse(NO_PASSWORDS),
-        "return" => match line.after(2).windows(2).find(|it| it.first().is_some_and(|it| it == "status")).and_then(|it| it.last()).map(String::as_str) {
+        "return" => match line
+            .after(2)
+            .windows(2)
+            .find(|it| it.first().is_some_and(|it| it == "status"))
+            .and_then(|it| it.last())
+            .map(String::as_str)
+        {
             Some(code) if code.starts_with('4') || code.starts_with('5') => {
                 report.differs(&line.place, "requests get 403");
                 Action::Refuse(REFUSES)
             }
             _ => {
-                report.left_out(&line.place, "Seaway answers nothing by itself but redirects and errors: let a backend answer");
+                report.left_out(
+                    &line.place,
+                    "Seaway answers nothing by itself but redirects and errors: let a backend answer",
+                );
                 Action::Nothing
             }
         },
@@ -279,7 +332,8 @@ fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) {
             report.closed(&line.place, NO_SCRIPTS);
             Action::Refuse(NO_SCRIPTS)
         }
-        "set-path" | "replace-path" | "set-uri" | "replace-uri" | "replace-pathq" | "set-pathq" | "set-query" | "set-method" | "normalize-uri" => {
+        "set-path" | "replace-path" | "set-uri" | "replace-uri" | "replace-pathq" | "set-pathq"
+        | "set-query" | "set-method" | "normalize-uri" => {
             report.left_out(&line.place, "Seaway replaces a prefix of the path by fixed text, in an HTTPRoute with URLRewrite (docs/manifests.md): members get the path as the client sent it");
             Action::Nothing
         }
@@ -288,7 +342,8 @@ fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) {
             Action::Nothing
         }
         _ => {
-            report.no_effect(&line.place, "it takes effect only where another rule uses it, or is about logs");
+            report
+                .no_effect(&line.place, "it takes effect only where another rule uses it, or is about logs");
             Action::Nothing
         }
     };
@@ -312,11 +367,17 @@ fn redirect(words: &[String], line: &Line, context: &mut Context<'_>) -> Action 
         if https {
             return Action::ToHttps;
         }
-        context.report.left_out(&line.place, "Seaway redirects plaintext requests to https, not the other way round");
+        context
+            .report
+            .left_out(&line.place, "Seaway redirects plaintext requests to https, not the other way round");
         return Action::Nothing;
     };
     // `https://%[hdr(host)]%[capture.req.uri]`
-    let same = ["https://%[hdr(host)]%[capture.req.uri]", "https://%[req.hdr(host)]%[capture.req.uri]", "https://%[hdr(host)]%[path]"];
+    let same = [
+        "https://%[hdr(host)]%[capture.req.uri]",
+        "https://%[req.hdr(host)]%[capture.req.uri]",
+        "https://%[hdr(host)]%[path]",
+    ];
     if same.contains(&text) {
         return Action::ToHttps;
     }
@@ -331,9 +392,13 @@ fn redirect(words: &[String], line: &Line, context: &mut Context<'_>) -> Action 
         None => ("", place),
     };
     let (name, port) = name.split_once(':').map_or((name, None), |(name, port)| (name, port.parse().ok()));
-    let known = name.is_empty() || host(name).is_some_and(|it| it.written() == name && !name.starts_with('*'));
+    let known =
+        name.is_empty() || host(name).is_some_and(|it| it.written() == name && !name.starts_with('*'));
     if whole.contains(['%', '?']) || !known || (!path.is_empty() && !path.starts_with('/')) {
-        context.report.left_out(&line.place, "Seaway redirects to a fixed host, and to a fixed path or that of the request");
+        context.report.left_out(
+            &line.place,
+            "Seaway redirects to a fixed host, and to a fixed path or that of the request",
+        );
         return Action::Nothing;
     }
     (to.scheme, to.host, to.port) = (scheme, Some(name.to_owned()).filter(|it| !it.is_empty()), port);
@@ -345,73 +410,11 @@ fn redirect(words: &[String], line: &Line, context: &mut Context<'_>) -> Action 
         (false, _) => Some(Rewrite::Full(path.to_owned())),
     };
     if matches!(to.path, Some(Rewrite::Prefix(_))) {
-        context.report.left_out(&line.place, "write an HTTPRoute with RequestRedirect and replacePrefixMatch (docs/manifests.md)");
+        context.report.left_out(
+            &line.place,
+            "write an HTTPRoute with RequestRedirect and replacePrefixMatch (docs/manifests.md)",
+        );
         return Action::Nothing;
     }
     Action::Redirect(to)
-}
-
-/// Headers of requests and answers that all get.
-fn headers(section: &Section, context: &mut Context<'_>) -> (HeaderChanges, HeaderChanges) {
-    let (mut request, mut response) = (HeaderChanges::default(), HeaderChanges::default());
-    for line in &section.lines {
-        let of_request = match line.word(0) {
-            "http-request" => true,
-            "http-response" | "http-after-response" => false,
-            "reqadd" | "rspadd" => {
-                context.report.left_out(&line.place, "write http-request set-header or http-response set-header");
-                continue;
-            }
-            _ => continue,
-        };
-        let (word, name) = (line.word(1), line.word(2));
-        if !matches!(word, "set-header" | "add-header" | "del-header" | "replace-header") {
-            if !of_request && word != "deny" {
-                context.report.left_out(&line.place, "Seaway sets, adds and removes headers of answers, no more");
-            }
-            continue;
-        }
-        let end = line.words.iter().position(|it| it == "if" || it == "unless").unwrap_or(line.words.len());
-        let value = line.words.get(3..end).unwrap_or_default().join(" ");
-        let lower = name.to_ascii_lowercase();
-        let by_tls = line.words.get(end..).unwrap_or_default().iter().all(|it| {
-            ["if", "unless", "{", "}", "!{", "!", "ssl_fc", "!ssl_fc", "https", "!https"].contains(&it.as_str())
-        });
-        let ours = ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"];
-        if of_request && word != "del-header" && ours.contains(&lower.as_str()) && by_tls {
-            context.report.no_effect(&line.place, "Seaway sets it (docs/http.md)");
-        } else if !of_request && lower == "strict-transport-security" && by_tls && word != "del-header" {
-            let seconds = value.split(';').find_map(|it| it.trim().strip_prefix("max-age=")).and_then(|it| it.parse::<u64>().ok());
-            match seconds {
-                Some(seconds) => {
-                    context.proxy.door.hsts = Some(format!("{seconds}s"));
-                    if value.to_ascii_lowercase().contains("subdomains") {
-                        context.report.differs(&line.place, "Seaway's HSTS has no includeSubDomains or preload");
-                    }
-                }
-                None => context.report.left_out(&line.place, "the value has no max-age"),
-            }
-        } else if end < line.words.len() {
-            context.report.left_out(&line.place, "a header with a condition: write it in a rule of an HTTPRoute (docs/http.md)");
-        } else if value.contains("%[") || word == "replace-header" {
-            context.report.left_out(&line.place, "Seaway has no variables; which headers it sets is in docs/http.md");
-        } else {
-            let list = if of_request { &mut request } else { &mut response };
-            change(list, word, name, value, line, context);
-        }
-    }
-    (request, response)
-}
-
-fn change(list: &mut HeaderChanges, word: &str, name: &str, value: String, line: &Line, context: &mut Context<'_>) {
-    if !seaway_plan::is_token(name) || list.set.len().max(list.remove.len()).max(list.add.len()) >= 16 || (value.is_empty() && word != "del-header") {
-        context.report.left_out(&line.place, "an HTTPRoute sets, adds and removes at most 16 headers, each with a value");
-        return;
-    }
-    let pair = (name.to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" "));
-    match word {
-        "del-header" => list.remove.push(name.to_owned()),
-        "add-header" => list.add.push(pair),
-        _ => list.set.push(pair),
-    }
 }

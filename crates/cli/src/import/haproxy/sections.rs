@@ -5,8 +5,26 @@ use anyhow::{Result, bail};
 use super::super::{Text, report::Place};
 
 const SECTIONS: [&str; 20] = [
-    "global", "defaults", "frontend", "backend", "listen", "userlist", "peers", "resolvers", "mailers", "program", "cache",
-    "http-errors", "ring", "log-forward", "fcgi-app", "crt-store", "traces", "acme", "log-profile", "dynamic-update",
+    "global",
+    "defaults",
+    "frontend",
+    "backend",
+    "listen",
+    "userlist",
+    "peers",
+    "resolvers",
+    "mailers",
+    "program",
+    "cache",
+    "http-errors",
+    "ring",
+    "log-forward",
+    "fcgi-app",
+    "crt-store",
+    "traces",
+    "acme",
+    "log-profile",
+    "dynamic-update",
 ];
 
 #[derive(Clone, Debug)]
@@ -71,7 +89,9 @@ pub(super) fn parse(text: &Text) -> Result<Vec<Section>> {
             continue;
         }
         if first.starts_with('.') {
-            bail!("{place}: {first}: conditions of the preprocessor are not read; write out what they lead to");
+            bail!(
+                "{place}: {first}: conditions of the preprocessor are not read; write out what they lead to"
+            );
         }
         match sections.last_mut() {
             Some(section) => section.lines.push(Line { place, words }),

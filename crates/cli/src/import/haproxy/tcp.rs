@@ -29,14 +29,22 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
                     continue;
                 }
                 // After `accept if { src … }`.
-                (true, Term { unknown: None, sources: None, tls: None, .. }) if at == line.words.len() && !sources.is_empty() => continue,
-                (true, _) => "Seaway names networks that may connect, and refuses by nothing else: nothing is opened",
+                (true, Term { unknown: None, sources: None, tls: None, .. })
+                    if at == line.words.len() && !sources.is_empty() =>
+                {
+                    continue;
+                }
+                (true, _) => {
+                    "Seaway names networks that may connect, and refuses by nothing else: nothing is opened"
+                }
                 (false, Term { sources: Some(networks), unknown: None, .. }) if line.word(2) == "accept" => {
                     sources.extend(networks.iter().cloned());
                     continue;
                 }
                 (false, _) => {
-                    context.report.no_effect(&line.place, "Seaway reads the name in TLS by itself, and waits for it");
+                    context
+                        .report
+                        .no_effect(&line.place, "Seaway reads the name in TLS by itself, and waits for it");
                     continue;
                 }
             };
@@ -48,8 +56,12 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
     for line in section.with("use_backend") {
         for term in terms(line.after(2), &acls, true) {
             match term {
-                Term { sni, unknown: None, sources: None, not_sources: None, .. } if !sni.is_empty() => by_name.push((line, sni)),
-                _ => context.report.left_out(&line.place, "TCP is led to one backend, and TLS by the names in req.ssl_sni"),
+                Term { sni, unknown: None, sources: None, not_sources: None, .. } if !sni.is_empty() => {
+                    by_name.push((line, sni))
+                }
+                _ => context
+                    .report
+                    .left_out(&line.place, "TCP is led to one backend, and TLS by the names in req.ssl_sni"),
             }
         }
     }
@@ -72,7 +84,10 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
         // What is about HTTP has no effect here.
         it.annotations.remove("timeout-answer");
     }
-    let idle = [("tunnel", to), ("client", section), ("server", to)].iter().filter_map(|(name, of)| context.timeout(of, name)).max();
+    let idle = [("tunnel", to), ("client", section), ("server", to)]
+        .iter()
+        .filter_map(|(name, of)| context.timeout(of, name))
+        .max();
     for bind in binds {
         let mut annotations = BTreeMap::new();
         if let Some(millis) = idle {
@@ -84,14 +99,20 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
         }
         let why = match (&closed, bind) {
             (Some(why), _) => why,
-            (None, it) if it.ssl => "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: nothing is opened",
-            (None, it) if it.proxy_protocol && !sources.is_empty() => "HAProxy compares networks with the address in the PROXY protocol or that of the proxy: nothing is opened",
+            (None, it) if it.ssl => {
+                "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: nothing is opened"
+            }
+            (None, it) if it.proxy_protocol && !sources.is_empty() => {
+                "HAProxy compares networks with the address in the PROXY protocol or that of the proxy: nothing is opened"
+            }
             _ => {
                 if bind.proxy_protocol {
                     annotations.insert("proxy-protocol-from", "0.0.0.0/0, ::/0".to_owned());
                     context.report.differs(&bind.line.place, "say in seaway.dev/proxy-protocol-from which proxies are believed: as in HAProxy, it is every client");
                 }
-                if bind.address.is_some() && let Some(it) = context.proxy.backends.get_mut(place) {
+                if bind.address.is_some()
+                    && let Some(it) = context.proxy.backends.get_mut(place)
+                {
                     it.port = Some(bind.port);
                     it.annotations.extend(std::mem::take(&mut annotations));
                     if !sources.is_empty() {
@@ -100,7 +121,15 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
                 }
                 let (port, address) = (bind.port, bind.address);
                 let sources = sources.clone();
-                context.proxy.listeners.push(OwnListener { backend: place, port, udp: false, address, annotations, sources, passthrough: Vec::new() });
+                context.proxy.listeners.push(OwnListener {
+                    backend: place,
+                    port,
+                    udp: false,
+                    address,
+                    annotations,
+                    sources,
+                    passthrough: Vec::new(),
+                });
                 continue;
             }
         };
@@ -118,11 +147,16 @@ fn passthrough<'s>(
 ) -> Result<()> {
     let Some(bind) = binds.first() else { return Ok(()) };
     if protected || bind.proxy_protocol || bind.address.is_some() || bind.ssl {
-        context.report.closed(&bind.line.place, "the front door passes TLS on at all of its addresses, to every client: nothing is opened");
+        context.report.closed(
+            &bind.line.place,
+            "the front door passes TLS on at all of its addresses, to every client: nothing is opened",
+        );
         return Ok(());
     }
     for line in context.lines(section, "default_backend") {
-        context.report.left_out(&line.place, "TLS is passed on by host names alone: connections for other names end");
+        context
+            .report
+            .left_out(&line.place, "TLS is passed on by host names alone: connections for other names end");
     }
     context.proxy.door.https = Some(bind.port);
     for (line, hosts) in by_name {
@@ -134,7 +168,8 @@ fn passthrough<'s>(
         if let Some(it) = context.proxy.backends.get_mut(place) {
             it.annotations.remove("timeout-connect");
         }
-        match context.proxy.listeners.iter_mut().find(|it| it.backend == place && !it.passthrough.is_empty()) {
+        match context.proxy.listeners.iter_mut().find(|it| it.backend == place && !it.passthrough.is_empty())
+        {
             Some(known) => known.passthrough.extend(hosts),
             None => context.proxy.listeners.push(OwnListener {
                 backend: place,

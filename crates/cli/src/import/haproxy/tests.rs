@@ -16,7 +16,10 @@ fn each_condition_has_its_counterpart() {
         ("", "seaway.dev/path: /\n"),
         (" use_backend api if { hdr(host) -i api.example }", "seaway.dev/host: api.example/\n"),
         (" use_backend api if { hdr_end(host) -i .api.example }", "host: \"*.api.example/\""),
-        (" acl is_api hdr(host) -i a.example\n acl is_api hdr(host) -i b.example\n use_backend api if is_api", "host: \"a.example/, b.example/\""),
+        (
+            " acl is_api hdr(host) -i a.example\n acl is_api hdr(host) -i b.example\n use_backend api if is_api",
+            "host: \"a.example/, b.example/\"",
+        ),
         (" use_backend api if { path_beg /api }", "seaway.dev/path: /api\n"),
         (" use_backend api if { path -m beg /api }", "seaway.dev/path: /api\n"),
         (" use_backend api if { path /a /b }", "type: Exact, value: /b"),
@@ -25,12 +28,18 @@ fn each_condition_has_its_counterpart() {
         (" use_backend api if { method POST }", "method: POST"),
         (" use_backend api if { hdr(x-v) 2 }", "headers: [{name: x-v, value: \"2\"}]"),
         (" use_backend api if { url_param(v) 2 }", "queryParams: [{name: v, value: \"2\"}]"),
-        (" use_backend api if { path_beg /api } || { hdr(host) a.example }", "seaway.dev/host: \"a.example/api, a.example/\""),
+        (
+            " use_backend api if { path_beg /api } || { hdr(host) a.example }",
+            "seaway.dev/host: \"a.example/api, a.example/\"",
+        ),
         (" http-request deny if { path_beg /adm } !{ src 10.0.0.0/8 }", "source-ranges: \"10.0.0.0/8\""),
         (" http-request deny unless { src 10.0.0.0/8 }", "source-ranges: \"10.0.0.0/8\""),
         (" http-request allow if { src 10.0.0.0/8 }\n http-request deny", "source-ranges: \"10.0.0.0/8\""),
         (" redirect location /b code 301 if { path /a }", "replaceFullPath: /b"),
-        (" redirect prefix https://b.example if { hdr(host) a.example }", "hostname: b.example, scheme: https, statusCode: 302"),
+        (
+            " redirect prefix https://b.example if { hdr(host) a.example }",
+            "hostname: b.example, scheme: https, statusCode: 302",
+        ),
         (" redirect scheme https code 301 if !{ ssl_fc }", "scheme: https, statusCode: 301"),
         (" http-request set-header X-A b", "set: [{name: X-A, value: b}]"),
     ] {
@@ -43,12 +52,20 @@ fn each_condition_has_its_counterpart() {
 fn the_first_rule_counts_even_where_a_later_one_is_more_exact() {
     let text = printed(
         "haproxy",
-        &web(" use_backend api if { path_beg /api }\n use_backend app if { path_beg /api/v2 }\n use_backend app if { hdr(host) a.example }"),
+        &web(
+            " use_backend api if { path_beg /api }\n use_backend app if { path_beg /api/v2 }\n use_backend app if { hdr(host) a.example }",
+        ),
     );
     // `/api` of every host, and of the one that has rules of its own; nothing of `/api/v2`.
-    assert!(text.contains("seaway.dev/host: a.example/api\n") && text.contains("seaway.dev/path: /api\n"), "{text}");
+    assert!(
+        text.contains("seaway.dev/host: a.example/api\n") && text.contains("seaway.dev/path: /api\n"),
+        "{text}"
+    );
     assert!(!text.contains("/api/v2"), "{text}");
-    let denied = printed("haproxy", &web(" http-request deny if { path_beg /adm }\n use_backend api if { hdr(host) a.example }"));
+    let denied = printed(
+        "haproxy",
+        &web(" http-request deny if { path_beg /adm }\n use_backend api if { hdr(host) a.example }"),
+    );
     let closed = denied.matches("Closed, requests get 403").count();
     assert!(closed == 2 && denied.contains("hostnames: [a.example]"), "{denied}");
 }
@@ -72,8 +89,14 @@ fn what_protects_and_cannot_be_translated_closes_its_routes() {
         assert!(text.contains("255.255.255.255/32"), "{lines} does not close:\n{text}");
     }
     for (of, why) in [
-        ("defaults\n mode http\nfrontend a\n bind :443 ssl crt /nowhere/\n default_backend b\nbackend b\n server a 10.0.0.1:1\n", "no certificate of it is known"),
-        ("defaults\n mode http\nfrontend a\n bind :80 accept-proxy\n default_backend b\nbackend b\n server a 10.0.0.1:1\n", "takes no PROXY protocol"),
+        (
+            "defaults\n mode http\nfrontend a\n bind :443 ssl crt /nowhere/\n default_backend b\nbackend b\n server a 10.0.0.1:1\n",
+            "no certificate of it is known",
+        ),
+        (
+            "defaults\n mode http\nfrontend a\n bind :80 accept-proxy\n default_backend b\nbackend b\n server a 10.0.0.1:1\n",
+            "takes no PROXY protocol",
+        ),
     ] {
         assert!(printed("haproxy", of).contains(why), "{of}");
     }
@@ -91,14 +114,19 @@ fn servers_and_their_checks_are_a_service() {
         (" cookie S prefix\n server a 10.0.0.1:1 cookie a", "sticky-cookie-mode: rewrite"),
         (" stick on src\n server a 10.0.0.1:1", "sessionAffinity: ClientIP"),
         (" option httpchk GET /h\n server a 10.0.0.1:1 check inter 3s fall 4", "health-check-path: /h"),
-        (" option httpchk\n http-check send meth GET uri /h hdr Host a.example\n server a 10.0.0.1:1", "health-check-host: a.example"),
+        (
+            " option httpchk\n http-check send meth GET uri /h hdr Host a.example\n server a 10.0.0.1:1",
+            "health-check-host: a.example",
+        ),
         (" server a 10.0.0.1:1 check inter 2000 rise 3", "health-check-interval: \"2s\""),
         (" server a 10.0.0.1:1 ssl verify none sni str(a.example)", "backend-tls-name: a.example"),
         (" server a 10.0.0.1:1 send-proxy-v2", "proxy-protocol: v2"),
         (" server a 10.0.0.1:1 proto h2", "appProtocol: h2c"),
         (" timeout server 5m\n server a 10.0.0.1:1", "timeout-answer: \"5m\""),
     ] {
-        let of = format!("defaults\n mode http\nfrontend web\n bind :80\n default_backend app\nbackend app\n{lines}\n");
+        let of = format!(
+            "defaults\n mode http\nfrontend web\n bind :80\n default_backend app\nbackend app\n{lines}\n"
+        );
         let text = printed("haproxy", &of);
         assert!(text.contains(expected), "{lines}: {expected} is missing:\n{text}");
     }
@@ -106,7 +134,12 @@ fn servers_and_their_checks_are_a_service() {
 
 #[test]
 fn what_is_not_translated_is_reported_with_its_line() {
-    let (_, report) = imported("haproxy", &web(" compression algo gzip\n use_backend api if { src 10.0.0.1 }\n unheard of\n http-request set-path /x"));
+    let (_, report) = imported(
+        "haproxy",
+        &web(
+            " compression algo gzip\n use_backend api if { src 10.0.0.1 }\n unheard of\n http-request set-path /x",
+        ),
+    );
     for (line, verdict, part) in [
         (5, Verdict::LeftOut, "does not compress"),
         (6, Verdict::LeftOut, "does not route by the client's address"),

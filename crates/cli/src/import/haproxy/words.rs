@@ -1,6 +1,9 @@
 //! What each word of HAProxy's sections is to Seaway, where nothing more has to be read.
 
-use super::{Context, sections::{Line, Section}};
+use super::{
+    Context,
+    sections::{Line, Section},
+};
 
 const READ: &str = "bind mode acl use_backend default_backend http-request http-response http-after-response redirect \
     server default-server balance cookie stick tcp-request option http-check timeout reqadd rspadd block \
@@ -11,17 +14,29 @@ const NO_EFFECT: [(&str, &str); 5] = [
         "log log-format log-format-sd log-tag error-log-format unique-id-format unique-id-header capture declare",
         "logs and request ids: `log`, `accessLog` and `frontDoor.requestId` in seaway.yaml",
     ),
-    ("retries retry-on fullconn backlog hash-type hash-balance-factor id description guid", "Seaway replaces a member that does not accept a connection, and sizes its queues itself"),
+    (
+        "retries retry-on fullconn backlog hash-type hash-balance-factor id description guid",
+        "Seaway replaces a member that does not accept a connection, and sizes its queues itself",
+    ),
     ("stats", "Seaway's status page and metrics are at http://127.0.0.1:1936/ (`admin.listen`)"),
     ("maxconn", "`limits.memory` in seaway.yaml bounds what all clients together can take"),
-    ("enabled disabled bind-process monitor-net force-persist ignore-persist load-server-state-from-file persist http-reuse max-keep-alive-queue", "how it is processed is Seaway's own matter"),
+    (
+        "enabled disabled bind-process monitor-net force-persist ignore-persist load-server-state-from-file persist http-reuse max-keep-alive-queue",
+        "how it is processed is Seaway's own matter",
+    ),
 ];
 
 const LEFT_OUT: [(&str, &str); 6] = [
-    ("errorfile errorfiles errorloc errorloc302 errorloc303 http-error", "`frontDoor: {pages: {503: sorry.html}}` in seaway.yaml has a page for each error: the HTML alone, without the head"),
+    (
+        "errorfile errorfiles errorloc errorloc302 errorloc303 http-error",
+        "`frontDoor: {pages: {503: sorry.html}}` in seaway.yaml has a page for each error: the HTML alone, without the head",
+    ),
     ("compression", "Seaway does not compress: let the backend do it"),
     ("monitor-uri monitor monitor-fail", "Seaway's readiness is at http://127.0.0.1:1936/ready"),
-    ("filter email-alert use-fcgi-app external-check server-template dispatch transparent source", "Seaway has no counterpart"),
+    (
+        "filter email-alert use-fcgi-app external-check server-template dispatch transparent source",
+        "Seaway has no counterpart",
+    ),
     ("use-server", "Seaway selects servers by balance, weights and session affinity"),
     ("server-state-file-name load-server-state", "Seaway has no counterpart"),
 ];
@@ -43,11 +58,26 @@ pub(super) fn judge(sections: &[Section], context: &mut Context<'_>) {
                 section.lines.iter().for_each(|it| line(it, context));
             }
             "userlist" => whole(section, "users are compared only where a rule asks for them", true, context),
-            "resolvers" => whole(section, "names of backends are resolved by /etc/resolv.conf, or `resolvers` in seaway.yaml", true, context),
-            "peers" => whole(section, "processes of Seaway tell each other nothing about clients (docs/balancing.md)", false, context),
+            "resolvers" => whole(
+                section,
+                "names of backends are resolved by /etc/resolv.conf, or `resolvers` in seaway.yaml",
+                true,
+                context,
+            ),
+            "peers" => whole(
+                section,
+                "processes of Seaway tell each other nothing about clients (docs/balancing.md)",
+                false,
+                context,
+            ),
             "cache" => whole(section, "Seaway does not cache: let the backend do it", false, context),
             "program" | "ring" | "log-forward" | "mailers" | "traces" | "log-profile" => {
-                whole(section, "logs, mails and programs beside it are the system's matter (systemd)", true, context);
+                whole(
+                    section,
+                    "logs, mails and programs beside it are the system's matter (systemd)",
+                    true,
+                    context,
+                );
             }
             _ => whole(section, "Seaway has no counterpart", false, context),
         }
@@ -76,13 +106,19 @@ fn global(section: &Section, context: &mut Context<'_>) {
                 context.proxy.door.modern |= new;
                 match new {
                     true => context.report.translated(&line.place),
-                    false => context.report.no_effect(&line.place, "Seaway speaks TLS 1.2 and 1.3; `frontDoor.tls.profile: modern` is 1.3 alone"),
+                    false => context.report.no_effect(
+                        &line.place,
+                        "Seaway speaks TLS 1.2 and 1.3; `frontDoor.tls.profile: modern` is 1.3 alone",
+                    ),
                 }
             }
             word if word.starts_with("lua-") || word.starts_with("setenv") || word == "presetenv" => {
                 context.report.left_out(&line.place, "Seaway runs no scripts");
             }
-            _ => context.report.no_effect(&line.place, "settings of the process: `seaway run --help`, `dataPlane` and `limits` in seaway.yaml"),
+            _ => context.report.no_effect(
+                &line.place,
+                "settings of the process: `seaway run --help`, `dataPlane` and `limits` in seaway.yaml",
+            ),
         }
     }
 }
@@ -99,10 +135,13 @@ fn line(line: &Line, context: &mut Context<'_>) {
         return match name {
             // Read with the checks of a backend.
             "httpchk" => report.translated(&line.place),
-            "mysql-check" | "pgsql-check" | "redis-check" | "smtpchk" | "ldap-check" | "ssl-hello-chk" | "external-check" | "spop-check" => {
+            "mysql-check" | "pgsql-check" | "redis-check" | "smtpchk" | "ldap-check" | "ssl-hello-chk"
+            | "external-check" | "spop-check" => {
                 report.left_out(&line.place, "Seaway checks that a member accepts a connection, or by HTTP, gRPC or UDP (docs/health.md)");
             }
-            name if has(OPTIONS, name) => report.no_effect(&line.place, "Seaway does this by itself, or has no need of it"),
+            name if has(OPTIONS, name) => {
+                report.no_effect(&line.place, "Seaway does this by itself, or has no need of it")
+            }
             _ => report.left_out(&line.place, "Seaway has no such option"),
         };
     }

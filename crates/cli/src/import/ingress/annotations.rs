@@ -164,11 +164,38 @@ fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, conte
 
 fn of_others(key: &str, place: &Place, options: &mut Options, context: &mut Context<'_>) {
     let report = &mut context.report;
-    let of_ingress = ["ingress", "haproxy.org", "traefik", "alb.", "appgw", "konghq", "istio", "contour", "nginx.org", "nginx.com"];
-    if !of_ingress.iter().any(|it| key.contains(it)) || key == "kubernetes.io/ingress.class" || key.starts_with("cert-manager.io/") {
+    let of_ingress = [
+        "ingress",
+        "haproxy.org",
+        "traefik",
+        "alb.",
+        "appgw",
+        "konghq",
+        "istio",
+        "contour",
+        "nginx.org",
+        "nginx.com",
+    ];
+    if !of_ingress.iter().any(|it| key.contains(it))
+        || key == "kubernetes.io/ingress.class"
+        || key.starts_with("cert-manager.io/")
+    {
         return report.no_effect(place, "it is for another program");
     }
-    let protects = ["auth", "allow", "deny", "whitelist", "middleware", "limit", "jwt", "waf", "polic", "plugins", "snippet", "rate"];
+    let protects = [
+        "auth",
+        "allow",
+        "deny",
+        "whitelist",
+        "middleware",
+        "limit",
+        "jwt",
+        "waf",
+        "polic",
+        "plugins",
+        "snippet",
+        "rate",
+    ];
     match protects.iter().any(|it| key.contains(it)) {
         true => {
             report.closed(place, "it may protect, and Seaway reads annotations of ingress-nginx alone");
@@ -184,7 +211,7 @@ fn size(text: &str) -> Option<String> {
     digits.parse::<u64>().ok()?;
     Some(match text.get(digits.len()..)? {
         "" => digits.to_owned(),
-        unit => format!("{digits}{}i", unit.to_ascii_uppercase().replace('K', "K")),
+        unit => format!("{digits}{}i", unit.to_ascii_uppercase()),
     })
 }
 

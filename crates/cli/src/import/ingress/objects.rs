@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, rc::Rc};
 use seaway_manifests::tree::{Entry, Node, Value};
 use serde_json::Value as Json;
 
-use super::super::{proxy::service_name, report::Place};
+use super::super::{proxy::service_name, report::Place, write::printable};
 
 /// Namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,9 @@ pub(super) fn objects<'t>(roots: &'t [Node], file: &Rc<str>) -> Vec<Object<'t>> 
     while let Some(root) = waiting.pop() {
         let items = root.child("items").map(|it| &it.value);
         match (text(root, "kind"), items) {
-            (Some(kind), Some(Value::List(items))) if kind.ends_with("List") => waiting.extend(items.iter().rev()),
+            (Some(kind), Some(Value::List(items))) if kind.ends_with("List") => {
+                waiting.extend(items.iter().rev())
+            }
             (Some(_), _) => objects.push(Object { place: place(root, file, 0), root }),
             _ => {}
         }
@@ -78,7 +80,10 @@ impl<'t> Object<'t> {
     pub(super) fn key(&self) -> Key {
         let metadata = self.root.child("metadata");
         let of = |key| metadata.and_then(|it| text(it, key)).map(str::to_owned);
-        Key { namespace: of("namespace").unwrap_or_else(|| "default".to_owned()), name: of("name").unwrap_or_default() }
+        Key {
+            namespace: of("namespace").unwrap_or_else(|| "default".to_owned()),
+            name: of("name").unwrap_or_default(),
+        }
     }
 
     pub(super) fn written(&self) -> String {
@@ -119,7 +124,11 @@ fn annotate(metadata: &mut Node, annotations: &BTreeMap<&'static str, String>) {
     let managed = ["managedFields", "resourceVersion", "uid", "generation", "selfLink", "ownerReferences"];
     entries.retain(|it| !managed.contains(&it.key.as_str()));
     if !annotations.is_empty() && !entries.iter().any(|it| it.key == "annotations") {
-        entries.push(Entry { key: "annotations".to_owned(), at, value: Node { at, value: Value::Map(Vec::new()) } });
+        entries.push(Entry {
+            key: "annotations".to_owned(),
+            at,
+            value: Node { at, value: Value::Map(Vec::new()) },
+        });
     }
     for entry in entries.iter_mut().filter(|it| it.key == "annotations") {
         if let Value::Map(known) = &mut entry.value.value {
@@ -145,11 +154,11 @@ fn write(node: &Node, indent: usize, text: &mut String) {
             Value::List(items) if !items.is_empty() => {
                 text.push('\n');
                 for item in items {
-                    let _ = writeln!(text, "{:indent$}- {}", "", json(item));
+                    let _ = writeln!(text, "{:indent$}- {}", "", printable(&json(item).to_string()));
                 }
             }
             _ => {
-                let _ = writeln!(text, " {}", json(&entry.value));
+                let _ = writeln!(text, " {}", printable(&json(&entry.value).to_string()));
             }
         }
     }
@@ -158,7 +167,7 @@ fn write(node: &Node, indent: usize, text: &mut String) {
 fn quoted(key: &str) -> String {
     let plain = key.bytes().all(|it| it.is_ascii_alphanumeric() || b"./-_".contains(&it));
     let begins = key.starts_with(|it: char| it.is_ascii_alphabetic());
-    if plain && begins && key.len() > 3 { key.to_owned() } else { Json::from(key).to_string() }
+    if plain && begins && key.len() > 3 { key.to_owned() } else { printable(&Json::from(key).to_string()) }
 }
 
 fn json(node: &Node) -> Json {
@@ -169,6 +178,8 @@ fn json(node: &Node) -> Json {
         Value::Float(it) => Json::from(*it),
         Value::Text(it) => Json::from(it.as_str()),
         Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(entries) => Json::Object(entries.iter().map(|it| (it.key.clone(), json(&it.value))).collect()),
+        Value::Map(entries) => {
+            Json::Object(entries.iter().map(|it| (it.key.clone(), json(&it.value))).collect())
+        }
     }
 }

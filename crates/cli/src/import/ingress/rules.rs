@@ -16,7 +16,10 @@ use super::{
 pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
     let version = text(object.root, "apiVersion").unwrap_or_default();
     if version != "networking.k8s.io/v1" {
-        context.report.left_out(&object.place, "only networking.k8s.io/v1 is read: `kubectl get ingress -o yaml` writes it");
+        context.report.left_out(
+            &object.place,
+            "only networking.k8s.io/v1 is read: `kubectl get ingress -o yaml` writes it",
+        );
         return;
     }
     context.report.translated(&object.place);
@@ -34,12 +37,20 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
         match text(entry, "secretName") {
             Some(name) => {
                 context.report.translated(&at);
-                let is_there = context.objects.iter().any(|it| it.kind() == "Secret" && it.key() == ingress.key(name));
+                let is_there =
+                    context.objects.iter().any(|it| it.kind() == "Secret" && it.key() == ingress.key(name));
                 if !is_there {
-                    context.report.differs(&at, &format!("the Secret {name} is not in this file: on one machine, put it into the folder"));
+                    context.report.differs(
+                        &at,
+                        &format!(
+                            "the Secret {name} is not in this file: on one machine, put it into the folder"
+                        ),
+                    );
                 }
             }
-            None => context.report.differs(&at, "without a secretName, the first certificate of the front door is shown"),
+            None => context
+                .report
+                .differs(&at, "without a secretName, the first certificate of the front door is shown"),
         }
     }
     if let Some(backend) = spec.child("defaultBackend") {
@@ -51,14 +62,20 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
         if hosts.is_empty() && !written.is_empty() {
             let at = ingress.place(rule, 2);
             context.report.expect(&at, &format!("host: {written}"));
-            context.report.left_out(&at, "host names are shop.example and *.shop.example: the rule is left out");
+            context
+                .report
+                .left_out(&at, "host names are shop.example and *.shop.example: the rule is left out");
             continue;
         }
         if !hosts.is_empty() {
             hosts.extend(ingress.options.aliases.iter().cloned());
         }
         if let Some(root) = &ingress.options.root {
-            let condition = Condition { hosts: hosts.clone(), path: PathRule::Exact("/".to_owned()), ..Condition::default() };
+            let condition = Condition {
+                hosts: hosts.clone(),
+                path: PathRule::Exact("/".to_owned()),
+                ..Condition::default()
+            };
             let to = Redirect { path: Some(Rewrite::Full(root.clone())), code: 302, ..Redirect::default() };
             let route = Route::new(ingress.place(rule, 3), condition, Target::Redirect(to));
             ingress.push(route, context);
@@ -93,12 +110,24 @@ impl Ingress<'_, '_> {
         let is_of = |it: &&Node| {
             let names = names(it);
             names.is_empty()
-                || host.is_some_and(|host| names.iter().filter_map(|it| super::super::proxy::host(it)).any(|it| it.meet(host).is_some()))
+                || host.is_some_and(|host| {
+                    names
+                        .iter()
+                        .filter_map(|it| super::super::proxy::host(it))
+                        .any(|it| it.meet(host).is_some())
+                })
         };
         entries.iter().find(is_of).and_then(|it| text(it, "secretName")).map(str::to_owned)
     }
 
-    fn route(&self, path: Option<&Node>, hosts: Vec<Host>, at: &Node, backend: &Node, context: &mut Context<'_>) {
+    fn route(
+        &self,
+        path: Option<&Node>,
+        hosts: Vec<Host>,
+        at: &Node,
+        backend: &Node,
+        context: &mut Context<'_>,
+    ) {
         let at = self.place(at, 4);
         let written = path.and_then(|it| text(it, "path")).unwrap_or("/");
         context.report.expect(&at, &format!("path: {written}"));
@@ -114,7 +143,17 @@ impl Ingress<'_, '_> {
                 if !protects {
                     return;
                 }
-                (PathRule::Prefix(written.split(['(', '[', '.', '*', '?', '$', '^', '\\']).next().filter(|it| it.starts_with('/')).unwrap_or("/").to_owned()), None)
+                (
+                    PathRule::Prefix(
+                        written
+                            .split(['(', '[', '.', '*', '?', '$', '^', '\\'])
+                            .next()
+                            .filter(|it| it.starts_with('/'))
+                            .unwrap_or("/")
+                            .to_owned(),
+                    ),
+                    None,
+                )
             }
         };
         let condition = Condition { hosts, path: rule, ..Condition::default() };
@@ -167,7 +206,9 @@ impl Ingress<'_, '_> {
     fn pass(&self, route: &Route, key: &Key, at: &Place, context: &mut Context<'_>) {
         let hosts: Vec<String> = route.condition.hosts.iter().map(Host::written).collect();
         if hosts.is_empty() || self.options.closed.is_some() || !self.options.sources.is_empty() {
-            return context.report.closed(at, "TLS is passed through by host names, to every client: nothing is opened");
+            return context
+                .report
+                .closed(at, "TLS is passed through by host names, to every client: nothing is opened");
         }
         let wanted = context.wanted.entry(key.clone()).or_default();
         wanted.insert("tls-passthrough", "true".to_owned());
@@ -181,11 +222,17 @@ impl Ingress<'_, '_> {
         let wanted = context.wanted.entry(key.clone()).or_default();
         for (name, value) in &self.options.service {
             if let Some(other) = wanted.insert(name, value.clone()).filter(|it| it != value) {
-                context.report.differs(at, &format!("another Ingress wants seaway.dev/{name}: {other} of this Service, which has one"));
+                context.report.differs(
+                    at,
+                    &format!(
+                        "another Ingress wants seaway.dev/{name}: {other} of this Service, which has one"
+                    ),
+                );
             }
         }
         if !is_there && !wanted.is_empty() {
-            let all: Vec<String> = wanted.iter().map(|(name, value)| format!("seaway.dev/{name}={value}")).collect();
+            let all: Vec<String> =
+                wanted.iter().map(|(name, value)| format!("seaway.dev/{name}={value}")).collect();
             let why = format!(
                 "the Service is not in this file, so annotate it: kubectl -n {} annotate service {} {}",
                 key.namespace,
@@ -196,13 +243,21 @@ impl Ingress<'_, '_> {
         }
     }
 
-    fn path(&self, written: &str, kind: &str, at: &Place, context: &mut Context<'_>) -> Result<(PathRule, Option<Rewrite>), String> {
+    fn path(
+        &self,
+        written: &str,
+        kind: &str,
+        at: &Place,
+        context: &mut Context<'_>,
+    ) -> Result<(PathRule, Option<Rewrite>), String> {
         let exact = kind == "Exact";
         let Some(target) = &self.options.rewrite else {
             return Ok((
                 match kind {
                     "Exact" => PathRule::Exact(written.to_owned()),
-                    "ImplementationSpecific" if self.options.by_expression => PathRule::Regex(whole(&format!("^{written}"), true, true)),
+                    "ImplementationSpecific" if self.options.by_expression => {
+                        PathRule::Regex(whole(&format!("^{written}"), true, true))
+                    }
                     _ if self.options.by_expression && written.contains(['(', '[', '*', '\\', '$']) => {
                         PathRule::Regex(whole(&format!("^{written}"), true, true))
                     }
@@ -220,14 +275,21 @@ impl Ingress<'_, '_> {
         let before = before.or_else(|| written.strip_suffix("/(.*)").filter(|_| target == "/$1"));
         if let Some(before) = before.filter(|it| !it.contains(['(', '[', '*', '\\', '$'])) {
             let path = if before.is_empty() { "/" } else { before };
-            return Ok((PathRule::Prefix(path.to_owned()), (path != "/").then(|| Rewrite::Prefix("/".to_owned()))));
+            return Ok((
+                PathRule::Prefix(path.to_owned()),
+                (path != "/").then(|| Rewrite::Prefix("/".to_owned())),
+            ));
         }
         if target.contains('$') || !target.starts_with('/') || written.contains(['(', '[', '*', '\\', '$']) {
-            return Err("rewrite-target: Seaway replaces a prefix of the path, or all of it, by fixed text".to_owned());
+            return Err("rewrite-target: Seaway replaces a prefix of the path, or all of it, by fixed text"
+                .to_owned());
         }
         context.report.differs(at, "rewrite-target: all of the path is replaced, as ingress-nginx does it");
         let rewrite = Rewrite::Full(target.clone());
-        Ok((if exact { PathRule::Exact(written.to_owned()) } else { PathRule::Prefix(written.to_owned()) }, Some(rewrite)))
+        Ok((
+            if exact { PathRule::Exact(written.to_owned()) } else { PathRule::Prefix(written.to_owned()) },
+            Some(rewrite),
+        ))
     }
 
     fn backend(&self, backend: &Node, context: &mut Context<'_>) -> Result<(usize, Key), String> {
@@ -235,7 +297,8 @@ impl Ingress<'_, '_> {
         let name = text(service, "name").unwrap_or_default();
         let key = self.key(name);
         let port = service.child("port");
-        let number = port.and_then(|it| it.child("number")).and_then(scalar).and_then(|it| it.parse::<u16>().ok());
+        let number =
+            port.and_then(|it| it.child("number")).and_then(scalar).and_then(|it| it.parse::<u16>().ok());
         let by_name = || {
             let wanted = port.and_then(|it| text(it, "name"))?;
             let ports = context.service(&key).and_then(Object::spec).map_or(&[][..], |it| items(it, "ports"));
@@ -245,7 +308,13 @@ impl Ingress<'_, '_> {
         let Some(number) = number.or_else(by_name) else {
             return Err("the port is named, and its Service is not in this file: write its number".to_owned());
         };
-        let wanted = Backend { name: name.to_owned(), namespace: Some(key.namespace.clone()), port: Some(number), is_there: true, ..Backend::default() };
+        let wanted = Backend {
+            name: name.to_owned(),
+            namespace: Some(key.namespace.clone()),
+            port: Some(number),
+            is_there: true,
+            ..Backend::default()
+        };
         let known = context.proxy.backends.iter().position(|it| *it == wanted);
         let at = known.unwrap_or_else(|| {
             context.proxy.backends.push(wanted);

@@ -24,7 +24,12 @@ fn each_annotation_has_its_counterpart() {
         ("x", "false", "/", "seaway.dev/https-redirect: \"true\", seaway.dev/tls: t"),
         ("rewrite-target", "/", "/a", "replaceFullPath: /"),
         ("rewrite-target", "/$2", "/a(/|$)(.*)", "replacePrefixMatch: /"),
-        ("whitelist-source-range", "10.0.0.0/8, 192.0.2.1", "/", "seaway.dev/source-ranges: \"10.0.0.0/8, 192.0.2.1\""),
+        (
+            "whitelist-source-range",
+            "10.0.0.0/8, 192.0.2.1",
+            "/",
+            "seaway.dev/source-ranges: \"10.0.0.0/8, 192.0.2.1\"",
+        ),
         ("proxy-body-size", "8m", "/", "seaway.dev/max-body-size: \"8Mi\""),
         ("proxy-read-timeout", "90", "/", "seaway.dev/timeout-answer: \"90s\""),
         ("affinity", "cookie", "/", "seaway.dev/sticky-cookie: \"INGRESSCOOKIE\""),
@@ -40,7 +45,11 @@ fn each_annotation_has_its_counterpart() {
         assert!(text.contains(expected), "{name}: {expected} is missing:\n{text}");
     }
     let exact = printed("ingress", &ingress("", "/a", "Exact"));
-    assert!(exact.contains("{type: Exact, value: /a}") && exact.contains("parentRefs: [{name: seaway, namespace: seaway-system}]"), "{exact}");
+    assert!(
+        exact.contains("{type: Exact, value: /a}")
+            && exact.contains("parentRefs: [{name: seaway, namespace: seaway-system}]"),
+        "{exact}"
+    );
 }
 
 #[test]
@@ -57,9 +66,16 @@ fn what_protects_and_cannot_be_translated_closes_its_routes() {
         ("server-snippet", "if ($bad) { return 403; }"),
     ] {
         let text = printed("ingress", &ingress(&ours(name, value), "/", "Prefix"));
-        assert!(text.contains("seaway.dev/source-ranges: \"255.255.255.255/32\""), "{name} does not close:\n{text}");
+        assert!(
+            text.contains("seaway.dev/source-ranges: \"255.255.255.255/32\""),
+            "{name} does not close:\n{text}"
+        );
     }
-    for key in ["traefik.ingress.kubernetes.io/router.middlewares: a", "haproxy.org/allow-list: a", "nginx.org/policies: a"] {
+    for key in [
+        "traefik.ingress.kubernetes.io/router.middlewares: a",
+        "haproxy.org/allow-list: a",
+        "nginx.org/policies: a",
+    ] {
         let text = printed("ingress", &ingress(key, "/", "Prefix"));
         assert!(text.contains("255.255.255.255/32"), "{key} does not close:\n{text}");
     }

@@ -18,7 +18,8 @@ pub(super) struct Access {
     pub(super) closed: Option<String>,
 }
 
-const AUTHENTICATION: &str = "Seaway has no passwords: let the backend ask for them, or restrict networks with allow and deny";
+const AUTHENTICATION: &str =
+    "Seaway has no passwords: let the backend ask for them, or restrict networks with allow and deny";
 
 pub(super) fn access(scopes: &Scopes<'_>, report: &mut Report) -> Access {
     let mut access = networks(scopes, report);
@@ -29,7 +30,10 @@ pub(super) fn access(scopes: &Scopes<'_>, report: &mut Report) -> Access {
     for it in scopes.all(&["auth_basic"]).into_iter().filter(|it| it.arg(0) != "off") {
         match any {
             // Less than nginx allows, and no more.
-            true => report.left_out(&it.place, "satisfy any: only the networks of allow are let in; Seaway has no passwords"),
+            true => report.left_out(
+                &it.place,
+                "satisfy any: only the networks of allow are let in; Seaway has no passwords",
+            ),
             false => {
                 report.closed(&it.place, AUTHENTICATION);
                 close(format!("{}: {AUTHENTICATION}", it.written()));
@@ -63,8 +67,11 @@ pub(super) fn access(scopes: &Scopes<'_>, report: &mut Report) -> Access {
     }
     let header = scopes.one("real_ip_header");
     let is_known = header.is_none_or(|it| it.arg(0).eq_ignore_ascii_case("X-Forwarded-For"));
-    if let Some(it) = header.filter(|_| !is_known && scopes.one("set_real_ip_from").is_some() && !access.sources.is_empty()) {
-        let why = "Seaway reads the client's address in X-Forwarded-For alone, so that networks cannot be compared";
+    if let Some(it) =
+        header.filter(|_| !is_known && scopes.one("set_real_ip_from").is_some() && !access.sources.is_empty())
+    {
+        let why =
+            "Seaway reads the client's address in X-Forwarded-For alone, so that networks cannot be compared";
         report.closed(&it.place, why);
         access.closed.get_or_insert_with(|| why.to_owned());
     }
@@ -73,7 +80,15 @@ pub(super) fn access(scopes: &Scopes<'_>, report: &mut Report) -> Access {
 
 /// Files of nginx itself say nothing of that, nor does a pattern that no file matches.
 fn may_protect(file: &str) -> bool {
-    let known = ["mime.types", "proxy_params", "fastcgi_params", "fastcgi.conf", "uwsgi_params", "scgi_params", "options-ssl-nginx.conf"];
+    let known = [
+        "mime.types",
+        "proxy_params",
+        "fastcgi_params",
+        "fastcgi.conf",
+        "uwsgi_params",
+        "scgi_params",
+        "options-ssl-nginx.conf",
+    ];
     !file.contains(['*', '?']) && !known.iter().any(|it| file.ends_with(it))
 }
 
@@ -112,7 +127,11 @@ fn networks(scopes: &Scopes<'_>, report: &mut Report) -> Access {
                 return access;
             }
             ("deny", _) => {
-                close(it, "Seaway names networks that may ask, not those that may not: write allow for each, then deny all", report);
+                close(
+                    it,
+                    "Seaway names networks that may ask, not those that may not: write allow for each, then deny all",
+                    report,
+                );
                 return access;
             }
             _ => {

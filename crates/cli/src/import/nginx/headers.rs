@@ -51,22 +51,36 @@ fn request(it: &Directive, headers: &mut Headers, report: &mut Report) {
     let (name, value) = (it.arg(0), it.arg(1));
     let lower = name.to_ascii_lowercase();
     match (lower.as_str(), value) {
-        ("host", "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port") => headers.host = SentHost::Client,
+        ("host", "$host" | "$http_host" | "$host:$server_port" | "$http_host:$server_port") => {
+            headers.host = SentHost::Client
+        }
         ("host", "$proxy_host") => headers.host = SentHost::Backend,
         ("host", fixed) if super::super::proxy::host(fixed).is_some() && !fixed.starts_with('*') => {
             headers.host = SentHost::Fixed(fixed.to_owned());
         }
-        ("host", _) => report.left_out(&it.place, "members get the Host that the client sent, or a fixed one"),
+        ("host", _) => {
+            report.left_out(&it.place, "members get the Host that the client sent, or a fixed one")
+        }
         ("x-forwarded-for", "$proxy_add_x_forwarded_for" | "$remote_addr") => {}
-        ("x-forwarded-proto", "$scheme" | "$http_x_forwarded_proto" | "$proxy_x_forwarded_proto" | "https") => {}
+        (
+            "x-forwarded-proto",
+            "$scheme" | "$http_x_forwarded_proto" | "$proxy_x_forwarded_proto" | "https",
+        ) => {}
         ("x-forwarded-host", "$host" | "$http_host" | "$server_name" | "$host:$server_port") => {}
         ("x-forwarded-port", "$server_port" | "443" | "80") => {}
         ("x-request-id", "$request_id") => {}
         // WebSockets: asked for by the client, and passed on.
         ("upgrade", "$http_upgrade") => {}
-        ("connection", value) if value.is_empty() || value.eq_ignore_ascii_case("upgrade") || value.eq_ignore_ascii_case("close") || value.starts_with("$connection") || value.starts_with("$http_connection") => {}
+        ("connection", value)
+            if value.is_empty()
+                || value.eq_ignore_ascii_case("upgrade")
+                || value.eq_ignore_ascii_case("close")
+                || value.starts_with("$connection")
+                || value.starts_with("$http_connection") => {}
         ("accept-encoding", "") => headers.request.remove.push("Accept-Encoding".to_owned()),
-        (_, value) if value.starts_with("$http_") && value.trim_start_matches("$http_").replace('_', "-") == lower => {}
+        (_, value)
+            if value.starts_with("$http_")
+                && value.trim_start_matches("$http_").replace('_', "-") == lower => {}
         ("x-real-ip" | "x-client-ip" | "remote-addr" | "x-real-port" | "x-original-forwarded-for", _) => {
             report.left_out(&it.place, "members read the client's address in X-Forwarded-For");
         }
@@ -84,7 +98,8 @@ fn request(it: &Directive, headers: &mut Headers, report: &mut Report) {
 fn response(it: &Directive, headers: &mut Headers, report: &mut Report) {
     let (name, value) = (it.arg(0), it.arg(1));
     if name.eq_ignore_ascii_case("Strict-Transport-Security") {
-        let seconds = value.split(';').find_map(|it| it.trim().strip_prefix("max-age=")).map(|it| it.trim_matches('"'));
+        let seconds =
+            value.split(';').find_map(|it| it.trim().strip_prefix("max-age=")).map(|it| it.trim_matches('"'));
         match seconds.and_then(|it| it.parse::<u64>().ok()) {
             Some(seconds) => {
                 headers.hsts = Some(format!("{seconds}s"));
@@ -139,7 +154,10 @@ pub(super) fn terms(scopes: &Scopes<'_>, context: &mut Context) -> Vec<(&'static
         }
     };
     time(&["proxy_connect_timeout", "grpc_connect_timeout"], "timeout-connect");
-    time(&["proxy_read_timeout", "proxy_send_timeout", "grpc_read_timeout", "grpc_send_timeout"], "timeout-answer");
+    time(
+        &["proxy_read_timeout", "proxy_send_timeout", "grpc_read_timeout", "grpc_send_timeout"],
+        "timeout-answer",
+    );
     terms
 }
 
@@ -168,8 +186,10 @@ pub(super) fn duration(text: &str) -> Option<u64> {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let (number, after) = rest.split_at(digits);
         let number: u64 = number.parse().ok()?;
-        let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
-        let (length, factor) = units.iter().find(|it| after.starts_with(it.0)).map_or((0, 1_000), |it| (it.0.len(), it.1));
+        let units =
+            [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000), ("w", 604_800_000)];
+        let (length, factor) =
+            units.iter().find(|it| after.starts_with(it.0)).map_or((0, 1_000), |it| (it.0.len(), it.1));
         all = all.saturating_add(number.saturating_mul(factor));
         if length == 0 && !after.is_empty() {
             return None;

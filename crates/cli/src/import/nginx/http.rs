@@ -31,7 +31,10 @@ pub(super) fn read(block: &[Directive], context: &mut Context) {
             ("map", _) if it.args == ["$http_upgrade", "$connection_upgrade"] => {
                 context.report.no_effect(&it.place, "Seaway passes WebSockets on by itself");
             }
-            ("map", _) => context.report.left_out(&it.place, "Seaway has no variables: an HTTPRoute matches host, path, method, headers and query"),
+            ("map", _) => context.report.left_out(
+                &it.place,
+                "Seaway has no variables: an HTTPRoute matches host, path, method, headers and query",
+            ),
             _ => {}
         }
     }
@@ -81,7 +84,9 @@ fn settings(block: &[Directive], context: &mut Context) {
                 match (context.proxy.timeouts.get(key), time) {
                     (None, Some(time)) => drop(context.proxy.timeouts.insert(key, time)),
                     (Some(known), Some(time)) if *known == time => {}
-                    _ => context.report.differs(&it.place, "Seaway has one such time for all, the first that is written"),
+                    _ => context
+                        .report
+                        .differs(&it.place, "Seaway has one such time for all, the first that is written"),
                 }
             }
             "set_real_ip_from" => match seaway_plan::quantity::network(it.arg(0)) {
@@ -99,7 +104,11 @@ fn settings(block: &[Directive], context: &mut Context) {
             }
             "ssl_protocols" => {
                 let only_new = it.args == ["TLSv1.3"];
-                context.proxy.door.modern |= only_new && !blocks.iter().flat_map(|it| it.iter()).any(|of| of.name == "ssl_protocols" && of.args != ["TLSv1.3"]);
+                context.proxy.door.modern |= only_new
+                    && !blocks
+                        .iter()
+                        .flat_map(|it| it.iter())
+                        .any(|of| of.name == "ssl_protocols" && of.args != ["TLSv1.3"]);
                 if it.args.iter().any(|it| matches!(it.as_str(), "TLSv1" | "TLSv1.1" | "SSLv3" | "SSLv2")) {
                     context.report.differs(&it.place, "Seaway speaks TLS 1.2 and 1.3");
                 }
@@ -111,7 +120,10 @@ fn settings(block: &[Directive], context: &mut Context) {
         }
     }
     // What comes with another header is believed of none.
-    if block.iter().any(|it| it.name == "real_ip_header" && !it.arg(0).eq_ignore_ascii_case("X-Forwarded-For")) {
+    if block
+        .iter()
+        .any(|it| it.name == "real_ip_header" && !it.arg(0).eq_ignore_ascii_case("X-Forwarded-For"))
+    {
         context.proxy.door.trusted.clear();
     }
 }
@@ -133,12 +145,19 @@ impl Ports {
             }
             match counts.contains_key(&usual) {
                 true => Some(usual),
-                false => counts.into_iter().max_by_key(|(port, count)| (*count, std::cmp::Reverse(*port))).map(|it| it.0),
+                false => counts
+                    .into_iter()
+                    .max_by_key(|(port, count)| (*count, std::cmp::Reverse(*port)))
+                    .map(|it| it.0),
             }
         };
         let mut ports = Ports { http: most(false, 80), https: most(true, 443), addresses: BTreeSet::new() };
-        let at: Vec<Option<IpAddr>> =
-            servers.iter().flat_map(|it| &it.listens).filter(|(it, _)| ports.has(it)).map(|(it, _)| it.address).collect();
+        let at: Vec<Option<IpAddr>> = servers
+            .iter()
+            .flat_map(|it| &it.listens)
+            .filter(|(it, _)| ports.has(it))
+            .map(|(it, _)| it.address)
+            .collect();
         if at.iter().all(Option::is_some) {
             ports.addresses = at.into_iter().flatten().collect();
         }
@@ -161,8 +180,12 @@ struct Ready<'s, 'd> {
 }
 
 fn all(servers: &[Server<'_>], door: &Ports, context: &mut Context) {
-    let mut ready: Vec<Ready<'_, '_>> = servers.iter().filter_map(|it| prepare(it, servers, door, context)).collect();
-    let hidden: Vec<&Server<'_>> = servers.iter().filter(|it| !ready.iter().any(|of| of.server.directive.place == it.directive.place)).collect();
+    let mut ready: Vec<Ready<'_, '_>> =
+        servers.iter().filter_map(|it| prepare(it, servers, door, context)).collect();
+    let hidden: Vec<&Server<'_>> = servers
+        .iter()
+        .filter(|it| !ready.iter().any(|of| of.server.directive.place == it.directive.place))
+        .collect();
     for server in hidden {
         own(server, servers, context);
     }
@@ -170,9 +193,11 @@ fn all(servers: &[Server<'_>], door: &Ports, context: &mut Context) {
     clients(&mut ready, context);
     // Of one name, what is served by TLS counts first: the same routes are at both ports.
     ready.sort_by_key(|it| !it.tls);
-    let tls_hosts: Vec<Host> = ready.iter().filter(|it| it.tls).flat_map(|it| it.server.names.hosts.clone()).collect();
+    let tls_hosts: Vec<Host> =
+        ready.iter().filter(|it| it.tls).flat_map(|it| it.server.names.hosts.clone()).collect();
     let any_tls = ready.iter().any(|it| it.tls && (it.is_default || it.server.names.has_none));
-    let has_wildcard = ready.iter().any(|it| it.server.names.hosts.iter().any(|it| matches!(it, Host::Under(_))));
+    let has_wildcard =
+        ready.iter().any(|it| it.server.names.hosts.iter().any(|it| matches!(it, Host::Under(_))));
     for it in &ready {
         emit(it, &tls_hosts, any_tls, has_wildcard, context);
     }
@@ -181,7 +206,12 @@ fn all(servers: &[Server<'_>], door: &Ports, context: &mut Context) {
     hsts(context);
 }
 
-fn prepare<'s, 'd>(server: &'s Server<'d>, all: &[Server<'_>], door: &Ports, context: &mut Context) -> Option<Ready<'s, 'd>> {
+fn prepare<'s, 'd>(
+    server: &'s Server<'d>,
+    all: &[Server<'_>],
+    door: &Ports,
+    context: &mut Context,
+) -> Option<Ready<'s, 'd>> {
     let front: Vec<&(Listen, Directive)> = server.listens.iter().filter(|(it, _)| door.has(it)).collect();
     let (first, _) = front.first()?;
     for (listen, written) in server.listens.iter().filter(|(it, _)| !door.has(it)) {
@@ -200,16 +230,29 @@ fn prepare<'s, 'd>(server: &'s Server<'d>, all: &[Server<'_>], door: &Ports, con
     };
     if !own.contains(&None) && own != wanted {
         for (listen, written) in &front {
-            let what = if listen.address.as_ref().is_some_and(super::access::is_loopback) { "at loopback" } else { "at this address" };
-            let why = format!("it listens only {what}, and the front door at all addresses that any server has: run a second seaway for it");
+            let what = if listen.address.as_ref().is_some_and(super::access::is_loopback) {
+                "at loopback"
+            } else {
+                "at this address"
+            };
+            let why = format!(
+                "it listens only {what}, and the front door at all addresses that any server has: run a second seaway for it"
+            );
             close(written, &why, context);
         }
     }
     for (_, written) in front.iter().filter(|(it, _)| it.proxy_protocol) {
-        close(written, "the front door takes no PROXY protocol: let the proxy before it send X-Forwarded-For, and name it in `frontDoor.trusted`", context);
+        close(
+            written,
+            "the front door takes no PROXY protocol: let the proxy before it send X-Forwarded-For, and name it in `frontDoor.trusted`",
+            context,
+        );
     }
     let is_first = |listen: &Listen| {
-        let same = all.iter().flat_map(|it| &it.listens).filter(|(it, _)| it.port == listen.port && it.ssl == listen.ssl);
+        let same = all
+            .iter()
+            .flat_map(|it| &it.listens)
+            .filter(|(it, _)| it.port == listen.port && it.ssl == listen.ssl);
         let chosen = same.clone().find(|(it, _)| it.is_default).or_else(|| same.clone().next());
         chosen.is_some_and(|(_, it)| server.listens.iter().any(|(_, of)| of.place == it.place))
     };
@@ -233,7 +276,11 @@ fn own(server: &Server<'_>, all: &[Server<'_>], context: &mut Context) {
     let whole = served.routes.iter().position(|it| it.condition.path == PathRule::Prefix("/".to_owned()));
     let only = (served.routes.len() == 1).then(|| whole.map(|it| served.routes.remove(it))).flatten();
     let only = only.filter(|it| {
-        it.closed.is_none() && it.rewrite.is_none() && it.rewrite_host.is_none() && it.request.is_empty() && it.response.is_empty()
+        it.closed.is_none()
+            && it.rewrite.is_none()
+            && it.rewrite_host.is_none()
+            && it.request.is_empty()
+            && it.response.is_empty()
     });
     for (listen, written) in &server.listens {
         let sharing = all.iter().filter(|it| it.listens.iter().any(|(it, _)| it.port == listen.port)).count();
@@ -242,16 +289,34 @@ fn own(server: &Server<'_>, all: &[Server<'_>], context: &mut Context) {
             _ => None,
         });
         let why = match (listen, backend) {
-            (it, _) if it.ssl => "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: nothing is opened",
-            (it, _) if it.proxy_protocol => "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: nothing is opened",
-            (it, _) if it.address.is_some() => "it is only at one address, and the front door is at another port: run a second seaway for it; nothing is opened",
-            _ if sharing > 1 => "several servers are at this port, which is not the front door's: nothing is opened",
-            (_, None) => "at a port that is not the front door's, Seaway leads all requests to one backend: nothing is opened",
+            (it, _) if it.ssl => {
+                "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: nothing is opened"
+            }
+            (it, _) if it.proxy_protocol => {
+                "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: nothing is opened"
+            }
+            (it, _) if it.address.is_some() => {
+                "it is only at one address, and the front door is at another port: run a second seaway for it; nothing is opened"
+            }
+            _ if sharing > 1 => {
+                "several servers are at this port, which is not the front door's: nothing is opened"
+            }
+            (_, None) => {
+                "at a port that is not the front door's, Seaway leads all requests to one backend: nothing is opened"
+            }
             (_, Some(backend)) => {
                 let annotations = BTreeMap::from([("protocol", "http".to_owned())]);
                 let sources = only.as_ref().map(|it| it.sources.clone()).unwrap_or_default();
                 let port = listen.port;
-                context.proxy.listeners.push(OwnListener { backend, port, udp: false, address: None, annotations, sources, passthrough: Vec::new() });
+                context.proxy.listeners.push(OwnListener {
+                    backend,
+                    port,
+                    udp: false,
+                    address: None,
+                    annotations,
+                    sources,
+                    passthrough: Vec::new(),
+                });
                 continue;
             }
         };
@@ -261,10 +326,13 @@ fn own(server: &Server<'_>, all: &[Server<'_>], context: &mut Context) {
 
 fn certificates(ready: &mut [Ready<'_, '_>], context: &mut Context) {
     for it in ready.iter_mut().filter(|it| it.tls) {
-        let (certs, keys) = (it.server.scopes.all(&["ssl_certificate"]), it.server.scopes.all(&["ssl_certificate_key"]));
+        let (certs, keys) =
+            (it.server.scopes.all(&["ssl_certificate"]), it.server.scopes.all(&["ssl_certificate_key"]));
         let mut found = 0_usize;
         for (cert, key) in certs.iter().zip(&keys) {
-            if [cert, key].iter().any(|it| it.arg(0).contains('$') || it.arg(0).starts_with("data:") || it.arg(0).starts_with("engine:")) {
+            if [cert, key].iter().any(|it| {
+                it.arg(0).contains('$') || it.arg(0).starts_with("data:") || it.arg(0).starts_with("engine:")
+            }) {
                 context.report.left_out(&cert.place, "a certificate is a file");
                 continue;
             }
@@ -304,7 +372,9 @@ fn clients(ready: &mut [Ready<'_, '_>], context: &mut Context) {
         return;
     }
     for it in ready.iter_mut() {
-        let Some(verify) = it.server.scopes.one("ssl_verify_client").filter(|it| it.arg(0) != "off") else { continue };
+        let Some(verify) = it.server.scopes.one("ssl_verify_client").filter(|it| it.arg(0) != "off") else {
+            continue;
+        };
         let why = "the front door asks clients of all servers for a certificate, or of none: run a second seaway for those that ask";
         context.report.closed(&verify.place, why);
         it.served.routes.iter_mut().for_each(|it| it.close(why));
@@ -320,7 +390,8 @@ fn emit(it: &Ready<'_, '_>, tls_hosts: &[Host], any_tls: bool, has_wildcard: boo
     if it.is_default {
         sets.push(Vec::new());
     }
-    let is_served_by_tls = if it.is_default { any_tls } else { hosts.iter().all(|it| tls_hosts.contains(it)) };
+    let is_served_by_tls =
+        if it.is_default { any_tls } else { hosts.iter().all(|it| tls_hosts.contains(it)) };
     let https = (it.tls && (!it.plain || it.served.to_https)).then_some(true);
     if it.served.to_https && !it.tls && !is_served_by_tls {
         // Something else ends TLS for it.
@@ -333,12 +404,19 @@ fn emit(it: &Ready<'_, '_>, tls_hosts: &[Host], any_tls: bool, has_wildcard: boo
         }
     }
     if sets.is_empty() && !it.served.routes.is_empty() {
-        context.report.left_out(&it.server.directive.place, "no request comes here: it has no host name, and is not the default server of its port");
+        context.report.left_out(
+            &it.server.directive.place,
+            "no request comes here: it has no host name, and is not the default server of its port",
+        );
     }
     let lasting = it.server.hsts.borrow();
     for hosts in sets {
         for (at, route) in it.served.routes.iter().enumerate() {
-            if route.made && hosts.is_empty() && route.closed.is_some() && matches!(route.target, Target::Nothing) {
+            if route.made
+                && hosts.is_empty()
+                && route.closed.is_some()
+                && matches!(route.target, Target::Nothing)
+            {
                 continue;
             }
             let mut route = route.clone();
@@ -361,13 +439,18 @@ fn rest(ready: &[Ready<'_, '_>], context: &mut Context) {
     let covers = |host: &Host, routes: &[Route]| {
         routes.iter().any(|it| {
             it.condition.hosts.is_empty()
-                || it.condition.hosts.iter().any(|of| of != host && of.meet(host).is_some() && matches!(of, Host::Under(_)))
+                || it
+                    .condition
+                    .hosts
+                    .iter()
+                    .any(|of| of != host && of.meet(host).is_some() && matches!(of, Host::Under(_)))
         })
     };
     let mut made = Vec::new();
     for it in ready.iter().filter(|it| !it.is_default) {
         let routes = &context.proxy.routes;
-        let hosts: Vec<Host> = it.server.names.hosts.iter().filter(|host| covers(host, routes)).cloned().collect();
+        let hosts: Vec<Host> =
+            it.server.names.hosts.iter().filter(|host| covers(host, routes)).cloned().collect();
         if hosts.is_empty() {
             continue;
         }
@@ -393,7 +476,13 @@ fn redirect_all(context: &mut Context) {
 
 fn hsts(context: &mut Context) {
     let proxy = &mut context.proxy;
-    let forwarded = proxy.routes.iter().filter(|it| matches!(it.target, Target::Backends(_)) && it.closed.is_none() && it.https != Some(false)).count();
+    let forwarded = proxy
+        .routes
+        .iter()
+        .filter(|it| {
+            matches!(it.target, Target::Backends(_)) && it.closed.is_none() && it.https != Some(false)
+        })
+        .count();
     let mut lasting: Vec<&String> = context.hsts.iter().map(|it| &it.1).collect();
     lasting.sort();
     lasting.dedup();
@@ -408,4 +497,3 @@ fn hsts(context: &mut Context) {
         }
     }
 }
-

@@ -41,7 +41,10 @@ impl<'t> Lexer<'t> {
                 '}' => return Ok(self.single(line, Token::Close)),
                 '"' | '\'' => {
                     self.next_char();
-                    return self.quoted(first).map(|word| Some((line, Token::Word(word)))).ok_or((line, "a quote that does not end"));
+                    return self
+                        .quoted(first)
+                        .map(|word| Some((line, Token::Word(word))))
+                        .ok_or((line, "a quote that does not end"));
                 }
                 it if it.is_whitespace() => drop(self.next_char()),
                 _ => return Ok(Some((line, Token::Word(self.plain())))),

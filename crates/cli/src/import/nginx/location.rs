@@ -8,8 +8,9 @@ use super::{
     },
     access::access,
     context::{Context, Scopes},
+    cover,
     headers::{SentHost, headers},
-    cover, judge_rest,
+    judge_rest,
     parse::Directive,
     pass::{Pass, pass},
     server::{Server, redirect},
@@ -44,7 +45,11 @@ enum Content {
 }
 
 /// All locations, those within others too, in nginx's order.
-pub(super) fn locations<'d>(block: &'d [Directive], scopes: &Scopes<'d>, context: &mut Context) -> Vec<Location<'d>> {
+pub(super) fn locations<'d>(
+    block: &'d [Directive],
+    scopes: &Scopes<'d>,
+    context: &mut Context,
+) -> Vec<Location<'d>> {
     let mut found = Vec::new();
     collect(block, scopes, context, &mut found);
     found.sort_by_key(|it| {
@@ -54,13 +59,20 @@ pub(super) fn locations<'d>(block: &'d [Directive], scopes: &Scopes<'d>, context
     found
 }
 
-fn collect<'d>(block: &'d [Directive], scopes: &Scopes<'d>, context: &mut Context, found: &mut Vec<Location<'d>>) {
+fn collect<'d>(
+    block: &'d [Directive],
+    scopes: &Scopes<'d>,
+    context: &mut Context,
+    found: &mut Vec<Location<'d>>,
+) {
     for it in block.iter().filter(|it| it.name == "location") {
         let Some(inner) = &it.block else { continue };
         context.report.translated(&it.place);
         let (sign, path) = match it.args.as_slice() {
             [path] => match path.strip_prefix("~*").or_else(|| path.strip_prefix('~')) {
-                Some(rest) if !path.starts_with("^~") => (path.get(..path.len() - rest.len()).unwrap_or("~"), rest),
+                Some(rest) if !path.starts_with("^~") => {
+                    (path.get(..path.len() - rest.len()).unwrap_or("~"), rest)
+                }
                 _ => match path.strip_prefix('=') {
                     Some(rest) => ("=", rest),
                     None => ("", path.as_str()),
@@ -115,7 +127,8 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
             closed.get_or_insert_with(|| "what it leads to is not translated".to_owned());
         }
         // A path that is matched by an expression keeps what it is.
-        let is_replaced = location.kind == Kind::Priority && has_expressions && matches!(rewrite, Some(Rewrite::Prefix(_)));
+        let is_replaced =
+            location.kind == Kind::Priority && has_expressions && matches!(rewrite, Some(Rewrite::Prefix(_)));
         if is_replaced && is_protected && closed.is_none() {
             let why = "an HTTPRoute cannot put it before the expressions of the server, because its path is replaced";
             context.report.closed(&location.directive.place, why);
@@ -123,7 +136,10 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
         }
         let as_prefix = is_replaced && closed.is_none();
         if as_prefix {
-            context.report.differs(&location.directive.place, "expressions of the server come before it, because its path is replaced");
+            context.report.differs(
+                &location.directive.place,
+                "expressions of the server come before it, because its path is replaced",
+            );
         }
         let Some(path) = path(location, has_expressions && !as_prefix, locations, context) else { continue };
         refuses_by_expression |= location.kind == Kind::Regex && is_protected;
@@ -182,13 +198,20 @@ fn without_slash(route: &Route, locations: &[Location<'_>]) -> Option<Route> {
     Some(route)
 }
 
-fn path(location: &Location<'_>, has_expressions: bool, all: &[Location<'_>], context: &mut Context) -> Option<PathRule> {
+fn path(
+    location: &Location<'_>,
+    has_expressions: bool,
+    all: &[Location<'_>],
+    context: &mut Context,
+) -> Option<PathRule> {
     let path = location.path.clone();
     Some(match location.kind {
         Kind::Exact => PathRule::Exact(path),
         Kind::Regex => PathRule::Regex(expression::whole(&path, location.any_case, true)),
         Kind::Priority if has_expressions => {
-            let is_within = |it: &&Location<'_>| it.kind == Kind::Prefix && it.path.len() > path.len() && it.path.starts_with(&path);
+            let is_within = |it: &&Location<'_>| {
+                it.kind == Kind::Prefix && it.path.len() > path.len() && it.path.starts_with(&path)
+            };
             if let Some(inner) = all.iter().find(is_within) {
                 context.report.differs(&inner.directive.place, "the location ^~ around it gets its requests");
             }
@@ -208,14 +231,38 @@ fn path(location: &Location<'_>, has_expressions: bool, all: &[Location<'_>], co
 /// Reports what stands in a location.
 fn read(location: &Location<'_>, context: &mut Context) {
     let Some(block) = &location.directive.block else { return };
-    judge_rest(block, &["location", "return", "rewrite", "if", "try_files", "root", "alias", "proxy_pass", "grpc_pass", "proxy_redirect", "allow", "deny", "auth_basic", "internal"], context);
+    judge_rest(
+        block,
+        &[
+            "location",
+            "return",
+            "rewrite",
+            "if",
+            "try_files",
+            "root",
+            "alias",
+            "proxy_pass",
+            "grpc_pass",
+            "proxy_redirect",
+            "allow",
+            "deny",
+            "auth_basic",
+            "internal",
+        ],
+        context,
+    );
     for it in block {
         match (&*it.name, it.arg(0)) {
             ("allow" | "deny" | "auth_basic" | "internal", _) => context.report.translated(&it.place),
             ("proxy_redirect", "off" | "default") => {
-                context.report.differs(&it.place, "Seaway passes Location on as the backend sends it, as with off");
+                context
+                    .report
+                    .differs(&it.place, "Seaway passes Location on as the backend sends it, as with off");
             }
-            ("proxy_redirect", _) => context.report.left_out(&it.place, "Seaway passes Location on as the backend sends it: tell the backend its public address"),
+            ("proxy_redirect", _) => context.report.left_out(
+                &it.place,
+                "Seaway passes Location on as the backend sends it: tell the backend its public address",
+            ),
             _ => {}
         }
     }
@@ -238,7 +285,12 @@ fn is_refusal(code: &str) -> bool {
     code.parse::<u16>().is_ok_and(|it| (400..600).contains(&it))
 }
 
-fn content(location: &Location<'_>, all: &[Location<'_>], server: &Server<'_>, context: &mut Context) -> Content {
+fn content(
+    location: &Location<'_>,
+    all: &[Location<'_>],
+    server: &Server<'_>,
+    context: &mut Context,
+) -> Content {
     let block = location.directive.block.as_deref().unwrap_or_default();
     let mut content = Content::Nothing;
     let mut prefix = None;
@@ -264,7 +316,10 @@ fn content(location: &Location<'_>, all: &[Location<'_>], server: &Server<'_>, c
                             prefix = Some(by);
                             continue;
                         }
-                        None => context.report.left_out(&it.place, "Seaway replaces a prefix of the path, or all of it, by fixed text"),
+                        None => context.report.left_out(
+                            &it.place,
+                            "Seaway replaces a prefix of the path, or all of it, by fixed text",
+                        ),
                     }
                     return Content::Nothing;
                 }
@@ -276,10 +331,24 @@ fn content(location: &Location<'_>, all: &[Location<'_>], server: &Server<'_>, c
             "proxy_pass" | "grpc_pass" => return forwarded(it, location, prefix, server, context),
             "try_files" => match fallback(it, all) {
                 Some(named) => {
-                    context.report.differs(&it.place, "Seaway serves no files: all requests go to the named location");
+                    context
+                        .report
+                        .differs(&it.place, "Seaway serves no files: all requests go to the named location");
                     let inner = named.directive.block.as_deref().unwrap_or_default();
                     match inner.iter().find(|it| matches!(&*it.name, "proxy_pass" | "grpc_pass")) {
-                        Some(it) => return forwarded(it, &Location { kind: Kind::Prefix, path: location.path.clone(), ..named.clone() }, None, server, context),
+                        Some(it) => {
+                            return forwarded(
+                                it,
+                                &Location {
+                                    kind: Kind::Prefix,
+                                    path: location.path.clone(),
+                                    ..named.clone()
+                                },
+                                None,
+                                server,
+                                context,
+                            );
+                        }
                         None => Content::Nothing,
                     }
                 }
@@ -289,8 +358,11 @@ fn content(location: &Location<'_>, all: &[Location<'_>], server: &Server<'_>, c
                 }
             },
             "root" | "alias" => {
-                let is_more = block.iter().any(|it| matches!(&*it.name, "proxy_pass" | "grpc_pass" | "return" | "rewrite"));
-                match is_more || block.iter().any(|it| it.name == "try_files" && fallback(it, all).is_some()) {
+                let is_more = block
+                    .iter()
+                    .any(|it| matches!(&*it.name, "proxy_pass" | "grpc_pass" | "return" | "rewrite"));
+                match is_more || block.iter().any(|it| it.name == "try_files" && fallback(it, all).is_some())
+                {
                     true => context.report.no_effect(&it.place, "what the location serves is not a file"),
                     false => context.report.left_out(&it.place, FILES),
                 }
@@ -312,16 +384,25 @@ fn content(location: &Location<'_>, all: &[Location<'_>], server: &Server<'_>, c
 
 const FILES: &str = "Seaway serves no files: let a backend serve them; until then these requests go where the rest of the host goes, or get 404";
 
-fn forwarded(it: &Directive, location: &Location<'_>, prefix: Option<Rewrite>, server: &Server<'_>, context: &mut Context) -> Content {
+fn forwarded(
+    it: &Directive,
+    location: &Location<'_>,
+    prefix: Option<Rewrite>,
+    server: &Server<'_>,
+    context: &mut Context,
+) -> Content {
     match pass(it, location, &server.name(&location.path), context) {
         Ok(Pass { backend, rewrite, named, is_dns }) => {
             context.report.translated(&it.place);
             let rewrite = prefix.or(rewrite);
-            if let (Some(Rewrite::Prefix(by)), false) = (&rewrite, location.path.ends_with('/')) && by == "/" {
+            if let (Some(Rewrite::Prefix(by)), false) = (&rewrite, location.path.ends_with('/'))
+                && by == "/"
+            {
                 context.report.differs(&it.place, "nginx makes //x of the path here, and Seaway /x");
             }
             let sent = headers(&location.scopes, &mut context.report).host;
-            let host = (sent == SentHost::Backend && is_dns).then(|| named.rsplit_once(':').map_or(named.clone(), |it| it.0.to_owned()));
+            let host = (sent == SentHost::Backend && is_dns)
+                .then(|| named.rsplit_once(':').map_or(named.clone(), |it| it.0.to_owned()));
             let host = host.filter(|it| super::super::proxy::host(it).is_some());
             if sent == SentHost::Backend && host.is_none() {
                 let why = format!("members get the Host that the client sent; nginx sends them {named}");
@@ -343,10 +424,8 @@ fn prefix_rewrite(it: &Directive, path: &str) -> Option<Rewrite> {
     }
     let from = it.arg(0).strip_prefix('^')?;
     let from = from.strip_suffix('$').unwrap_or(from);
-    let (before, slash) = match from.strip_suffix("(.*)").map(|it| (it, false)).or_else(|| from.strip_suffix("(/.*)").map(|it| (it, true))) {
-        Some(found) => found,
-        None => return None,
-    };
+    let found = from.strip_suffix("(.*)").map(|it| (it, false));
+    let (before, slash) = found.or_else(|| from.strip_suffix("(/.*)").map(|it| (it, true)))?;
     let before = before.trim_end_matches('?').replace("\\/", "/").replace("\\.", ".");
     if before.trim_end_matches('/') != path.trim_end_matches('/') || before.contains(['(', '[', '\\']) {
         return None;
@@ -354,5 +433,6 @@ fn prefix_rewrite(it: &Directive, path: &str) -> Option<Rewrite> {
     let to = it.arg(1).strip_suffix("$1")?;
     let is_whole = if slash { !to.ends_with('/') } else { to.ends_with('/') };
     let by = to.trim_end_matches('/');
-    (is_whole && !by.contains(['$', '?'])).then(|| Rewrite::Prefix(if by.is_empty() { "/".to_owned() } else { by.to_owned() }))
+    (is_whole && !by.contains(['$', '?']))
+        .then(|| Rewrite::Prefix(if by.is_empty() { "/".to_owned() } else { by.to_owned() }))
 }

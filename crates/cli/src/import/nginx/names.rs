@@ -67,7 +67,10 @@ pub(super) fn listens(block: &[Directive], report: &mut Report) -> Vec<(Listen, 
     let mut listens = Vec::new();
     for it in block.iter().filter(|it| it.name == "listen") {
         let Some(mut listen) = place(it.arg(0)) else {
-            report.left_out(&it.place, "Seaway listens on ports, and not on sockets of the file system or ranges of ports");
+            report.left_out(
+                &it.place,
+                "Seaway listens on ports, and not on sockets of the file system or ranges of ports",
+            );
             continue;
         };
         listen.ssl = all_ssl;
@@ -92,7 +95,8 @@ pub(super) fn listens(block: &[Directive], report: &mut Report) -> Vec<(Listen, 
     if !block.iter().any(|it| it.name == "listen") {
         let place = block.first().map(|it| it.place.clone());
         listens.extend(place.map(|place| {
-            let usual = Directive { place, name: "listen".to_owned(), args: vec!["80".to_owned()], block: None };
+            let usual =
+                Directive { place, name: "listen".to_owned(), args: vec!["80".to_owned()], block: None };
             (Listen { port: 80, ..Listen::default() }, usual)
         }));
     }

@@ -40,17 +40,20 @@ impl Directive {
     }
 }
 
+/// Includes that lead to nothing, each with the reason.
+type Unread = Vec<(Place, String)>;
+
 struct Reading {
     /// Where relative names begin.
     main: PathBuf,
     room: u64,
     files: usize,
     nth: u32,
-    unread: Vec<(Place, String)>,
+    unread: Unread,
 }
 
 /// All directives, and includes that lead to nothing, each with the reason.
-pub(super) fn parse(file: &Path, text: &Text, room: u64) -> Result<(Vec<Directive>, Vec<(Place, String)>)> {
+pub(super) fn parse(file: &Path, text: &Text, room: u64) -> Result<(Vec<Directive>, Unread)> {
     let mut reading = Reading { main: file.to_owned(), room, files: 1, nth: 0, unread: Vec::new() };
     let directives = reading.file(text, 0)?;
     Ok((directives, reading.unread))
@@ -63,7 +66,13 @@ impl Reading {
         Ok(directives)
     }
 
-    fn block(&mut self, lexer: &mut Lexer<'_>, text: &Text, depth: usize, is_within: bool) -> Result<Vec<Directive>> {
+    fn block(
+        &mut self,
+        lexer: &mut Lexer<'_>,
+        text: &Text,
+        depth: usize,
+        is_within: bool,
+    ) -> Result<Vec<Directive>> {
         let mut directives = Vec::new();
         let mut words: Vec<(u32, String)> = Vec::new();
         loop {
@@ -92,7 +101,10 @@ impl Reading {
                 }
                 Token::Open if !words.is_empty() => {
                     if depth >= DEEPEST {
-                        bail!("{}:{line}: blocks and includes are nested deeper than {DEEPEST} levels", text.name);
+                        bail!(
+                            "{}:{line}: blocks and includes are nested deeper than {DEEPEST} levels",
+                            text.name
+                        );
                     }
                     let mut directive = self.directive(&mut words, text, Some(Vec::new()));
                     if directive.name.ends_with("_by_lua_block") {
@@ -116,7 +128,12 @@ impl Reading {
         }
     }
 
-    fn directive(&mut self, words: &mut Vec<(u32, String)>, text: &Text, block: Option<Vec<Directive>>) -> Directive {
+    fn directive(
+        &mut self,
+        words: &mut Vec<(u32, String)>,
+        text: &Text,
+        block: Option<Vec<Directive>>,
+    ) -> Directive {
         let line = words.first().map_or(0, |it| it.0);
         let mut all = std::mem::take(words).into_iter().map(|it| it.1);
         let name = all.next().unwrap_or_default();
@@ -200,7 +217,10 @@ fn is_like(name: &str, pattern: &str) -> bool {
     let mut fits = vec![false; pattern.len().saturating_add(1)];
     let star = |fits: &mut Vec<bool>| {
         for (at, it) in pattern.iter().enumerate() {
-            if *it == '*' && fits.get(at) == Some(&true) && let Some(next) = fits.get_mut(at.saturating_add(1)) {
+            if *it == '*'
+                && fits.get(at) == Some(&true)
+                && let Some(next) = fits.get_mut(at.saturating_add(1))
+            {
                 *next = true;
             }
         }
@@ -216,7 +236,9 @@ fn is_like(name: &str, pattern: &str) -> bool {
                 continue;
             }
             let to = if *it == '*' { at } else { at.saturating_add(1) };
-            if (*it == '*' || *it == '?' || *it == letter) && let Some(slot) = next.get_mut(to) {
+            if (*it == '*' || *it == '?' || *it == letter)
+                && let Some(slot) = next.get_mut(to)
+            {
                 *slot = true;
             }
         }

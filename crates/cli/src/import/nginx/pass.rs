@@ -55,9 +55,16 @@ pub(super) fn pass(
     if is_tls {
         annotations.extend(verification(&location.scopes, at, context));
     }
-    let is_address = at.trim_start_matches('[').starts_with(|it: char| it.is_ascii_digit() || it == ':') || at.starts_with("localhost");
+    let is_address = at.trim_start_matches('[').starts_with(|it: char| it.is_ascii_digit() || it == ':')
+        || at.starts_with("localhost");
     let named = if is_upstream || !is_address { service_name(at) } else { name.to_owned() };
-    let backend = context.proxy.backend(Backend { name: named, members, app_protocol, annotations, ..Backend::default() });
+    let backend = context.proxy.backend(Backend {
+        name: named,
+        members,
+        app_protocol,
+        annotations,
+        ..Backend::default()
+    });
     let rewrite = rewrite(path, location)?;
     Ok(Pass { backend, rewrite, named: at.to_owned(), is_dns: !is_upstream && !is_address })
 }
@@ -65,11 +72,14 @@ pub(super) fn pass(
 /// A text with what `set` says of its variables: `set $app shop;` is how names are resolved while nginx runs.
 fn constants(text: &str, scopes: &Scopes<'_>) -> String {
     let mut text = text.to_owned();
-    let mut known: Vec<_> = scopes.everywhere().filter(|it| it.name == "set" && !it.arg(1).contains('$')).collect();
+    let mut known: Vec<_> =
+        scopes.everywhere().filter(|it| it.name == "set" && !it.arg(1).contains('$')).collect();
     known.sort_by_key(|it| std::cmp::Reverse(it.arg(0).len()));
     for it in known.into_iter().filter(|it| it.arg(0).len() > 1) {
         // Of two, the inner one was replaced first.
-        text = text.replace(&format!("${{{}}}", it.arg(0).trim_start_matches('$')), it.arg(1)).replace(it.arg(0), it.arg(1));
+        text = text
+            .replace(&format!("${{{}}}", it.arg(0).trim_start_matches('$')), it.arg(1))
+            .replace(it.arg(0), it.arg(1));
         if text.len() > 4096 {
             break;
         }
@@ -77,11 +87,7 @@ fn constants(text: &str, scopes: &Scopes<'_>) -> String {
     text
 }
 
-fn verification(
-    scopes: &Scopes<'_>,
-    at: &str,
-    context: &mut Context,
-) -> Vec<(&'static str, String)> {
+fn verification(scopes: &Scopes<'_>, at: &str, context: &mut Context) -> Vec<(&'static str, String)> {
     let mut said = Vec::new();
     if scopes.said("proxy_ssl_verify") != "on" {
         said.push(("backend-tls-verify", "off".to_owned()));
@@ -95,7 +101,10 @@ fn verification(
         "" | "$proxy_host" | "$host" => at.rsplit_once(':').map_or(at, |it| it.0),
         name => name,
     };
-    if super::super::proxy::host(name).is_some() && name.contains(|it: char| it.is_ascii_alphabetic()) && name.contains('.') {
+    if super::super::proxy::host(name).is_some()
+        && name.contains(|it: char| it.is_ascii_alphabetic())
+        && name.contains('.')
+    {
         said.push(("backend-tls-name", name.to_owned()));
     }
     said

@@ -3,9 +3,7 @@
 use std::cell::RefCell;
 
 use super::{
-    super::{
-        proxy::{Condition, Host, PathRule, Redirect, Rewrite, Route, Target, service_name},
-    },
+    super::proxy::{Condition, Host, PathRule, Redirect, Rewrite, Route, Target, service_name},
     access::access,
     context::{Context, Scopes},
     cover, judge_rest,
@@ -31,7 +29,9 @@ impl Server<'_> {
             Host::Exact(name) | Host::Under(name) => name,
         });
         let plain = path.trim_matches(|it: char| !it.is_ascii_alphanumeric());
-        service_name(&match plain.is_empty() || !plain.bytes().all(|it| it.is_ascii_alphanumeric() || b"/-_.".contains(&it)) {
+        service_name(&match plain.is_empty()
+            || !plain.bytes().all(|it| it.is_ascii_alphanumeric() || b"/-_.".contains(&it))
+        {
             true => host.to_owned(),
             false => format!("{host}-{plain}"),
         })
@@ -48,17 +48,35 @@ pub(super) struct Served {
 pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
     judge_rest(
         server.block,
-        &["listen", "server_name", "location", "return", "rewrite", "if", "root", "try_files", "proxy_redirect", "ssl_verify_client", "internal"],
+        &[
+            "listen",
+            "server_name",
+            "location",
+            "return",
+            "rewrite",
+            "if",
+            "root",
+            "try_files",
+            "proxy_redirect",
+            "ssl_verify_client",
+            "internal",
+        ],
         context,
     );
     let mut to_https = false;
     let leads = server.block.iter().any(|it| it.name == "location" && it.args == ["/"]);
     for it in server.block {
         match &*it.name {
-            "root" | "try_files" if leads => context.report.no_effect(&it.place, "only for locations that serve files, which are named by themselves"),
-            "root" | "try_files" => context.report.left_out(&it.place, "Seaway serves no files: let a backend serve them"),
+            "root" | "try_files" if leads => context
+                .report
+                .no_effect(&it.place, "only for locations that serve files, which are named by themselves"),
+            "root" | "try_files" => {
+                context.report.left_out(&it.place, "Seaway serves no files: let a backend serve them")
+            }
             "if" => to_https |= condition(it, server, context),
-            "proxy_redirect" => context.report.differs(&it.place, "Seaway passes Location on as the backend sends it, as with off"),
+            "proxy_redirect" => context
+                .report
+                .differs(&it.place, "Seaway passes Location on as the backend sends it, as with off"),
             "internal" => context.report.left_out(&it.place, "this directive is not read where it stands"),
             _ => {}
         }
@@ -67,9 +85,15 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
     for it in server.block.iter().filter(|it| matches!(&*it.name, "return" | "rewrite")) {
         let code = it.arg(0).parse::<u16>().unwrap_or_default();
         if it.name == "return" && (400..600).contains(&code) {
-            context.report.differs(&it.place, "requests that no route takes get 404, or what `frontDoor.unmatched` says");
+            context.report.differs(
+                &it.place,
+                "requests that no route takes get 404, or what `frontDoor.unmatched` says",
+            );
             let has_redirects = to_https;
-            return Served { routes: if has_redirects { Vec::new() } else { vec![refused(server, it)] }, to_https: has_redirects };
+            return Served {
+                routes: if has_redirects { Vec::new() } else { vec![refused(server, it)] },
+                to_https: has_redirects,
+            };
         }
         match redirect(it, server) {
             Ok(Some((_, true))) => {
@@ -101,7 +125,9 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
     let mut routes = of_locations(server, context);
     let is_https = |it: &Route| matches!(&it.target, Target::Redirect(to) if *to == Redirect { scheme: Some("https"), code: to.code, ..Redirect::default() });
     // `location / { return 301 https://$host$request_uri; }`
-    let whole = routes.iter().position(|it| it.condition.path == PathRule::Prefix("/".to_owned()) && is_https(it) && !it.is_protected());
+    let whole = routes.iter().position(|it| {
+        it.condition.path == PathRule::Prefix("/".to_owned()) && is_https(it) && !it.is_protected()
+    });
     if let Some(at) = whole {
         routes.remove(at);
         to_https = true;
@@ -155,8 +181,11 @@ fn condition(it: &Directive, server: &Server<'_>, context: &mut Context) -> bool
         [only] => matches!(redirect(only, server), Ok(Some((_, true)))),
         _ => false,
     };
-    let by_host = text.strip_prefix("$host = ").and_then(|it| super::super::proxy::host(it.trim_matches('"')));
-    let by_scheme = ["$scheme", "$https", "$server_port", "$http_x_forwarded_proto"].iter().any(|it| text.starts_with(it));
+    let by_host =
+        text.strip_prefix("$host = ").and_then(|it| super::super::proxy::host(it.trim_matches('"')));
+    let by_scheme = ["$scheme", "$https", "$server_port", "$http_x_forwarded_proto"]
+        .iter()
+        .any(|it| text.starts_with(it));
     if is_redirect && (by_scheme || by_host.is_some_and(|it| server.names.hosts.contains(&it))) {
         context.report.differs(&it.place, "the code is 308");
         return true;
@@ -181,7 +210,11 @@ pub(super) fn redirect(it: &Directive, server: &Server<'_>) -> Result<Option<(Re
         ("return", [code, text]) if matches!(code.as_str(), "301" | "302" | "303" | "307" | "308") => {
             (code.parse().unwrap_or(302), text.as_str())
         }
-        ("return", _) => return Err("Seaway answers nothing by itself but redirects and errors: let a backend answer".to_owned()),
+        ("return", _) => {
+            return Err(
+                "Seaway answers nothing by itself but redirects and errors: let a backend answer".to_owned()
+            );
+        }
         ("rewrite", [from, to, flags @ ..]) => {
             let code = match flags.first().map(String::as_str) {
                 Some("permanent") => 301,
@@ -189,7 +222,8 @@ pub(super) fn redirect(it: &Directive, server: &Server<'_>) -> Result<Option<(Re
                 _ if to.contains("://") => 302,
                 _ => return Ok(None),
             };
-            let all = matches!(from.as_str(), "^" | "^(.*)" | "^(.*)$" | "^/(.*)" | "^/(.*)$" | ".*" | "^.*$");
+            let all =
+                matches!(from.as_str(), "^" | "^(.*)" | "^(.*)$" | "^/(.*)" | "^/(.*)$" | ".*" | "^.*$");
             if !all && fixed(from).is_none() {
                 return Ok(None);
             }
@@ -234,7 +268,9 @@ pub(super) fn redirect(it: &Directive, server: &Server<'_>) -> Result<Option<(Re
     };
     let port = port.filter(|it| *it != 443 || scheme != Some("https"));
     let path = match after {
-        "$request_uri" | "$request_uri?" | "$uri" | "$uri$is_args$args" | "/$request_uri" | "/$1" | "$1" => None,
+        "$request_uri" | "$request_uri?" | "$uri" | "$uri$is_args$args" | "/$request_uri" | "/$1" | "$1" => {
+            None
+        }
         "" => Some(Rewrite::Full("/".to_owned())),
         fixed => full(fixed)?,
     };

@@ -29,7 +29,9 @@ pub(super) fn read(block: &[Directive], context: &mut Context) {
                 context.report.translated(&it.place);
                 context.maps.insert(it.arg(1).trim_start_matches('$').to_owned(), it.clone());
             }
-            ("map", _) => context.report.left_out(&it.place, "Seaway has no variables but $ssl_preread_server_name"),
+            ("map", _) => {
+                context.report.left_out(&it.place, "Seaway has no variables but $ssl_preread_server_name")
+            }
             _ => {}
         }
     }
@@ -55,7 +57,8 @@ fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
     }
     let preread = scopes.said("ssl_preread") == "on";
     let variable = pass.arg(0).trim_start_matches('$');
-    if let Some(map) = context.maps.get(variable).filter(|_| preread && pass.arg(0).starts_with('$')).cloned() {
+    if let Some(map) = context.maps.get(variable).filter(|_| preread && pass.arg(0).starts_with('$')).cloned()
+    {
         context.report.translated(&pass.place);
         passthrough(&map, &listens, scopes, &access.sources, context);
         return;
@@ -68,13 +71,18 @@ fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
                 open(listen, written, backend, &access.sources, context);
             }
         }
-        None => context.report.left_out(&pass.place, "it names no backend that Seaway can connect to (ADDRESS:PORT or NAME:PORT): nothing is opened"),
+        None => context.report.left_out(
+            &pass.place,
+            "it names no backend that Seaway can connect to (ADDRESS:PORT or NAME:PORT): nothing is opened",
+        ),
     }
 }
 
 fn terms(scopes: &Scopes<'_>) -> BTreeMap<&'static str, String> {
     let mut terms = BTreeMap::new();
-    for (name, annotation) in [("proxy_timeout", "timeout-idle"), ("proxy_connect_timeout", "timeout-connect")] {
+    for (name, annotation) in
+        [("proxy_timeout", "timeout-idle"), ("proxy_connect_timeout", "timeout-connect")]
+    {
         if let Some(millis) = headers::duration(scopes.said(name)).filter(|it| *it > 0) {
             terms.insert(annotation, headers::written(millis));
         }
@@ -85,7 +93,11 @@ fn terms(scopes: &Scopes<'_>) -> BTreeMap<&'static str, String> {
     terms
 }
 
-fn backend(name: &str, mut annotations: BTreeMap<&'static str, String>, context: &mut Context) -> Option<usize> {
+fn backend(
+    name: &str,
+    mut annotations: BTreeMap<&'static str, String>,
+    context: &mut Context,
+) -> Option<usize> {
     let known = context.upstreams.get(name).and_then(|it| it.block.clone());
     let Upstream { members, annotations: more } = match known {
         Some(block) => upstream(&block, None, context),
@@ -101,7 +113,10 @@ fn backend(name: &str, mut annotations: BTreeMap<&'static str, String>, context:
 fn open(listen: &Listen, written: &Directive, backend: usize, sources: &[String], context: &mut Context) {
     let mut annotations = BTreeMap::new();
     if listen.ssl {
-        context.report.closed(&written.place, "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: nothing is opened");
+        context.report.closed(
+            &written.place,
+            "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: nothing is opened",
+        );
         return;
     }
     if listen.proxy_protocol {
@@ -112,14 +127,18 @@ fn open(listen: &Listen, written: &Directive, backend: usize, sources: &[String]
         annotations.insert("proxy-protocol-from", "0.0.0.0/0, ::/0".to_owned());
         context.report.differs(&written.place, "say in seaway.dev/proxy-protocol-from which proxies are believed: as in nginx, it is every client");
     }
-    if listen.udp && let Some(it) = context.proxy.backends.get_mut(backend) {
+    if listen.udp
+        && let Some(it) = context.proxy.backends.get_mut(backend)
+    {
         // What is said of time is of flows.
         if let Some(time) = it.annotations.remove("timeout-idle") {
             it.annotations.insert("timeout-udp", time);
         }
         it.annotations.remove("timeout-connect");
     }
-    if listen.address.is_some() && let Some(it) = context.proxy.backends.get_mut(backend) {
+    if listen.address.is_some()
+        && let Some(it) = context.proxy.backends.get_mut(backend)
+    {
         it.port = Some(listen.port);
         it.annotations.extend(std::mem::take(&mut annotations));
         if !sources.is_empty() {
@@ -147,11 +166,17 @@ fn passthrough(
 ) {
     let Some((listen, written)) = listens.first() else { return };
     if !sources.is_empty() || listen.proxy_protocol || listen.address.is_some() {
-        context.report.closed(&written.place, "the front door passes TLS on at all of its addresses, to every client: nothing is opened");
+        context.report.closed(
+            &written.place,
+            "the front door passes TLS on at all of its addresses, to every client: nothing is opened",
+        );
         return;
     }
     if context.proxy.door.https.is_some_and(|it| it != listen.port) && !context.proxy.routes.is_empty() {
-        context.report.left_out(&written.place, "the front door has one port with TLS, and it is another one: nothing is opened");
+        context.report.left_out(
+            &written.place,
+            "the front door has one port with TLS, and it is another one: nothing is opened",
+        );
         return;
     }
     context.proxy.door.https = Some(listen.port);
@@ -167,7 +192,10 @@ fn passthrough(
             None => host(name).into_iter().collect(),
         };
         if hosts.is_empty() {
-            context.report.left_out(&map.place, &format!("{name}: TLS is passed on by host names such as shop.example and *.shop.example"));
+            context.report.left_out(
+                &map.place,
+                &format!("{name}: TLS is passed on by host names such as shop.example and *.shop.example"),
+            );
             continue;
         }
         let annotations: BTreeMap<&'static str, String> =

@@ -11,28 +11,73 @@ fn server(lines: &str) -> String {
 #[test]
 fn each_directive_has_its_counterpart() {
     for (lines, expected) in [
-        ("location / { proxy_pass http://127.0.0.1:1; }", &["seaway.dev/host: shop.example/", "seaway.dev/backends: \"127.0.0.1:1\""][..]),
+        (
+            "location / { proxy_pass http://127.0.0.1:1; }",
+            &["seaway.dev/host: shop.example/", "seaway.dev/backends: \"127.0.0.1:1\""][..],
+        ),
         ("location / { proxy_pass http://localhost:1; }", &["\"127.0.0.1:1\""]),
-        ("location / { proxy_pass http://app.internal; proxy_set_header Host $host; }", &["\"app.internal:80\""]),
+        (
+            "location / { proxy_pass http://app.internal; proxy_set_header Host $host; }",
+            &["\"app.internal:80\""],
+        ),
         ("location / { proxy_pass http://app.internal; }", &["urlRewrite: {hostname: app.internal}"]),
-        ("location / { proxy_pass https://10.0.0.1; }", &["\"10.0.0.1:443\"", "appProtocol: https", "backend-tls-verify: \"off\""]),
-        ("location / { proxy_pass https://10.0.0.1; proxy_ssl_verify on; proxy_ssl_name a.b; }", &["seaway.dev/backend-tls-name: a.b"]),
+        (
+            "location / { proxy_pass https://10.0.0.1; }",
+            &["\"10.0.0.1:443\"", "appProtocol: https", "backend-tls-verify: \"off\""],
+        ),
+        (
+            "location / { proxy_pass https://10.0.0.1; proxy_ssl_verify on; proxy_ssl_name a.b; }",
+            &["seaway.dev/backend-tls-name: a.b"],
+        ),
         ("location / { grpc_pass grpc://10.0.0.1:5; }", &["appProtocol: grpc"]),
         ("location /a/ { proxy_pass http://10.0.0.1:1/; }", &["seaway.dev/strip-prefix: \"true\""]),
         ("location /a/ { proxy_pass http://10.0.0.1:1/b/; }", &["replacePrefixMatch: /b"]),
-        ("location = /a { proxy_pass http://10.0.0.1:1/b; }", &["type: Exact, value: /a", "replaceFullPath: /b"]),
-        ("location ~ \\.php$ { proxy_pass http://10.0.0.1:1; }", &["type: RegularExpression, value: \"(?s-u:.)*\\\\.php\""]),
-        ("location /a/ { rewrite ^/a/(.*)$ /$1 break; proxy_pass http://10.0.0.1:1; }", &["seaway.dev/strip-prefix: \"true\""]),
-        ("location / { client_max_body_size 10m; proxy_pass http://10.0.0.1:1; }", &["max-body-size: \"10Mi\""]),
+        (
+            "location = /a { proxy_pass http://10.0.0.1:1/b; }",
+            &["type: Exact, value: /a", "replaceFullPath: /b"],
+        ),
+        (
+            "location ~ \\.php$ { proxy_pass http://10.0.0.1:1; }",
+            &["type: RegularExpression, value: \"(?s-u:.)*\\\\.php\""],
+        ),
+        (
+            "location /a/ { rewrite ^/a/(.*)$ /$1 break; proxy_pass http://10.0.0.1:1; }",
+            &["seaway.dev/strip-prefix: \"true\""],
+        ),
+        (
+            "location / { client_max_body_size 10m; proxy_pass http://10.0.0.1:1; }",
+            &["max-body-size: \"10Mi\""],
+        ),
         ("proxy_read_timeout 2m; location / { proxy_pass http://10.0.0.1:1; }", &["timeout-answer: \"2m\""]),
-        ("location / { proxy_connect_timeout 500ms; proxy_pass http://10.0.0.1:1; }", &["timeout-connect: \"500ms\""]),
-        ("location / { proxy_set_header X-A b; proxy_pass http://10.0.0.1:1; }", &["requestHeaderModifier: {set: [{name: X-A, value: b}]}"]),
-        ("location / { add_header X-A b; proxy_hide_header X-B; proxy_pass http://10.0.0.1:1; }", &["remove: [X-B]", "{name: X-A, value: b}"]),
-        ("location /a { return 301 /b; } location / { proxy_pass http://10.0.0.1:1; }", &["replaceFullPath: /b", "statusCode: 301"]),
-        ("return 302 https://www.shop.example$request_uri;", &["hostname: www.shop.example, scheme: https, statusCode: 302"]),
+        (
+            "location / { proxy_connect_timeout 500ms; proxy_pass http://10.0.0.1:1; }",
+            &["timeout-connect: \"500ms\""],
+        ),
+        (
+            "location / { proxy_set_header X-A b; proxy_pass http://10.0.0.1:1; }",
+            &["requestHeaderModifier: {set: [{name: X-A, value: b}]}"],
+        ),
+        (
+            "location / { add_header X-A b; proxy_hide_header X-B; proxy_pass http://10.0.0.1:1; }",
+            &["remove: [X-B]", "{name: X-A, value: b}"],
+        ),
+        (
+            "location /a { return 301 /b; } location / { proxy_pass http://10.0.0.1:1; }",
+            &["replaceFullPath: /b", "statusCode: 301"],
+        ),
+        (
+            "return 302 https://www.shop.example$request_uri;",
+            &["hostname: www.shop.example, scheme: https, statusCode: 302"],
+        ),
         ("rewrite ^ https://$host$request_uri? permanent;", &["scheme: https, statusCode: 301"]),
-        ("location / { try_files $uri @app; } location @app { proxy_pass http://10.0.0.1:1; }", &["\"10.0.0.1:1\""]),
-        ("location / { allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.1:1; }", &["seaway.dev/source-ranges: \"10.0.0.0/8\""]),
+        (
+            "location / { try_files $uri @app; } location @app { proxy_pass http://10.0.0.1:1; }",
+            &["\"10.0.0.1:1\""],
+        ),
+        (
+            "location / { allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.1:1; }",
+            &["seaway.dev/source-ranges: \"10.0.0.0/8\""],
+        ),
         ("location / { allow all; proxy_pass http://10.0.0.1:1; }", &["seaway.dev/host: shop.example/"]),
     ] {
         let text = printed("nginx", &server(lines));
@@ -47,7 +92,10 @@ fn each_directive_has_its_counterpart() {
 fn upstreams_are_services() {
     for (lines, expected) in [
         ("server 10.0.0.1;", "\"10.0.0.1:80\""),
-        ("server 10.0.0.1:1 weight=3; server [2001:db8::1]:2 backup;", "\"10.0.0.1:1 weight=3, [2001:db8::1]:2 backup\""),
+        (
+            "server 10.0.0.1:1 weight=3; server [2001:db8::1]:2 backup;",
+            "\"10.0.0.1:1 weight=3, [2001:db8::1]:2 backup\"",
+        ),
         ("server 10.0.0.1:1 down; server 10.0.0.2:1;", "backends: \"10.0.0.2:1\""),
         ("server 10.0.0.1:1 max_fails=0;", "passive-ejection: \"off\""),
         ("ip_hash; server 10.0.0.1:1;", "balance: source-hash"),
@@ -55,7 +103,10 @@ fn upstreams_are_services() {
         ("random two least_conn; server 10.0.0.1:1;", "balance: random-two"),
         ("sticky cookie srv; server 10.0.0.1:1;", "sticky-cookie: srv"),
     ] {
-        let of = format!("upstream a {{ {lines} }} {}", server("location / { proxy_pass http://a; proxy_set_header Host $host; }"));
+        let of = format!(
+            "upstream a {{ {lines} }} {}",
+            server("location / { proxy_pass http://a; proxy_set_header Host $host; }")
+        );
         let text = printed("nginx", &of);
         assert!(text.contains(expected), "{lines}: {expected} is missing:\n{text}");
     }
@@ -82,7 +133,9 @@ fn what_protects_and_cannot_be_translated_closes_its_location() {
         "include not-here.conf;",
     ] {
         for of in [
-            server(&format!("location /a {{ {lines} proxy_pass http://10.0.0.1:1; }} location / {{ proxy_pass http://10.0.0.1:1; }}")),
+            server(&format!(
+                "location /a {{ {lines} proxy_pass http://10.0.0.1:1; }} location / {{ proxy_pass http://10.0.0.1:1; }}"
+            )),
             server(&format!("{lines} location / {{ proxy_pass http://10.0.0.1:1; }}")),
         ] {
             let text = printed("nginx", &of);
@@ -90,18 +143,26 @@ fn what_protects_and_cannot_be_translated_closes_its_location() {
         }
     }
     // A list of networks is the only protection that satisfy any leaves.
-    let any = server("location / { satisfy any; allow 10.0.0.0/8; deny all; auth_basic a; proxy_pass http://10.0.0.1:1; }");
+    let any = server(
+        "location / { satisfy any; allow 10.0.0.0/8; deny all; auth_basic a; proxy_pass http://10.0.0.1:1; }",
+    );
     assert!(printed("nginx", &any).contains("source-ranges: \"10.0.0.0/8\""));
     // Without TLS, or at more addresses, nothing is served that was not.
-    let loopback = format!("{} server {{ listen 127.0.0.1:80; server_name b.example; location / {{ proxy_pass http://10.0.0.1:1; }} }}", server("location / { proxy_pass http://10.0.0.1:2; }"));
+    let loopback = format!(
+        "{} server {{ listen 127.0.0.1:80; server_name b.example; location / {{ proxy_pass http://10.0.0.1:1; }} }}",
+        server("location / { proxy_pass http://10.0.0.1:2; }")
+    );
     assert!(printed("nginx", &loopback).contains("Closed, requests get 403: it listens only at loopback"));
-    let tls = "server { listen 443 ssl; server_name a.example; location / { proxy_pass http://10.0.0.1:1; } }";
+    let tls =
+        "server { listen 443 ssl; server_name a.example; location / { proxy_pass http://10.0.0.1:1; } }";
     assert!(printed("nginx", tls).contains("the server has no certificate"));
 }
 
 #[test]
 fn other_spellings_of_a_protected_path_are_protected() {
-    let of = server("location /adm { allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.1:1; } location /adm/open/ { proxy_pass http://10.0.0.1:1; } location / { proxy_pass http://10.0.0.1:1; }");
+    let of = server(
+        "location /adm { allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.1:1; } location /adm/open/ { proxy_pass http://10.0.0.1:1; } location / { proxy_pass http://10.0.0.1:1; }",
+    );
     let text = printed("nginx", &of);
     let spelled = r#"value: "(?:/|%2[fF])+(?:a|%61)(?:d|%64)(?:m|%6[dD])(?s-u:.)*""#;
     assert!(text.contains(spelled), "{text}");
@@ -128,17 +189,29 @@ fn tls_is_the_front_doors() {
               server { listen 443 ssl; server_name a.example; ssl_certificate /c.pem; ssl_certificate_key /k.pem; ssl_protocols TLSv1.3; \
               add_header Strict-Transport-Security max-age=100; location / { proxy_pass http://10.0.0.1:1; } }";
     let text = printed("nginx", of);
-    for part in ["- {cert: /c.pem, key: /k.pem}", "profile: modern", "hsts: \"100s\"", "seaway.dev/https-redirect: \"true\"", "seaway.dev/https-redirect: \"false\""] {
+    for part in [
+        "- {cert: /c.pem, key: /k.pem}",
+        "profile: modern",
+        "hsts: \"100s\"",
+        "seaway.dev/https-redirect: \"true\"",
+        "seaway.dev/https-redirect: \"false\"",
+    ] {
         assert!(text.contains(part), "{part} is missing:\n{text}");
     }
     let all = of.replace("location /.well-known/x { proxy_pass http://10.0.0.1:2; }", "");
     let text = printed("nginx", &all);
     assert!(text.contains("redirect: true") && !text.contains("https-redirect"), "{text}");
-    let clients = all.replace("ssl_protocols TLSv1.3;", "ssl_verify_client on; ssl_client_certificate /ca.pem;");
+    let clients =
+        all.replace("ssl_protocols TLSv1.3;", "ssl_verify_client on; ssl_client_certificate /ca.pem;");
     assert!(printed("nginx", &clients).contains("clients: {authorities: /ca.pem}"));
-    let some = format!("{clients} server {{ listen 443 ssl; server_name b.example; ssl_certificate /c.pem; ssl_certificate_key /k.pem; location / {{ proxy_pass http://10.0.0.1:1; }} }}");
+    let some = format!(
+        "{clients} server {{ listen 443 ssl; server_name b.example; ssl_certificate /c.pem; ssl_certificate_key /k.pem; location / {{ proxy_pass http://10.0.0.1:1; }} }}"
+    );
     let text = printed("nginx", &some);
-    assert!(!text.contains("clients:") && text.contains("of all servers for a certificate, or of none"), "{text}");
+    assert!(
+        !text.contains("clients:") && text.contains("of all servers for a certificate, or of none"),
+        "{text}"
+    );
 }
 
 #[test]

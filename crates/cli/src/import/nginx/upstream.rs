@@ -17,7 +17,7 @@ pub(super) fn member(text: &str, port: Option<u16>) -> Option<String> {
         return None;
     }
     let (host, port) = match text.rsplit_once(':') {
-        Some((host, number)) if !number.ends_with(']') && !(host.contains(':') && !host.ends_with(']')) => {
+        Some((host, number)) if !number.ends_with(']') && (!host.contains(':') || host.ends_with(']')) => {
             (host, Some(number.parse::<u16>().ok()?))
         }
         _ => (text, port),
@@ -53,9 +53,14 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
                         ("fail_timeout", _) => {
                             report.differs(&it.place, "fail_timeout: a member that failed is left out for `defaults.passiveEjection.eject` (10s)");
                         }
-                        ("slow_start", time) => drop(upstream.annotations.insert("slow-start", time.to_owned())),
+                        ("slow_start", time) => {
+                            drop(upstream.annotations.insert("slow-start", time.to_owned()))
+                        }
                         ("resolve", _) => {}
-                        (word, _) => report.left_out(&it.place, &format!("{word}: Seaway has no such setting of one backend")),
+                        (word, _) => report.left_out(
+                            &it.place,
+                            &format!("{word}: Seaway has no such setting of one backend"),
+                        ),
                     }
                 }
                 if is_down {
@@ -71,9 +76,13 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
             ("hash", "$remote_addr" | "$binary_remote_addr") => {
                 upstream.annotations.insert("balance", "source-hash".to_owned());
             }
-            ("hash", _) => report.left_out(&it.place, "Seaway hashes the client's address alone: seaway.dev/balance: source-hash"),
+            ("hash", _) => report.left_out(
+                &it.place,
+                "Seaway hashes the client's address alone: seaway.dev/balance: source-hash",
+            ),
             ("sticky", "cookie") => drop(upstream.annotations.insert("sticky-cookie", it.arg(1).to_owned())),
-            ("sticky", _) => report.left_out(&it.place, "seaway.dev/sticky-cookie keeps a client at its member by a cookie"),
+            ("sticky", _) => report
+                .left_out(&it.place, "seaway.dev/sticky-cookie keeps a client at its member by a cookie"),
             _ => {}
         }
     }

@@ -28,7 +28,10 @@ const NO_EFFECT: [(&str, &str); 12] = [
          lock_file load_module env multi_accept use accept_mutex events debug_connection",
         "settings of the process: `seaway run --help`, `dataPlane` in seaway.yaml",
     ),
-    ("error_log log_format log_not_found log_subrequest open_log_file_cache", "logs: `log` and `accessLog` in seaway.yaml"),
+    (
+        "error_log log_format log_not_found log_subrequest open_log_file_cache",
+        "logs: `log` and `accessLog` in seaway.yaml",
+    ),
     (
         "sendfile sendfile_max_chunk tcp_nopush tcp_nodelay aio directio output_buffers postpone_output reset_timedout_connection \
          open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors read_ahead disable_symlinks \
@@ -71,13 +74,22 @@ const NO_EFFECT: [(&str, &str); 12] = [
          source_charset variables_hash",
         "nothing of it is in what Seaway answers or forwards",
     ),
-    ("resolver resolver_timeout", "names of backends are resolved by /etc/resolv.conf, or `resolvers` in seaway.yaml"),
-    ("client_body_timeout send_timeout", "`defaults.timeouts.answer` (50s) limits the time without a byte in either direction"),
+    (
+        "resolver resolver_timeout",
+        "names of backends are resolved by /etc/resolv.conf, or `resolvers` in seaway.yaml",
+    ),
+    (
+        "client_body_timeout send_timeout",
+        "`defaults.timeouts.answer` (50s) limits the time without a byte in either direction",
+    ),
     ("set", "a variable, whose value stands where it is used, or it is named there"),
 ];
 
 const LEFT_OUT: [(&str, &str); 14] = [
-    ("access_log", "each request is one line of `accessLog: {format: combined, to: FILE}` in seaway.yaml, for all routes together"),
+    (
+        "access_log",
+        "each request is one line of `accessLog: {format: combined, to: FILE}` in seaway.yaml, for all routes together",
+    ),
     (
         "gzip gzip_vary gzip_types gzip_proxied gzip_comp_level gzip_buffers gzip_http_version gzip_min_length gzip_disable \
          gzip_static gunzip brotli brotli_types brotli_comp_level brotli_static zstd",
@@ -96,21 +108,48 @@ const LEFT_OUT: [(&str, &str); 14] = [
          uwsgi_param scgi_pass memcached_pass random_index empty_gif",
         "Seaway forwards HTTP to backends, and serves no files, FastCGI or uWSGI: put a web server behind it, as a backend",
     ),
-    ("error_page recursive_error_pages", "`frontDoor.pages` in seaway.yaml has a page for each error that Seaway answers itself"),
-    ("sub_filter sub_filter_once sub_filter_types sub_filter_last_modified ssi addition_types add_before_body add_after_body", "Seaway does not change bodies: let the backend do it"),
+    (
+        "error_page recursive_error_pages",
+        "`frontDoor.pages` in seaway.yaml has a page for each error that Seaway answers itself",
+    ),
+    (
+        "sub_filter sub_filter_once sub_filter_types sub_filter_last_modified ssi addition_types add_before_body add_after_body",
+        "Seaway does not change bodies: let the backend do it",
+    ),
     ("mirror mirror_request_body", "write an HTTPRoute with the filter RequestMirror (docs/manifests.md)"),
-    ("ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_trusted_certificate ssl_crl", "an OCSP answer comes from a file: `ocsp` in `frontDoor.certificates` (docs/tls.md)"),
+    (
+        "ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_trusted_certificate ssl_crl",
+        "an OCSP answer comes from a file: `ocsp` in `frontDoor.certificates` (docs/tls.md)",
+    ),
     ("limit_rate limit_rate_after", "Seaway has no limit of bandwidth"),
     ("http3 quic_retry quic_gso", "Seaway speaks HTTP/1.1 and HTTP/2"),
-    ("geo split_clients geoip_country geoip2 map_hash", "Seaway has no variables: write HTTPRoutes with matches or weights (docs/manifests.md)"),
-    ("proxy_cookie_path proxy_cookie_domain proxy_cookie_flags", "Seaway does not change cookies: let the backend set them for the path and domain that clients see"),
-    ("large_client_header_buffers client_header_buffer_size", "`frontDoor.limits: {head: 32Ki, target: 16Ki}` in seaway.yaml is the counterpart, for all routes"),
-    ("proxy_bind proxy_method proxy_set_body stub_status status mail health_check match", "Seaway has no counterpart; its status page has states of members and counters"),
+    (
+        "geo split_clients geoip_country geoip2 map_hash",
+        "Seaway has no variables: write HTTPRoutes with matches or weights (docs/manifests.md)",
+    ),
+    (
+        "proxy_cookie_path proxy_cookie_domain proxy_cookie_flags",
+        "Seaway does not change cookies: let the backend set them for the path and domain that clients see",
+    ),
+    (
+        "large_client_header_buffers client_header_buffer_size",
+        "`frontDoor.limits: {head: 32Ki, target: 16Ki}` in seaway.yaml is the counterpart, for all routes",
+    ),
+    (
+        "proxy_bind proxy_method proxy_set_body stub_status status mail health_check match",
+        "Seaway has no counterpart; its status page has states of members and counters",
+    ),
 ];
 
 const PROTECTS: [(&str, &str); 5] = [
-    ("auth_request auth_request_set auth_jwt auth_pam auth_ldap auth_digest oidc_provider", "Seaway asks no other service who a client is: let the backend do it"),
-    ("limit_req limit_conn", "Seaway has no limit for each client: docs/security.md; `seaway.dev/max-connections` is for a LoadBalancer of its own"),
+    (
+        "auth_request auth_request_set auth_jwt auth_pam auth_ldap auth_digest oidc_provider",
+        "Seaway asks no other service who a client is: let the backend do it",
+    ),
+    (
+        "limit_req limit_conn",
+        "Seaway has no limit for each client: docs/security.md; `seaway.dev/max-connections` is for a LoadBalancer of its own",
+    ),
     ("limit_except", "Seaway does not restrict methods"),
     ("secure_link secure_link_md5 secure_link_secret valid_referers", "Seaway does not judge links"),
     (
@@ -133,7 +172,8 @@ pub(super) fn class(name: &str) -> Class {
     if has(DEFINITIONS) {
         return Class::NoEffect("it takes effect only where another directive uses it");
     }
-    let found = |table: &[(&'static str, &'static str)]| table.iter().find(|(list, _)| has(list)).map(|it| it.1);
+    let found =
+        |table: &[(&'static str, &'static str)]| table.iter().find(|(list, _)| has(list)).map(|it| it.1);
     if let Some(why) = found(&NO_EFFECT) {
         return Class::NoEffect(why);
     }
@@ -155,7 +195,9 @@ pub(super) fn judge(it: &Directive, report: &mut Report) {
     match class(&it.name) {
         Class::Read => report.left_out(&it.place, "this directive is not read where it stands"),
         Class::NoEffect(why) => report.no_effect(&it.place, why),
-        Class::LeftOut(_) | Class::Protects(_) if it.arg(0) == "off" => report.no_effect(&it.place, "Seaway does not do it either"),
+        Class::LeftOut(_) | Class::Protects(_) if it.arg(0) == "off" => {
+            report.no_effect(&it.place, "Seaway does not do it either")
+        }
         Class::LeftOut(why) => report.left_out(&it.place, why),
         // Told where it is found out what it protects.
         Class::Protects(why) => report.closed(&it.place, why),

@@ -6,7 +6,9 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{
     super::{
-        proxy::{HeaderChanges, Host, PathRule, Proxy, Redirect, Rewrite, Route, Target, Value, service_name},
+        proxy::{
+            HeaderChanges, Host, PathRule, Proxy, Redirect, Rewrite, Route, Target, Value, service_name,
+        },
         report::Report,
     },
     services::Placed,
@@ -117,7 +119,9 @@ fn rule(route: &Route, proxy: &Proxy, report: &mut Report) -> String {
                 if to.len() > 1 {
                     fields.insert("weight".to_owned(), json!(weight));
                 }
-                if let Some(namespace) = backend.namespace.as_ref().filter(|it| route.namespace.as_ref() != Some(it)) {
+                if let Some(namespace) =
+                    backend.namespace.as_ref().filter(|it| route.namespace.as_ref() != Some(it))
+                {
                     fields.insert("namespace".to_owned(), json!(namespace));
                 }
             }
@@ -145,7 +149,10 @@ fn paths(route: &Route, proxy: &Proxy, report: &mut Report) -> Vec<PathRule> {
     if let (Some(above), PathRule::Prefix(own)) = (spelled_above(route, proxy), path) {
         match &route.rewrite {
             Some(Rewrite::Prefix(_)) => {
-                let why = format!("it is below the path of {}, which protects it as well, with all other spellings", above.place);
+                let why = format!(
+                    "it is below the path of {}, which protects it as well, with all other spellings",
+                    above.place
+                );
                 report.differs(&route.place, &why);
             }
             _ => paths.push(PathRule::Regex(format!("{}(?:/{REST})?", escaped(own.trim_end_matches('/'))))),
@@ -184,9 +191,11 @@ fn matched(route: &Route, path: &PathRule) -> Json {
         PathRule::Exact(path) => ("Exact", path),
         PathRule::Prefix(path) => ("PathPrefix", path),
         // Others were written as expressions.
-        PathRule::Regex(path) | PathRule::Begins(path) | PathRule::Below(path) | PathRule::Ends(path) | PathRule::Contains(path) => {
-            ("RegularExpression", path)
-        }
+        PathRule::Regex(path)
+        | PathRule::Begins(path)
+        | PathRule::Below(path)
+        | PathRule::Ends(path)
+        | PathRule::Contains(path) => ("RegularExpression", path),
     };
     let mut it = Map::new();
     it.insert("path".to_owned(), json!({"type": kind, "value": value}));
@@ -227,8 +236,12 @@ fn filters(route: &Route) -> Vec<Json> {
         filters.push(json!({"type": "URLRewrite", "urlRewrite": changes}));
     }
     match &route.target {
-        Target::Redirect(to) => filters.push(json!({"type": "RequestRedirect", "requestRedirect": redirect(to)})),
-        Target::Nothing => filters.push(json!({"type": "RequestRedirect", "requestRedirect": {"statusCode": 302}})),
+        Target::Redirect(to) => {
+            filters.push(json!({"type": "RequestRedirect", "requestRedirect": redirect(to)}))
+        }
+        Target::Nothing => {
+            filters.push(json!({"type": "RequestRedirect", "requestRedirect": {"statusCode": 302}}))
+        }
         Target::Backends(_) => {}
     }
     filters

@@ -32,7 +32,10 @@ fn entrances(proxy: &Proxy, at: usize) -> Option<BTreeMap<&'static str, String>>
         is_simple(it) && (&it.sources, it.https, strips(it)) == (&first.sources, first.https, strips(first))
     };
     let needs_expression = |it: &&Route| spelled_above(it, proxy).is_some();
-    if !routes.iter().all(alike) || routes.iter().any(needs_expression) || proxy.listeners.iter().any(|it| it.backend == at) {
+    if !routes.iter().all(alike)
+        || routes.iter().any(needs_expression)
+        || proxy.listeners.iter().any(|it| it.backend == at)
+    {
         return None;
     }
     let (mut hosts, mut paths) = (Vec::new(), Vec::new());

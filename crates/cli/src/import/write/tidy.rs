@@ -57,7 +57,10 @@ pub(super) fn tidy(proxy: &mut Proxy, report: &mut Report) {
     }
     if routes.len() > MOST_ROUTES {
         for route in routes.drain(..) {
-            report.closed(&route.place, "there are more than 900 routes: split the configuration, nothing of it is served");
+            report.closed(
+                &route.place,
+                "there are more than 900 routes: split the configuration, nothing of it is served",
+            );
         }
     }
     proxy.routes = routes;
@@ -76,15 +79,26 @@ fn unwritable(condition: &mut Condition, judged: &mut BTreeMap<String, bool>) ->
     match &mut condition.path {
         PathRule::Exact(path) | PathRule::Prefix(path) => {
             *path = encoded(path);
-            let is_bad = !path.starts_with('/') || path.contains("//") || path.contains("/./") || path.contains("/../");
-            if is_bad || path.ends_with("/.") || path.ends_with("/..") || path.to_ascii_lowercase().contains("%2f") {
+            let is_bad = !path.starts_with('/')
+                || path.contains("//")
+                || path.contains("/./")
+                || path.contains("/../");
+            if is_bad
+                || path.ends_with("/.")
+                || path.ends_with("/..")
+                || path.to_ascii_lowercase().contains("%2f")
+            {
                 return Some(format!("no request has the path {path:?}"));
             }
             if path.len() > LONGEST {
                 return Some(format!("the path has more than {LONGEST} bytes"));
             }
         }
-        PathRule::Regex(text) | PathRule::Begins(text) | PathRule::Below(text) | PathRule::Ends(text) | PathRule::Contains(text) => {
+        PathRule::Regex(text)
+        | PathRule::Begins(text)
+        | PathRule::Below(text)
+        | PathRule::Ends(text)
+        | PathRule::Contains(text) => {
             if text.len() > LONGEST {
                 return Some(format!("the expression has more than {LONGEST} bytes"));
             }

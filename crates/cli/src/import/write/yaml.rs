@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 /// Words that YAML reads as something else than text.
-const WORDS: [&str; 11] =
-    ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "inf", "nan"];
+const WORDS: [&str; 11] = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "inf", "nan"];
 
 /// A text, quoted where it would be read as something else.
 pub(super) fn scalar(text: &str) -> String {
@@ -13,7 +12,17 @@ pub(super) fn scalar(text: &str) -> String {
     if begins && plain && !WORDS.contains(&text.to_ascii_lowercase().as_str()) {
         return text.to_owned();
     }
-    Value::from(text).to_string()
+    printable(&Value::from(text).to_string())
+}
+
+/// JSON as YAML can have it: control characters of Unicode are no part of YAML, and escapes are.
+pub(in crate::import) fn printable(json: &str) -> String {
+    let is_fine = |it: char| {
+        !it.is_control() && !matches!(it, '\u{feff}' | '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
+    };
+    json.chars()
+        .map(|it| if is_fine(it) { it.to_string() } else { format!("\\u{:04x}", u32::from(it)) })
+        .collect()
 }
 
 /// Lists and maps in one line; texts that look like numbers stay texts.
@@ -34,5 +43,5 @@ pub(super) fn flow(value: &Value) -> String {
 
 /// A comment of one line, whatever is in the text.
 pub(super) fn comment(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    printable(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }

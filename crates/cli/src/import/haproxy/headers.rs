@@ -1,0 +1,101 @@
+//! Headers that rules of a section set, add and remove.
+
+use super::{
+    super::proxy::HeaderChanges,
+    Context,
+    sections::{Line, Section},
+};
+
+/// Headers of requests and answers that all get.
+pub(super) fn headers(section: &Section, context: &mut Context<'_>) -> (HeaderChanges, HeaderChanges) {
+    let (mut request, mut response) = (HeaderChanges::default(), HeaderChanges::default());
+    for line in &section.lines {
+        let of_request = match line.word(0) {
+            "http-request" => true,
+            "http-response" | "http-after-response" => false,
+            "reqadd" | "rspadd" => {
+                context
+                    .report
+                    .left_out(&line.place, "write http-request set-header or http-response set-header");
+                continue;
+            }
+            _ => continue,
+        };
+        let (word, name) = (line.word(1), line.word(2));
+        if !matches!(word, "set-header" | "add-header" | "del-header" | "replace-header") {
+            if !of_request && word != "deny" {
+                context
+                    .report
+                    .left_out(&line.place, "Seaway sets, adds and removes headers of answers, no more");
+            }
+            continue;
+        }
+        let end = line.words.iter().position(|it| it == "if" || it == "unless").unwrap_or(line.words.len());
+        let value = line.words.get(3..end).unwrap_or_default().join(" ");
+        let lower = name.to_ascii_lowercase();
+        let by_tls = line.words.get(end..).unwrap_or_default().iter().all(|it| {
+            ["if", "unless", "{", "}", "!{", "!", "ssl_fc", "!ssl_fc", "https", "!https"]
+                .contains(&it.as_str())
+        });
+        let ours =
+            ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-request-id"];
+        if of_request && word != "del-header" && ours.contains(&lower.as_str()) && by_tls {
+            context.report.no_effect(&line.place, "Seaway sets it (docs/http.md)");
+        } else if !of_request && lower == "strict-transport-security" && by_tls && word != "del-header" {
+            let seconds = value
+                .split(';')
+                .find_map(|it| it.trim().strip_prefix("max-age="))
+                .and_then(|it| it.parse::<u64>().ok());
+            match seconds {
+                Some(seconds) => {
+                    context.proxy.door.hsts = Some(format!("{seconds}s"));
+                    if value.to_ascii_lowercase().contains("subdomains") {
+                        context
+                            .report
+                            .differs(&line.place, "Seaway's HSTS has no includeSubDomains or preload");
+                    }
+                }
+                None => context.report.left_out(&line.place, "the value has no max-age"),
+            }
+        } else if end < line.words.len() {
+            context.report.left_out(
+                &line.place,
+                "a header with a condition: write it in a rule of an HTTPRoute (docs/http.md)",
+            );
+        } else if value.contains("%[") || word == "replace-header" {
+            context
+                .report
+                .left_out(&line.place, "Seaway has no variables; which headers it sets is in docs/http.md");
+        } else {
+            let list = if of_request { &mut request } else { &mut response };
+            change(list, word, name, value, line, context);
+        }
+    }
+    (request, response)
+}
+
+fn change(
+    list: &mut HeaderChanges,
+    word: &str,
+    name: &str,
+    value: String,
+    line: &Line,
+    context: &mut Context<'_>,
+) {
+    if !seaway_plan::is_token(name)
+        || list.set.len().max(list.remove.len()).max(list.add.len()) >= 16
+        || (value.is_empty() && word != "del-header")
+    {
+        context.report.left_out(
+            &line.place,
+            "an HTTPRoute sets, adds and removes at most 16 headers, each with a value",
+        );
+        return;
+    }
+    let pair = (name.to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" "));
+    match word {
+        "del-header" => list.remove.push(name.to_owned()),
+        "add-header" => list.add.push(pair),
+        _ => list.set.push(pair),
+    }
+}
