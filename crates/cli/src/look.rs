@@ -137,13 +137,6 @@ pub(crate) fn mistakes_of(text: &str) -> Result<Vec<Problem>> {
     Ok(look.mistakes().cloned().collect())
 }
 
-/// What `check` says of a folder and a configuration beside it.
-#[cfg(test)]
-pub(crate) fn mistakes_in(dir: &Path, config: Option<&Path>) -> Result<Vec<Problem>> {
-    let settings = crate::settings::load(config)?;
-    Ok(Look::at(dir, &settings, Before::default())?.mistakes().cloned().collect())
-}
-
 /// What only who uses a certificate finds out: its key is another's.
 fn unusable(world: &World) -> Vec<Problem> {
     let mut seen = BTreeSet::new();
@@ -403,4 +396,11 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
         }
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// What `check` says of a folder and a configuration beside it.
+#[cfg(test)]
+pub(crate) fn mistakes_in(dir: &Path, config: Option<&Path>) -> Result<Vec<Problem>> {
+    let settings = crate::settings::load(config)?;
+    Ok(Look::at(dir, &settings, Before::default())?.mistakes().cloned().collect())
 }

@@ -59,9 +59,10 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
                 Term { sni, unknown: None, sources: None, not_sources: None, .. } if !sni.is_empty() => {
                     by_name.push((line, sni))
                 }
-                _ => context
-                    .report
-                    .left_out(&line.place, "TCP is led to one backend, and TLS by the names in req.ssl_sni"),
+                _ => context.report.left_out(
+                    &line.place,
+                    "TCP is forwarded to one backend, and TLS by the names in req.ssl_sni",
+                ),
             }
         }
     }
