@@ -24,7 +24,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use self::{context::Context, parse::Directive, words::Class};
+use self::{
+    context::Context,
+    parse::{Directive, Parsed},
+    words::Class,
+};
 use super::{Imported, LARGEST, Text, text_of};
 
 pub(super) fn read(file: &Path) -> Result<Imported> {
@@ -35,9 +39,13 @@ pub(super) fn read(file: &Path) -> Result<Imported> {
 
 /// `room`: bytes that included files may have.
 pub(super) fn read_text(file: &Path, text: &Text, room: u64) -> Result<Imported> {
-    let (directives, unread) = parse::parse(file, text, room)?;
+    let Parsed { directives, unread, included } = parse::parse(file, text, room)?;
     let mut context = Context::new(file);
     expect(&directives, &mut context);
+    for it in included {
+        context.report.expect(&it.place, &it.written());
+        context.report.translated(&it.place);
+    }
     for (place, why) in unread {
         context.report.left_out(&place, &why);
     }

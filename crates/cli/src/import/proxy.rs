@@ -259,6 +259,19 @@ pub(super) fn service_name(text: &str) -> String {
     cut.trim_end_matches('-').to_owned()
 }
 
+/// Whether Seaway connects there: an address, or a name with a dot, which DNS resolves.
+pub(super) fn is_backend(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
+    match bare.parse::<IpAddr>() {
+        Ok(address) => !address.is_unspecified() && !address.is_multicast(),
+        Err(_) => {
+            host.contains('.')
+                && matches!(self::host(host), Some(Host::Exact(_)))
+                && !host.ends_with(|it: char| it.is_ascii_digit())
+        }
+    }
+}
+
 /// `shop.example`, `*.shop.example`, `.shop.example`.
 pub(super) fn host(text: &str) -> Option<Host> {
     let lower = text.trim_end_matches('.').to_ascii_lowercase();

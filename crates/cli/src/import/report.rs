@@ -124,6 +124,8 @@ impl Report {
             if of.peek().is_some() {
                 lines.push(title.to_owned());
                 lines.extend(of.map(|(place, it)| format!("  {place}: {}: {}", it.directive, it.why)));
+                // A file that is included twice says the same twice.
+                lines.dedup();
             }
         }
         let count = |verdict| self.all().filter(|(_, it)| it.verdict == verdict).count();

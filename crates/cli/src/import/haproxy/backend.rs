@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    super::proxy::{Backend, host, service_name},
+    super::proxy::{Backend, host, is_backend, service_name},
     Context, checks,
     sections::{Line, Section},
     time,
@@ -156,7 +156,7 @@ fn server<'s>(line: &'s Line, section: &'s Section, context: &mut Context<'s>) -
     let Some(mut member) = address(at) else {
         context.report.left_out(
             &line.place,
-            "a backend is ADDRESS:PORT or NAME:PORT; Seaway connects to no sockets of the file system",
+            "a backend is ADDRESS:PORT or NAME:PORT, with a name that DNS knows (two parts at least), and no socket of the file system",
         );
         return None;
     };
@@ -259,6 +259,5 @@ fn address(text: &str) -> Option<String> {
         true => format!("[{host}]"),
         false => host.to_owned(),
     };
-    let plain = |it: char| it.is_ascii_alphanumeric() || "[]:.-".contains(it);
-    (!host.is_empty() && host.chars().all(plain)).then(|| format!("{host}:{port}"))
+    is_backend(&host).then(|| format!("{host}:{port}"))
 }

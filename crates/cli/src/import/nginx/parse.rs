@@ -40,6 +40,14 @@ impl Directive {
     }
 }
 
+/// What was read.
+pub(super) struct Parsed {
+    pub(super) directives: Vec<Directive>,
+    pub(super) unread: Unread,
+    /// Includes whose directives stand in their places.
+    pub(super) included: Vec<Directive>,
+}
+
 /// Includes that lead to nothing, each with the reason.
 type Unread = Vec<(Place, String)>;
 
@@ -50,13 +58,14 @@ struct Reading {
     files: usize,
     nth: u32,
     unread: Unread,
+    read: Vec<Directive>,
 }
 
-/// All directives, and includes that lead to nothing, each with the reason.
-pub(super) fn parse(file: &Path, text: &Text, room: u64) -> Result<(Vec<Directive>, Unread)> {
-    let mut reading = Reading { main: file.to_owned(), room, files: 1, nth: 0, unread: Vec::new() };
+pub(super) fn parse(file: &Path, text: &Text, room: u64) -> Result<Parsed> {
+    let mut reading =
+        Reading { main: file.to_owned(), room, files: 1, nth: 0, unread: Vec::new(), read: Vec::new() };
     let directives = reading.file(text, 0)?;
-    Ok((directives, reading.unread))
+    Ok(Parsed { directives, unread: reading.unread, included: reading.read })
 }
 
 impl Reading {
@@ -172,11 +181,10 @@ impl Reading {
                 Err(error) => return Err(error),
             }
         }
-        if all.is_empty() && self.unread.last().is_none_or(|it| it.0 != include.place) {
-            self.unread.push((include.place.clone(), "the included files are empty".to_owned()));
-        }
-        if self.unread.iter().any(|it| it.0 == include.place) {
-            all.push(include);
+        match self.unread.iter().any(|it| it.0 == include.place) {
+            true => all.push(include),
+            // Its directives are in its place.
+            false => self.read.push(include),
         }
         Ok(all)
     }

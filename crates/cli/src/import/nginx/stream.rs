@@ -73,7 +73,7 @@ fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
         }
         None => context.report.left_out(
             &pass.place,
-            "it names no backend that Seaway can connect to (ADDRESS:PORT or NAME:PORT): nothing is opened",
+            "it names no backend that Seaway can connect to: ADDRESS:PORT, or NAME:PORT with a name that DNS knows (two parts at least): nothing is opened",
         ),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{context::Context, judge_rest, parse::Directive};
+use super::{super::proxy::is_backend, context::Context, judge_rest, parse::Directive};
 
 /// What an upstream says.
 #[derive(Clone, Debug, Default)]
@@ -23,8 +23,7 @@ pub(super) fn member(text: &str, port: Option<u16>) -> Option<String> {
         _ => (text, port),
     };
     let host = if host == "localhost" { "127.0.0.1" } else { host };
-    let plain = |it: char| it.is_ascii_alphanumeric() || "[]:.-".contains(it);
-    if host.is_empty() || !host.chars().all(plain) || port == Some(0) {
+    if !is_backend(host) || port == Some(0) {
         return None;
     }
     Some(format!("{host}:{}", port?))
@@ -40,7 +39,7 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
         match (&*it.name, it.arg(0)) {
             ("server", at) => {
                 let Some(mut member) = member(at, port) else {
-                    report.left_out(&it.place, "a backend is ADDRESS:PORT or NAME:PORT; Seaway does not connect to sockets of the file system");
+                    report.left_out(&it.place, "a backend is ADDRESS:PORT or NAME:PORT, with a name that DNS knows (two parts at least), and no socket of the file system");
                     continue;
                 };
                 let (mut is_down, mut max_fails) = (false, "1".to_owned());
