@@ -6,7 +6,7 @@
 //!                    ├► node --prepare: settings of the machine                         prepare.rs
 //!                    └► plan, check, explain: the same folder, or a cloud, planned and not done  look.rs
 //!        ├► init, schema: the first manifest, and what editors know of all             init.rs, schema.rs
-//!        ├► import: another load balancer's configuration as a seaway.yaml              import.rs
+//!        ├► import: another load balancer's configuration as manifests                  import.rs
 //!        ├► kubectl status, explain, drain: a cluster looked at once                   kubectl.rs
 //!        ├► crds: what a Kubernetes cluster has to know and to allow                     crates/cluster
 //!        └► openstack check, show: a cloud looked at with the user's credentials     openstack.rs

@@ -83,8 +83,12 @@ pub(super) fn terms(words: &[String], acls: &Acls<'_>, precisely: bool) -> Vec<T
         let mut sum = vec![Term::default()];
         for (negated, atom) in all {
             let found = atom_terms(&atom, negated, acls, precisely);
-            sum =
-                sum.iter().flat_map(|one| found.iter().filter_map(|two| both(one, two))).take(MOST).collect();
+            let product = sum.iter().flat_map(|one| found.iter().filter_map(move |two| both(one, two)));
+            sum = product.take(MOST.saturating_add(1)).collect();
+            if sum.len() > MOST {
+                // A part of them would be less than what is asked for.
+                return vec![unknown(words)];
+            }
         }
         terms.extend(sum);
     }

@@ -100,6 +100,10 @@ fn what_protects_and_cannot_be_translated_closes_its_routes() {
     ] {
         assert!(printed("haproxy", of).contains(why), "{of}");
     }
+    // More than can be written closes all.
+    let many: String = (0..300).map(|it| format!(" /secret{it}")).collect();
+    let text = printed("haproxy", &web(&format!(" http-request deny if {{ path{many} }}")));
+    assert!(text.contains("255.255.255.255/32") && !text.contains("value: /secret"), "{text}");
     // A listener of TCP that refuses by more than networks is not opened.
     let tcp = "frontend a\n bind :1\n tcp-request connection reject if { src_conn_rate gt 3 }\n default_backend b\nbackend b\n server a 10.0.0.1:1\n";
     assert_eq!(printed("haproxy", tcp), "# Nothing could be translated.");

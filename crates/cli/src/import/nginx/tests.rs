@@ -129,6 +129,7 @@ fn what_protects_and_cannot_be_translated_closes_its_location() {
         "internal;",
         "access_by_lua_block { if x then ngx.exit({403}) end }",
         "modsecurity on;",
+        "rewrite_by_lua_block { check() }",
         "my_auth_module on;",
         "include not-here.conf;",
     ] {

@@ -183,7 +183,7 @@ pub(super) fn class(name: &str) -> Class {
     if let Some(why) = found(&LEFT_OUT) {
         return Class::LeftOut(why);
     }
-    let of_access = ["auth", "access", "limit", "deny", "secure", "waf"];
+    let of_access = ["auth", "access", "limit", "deny", "secure", "waf", "by_lua"];
     match of_access.iter().any(|it| name.contains(it)) {
         true => Class::Protects("it is not known, and its name says that it protects"),
         false => Class::Unknown,
