@@ -43,6 +43,8 @@ pub(crate) struct Members {
     pub(crate) portless: Vec<(Name, Vec<EndpointPort>)>,
     /// Slices with a weight that is none, and what it says.
     pub(crate) bad_weights: Vec<(Name, Name)>,
+    /// Backends of the Service's own annotation that are there twice, of which one counts.
+    pub(crate) twice: BTreeSet<SocketAddr>,
     /// Slices with an annotation of ours that none has, and its key.
     pub(crate) unknown_annotations: Vec<(Name, Name)>,
     /// No controller writes slices here.
@@ -140,7 +142,11 @@ pub(crate) fn members(
             let listed = Listed { weight, state, backup: endpoint.backup, name: endpoint.name.clone() };
             match &endpoint.at {
                 EndpointAddress::Ip(ip) => {
-                    found.put(listed.at(SocketAddr::new(*ip, number), None, endpoint.node.clone()));
+                    let at = SocketAddr::new(*ip, number);
+                    if slice.object.kind == Kind::Service && found.by_address.contains_key(&at) {
+                        found.members.twice.insert(at);
+                    }
+                    found.put(listed.at(at, None, endpoint.node.clone()));
                 }
                 EndpointAddress::Name(name) => found.name(index, name, number, listed),
             }

@@ -16,6 +16,8 @@ use crate::{
     world::World,
 };
 
+const BACKENDS_FIELD: &str = "metadata.annotations[seaway.dev/backends]";
+
 /// Of one port of a Service: annotations that say nothing, and slices that lead nowhere though others of it do.
 pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) -> Vec<Problem> {
     let object = demand.owner.object();
@@ -29,6 +31,16 @@ pub(crate) fn problems(demand: &Demand, wanted: &DemandPort, found: &Members) ->
             "Write such a number, in quotes: 0 gets nothing new. Until then its endpoints have weight 1, or 1000000 where it \
              says more.",
         ));
+    }
+    for at in &found.twice {
+        let counts = found.list.iter().find(|it| it.at == *at);
+        let weight = counts.map(|it| format!(", with weight {}", it.weight)).unwrap_or_default();
+        let message = format!("{at} is there twice: it counts once{weight}");
+        let problem = Problem::new(object.clone(), Reason::Duplicate, message).at(BACKENDS_FIELD);
+        problems
+            .push(problem.fix(
+                "Remove one of the two. For a larger share of the clients, give it a weight: weight=2.",
+            ));
     }
     for (slice, key) in &found.unknown_annotations {
         let message =

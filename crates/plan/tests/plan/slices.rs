@@ -191,3 +191,32 @@ fn each_slice_and_endpoint_that_is_not_used_is_explained_and_each_member_as_it_s
         "{text}"
     );
 }
+
+#[test]
+fn a_backend_that_is_named_twice_is_told_and_one_that_two_slices_have_is_not() {
+    let shop = service("shop", &[("", 80, TargetPort::Number(8080))]);
+    let said = |kind: Kind| {
+        let part = |part, weight: &str, ips: &[&str]| {
+            let endpoints = ips.iter().map(|ip| endpoint(ip)).collect();
+            let object = match kind {
+                Kind::Service => ObjectRef::new(kind, "default", "shop"),
+                _ => ObjectRef::new(kind, "default", format!("shop-{part}")),
+            };
+            let annotations = [("seaway.dev/weight".into(), weight.into())].into();
+            put_slice(&Endpoints { object, part, annotations, ..slice("shop", ("", 8080), endpoints) })
+        };
+        let parts = [part(0, "3", &["10.0.0.1", "10.0.0.2"]), part(1, "5", &["10.0.0.1"])];
+        let world = on_host([host(&["192.0.2.5"], &[]), put(&shop)].into_iter().chain(parts).collect());
+        let problems = world.status(&owner(&shop)).expect("it is ours").problems;
+        let twice = problems.into_iter().filter(|it| it.reason == Reason::Duplicate);
+        twice.map(|it| format!("{}: {}", it.field, it.message)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        said(Kind::Service),
+        [
+            "metadata.annotations[seaway.dev/backends]: 10.0.0.1:8080 is there twice: it counts once, with weight 3"
+        ]
+    );
+    // Controllers move an endpoint from one slice to another.
+    assert_eq!(said(Kind::EndpointSlice), [""; 0]);
+}
