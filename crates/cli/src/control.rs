@@ -187,8 +187,13 @@ impl Control {
             .inspect_err(|error| warn!(%error, "changes of this machine's addresses cannot be watched"))
             .ok();
         parts.extend(addresses.iter().map(AddressWatch::part));
-        let reach =
-            Reach { weights, handle: handle.clone(), host: host.clone(), reload: process.reloading.clone() };
+        let reach = Reach {
+            weights,
+            handle: handle.clone(),
+            host: host.clone(),
+            reload: process.reloading.clone(),
+            turn: tokio::sync::Mutex::default(),
+        };
         let socket = ControlSocket::open(state.path(), reach)
             .inspect_err(|error| warn!(%error, "`seaway drain` and the like will not work with this process"))
             .ok();

@@ -24,6 +24,9 @@ use super::{Reply, Request, SOCKET, Weights};
 /// A request is a line.
 const LONGEST: u64 = 64 << 10;
 const TO_ASK: Duration = Duration::from_secs(5);
+/// The data plane takes a pool over within milliseconds.
+const TO_APPLY: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Of a reload, which reads files.
 const TO_ANSWER: Duration = Duration::from_secs(60);
 
@@ -42,6 +45,8 @@ pub(crate) struct Reach {
     pub(crate) handle: Handle,
     pub(crate) host: Arc<Host>,
     pub(crate) reload: Reloading,
+    /// One after the other, each until it is in effect: what the next one sees is what this one made.
+    pub(crate) turn: tokio::sync::Mutex<()>,
 }
 
 impl ControlSocket {
@@ -92,9 +97,14 @@ async fn answer(mut stream: UnixStream, reach: Arc<Reach>) {
     let mut read = BufReader::new(read.take(LONGEST));
     let reply = match timeout(TO_ASK, read.read_line(&mut line)).await {
         Ok(Ok(_)) => match serde_json::from_str(&line) {
-            Ok(request) => timeout(TO_ANSWER, reach.carry_out(request)).await.unwrap_or_else(|_| {
-                Err(format!("the process did not answer within {} s", TO_ANSWER.as_secs()))
-            }),
+            Ok(request) => {
+                // Once begun it is done whole, whoever waits for it.
+                let done = tokio::spawn(async move { reach.carry_out(request).await });
+                match timeout(TO_ANSWER, done).await {
+                    Ok(done) => done.unwrap_or_else(|error| Err(format!("the request failed: {error}"))),
+                    Err(_) => Err(format!("the process did not answer within {} s", TO_ANSWER.as_secs())),
+                }
+            }
             Err(error) => Err(format!("the request is not understood: {error}; is it from another version?")),
         },
         // Who says nothing is answered nothing.
@@ -109,7 +119,8 @@ async fn answer(mut stream: UnixStream, reach: Arc<Reach>) {
 impl Reach {
     async fn carry_out(&self, request: Request) -> Result<Reply, String> {
         let ended = || "the process is ending".to_owned();
-        let (change, reply) = match request {
+        let _turn = self.turn.lock().await;
+        let (change, mut reply) = match request {
             Request::Weights => {
                 let weights = seaway_model::MemberWeights::clone(&self.weights.now());
                 return Ok(Reply { weights, ..Reply::default() });
@@ -132,11 +143,41 @@ impl Reach {
             }
         };
         self.handle.changes().send(change).await.map_err(|_| ended())?;
+        if timeout(TO_APPLY, self.applied()).await.is_err() {
+            reply.lines.push(format!("it is not in effect after {} s: see the log", TO_APPLY.as_secs()));
+        }
         Ok(reply)
+    }
+
+    /// Until the data plane has the weights that were stored.
+    async fn applied(&self) {
+        let stored = self.weights.now();
+        loop {
+            let told = self.handle.ask(|world| (world.weights(), world.overview())).await;
+            let Some((planned_with, plan)) = told else { return };
+            if planned_with == stored && is_in_effect(&plan, &self.host) {
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     async fn views(&self) -> Option<Vec<seaway_admin::view::ServiceView>> {
         let plan = self.handle.ask(|world| world.overview()).await?;
         Some(seaway_node::service_views(&plan, Some(&self.host.proxy)))
     }
+}
+
+/// Whether members that are served have the weights that are planned.
+fn is_in_effect(plan: &[seaway_plan::Overview], host: &Host) -> bool {
+    let served = seaway_node::service_views(plan, Some(&host.proxy));
+    plan.iter().zip(&served).all(|(planned, served)| {
+        served.pools.iter().all(|pool| {
+            let planned = planned.load_balancer.pools.iter().find(|(id, _)| *id.0 == *pool.id);
+            planned.is_none_or(|(_, planned)| {
+                let weight = |at: &str| planned.members.iter().find(|it| it.at.to_string() == at);
+                pool.members.iter().all(|it| weight(&it.address).is_none_or(|its| its.weight == it.weight))
+            })
+        })
+    })
 }

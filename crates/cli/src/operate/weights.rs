@@ -7,7 +7,7 @@ use std::{
 
 use seaway_admin::view::ServiceView;
 use seaway_files::{StateDir, state::WeightsFile};
-use seaway_model::{Change, Kind, MemberWeights, ObjectRef, Problem, Reason, SetWeight};
+use seaway_model::{Change, Kind, MemberWeights, ObjectRef, Problem, Reason, SetWeight, WeightOf};
 use tracing::info;
 
 use super::{Reply, target::Pools};
@@ -16,6 +16,20 @@ use crate::control::now;
 pub(crate) struct Weights {
     file: WeightsFile,
     now: Mutex<Arc<MemberWeights>>,
+}
+
+/// Whether these words name it, without a look at what is served.
+fn is_called(of: &WeightOf, what: &str, service: Option<&str>) -> bool {
+    let is_service = |text: &str| {
+        let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+        of.service.as_ref().is_some_and(|(its, called)| *namespace == **its && *name == **called)
+    };
+    match (of.member, service) {
+        (Some(at), None) => of.service.is_none() && at.to_string() == what,
+        (Some(at), Some(service)) => at.to_string() == what && is_service(service),
+        (None, None) => is_service(what),
+        (None, Some(_)) => false,
+    }
 }
 
 impl Weights {
@@ -108,10 +122,10 @@ impl Weights {
                 true
             })?,
             Some(what) => {
-                // A member that is gone is still found by what was set for it.
-                let known = before.0.iter().find(|it| service.is_none() && it.of.to_string() == what);
+                // What is gone is still found by what was set for it.
+                let known = before.0.iter().map(|it| &it.of).find(|it| is_called(it, what, service));
                 let of = match known {
-                    Some(it) => it.of.clone(),
+                    Some(it) => it.clone(),
                     None => Pools::of(views).find(what, service)?,
                 };
                 if !before.0.iter().any(|it| it.of == of) {

@@ -92,7 +92,7 @@ fn a_drained_member_gets_no_new_clients_keeps_those_it_has_and_comes_back_when_i
     let mut talk = open_to(&seaway, "alice");
     let told = done(&seaway, &["drain", "alice"]);
     assert!(told.starts_with(&format!("{}: no new clients", alice.at)), "{told}");
-    until("only bob is asked", || answered(&seaway, 4) == only("bob", 4));
+    assert_eq!(answered(&seaway, 4), only("bob", 4), "it is in effect when it is told");
     talk.echo(b"still here").expect("who is connected continues");
     let shown = done(&seaway, &["status"]);
     assert!(shown.contains("default/shop") && shown.contains("1 of 2 usable"), "{shown}");
@@ -133,9 +133,13 @@ fn what_is_set_outlives_a_restart_and_a_death() {
     let seaway = one_worker(folder.clone(), ip).start();
     assert_eq!(answered(&seaway, 4), only("bob", 4));
     // Of a member that is gone.
+    done(&seaway, &["weight", &alice.at.to_string(), "3", "--service", "shop"]);
     folder.write("shop.yaml", &shop(&format!("{} name=bob", bob.at)));
     until("it is gone", || seaway.member(alice.at).is_null());
     assert!(done(&seaway, &["reset", &alice.at.to_string()]).contains("the weight of the manifests again"));
+    assert!(
+        done(&seaway, &["reset", &alice.at.to_string(), "--service", "shop"]).contains("of default/shop")
+    );
     assert!(seaway.stop().success());
 
     // What is broken is told, and the rest goes on.

@@ -21,6 +21,11 @@ impl World {
         }
     }
 
+    /// Those that are planned with.
+    pub fn weights(&self) -> Arc<MemberWeights> {
+        self.index.weights.clone()
+    }
+
     fn concerned(&self, of: &WeightOf) -> Vec<ServiceKey> {
         match (&of.service, of.member) {
             (Some((namespace, name)), _) => vec![ServiceKey::new(namespace.clone(), name.clone())],

@@ -48,10 +48,12 @@ fn whoever_is_refused_is_told_when_to_come_back() {
         assert_eq!(result.err().unwrap_or_default(), told);
         assert!(rates.admit(&limit, v4(1), 5_000 + 1_000 * told).is_ok(), "it came back then");
     }
-    // A limit that was lowered meanwhile: what was admitted is made up for at the new rate.
-    let (many, few) = (by_address(1, 60), by_address(1, 1));
+    // A limit that was lowered or raised meanwhile: no more is made up for than the new one allows.
+    let (many, few, fast) = (by_address(1, 60), by_address(1, 1), by_address(1_000, 10));
     (0..60).for_each(|_| assert!(rates.admit(&many, v4(1), 5_000).is_ok()));
-    assert_eq!(rates.admit(&few, v4(1), 5_000), Err(60));
+    assert_eq!(rates.admit(&few, v4(1), 5_000), Err(1));
+    assert_eq!(rates.admit(&fast, v4(1), 5_000), Err(1));
+    assert!(rates.admit(&fast, v4(1), 5_001).is_ok(), "not after a minute");
 }
 
 #[test]
