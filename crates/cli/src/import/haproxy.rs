@@ -7,6 +7,7 @@
 
 mod backend;
 mod bind;
+mod changes;
 mod checks;
 mod condition;
 mod frontend;
@@ -100,6 +101,11 @@ impl<'s> Context<'s> {
             (true, Some(defaults)) => of(defaults),
             _ => own,
         }
+    }
+
+    /// All lines of rules: those of the defaults come before its own.
+    fn rules(&self, section: &'s Section) -> impl Iterator<Item = &'s Line> + use<'s> {
+        self.defaults(section).into_iter().chain([section]).flat_map(|it| &it.lines)
     }
 
     /// `option NAME` of the section or its defaults.

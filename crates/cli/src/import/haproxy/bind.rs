@@ -18,7 +18,16 @@ pub(super) struct Bind<'s> {
     pub(super) certificates: Vec<Certificate>,
     /// Clients must, or may, show a certificate of these authorities.
     pub(super) clients: Option<(PathBuf, bool)>,
+    /// A word that is not understood: it may say who can connect.
+    pub(super) closed: Option<String>,
 }
+
+/// Words that say nothing about who may connect, with a value and without.
+const WITH_VALUE: &str = "alpn backlog ciphers ciphersuites curves ecdhe mss name nice npn process thread shards tcp-ut tls-ticket-keys \
+    ssl-min-ver ssl-max-ver sigalgs client-sigalgs user group mode uid gid id label idle-ping ocsp-update cc guid-prefix ca-ignore-err \
+    crt-ignore-err ca-sign-file ca-sign-pass";
+const ALONE: &str = "allow-0rtt defer-accept force-sslv3 force-tlsv10 force-tlsv11 force-tlsv12 force-tlsv13 no-alpn no-ca-names no-sslv3 \
+    no-tls-tickets no-tlsv10 no-tlsv11 no-tlsv12 no-tlsv13 prefer-client-ciphers tfo v4v6 ktls";
 
 pub(super) fn binds<'s>(section: &'s Section, context: &mut Context<'_>) -> Vec<Bind<'s>> {
     let mut binds = Vec::new();
@@ -35,6 +44,7 @@ pub(super) fn binds<'s>(section: &'s Section, context: &mut Context<'_>) -> Vec<
             proxy_protocol: false,
             certificates: Vec::new(),
             clients: None,
+            closed: None,
         };
         options(&mut common, context);
         for place in line.word(1).split(',') {
@@ -54,11 +64,16 @@ fn options(bind: &mut Bind<'_>, context: &mut Context<'_>) {
     let mut authorities = None;
     let mut verify = "none";
     let line = bind.line;
+    let has = |list: &str, word: &str| list.split_whitespace().any(|it| it == word);
     let mut words = line.after(2).iter().map(String::as_str);
     while let Some(word) = words.next() {
         match word {
             "ssl" => bind.ssl = true,
-            "accept-proxy" | "accept-netscaler-cip" => bind.proxy_protocol = true,
+            "accept-proxy" => bind.proxy_protocol = true,
+            "accept-netscaler-cip" => {
+                words.next();
+                bind.proxy_protocol = true;
+            }
             "crt" => {
                 let named = words.next().unwrap_or_default();
                 let found = certificates(context.certificate(named));
@@ -73,10 +88,26 @@ fn options(bind: &mut Bind<'_>, context: &mut Context<'_>) {
             }
             "ca-file" => authorities = words.next().map(|it| context.path(it)),
             "verify" => verify = words.next().unwrap_or_default(),
-            "ssl-min-ver" if line.after(2).windows(2).any(|it| it == ["ssl-min-ver", "TLSv1.3"]) => {
-                context.proxy.door.modern = true
+            "ssl-min-ver" => context.proxy.door.modern |= words.next() == Some("TLSv1.3"),
+            "maxconn" => {
+                words.next();
+                context.report.left_out(
+                    &line.place,
+                    "maxconn: `limits.memory` in seaway.yaml bounds what all clients together can take",
+                );
             }
-            _ => {}
+            "v6only" => context.report.differs(&line.place, "v6only: it is opened for IPv4 as well"),
+            "strict-sni" => context.report.left_out(
+                &line.place,
+                "strict-sni: the first certificate is shown to clients that ask for another name",
+            ),
+            word if has(WITH_VALUE, word) => drop(words.next()),
+            word if has(ALONE, word) => {}
+            word => {
+                let why = format!("{word}: Seaway has no such setting, which may say who can connect");
+                context.report.closed(&line.place, &why);
+                bind.closed.get_or_insert(why);
+            }
         }
     }
     if matches!(verify, "required" | "optional") {

@@ -8,7 +8,7 @@ use super::{
         proxy::{Condition, Host, PathRule, Value, host},
         write::{REST, escaped},
     },
-    order::Meeting,
+    order::{Meeting, in_both},
     sections::{Line, Section},
 };
 
@@ -226,6 +226,13 @@ fn criterion(words: &[String], precisely: bool) -> Vec<Term> {
                 Condition { hosts: if of_tls { hosts.clone() } else { Vec::new() }, ..Condition::default() };
             vec![Term { condition, sni: if of_tls { Vec::new() } else { hosts }, ..Term::default() }]
         }
+        // What follows the path is not compared.
+        ("url" | "capture.req.uri", _)
+            if !matches!(way.as_str(), "str" | "beg")
+                || values.iter().any(|it| !it.starts_with('/') || it.contains('?')) =>
+        {
+            unclear()
+        }
         ("path" | "url" | "capture.req.uri", _) => each(&|value| {
             Some(Condition { path: path_of(value, &way, any_case, precisely)?, ..Condition::default() })
         }),
@@ -310,15 +317,23 @@ fn both(one: &Term, two: &Term) -> Option<Term> {
             (one.condition.clone(), Some("two expressions at once".to_owned()))
         }
     };
-    let list = |one: &Option<Vec<String>>, two: &Option<Vec<String>>| match (one, two) {
-        (Some(one), Some(two)) => Some(one.iter().filter(|it| two.contains(it)).cloned().collect()),
+    let sources = match (&one.sources, &two.sources) {
+        (Some(one), Some(two)) => Some(in_both(one, two)),
+        (one, two) => one.clone().or_else(|| two.clone()),
+    };
+    if sources.as_ref().is_some_and(Vec::is_empty) {
+        return None;
+    }
+    // Neither in one nor in the other: not in all of them.
+    let not_sources = match (&one.not_sources, &two.not_sources) {
+        (Some(one), Some(two)) => Some(one.iter().chain(two).cloned().collect()),
         (one, two) => one.clone().or_else(|| two.clone()),
     };
     Some(Term {
         condition,
         tls,
-        sources: list(&one.sources, &two.sources),
-        not_sources: list(&one.not_sources, &two.not_sources),
+        sources,
+        not_sources,
         sni: if one.sni.is_empty() { two.sni.clone() } else { one.sni.clone() },
         unknown: one.unknown.clone().or_else(|| two.unknown.clone()).or(unclear),
     })

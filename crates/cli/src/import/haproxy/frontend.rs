@@ -158,13 +158,23 @@ fn emit<'s>(
         context.report.closed(&bind.line.place, why);
         found.iter_mut().for_each(|it| it.close(why));
     };
-    let wanted: BTreeSet<IpAddr> = context.proxy.door.addresses.iter().copied().collect();
-    let own: BTreeSet<Option<IpAddr>> = front.iter().map(|it| it.address).collect();
-    if !own.contains(&None) && own != wanted.into_iter().map(Some).collect() {
-        for bind in front {
+    for bind in front {
+        if let Some(why) = &bind.closed {
+            close(bind, why, context);
+        }
+    }
+    // Each port of the front door is open at all of its addresses.
+    let wanted: BTreeSet<Option<IpAddr>> = context.proxy.door.addresses.iter().copied().map(Some).collect();
+    for ssl in [false, true] {
+        let binds: Vec<_> = front.iter().filter(|it| it.ssl == ssl).copied().collect();
+        let own: BTreeSet<Option<IpAddr>> = binds.iter().map(|it| it.address).collect();
+        if binds.is_empty() || own.contains(&None) || own == wanted {
+            continue;
+        }
+        for bind in binds {
             close(
                 bind,
-                "it listens only at this address, and the front door at all addresses that any frontend has: run a second seaway for it",
+                "it listens only at this address, and the front door has each of its ports at all addresses that any frontend has: run a second seaway for it",
                 context,
             );
         }
@@ -228,6 +238,7 @@ fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
             _ => None,
         });
         let why = match backend {
+            _ if bind.closed.is_some() => "what stands there is not understood: nothing is opened",
             _ if bind.ssl => {
                 "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: nothing is opened"
             }

@@ -7,9 +7,9 @@ use super::{
 };
 
 /// Headers of requests and answers that all get.
-pub(super) fn headers(section: &Section, context: &mut Context<'_>) -> (HeaderChanges, HeaderChanges) {
+pub(super) fn headers<'s>(section: &'s Section, context: &mut Context<'s>) -> (HeaderChanges, HeaderChanges) {
     let (mut request, mut response) = (HeaderChanges::default(), HeaderChanges::default());
-    for line in &section.lines {
+    for line in context.rules(section) {
         let of_request = match line.word(0) {
             "http-request" => true,
             "http-response" | "http-after-response" => false,
@@ -57,6 +57,12 @@ pub(super) fn headers(section: &Section, context: &mut Context<'_>) -> (HeaderCh
                 }
                 None => context.report.left_out(&line.place, "the value has no max-age"),
             }
+        } else if of_request && overrides(word, &lower, &value, end < line.words.len()) {
+            context.report.left_out(
+                &line.place,
+                "Seaway sets headers to fixed values, without a condition: the header is removed, so that clients cannot send it",
+            );
+            change(&mut request, "del-header", name, String::new(), line, context);
         } else if end < line.words.len() {
             context.report.left_out(
                 &line.place,
@@ -72,6 +78,13 @@ pub(super) fn headers(section: &Section, context: &mut Context<'_>) -> (HeaderCh
         }
     }
     (request, response)
+}
+
+/// Whether members would get what a client sends, where HAProxy puts a value of its own or removes it.
+fn overrides(word: &str, name: &str, value: &str, has_condition: bool) -> bool {
+    let needed = ["host", "connection", "upgrade", "content-length", "transfer-encoding", "te", "cookie"];
+    let is_ours = word == "set-header" && (value.contains("%[") || has_condition);
+    (is_ours || word == "del-header" && has_condition) && !needed.contains(&name)
 }
 
 fn change(
@@ -94,6 +107,7 @@ fn change(
     }
     let pair = (name.to_owned(), value.split_whitespace().collect::<Vec<_>>().join(" "));
     match word {
+        "del-header" if list.remove.iter().any(|it| it.eq_ignore_ascii_case(name)) => {}
         "del-header" => list.remove.push(name.to_owned()),
         "add-header" => list.add.push(pair),
         _ => list.set.push(pair),

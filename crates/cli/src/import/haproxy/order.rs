@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
+use seaway_plan::quantity::network;
 
 use super::super::{
     proxy::{Condition, PathRule, Route, Value},
@@ -56,15 +57,13 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
             Effect::Ends(first) => Route { made: true, ..(**first).clone() },
             Effect::Restricts(sources) => {
                 let mut made = route.clone();
-                if made.sources.is_empty() || made.sources == *sources {
-                    made.sources.clone_from(sources);
-                } else {
-                    let both: Vec<String> =
-                        made.sources.iter().filter(|it| sources.contains(it)).cloned().collect();
-                    if both.is_empty() {
-                        made.close("two lists of networks that have none in common");
-                    }
-                    made.sources = both;
+                made.sources = match made.sources.is_empty() {
+                    true => sources.clone(),
+                    false => in_both(&made.sources, sources),
+                };
+                // An empty list would let all in.
+                if made.sources.is_empty() {
+                    made.close("no network is in all lists of those that may ask");
                 }
                 made
             }
@@ -90,6 +89,22 @@ pub(super) fn put_before(condition: &Condition, effect: &Effect, routes: &mut Ve
     routes.extend(before);
     routes.extend(after);
     Ok(())
+}
+
+/// The networks that are in both lists.
+pub(super) fn in_both(one: &[String], two: &[String]) -> Vec<String> {
+    let mut both: Vec<String> = Vec::new();
+    for (ours, theirs) in one.iter().flat_map(|one| two.iter().map(move |two| (one, two))) {
+        let inner = match (network(ours), network(theirs)) {
+            (Ok(one), Ok(two)) if two.contains(&one) => ours,
+            (Ok(one), Ok(two)) if one.contains(&two) => theirs,
+            _ => continue,
+        };
+        if !both.contains(inner) {
+            both.push(inner.clone());
+        }
+    }
+    both
 }
 
 /// What two conditions have in common.

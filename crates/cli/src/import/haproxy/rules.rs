@@ -1,5 +1,7 @@
 //! Rules of a frontend and of the backends that it leads to, in their order, as routes.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 
 use super::{
@@ -9,6 +11,7 @@ use super::{
     },
     Context,
     backend::backend,
+    changes::Changes,
     condition::{Acls, Term, acls, terms},
     headers::headers,
     order::{Effect, Meeting, meet, put_before},
@@ -35,8 +38,9 @@ enum Action {
 const NO_PASSWORDS: &str =
     "Seaway has no passwords: let the backend ask for them, or restrict networks with `deny if !{ src … }`";
 const REFUSES: &str = "it refuses by what Seaway does not know: what it may be about is closed";
-const REJECTS_NETWORKS: &str =
-    "Seaway names networks that may ask, not those that may not: write `deny if !{ src … }`";
+const REJECTS_NETWORKS: &str = "the import writes no networks that may not ask: open it, and name them in seaway.dev/denied-source-ranges";
+const NO_LIMIT: &str =
+    "the import writes no limit: open it, and give it seaway.dev/requests-per-second-per-client";
 const NO_ANSWERS: &str = "Seaway does not refuse answers of backends";
 const NO_SCRIPTS: &str =
     "Seaway runs no scripts and rules of others, and it is not known whether this one protects";
@@ -97,14 +101,19 @@ pub(super) fn routes<'s>(
         add(&mut route.request, &request);
         add(&mut route.response, &response);
     }
-    let to_https = requests(section, &acls, ports, &mut routes, context)?;
+    let to_https = requests(section, &acls, Changes::default(), ports, &mut routes, context)?;
     Ok((routes, to_https))
 }
 
 fn add(to: &mut HeaderChanges, more: &HeaderChanges) {
-    to.set.extend(more.set.iter().cloned());
-    to.add.extend(more.add.iter().cloned());
-    to.remove.extend(more.remove.iter().cloned());
+    // Those of the defaults are in both.
+    let new = |to: &[(String, String)], more: &[(String, String)]| -> Vec<_> {
+        more.iter().filter(|it| !to.contains(it)).cloned().collect()
+    };
+    to.set.extend(new(&to.set, &more.set));
+    to.add.extend(new(&to.add, &more.add));
+    let removed: Vec<_> = more.remove.iter().filter(|it| !to.remove.contains(it)).cloned().collect();
+    to.remove.extend(removed);
 }
 
 fn put(condition: &Condition, to: Vec<Route>, routes: &mut Vec<Route>) -> Result<()> {
@@ -125,7 +134,7 @@ fn put(condition: &Condition, to: Vec<Route>, routes: &mut Vec<Route>) -> Result
 fn to_backend<'s>(
     name: &str,
     place: &Place,
-    from: &Section,
+    from: &'s Section,
     context: &mut Context<'s>,
 ) -> Result<Vec<Route>> {
     let mut route = Route::new(place.clone(), Condition::default(), Target::Nothing);
@@ -144,53 +153,67 @@ fn to_backend<'s>(
     (route.request, route.response) = headers(section, context);
     let acls = acls(context.defaults(section).into_iter().chain([section]));
     let mut routes = vec![route];
-    requests(section, &acls, Ports { plain: true, tls: true }, &mut routes, context)?;
+    let mut changes = Changes::default();
+    context.rules(from).for_each(|it| changes.note(it));
+    requests(section, &acls, changes, Ports { plain: true, tls: true }, &mut routes, context)?;
     Ok(routes)
 }
 
 /// What is done with requests before a backend is looked for; whether all plaintext ones are sent to https.
-fn requests(
-    section: &Section,
+fn requests<'s>(
+    section: &'s Section,
     acls: &Acls<'_>,
+    mut changes: Changes,
     ports: Ports,
     routes: &mut Vec<Route>,
-    context: &mut Context<'_>,
+    context: &mut Context<'s>,
 ) -> Result<bool> {
-    let first = section
-        .lines
-        .iter()
-        .filter(|it| matches!(it.word(0), "http-request" | "block" | "rate-limit" | "tcp-request"));
-    let answers = section
-        .lines
-        .iter()
-        .filter(|it| matches!(it.word(0), "http-response" | "http-after-response") && it.word(1) == "deny");
-    let lines: Vec<&Line> = first.chain(section.with("redirect")).chain(answers).collect();
+    let of =
+        |words: &'static [&'static str]| context.rules(section).filter(move |it| words.contains(&it.word(0)));
+    let answers = of(&["http-response", "http-after-response"]).filter(|it| it.word(1) == "deny");
+    let lines: Vec<&Line> = of(&["tcp-request"])
+        .chain(of(&["http-request", "block", "rate-limit"]))
+        .chain(of(&["redirect"]))
+        .chain(answers)
+        .collect();
     let mut rules: Vec<(&Line, Action, usize)> = Vec::new();
     for line in lines {
         let (action, condition) = action(line, context);
         rules.push((line, action, condition));
     }
     // `allow if { src … }`, and then `deny`: who is not there is refused.
-    let mut allowed: Option<Vec<String>> = None;
+    let mut allowed: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     let mut effects: Vec<(Place, Term, Effect)> = Vec::new();
     let mut to_https = false;
     for (line, action, at) in rules {
-        let found = terms(line.after(at), acls, true);
+        let mut found = terms(line.after(at), acls, true);
+        found.iter_mut().for_each(|it| changes.spoil(it));
+        changes.note(line);
+        // What one set of rules lets in has to pass the others.
+        let set = (line.word(0), if line.word(0) == "tcp-request" { line.word(1) } else { "" });
         match action {
             Action::Nothing => {}
             Action::Allow => match found.as_slice() {
-                [Term { sources: Some(networks), unknown: None, tls: None, condition, .. }]
-                    if *condition == Condition::default() =>
-                {
-                    allowed.get_or_insert_default().extend(networks.iter().cloned());
+                [
+                    Term {
+                        sources: Some(networks),
+                        not_sources: None,
+                        unknown: None,
+                        tls: None,
+                        condition,
+                        ..
+                    },
+                ] if *condition == Condition::default() => {
+                    allowed.entry(set).or_default().extend(networks.iter().cloned());
                 }
                 _ => context
                     .report
                     .closed(&line.place, "what it lets in is not exempt from the rules after it"),
             },
             Action::Refuse(why) => {
+                let allowed = allowed.get(&set).map(Vec::as_slice);
                 for term in found {
-                    effects.extend(refused(line, why, term, allowed.as_deref(), ports, context));
+                    effects.extend(refused(line, why, term, allowed, ports, context));
                 }
             }
             Action::Redirect(to) => {
@@ -277,8 +300,8 @@ fn action(line: &Line, context: &mut Context<'_>) -> (Action, usize) {
     match line.word(0) {
         "block" => return (Action::Refuse(REFUSES), at),
         "rate-limit" => {
-            report.closed(&line.place, "Seaway has no limit of requests: docs/security.md");
-            return (Action::Refuse("Seaway has no limit of requests"), at);
+            report.closed(&line.place, NO_LIMIT);
+            return (Action::Refuse(NO_LIMIT), at);
         }
         "redirect" => return (redirect(line.after(1), line, context), at),
         // By what an answer is, nothing is refused.

@@ -5,53 +5,23 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::{
-    super::proxy::OwnListener,
+    super::proxy::{Condition, OwnListener},
     Context,
     backend::backend,
     bind::Bind,
     condition::{Term, acls, terms},
+    order::in_both,
     sections::{Line, Section},
     time,
 };
 
+/// Rules that change the client's address, or lead elsewhere.
+const MOVES: [&str; 6] = ["set-src", "expect-", "lua.", "use-service", "send-spoe", "switch-mode"];
+
 pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut Context<'s>) -> Result<()> {
     let acls = acls(context.defaults(section).into_iter().chain([section]));
-    let mut sources: Vec<String> = Vec::new();
-    let mut closed: Option<String> = None;
-    for line in section.with("tcp-request") {
-        let at = line.words.iter().position(|it| it == "if" || it == "unless").unwrap_or(line.words.len());
-        let found = terms(line.after(at), &acls, true);
-        let rejects = matches!(line.word(2), "reject" | "silent-drop");
-        for term in found {
-            let why = match (rejects, &term) {
-                (true, Term { not_sources: Some(networks), unknown: None, sni, .. }) if sni.is_empty() => {
-                    sources.extend(networks.iter().cloned());
-                    continue;
-                }
-                // After `accept if { src … }`.
-                (true, Term { unknown: None, sources: None, tls: None, .. })
-                    if at == line.words.len() && !sources.is_empty() =>
-                {
-                    continue;
-                }
-                (true, _) => {
-                    "Seaway names networks that may connect, and refuses by nothing else: nothing is opened"
-                }
-                (false, Term { sources: Some(networks), unknown: None, .. }) if line.word(2) == "accept" => {
-                    sources.extend(networks.iter().cloned());
-                    continue;
-                }
-                (false, _) => {
-                    context
-                        .report
-                        .no_effect(&line.place, "Seaway reads the name in TLS by itself, and waits for it");
-                    continue;
-                }
-            };
-            context.report.closed(&line.place, why);
-            closed.get_or_insert_with(|| why.to_owned());
-        }
-    }
+    let mut admitted = Admitted::default();
+    admitted.read(section, context);
     let mut by_name: Vec<(&Line, Vec<super::super::proxy::Host>)> = Vec::new();
     for line in section.with("use_backend") {
         for term in terms(line.after(2), &acls, true) {
@@ -72,7 +42,12 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
         .map(|it| it.word(1).to_owned())
         .or_else(|| (section.kind == "listen").then(|| section.name.clone()));
     if !by_name.is_empty() {
-        return passthrough(section, binds, by_name, closed.is_some() || !sources.is_empty(), context);
+        for (line, _) in &by_name {
+            if let Some(to) = context.backend(line.word(1)) {
+                admitted.read(to, context);
+            }
+        }
+        return passthrough(section, binds, by_name, admitted != Admitted::default(), context);
     }
     let Some(to) = default.as_deref().and_then(|it| context.backend(it)) else {
         for bind in binds {
@@ -80,6 +55,11 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
         }
         return Ok(());
     };
+    if to.place != section.place {
+        admitted.read(to, context);
+    }
+    let Admitted { sources, closed } = admitted;
+    let sources = sources.unwrap_or_default();
     let Some(place) = backend(to, false, context) else { return Ok(()) };
     if let Some(it) = context.proxy.backends.get_mut(place) {
         // What is about HTTP has no effect here.
@@ -100,6 +80,7 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
         }
         let why = match (&closed, bind) {
             (Some(why), _) => why,
+            (None, Bind { closed: Some(why), .. }) => why,
             (None, it) if it.ssl => {
                 "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: nothing is opened"
             }
@@ -139,6 +120,89 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
     Ok(())
 }
 
+/// Who may connect, as `tcp-request` says.
+#[derive(Default, PartialEq)]
+struct Admitted {
+    /// `None`: all.
+    sources: Option<Vec<String>>,
+    closed: Option<String>,
+}
+
+impl Admitted {
+    /// Every rule that rejects counts, but for those that an `accept` of the same set of rules let in before.
+    fn read<'s>(&mut self, section: &'s Section, context: &mut Context<'s>) {
+        let acls = acls(context.defaults(section).into_iter().chain([section]));
+        let mut accepted: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for line in context.rules(section).filter(|it| it.word(0) == "tcp-request") {
+            let at =
+                line.words.iter().position(|it| it == "if" || it == "unless").unwrap_or(line.words.len());
+            let found = terms(line.after(at), &acls, true);
+            let accepted = accepted.entry(line.word(1)).or_default();
+            match line.word(2) {
+                "reject" | "silent-drop" => {
+                    for term in found {
+                        match term {
+                            Term { not_sources: Some(networks), unknown: None, sni, .. } if sni.is_empty() => {
+                                self.only(networks.iter().chain(accepted.iter()).cloned().collect());
+                            }
+                            _ if at == line.words.len() && !accepted.is_empty() => self.only(accepted.clone()),
+                            _ => self.close(line, "Seaway names networks that may connect, or may not (seaway.dev/denied-source-ranges), and refuses by nothing else: nothing is opened", context),
+                        }
+                    }
+                }
+                "accept" => {
+                    for term in found {
+                        match term {
+                            Term {
+                                sources: Some(networks),
+                                not_sources: None,
+                                unknown: None,
+                                tls: None,
+                                condition,
+                                sni,
+                            } if sni.is_empty() && condition == Condition::default() => {
+                                accepted.extend(networks);
+                            }
+                            _ => context.report.no_effect(
+                                &line.place,
+                                "Seaway reads the name in TLS by itself, and waits for it",
+                            ),
+                        }
+                    }
+                }
+                word if MOVES.iter().any(|it| word.starts_with(it)) => {
+                    self.close(
+                        line,
+                        "it decides which address is the client's, or who serves it: nothing is opened",
+                        context,
+                    );
+                }
+                _ => context
+                    .report
+                    .no_effect(&line.place, "Seaway reads the name in TLS by itself, and waits for it"),
+            }
+        }
+        if self.sources.as_ref().is_some_and(Vec::is_empty) {
+            // An empty list would let all in.
+            self.closed.get_or_insert_with(|| {
+                "no network is in all lists of those that may connect: nothing is opened".to_owned()
+            });
+        }
+    }
+
+    fn only(&mut self, networks: Vec<String>) {
+        self.sources = Some(match &self.sources {
+            Some(known) => in_both(known, &networks),
+            None => networks,
+        });
+    }
+
+    fn close(&mut self, line: &Line, why: &str, context: &mut Context<'_>) {
+        context.report.closed(&line.place, why);
+        self.closed.get_or_insert_with(|| why.to_owned());
+    }
+}
+
 fn passthrough<'s>(
     section: &'s Section,
     binds: &[Bind<'s>],
@@ -147,7 +211,7 @@ fn passthrough<'s>(
     context: &mut Context<'s>,
 ) -> Result<()> {
     let Some(bind) = binds.first() else { return Ok(()) };
-    if protected || bind.proxy_protocol || bind.address.is_some() || bind.ssl {
+    if protected || bind.closed.is_some() || bind.proxy_protocol || bind.address.is_some() || bind.ssl {
         context.report.closed(
             &bind.line.place,
             "the front door passes TLS on at all of its addresses, to every client: nothing is opened",

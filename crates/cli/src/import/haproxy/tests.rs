@@ -154,3 +154,169 @@ fn what_is_not_translated_is_reported_with_its_line() {
         assert!(told.iter().any(|(of, why)| *of == verdict && why.contains(part)), "line {line}: {told:?}");
     }
 }
+
+#[test]
+fn networks_that_may_ask_are_those_of_the_original() {
+    for (lines, expected) in [
+        (
+            " acl lan src 10.0.0.0/8\n acl vpn src 192.168.0.0/16\n http-request deny if !lan !vpn",
+            "source-ranges: \"10.0.0.0/8, 192.168.0.0/16\"",
+        ),
+        (
+            " http-request deny if !{ src 10.0.0.0/8 }\n http-request deny if !{ src 10.1.0.0/16 }",
+            "source-ranges: \"10.1.0.0/16\"",
+        ),
+        (
+            " http-request deny if !{ src 10.0.0.0/8 }\n http-request deny if !{ src 192.168.0.0/16 }",
+            "source-ranges: \"255.255.255.255/32\"",
+        ),
+    ] {
+        let text = printed("haproxy", &web(lines));
+        assert!(text.contains(expected), "{lines}: {expected} is missing:\n{text}");
+    }
+}
+
+#[test]
+fn conditions_that_are_not_of_the_path_alone_close_what_they_protect() {
+    for lines in [" http-request deny if { url_sub debug= }", " http-request deny if { url_beg /a?b }"] {
+        let text = printed("haproxy", &web(lines));
+        assert!(
+            text.contains("255.255.255.255/32") && text.contains("PathPrefix, value: /}"),
+            "{lines}:\n{text}"
+        );
+    }
+    let text = printed("haproxy", &web(" http-request deny if { url_beg /adm }"));
+    assert!(text.contains("/adm"), "{text}");
+}
+
+/// A configuration without the sections that do not matter.
+fn with_app(text: &str) -> String {
+    printed("haproxy", &format!("{text}\nbackend app\n server a 10.0.0.1:1\n"))
+}
+
+#[test]
+fn tcp_rules_admit_whom_the_original_admits() {
+    let first = "10.0.0.0/8";
+    for (of, expected) in [
+        (
+            format!(" tcp-request connection reject if !{{ src {first} }} !{{ src 192.168.0.0/16 }}"),
+            "\"10.0.0.0/8, 192.168.0.0/16\"",
+        ),
+        (
+            format!(
+                " tcp-request connection reject if !{{ src {first} }}\n tcp-request content reject if !{{ src 10.1.0.0/16 }}"
+            ),
+            "source-ranges: \"10.1.0.0/16\"",
+        ),
+        (
+            format!(" tcp-request connection accept if {{ src {first} }}\n tcp-request connection reject"),
+            "source-ranges: \"10.0.0.0/8\"",
+        ),
+        // What one set of rules accepts has to pass the others.
+        (
+            format!(" tcp-request connection accept if {{ src {first} }}\n tcp-request content reject"),
+            "# Nothing could be translated.",
+        ),
+        (
+            format!(
+                " tcp-request content reject if !{{ src {first} }}\n tcp-request content reject if !{{ src 192.168.0.0/16 }}"
+            ),
+            "# Nothing could be translated.",
+        ),
+        (
+            format!(
+                " tcp-request connection set-src hdr(x)\n tcp-request content reject if !{{ src {first} }}"
+            ),
+            "# Nothing could be translated.",
+        ),
+    ] {
+        let text = with_app(&format!("frontend t\n bind :1\n{of}\n default_backend app"));
+        assert!(text.contains(expected), "{of}: {expected} is missing:\n{text}");
+    }
+    // Rules of a backend, and of the defaults.
+    let rule = "tcp-request content reject if !{ src 10.1.0.0/16 }";
+    for text in [
+        format!("frontend t\n bind :1\n default_backend b\nbackend b\n {rule}\n server a 10.0.0.1:1\n"),
+        format!(
+            "defaults\n {rule}\nfrontend t\n bind :1\n default_backend b\nbackend b\n server a 10.0.0.1:1\n"
+        ),
+    ] {
+        let text = printed("haproxy", &text);
+        assert!(text.contains("source-ranges: \"10.1.0.0/16\""), "{text}");
+    }
+}
+
+#[test]
+fn rules_of_the_defaults_are_rules_of_all_that_have_them() {
+    let text = with_app(
+        "defaults base\n mode http\n http-request deny if { path_beg /admin }\n http-request deny if !{ src 10.0.0.0/8 }\n http-request del-header X-User\nfrontend f from base\n bind :80\n default_backend app",
+    );
+    assert!(text.contains("255.255.255.255/32") && text.contains("\"10.0.0.0/8\""), "{text}");
+    assert!(text.contains("remove: [X-User]"), "{text}");
+}
+
+#[test]
+fn what_tcp_accepts_is_not_exempt_from_rules_of_http() {
+    let text = printed(
+        "haproxy",
+        &web(
+            " tcp-request connection accept if { src 10.0.0.0/8 }\n http-request deny if { path_beg /admin }",
+        ),
+    );
+    assert!(text.contains("255.255.255.255/32") && !text.contains("10.0.0.0/8"), "{text}");
+}
+
+#[test]
+fn an_address_or_an_interface_of_a_bind_is_not_passed_over() {
+    for binds in [
+        " bind 127.0.0.1:80\n bind *:443 ssl crt a.pem",
+        " bind 10.0.0.5:80\n bind 192.0.2.5:443 ssl crt a.pem",
+        " bind *:80 interface eth1",
+        " bind *:80 namespace ns",
+        " bind *:443 ssl crt a.pem crl-file b.pem",
+        " bind *:80 unheard-of",
+    ] {
+        let text = with_app(&format!("defaults\n mode http\nfrontend f\n{binds}\n default_backend app"));
+        assert!(text.contains("255.255.255.255/32"), "{binds} is open:\n{text}");
+    }
+    for binds in [
+        " bind 127.0.0.1:80\n bind 127.0.0.1:443 ssl crt a.pem",
+        " bind *:80 name web maxconn 5 tfo\n bind :443 ssl crt a.pem alpn h2 strict-sni curves X25519",
+    ] {
+        let text = with_app(&format!("defaults\n mode http\nfrontend f\n{binds}\n default_backend app"));
+        assert!(!text.contains("255.255.255.255/32"), "{binds} is closed:\n{text}");
+    }
+    for text in [
+        "frontend t\n bind :1 interface eth1\n default_backend app",
+        "defaults\n mode http\nfrontend g\n bind :80\n http-request return status 200\nfrontend f\n bind :8080 interface eth1\n default_backend app",
+    ] {
+        let text = with_app(text);
+        assert!(!text.contains("8080") && !text.contains("load-balancer-class"), "{text}");
+    }
+}
+
+#[test]
+fn what_is_compared_after_it_was_changed_is_closed() {
+    for lines in [
+        " http-request set-src hdr(x-real-ip)\n http-request deny if !{ src 10.0.0.0/8 }",
+        " http-request normalize-uri path-merge-slashes\n http-request deny if { path_beg /admin }",
+        " http-request set-path /a\n http-request deny if { path /a }",
+        " http-request set-header Host a.example\n http-request deny if { hdr(host) a.example }",
+    ] {
+        let text = printed("haproxy", &web(lines));
+        assert!(text.contains("255.255.255.255/32"), "{lines} is open:\n{text}");
+        assert!(!text.contains("seaway.dev/path: /\n") && !text.contains("10.0.0.0/8"), "{lines}:\n{text}");
+    }
+}
+
+#[test]
+fn a_header_that_the_proxy_sets_is_not_taken_from_clients() {
+    for line in [
+        "set-header X-Client-CN %[ssl_c_s_dn(cn)]",
+        "set-header X-Client-CN yes if { path_beg /a }",
+        "del-header X-Client-CN if { path_beg /a }",
+    ] {
+        let text = printed("haproxy", &web(&format!(" http-request {line}")));
+        assert!(text.contains("remove: [X-Client-CN]"), "{line}:\n{text}");
+    }
+}
