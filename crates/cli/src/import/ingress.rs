@@ -9,13 +9,21 @@ mod annotations;
 mod objects;
 mod rules;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use anyhow::{Context as _, Result};
 use seaway_manifests::tree;
 
 use self::objects::{Key, Object};
-use super::{Imported, LARGEST, Text, proxy::Proxy, report::Report, text_of};
+use super::{
+    Imported, LARGEST, Text,
+    proxy::{Host, Proxy},
+    report::{Place, Report},
+    text_of,
+};
 
 /// The Gateway of its routes, in a cluster.
 const PARENT: &str = "seaway-system/seaway";
@@ -34,6 +42,8 @@ pub(super) fn read_text(text: &Text) -> Result<Imported> {
         proxy: Proxy::default(),
         objects: &objects,
         wanted: BTreeMap::new(),
+        classes: objects.iter().filter(|it| it.kind() == "Ingress").filter_map(class).collect(),
+        asks_clients: Vec::new(),
     };
     context.proxy.door.parent = Some(PARENT.to_owned());
     for object in &objects {
@@ -47,6 +57,7 @@ pub(super) fn read_text(text: &Text) -> Result<Imported> {
             _ => context.report.no_effect(&object.place, "Seaway does not read objects of this kind"),
         }
     }
+    close_hosts(&mut context);
     taken_over(&mut context);
     Ok(Imported { proxy: context.proxy, report: context.report })
 }
@@ -57,6 +68,37 @@ struct Context<'t> {
     objects: &'t [Object<'t>],
     /// Annotations that Services are to have.
     wanted: BTreeMap<Key, BTreeMap<&'static str, String>>,
+    /// `ingressClassName` of all Ingresses.
+    classes: BTreeSet<String>,
+    /// Hosts that clients need a certificate for, and where that is said.
+    asks_clients: Vec<(Vec<Host>, Place)>,
+}
+
+fn class(object: &Object<'_>) -> Option<String> {
+    let by_annotation = || {
+        let it = object.annotations().iter().find(|it| it.key == "kubernetes.io/ingress.class")?;
+        objects::scalar(&it.value)
+    };
+    object
+        .spec()
+        .and_then(|it| objects::text(it, "ingressClassName"))
+        .map(str::to_owned)
+        .or_else(by_annotation)
+}
+
+/// ingress-nginx asks for a certificate of a client by host: at the paths of other Ingresses of the host as well.
+fn close_hosts(context: &mut Context<'_>) {
+    for route in context.proxy.routes.iter_mut().filter(|it| it.closed.is_none()) {
+        let ours = &route.condition.hosts;
+        let is_of = |hosts: &[Host]| {
+            *hosts == **ours || hosts.iter().any(|it| ours.iter().any(|our| our.meet(it).is_some()))
+        };
+        if let Some((_, at)) = context.asks_clients.iter().find(|it| is_of(&it.0)) {
+            let why = format!("{at} asks clients of this host for a certificate");
+            context.report.closed(&route.place, &why);
+            route.close(&why);
+        }
+    }
 }
 
 impl<'t> Context<'t> {

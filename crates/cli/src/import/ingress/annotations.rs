@@ -30,6 +30,17 @@ pub(super) struct Options {
     pub(super) sent_host: Option<String>,
     pub(super) headers: Vec<(String, String)>,
     pub(super) passthrough: bool,
+    /// Clients have to show a certificate, which is asked for at all paths of a host, of any Ingress.
+    pub(super) asks_clients: bool,
+}
+
+/// Parts of names of annotations that may say who can connect.
+const SAYS_WHO: [&str; 7] = ["whitelist", "allow", "deny", "cidr", "auth", "source-range", "blacklist"];
+
+/// Whether it only takes a part of the requests of another Ingress.
+pub(super) fn is_canary(object: &Object<'_>) -> bool {
+    let is_it = |key: &str| key.strip_prefix(OURS) == Some("canary");
+    object.annotations().iter().any(|it| is_it(&it.key) && scalar(&it.value).as_deref() == Some("true"))
 }
 
 const OURS: &str = "nginx.ingress.kubernetes.io/";
@@ -59,7 +70,7 @@ pub(super) fn options(object: &Object<'_>, context: &mut Context<'_>) -> Options
         context.report.expect(&place, &format!("{}: {value}", entry.key));
         match entry.key.strip_prefix(OURS) {
             Some(name) => of_nginx(name, value.trim(), &place, &mut options, context),
-            None => of_others(&entry.key, &place, &mut options, context),
+            None => of_others(&entry.key, value.trim(), &place, &mut options, context),
         }
     }
     options
@@ -153,16 +164,27 @@ fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, conte
         _ if name.starts_with("canary") => report.left_out(place, "write an HTTPRoute with weights or header matches (docs/manifests.md)"),
         _ if name.starts_with("cors-") || name == "enable-cors" => report.left_out(place, "write an HTTPRoute with the filter CORS (docs/manifests.md)"),
         _ if has(PROTECTS) => {
-            report.closed(place, "Seaway asks no other service who a client is, has no passwords and no limit for each client");
+            report.closed(place, if name.contains("limit") {
+                "the import writes no limit: open it, and give it seaway.dev/requests-per-second-per-client"
+            } else if name == "denylist-source-range" {
+                "the import writes no networks that may not ask: open it, and name them in seaway.dev/denied-source-ranges"
+            } else {
+                "Seaway asks no other service who a client is, and has no passwords"
+            });
+            options.asks_clients |= name.starts_with("auth-tls-");
             options.closed.get_or_insert_with(|| name.to_owned());
         }
         _ if has(NO_EFFECT) => report.no_effect(place, "Seaway does this by itself, or has no need of it"),
+        _ if SAYS_WHO.iter().any(|it| name.contains(it)) => {
+            report.closed(place, "it may say who can connect, and Seaway does not know it");
+            options.closed.get_or_insert_with(|| name.to_owned());
+        }
         _ if value == "false" => report.no_effect(place, "Seaway does not do it either"),
         _ => report.left_out(place, "Seaway has no counterpart"),
     }
 }
 
-fn of_others(key: &str, place: &Place, options: &mut Options, context: &mut Context<'_>) {
+fn of_others(key: &str, value: &str, place: &Place, options: &mut Options, context: &mut Context<'_>) {
     let report = &mut context.report;
     let of_ingress = [
         "ingress",
@@ -180,6 +202,12 @@ fn of_others(key: &str, place: &Place, options: &mut Options, context: &mut Cont
         || key == "kubernetes.io/ingress.class"
         || key.starts_with("cert-manager.io/")
     {
+        let is_of_certificates = key.split('/').next().is_some_and(|it| it.ends_with("cert-manager.io"));
+        if !is_of_certificates && SAYS_WHO.iter().any(|it| key.to_ascii_lowercase().contains(it)) {
+            report.closed(place, "it may say who can connect, and Seaway does not know it");
+            options.closed.get_or_insert_with(|| key.to_owned());
+            return;
+        }
         return report.no_effect(place, "it is for another program");
     }
     let protects = [
@@ -196,7 +224,9 @@ fn of_others(key: &str, place: &Place, options: &mut Options, context: &mut Cont
         "snippet",
         "rate",
     ];
-    match protects.iter().any(|it| key.contains(it)) {
+    let lower = key.to_ascii_lowercase();
+    let is_internal = lower.ends_with("/scheme") && value == "internal";
+    match is_internal || protects.iter().chain(&SAYS_WHO).any(|it| lower.contains(it)) {
         true => {
             report.closed(place, "it may protect, and Seaway reads annotations of ingress-nginx alone");
             options.closed.get_or_insert_with(|| key.to_owned());

@@ -9,7 +9,7 @@ use super::{
         report::Place,
     },
     Context,
-    annotations::{Options, options},
+    annotations::{Options, is_canary, options},
     objects::{Key, Object, items, place, scalar, text},
 };
 
@@ -24,12 +24,31 @@ pub(super) fn read(object: &Object<'_>, context: &mut Context<'_>) {
     }
     context.report.translated(&object.place);
     let options = options(object, context);
+    if is_canary(object) {
+        let why = "a canary takes a part of the requests of another Ingress, and is left out: write an HTTPRoute with weights or header matches (docs/manifests.md)";
+        return context.report.left_out(&object.place, why);
+    }
     let Some(spec) = object.spec() else { return };
     let ingress = Ingress { object, spec, options };
     if let Some(class) = spec.child("ingressClassName") {
         let at = ingress.place(class, 0);
         context.report.expect(&at, &format!("ingressClassName: {}", scalar(class).unwrap_or_default()));
-        context.report.no_effect(&at, "the front door serves it, whatever its class");
+        let others: Vec<&str> = context
+            .classes
+            .iter()
+            .map(String::as_str)
+            .filter(|it| Some(*it) != scalar(class).as_deref())
+            .collect();
+        match others.is_empty() {
+            true => context.report.no_effect(&at, "the front door serves it, whatever its class"),
+            false => {
+                let why = format!(
+                    "one front door publishes it together with the Ingresses of class {}: import each class by itself, for a seaway of its own, if not all clients may reach all",
+                    others.join(" and ")
+                );
+                context.report.left_out(&at, &why);
+            }
+        }
     }
     for entry in items(spec, "tls") {
         let at = ingress.place(entry, 1);
@@ -190,6 +209,9 @@ impl Ingress<'_, '_> {
         route.sources.clone_from(&self.options.sources);
         if let Some(why) = &self.options.closed {
             route.close(why);
+        }
+        if self.options.asks_clients {
+            context.asks_clients.push((route.condition.hosts.clone(), self.object.place.clone()));
         }
         let secret = self.secret(route.condition.hosts.first());
         route.https = match (self.options.https, &secret) {

@@ -92,3 +92,70 @@ fn services_of_the_file_are_taken_over_and_others_are_named() {
     let wanted = "kubectl -n default annotate service web seaway.dev/max-body-size=8Mi";
     assert!(told.iter().any(|(of, why)| *of == Verdict::LeftOut && why.contains(wanted)), "{told:?}");
 }
+
+/// Ingresses: name, annotations, class, host, path.
+fn several(of: &[(&str, &str, &str, &str, &str)]) -> String {
+    let one = |(name, annotations, class, host, path): &(&str, &str, &str, &str, &str)| {
+        format!(
+            "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: {name}\n  annotations: {{{annotations}}}\nspec:\n  ingressClassName: {class}\n  \
+             rules:\n  - host: {host}\n    http: {{paths: [{{path: {path}, pathType: Prefix, backend: {{service: {{name: {name}, port: {{number: 80}}}}}}}}]}}\n"
+        )
+    };
+    of.iter().map(one).collect::<Vec<_>>().join("---\n")
+}
+
+#[test]
+fn a_canary_takes_no_requests() {
+    let of = several(&[
+        ("new", &ours("canary", "true"), "nginx", "a.example", "/"),
+        ("old", "", "nginx", "a.example", "/"),
+    ]);
+    let (folder, report) = imported("ingress", &of);
+    let text = folder.printed();
+    assert!(text.contains("name: old") && !text.contains("name: new"), "{text}");
+    let told = report.why(1);
+    assert!(told.iter().any(|(of, why)| *of == Verdict::LeftOut && why.contains("a canary")), "{told:?}");
+}
+
+#[test]
+fn a_host_that_asks_for_certificates_is_closed_in_all_ingresses() {
+    let of = several(&[
+        ("free", "", "nginx", "b.example", "/"),
+        ("api", "", "nginx", "a.example", "/api"),
+        ("app", &ours("auth-tls-secret", "default/ca"), "nginx", "a.example", "/"),
+    ]);
+    let text = printed("ingress", &of);
+    assert!(text.matches("# Closed, requests get 403").count() == 2, "{text}");
+    assert!(text.contains("asks clients of this host for a certificate"), "{text}");
+}
+
+#[test]
+fn an_annotation_that_may_say_who_can_connect_closes() {
+    for key in [
+        "alb.ingress.kubernetes.io/inbound-cidrs: 10.0.0.0/8",
+        "alb.ingress.kubernetes.io/scheme: internal",
+        "acme.example/whitelist: a",
+        "acme.example/allowed-from: a",
+        "nginx.ingress.kubernetes.io/new-deny-list: a",
+    ] {
+        let text = printed("ingress", &ingress(key, "/", "Prefix"));
+        assert!(text.contains("255.255.255.255/32"), "{key} does not close:\n{text}");
+    }
+    for key in ["acme.cert-manager.io/authority: a", "external-dns.alpha.kubernetes.io/ttl: '5'"] {
+        let text = printed("ingress", &ingress(key, "/", "Prefix"));
+        assert!(!text.contains("255.255.255.255/32"), "{key} closes:\n{text}");
+    }
+}
+
+#[test]
+fn classes_that_are_published_together_are_told() {
+    let of = several(&[("a", "", "nginx", "a.example", "/"), ("b", "", "internal", "b.example", "/")]);
+    let (_, report) = imported("ingress", &of);
+    let told = report.why(7);
+    assert!(
+        told.iter().any(|(of, why)| *of == Verdict::LeftOut
+            && why.contains("together with")
+            && why.contains("internal")),
+        "{told:?}"
+    );
+}
