@@ -24,10 +24,10 @@ pub(super) struct Bind<'s> {
 
 /// Words that say nothing about who may connect, with a value and without.
 const WITH_VALUE: &str = "alpn backlog ciphers ciphersuites curves ecdhe mss name nice npn process thread shards tcp-ut tls-ticket-keys \
-    ssl-min-ver ssl-max-ver sigalgs client-sigalgs user group mode uid gid id label idle-ping ocsp-update cc guid-prefix ca-ignore-err \
+    ssl-min-ver ssl-max-ver sigalgs client-sigalgs user group mode uid gid id label idle-ping ocsp-update cc guid-prefix proto ca-ignore-err \
     crt-ignore-err ca-sign-file ca-sign-pass";
 /// Words with a value that restrict who may connect.
-const RESTRICT: &str = "interface namespace crl-file ca-verify-file proto";
+const RESTRICT: &str = "interface namespace crl-file ca-verify-file";
 const ALONE: &str = "allow-0rtt defer-accept force-sslv3 force-tlsv10 force-tlsv11 force-tlsv12 force-tlsv13 no-alpn no-ca-names no-sslv3 \
     no-tls-tickets no-tlsv10 no-tlsv11 no-tlsv12 no-tlsv13 prefer-client-ciphers tfo v4v6 ktls";
 

@@ -240,7 +240,16 @@ fn criterion(words: &[String], precisely: bool) -> Vec<Term> {
             if way == "found" || values.is_empty() {
                 return vec![with_header(name, Value::Regex(REST.to_owned()))];
             }
-            each(&|value| Some(with_header(name, value_of(value, &way, any_case)?).condition))
+            each(&|value| {
+                let value = value_of(value, &way, any_case)?;
+                // Each part of a list is a value to HAProxy; what refuses must not be evaded by a second one.
+                let value = match (precisely && fetch == "hdr", value) {
+                    (false, value) => value,
+                    (true, Value::Exact(text)) => one_of_list(&escaped(&text)),
+                    (true, Value::Regex(text)) => one_of_list(&text),
+                };
+                Some(with_header(name, value).condition)
+            })
         }
         ("url_param" | "urlp", name) if !name.is_empty() => each(&|value| {
             let query = BTreeMap::from([(argument_case(sample, name), value_of(value, &way, any_case)?)]);
@@ -259,6 +268,10 @@ fn argument_case(sample: &str, lower: &str) -> String {
 fn with_header(name: &str, value: Value) -> Term {
     let headers = BTreeMap::from([(name.to_owned(), value)]);
     Term { condition: Condition { headers, ..Condition::default() }, ..Term::default() }
+}
+
+fn one_of_list(value: &str) -> Value {
+    Value::Regex(format!("(?:{REST},)?[ \\t]*{value}[ \\t]*(?:,{REST})?"))
 }
 
 fn host_of(value: &str, way: &str) -> Option<Host> {

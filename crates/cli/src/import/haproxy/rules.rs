@@ -83,6 +83,9 @@ pub(super) fn routes<'s>(
                     "Seaway does not route by the client's address: these requests go where later rules lead"
                         .to_owned()
                 }
+                Term { sni, .. } if !sni.is_empty() => {
+                    "the name in TLS selects no backend where HTTP is read: these requests go where later rules lead".to_owned()
+                }
                 Term { tls: Some(tls), .. } if ports.plain && ports.tls => {
                     format!("both ports have the same routes: whether TLS was used ({tls}) selects none")
                 }

@@ -320,3 +320,9 @@ fn a_header_that_the_proxy_sets_is_not_taken_from_clients() {
         assert!(text.contains("remove: [X-Client-CN]"), "{line}:\n{text}");
     }
 }
+
+#[test]
+fn a_header_is_refused_in_a_list_as_well() {
+    let text = printed("haproxy", &web(" http-request deny if { hdr(X-Debug) -i 1 }"));
+    assert!(text.contains(r"(?:(?s-u:.)*,)?[ \\t]*(?i:1)[ \\t]*(?:,(?s-u:.)*)?"), "{text}");
+}
