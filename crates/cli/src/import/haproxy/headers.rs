@@ -57,7 +57,10 @@ pub(super) fn headers<'s>(section: &'s Section, context: &mut Context<'s>) -> (H
                 }
                 None => context.report.left_out(&line.place, "the value has no max-age"),
             }
-        } else if of_request && overrides(word, &lower, &value, end < line.words.len()) {
+        } else if of_request
+            && !ours.contains(&lower.as_str())
+            && overrides(word, &lower, &value, end < line.words.len())
+        {
             context.report.left_out(
                 &line.place,
                 "Seaway sets headers to fixed values, without a condition: the header is removed, so that clients cannot send it",

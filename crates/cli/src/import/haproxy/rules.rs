@@ -39,7 +39,7 @@ const NO_PASSWORDS: &str =
     "Seaway has no passwords: let the backend ask for them, or restrict networks with `deny if !{ src … }`";
 const REFUSES: &str = "it refuses by what Seaway does not know: what it may be about is closed";
 const REJECTS_NETWORKS: &str = "the import writes no networks that may not ask: open it, and name them in seaway.dev/denied-source-ranges";
-const NO_LIMIT: &str =
+pub(super) const NO_LIMIT: &str =
     "the import writes no limit: open it, and give it seaway.dev/requests-per-second-per-client";
 const NO_ANSWERS: &str = "Seaway does not refuse answers of backends";
 const NO_SCRIPTS: &str =

@@ -11,6 +11,7 @@ use super::{
     bind::Bind,
     condition::{Term, acls, terms},
     order::in_both,
+    rules::NO_LIMIT,
     sections::{Line, Section},
     time,
 };
@@ -181,6 +182,9 @@ impl Admitted {
                     .report
                     .no_effect(&line.place, "Seaway reads the name in TLS by itself, and waits for it"),
             }
+        }
+        for line in context.rules(section).filter(|it| it.word(0) == "rate-limit") {
+            self.close(line, NO_LIMIT, context);
         }
         if self.sources.as_ref().is_some_and(Vec::is_empty) {
             // An empty list would let all in.

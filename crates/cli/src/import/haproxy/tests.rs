@@ -233,6 +233,8 @@ fn tcp_rules_admit_whom_the_original_admits() {
         let text = with_app(&format!("frontend t\n bind :1\n{of}\n default_backend app"));
         assert!(text.contains(expected), "{of}: {expected} is missing:\n{text}");
     }
+    let limited = with_app("frontend t\n bind :1\n rate-limit sessions 9\n default_backend app");
+    assert!(limited.contains("# Nothing could be translated."), "{limited}");
     // Rules of a backend, and of the defaults.
     let rule = "tcp-request content reject if !{ src 10.1.0.0/16 }";
     for text in [
