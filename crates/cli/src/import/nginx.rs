@@ -8,11 +8,13 @@
 
 mod access;
 mod context;
+mod guard;
 mod headers;
 mod http;
 mod lexer;
 mod location;
 mod names;
+mod order;
 mod parse;
 mod pass;
 mod server;

@@ -1,12 +1,12 @@
 //! Who may ask: what Seaway can say too, and what closes a location.
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use seaway_plan::quantity::network;
 
 use super::{
     super::report::Report,
-    context::Scopes,
+    context::{Context, Scopes},
     words::{Class, class},
 };
 
@@ -21,7 +21,9 @@ pub(super) struct Access {
 const AUTHENTICATION: &str =
     "Seaway has no passwords: let the backend ask for them, or restrict networks with allow and deny";
 
-pub(super) fn access(scopes: &Scopes<'_>, report: &mut Report) -> Access {
+pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
+    let trusted: BTreeSet<String> = context.proxy.door.trusted.iter().cloned().collect();
+    let report = &mut context.report;
     let mut access = networks(scopes, report);
     let any = scopes.said("satisfy") == "any" && !access.sources.is_empty();
     let mut close = |why: String| {
@@ -65,17 +67,44 @@ pub(super) fn access(scopes: &Scopes<'_>, report: &mut Report) -> Access {
         report.differs(&it.place, "requests get 403 instead of 404; Seaway does not follow X-Accel-Redirect");
         close("internal".to_owned());
     }
-    let header = scopes.one("real_ip_header");
-    let is_known = header.is_none_or(|it| it.arg(0).eq_ignore_ascii_case("X-Forwarded-For"));
-    if let Some(it) =
-        header.filter(|_| !is_known && scopes.one("set_real_ip_from").is_some() && !access.sources.is_empty())
+    // nginx compares networks with the address that the header names, if a proxy sent it that is believed.
+    if let (Some(it), false) = (scopes.one("set_real_ip_from"), access.sources.is_empty())
+        && believed(scopes).is_none_or(|it| it != trusted)
     {
-        let why =
-            "Seaway reads the client's address in X-Forwarded-For alone, so that networks cannot be compared";
+        let why = "which proxies are believed, and in which header, is not the same in Seaway: networks cannot be compared";
         report.closed(&it.place, why);
         access.closed.get_or_insert_with(|| why.to_owned());
     }
+    if !trusted.is_empty() && scopes.one("set_real_ip_from").is_none() && !access.sources.is_empty() {
+        access
+            .closed
+            .get_or_insert_with(|| "proxies are believed that nginx does not believe here".to_owned());
+    }
     access
+}
+
+/// Both have to let a request in.
+pub(super) fn both(one: Access, two: Access) -> Access {
+    let mut closed = one.closed.or(two.closed);
+    let sources = match (one.sources.is_empty(), two.sources.is_empty()) {
+        (true, _) => two.sources,
+        (_, true) => one.sources,
+        _ => {
+            if one.sources != two.sources {
+                closed.get_or_insert_with(|| "two lists of networks have to let a request in".to_owned());
+            }
+            one.sources
+        }
+    };
+    Access { sources, closed }
+}
+
+/// Proxies whose `X-Forwarded-For` is believed; nginx reads X-Real-IP if nothing is said. `None`: Seaway cannot do the same.
+pub(super) fn believed(scopes: &Scopes<'_>) -> Option<BTreeSet<String>> {
+    let all = scopes.all(&["set_real_ip_from"]);
+    let is_known = all.is_empty() || scopes.said("real_ip_header").eq_ignore_ascii_case("X-Forwarded-For");
+    (is_known && all.iter().all(|it| network(it.arg(0)).is_ok()))
+        .then(|| all.iter().map(|it| it.arg(0).to_owned()).collect())
 }
 
 /// Files of nginx itself say nothing of that, nor does a pattern that no file matches.
@@ -99,7 +128,7 @@ fn is_in_force(scopes: &Scopes<'_>, name: &str, it: &super::parse::Directive) ->
 
 fn refuses(it: &super::parse::Directive) -> bool {
     let code: Option<u16> = it.arg(0).parse().ok();
-    (it.name == "return" && code.is_some_and(|it| (400..500).contains(&it))) || it.name == "deny"
+    (it.name == "return" && code.is_some_and(|it| (400..600).contains(&it))) || it.name == "deny"
 }
 
 /// The first rule that fits decides; without one, everyone may ask.

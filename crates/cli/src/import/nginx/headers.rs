@@ -12,6 +12,8 @@ pub(super) struct Headers {
     pub(super) request: HeaderChanges,
     pub(super) response: HeaderChanges,
     pub(super) host: SentHost,
+    /// A header that the client may send passes as if nginx had set it.
+    pub(super) closed: Option<String>,
     /// Seconds of HSTS.
     pub(super) hsts: Option<String>,
 }
@@ -81,14 +83,40 @@ fn request(it: &Directive, headers: &mut Headers, report: &mut Report) {
         (_, value)
             if value.starts_with("$http_")
                 && value.trim_start_matches("$http_").replace('_', "-") == lower => {}
-        ("x-real-ip" | "x-client-ip" | "remote-addr" | "x-real-port" | "x-original-forwarded-for", _) => {
-            report.left_out(&it.place, "members read the client's address in X-Forwarded-For");
+        // Seaway sets these itself, and lets no client do it.
+        ("x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "x-forwarded-port", value)
+            if value.contains('$') =>
+        {
+            report.differs(&it.place, "Seaway sets it by itself: docs/http.md");
+        }
+        ("connection" | "upgrade" | "te" | "transfer-encoding" | "content-length" | "keep-alive", value)
+            if value.contains('$') =>
+        {
+            report.left_out(&it.place, "Seaway has no variables");
+        }
+        (_, value) if value.contains('$') && is_name(name) && headers.request.remove.len() < MOST => {
+            let of_client = lower.contains("-ip") || lower.starts_with("remote-");
+            let why = match of_client {
+                true => {
+                    "members read the client's address in X-Forwarded-For; what a client sends in this header is removed"
+                }
+                false => {
+                    "Seaway has no variables (docs/http.md has the headers that it sets); what a client sends in this header is removed"
+                }
+            };
+            report.left_out(&it.place, why);
+            headers.request.remove.push(name.to_owned());
         }
         (_, value) if value.contains('$') => {
-            report.left_out(&it.place, "Seaway has no variables; which headers it sets is in docs/http.md");
+            let why = "what a client sends in this header cannot be removed: an HTTPRoute removes at most 16";
+            report.closed(&it.place, why);
+            headers.closed.get_or_insert_with(|| why.to_owned());
         }
         _ if !is_name(name) || headers.request.set.len() >= MOST || headers.request.remove.len() >= MOST => {
-            report.left_out(&it.place, "an HTTPRoute sets and removes at most 16 headers");
+            let why =
+                "an HTTPRoute sets and removes at most 16 headers, and a client may send this one itself";
+            report.closed(&it.place, why);
+            headers.closed.get_or_insert_with(|| why.to_owned());
         }
         (_, "") => headers.request.remove.push(name.to_owned()),
         (_, value) => put(&mut headers.request.set, name, value),

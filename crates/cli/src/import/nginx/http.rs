@@ -9,7 +9,7 @@ use std::{
 use super::{
     super::proxy::{Certificate, Condition, Host, OwnListener, PathRule, Redirect, Route, Target},
     context::{Context, Scopes},
-    cover, headers, judge_rest,
+    cover, guard, headers, judge_rest,
     names::{Listen, listens, names},
     parse::Directive,
     server::{Served, Server, served},
@@ -66,6 +66,7 @@ pub(super) fn read(block: &[Directive], context: &mut Context) {
             hsts: Default::default(),
         });
     }
+    guard::believe(&servers, context);
     let door = Ports::of(&servers);
     (context.proxy.door.http, context.proxy.door.https) = (door.http, door.https);
     context.proxy.door.addresses = door.addresses.iter().copied().collect();
@@ -89,19 +90,6 @@ fn settings(block: &[Directive], context: &mut Context) {
                         .differs(&it.place, "Seaway has one such time for all, the first that is written"),
                 }
             }
-            "set_real_ip_from" => match seaway_plan::quantity::network(it.arg(0)) {
-                Ok(_) => {
-                    let trusted = &mut context.proxy.door.trusted;
-                    if !trusted.iter().any(|known| known == it.arg(0)) {
-                        trusted.push(it.arg(0).to_owned());
-                    }
-                }
-                Err(_) => context.report.left_out(&it.place, "this is no network"),
-            },
-            "real_ip_header" if !it.arg(0).eq_ignore_ascii_case("X-Forwarded-For") => {
-                context.report.left_out(&it.place, "Seaway reads the client's address in X-Forwarded-For alone, of proxies in `frontDoor.trusted`");
-                context.proxy.door.trusted.clear();
-            }
             "ssl_protocols" => {
                 let only_new = it.args == ["TLSv1.3"];
                 context.proxy.door.modern |= only_new
@@ -118,13 +106,6 @@ fn settings(block: &[Directive], context: &mut Context) {
             }
             _ => {}
         }
-    }
-    // What comes with another header is believed of none.
-    if block
-        .iter()
-        .any(|it| it.name == "real_ip_header" && !it.arg(0).eq_ignore_ascii_case("X-Forwarded-For"))
-    {
-        context.proxy.door.trusted.clear();
     }
 }
 
@@ -170,13 +151,13 @@ impl Ports {
 }
 
 /// A server whose routes are known.
-struct Ready<'s, 'd> {
-    server: &'s Server<'d>,
-    served: Served,
+pub(super) struct Ready<'s, 'd> {
+    pub(super) server: &'s Server<'d>,
+    pub(super) served: Served,
     plain: bool,
     tls: bool,
-    is_default: bool,
-    closed: Option<String>,
+    pub(super) is_default: bool,
+    pub(super) closed: Option<String>,
 }
 
 fn all(servers: &[Server<'_>], door: &Ports, context: &mut Context) {
@@ -189,6 +170,7 @@ fn all(servers: &[Server<'_>], door: &Ports, context: &mut Context) {
     for server in hidden {
         own(server, servers, context);
     }
+    guard::lost_names(&mut ready, context);
     certificates(&mut ready, context);
     clients(&mut ready, context);
     // Of one name, what is served by TLS counts first: the same routes are at both ports.
@@ -223,23 +205,15 @@ fn prepare<'s, 'd>(
         context.report.closed(&it.place, why);
         closed.get_or_insert_with(|| why.to_owned());
     };
-    let own: BTreeSet<Option<IpAddr>> = front.iter().map(|(it, _)| it.address).collect();
-    let wanted: BTreeSet<Option<IpAddr>> = match door.addresses.is_empty() {
-        true => [None].into(),
-        false => door.addresses.iter().copied().map(Some).collect(),
-    };
-    if !own.contains(&None) && own != wanted {
-        for (listen, written) in &front {
-            let what = if listen.address.as_ref().is_some_and(super::access::is_loopback) {
-                "at loopback"
-            } else {
-                "at this address"
-            };
-            let why = format!(
-                "it listens only {what}, and the front door at all addresses that any server has: run a second seaway for it"
-            );
-            close(written, &why, context);
-        }
+    for (listen, written) in guard::elsewhere(&front, &door.addresses) {
+        let what = match listen.address.as_ref().is_some_and(super::access::is_loopback) {
+            true => "at loopback",
+            false => "at this address",
+        };
+        let why = format!(
+            "it listens only {what}, and the front door at all addresses that any server has: run a second seaway for it"
+        );
+        close(written, &why, context);
     }
     for (_, written) in front.iter().filter(|(it, _)| it.proxy_protocol) {
         close(
@@ -368,6 +342,12 @@ fn clients(ready: &mut [Ready<'_, '_>], context: &mut Context) {
     let wanted: BTreeSet<Option<(PathBuf, bool)>> = ready.iter().filter(serving).map(of).collect();
     let all: Vec<_> = wanted.into_iter().collect();
     if let [Some(only)] = all.as_slice() {
+        for of in ready.iter() {
+            let said = ["ssl_verify_client", "ssl_client_certificate"];
+            said.iter()
+                .filter_map(|it| of.server.scopes.one(it))
+                .for_each(|it| context.report.translated(&it.place));
+        }
         context.proxy.door.clients = Some(only.clone());
         return;
     }

@@ -6,11 +6,11 @@ use super::{
         proxy::{Condition, PathRule, Redirect, Rewrite, Route, Target},
         write::{REST, escaped},
     },
-    access::access,
+    access::{access, both},
     context::{Context, Scopes},
     cover,
     headers::{SentHost, headers},
-    judge_rest,
+    judge_rest, order,
     parse::Directive,
     pass::{Pass, pass},
     server::{Server, redirect},
@@ -29,9 +29,13 @@ pub(super) enum Kind {
 pub(super) struct Location<'d> {
     pub(super) kind: Kind,
     pub(super) path: String,
-    any_case: bool,
+    pub(super) any_case: bool,
     pub(super) scopes: Scopes<'d>,
     pub(super) directive: &'d Directive,
+    /// Those around it, by their places in the list as it is collected.
+    pub(super) inside: Vec<usize>,
+    /// What is within it, or which location comes first, cannot be said.
+    pub(super) closed: Option<String>,
 }
 
 /// What a location does with its requests.
@@ -51,10 +55,12 @@ pub(super) fn locations<'d>(
     context: &mut Context,
 ) -> Vec<Location<'d>> {
     let mut found = Vec::new();
-    collect(block, scopes, context, &mut found);
+    collect(block, scopes, &[], context, &mut found);
+    let mut found = order::settled(found, context);
+    // Expressions within a location come before those of the server.
     found.sort_by_key(|it| {
         let length = if it.kind == Kind::Regex { 0 } else { it.path.len() };
-        (it.kind, std::cmp::Reverse(length))
+        (it.kind, std::cmp::Reverse(length), std::cmp::Reverse(it.inside.len()))
     });
     found
 }
@@ -62,6 +68,7 @@ pub(super) fn locations<'d>(
 fn collect<'d>(
     block: &'d [Directive],
     scopes: &Scopes<'d>,
+    inside: &[usize],
     context: &mut Context,
     found: &mut Vec<Location<'d>>,
 ) {
@@ -89,8 +96,17 @@ fn collect<'d>(
             _ => Kind::Prefix,
         };
         let scopes = scopes.within(inner);
-        collect(inner, &scopes, context, found);
-        found.push(Location { kind, path: path.to_owned(), any_case: sign == "~*", scopes, directive: it });
+        let around: Vec<usize> = inside.iter().copied().chain([found.len()]).collect();
+        found.push(Location {
+            kind,
+            path: path.to_owned(),
+            any_case: sign == "~*",
+            scopes: scopes.clone(),
+            directive: it,
+            inside: inside.to_vec(),
+            closed: None,
+        });
+        collect(inner, &scopes, &around, context, found);
     }
 }
 
@@ -98,26 +114,35 @@ fn collect<'d>(
 pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &mut Context) -> Vec<Route> {
     let has_expressions = locations.iter().any(|it| it.kind == Kind::Regex);
     let mut routes = Vec::new();
-    let mut refuses_by_expression = false;
+    let mut spellings = order::Spellings::default();
     for location in locations {
         read(location, context);
         if location.kind == Kind::Named {
             continue;
         }
-        let access = access(&location.scopes, &mut context.report);
-        let content = content(location, locations, server, context);
-        let (target, rewrite, host) = match content {
-            Content::Route(target, rewrite, host) => (target, rewrite, host),
+        // nginx asks who may come in both, and takes the rest from the named one.
+        let named = ends_in(location, locations);
+        let scopes = named.map_or(&location.scopes, |it| &it.scopes);
+        let mut access = access(&location.scopes, context);
+        if named.is_some() {
+            access = both(access, super::access::access(scopes, context));
+        }
+        let (target, rewrite, host, mut closed) = match content(location, locations, server, context) {
+            Content::Route(target, rewrite, host) => (target, rewrite, host, access.closed),
             Content::ToHttps(code) => {
                 // As the server decides whether another one answers there.
                 let to = Redirect { scheme: Some("https"), code, ..Redirect::default() };
-                (Target::Redirect(to), None, None)
+                (Target::Redirect(to), None, None, access.closed)
             }
-            Content::Refuse(_) | Content::Nothing => (Target::Nothing, None, None),
+            Content::Refuse(why) => (Target::Nothing, None, None, access.closed.or(Some(why))),
+            Content::Nothing => (Target::Nothing, None, None, access.closed),
         };
-        let mut closed = access.closed;
-        if let Content::Refuse(why) = content_reason(location) {
-            closed.get_or_insert(why);
+        if let Some(why) = location.closed.as_ref().or(named.and_then(|it| it.closed.as_ref())) {
+            closed.get_or_insert_with(|| why.clone());
+        }
+        let headers = headers(scopes, &mut context.report);
+        if matches!(target, Target::Backends(_)) && headers.closed.is_some() {
+            closed = closed.or_else(|| headers.closed.clone());
         }
         let is_protected = closed.is_some() || !access.sources.is_empty();
         if target == Target::Nothing && !is_protected {
@@ -129,21 +154,17 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
         // A path that is matched by an expression keeps what it is.
         let is_replaced =
             location.kind == Kind::Priority && has_expressions && matches!(rewrite, Some(Rewrite::Prefix(_)));
-        if is_replaced && is_protected && closed.is_none() {
+        if is_replaced && closed.is_none() {
             let why = "an HTTPRoute cannot put it before the expressions of the server, because its path is replaced";
             context.report.closed(&location.directive.place, why);
             closed = Some(why.to_owned());
         }
-        let as_prefix = is_replaced && closed.is_none();
-        if as_prefix {
-            context.report.differs(
-                &location.directive.place,
-                "expressions of the server come before it, because its path is replaced",
-            );
+        let is_protected = closed.is_some() || !access.sources.is_empty();
+        let Some(path) = path(location, has_expressions, context) else { continue };
+        if is_protected {
+            let is_replaced = closed.is_none() && matches!(rewrite, Some(Rewrite::Prefix(_)));
+            spellings.protect(location, &path, is_replaced);
         }
-        let Some(path) = path(location, has_expressions && !as_prefix, locations, context) else { continue };
-        refuses_by_expression |= location.kind == Kind::Regex && is_protected;
-        let headers = headers(&location.scopes, &mut context.report);
         let condition = Condition { path, ..Condition::default() };
         let mut route = Route::new(location.directive.place.clone(), condition, target);
         let is_forwarded = matches!(route.target, Target::Backends(_));
@@ -160,14 +181,16 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
         routes.push((route, headers.hsts));
     }
     let mut all = Vec::new();
-    if refuses_by_expression {
-        let path = PathRule::Regex(expression::needless_escapes());
-        let place = server.directive.place.clone();
+    let refused = spellings.expressions();
+    if !refused.is_empty() {
         context.report.differs(
-            &place,
-            "an expression protects paths here, and nginx compares decoded paths: requests with %-escapes of letters, digits, \".\" or \"/\" in their paths get 403",
+            &server.directive.place,
+            "nginx compares decoded paths, and paths are protected here: requests with needless %-escapes in their paths, or with // in a protected one, get 403",
         );
-        let mut route = Route::new(place, Condition { path, ..Condition::default() }, Target::Nothing);
+    }
+    for text in refused {
+        let condition = Condition { path: PathRule::Regex(text), ..Condition::default() };
+        let mut route = Route::new(server.directive.place.clone(), condition, Target::Nothing);
         route.closed = Some("another spelling of a path that is protected".to_owned());
         all.push(route);
     }
@@ -198,24 +221,13 @@ fn without_slash(route: &Route, locations: &[Location<'_>]) -> Option<Route> {
     Some(route)
 }
 
-fn path(
-    location: &Location<'_>,
-    has_expressions: bool,
-    all: &[Location<'_>],
-    context: &mut Context,
-) -> Option<PathRule> {
+fn path(location: &Location<'_>, has_expressions: bool, context: &mut Context) -> Option<PathRule> {
     let path = location.path.clone();
     Some(match location.kind {
         Kind::Exact => PathRule::Exact(path),
-        Kind::Regex => PathRule::Regex(expression::whole(&path, location.any_case, true)),
+        Kind::Regex => PathRule::Regex(expression::whole(&order::merged(&path).0, location.any_case, false)),
         Kind::Priority if has_expressions => {
-            let is_within = |it: &&Location<'_>| {
-                it.kind == Kind::Prefix && it.path.len() > path.len() && it.path.starts_with(&path)
-            };
-            if let Some(inner) = all.iter().find(is_within) {
-                context.report.differs(&inner.directive.place, "the location ^~ around it gets its requests");
-            }
-            PathRule::Regex(format!("{}{REST}", escaped(&path)))
+            PathRule::Regex(format!("{}{REST}", order::merged(&escaped(&path)).0))
         }
         Kind::Priority | Kind::Prefix => {
             if path != "/" && !path.ends_with('/') {
@@ -274,13 +286,6 @@ fn fallback<'l, 'd>(it: &Directive, all: &'l [Location<'d>]) -> Option<&'l Locat
     all.iter().find(|it| it.kind == Kind::Named && it.path == *last)
 }
 
-/// Refusals need no look at the rest.
-fn content_reason(location: &Location<'_>) -> Content {
-    let block = location.directive.block.as_deref().unwrap_or_default();
-    let refused = block.iter().find(|it| it.name == "return" && is_refusal(it.arg(0)));
-    refused.map_or(Content::Nothing, |it| Content::Refuse(it.written()))
-}
-
 fn is_refusal(code: &str) -> bool {
     code.parse::<u16>().is_ok_and(|it| (400..600).contains(&it))
 }
@@ -296,60 +301,48 @@ fn content(
     let mut prefix = None;
     for it in block {
         let done = match &*it.name {
+            // It answers, whatever stands below it.
             "return" if is_refusal(it.arg(0)) => {
                 context.report.differs(&it.place, "requests get 403");
-                Content::Refuse(it.written())
+                return Content::Refuse(it.written());
             }
+            "rewrite" if !is_of_all(it, location) && redirects(it) => return closed(it, PARTLY, context),
             "return" | "rewrite" => match redirect(it, server) {
                 Ok(Some((to, true))) => {
                     context.report.translated(&it.place);
-                    Content::ToHttps(to.code)
+                    return Content::ToHttps(to.code);
                 }
                 Ok(Some((to, false))) => {
                     context.report.translated(&it.place);
-                    Content::Route(Target::Redirect(to), None, None)
+                    return Content::Route(Target::Redirect(to), None, None);
                 }
-                Ok(None) => {
-                    match prefix_rewrite(it, &location.path) {
-                        Some(by) => {
-                            context.report.translated(&it.place);
-                            prefix = Some(by);
-                            continue;
-                        }
-                        None => context.report.left_out(
-                            &it.place,
-                            "Seaway replaces a prefix of the path, or all of it, by fixed text",
-                        ),
+                Ok(None) => match prefix_rewrite(it, &location.path) {
+                    Some(by) => {
+                        context.report.translated(&it.place);
+                        prefix = Some(by);
+                        continue;
                     }
-                    return Content::Nothing;
-                }
-                Err(why) => {
-                    context.report.left_out(&it.place, &why);
-                    return Content::Nothing;
-                }
+                    None => {
+                        return closed(
+                            it,
+                            "Seaway replaces a prefix of the path, or all of it, by fixed text",
+                            context,
+                        );
+                    }
+                },
+                Err(why) => return closed(it, &why, context),
             },
-            "proxy_pass" | "grpc_pass" => return forwarded(it, location, prefix, server, context),
+            // Those that rewrite or answer come first, wherever they stand.
+            "proxy_pass" | "grpc_pass" => continue,
             "try_files" => match fallback(it, all) {
                 Some(named) => {
                     context
                         .report
                         .differs(&it.place, "Seaway serves no files: all requests go to the named location");
-                    let inner = named.directive.block.as_deref().unwrap_or_default();
-                    match inner.iter().find(|it| matches!(&*it.name, "proxy_pass" | "grpc_pass")) {
-                        Some(it) => {
-                            return forwarded(
-                                it,
-                                &Location {
-                                    kind: Kind::Prefix,
-                                    path: location.path.clone(),
-                                    ..named.clone()
-                                },
-                                None,
-                                server,
-                                context,
-                            );
-                        }
-                        None => Content::Nothing,
+                    let of = Location { kind: Kind::Prefix, path: location.path.clone(), ..named.clone() };
+                    match of.directive.block.iter().flatten().any(|it| it.name == "try_files") {
+                        true => closed(it, "the named location has try_files itself", context),
+                        false => self::content(&of, all, server, context),
                     }
                 }
                 None => {
@@ -379,7 +372,38 @@ fn content(
             content = done;
         }
     }
-    content
+    match block.iter().find(|it| matches!(&*it.name, "proxy_pass" | "grpc_pass")) {
+        Some(it) if fallback_of(block, all).is_none() => forwarded(it, location, prefix, server, context),
+        _ => content,
+    }
+}
+
+const PARTLY: &str =
+    "it redirects some of the location's paths: write an HTTPRoute for them, with RequestRedirect";
+
+fn closed(it: &Directive, why: &str, context: &mut Context) -> Content {
+    context.report.closed(&it.place, why);
+    Content::Refuse(format!("{}: {why}", it.written()))
+}
+
+/// With `permanent` or `redirect`, or to another host.
+fn redirects(it: &Directive) -> bool {
+    matches!(it.arg(2), "permanent" | "redirect") || it.arg(1).contains("://")
+}
+
+/// Whether it takes each path of the location.
+fn is_of_all(it: &Directive, location: &Location<'_>) -> bool {
+    let all = ["^", "^(.*)", "^(.*)$", "^/(.*)", "^/(.*)$", ".*", "^.*$"];
+    all.contains(&it.arg(0)) || (location.kind == Kind::Exact && it.arg(0) == format!("^{}$", location.path))
+}
+
+fn fallback_of<'l, 'd>(block: &[Directive], all: &'l [Location<'d>]) -> Option<&'l Location<'d>> {
+    block.iter().filter(|it| it.name == "try_files").find_map(|it| fallback(it, all))
+}
+
+/// The named location that answers for this one.
+fn ends_in<'l, 'd>(location: &Location<'d>, all: &'l [Location<'d>]) -> Option<&'l Location<'d>> {
+    fallback_of(location.directive.block.as_deref().unwrap_or_default(), all)
 }
 
 const FILES: &str = "Seaway serves no files: let a backend serve them; until then these requests go where the rest of the host goes, or get 404";

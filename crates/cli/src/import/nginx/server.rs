@@ -81,7 +81,8 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
             _ => {}
         }
     }
-    // Before any location is looked at.
+    // Before any location is looked at, in their order.
+    let mut first: Vec<Route> = Vec::new();
     for it in server.block.iter().filter(|it| matches!(&*it.name, "return" | "rewrite")) {
         let code = it.arg(0).parse::<u16>().unwrap_or_default();
         if it.name == "return" && (400..600).contains(&code) {
@@ -91,7 +92,7 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
             );
             let has_redirects = to_https;
             return Served {
-                routes: if has_redirects { Vec::new() } else { vec![refused(server, it)] },
+                routes: if has_redirects { Vec::new() } else { with(first, vec![refused(server, it)]) },
                 to_https: has_redirects,
             };
         }
@@ -109,20 +110,30 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
                 let mut route = Route::new(it.place.clone(), Condition::default(), Target::Redirect(to));
                 if it.name == "rewrite" && let Some(path) = fixed(it.arg(0)) {
                     route.condition.path = PathRule::Exact(path);
-                    let mut all = vec![route];
-                    all.extend(of_locations(server, context));
-                    return Served { routes: all, to_https };
+                    first.push(route);
+                    continue;
                 }
-                let access = access(&server.scopes, &mut context.report);
+                let access = access(&server.scopes, context);
                 (route.sources, route.closed, route.decodes) = (access.sources, access.closed, true);
                 unread(server, context);
-                return Served { routes: vec![route], to_https };
+                return Served { routes: with(first, vec![route]), to_https };
             }
-            Ok(None) => context.report.left_out(&it.place, "Seaway replaces a prefix of the path, or all of it, by fixed text: write an HTTPRoute with URLRewrite"),
-            Err(why) => context.report.left_out(&it.place, &why),
+            Err(why) if it.name == "return" => {
+                context.report.closed(&it.place, &why);
+                unread(server, context);
+                return Served { routes: with(first, vec![refused(server, it)]), to_https };
+            }
+            Ok(None) => first.push(unsaid(it, "Seaway replaces a prefix of the path, or all of it, by fixed text: write an HTTPRoute with URLRewrite", context)),
+            Err(why) => first.push(unsaid(it, &why, context)),
         }
     }
     let mut routes = of_locations(server, context);
+    // An exact path comes before the expressions that are closed.
+    let closed: Vec<String> = first.iter().filter_map(|it| it.closed.clone()).collect();
+    for it in routes.iter_mut().filter(|it| matches!(it.condition.path, PathRule::Exact(_))) {
+        closed.first().into_iter().for_each(|why| it.close(why));
+    }
+    routes = with(first, routes);
     let is_https = |it: &Route| matches!(&it.target, Target::Redirect(to) if *to == Redirect { scheme: Some("https"), code: to.code, ..Redirect::default() });
     // `location / { return 301 https://$host$request_uri; }`
     let whole = routes.iter().position(|it| {
@@ -135,12 +146,27 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
     Served { routes, to_https }
 }
 
+fn with(mut first: Vec<Route>, rest: Vec<Route>) -> Vec<Route> {
+    first.extend(rest);
+    first
+}
+
+/// Paths of a rewrite that cannot be said.
+fn unsaid(it: &Directive, why: &str, context: &mut Context) -> Route {
+    context.report.closed(&it.place, &format!("{why}; the paths that it is about get 403"));
+    let text = super::super::expression::whole(&super::order::merged(it.arg(0)).0, false, false);
+    let condition = Condition { path: PathRule::Regex(text), ..Condition::default() };
+    let mut route = Route::new(it.place.clone(), condition, Target::Nothing);
+    route.closed = Some(it.written());
+    route
+}
+
 fn of_locations(server: &Server<'_>, context: &mut Context) -> Vec<Route> {
     let all = locations(server.block, &server.scopes, context);
     let mut routes = routes(server, &all, context);
     // What protects a server protects paths without a location, too; but nothing is there that would be served.
     if !all.iter().any(|it| it.path == "/") {
-        let access = access(&server.scopes, &mut context.report);
+        let access = access(&server.scopes, context);
         if access.closed.is_some() || !access.sources.is_empty() {
             let mut route = Route::new(server.directive.place.clone(), Condition::default(), Target::Nothing);
             route.closed = Some("it is protected, and its files are not served".to_owned());

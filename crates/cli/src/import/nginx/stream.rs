@@ -47,7 +47,7 @@ pub(super) fn read(block: &[Directive], context: &mut Context) {
 
 fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
     let Some(pass) = block.iter().find(|it| it.name == "proxy_pass") else { return };
-    let access = access(scopes, &mut context.report);
+    let access = access(scopes, context);
     let listens = listens(block, &mut context.report);
     if let Some(why) = &access.closed {
         for (_, written) in &listens {

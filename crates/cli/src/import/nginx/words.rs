@@ -118,7 +118,7 @@ const LEFT_OUT: [(&str, &str); 14] = [
     ),
     ("mirror mirror_request_body", "write an HTTPRoute with the filter RequestMirror (docs/manifests.md)"),
     (
-        "ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_trusted_certificate ssl_crl",
+        "ssl_stapling ssl_stapling_verify ssl_stapling_file ssl_trusted_certificate",
         "an OCSP answer comes from a file: `ocsp` in `frontDoor.certificates` (docs/tls.md)",
     ),
     ("limit_rate limit_rate_after", "Seaway has no limit of bandwidth"),
@@ -141,14 +141,18 @@ const LEFT_OUT: [(&str, &str); 14] = [
     ),
 ];
 
-const PROTECTS: [(&str, &str); 5] = [
+const PROTECTS: [(&str, &str); 6] = [
     (
         "auth_request auth_request_set auth_jwt auth_pam auth_ldap auth_digest oidc_provider",
         "Seaway asks no other service who a client is: let the backend do it",
     ),
     (
         "limit_req limit_conn",
-        "Seaway has no limit for each client: docs/security.md; `seaway.dev/max-connections` is for a LoadBalancer of its own",
+        "not translated: `seaway.dev/requests-per-second-per-client` limits requests of a client (docs/annotations.md)",
+    ),
+    (
+        "ssl_crl",
+        "Seaway reads no lists of revoked certificates: clients whose certificate is revoked would be let in",
     ),
     ("limit_except", "Seaway does not restrict methods"),
     ("secure_link secure_link_md5 secure_link_secret valid_referers", "Seaway does not judge links"),

@@ -1,0 +1,67 @@
+//! What would serve more than nginx does, is closed: listeners, names, and proxies that are believed.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use super::{
+    access::believed, context::Context, http::Ready, names::Listen, parse::Directive, server::Server,
+};
+
+/// Listeners of a server whose scheme is published at more addresses than it has. The front door has both of its ports at
+/// the same addresses, so that those of each port are compared.
+pub(super) fn elsewhere<'l>(
+    front: &[&'l (Listen, Directive)],
+    published: &BTreeSet<IpAddr>,
+) -> Vec<&'l (Listen, Directive)> {
+    let mut found = Vec::new();
+    for ssl in [false, true] {
+        let of: Vec<&(Listen, Directive)> = front.iter().copied().filter(|(it, _)| it.ssl == ssl).collect();
+        let own: BTreeSet<Option<IpAddr>> = of.iter().map(|(it, _)| it.address).collect();
+        let is_all = own.contains(&None)
+            || (!published.is_empty() && published.iter().all(|it| own.contains(&Some(*it))));
+        if !is_all {
+            found.extend(of);
+        }
+    }
+    found
+}
+
+/// The front door believes the same proxies for all servers: those that all of them believe, or none.
+pub(super) fn believe(servers: &[Server<'_>], context: &mut Context) {
+    let all: BTreeSet<Option<BTreeSet<String>>> = servers.iter().map(|it| believed(&it.scopes)).collect();
+    let written = servers.iter().flat_map(|it| it.scopes.everywhere());
+    let written = written.filter(|it| matches!(&*it.name, "set_real_ip_from" | "real_ip_header"));
+    let same = match Vec::from_iter(all).as_slice() {
+        [Some(only)] => Some(only.clone()),
+        _ => None,
+    };
+    for it in written {
+        match same {
+            Some(_) => context.report.translated(&it.place),
+            None => context.report.left_out(
+                &it.place,
+                "the front door believes X-Forwarded-For alone (nginx reads X-Real-IP without real_ip_header), and the same proxies for all servers: it believes none",
+            ),
+        }
+    }
+    context.proxy.door.trusted = same.into_iter().flatten().collect();
+}
+
+/// Requests for names that cannot be written come to the default server: where their own server protects, it is closed.
+pub(super) fn lost_names(ready: &mut [Ready<'_, '_>], context: &mut Context) {
+    let protects = |it: &&Ready<'_, '_>| {
+        let routes = &it.served.routes;
+        let asks = !matches!(it.server.scopes.said("ssl_verify_client"), "" | "off");
+        it.server.names.lost
+            && !it.is_default
+            && (asks || it.closed.is_some() || routes.is_empty() || routes.iter().any(|it| it.is_protected()))
+    };
+    let Some(from) = ready.iter().find(protects).map(|it| it.server.directive.place.clone()) else { return };
+    let why = format!(
+        "requests for names of the server at {from} come here, which protects them, and its names cannot be written"
+    );
+    for it in ready.iter_mut().filter(|it| it.is_default) {
+        context.report.closed(&it.server.directive.place, &why);
+        it.closed.get_or_insert_with(|| why.clone());
+        it.served.routes.iter_mut().for_each(|it| it.close(&why));
+    }
+}
