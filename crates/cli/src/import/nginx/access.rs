@@ -57,7 +57,7 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
             close(format!("include {}: {why}", it.arg(0)));
         }
         // A condition that refuses.
-        if it.name == "if" && it.block.iter().flatten().any(refuses) {
+        if it.name == "if" && (it.block.iter().flatten().any(refuses) || asks_who(it)) {
             let why = "Seaway does not refuse by variables; let the backend do it";
             report.closed(&it.place, why);
             close(format!("{}: {why}", it.written()));
@@ -124,6 +124,33 @@ fn may_protect(file: &str) -> bool {
 /// Whether an inner block does not say otherwise.
 fn is_in_force(scopes: &Scopes<'_>, name: &str, it: &super::parse::Directive) -> bool {
     scopes.all(&[name]).iter().any(|of| of.place == it.place)
+}
+
+/// Sends some clients elsewhere, by what may say who they are: a cookie, an address, a variable of `map`.
+fn asks_who(it: &super::parse::Directive) -> bool {
+    let text = it.args.join(" ");
+    let text = text.trim_start_matches(['(', ' ']);
+    let of_request = [
+        "$scheme",
+        "$https",
+        "$host",
+        "$http_host",
+        "$server_port",
+        "$http_x_forwarded_proto",
+        "$request_method",
+        "$http_user_agent",
+        "$request_uri",
+        "$uri",
+        "$args",
+        "$is_args",
+        "$request_filename",
+        "$http_upgrade",
+    ];
+    let end =
+        text.find(|it: char| it != '$' && it != '_' && !it.is_ascii_alphanumeric()).unwrap_or(text.len());
+    let variable = text.get(..end).unwrap_or_default();
+    let sends = it.block.iter().flatten().any(|it| matches!(&*it.name, "return" | "rewrite"));
+    sends && variable.starts_with('$') && !of_request.contains(&variable)
 }
 
 fn refuses(it: &super::parse::Directive) -> bool {

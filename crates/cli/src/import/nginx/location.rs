@@ -127,7 +127,9 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
         if named.is_some() {
             access = both(access, super::access::access(scopes, context));
         }
-        let (target, rewrite, host, mut closed) = match content(location, locations, server, context) {
+        let content = content(location, locations, server, context);
+        let refused = matches!(content, Content::Refuse(_));
+        let (target, rewrite, host, mut closed) = match content {
             Content::Route(target, rewrite, host) => (target, rewrite, host, access.closed),
             Content::ToHttps(code) => {
                 // As the server decides whether another one answers there.
@@ -137,6 +139,9 @@ pub(super) fn routes(server: &Server<'_>, locations: &[Location<'_>], context: &
             Content::Refuse(why) => (Target::Nothing, None, None, access.closed.or(Some(why))),
             Content::Nothing => (Target::Nothing, None, None, access.closed),
         };
+        if !matches!(target, Target::Backends(_) | Target::Nothing) || refused {
+            unasked(location, context);
+        }
         if let Some(why) = location.closed.as_ref().or(named.and_then(|it| it.closed.as_ref())) {
             closed.get_or_insert_with(|| why.clone());
         }
@@ -399,6 +404,14 @@ fn is_of_all(it: &Directive, location: &Location<'_>) -> bool {
 
 fn fallback_of<'l, 'd>(block: &[Directive], all: &'l [Location<'d>]) -> Option<&'l Location<'d>> {
     block.iter().filter(|it| it.name == "try_files").find_map(|it| fallback(it, all))
+}
+
+/// A backend below what answers gets no request.
+fn unasked(location: &Location<'_>, context: &mut Context) {
+    let block = location.directive.block.iter().flatten();
+    for it in block.filter(|it| matches!(&*it.name, "proxy_pass" | "grpc_pass")) {
+        context.report.no_effect(&it.place, "another directive of the location answers before it");
+    }
 }
 
 /// The named location that answers for this one.

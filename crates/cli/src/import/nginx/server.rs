@@ -90,6 +90,7 @@ pub(super) fn served(server: &Server<'_>, context: &mut Context) -> Served {
                 &it.place,
                 "requests that no route takes get 404, or what `frontDoor.unmatched` says",
             );
+            unread(server, context);
             let has_redirects = to_https;
             return Served {
                 routes: if has_redirects { Vec::new() } else { with(first, vec![refused(server, it)]) },
@@ -180,7 +181,7 @@ fn of_locations(server: &Server<'_>, context: &mut Context) -> Vec<Route> {
 fn unread(server: &Server<'_>, context: &mut Context) {
     fn all(block: &[Directive], context: &mut Context) {
         for it in block {
-            context.report.no_effect(&it.place, "the server redirects before it looks at locations");
+            context.report.no_effect(&it.place, "the server answers before it looks at locations");
             all(it.block.as_deref().unwrap_or_default(), context);
         }
     }

@@ -132,6 +132,12 @@ fn what_protects_and_cannot_be_translated_closes_its_location() {
         "rewrite_by_lua_block { check() }",
         "my_auth_module on;",
         "include not-here.conf;",
+        "ssl_crl /revoked.pem;",
+        "if ($request_method = POST) { return 503; }",
+        "if ($cookie_session = '') { return 302 /login; }",
+        "set_real_ip_from 10.0.0.0/8; allow 192.0.2.7; deny all;",
+        "rewrite ^/b/(.*)$ /c/$1 permanent;",
+        "return 200 text;",
     ] {
         for of in [
             server(&format!(
@@ -231,4 +237,131 @@ fn what_is_not_translated_is_reported_with_its_line() {
         assert!(told.iter().any(|(of, why)| *of == verdict && why.contains(part)), "line {line}: {told:?}");
     }
     assert!(!report.is_whole());
+}
+
+/// Each of them was open once: what has to be in the output, and what must not be.
+#[test]
+fn nothing_is_open_that_nginx_closes() {
+    const TO: &str = "proxy_pass http://10.0.0.1:1; proxy_set_header Host $host;";
+    const CLOSED: &str = "Closed, requests get 403";
+    let tls = "listen 443 ssl; ssl_certificate /c.pem; ssl_certificate_key /k.pem;";
+    for (of, expected, absent) in [
+        // A named location has protection of its own.
+        (
+            server(&format!("location /t/ {{ try_files $uri @n; }} location @n {{ auth_basic x; {TO} }}")),
+            CLOSED,
+            "seaway.dev/host:",
+        ),
+        (
+            server(&format!(
+                "location /t/ {{ try_files $uri @n; }} location @n {{ allow 10.0.0.0/8; deny all; {TO} }}"
+            )),
+            "source-ranges: \"10.0.0.0/8\"",
+            "seaway.dev/host:",
+        ),
+        // Each port has its own addresses.
+        (
+            format!("server {{ listen 127.0.0.1:80; {tls} server_name a.b; location / {{ {TO} }} }}"),
+            "listens only at loopback",
+            "seaway.dev/host:",
+        ),
+        // An expression within a location is for its paths.
+        (
+            server(&format!("location /pub/ {{ {TO} location ~ \\.php$ {{ {TO} }} }}")),
+            "value: \"(?:/|%2[fF])+pub(?:/|%2[fF])+(?s-u:.)*\\\\.php\"",
+            "value: \"(?s-u:.)*\\\\.php\"",
+        ),
+        (
+            server(&format!("location /pub/ {{ {TO} location ~ p.*x$ {{ {TO} }} }}")),
+            "the location within it counts for its paths alone",
+            "p.*x",
+        ),
+        (
+            server(&format!(
+                "location / {{ {TO} location ~ \\.php$ {{ {TO} }} }} location /admin/ {{ deny all; }}"
+            )),
+            "the location within it counts for its paths alone",
+            "php",
+        ),
+        // Proxies that one server believes are not believed by others.
+        (
+            format!(
+                "server {{ server_name b.example; set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; location / {{ {TO} }} }} {}",
+                server(&format!("allow 192.0.2.7; deny all; location / {{ {TO} }}"))
+            ),
+            "source-ranges: \"192.0.2.7\"",
+            "trusted",
+        ),
+        // What a client sends in a header that nginx would set.
+        (
+            server(&format!(
+                "location / {{ {TO} proxy_set_header X-Real-IP $remote_addr; proxy_set_header X-User $remote_user; }}"
+            )),
+            "remove: [X-Real-IP, X-User]",
+            CLOSED,
+        ),
+        // What answers comes before what forwards.
+        (
+            server(&format!("location / {{ return 301 https://login.example/; {TO} }}")),
+            "hostname: login.example",
+            "10.0.0.1:1",
+        ),
+        (
+            server(&format!(
+                "rewrite ^/a$ /b permanent; rewrite ^/c$ /d permanent; return 403; location / {{ {TO} }}"
+            )),
+            "Closed, requests get 403: return 403",
+            "10.0.0.1:1",
+        ),
+        (server(&format!("return 200 ok; location / {{ {TO} }}")), CLOSED, "10.0.0.1:1"),
+        // ^~ comes before expressions, unless a longer location is in it.
+        (
+            server(&format!(
+                "location ^~ /a/ {{ {TO} }} location /a/secret/ {{ deny all; }} location ~ \\.png$ {{ {TO} }}"
+            )),
+            "a(?:/|%2[fF])+secret(?:/|%2[fF])+",
+            "PathPrefix",
+        ),
+        (
+            server(
+                "location ^~ /a/ { proxy_pass http://10.0.0.1:1/; } location ~ png$ { proxy_pass http://10.0.0.1:1; }",
+            ),
+            "an HTTPRoute cannot put it before the expressions",
+            "PathPrefix",
+        ),
+        // Other spellings.
+        (
+            server(&format!("location ~ ^/admin/secret {{ deny all; }} location / {{ {TO} }}")),
+            "value: \"(?:/|%2[fF])+admin(?:/|%2[fF])+secret(?s-u:.)*\"",
+            "secret\"",
+        ),
+        (
+            server(&format!(
+                "location /adm/in/ {{ allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.1:1/; }} location / {{ {TO} }}"
+            )),
+            "value: \"/+adm/{2,}in(?s-u:.)*\"",
+            "strip-prefix",
+        ),
+        // Names that cannot be written come to the default server.
+        (
+            format!(
+                "server {{ listen 80 default_server; location / {{ {TO} }} }} server {{ listen 80; server_name ~^admin\\..*$; deny all; location / {{ {TO} }} }}"
+            ),
+            "requests for names of the server at",
+            "seaway.dev/host:",
+        ),
+    ] {
+        let text = printed("nginx", &of);
+        assert!(text.contains(expected), "{of}: {expected} is missing:\n{text}");
+        assert!(!text.contains(absent), "{of}: {absent} is there:\n{text}");
+    }
+    // Exact: only the address of the listener that is published elsewhere counts.
+    let own = format!(
+        "server {{ listen 127.0.0.1:80; listen 127.0.0.1:443 ssl; ssl_certificate /c.pem; ssl_certificate_key /k.pem; server_name a.b; location / {{ {TO} }} }}"
+    );
+    assert!(!printed("nginx", &own).contains(CLOSED));
+    let asks = format!(
+        "server {{ {tls} server_name a.b; ssl_verify_client on; ssl_client_certificate /ca.pem; location / {{ {TO} }} }}"
+    );
+    assert!(!imported("nginx", &asks).1.lines(false).concat().contains("not read where it stands"));
 }
