@@ -179,13 +179,17 @@ fn networks(scopes: &Scopes<'_>, report: &mut Report) -> Access {
             ("allow", "unix:") => {}
             ("allow", text) if network(text).is_ok() => access.sources.push(text.to_owned()),
             ("allow", "all") => {
-                close(it, "Seaway names networks that may ask, not those that may not", report);
+                close(
+                    it,
+                    "not translated: list the networks that may ask, or name those that may not in seaway.dev/denied-source-ranges",
+                    report,
+                );
                 return access;
             }
             ("deny", _) => {
                 close(
                     it,
-                    "Seaway names networks that may ask, not those that may not: write allow for each, then deny all",
+                    "not translated: write allow for each network that may ask, then deny all, or name this one in seaway.dev/denied-source-ranges",
                     report,
                 );
                 return access;
