@@ -75,11 +75,6 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
         report.closed(&it.place, why);
         access.closed.get_or_insert_with(|| why.to_owned());
     }
-    if !trusted.is_empty() && scopes.one("set_real_ip_from").is_none() && !access.sources.is_empty() {
-        access
-            .closed
-            .get_or_insert_with(|| "proxies are believed that nginx does not believe here".to_owned());
-    }
     access
 }
 
