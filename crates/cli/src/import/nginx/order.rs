@@ -198,6 +198,10 @@ impl Spellings {
             }
             PathRule::Prefix(path) | PathRule::Exact(path) if is_replaced || path.len() > LONG => {
                 self.slashes(path);
+                // `/adm` is the beginning of `/admin`, too.
+                if location.kind != Kind::Exact && !path.ends_with('/') {
+                    self.all.insert(format!("{}[^/]{REST}", escaped(path)));
+                }
             }
             _ => return,
         }

@@ -342,6 +342,13 @@ fn nothing_is_open_that_nginx_closes() {
             "value: \"/+adm/{2,}in(?s-u:.)*\"",
             "strip-prefix",
         ),
+        (
+            server(&format!(
+                "location /adm {{ allow 10.0.0.0/8; deny all; proxy_pass http://10.0.0.1:1/; }} location / {{ {TO} }}"
+            )),
+            "value: \"/adm[^/](?s-u:.)*\"",
+            "strip-prefix",
+        ),
         // Names that cannot be written come to the default server.
         (
             format!(
