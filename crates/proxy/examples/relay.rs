@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             rules: vec![Rule::everything_to(owner.clone(), pool.clone()).into()],
             http: HttpOptions::default(),
             sources: Vec::new(),
+            denied: Vec::new(),
             proxy_from: Vec::new(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
