@@ -4,6 +4,7 @@
 //!   event ──► stream (readable? writable?) ──► its task goes on                    stream.rs, worker_context.rs
 //!
 //!   one task per client:   arrival.rs     PROXY header, TLS, which HTTP
+//!                            └ handshakes.rs   TLS handshakes, beside others who have much to do
 //!                          serve.rs       HTTP/1.1: await a head, answer it, again
 //!                          streams.rs     HTTP/2: a task of its own for every stream
 //!                            └ guard.rs    who may ask, and how often
@@ -43,6 +44,7 @@ mod guard;
 mod h2_connection;
 mod h2_stream;
 mod h2_upstream;
+mod handshakes;
 mod heads;
 mod idle_connections;
 mod marks;
@@ -77,6 +79,7 @@ use seaway_model::L4;
 
 pub(crate) use self::marks::Mark;
 use self::{
+    handshakes::Computed,
     task_state::TaskState,
     worker_context::{Begun, Runnable, WorkerContext},
 };
@@ -85,7 +88,7 @@ use crate::{
     running::{Refusal, RunningListener},
     shared::Shared,
     sys::{self, Event},
-    worker::{Budget, Command, Kind, Link, Slab, Source, Token, Turn, Wheel},
+    worker::{Budget, Command, Kind, Lane, Link, Slab, Source, Token, Turn, Wheel},
 };
 
 pub(crate) struct Http {
@@ -109,7 +112,7 @@ impl Http {
 
     /// Something was too much for the turn before.
     pub(crate) fn is_behind(&self) -> bool {
-        self.context.has_backlog()
+        self.context.has_backlog() || self.context.handshakes.are_behind()
     }
 
     /// At once, or among the others who have much to do.
@@ -203,12 +206,37 @@ impl Http {
         while older.is_left()
             && let Some((lane, runnable)) = self.context.next_of_backlog()
         {
-            self.go_on(runnable, turn);
+            self.go_on_as(lane, runnable, turn);
             match is_contended {
                 true => self.context.charge(lane, older.spend_time()),
                 // A single one is charged nothing: reading the clock costs as much as a short task.
                 false => older.spend(),
             }
+        }
+        let computed = self.context.handshakes.advance(&self.context);
+        self.has_computed(computed);
+        for (_, token) in self.context.handshakes.released() {
+            self.context.listening().let_go(token, turn);
+        }
+    }
+
+    fn has_computed(&self, computed: Option<Computed>) {
+        let Some(Computed { of, took, is_awaited }) = computed else { return };
+        self.context.charge(of.lane(), took);
+        if is_awaited {
+            self.context.wake(&of);
+        }
+    }
+
+    fn go_on_as(&mut self, lane: Lane, runnable: Runnable, turn: &mut Turn) {
+        match runnable {
+            Runnable::ListeningSocket(token)
+                if self.context.listening().is_secure(token)
+                    && self.context.handshakes.hold_back(lane, token) =>
+            {
+                self.context.listening().hold(token, turn);
+            }
+            runnable => self.go_on(runnable, turn),
         }
     }
 
@@ -393,6 +421,8 @@ impl Source for Http {
 
     fn tick(&mut self, turn: &mut Turn) {
         self.context.go_on(turn);
+        let computed = self.context.handshakes.collect();
+        self.has_computed(computed);
         self.run_unfinished(turn);
         if self.context.memory.evict(turn.now) > 0 {
             self.run_evicted();

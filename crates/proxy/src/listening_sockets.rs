@@ -118,11 +118,35 @@ impl ListeningSockets {
             .map(|listening_socket| listening_socket.listener.lane)
     }
 
+    /// Its clients speak TLS with us.
+    pub(crate) fn is_secure(&mut self, token: Token) -> bool {
+        let listening_socket = self.listening.of_generation(token.index(), token.generation());
+        listening_socket.is_some_and(|it| it.listener.tuned().listener.tls.is_some())
+    }
+
     /// It waits for its turn; `false`: as it did before.
     pub(crate) fn wait(&mut self, index: u32) -> bool {
         self.listening
             .get_mut(index)
             .is_some_and(|listening_socket| !std::mem::replace(&mut listening_socket.waits, true))
+    }
+
+    /// Its clients wait in the kernel until [`ListeningSockets::let_go`]: an event in every turn would keep the worker busy.
+    pub(crate) fn hold(&mut self, token: Token, turn: &Turn) {
+        if let Some(listening_socket) = self.listening.of_generation(token.index(), token.generation()) {
+            listening_socket.waits = false;
+            if let Err(error) = turn.epoll.pause(listening_socket.socket.as_fd(), token.into()) {
+                tracing::warn!(listener = %listening_socket.listener.at, %error, "a listening socket cannot be paused");
+            }
+        }
+    }
+
+    pub(crate) fn let_go(&mut self, token: Token, turn: &Turn) {
+        if let Some(listening_socket) = self.listening.of_generation(token.index(), token.generation())
+            && let Err(error) = turn.epoll.resume(listening_socket.socket.as_fd(), token.into())
+        {
+            tracing::warn!(listener = %listening_socket.listener.at, %error, "a listening socket cannot be resumed");
+        }
     }
 
     /// How many may come in now.
@@ -252,5 +276,48 @@ impl ListeningSockets {
         }
         drop(spare);
         sys::stream_socket(member).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use seaway_model::LbKey;
+    use seaway_testkit::balancing;
+
+    use super::*;
+    use crate::{
+        running::LoadBalancerState,
+        sys::{Epoll, Events},
+        worker::Mailbox,
+    };
+
+    #[test]
+    fn clients_of_a_listening_socket_that_is_held_wake_no_worker_until_it_is_let_go() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = socket.local_addr().unwrap();
+        let planned = Arc::new(balancing::listener(at.port()));
+        let tuned = LoadBalancerState::default().tune(&LbKey::Whole, planned.clone(), None);
+        let listener = Arc::new(RunningListener::new(LbKey::Whole, at, planned.id(), tuned));
+        let epoll = Arc::new(Epoll::new().unwrap());
+        let shared = Arc::new(Shared::new(vec![Arc::new(Mailbox::new().unwrap())]));
+        let mut turn = Turn::new(0, epoll.clone(), Box::default(), shared);
+        let mut listening = ListeningSockets::new(Kind::HttpListener);
+        listening.open(listener, Arc::new(socket.into()), &mut turn);
+        let _client = TcpStream::connect(at).unwrap();
+
+        let mut events = Events::with_room_for(4);
+        let mut tokens = || {
+            epoll.wait(&mut events, Some(0)).unwrap();
+            (0..events.len()).map(|it| Token::from(events.at(it).token)).collect::<Vec<_>>()
+        };
+        let [token] = tokens()[..] else { panic!("its client is not announced") };
+        assert!(listening.wait(token.index()));
+        listening.hold(token, &turn);
+        assert_eq!(tokens(), []);
+        listening.let_go(token, &turn);
+        assert_eq!(tokens(), [token]);
+        assert!(listening.wait(token.index()), "it has its place in the line again");
     }
 }

@@ -74,12 +74,18 @@ pub(crate) struct Turn {
     /// Whose the last event was, and in which turn it was another's than the one before.
     lane: Lane,
     mixed: u64,
+    /// When that was.
+    mixed_at: u64,
+    /// TCP or UDP had more to do than fits the turn before.
+    pub(crate) transport_is_behind: bool,
 }
 
 /// More events at once than these, and it matters who is first.
 const CROWD: usize = 8;
 /// Turns in which only one had events, before the worker is all its own.
 const ALONE: u64 = 16;
+/// Milliseconds without events of others, after which what was put off for them is no reason to put off more.
+const ALONE_FOR: u64 = 100;
 
 impl Turn {
     pub(crate) fn new(worker: usize, epoll: Arc<Epoll>, buffer: Box<[u8]>, shared: Arc<Shared>) -> Turn {
@@ -94,6 +100,8 @@ impl Turn {
             crowded: false,
             lane: Lane::default(),
             mixed: 0,
+            mixed_at: 0,
+            transport_is_behind: false,
         }
     }
 
@@ -108,6 +116,7 @@ impl Turn {
         if self.lane != lane {
             self.lane = lane;
             self.mixed = self.number;
+            self.mixed_at = self.now;
         }
         self.is_contended()
     }
@@ -116,6 +125,14 @@ impl Turn {
     /// meanwhile, and is there all the same.
     pub(crate) fn goes_on<T>(&mut self, waiting: &Fair<T>) {
         if waiting.has_others_than(self.lane) {
+            self.mixed = self.number;
+            self.mixed_at = self.now;
+        }
+    }
+
+    /// What was put off for the sake of others is not done yet: done by the worker now, it would delay the next of them.
+    pub(crate) fn stays_shared(&mut self) {
+        if self.now.saturating_sub(self.mixed_at) < ALONE_FOR {
             self.mixed = self.number;
         }
     }
@@ -206,6 +223,7 @@ impl Worker {
             self.turn.number = self.turn.number.wrapping_add(1);
             self.turn.shared.memory.look_at_groups(self.turn.now);
             self.turn.comes_with(events.len(), sources.are_behind());
+            self.turn.transport_is_behind = sources.tcp.is_behind() || sources.udp.is_behind();
             let mut only_datagrams = true;
             for index in 0..events.len() {
                 let event = events.at(index);

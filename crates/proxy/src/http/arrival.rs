@@ -241,11 +241,10 @@ async fn secured(
     let connection = ServerConnection::new(terms.config.clone()).map_err(io::Error::other)?;
     let mut session = Session::new(connection);
     if let Some(scratch) = early {
-        session.receive(scratch.asked.filled())?;
+        session = session.receive(stream, scratch.asked.filled()).await?;
     }
-    stream.start_tls(session);
     who.hold_more(OF_TLS);
-    stream.shaken_hands().await?;
+    stream.start_tls(session).await?;
     who.told = ForwardedClient::new(who.peer, who.listener.at.port(), true);
     let mut h2 = false;
     if let Some(session) = stream.session() {

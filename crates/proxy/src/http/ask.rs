@@ -162,8 +162,7 @@ pub(super) async fn secured(
         let planned = live.compiled.position(member.at).and_then(|index| live.compiled.members().get(index));
         upstream_tls.begin(planned.and_then(|it| it.host_name.as_ref()))?
     };
-    stream.start_tls(Session::new(begun));
-    stream.shaken_hands().await
+    stream.start_tls(Session::new(begun)).await
 }
 
 /// Sends on what comes of the body while the answer is waited for.

@@ -1,16 +1,17 @@
 //! TLS on a stream: rustls between what is on the wire and what is meant.
 
 use std::{
+    future::poll_fn,
     io::{self, IoSlice, Read, Write},
     task::{Poll, ready},
 };
 
-use rustls::Connection;
+use rustls::{Connection, IoState};
 
-use super::stream::Stream;
+use super::{handshakes, stream::Stream};
 
 pub(super) struct Session {
-    connection: Connection,
+    connection: Box<Connection>,
     /// Decrypted and not taken yet.
     plaintext: usize,
     /// The peer has said that nothing more comes.
@@ -27,7 +28,7 @@ impl Session {
     pub(super) const HELD: usize = 16 << 10;
 
     pub(super) fn new(connection: impl Into<Connection>) -> Session {
-        Session { connection: connection.into(), plaintext: 0, finished: false }
+        Session { connection: Box::new(connection.into()), plaintext: 0, finished: false }
     }
 
     pub(super) fn holds_plaintext(&self) -> bool {
@@ -39,27 +40,32 @@ impl Session {
     }
 
     /// Takes what has come in another way.
-    pub(super) fn receive(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(super) async fn receive(mut self, stream: &Stream, mut bytes: &[u8]) -> io::Result<Session> {
         while !bytes.is_empty() {
             self.connection.read_tls(&mut bytes)?;
-            self.connection
-                .process_new_packets()
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let (connection, outcome) = handshakes::process(stream.context(), self.connection).await?;
+            outcome.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            self.connection = connection;
         }
-        Ok(())
+        Ok(self)
     }
 
-    pub(super) fn poll_handshake(&mut self, stream: &Stream) -> Poll<io::Result<()>> {
+    /// Until both sides know each other.
+    pub(super) async fn shake_hands(mut self, stream: &Stream) -> io::Result<Session> {
         while self.connection.is_handshaking() {
-            ready!(self.poll_flush(stream))?;
+            poll_fn(|_| self.poll_flush(stream)).await?;
             if self.connection.is_handshaking() {
                 if self.finished {
-                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+                    return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                ready!(self.poll_more(stream))?;
+                poll_fn(|_| self.poll_wire(stream)).await?;
+                let (connection, outcome) = handshakes::process(stream.context(), self.connection).await?;
+                self.connection = connection;
+                self.take(stream, outcome)?;
             }
         }
-        self.poll_flush(stream)
+        poll_fn(|_| self.poll_flush(stream)).await?;
+        Ok(self)
     }
 
     pub(super) fn poll_read(&mut self, stream: &Stream, into: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -86,6 +92,12 @@ impl Session {
 
     /// Reads from the wire once.
     fn poll_more(&mut self, stream: &Stream) -> Poll<io::Result<()>> {
+        ready!(self.poll_wire(stream))?;
+        let outcome = self.connection.process_new_packets();
+        Poll::Ready(self.take(stream, outcome))
+    }
+
+    fn poll_wire(&mut self, stream: &Stream) -> Poll<io::Result<()>> {
         let mut wire = Wire { stream, pending: false };
         match self.connection.read_tls(&mut wire) {
             Ok(0) => self.finished = true,
@@ -93,7 +105,12 @@ impl Session {
             Err(_) if wire.pending => return Poll::Pending,
             Err(error) => return Poll::Ready(Err(error)),
         }
-        match self.connection.process_new_packets() {
+        Poll::Ready(Ok(()))
+    }
+
+    /// What came of the bytes that were read.
+    fn take(&mut self, stream: &Stream, outcome: Result<IoState, rustls::Error>) -> io::Result<()> {
+        match outcome {
             Ok(state) => {
                 self.plaintext = state.plaintext_bytes_to_read();
                 self.finished |= state.peer_has_closed();
@@ -101,14 +118,14 @@ impl Session {
                 if self.connection.wants_write()
                     && let Poll::Ready(Err(error)) = self.poll_flush(stream)
                 {
-                    return Poll::Ready(Err(error));
+                    return Err(error);
                 }
-                Poll::Ready(Ok(()))
+                Ok(())
             }
             Err(error) => {
                 // The peer is told why.
                 let _ = self.poll_flush(stream);
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)))
+                Err(io::Error::new(io::ErrorKind::InvalidData, error))
             }
         }
     }

@@ -28,7 +28,7 @@ pub(super) struct Stream {
     fd: OwnedFd,
     ready: Rc<Ready>,
     index: u32,
-    tls: Option<Box<RefCell<Session>>>,
+    tls: Option<RefCell<Session>>,
     /// The deadline of its task is not about single reads and writes.
     checked_member: Cell<bool>,
 }
@@ -151,19 +151,19 @@ impl Stream {
             || self.tls.as_ref().is_some_and(|session| session.borrow().holds_plaintext())
     }
 
-    /// Everything from now on goes through this session.
-    pub(super) fn start_tls(&mut self, session: Session) {
-        self.tls = Some(Box::new(RefCell::new(session)));
+    /// Everything goes through this session, once both sides know each other.
+    pub(super) async fn start_tls(&mut self, session: Session) -> io::Result<()> {
+        let session = session.shake_hands(self).await?;
+        self.tls = Some(RefCell::new(session));
+        Ok(())
     }
 
     pub(super) fn session(&self) -> Option<std::cell::Ref<'_, Session>> {
         self.tls.as_ref().map(|session| session.borrow())
     }
 
-    /// Waits until both sides know each other.
-    pub(super) async fn shaken_hands(&self) -> io::Result<()> {
-        let Some(session) = &self.tls else { return Ok(()) };
-        poll_fn(|_| session.borrow_mut().poll_handshake(self)).await
+    pub(super) fn context(&self) -> &WorkerContext {
+        &self.context
     }
 
     /// Whose it is goes on although nothing happens.

@@ -15,6 +15,7 @@ use std::{
 
 use super::{
     h2_upstream::H2UpstreamPool,
+    handshakes::Handshakes,
     idle_connections::IdleConnections,
     request_id::RequestIds,
     scratch::Scratch,
@@ -30,11 +31,12 @@ use crate::{
     running::RunningMember,
     shared::Shared,
     sys::{Epoll, Event},
-    worker::{Fair, Kind, Lane, Slab, Sweeps, Token, Turn},
+    worker::{Fair, Kind, Lane, Mailbox, Slab, Sweeps, Token, Turn},
 };
 
 pub(super) struct WorkerContext {
     now: Cell<u64>,
+    pub(super) worker: usize,
     epoll: Arc<Epoll>,
     pub(super) memory: Rc<WorkerMemory>,
     /// What is held for no client in particular.
@@ -62,12 +64,15 @@ pub(super) struct WorkerContext {
     stopping: Cell<bool>,
     turns: Cell<u64>,
     contended: Cell<bool>,
+    /// TCP or UDP had more to do than fits a turn.
+    others_are_behind: Cell<bool>,
     /// Tasks that had more to do than is fair in one turn.
     unfinished: RefCell<VecDeque<u32>>,
     /// Tasks that others have woken or begun since the last turn, in that order.
     runnable: RefCell<VecDeque<Runnable>>,
     /// Those that were too many for their turn.
     backlog: RefCell<Fair<Runnable>>,
+    pub(super) handshakes: Handshakes,
 }
 
 /// A task that has no place yet.
@@ -96,6 +101,7 @@ impl WorkerContext {
         let memory = WorkerMemory::new(turn.shared.memory.clone());
         Rc::new(WorkerContext {
             now: Cell::new(turn.now),
+            worker: turn.worker,
             epoll: turn.epoll.clone(),
             common: memory.shared(),
             memory,
@@ -117,9 +123,11 @@ impl WorkerContext {
             stopping: Cell::new(false),
             turns: Cell::new(0),
             contended: Cell::new(false),
+            others_are_behind: Cell::new(false),
             unfinished: RefCell::default(),
             runnable: RefCell::default(),
             backlog: RefCell::default(),
+            handshakes: Handshakes::default(),
         })
     }
 
@@ -130,17 +138,38 @@ impl WorkerContext {
     /// What is left over of earlier turns goes on.
     pub(super) fn go_on(&self, turn: &mut Turn) {
         turn.goes_on(&self.backlog.borrow());
+        if self.handshakes.are_behind() {
+            turn.stays_shared();
+        }
         self.come_to(turn);
     }
 
     pub(super) fn come_to(&self, turn: &Turn) {
         self.now.set(turn.now);
         self.contended.set(turn.is_contended());
+        self.others_are_behind.set(turn.transport_is_behind);
     }
 
     /// Others have much to do, too: whoever comes next waits for what the running task does.
     pub(super) fn is_contended(&self) -> bool {
         self.contended.get()
+    }
+
+    pub(super) fn mailbox(&self) -> Option<Arc<Mailbox>> {
+        self.shared.workers.get(self.worker).cloned()
+    }
+
+    /// Somebody else than these has work that was too much for a turn.
+    pub(super) fn has_others_than(&self, lane: Lane) -> bool {
+        self.others_are_behind.get() || self.backlog.borrow().has_others_than(lane)
+    }
+
+    /// The running task, if a long piece of its work is better done elsewhere: others have much to do, too, and would not be served
+    /// before it all the same.
+    pub(super) fn delegates(&self) -> Option<Rc<TaskState>> {
+        let current = self.current.borrow().clone()?;
+        let delegates = self.is_contended() && !self.has_others_than(current.lane());
+        (delegates && self.handshakes.has_thread(self)).then_some(current)
     }
 
     pub(super) fn listening(&self) -> RefMut<'_, ListeningSockets> {
@@ -375,6 +404,7 @@ impl WorkerContext {
             self.memory.next_timeout(now),
             self.kept.borrow().next_timeout(now),
             self.listening.borrow().next_timeout(now),
+            self.handshakes.next_timeout(now),
         ]
         .into_iter()
         .flatten()

@@ -1,4 +1,4 @@
-use std::{io, mem};
+use std::{io, mem, time::Duration};
 
 use super::checked;
 
@@ -19,6 +19,22 @@ pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
 pub(crate) fn sleep_exactly() {
     // SAFETY: no pointers are passed. Refusal only means that sleeps stay longer.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_000_u64) };
+}
+
+/// The calling thread runs only while the processor is idle otherwise, and any other thread that becomes runnable preempts it
+/// (`SCHED_IDLE`, which needs no privilege).
+pub(crate) fn run_when_idle() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is to a sched_param of ours that lives through the call; 0 is the calling thread.
+    checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &priority) }).map(drop)
+}
+
+/// CPU time of the calling thread.
+pub(crate) fn thread_cpu_time() -> Duration {
+    let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of ours that lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut used) };
+    Duration::new(used.tv_sec as u64, used.tv_nsec as u32)
 }
 
 /// The kernel's table of descriptors is made for so many at once: it takes 8 bytes for each.

@@ -16,7 +16,7 @@ use std::{
 use seaway_model::{LbKey, Owner};
 
 /// Whose work it is: who shares the time of a worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Lane {
     namespace: u64,
     load_balancer: u64,
@@ -73,6 +73,13 @@ impl<T> Fair<T> {
     pub(crate) fn charge(&mut self, lane: Lane, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.0.charge(lane.namespace, nanos, |it| it.charge(lane.load_balancer, nanos, |_| {}));
+    }
+
+    /// Whose the next is.
+    pub(crate) fn first(&self) -> Option<Lane> {
+        let (_, namespace) = *self.0.order.first()?;
+        let (_, load_balancer) = *self.0.queues.get(&namespace)?.queue.order.first()?;
+        Some(Lane { namespace, load_balancer })
     }
 
     pub(crate) fn is_empty(&self) -> bool {

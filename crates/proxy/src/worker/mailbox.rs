@@ -39,7 +39,7 @@ impl Mailbox {
         std::mem::take(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.waker.wake();
     }
 

@@ -11,6 +11,7 @@ mod ends;
 mod frames;
 mod framing;
 mod guards;
+mod handshakes;
 mod heads;
 mod interim;
 mod introduced;
