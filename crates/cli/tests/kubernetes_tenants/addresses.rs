@@ -128,7 +128,11 @@ fn is_checked_slowly(shared: &Shared) {
 /// What the member of a Service says of who asks it, where a client says that it is another.
 fn asks_forged(shared: &Shared) -> std::io::Result<String> {
     let at = SocketAddr::new(shared.scene_address("evil", "forged").parse().expect("an address"), 80);
-    shared.scene.outside.run(|| {
+    // `externalTrafficPolicy: Local`: only the Node of its pod serves it, and the scheduler chooses which that is.
+    let node = "jsonpath={.items[0].spec.nodeName}";
+    let node = shared.scene.cluster.kubectl(&["-n", "evil", "get", "pods", "-l", "app=evil", "-o", node]);
+    let leads_there = if node.trim() == "a" { &shared.scene.outside } else { &shared.beside };
+    leads_there.run(|| {
         let mut stream = TcpStream::connect_timeout(&at, Duration::from_secs(5))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         let header = format!("PROXY TCP4 {FORGED} {} 4242 80\r\n", at.ip());
