@@ -19,8 +19,8 @@ use seaway_model::{
     config::{Defaults, MembersFrom},
     fact::Labels,
     load_balancer::{
-        Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, HttpTerms, Limits, Passive,
-        ProxyVersion, RateLimit, RequestRate, Timeouts, TlsProfile,
+        Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, HttpTerms, Limits, MemberLimit,
+        Passive, ProxyVersion, RateLimit, RequestRate, Timeouts, TlsProfile,
     },
     name::ObjectRef,
 };
@@ -70,6 +70,7 @@ pub struct Wishes {
     pub passive: Option<Passive>,
     pub slow_start: Option<Duration>,
     pub panic_threshold: u8,
+    pub member_limit: Option<MemberLimit>,
     pub cookie_key: Option<CookieKey>,
     pub proxy: Option<ProxyVersion>,
     pub proxy_of: OfPorts<Option<ProxyVersion>>,
@@ -158,6 +159,7 @@ impl Wishes {
             passive: defaults.passive,
             slow_start: defaults.slow_start,
             panic_threshold: defaults.panic_threshold,
+            member_limit: None,
             cookie_key: defaults.cookie_key.clone(),
             proxy: None,
             proxy_of: OfPorts::default(),

@@ -389,6 +389,7 @@ pub(crate) fn pool(
         passive: wishes.passive,
         slow_start: wishes.slow_start,
         panic_threshold: wishes.panic_threshold,
+        member_limit: wishes.member_limit,
         proxy: demand.proxy(port),
         transparent: false,
         http: wishes.http.terms,

@@ -73,6 +73,7 @@ fn relay_pool(owner: Owner, id: PoolId, members: &[SocketAddr]) -> Pool {
         passive: Some(Passive::default()),
         slow_start: None,
         panic_threshold: 0,
+        member_limit: None,
         proxy: None,
         transparent: false,
         http: HttpTerms::default(),

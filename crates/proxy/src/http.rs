@@ -50,6 +50,7 @@ mod idle_connections;
 mod marks;
 mod mirror;
 mod question;
+mod queue;
 mod record;
 mod relay;
 mod request_id;
@@ -85,7 +86,7 @@ use self::{
 };
 use crate::{
     listening_sockets::{Admission, Newcomer},
-    running::{Refusal, RunningListener},
+    running::{Place, Refusal, RunningListener},
     shared::Shared,
     sys::{self, Event},
     worker::{Budget, Command, Kind, Lane, Link, Slab, Source, Token, Turn, Wheel},
@@ -407,6 +408,7 @@ impl Source for Http {
                 self.context.sweeps().at(*at);
                 self.context.forget_gone();
             }
+            Command::Called(Place::Task(index)) => self.happen(*index, turn),
             Command::Cut => {
                 for index in self.tasks.indexes() {
                     self.end(index);

@@ -11,6 +11,7 @@ mod last_use;
 mod listener;
 mod member;
 mod pool;
+mod queue;
 mod source_filter;
 mod through;
 
@@ -37,6 +38,7 @@ pub(crate) use listener::{Mirror, RunningListener, Tuned};
 pub(crate) use member::RunningMember;
 pub use member::{Health, HealthHistory};
 pub(crate) use pool::RunningPool;
+pub(crate) use queue::{Place, Waiting};
 pub(crate) use source_filter::SourceFilter;
 
 /// Everything by load balancer.

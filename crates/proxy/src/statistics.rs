@@ -88,6 +88,8 @@ pub struct PoolStatistics {
     pub pool: Arc<Pool>,
     /// Its checks rest until it is used.
     pub rests: bool,
+    /// Clients in the queue for a member that has room.
+    pub waiting: usize,
     pub members: Vec<MemberStatistics>,
 }
 
@@ -181,6 +183,7 @@ fn of_pool(running: &RunningPool, now: u64) -> Option<PoolStatistics> {
         id: running.id.clone(),
         pool: pool.clone(),
         rests: running.are_checks_suspended(),
+        waiting: running.queue.length(),
         members,
     })
 }

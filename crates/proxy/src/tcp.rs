@@ -25,7 +25,7 @@ use crate::{
     listening_sockets::ListeningSockets,
     pipes::Pipes,
     reach::Cursors,
-    running::{Refusal, RunningListener},
+    running::{Place, Refusal, RunningListener},
     sys::{self, Event},
     worker::{Budget, Command, Fair, Kind, Link, Slab, Source, Sweeps, Token, Turn, Wheel},
 };
@@ -139,14 +139,17 @@ impl Tcp {
         match (connection.phase, side) {
             (Phase::Header, Side::Client) => self.read_header(index, turn),
             (Phase::Connecting, Side::Member) => self.connected(index, event, turn),
-            (Phase::Connecting, Side::Client) if event.failed() => self.end(index, End::Reset, turn),
+            (Phase::Queued | Phase::Connecting, Side::Client) if event.failed() => {
+                self.end(index, End::Reset, turn);
+            }
             (Phase::Open, _) => {
                 self.relay(index, side, turn);
                 if event.failed() {
                     self.broken(index, token.generation(), side, turn);
                 }
             }
-            (Phase::Header, Side::Member) | (Phase::Connecting, Side::Client) => {}
+            (Phase::Header | Phase::Queued, Side::Member)
+            | (Phase::Queued | Phase::Connecting, Side::Client) => {}
         }
     }
 
@@ -180,6 +183,7 @@ impl Tcp {
             self.wheel.drop(index, links(&mut self.connections));
             match phase {
                 Phase::Header => self.refuse(index, Refusal::Header, turn),
+                Phase::Queued => self.look_again(index, turn),
                 Phase::Connecting => self.unreachable(index, "no answer in time", turn),
                 Phase::Open => self.end(index, End::Close, turn),
             }
@@ -275,6 +279,7 @@ impl Source for Tcp {
                 self.sweeps.at(*at);
                 self.cursors.forget_gone();
             }
+            Command::Called(Place::Connection(token)) => self.called(*token, turn),
             Command::Cut => {
                 for index in self.connections.indexes() {
                     self.end(index, End::Close, turn);

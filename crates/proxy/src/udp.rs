@@ -350,6 +350,7 @@ impl Source for Udp {
                 // Nobody waits for it any more: then a thaw follows.
                 let _ = export.send(exported);
             }
+            Command::Called(_) => {}
             Command::Thaw => self.thaw(turn),
             Command::Relinquish => self.relinquish(turn),
             Command::Inherit => {

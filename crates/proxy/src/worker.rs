@@ -35,7 +35,7 @@ pub(crate) use wheel::{Link, Wheel};
 
 use crate::{
     http::Http,
-    running::RunningListener,
+    running::{Place, RunningListener},
     shared::Shared,
     sys::{self, Alarm, Epoll, Event, Events},
     takeover::TransferredFlow,
@@ -152,6 +152,8 @@ pub(crate) enum Command {
     SweepAt(u64),
     /// All listeners. Dropped by everybody who has let in who waited.
     StopAccepting(mpsc::Sender<()>),
+    /// There may be room for a client that waits in the queue of a pool.
+    Called(Place),
     /// End everything.
     Cut,
     /// A successor is about to take over: UDP rests, and its flows are told.

@@ -46,6 +46,7 @@ pub fn pool(members: &[SocketAddr]) -> Pool {
         passive: None,
         slow_start: None,
         panic_threshold: 0,
+        member_limit: None,
         proxy: None,
         transparent: false,
         http: HttpTerms::default(),

@@ -46,6 +46,7 @@ pub struct Pool {
     pub slow_start: Option<Duration>,
     /// Percent of healthy members below which all are used; 0 never.
     pub panic_threshold: u8,
+    pub member_limit: Option<MemberLimit>,
     /// Say to the member who the client is.
     pub proxy: Option<ProxyVersion>,
     /// Members see the client's address as that of the connection: their answers come back through this host.
@@ -53,6 +54,15 @@ pub struct Pool {
     pub http: HttpTerms,
     /// Sorted by address, without doubles.
     pub members: Vec<Member>,
+}
+
+/// How much each member is given at the same time, by one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberLimit {
+    /// Connections of TCP, requests of HTTP, flows of UDP.
+    pub connections: u32,
+    /// How long a client waits in the queue for a member that has room.
+    pub wait: Duration,
 }
 
 /// What holds of requests to these members, where it is not what the listener says.

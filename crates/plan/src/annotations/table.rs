@@ -1,10 +1,10 @@
 //! The table itself.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use seaway_model::{
     config::MembersFrom,
-    load_balancer::{Balance, CheckKind, Passive, ProxyVersion},
+    load_balancer::{Balance, CheckKind, MemberLimit, Passive, ProxyVersion},
 };
 
 use super::{OfPorts, Wishes};
@@ -39,6 +39,9 @@ pub const SOURCE_RANGES: &str = "seaway.dev/source-ranges";
 pub const CONNECTIONS: &str = "seaway.dev/max-connections";
 /// How many may come in a second.
 pub const RATE: &str = "seaway.dev/max-new-connections-per-second";
+/// How many one member is given at the same time.
+const MEMBER_CONNECTIONS: &str = "seaway.dev/max-connections-per-member";
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Who says by the PROXY protocol who the client is.
 pub const PROXY_FROM: &str = "seaway.dev/proxy-protocol-from";
 /// What members are told by.
@@ -378,6 +381,27 @@ pub(super) const ROWS: &[Row] = &[
         set: |wishes, text| {
             wishes.limits.new_per_second = number(text)?;
             Ok(())
+        },
+    },
+    Row {
+        names: &[MEMBER_CONNECTIONS],
+        help: "how many connections of TCP, requests of HTTP, or flows of UDP a member is given at the same time, by each host; \
+               further clients wait in a queue (UDP: are dropped); 0 is no limit",
+        set: |wishes, text| {
+            let limit = |connections| MemberLimit { connections, wait: QUEUE_TIMEOUT };
+            wishes.member_limit = number(text)?.map(limit);
+            Ok(())
+        },
+    },
+    Row {
+        names: &["seaway.dev/queue-timeout"],
+        help: "how long a client waits for a member below seaway.dev/max-connections-per-member; by default 5s. 0: it does not wait",
+        set: |wishes, text| match &mut wishes.member_limit {
+            Some(limit) => {
+                limit.wait = duration(text)?;
+                Ok(())
+            }
+            None => Err(format!("there is no queue without {MEMBER_CONNECTIONS}")),
         },
     },
     Row {

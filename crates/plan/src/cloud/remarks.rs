@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Done by our own data plane alone.
-const NATIVE: [&str; 16] = [
+const NATIVE: [&str; 18] = [
     DENIED,
     "seaway.dev/address-pool",
     "seaway.dev/share",
@@ -25,6 +25,8 @@ const NATIVE: [&str; 16] = [
     "seaway.dev/transparent",
     "seaway.dev/proxy-protocol-from",
     "seaway.dev/max-new-connections-per-second",
+    "seaway.dev/max-connections-per-member",
+    "seaway.dev/queue-timeout",
     "seaway.dev/timeout-connect",
     "seaway.dev/timeout-idle",
     "seaway.dev/timeout-half-closed",

@@ -19,6 +19,7 @@ use super::{
     guard::{self, Denied},
     h2_upstream, mirror,
     question::{AddedHeaders, version_of},
+    queue,
     relay::{relay, tunnel},
     reuse::NextUse,
     rules::{self, RequestChanges, RequestView, redirected, rewritten},
@@ -268,17 +269,28 @@ async fn forward(
         short.next = NextUse::Closed;
     }
     loop {
-        let known =
-            short.sticky.and_then(|(sticky, _)| pool.marked(sticky.mark?, &tried, client.context.now()));
-        let member = known.or_else(|| match h2 {
-            true => choose_free(client, short.client, pool, &tried),
-            false => choose(&client.context, short.client, pool, &tried),
-        });
-        let Some(member) = member.filter(|_| tried.len() <= retries) else {
-            client.who.listener.refuse(Refusal::NoMember);
-            return refuse(client, scratch, 503).await;
+        let choose = || {
+            let known = |(sticky, _): (&Sticky, _)| pool.marked(sticky.mark?, &tried, client.context.now());
+            short.sticky.and_then(known).or_else(|| match h2 {
+                true => choose_free(client, short.client, pool, &tried),
+                false => choose(&client.context, short.client, pool, &tried),
+            })
         };
-        client.context.engage(&client.task_state, &member);
+        let engaged = match tried.len() <= retries {
+            true => queue::engage(client, pool, &tried, choose).await,
+            false => Err(Refusal::NoMember),
+        };
+        let member = match engaged {
+            Ok(member) => member,
+            Err(_) if client.who.memory.is_evicted() => {
+                client.end.reset();
+                return After::Close;
+            }
+            Err(why) => {
+                client.who.listener.refuse(why);
+                return refuse(client, scratch, 503).await;
+            }
+        };
         let (result, reused) = if h2 {
             let (result, reused) = h2_upstream::ask(client, scratch, short, pool, &member, fresh_only).await;
             (result.map(|end| MemberAnswer { end, is_whole: true, next: NextUse::Closed }), reused)
@@ -294,16 +306,16 @@ async fn forward(
                     client.who.refuse_for_memory();
                     asked.end.reset();
                     client.end.reset();
-                    client.task_state.engage(None);
+                    client.task_state.disengage();
                     return After::Close;
                 }
                 let after = relay(client, scratch, short, asked, pool, &member).await;
-                client.task_state.engage(None);
+                client.task_state.disengage();
                 return after;
             }
             Err(unanswered) => unanswered,
         };
-        client.task_state.engage(None);
+        client.task_state.disengage();
         if client.who.memory.is_evicted() {
             // Whatever came of it says nothing about the member.
             client.end.reset();
@@ -382,9 +394,16 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
     let Some(pool) = pool else { return client.who.listener.refuse(Refusal::NoMember) };
     let mut begun = begun;
     let mut tried = Vec::new();
+    let mut refusal = Refusal::NoMember;
     while tried.len() <= RETRIES {
-        let Some(member) = choose(&client.context, client.who.peer.ip(), &pool, &tried) else { break };
-        client.context.engage(&client.task_state, &member);
+        let choose = || choose(&client.context, client.who.peer.ip(), &pool, &tried);
+        let member = match queue::engage(client, &pool, &tried, choose).await {
+            Ok(member) => member,
+            Err(why) => {
+                refusal = why;
+                break;
+            }
+        };
         client.allow(client.timeout(|it| it.connect));
         match connect(&client.context, &client.task_state, &client.who, &pool, &member, false).await {
             Ok(stream) => {
@@ -395,18 +414,18 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
                 return client.context.put_back(scratch);
             }
             Err(error) if is_own_want(&error) => {
-                client.task_state.engage(None);
+                client.task_state.disengage();
                 client.lacks(&error);
                 return client.end.reset();
             }
             Err(error) => {
-                client.task_state.engage(None);
+                client.task_state.disengage();
                 note_failure(&client.who.listener, &pool, &member, &error.to_string(), client.context.now());
                 tried.push(member);
             }
         }
     }
-    client.who.listener.refuse(Refusal::NoMember);
+    client.who.listener.refuse(refusal);
     client.end.reset();
 }
 

@@ -143,6 +143,7 @@ pub(crate) fn pool_of_one() -> Pool {
         passive: None,
         slow_start: None,
         panic_threshold: 0,
+        member_limit: None,
         proxy: None,
         transparent: false,
         http: HttpTerms::default(),

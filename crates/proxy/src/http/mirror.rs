@@ -57,7 +57,10 @@ async fn send(
 ) {
     let _held = who.memory.reserve(question.capacity());
     let Some(member) = choose(&context, who.peer.ip(), &pool, &[]) else { return };
-    context.engage(&task_state, &member);
+    let limit = pool.live().compiled.pool().member_limit;
+    if !context.try_engage(&task_state, &member, limit) {
+        return;
+    }
     task_state.set_deadline(context.now().saturating_add(who.timeout(|it| it.connect)));
     let Ok(End::Wire(stream)) = connect(&context, &task_state, &who, &pool, &member, true).await else {
         return;

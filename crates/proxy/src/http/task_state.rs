@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::Owner;
+use seaway_model::{Owner, load_balancer::MemberLimit};
 
 use crate::{
     memory::ConnectionMemory,
@@ -131,12 +131,18 @@ impl TaskState {
         self.deadline.set(at);
     }
 
-    /// Counts as one that is open on this member, until another or none is named.
-    pub(super) fn engage(&self, member: Option<Arc<RunningMember>>) {
-        if let Some(member) = &member {
-            member.engage();
+    /// Counts as one that is open on this member, until another or none is named. `false`: the member has as many as it may have, and
+    /// nothing changes.
+    pub(super) fn try_engage(&self, member: &Arc<RunningMember>, limit: Option<MemberLimit>) -> bool {
+        let engaged = member.try_engage(limit);
+        if engaged && let Some(before) = self.member.replace(Some(member.clone())) {
+            before.disengage();
         }
-        if let Some(before) = self.member.replace(member) {
+        engaged
+    }
+
+    pub(super) fn disengage(&self) {
+        if let Some(before) = self.member.take() {
             before.disengage();
         }
     }
@@ -154,6 +160,6 @@ impl TaskState {
 
 impl Drop for TaskState {
     fn drop(&mut self) {
-        self.engage(None);
+        self.disengage();
     }
 }

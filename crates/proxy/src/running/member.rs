@@ -4,15 +4,15 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
     },
     time::{Duration, SystemTime},
 };
 
-use seaway_model::load_balancer::Passive;
+use seaway_model::load_balancer::{MemberLimit, Passive};
 use seaway_snapshot::Standing;
 
-use super::Answers;
+use super::{Answers, queue::Queue};
 use crate::{
     own_sockets::{OwnSockets, Target},
     sys::KernelAddress,
@@ -46,6 +46,8 @@ pub(crate) struct RunningMember {
     leaving_since: AtomicU64,
     /// Since it was first connected to.
     target: OnceLock<Target>,
+    /// Where clients wait for it, once the pool has a limit.
+    queue: OnceLock<Arc<Queue>>,
     /// Touched by the prober and by pages, never by a worker.
     health_history: Mutex<HealthHistory>,
 }
@@ -92,6 +94,7 @@ impl RunningMember {
             warm_since: AtomicU64::new(0),
             leaving_since: AtomicU64::new(0),
             target: OnceLock::new(),
+            queue: OnceLock::new(),
             health_history: Mutex::default(),
         }
     }
@@ -123,8 +126,29 @@ impl RunningMember {
         self.total.fetch_add(1, Relaxed);
     }
 
+    /// The same, unless it has as many as it may have; `None`: any number.
+    pub(crate) fn try_engage(&self, limit: Option<MemberLimit>) -> bool {
+        let Some(limit) = limit else {
+            self.engage();
+            return true;
+        };
+        let more = |active: u32| (active < limit.connections).then(|| active.saturating_add(1));
+        let Ok(before) = self.active.fetch_update(SeqCst, SeqCst, more) else { return false };
+        self.most.fetch_max(before.saturating_add(1), Relaxed);
+        self.total.fetch_add(1, Relaxed);
+        true
+    }
+
     pub(crate) fn disengage(&self) {
         self.active.fetch_sub(1, Relaxed);
+        if let Some(queue) = self.queue.get() {
+            queue.one_ended();
+        }
+    }
+
+    /// Its clients wait there from now on.
+    pub(super) fn queues_at(&self, queue: &Arc<Queue>) {
+        self.queue.get_or_init(|| queue.clone());
     }
 
     pub(crate) fn active(&self) -> u32 {

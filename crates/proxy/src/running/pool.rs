@@ -11,12 +11,12 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     L4, LbKey, Pool, PoolId,
-    load_balancer::{Affinity, BackendProtocol, Balance, HttpTerms, MemberState, Passive},
+    load_balancer::{Affinity, BackendProtocol, Balance, HttpTerms, MemberLimit, MemberState, Passive},
     name::Owner,
 };
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
 
-use super::{Health, RunningMember, affinity::AffinityTable, last_use::LastUse};
+use super::{Health, RunningMember, affinity::AffinityTable, last_use::LastUse, queue::Queue};
 use crate::{health::RequestQueue, tls::UpstreamTls};
 
 pub(crate) struct RunningPool {
@@ -29,6 +29,7 @@ pub(crate) struct RunningPool {
     uneven_until: AtomicU64,
     last_use: LastUse,
     affinity: OnceLock<AffinityTable>,
+    pub(crate) queue: Arc<Queue>,
     /// Where ejections are told, and that checks are wanted.
     requests: OnceLock<Arc<RequestQueue>>,
 }
@@ -56,6 +57,7 @@ impl RunningPool {
             uneven_until: AtomicU64::new(0),
             last_use: LastUse::never(),
             affinity: OnceLock::new(),
+            queue: Arc::default(),
             requests: OnceLock::new(),
         }
     }
@@ -101,6 +103,9 @@ impl RunningPool {
                 }
                 Arc::new(new)
             });
+            if pool.member_limit.is_some() {
+                running.queues_at(&self.queue);
+            }
             match member.state {
                 MemberState::Ready => running.stays(),
                 MemberState::Draining => someone_left |= running.leaves(now),
@@ -243,12 +248,27 @@ impl RunningPool {
         let scene = Scene { live: &live, tried, now, uneven: true };
         let serves = live.compiled.members().get(index)?.state == MemberState::Ready
             && member.standing(now) == Standing::Usable
-            && !scene.tried(index)
+            && !scene.failed(index)
             && live.compiled.may_keep(index, &scene);
         serves.then(|| member.clone())
     }
 
-    /// The member for a new client, and its index in `live`.
+    /// A member has room for a client that waits, as when one becomes healthy: then the first of them is called.
+    pub(crate) fn call_if_there_is_room(&self, now: u64) {
+        let live = self.live.load();
+        let limit = live.compiled.pool().member_limit;
+        if self.queue.has_waiting() && live.serving(now).any(|(_, it)| !is_full(it, limit)) {
+            self.queue.call();
+        }
+    }
+
+    /// Clients wait, and a newcomer waits behind them. Where nobody serves there is nothing to wait for.
+    pub(crate) fn keeps_waiting(&self, now: u64) -> bool {
+        self.queue.has_waiting() && self.live.load().serving(now).next().is_some()
+    }
+
+    /// The member for a new client, and its index in `live`. With a limit of connections `None` may mean that all that serve are
+    /// full: see [`Live::may_wait`].
     pub(crate) fn choose<'a>(
         &self,
         live: &'a Live,
@@ -260,8 +280,16 @@ impl RunningPool {
         self.used(now);
         let pool = live.compiled.pool();
         let scene = Scene { live, tried, now, uneven: self.uneven_until.load(Relaxed) > now };
+        let pick = |cursor: &mut Cursor| match pool.member_limit {
+            None => live.compiled.pick(|| client, cursor, &scene),
+            // One that is worse, such as a backup, serves where the better ones fail, and not where they are full.
+            Some(_) => live
+                .compiled
+                .pick(|| client, cursor, &scene)
+                .filter(|index| live.serving(now).any(|(it, _)| it == *index) || !live.may_wait(tried, now)),
+        };
         let Some(Affinity::ClientIp(time)) = pool.affinity else {
-            return live.compiled.pick(|| client, cursor, &scene).and_then(|index| live.members.get(index));
+            return pick(cursor).and_then(|index| live.members.get(index));
         };
         let table = self.affinity.get_or_init(AffinityTable::default);
         let kept =
@@ -269,12 +297,16 @@ impl RunningPool {
                 let Some(member) = live.compiled.members().get(*index) else { return false };
                 member.state == MemberState::Ready
                     && member.weight > 0
-                    && !scene.tried(*index)
+                    && !scene.failed(*index)
                     && scene.standing(*index) == Standing::Usable
                     && live.compiled.may_keep(*index, &scene)
             });
-        let index = kept.or_else(|| live.compiled.pick(|| client, cursor, &scene))?;
+        let index = kept.or_else(|| pick(cursor))?;
         let member = live.members.get(index)?;
+        if is_full(member, pool.member_limit) {
+            // It waits for the member that it keeps.
+            return None;
+        }
         table.keep(client, member.at, time, now);
         Some(member)
     }
@@ -291,6 +323,28 @@ impl Live {
         let live = Live { compiled, members, present, upstream_tls, down: AtomicU32::new(0) };
         live.count_down();
         live
+    }
+
+    /// A client that was given none of those that serve, though it has not tried them all, can wait: they were full. (Whether they still
+    /// are must not be asked, as one may have room by now.) Never without a limit.
+    pub(crate) fn may_wait(&self, tried: &[Arc<RunningMember>], now: u64) -> bool {
+        let untried = |it: &Arc<RunningMember>| !tried.iter().any(|tried| Arc::ptr_eq(tried, it));
+        self.compiled.pool().member_limit.is_some() && self.serving(now).any(|(_, it)| untried(it))
+    }
+
+    /// Those that are usable, backups only where no other is.
+    fn serving(&self, now: u64) -> impl Iterator<Item = (usize, &Arc<RunningMember>)> {
+        let usable = move |backup: bool| {
+            let both = self.compiled.members().iter().zip(&self.members).enumerate();
+            both.filter(move |(_, (planned, it))| {
+                planned.backup == backup
+                    && planned.state == MemberState::Ready
+                    && planned.weight > 0
+                    && it.standing(now) == Standing::Usable
+            })
+        };
+        let needs_backup = usable(false).next().is_none();
+        usable(needs_backup).map(|(index, (_, it))| (index, it))
     }
 
     fn checks_while_used(&self) -> bool {
@@ -316,11 +370,16 @@ fn nobody(id: &PoolId) -> Arc<Pool> {
         passive: None,
         slow_start: None,
         panic_threshold: 0,
+        member_limit: None,
         proxy: None,
         transparent: false,
         http: HttpTerms::default(),
         members: Vec::new(),
     })
+}
+
+fn is_full(member: &RunningMember, limit: Option<MemberLimit>) -> bool {
+    limit.is_some_and(|limit| member.active() >= limit.connections)
 }
 
 /// What the picker asks, at one moment.
@@ -329,6 +388,14 @@ struct Scene<'a> {
     tried: &'a [Arc<RunningMember>],
     now: u64,
     uneven: bool,
+}
+
+impl Scene<'_> {
+    /// It did not answer this client just now.
+    fn failed(&self, member: usize) -> bool {
+        let is_it = |it: &Arc<RunningMember>| self.tried.iter().any(|tried| Arc::ptr_eq(tried, it));
+        self.live.members.get(member).is_none_or(is_it)
+    }
 }
 
 impl Conditions for Scene<'_> {
@@ -346,8 +413,8 @@ impl Conditions for Scene<'_> {
     }
 
     fn tried(&self, member: usize) -> bool {
-        let is_it = |it: &Arc<RunningMember>| self.tried.iter().any(|tried| Arc::ptr_eq(tried, it));
-        self.live.members.get(member).is_none_or(is_it)
+        let limit = self.live.compiled.pool().member_limit;
+        self.failed(member) || self.live.members.get(member).is_some_and(|it| is_full(it, limit))
     }
 
     fn all_well(&self) -> bool {

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     own_sockets::OwnSocket,
-    running::{RunningListener, RunningMember, RunningPool},
+    running::{RunningListener, RunningMember, RunningPool, Waiting},
     sys::{Event, Pipe},
     worker::Link,
 };
@@ -46,6 +46,8 @@ pub(super) struct Connection {
 /// What few connections have.
 #[derive(Default)]
 pub(super) struct Rare {
+    /// Its place in the queue of its pool, and until when it waits there.
+    pub(super) waiting: Option<(Waiting, u64)>,
     /// Members that did not take it.
     pub(super) tried: Vec<Arc<RunningMember>>,
     /// The header for the member is among the bytes that wait for it.
@@ -60,6 +62,8 @@ pub(super) struct Rare {
 pub(super) enum Phase {
     /// A PROXY header is awaited.
     Header,
+    /// It waits for a member that has room.
+    Queued,
     /// A member was chosen and has not answered yet.
     Connecting,
     Open,
@@ -186,6 +190,8 @@ impl Socket {
     }
 }
 
+/// Milliseconds after which one that waits looks at the members itself: nothing tells that an ejection is over.
+const LOOK_AGAIN: u64 = 250;
 /// How stale counters may become while bytes move.
 const TELL_EVERY: u64 = 1000;
 
@@ -232,14 +238,30 @@ impl Connection {
         self.rare.get_or_insert_default()
     }
 
+    /// It waited in a queue, and is to try again.
+    pub(super) fn is_called(&self) -> bool {
+        self.rare.as_ref().and_then(|it| it.waiting.as_ref()).is_some_and(|(waiting, _)| waiting.is_called())
+    }
+
+    /// It waits no more: it has a member.
+    pub(super) fn stop_waiting(&mut self) {
+        if let Some((waiting, _)) = self.rare.as_mut().and_then(|it| it.waiting.take()) {
+            waiting.served();
+        }
+    }
+
     /// When it will have been too long for what it is doing.
     pub(super) fn deadline(&self) -> u64 {
+        if let Phase::Queued = self.phase {
+            let until = self.rare.as_ref().and_then(|it| it.waiting.as_ref()).map_or(0, |(_, until)| *until);
+            return until.min(self.active_at.saturating_add(LOOK_AGAIN));
+        }
         let tuned = self.listener.tuned();
         let timeouts = &tuned.listener.timeouts;
         let half_closed = self.client.at_end || self.member.as_ref().is_some_and(|member| member.at_end);
         let time = match self.phase {
             Phase::Header => timeouts.header,
-            Phase::Connecting => timeouts.connect,
+            Phase::Queued | Phase::Connecting => timeouts.connect,
             Phase::Open if half_closed => timeouts.half_closed,
             Phase::Open => timeouts.idle,
         };

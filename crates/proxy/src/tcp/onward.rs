@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{
     reach::{RETRIES, arrived_at, connect, introduction, is_own_want, note_failure},
-    running::Refusal,
+    running::{Place, Refusal},
     sys::{self, Event},
-    worker::Turn,
+    worker::{Token, Turn},
 };
 
 impl Tcp {
@@ -25,6 +25,9 @@ impl Tcp {
         let Some(pool) = connection.pool.clone() else {
             return self.refuse(index, Refusal::NoMember, turn);
         };
+        if !connection.is_called() && pool.keeps_waiting(turn.now) {
+            return self.queue(index, turn);
+        }
         let cursor = self.cursors.cursor_for(&pool);
         loop {
             let tried = connection.rare.as_ref().map_or(&[][..], |rare| &rare.tried);
@@ -35,8 +38,14 @@ impl Tcp {
                 pool.choose(&live, connection.peer.ip(), cursor, tried, turn.now)
             };
             let Some(member) = chosen.cloned() else {
-                return self.refuse(index, Refusal::NoMember, turn);
+                return match tried.len() <= RETRIES && live.may_wait(tried, turn.now) {
+                    true => self.queue(index, turn),
+                    false => self.refuse(index, Refusal::NoMember, turn),
+                };
             };
+            if !member.try_engage(live.compiled.pool().member_limit) {
+                return self.queue(index, turn);
+            }
             if !tried.is_empty() {
                 connection.listener.retries.fetch_add(1, Relaxed);
             }
@@ -52,18 +61,23 @@ impl Tcp {
                     connection.member = Some(Socket::new(fd, Delay::NothingSentYet));
                     connection.phase = Phase::Connecting;
                     connection.active_at = turn.now;
-                    member.engage();
+                    connection.stop_waiting();
                     connection.target = Some(member);
                     // The only members that are left may be leaving themselves.
                     connection.drained_at().into_iter().for_each(|at| self.sweeps.at(at));
                     break;
                 }
                 Err(error) if sys::out_of_descriptors(&error) => {
+                    member.disengage();
                     turn.shared.out_of_descriptors(&error);
                     return self.refuse(index, Refusal::Resources, turn);
                 }
-                Err(error) if is_own_want(&error) => connection.rare().tried.push(member),
+                Err(error) if is_own_want(&error) => {
+                    member.disengage();
+                    connection.rare().tried.push(member);
+                }
                 Err(error) => {
+                    member.disengage();
                     note_failure(&connection.listener, &pool, &member, &error.to_string(), turn.now);
                     connection.rare().tried.push(member);
                 }
@@ -76,6 +90,54 @@ impl Tcp {
             return self.refuse(index, Refusal::Resources, turn);
         }
         self.schedule(index);
+    }
+
+    /// It waits for a member that has room, first of all if it was called already.
+    fn queue(&mut self, index: u32, turn: &mut Turn) {
+        let token = self.token_of(index, Side::Client);
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Some(pool) = connection.pool.clone() else { return };
+        connection.phase = Phase::Queued;
+        connection.active_at = turn.now;
+        if let Some((waiting, _)) = connection.rare.as_ref().and_then(|it| it.waiting.as_ref()) {
+            waiting.rejoin();
+        } else {
+            let limit = pool.live().compiled.pool().member_limit;
+            let wait = limit.map_or(0, |it| it.wait.as_millis() as u64);
+            let worker = turn.shared.workers.get(turn.worker).filter(|_| wait > 0).cloned();
+            let waiting = worker.and_then(|it| pool.queue.join(it, Place::Connection(token)));
+            let Some(waiting) = waiting else {
+                return self.refuse(index, Refusal::Connections, turn);
+            };
+            connection.rare().waiting = Some((waiting, turn.now.saturating_add(wait)));
+        }
+        self.schedule(index);
+        pool.call_if_there_is_room(turn.now);
+    }
+
+    /// A client that waits was called.
+    pub(super) fn called(&mut self, token: Token, turn: &mut Turn) {
+        let (index, _) = Side::of(token.index());
+        let connection = self.connections.of_generation(index, token.generation());
+        if connection.is_some_and(|it| it.phase == Phase::Queued && it.is_called()) {
+            self.onward(index, turn);
+        }
+    }
+
+    /// A client has waited for a while without being called.
+    pub(super) fn look_again(&mut self, index: u32, turn: &mut Turn) {
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let waiting = connection.rare.as_ref().and_then(|it| it.waiting.as_ref());
+        let Some((pool, (_, until))) = connection.pool.clone().zip(waiting) else { return };
+        if *until <= turn.now {
+            return self.refuse(index, Refusal::Connections, turn);
+        }
+        if !pool.keeps_waiting(turn.now) {
+            return self.onward(index, turn);
+        }
+        connection.active_at = turn.now;
+        self.schedule(index);
+        pool.call_if_there_is_room(turn.now);
     }
 
     /// An event of a socket that was connecting.

@@ -19,6 +19,7 @@ mod limits;
 mod members;
 mod members_tls;
 mod peer;
+mod queues;
 mod raw;
 mod reuse;
 mod rules;

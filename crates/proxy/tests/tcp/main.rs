@@ -5,5 +5,6 @@ mod gates;
 mod headers;
 mod lifecycle;
 mod members;
+mod queues;
 mod relaying;
 mod stage;

@@ -83,6 +83,11 @@ impl Stage {
         statistics.listeners.into_iter().find(found).expect("the listener is in the statistics")
     }
 
+    /// Clients that wait for a member.
+    pub(crate) fn waiting(&self) -> usize {
+        self.proxy.statistics().pools.iter().map(|it| it.waiting).sum()
+    }
+
     pub(crate) fn member(&self, at: SocketAddr) -> MemberStatistics {
         let statistics = self.proxy.statistics();
         let mut members = statistics.pools.into_iter().flat_map(|pool| pool.members);

@@ -17,6 +17,8 @@ struct ToServer {
     name: Option<String>,
     proxy: Option<&'static str>,
     http2: bool,
+    /// Connections at the same time.
+    most: Option<u32>,
 }
 
 /// The place of the Service. `http`: requests are read, so that what is about them has an effect.
@@ -34,7 +36,7 @@ pub(super) fn backend<'s>(section: &'s Section, http: bool, context: &mut Contex
     }
     if let Some((first, _)) = all.first() {
         for (_, line) in all.iter().filter(|it| it.0 != *first) {
-            context.report.differs(&line.place, "TLS and the PROXY protocol are the same for all members of a Service: as the first server has them");
+            context.report.differs(&line.place, "TLS, the PROXY protocol and maxconn are the same for all members of a Service: as the first server has them");
         }
         if first.tls && http {
             backend.app_protocol = Some(if first.http2 { "h2" } else { "https" });
@@ -54,6 +56,11 @@ pub(super) fn backend<'s>(section: &'s Section, http: bool, context: &mut Contex
             return None;
         } else if first.http2 && http {
             backend.app_protocol = Some("h2c");
+        }
+        if let Some(most) = first.most {
+            annotations.insert("max-connections-per-member", most.to_string());
+            let wait = context.timeout(section, "queue").or_else(|| context.timeout(section, "connect"));
+            wait.and_then(|it| annotations.insert("queue-timeout", time(it)));
         }
         if let Some(proxy) = first.proxy {
             annotations.insert("proxy-protocol", proxy.to_owned());
@@ -231,10 +238,7 @@ fn server<'s>(line: &'s Line, section: &'s Section, context: &mut Context<'s>) -
             }
             "proto" | "alpn" => to.http2 |= words.next().is_some_and(|it| it.split(',').next() == Some("h2")),
             "maxconn" => {
-                words.next();
-                context
-                    .report
-                    .left_out(&line.place, "maxconn: Seaway has no limit of connections to one backend");
+                to.most = words.next().and_then(|it| it.parse().ok()).filter(|it| *it > 0);
             }
             _ => context
                 .report

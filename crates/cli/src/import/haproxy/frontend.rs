@@ -94,8 +94,10 @@ fn times(context: &mut Context<'_>) {
     longest("halfClosed", &["client-fin", "server-fin"]);
     for line in context.sections.iter().flat_map(|it| it.with("timeout")) {
         match line.word(1) {
-            "queue" | "tarpit" => context.report.no_effect(&line.place, "Seaway has no queue of requests"),
-            "connect" | "client" | "server" | "http-request" | "http-keep-alive" | "tunnel"
+            "tarpit" => {
+                context.report.no_effect(&line.place, "Seaway holds no requests back to slow clients down")
+            }
+            "queue" | "connect" | "client" | "server" | "http-request" | "http-keep-alive" | "tunnel"
             | "client-fin" | "server-fin" | "check" => {}
             _ => context.report.left_out(&line.place, "Seaway has no such time"),
         }

@@ -127,6 +127,8 @@ fn servers_and_their_checks_are_a_service() {
         (" server a 10.0.0.1:1 send-proxy-v2", "proxy-protocol: v2"),
         (" server a 10.0.0.1:1 proto h2", "appProtocol: h2c"),
         (" timeout server 5m\n server a 10.0.0.1:1", "timeout-answer: \"5m\""),
+        (" server a 10.0.0.1:1 maxconn 30", "max-connections-per-member: \"30\""),
+        (" timeout queue 2s\n server a 10.0.0.1:1 maxconn 30", "queue-timeout: \"2s\""),
     ] {
         let of = format!(
             "defaults\n mode http\nfrontend web\n bind :80\n default_backend app\nbackend app\n{lines}\n"

@@ -55,6 +55,11 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
                         ("slow_start", time) => {
                             drop(upstream.annotations.insert("slow-start", time.to_owned()))
                         }
+                        // Without a queue, as there: it is no part of the free nginx.
+                        ("max_conns", number) if number.parse().is_ok_and(|it: u32| it > 0) => {
+                            upstream.annotations.insert("max-connections-per-member", number.to_owned());
+                            upstream.annotations.insert("queue-timeout", "0s".to_owned());
+                        }
                         ("resolve", _) => {}
                         (word, _) => report.left_out(
                             &it.place,

@@ -52,6 +52,8 @@ const SAMPLES: &[Sample] = &[
     ("seaway.dev/passive-ejection-share", "33", &[]),
     ("seaway.dev/slow-start", "41s", &[]),
     ("seaway.dev/panic-threshold", "43", &[]),
+    ("seaway.dev/max-connections-per-member", "5", &[]),
+    ("seaway.dev/queue-timeout", "7s", &[("seaway.dev/max-connections-per-member", "5")]),
     ("seaway.dev/proxy-protocol", "v2", &[]),
     ("seaway.dev/transparent", "true", &[]),
     ("seaway.dev/proxy-protocol-from", "10.0.0.0/8", &[]),
