@@ -37,8 +37,8 @@ pub use listener::Refusal;
 pub(crate) use listener::{Mirror, RunningListener, Tuned};
 pub(crate) use member::RunningMember;
 pub use member::{Health, HealthHistory};
-pub(crate) use pool::RunningPool;
-pub(crate) use queue::{Place, Waiting};
+pub(crate) use pool::{Choice, RunningPool, Waiting};
+pub(crate) use queue::{Place, Wish};
 pub(crate) use source_filter::SourceFilter;
 
 /// Everything by load balancer.
@@ -82,10 +82,7 @@ impl Registry {
 impl LoadBalancerState {
     /// The pool of that id, empty as long as nobody has put one: listeners and pools may come in any order.
     pub(crate) fn pool(&mut self, key: &LbKey, id: &PoolId) -> Arc<RunningPool> {
-        self.pools
-            .entry(id.clone())
-            .or_insert_with(|| Arc::new(RunningPool::empty(key.clone(), id.clone())))
-            .clone()
+        self.pools.entry(id.clone()).or_insert_with(|| RunningPool::empty(key.clone(), id.clone())).clone()
     }
 
     /// Another thread may have given it one first.

@@ -183,7 +183,7 @@ fn of_pool(running: &RunningPool, now: u64) -> Option<PoolStatistics> {
         id: running.id.clone(),
         pool: pool.clone(),
         rests: running.are_checks_suspended(),
-        waiting: running.queue.length(),
+        waiting: running.waiting(),
         members,
     })
 }

@@ -141,8 +141,7 @@ mod tests {
         let requests = RequestQueue::new().expect("a descriptor");
         let at = SocketAddr::from(([192, 0, 2, 1], 80));
         let other = SocketAddr::from(([192, 0, 2, 2], 80));
-        let pools: Vec<_> =
-            (0..2).map(|_| Arc::new(RunningPool::empty(LbKey::Whole, balancing::pool_id()))).collect();
+        let pools: Vec<_> = (0..2).map(|_| RunningPool::empty(LbKey::Whole, balancing::pool_id())).collect();
         for round in 0..10_000 {
             pools.iter().for_each(|pool| requests.ask(Request::Watch(pool.clone())));
             requests.wanted(&pools[0]);

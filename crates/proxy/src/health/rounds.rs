@@ -330,7 +330,7 @@ mod tests {
     fn a_pool_that_changes_all_the_time_leaves_a_bounded_number_of_checks_behind() {
         let requests = Arc::new(RequestQueue::new().unwrap());
         let mut rounds = Rounds::new(requests, 1).unwrap();
-        let running = Arc::new(RunningPool::empty(LbKey::Whole, balancing::pool_id()));
+        let running = RunningPool::empty(LbKey::Whole, balancing::pool_id());
         for port in 1..20_000 {
             let mut pool = balancing::pool(&[([127, 0, 0, 1], port).into()]);
             pool.health = Some(HealthCheck {

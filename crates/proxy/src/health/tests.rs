@@ -50,7 +50,7 @@ impl CheckRegistry {
             while_used: false,
         });
         change(&mut pool);
-        let running = Arc::new(RunningPool::empty(LbKey::Whole, pool.id.clone()));
+        let running = RunningPool::empty(LbKey::Whole, pool.id.clone());
         let check_registry = CheckRegistry { prober: Prober::start(Vec::new).unwrap(), pool, running };
         check_registry.put(check_registry.pool.clone());
         check_registry
@@ -351,7 +351,7 @@ fn members_of_one_namespace_that_never_answer_keep_no_check_of_another_waiting()
     let (_socket, dead) = dead_tcp(FAMILIES[0]);
     let mut other = Pool { id: PoolId("other".into()), owner: owner_in("shop"), ..pool(&[dead]) };
     other.health = flood.pool.health.clone().map(|it| HealthCheck { kind: CheckKind::Tcp, ..it });
-    let running = Arc::new(RunningPool::empty(LbKey::Whole, other.id.clone()));
+    let running = RunningPool::empty(LbKey::Whole, other.id.clone());
     running.put(Some(Arc::new(other)), sys::millis());
     // As many of the others as there may be are under way before.
     let mut waiting = Vec::new();

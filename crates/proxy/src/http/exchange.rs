@@ -19,7 +19,7 @@ use super::{
     guard::{self, Denied},
     h2_upstream, mirror,
     question::{AddedHeaders, version_of},
-    queue,
+    queue::{self, Patience},
     relay::{relay, tunnel},
     reuse::NextUse,
     rules::{self, RequestChanges, RequestView, redirected, rewritten},
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     reach::{RETRIES, is_own_want, note_failure},
-    running::{Mirror, Refusal, RunningMember, RunningPool, Tuned},
+    running::{Mirror, Refusal, RunningMember, RunningPool, Tuned, Wish},
 };
 
 /// What becomes of the client's connection.
@@ -261,6 +261,7 @@ async fn forward(
     mirror::reflect(client, scratch, mirrors);
     client.spare(scratch);
     let mut tried: Vec<Arc<RunningMember>> = Vec::new();
+    let (mut held, mut patience) = (None, Patience::default());
     let retries = short.rule.retries.map_or(RETRIES, usize::from);
     // What a PROXY header says of one client holds for the whole connection.
     let introduces = pool.live().compiled.pool().proxy.is_some();
@@ -269,6 +270,11 @@ async fn forward(
         short.next = NextUse::Closed;
     }
     loop {
+        let wish = || Wish {
+            client: short.client,
+            mark: short.sticky.and_then(|(sticky, _)| sticky.mark),
+            tried: tried.clone(),
+        };
         let choose = || {
             let known = |(sticky, _): (&Sticky, _)| pool.marked(sticky.mark?, &tried, client.context.now());
             short.sticky.and_then(known).or_else(|| match h2 {
@@ -276,13 +282,14 @@ async fn forward(
                 false => choose(&client.context, short.client, pool, &tried),
             })
         };
-        let engaged = match tried.len() <= retries {
-            true => queue::engage(client, pool, &tried, choose).await,
-            false => Err(Refusal::NoMember),
+        let engaged = match (held.take(), tried.len() <= retries) {
+            (Some(member), _) => Ok(member),
+            (None, true) => queue::engage(client, pool, wish, &mut patience, choose).await,
+            (None, false) => Err(Refusal::NoMember),
         };
         let member = match engaged {
             Ok(member) => member,
-            Err(_) if client.who.memory.is_evicted() => {
+            Err(_) if client.is_gone() => {
                 client.end.reset();
                 return After::Close;
             }
@@ -315,6 +322,15 @@ async fn forward(
             }
             Err(unanswered) => unanswered,
         };
+        // A connection that was kept had been closed meanwhile: that says nothing about the member. With a limit the room is kept.
+        if reused && matches!(unanswered, UpstreamError::Again(_)) && !client.who.memory.is_evicted() {
+            fresh_only = true;
+            held = pool.member_limit().map(|_| member);
+            if held.is_none() {
+                client.task_state.disengage();
+            }
+            continue;
+        }
         client.task_state.disengage();
         if client.who.memory.is_evicted() {
             // Whatever came of it says nothing about the member.
@@ -327,11 +343,6 @@ async fn forward(
             UpstreamError::Ours(error) => {
                 client.lacks(&error);
                 503
-            }
-            // A connection that was kept had been closed meanwhile: that says nothing about the member.
-            UpstreamError::Again(_) if reused => {
-                fresh_only = true;
-                continue;
             }
             UpstreamError::Again(why) => {
                 note_failure(&client.who.listener, pool, &member, &why, client.context.now());
@@ -394,10 +405,11 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
     let Some(pool) = pool else { return client.who.listener.refuse(Refusal::NoMember) };
     let mut begun = begun;
     let mut tried = Vec::new();
-    let mut refusal = Refusal::NoMember;
+    let (mut refusal, mut patience) = (Refusal::NoMember, Patience::default());
     while tried.len() <= RETRIES {
+        let wish = || Wish { client: client.who.peer.ip(), mark: None, tried: tried.clone() };
         let choose = || choose(&client.context, client.who.peer.ip(), &pool, &tried);
-        let member = match queue::engage(client, &pool, &tried, choose).await {
+        let member = match queue::engage(client, &pool, wish, &mut patience, choose).await {
             Ok(member) => member,
             Err(why) => {
                 refusal = why;

@@ -121,7 +121,7 @@ fn pairs(text: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     parted.collect()
 }
 
-fn pool(mode: CookieMode) -> RunningPool {
+fn pool(mode: CookieMode) -> Arc<RunningPool> {
     let affinity = Some(Affinity::Cookie { name: "SEAT".into(), mode, key: None });
     let pool = Pool { affinity, ..pool_of_one() };
     let running = RunningPool::empty(LbKey::Whole, pool.id.clone());

@@ -57,10 +57,11 @@ async fn send(
 ) {
     let _held = who.memory.reserve(question.capacity());
     let Some(member) = choose(&context, who.peer.ip(), &pool, &[]) else { return };
-    let limit = pool.live().compiled.pool().member_limit;
-    if !context.try_engage(&task_state, &member, limit) {
+    // A copy waits for nobody, and overtakes nobody who does.
+    if pool.member_limit().is_some() && pool.has_waiting() || !member.try_engage(pool.member_limit()) {
         return;
     }
+    context.is_on(&task_state, &member);
     task_state.set_deadline(context.now().saturating_add(who.timeout(|it| it.connect)));
     let Ok(End::Wire(stream)) = connect(&context, &task_state, &who, &pool, &member, true).await else {
         return;

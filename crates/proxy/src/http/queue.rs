@@ -3,81 +3,69 @@
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use super::serve::Client;
-use crate::running::{Place, Refusal, RunningMember, RunningPool, Waiting};
+use crate::running::{Choice, Place, Refusal, RunningMember, RunningPool, Waiting, Wish};
 
-/// Milliseconds after which a client that was not called looks at the members itself: nothing tells that an ejection is over.
-const LOOK_AGAIN: u64 = 250;
-
-enum Attempt {
-    Engaged(Arc<RunningMember>),
-    /// All that serve have as many connections as they may have.
-    Full,
-    Nobody,
+/// How a request waits in all its attempts together.
+#[derive(Default)]
+pub(super) struct Patience {
+    until: Option<u64>,
 }
 
-/// Chooses by `choose`, and counts on that member from now on. With a limit of connections it waits for one, behind those that wait.
+/// Chooses a member, by `choose` where there is no limit, and counts on it from now on. With a limit of connections it waits for one,
+/// behind those that wait.
 pub(super) async fn engage(
     client: &Client,
     pool: &Arc<RunningPool>,
-    tried: &[Arc<RunningMember>],
-    choose: impl Fn() -> Option<Arc<RunningMember>>,
+    wish: impl Fn() -> Wish,
+    patience: &mut Patience,
+    choose: impl FnOnce() -> Option<Arc<RunningMember>>,
 ) -> Result<Arc<RunningMember>, Refusal> {
     let context = &client.context;
-    let attempt = || {
-        let live = pool.live();
-        let limit = live.compiled.pool().member_limit;
-        match choose() {
-            Some(member) if context.try_engage(&client.task_state, &member, limit) => {
-                Attempt::Engaged(member)
-            }
-            Some(_) => Attempt::Full,
-            None if live.may_wait(tried, context.now()) => Attempt::Full,
-            None => Attempt::Nobody,
-        }
+    let Some(limit) = pool.member_limit() else {
+        let member = choose().ok_or(Refusal::NoMember)?;
+        member.engage();
+        context.is_on(&client.task_state, &member);
+        return Ok(member);
     };
-    if !pool.keeps_waiting(context.now()) {
-        match attempt() {
-            Attempt::Engaged(member) => return Ok(member),
-            Attempt::Nobody => return Err(Refusal::NoMember),
-            Attempt::Full => {}
+    let queues = !limit.wait.is_zero();
+    if !queues || !pool.has_waiting() {
+        let choice = {
+            let mut cursors = context.cursors();
+            pool.engage(&wish(), cursors.cursor_for(pool), context.now())
+        };
+        match choice {
+            Choice::Engaged(member) => {
+                context.is_on(&client.task_state, &member);
+                return Ok(member);
+            }
+            Choice::Nobody => return Err(Refusal::NoMember),
+            Choice::Full if !queues => return Err(Refusal::Connections),
+            Choice::Full => {}
         }
     }
-    let Some(limit) = pool.live().compiled.pool().member_limit else { return Err(Refusal::NoMember) };
-    let until = context.now().saturating_add(limit.wait.as_millis() as u64).min(client.limit.get());
-    let waiting = match context.mailbox() {
-        Some(mailbox) if !limit.wait.is_zero() => {
-            pool.queue.join(mailbox, Place::Task(client.task_state.index()))
-        }
-        _ => None,
-    };
-    let waiting = waiting.ok_or(Refusal::Connections)?;
+    let until = context.now().saturating_add(limit.wait.as_millis() as u64);
+    let until = (*patience.until.get_or_insert(until)).min(client.limit.get());
+    let place = Place::Task(client.task_state.index());
+    let waiting =
+        context.mailbox().and_then(|it| pool.wait(wish(), it, place)).ok_or(Refusal::Connections)?;
     loop {
-        pool.call_if_there_is_room(context.now());
-        called(client, &waiting, until).await;
-        if client.who.memory.is_evicted() {
-            return Err(Refusal::Resources);
-        }
-        if waiting.is_called() || !pool.keeps_waiting(context.now()) {
-            match attempt() {
-                Attempt::Engaged(member) => {
-                    waiting.served();
-                    return Ok(member);
-                }
-                Attempt::Nobody => return Err(Refusal::NoMember),
-                Attempt::Full => waiting.rejoin(),
+        match waiting.outcome() {
+            Some(Some(member)) => {
+                context.is_on(&client.task_state, &member);
+                return Ok(member);
             }
+            Some(None) => return Err(Refusal::NoMember),
+            None if client.is_gone() || context.now() >= until => return Err(Refusal::Connections),
+            None => settled(client, &waiting, until).await,
         }
-        if context.now() >= until {
-            return Err(Refusal::Connections);
-        }
+        waiting.look_again(context.now());
     }
 }
 
-/// Until it is called, or is to look itself.
-async fn called(client: &Client, waiting: &Waiting, until: u64) {
-    let patience = until.saturating_sub(client.context.now()).min(LOOK_AGAIN);
-    client.allow(patience);
-    poll_fn(|_| match waiting.is_called() || client.context.is_late() {
+/// Until it has a member or none, is gone, or has waited for a while.
+async fn settled(client: &Client, waiting: &Waiting, until: u64) {
+    client.allow(until.saturating_sub(client.context.now()).min(Waiting::patience()));
+    poll_fn(|_| match waiting.is_settled() || client.is_gone() || client.context.is_late() {
         true => Poll::Ready(()),
         false => Poll::Pending,
     })

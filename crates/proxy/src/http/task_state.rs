@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::{Owner, load_balancer::MemberLimit};
+use seaway_model::Owner;
 
 use crate::{
     memory::ConnectionMemory,
@@ -131,14 +131,11 @@ impl TaskState {
         self.deadline.set(at);
     }
 
-    /// Counts as one that is open on this member, until another or none is named. `false`: the member has as many as it may have, and
-    /// nothing changes.
-    pub(super) fn try_engage(&self, member: &Arc<RunningMember>, limit: Option<MemberLimit>) -> bool {
-        let engaged = member.try_engage(limit);
-        if engaged && let Some(before) = self.member.replace(Some(member.clone())) {
+    /// It is the one that was counted for this member, until another or none is named.
+    pub(super) fn is_on(&self, member: &Arc<RunningMember>) {
+        if let Some(before) = self.member.replace(Some(member.clone())) {
             before.disengage();
         }
-        engaged
     }
 
     pub(super) fn disengage(&self) {

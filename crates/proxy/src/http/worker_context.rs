@@ -13,8 +13,6 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::load_balancer::MemberLimit;
-
 use super::{
     h2_upstream::H2UpstreamPool,
     handshakes::Handshakes,
@@ -186,20 +184,11 @@ impl WorkerContext {
         self.sweeps.borrow_mut()
     }
 
-    /// The task is on this member from now on, which may be leaving as all others are. `false`: the member has as many connections
-    /// as it may have.
-    pub(super) fn try_engage(
-        &self,
-        task_state: &TaskState,
-        member: &Arc<RunningMember>,
-        limit: Option<MemberLimit>,
-    ) -> bool {
-        if !task_state.try_engage(member, limit) {
-            return false;
-        }
+    /// The task counts for this member from now on, as one that was counted already; it may be leaving as all others are.
+    pub(super) fn is_on(&self, task_state: &TaskState, member: &Arc<RunningMember>) {
         task_state.engaged.set(self.now());
+        task_state.is_on(member);
         task_state.drained_at().into_iter().for_each(|at| self.sweeps().at(at));
-        true
     }
 
     pub(super) fn request_ids(&self) -> RefMut<'_, RequestIds> {

@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst},
     },
     time::{Duration, SystemTime},
@@ -12,7 +12,7 @@ use std::{
 use seaway_model::load_balancer::{MemberLimit, Passive};
 use seaway_snapshot::Standing;
 
-use super::{Answers, queue::Queue};
+use super::Answers;
 use crate::{
     own_sockets::{OwnSockets, Target},
     sys::KernelAddress,
@@ -46,10 +46,16 @@ pub(crate) struct RunningMember {
     leaving_since: AtomicU64,
     /// Since it was first connected to.
     target: OnceLock<Target>,
-    /// Where clients wait for it, once the pool has a limit.
-    queue: OnceLock<Arc<Queue>>,
+    /// Who is told that it has room again, once the pool has a limit.
+    freed: OnceLock<Weak<dyn Freed>>,
     /// Touched by the prober and by pages, never by a worker.
     health_history: Mutex<HealthHistory>,
+}
+
+/// Where clients wait for members.
+pub(super) trait Freed: Send + Sync {
+    /// A member may have room.
+    fn freed(&self);
 }
 
 /// How it fared: for people.
@@ -94,7 +100,7 @@ impl RunningMember {
             warm_since: AtomicU64::new(0),
             leaving_since: AtomicU64::new(0),
             target: OnceLock::new(),
-            queue: OnceLock::new(),
+            freed: OnceLock::new(),
             health_history: Mutex::default(),
         }
     }
@@ -141,14 +147,14 @@ impl RunningMember {
 
     pub(crate) fn disengage(&self) {
         self.active.fetch_sub(1, Relaxed);
-        if let Some(queue) = self.queue.get() {
-            queue.one_ended();
+        if let Some(freed) = self.freed.get().and_then(Weak::upgrade) {
+            freed.freed();
         }
     }
 
-    /// Its clients wait there from now on.
-    pub(super) fn queues_at(&self, queue: &Arc<Queue>) {
-        self.queue.get_or_init(|| queue.clone());
+    /// That one is told whenever a connection of it ends.
+    pub(super) fn frees<T: Freed + 'static>(&self, whom: &Weak<T>) {
+        self.freed.get_or_init(|| whom.clone());
     }
 
     pub(crate) fn active(&self) -> u32 {

@@ -1,9 +1,11 @@
 //! A pool as it runs: its compiled form, swapped in whole, and members that outlive the swaps.
 
+mod limited;
+
 use std::{
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
@@ -16,10 +18,17 @@ use seaway_model::{
 };
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
 
-use super::{Health, RunningMember, affinity::AffinityTable, last_use::LastUse, queue::Queue};
+pub(crate) use self::limited::{Choice, Waiting};
+use super::{
+    Health, RunningMember,
+    affinity::AffinityTable,
+    last_use::LastUse,
+    queue::{Queue, Wish},
+};
 use crate::{health::RequestQueue, tls::UpstreamTls};
 
 pub(crate) struct RunningPool {
+    me: Weak<RunningPool>,
     pub(crate) key: LbKey,
     pub(crate) id: PoolId,
     live: ArcSwap<Live>,
@@ -29,7 +38,7 @@ pub(crate) struct RunningPool {
     uneven_until: AtomicU64,
     last_use: LastUse,
     affinity: OnceLock<AffinityTable>,
-    pub(crate) queue: Arc<Queue>,
+    queue: Queue,
     /// Where ejections are told, and that checks are wanted.
     requests: OnceLock<Arc<RequestQueue>>,
 }
@@ -47,9 +56,10 @@ pub(crate) struct Live {
 }
 
 impl RunningPool {
-    pub(crate) fn empty(key: LbKey, id: PoolId) -> RunningPool {
+    pub(crate) fn empty(key: LbKey, id: PoolId) -> Arc<RunningPool> {
         let live = Live::new(nobody(&id), Box::default(), false);
-        RunningPool {
+        Arc::new_cyclic(|me| RunningPool {
+            me: me.clone(),
             key,
             id,
             live: ArcSwap::from_pointee(live),
@@ -57,9 +67,9 @@ impl RunningPool {
             uneven_until: AtomicU64::new(0),
             last_use: LastUse::never(),
             affinity: OnceLock::new(),
-            queue: Arc::default(),
+            queue: Queue::default(),
             requests: OnceLock::new(),
-        }
+        })
     }
 
     pub(crate) fn live(&self) -> Guard<Arc<Live>> {
@@ -104,7 +114,7 @@ impl RunningPool {
                 Arc::new(new)
             });
             if pool.member_limit.is_some() {
-                running.queues_at(&self.queue);
+                running.frees(&self.me);
             }
             match member.state {
                 MemberState::Ready => running.stays(),
@@ -124,6 +134,8 @@ impl RunningPool {
             }
         }
         self.live.store(Arc::new(Live::new_compiled(compiled, members, present)));
+        drop(leaving);
+        self.serve_waiting(now);
         someone_left
     }
 
@@ -133,7 +145,7 @@ impl RunningPool {
 
     /// What a check found out. `true` if that is news.
     pub(crate) fn set_health(&self, member: &RunningMember, health: Health, now: u64) -> bool {
-        let _swaps_wait = self.leaving();
+        let swaps_wait = self.leaving();
         if member.health() == health {
             return false;
         }
@@ -144,6 +156,8 @@ impl RunningPool {
         }
         member.set_health(health, now);
         live.count_down();
+        drop(swaps_wait);
+        self.serve_waiting(now);
         true
     }
 
@@ -243,32 +257,21 @@ impl RunningPool {
     ) -> Option<Arc<RunningMember>> {
         self.used(now);
         let live = self.live.load();
+        let index = self.marked_index(&self.scene(&live, tried, now), mark)?;
+        live.members.get(index).cloned()
+    }
+
+    fn marked_index(&self, scene: &Scene<'_>, mark: Mark) -> Option<usize> {
+        let live = scene.live;
         let index = live.compiled.marked(mark)?;
-        let member = live.members.get(index)?;
-        let scene = Scene { live: &live, tried, now, uneven: true };
         let serves = live.compiled.members().get(index)?.state == MemberState::Ready
-            && member.standing(now) == Standing::Usable
-            && !scene.failed(index)
-            && live.compiled.may_keep(index, &scene);
-        serves.then(|| member.clone())
+            && scene.standing(index) == Standing::Usable
+            && !scene.tried(index)
+            && live.compiled.may_keep(index, scene);
+        serves.then_some(index)
     }
 
-    /// A member has room for a client that waits, as when one becomes healthy: then the first of them is called.
-    pub(crate) fn call_if_there_is_room(&self, now: u64) {
-        let live = self.live.load();
-        let limit = live.compiled.pool().member_limit;
-        if self.queue.has_waiting() && live.serving(now).any(|(_, it)| !is_full(it, limit)) {
-            self.queue.call();
-        }
-    }
-
-    /// Clients wait, and a newcomer waits behind them. Where nobody serves there is nothing to wait for.
-    pub(crate) fn keeps_waiting(&self, now: u64) -> bool {
-        self.queue.has_waiting() && self.live.load().serving(now).next().is_some()
-    }
-
-    /// The member for a new client, and its index in `live`. With a limit of connections `None` may mean that all that serve are
-    /// full: see [`Live::may_wait`].
+    /// The member for a new client.
     pub(crate) fn choose<'a>(
         &self,
         live: &'a Live,
@@ -277,38 +280,46 @@ impl RunningPool {
         tried: &[Arc<RunningMember>],
         now: u64,
     ) -> Option<&'a Arc<RunningMember>> {
-        self.used(now);
-        let pool = live.compiled.pool();
-        let scene = Scene { live, tried, now, uneven: self.uneven_until.load(Relaxed) > now };
-        let pick = |cursor: &mut Cursor| match pool.member_limit {
-            None => live.compiled.pick(|| client, cursor, &scene),
-            // One that is worse, such as a backup, serves where the better ones fail, and not where they are full.
-            Some(_) => live
-                .compiled
-                .pick(|| client, cursor, &scene)
-                .filter(|index| live.serving(now).any(|(it, _)| it == *index) || !live.may_wait(tried, now)),
-        };
-        let Some(Affinity::ClientIp(time)) = pool.affinity else {
-            return pick(cursor).and_then(|index| live.members.get(index));
-        };
-        let table = self.affinity.get_or_init(AffinityTable::default);
-        let kept =
-            table.member_of(client, time, now).and_then(|at| live.compiled.position(at)).filter(|index| {
-                let Some(member) = live.compiled.members().get(*index) else { return false };
-                member.state == MemberState::Ready
-                    && member.weight > 0
-                    && !scene.failed(*index)
-                    && scene.standing(*index) == Standing::Usable
-                    && live.compiled.may_keep(*index, &scene)
-            });
-        let index = kept.or_else(|| pick(cursor))?;
-        let member = live.members.get(index)?;
-        if is_full(member, pool.member_limit) {
-            // It waits for the member that it keeps.
-            return None;
+        if live.compiled.pool().member_limit.is_some() {
+            let wish = Wish { client, mark: None, tried: tried.to_vec() };
+            return self.select_only(live, &wish, cursor, now).and_then(|index| live.members.get(index));
         }
-        table.keep(client, member.at, time, now);
-        Some(member)
+        self.used(now);
+        let scene = self.scene(live, tried, now);
+        if let Some(index) = self.kept_by_address(&scene, client) {
+            self.keep_by_address(live, client, index, now);
+            return live.members.get(index);
+        }
+        let index = live.compiled.pick(|| client, cursor, &scene)?;
+        self.keep_by_address(live, client, index, now);
+        live.members.get(index)
+    }
+
+    /// The member that this client keeps, where clients keep theirs by their address.
+    fn kept_by_address(&self, scene: &Scene<'_>, client: IpAddr) -> Option<usize> {
+        let live = scene.live;
+        let Some(Affinity::ClientIp(time)) = live.compiled.pool().affinity else { return None };
+        let table = self.affinity.get_or_init(AffinityTable::default);
+        let index = live.compiled.position(table.member_of(client, time, scene.now)?)?;
+        let member = live.compiled.members().get(index)?;
+        let serves = member.state == MemberState::Ready
+            && member.weight > 0
+            && !scene.tried(index)
+            && scene.standing(index) == Standing::Usable
+            && live.compiled.may_keep(index, scene);
+        serves.then_some(index)
+    }
+
+    fn keep_by_address(&self, live: &Live, client: IpAddr, index: usize, now: u64) {
+        if let Some(Affinity::ClientIp(time)) = live.compiled.pool().affinity
+            && let Some(member) = live.members.get(index)
+        {
+            self.affinity.get_or_init(AffinityTable::default).keep(client, member.at, time, now);
+        }
+    }
+
+    fn scene<'a>(&self, live: &'a Live, tried: &'a [Arc<RunningMember>], now: u64) -> Scene<'a> {
+        Scene { live, tried, now, uneven: self.uneven_until.load(Relaxed) > now, skips_full: false }
     }
 }
 
@@ -323,28 +334,6 @@ impl Live {
         let live = Live { compiled, members, present, upstream_tls, down: AtomicU32::new(0) };
         live.count_down();
         live
-    }
-
-    /// A client that was given none of those that serve, though it has not tried them all, can wait: they were full. (Whether they still
-    /// are must not be asked, as one may have room by now.) Never without a limit.
-    pub(crate) fn may_wait(&self, tried: &[Arc<RunningMember>], now: u64) -> bool {
-        let untried = |it: &Arc<RunningMember>| !tried.iter().any(|tried| Arc::ptr_eq(tried, it));
-        self.compiled.pool().member_limit.is_some() && self.serving(now).any(|(_, it)| untried(it))
-    }
-
-    /// Those that are usable, backups only where no other is.
-    fn serving(&self, now: u64) -> impl Iterator<Item = (usize, &Arc<RunningMember>)> {
-        let usable = move |backup: bool| {
-            let both = self.compiled.members().iter().zip(&self.members).enumerate();
-            both.filter(move |(_, (planned, it))| {
-                planned.backup == backup
-                    && planned.state == MemberState::Ready
-                    && planned.weight > 0
-                    && it.standing(now) == Standing::Usable
-            })
-        };
-        let needs_backup = usable(false).next().is_none();
-        usable(needs_backup).map(|(index, (_, it))| (index, it))
     }
 
     fn checks_while_used(&self) -> bool {
@@ -378,24 +367,32 @@ fn nobody(id: &PoolId) -> Arc<Pool> {
     })
 }
 
-fn is_full(member: &RunningMember, limit: Option<MemberLimit>) -> bool {
-    limit.is_some_and(|limit| member.active() >= limit.connections)
-}
-
 /// What the picker asks, at one moment.
 struct Scene<'a> {
     live: &'a Live,
     tried: &'a [Arc<RunningMember>],
     now: u64,
     uneven: bool,
+    /// Those that have as many connections as they may have are none.
+    skips_full: bool,
 }
 
 impl Scene<'_> {
-    /// It did not answer this client just now.
-    fn failed(&self, member: usize) -> bool {
-        let is_it = |it: &Arc<RunningMember>| self.tried.iter().any(|tried| Arc::ptr_eq(tried, it));
-        self.live.members.get(member).is_none_or(is_it)
+    /// How willingly a member is chosen, as `pick` goes; smaller is better.
+    fn rank(&self, index: usize) -> (bool, bool, u8) {
+        let standing = match self.standing(index) {
+            Standing::Usable => 0,
+            Standing::Ejected => 1,
+            Standing::Failed => 2,
+        };
+        let planned = self.live.compiled.members().get(index);
+        let is = |what: fn(&seaway_model::Member) -> bool| planned.is_some_and(what);
+        (is(|it| it.state == MemberState::Draining), is(|it| it.backup), standing)
     }
+}
+
+fn is_full(member: &RunningMember, limit: Option<MemberLimit>) -> bool {
+    limit.is_some_and(|limit| member.active() >= limit.connections)
 }
 
 impl Conditions for Scene<'_> {
@@ -413,8 +410,9 @@ impl Conditions for Scene<'_> {
     }
 
     fn tried(&self, member: usize) -> bool {
-        let limit = self.live.compiled.pool().member_limit;
-        self.failed(member) || self.live.members.get(member).is_some_and(|it| is_full(it, limit))
+        let is_it = |it: &Arc<RunningMember>| self.tried.iter().any(|tried| Arc::ptr_eq(tried, it));
+        let limit = self.live.compiled.pool().member_limit.filter(|_| self.skips_full);
+        self.live.members.get(member).is_none_or(|it| is_it(it) || is_full(it, limit))
     }
 
     fn all_well(&self) -> bool {

@@ -1,40 +1,64 @@
 //! The queue of a pool: clients that wait while each member has as many connections as it may have.
 //!
 //! ```text
-//!   no member has room ──► join ──► called, in order, when a connection of a member ends ──► choose again
-//!                            │                                                               │ another was faster
-//!                            └──► its time is over: turned away                              └──► first in the queue
+//!   no member has room ──► join ──► a connection of a member ends, or the pool changes:
+//!                           │       the first that a member has room for gets it, and its worker is told
+//!                           └──► its time is over: turned away
 //! ```
 //!
-//! A call is a chance and no promise: room is taken by [`RunningMember::try_engage`] alone, so no member ever has more than it may.
-//! One that is called and ends before it has used that calls the next.
+//! What a client gets is room that is taken already (see [`RunningMember::try_engage`]), so nobody else can take it meanwhile, and no
+//! member ever has more than it may. A client that ends without using it gives it back.
 //!
 //! [`RunningMember::try_engage`]: super::RunningMember::try_engage
 
 use std::{
     collections::VecDeque,
+    net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst, fence},
     },
 };
 
+use seaway_snapshot::{Cursor, Mark};
+
+use super::RunningMember;
 use crate::worker::{Command, Mailbox, Token};
 
-/// Clients that wait for one pool. More are turned away at once: their memory is bounded, and so is their patience.
-const MOST_WAITING: usize = 1024;
+/// Clients that wait for one pool. More are turned away at once: their memory is bounded.
+pub(super) const MOST_WAITING: usize = 1024;
 
 #[derive(Default)]
-pub(crate) struct Queue {
-    waiting: Mutex<VecDeque<Arc<Ticket>>>,
-    /// Of `waiting`, read without its lock.
+pub(super) struct Queue {
+    line: Mutex<Line>,
+    /// Of the line, read without its lock.
     length: AtomicUsize,
 }
 
-struct Ticket {
+#[derive(Default)]
+pub(super) struct Line {
+    pub(super) waiting: VecDeque<Arc<Ticket>>,
+    pub(super) cursor: Cursor,
+    /// When members were last looked at for them.
+    pub(super) looked_at: u64,
+}
+
+pub(super) struct Ticket {
+    pub(super) wish: Wish,
     worker: Arc<Mailbox>,
     place: Place,
-    is_called: AtomicBool,
+    /// `None`: there is no member to wait for.
+    outcome: OnceLock<Option<Arc<RunningMember>>>,
+    is_used: AtomicBool,
+}
+
+/// What a client wants of a pool.
+pub(crate) struct Wish {
+    pub(crate) client: IpAddr,
+    /// By which it keeps its member.
+    pub(crate) mark: Option<Mark>,
+    /// Those that did not answer it.
+    pub(crate) tried: Vec<Arc<RunningMember>>,
 }
 
 /// Where a client waits, at its worker.
@@ -45,155 +69,73 @@ pub(crate) enum Place {
     Task(u32),
 }
 
-/// A client in the queue. Dropped, it leaves.
-pub(crate) struct Waiting {
-    queue: Arc<Queue>,
-    ticket: Arc<Ticket>,
-}
-
 impl Queue {
-    /// `None`: too many wait already.
-    pub(crate) fn join(self: &Arc<Queue>, worker: Arc<Mailbox>, place: Place) -> Option<Waiting> {
-        let mut waiting = self.lock();
-        if waiting.len() >= MOST_WAITING {
-            return None;
-        }
-        let ticket = Arc::new(Ticket { worker, place, is_called: AtomicBool::new(false) });
-        waiting.push_back(ticket.clone());
-        self.changed(&waiting);
-        drop(waiting);
-        Some(Waiting { queue: self.clone(), ticket })
-    }
-
-    pub(crate) fn has_waiting(&self) -> bool {
-        self.length() > 0
-    }
-
-    pub(crate) fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         self.length.load(Relaxed)
     }
 
-    /// A member has one connection less.
-    pub(super) fn one_ended(&self) {
-        // Whoever joins looks at the members after that, and we at the queue after the member was left: one sees the other.
+    /// The same for who has just left a member: whoever joins looks at the members after that, so that one sees the other.
+    pub(super) fn has_waiting(&self) -> bool {
         fence(SeqCst);
-        if self.has_waiting() {
-            self.call();
+        self.length() > 0
+    }
+
+    /// `None`: too many wait already.
+    pub(super) fn join(&self, wish: Wish, worker: Arc<Mailbox>, place: Place) -> Option<Arc<Ticket>> {
+        let mut line = self.lock();
+        if line.waiting.len() >= MOST_WAITING {
+            return None;
+        }
+        let (outcome, is_used) = (OnceLock::new(), AtomicBool::new(false));
+        let ticket = Arc::new(Ticket { wish, worker, place, outcome, is_used });
+        line.waiting.push_back(ticket.clone());
+        self.changed(&line);
+        Some(ticket)
+    }
+
+    pub(super) fn leave(&self, ticket: &Arc<Ticket>) {
+        if ticket.outcome.get().is_none() {
+            let mut line = self.lock();
+            line.waiting.retain(|it| !Arc::ptr_eq(it, ticket));
+            self.changed(&line);
         }
     }
 
-    /// The first that waits tries again.
-    pub(crate) fn call(&self) {
-        let mut waiting = self.lock();
-        let Some(ticket) = waiting.pop_front() else { return };
-        self.changed(&waiting);
-        drop(waiting);
-        ticket.is_called.store(true, SeqCst);
-        ticket.worker.post([Command::Called(ticket.place)]);
+    pub(super) fn lock(&self) -> MutexGuard<'_, Line> {
+        // The line is whole after every operation on it.
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn changed(&self, waiting: &VecDeque<Arc<Ticket>>) {
-        self.length.store(waiting.len(), SeqCst);
+    pub(super) fn changed(&self, line: &Line) {
+        self.length.store(line.waiting.len(), SeqCst);
         fence(SeqCst);
     }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Ticket>>> {
-        // The list is whole after every operation on it.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Waiting {
-    pub(crate) fn is_called(&self) -> bool {
-        self.ticket.is_called.load(SeqCst)
+impl Ticket {
+    /// Only with the line locked, and only once.
+    pub(super) fn settle(&self, outcome: Option<Arc<RunningMember>>) {
+        let _ = self.outcome.set(outcome);
     }
 
-    /// Another was faster: it is the next to be called again.
-    pub(crate) fn rejoin(&self) {
-        let mut waiting = self.queue.lock();
-        if self.ticket.is_called.swap(false, SeqCst) {
-            waiting.push_front(self.ticket.clone());
-            self.queue.changed(&waiting);
-        }
+    /// After that, without the lock.
+    pub(super) fn tell_worker(&self) {
+        self.worker.post([Command::Called(self.place)]);
     }
 
-    /// It has a member.
-    pub(crate) fn served(self) {
-        self.leave();
-        // Nobody else is called for what it has taken.
-        self.ticket.is_called.store(false, SeqCst);
+    /// Its member, on which it counts from then on; `Some(None)`: nobody serves.
+    pub(super) fn outcome(&self) -> Option<Option<Arc<RunningMember>>> {
+        let outcome = self.outcome.get()?.clone();
+        self.is_used.store(true, SeqCst);
+        Some(outcome)
     }
 
-    fn leave(&self) {
-        let mut waiting = self.queue.lock();
-        waiting.retain(|it| !Arc::ptr_eq(it, &self.ticket));
-        self.queue.changed(&waiting);
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.leave();
-        if self.is_called() {
-            self.queue.call();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn queue() -> (Arc<Queue>, Arc<Mailbox>) {
-        (Arc::default(), Arc::new(Mailbox::new().expect("a mailbox")))
+    pub(super) fn is_settled(&self) -> bool {
+        self.outcome.get().is_some()
     }
 
-    fn called(mailbox: &Mailbox) -> Vec<Place> {
-        let place = |it: Command| match it {
-            Command::Called(place) => Some(place),
-            _ => None,
-        };
-        mailbox.collect().into_iter().filter_map(place).collect()
-    }
-
-    #[test]
-    fn clients_are_called_in_the_order_in_which_they_came() {
-        let (queue, mailbox) = queue();
-        let waiting: Vec<_> =
-            (0..3).map(|it| queue.join(mailbox.clone(), Place::Task(it)).expect("there is room")).collect();
-        assert_eq!(called(&mailbox), []);
-        queue.one_ended();
-        assert_eq!(called(&mailbox), [Place::Task(0)]);
-        assert_eq!(waiting.iter().map(Waiting::is_called).collect::<Vec<_>>(), [true, false, false]);
-        waiting[0].rejoin();
-        queue.one_ended();
-        queue.one_ended();
-        assert_eq!(called(&mailbox), [Place::Task(0), Place::Task(1)], "who came too late keeps its place");
-    }
-
-    #[test]
-    fn a_call_that_is_not_used_goes_to_the_next() {
-        let (queue, mailbox) = queue();
-        let join = |it| queue.join(mailbox.clone(), Place::Task(it)).expect("there is room");
-        let (first, second, third) = (join(0), join(1), join(2));
-        queue.one_ended();
-        drop(first);
-        assert_eq!(called(&mailbox), [Place::Task(0), Place::Task(1)]);
-        second.served();
-        assert_eq!(called(&mailbox), [], "what was used is nobody else's");
-        drop(third);
-        assert!(!queue.has_waiting());
-        queue.one_ended();
-        assert_eq!(called(&mailbox), []);
-    }
-
-    #[test]
-    fn no_more_wait_than_there_is_room_for() {
-        let (queue, mailbox) = queue();
-        let mut waiting: Vec<_> =
-            (0..).map_while(|it| queue.join(mailbox.clone(), Place::Task(it))).collect();
-        assert_eq!(waiting.len(), MOST_WAITING);
-        waiting.pop();
-        assert!(queue.join(mailbox, Place::Task(7)).is_some());
+    /// What it was given and has not used.
+    pub(super) fn unused(&self) -> Option<&Arc<RunningMember>> {
+        self.outcome.get()?.as_ref().filter(|_| !self.is_used.load(SeqCst))
     }
 }

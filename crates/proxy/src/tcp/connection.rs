@@ -46,8 +46,10 @@ pub(super) struct Connection {
 /// What few connections have.
 #[derive(Default)]
 pub(super) struct Rare {
-    /// Its place in the queue of its pool, and until when it waits there.
-    pub(super) waiting: Option<(Waiting, u64)>,
+    /// Its place in the queue of its pool.
+    pub(super) waiting: Option<Waiting>,
+    /// Until when it waits, in all attempts together; 0: it has not waited yet.
+    pub(super) waits_until: u64,
     /// Members that did not take it.
     pub(super) tried: Vec<Arc<RunningMember>>,
     /// The header for the member is among the bytes that wait for it.
@@ -190,8 +192,6 @@ impl Socket {
     }
 }
 
-/// Milliseconds after which one that waits looks at the members itself: nothing tells that an ejection is over.
-const LOOK_AGAIN: u64 = 250;
 /// How stale counters may become while bytes move.
 const TELL_EVERY: u64 = 1000;
 
@@ -238,23 +238,11 @@ impl Connection {
         self.rare.get_or_insert_default()
     }
 
-    /// It waited in a queue, and is to try again.
-    pub(super) fn is_called(&self) -> bool {
-        self.rare.as_ref().and_then(|it| it.waiting.as_ref()).is_some_and(|(waiting, _)| waiting.is_called())
-    }
-
-    /// It waits no more: it has a member.
-    pub(super) fn stop_waiting(&mut self) {
-        if let Some((waiting, _)) = self.rare.as_mut().and_then(|it| it.waiting.take()) {
-            waiting.served();
-        }
-    }
-
     /// When it will have been too long for what it is doing.
     pub(super) fn deadline(&self) -> u64 {
         if let Phase::Queued = self.phase {
-            let until = self.rare.as_ref().and_then(|it| it.waiting.as_ref()).map_or(0, |(_, until)| *until);
-            return until.min(self.active_at.saturating_add(LOOK_AGAIN));
+            let until = self.rare.as_ref().map_or(0, |it| it.waits_until);
+            return until.min(self.active_at.saturating_add(Waiting::patience()));
         }
         let tuned = self.listener.tuned();
         let timeouts = &tuned.listener.timeouts;

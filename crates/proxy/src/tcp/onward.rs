@@ -1,6 +1,9 @@
 //! From the client to a member: choosing, connecting, and choosing again.
 
-use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
+use std::{
+    os::fd::AsFd,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use seaway_model::load_balancer::ProxyVersion;
 
@@ -10,7 +13,7 @@ use super::{
 };
 use crate::{
     reach::{RETRIES, arrived_at, connect, introduction, is_own_want, note_failure},
-    running::{Place, Refusal},
+    running::{Choice, Place, Refusal, RunningMember, Wish},
     sys::{self, Event},
     worker::{Token, Turn},
 };
@@ -18,6 +21,11 @@ use crate::{
 impl Tcp {
     /// Chooses a member and begins to connect, or turns the client away.
     pub(super) fn onward(&mut self, index: u32, turn: &mut Turn) {
+        self.lead(index, None, turn);
+    }
+
+    /// `granted`: a member that counts it already.
+    fn lead(&mut self, index: u32, mut granted: Option<Arc<RunningMember>>, turn: &mut Turn) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.pool.is_none() {
             connection.pool = connection.listener.tuned().pool(|| self.cursors.draw()).cloned();
@@ -25,27 +33,33 @@ impl Tcp {
         let Some(pool) = connection.pool.clone() else {
             return self.refuse(index, Refusal::NoMember, turn);
         };
-        if !connection.is_called() && pool.keeps_waiting(turn.now) {
-            return self.queue(index, turn);
-        }
         let cursor = self.cursors.cursor_for(&pool);
         loop {
             let tried = connection.rare.as_ref().map_or(&[][..], |rare| &rare.tried);
             let live = pool.live();
-            let chosen = if tried.len() > RETRIES {
-                None
-            } else {
-                pool.choose(&live, connection.peer.ip(), cursor, tried, turn.now)
+            let limit = live.compiled.pool().member_limit;
+            let choice = match (granted.take(), limit) {
+                (Some(member), _) => Choice::Engaged(member),
+                _ if tried.len() > RETRIES => Choice::Nobody,
+                // It goes on behind those.
+                (None, Some(limit)) if !limit.wait.is_zero() && pool.has_waiting() => Choice::Full,
+                (None, Some(_)) => {
+                    let wish = Wish { client: connection.peer.ip(), mark: None, tried: tried.to_vec() };
+                    pool.engage(&wish, cursor, turn.now)
+                }
+                (None, None) => match pool.choose(&live, connection.peer.ip(), cursor, tried, turn.now) {
+                    Some(member) => {
+                        member.engage();
+                        Choice::Engaged(member.clone())
+                    }
+                    None => Choice::Nobody,
+                },
             };
-            let Some(member) = chosen.cloned() else {
-                return match tried.len() <= RETRIES && live.may_wait(tried, turn.now) {
-                    true => self.queue(index, turn),
-                    false => self.refuse(index, Refusal::NoMember, turn),
-                };
+            let member = match choice {
+                Choice::Engaged(member) => member,
+                Choice::Full => return self.queue(index, turn),
+                Choice::Nobody => return self.refuse(index, Refusal::NoMember, turn),
             };
-            if !member.try_engage(live.compiled.pool().member_limit) {
-                return self.queue(index, turn);
-            }
             if !tried.is_empty() {
                 connection.listener.retries.fetch_add(1, Relaxed);
             }
@@ -61,7 +75,6 @@ impl Tcp {
                     connection.member = Some(Socket::new(fd, Delay::NothingSentYet));
                     connection.phase = Phase::Connecting;
                     connection.active_at = turn.now;
-                    connection.stop_waiting();
                     connection.target = Some(member);
                     // The only members that are left may be leaving themselves.
                     connection.drained_at().into_iter().for_each(|at| self.sweeps.at(at));
@@ -92,52 +105,58 @@ impl Tcp {
         self.schedule(index);
     }
 
-    /// It waits for a member that has room, first of all if it was called already.
+    /// It waits for a member that has room, behind those that wait.
     fn queue(&mut self, index: u32, turn: &mut Turn) {
         let token = self.token_of(index, Side::Client);
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(pool) = connection.pool.clone() else { return };
-        connection.phase = Phase::Queued;
-        connection.active_at = turn.now;
-        if let Some((waiting, _)) = connection.rare.as_ref().and_then(|it| it.waiting.as_ref()) {
-            waiting.rejoin();
-        } else {
-            let limit = pool.live().compiled.pool().member_limit;
-            let wait = limit.map_or(0, |it| it.wait.as_millis() as u64);
-            let worker = turn.shared.workers.get(turn.worker).filter(|_| wait > 0).cloned();
-            let waiting = worker.and_then(|it| pool.queue.join(it, Place::Connection(token)));
-            let Some(waiting) = waiting else {
-                return self.refuse(index, Refusal::Connections, turn);
-            };
-            connection.rare().waiting = Some((waiting, turn.now.saturating_add(wait)));
+        let client = connection.peer.ip();
+        let wait = pool.member_limit().map_or(0, |it| it.wait.as_millis() as u64);
+        let rare = connection.rare();
+        if rare.waits_until == 0 {
+            rare.waits_until = turn.now.saturating_add(wait);
         }
-        self.schedule(index);
-        pool.call_if_there_is_room(turn.now);
-    }
-
-    /// A client that waits was called.
-    pub(super) fn called(&mut self, token: Token, turn: &mut Turn) {
-        let (index, _) = Side::of(token.index());
-        let connection = self.connections.of_generation(index, token.generation());
-        if connection.is_some_and(|it| it.phase == Phase::Queued && it.is_called()) {
-            self.onward(index, turn);
-        }
-    }
-
-    /// A client has waited for a while without being called.
-    pub(super) fn look_again(&mut self, index: u32, turn: &mut Turn) {
-        let Some(connection) = self.connections.get_mut(index) else { return };
-        let waiting = connection.rare.as_ref().and_then(|it| it.waiting.as_ref());
-        let Some((pool, (_, until))) = connection.pool.clone().zip(waiting) else { return };
-        if *until <= turn.now {
+        let worker = turn.shared.workers.get(turn.worker).filter(|_| rare.waits_until > turn.now);
+        let wish = Wish { client, mark: None, tried: rare.tried.clone() };
+        rare.waiting = worker.and_then(|it| pool.wait(wish, it.clone(), Place::Connection(token)));
+        if rare.waiting.is_none() {
             return self.refuse(index, Refusal::Connections, turn);
         }
-        if !pool.keeps_waiting(turn.now) {
-            return self.onward(index, turn);
-        }
+        connection.phase = Phase::Queued;
         connection.active_at = turn.now;
         self.schedule(index);
-        pool.call_if_there_is_room(turn.now);
+    }
+
+    /// A client that waited has a member, or there is none.
+    pub(super) fn called(&mut self, token: Token, turn: &mut Turn) {
+        let (index, _) = Side::of(token.index());
+        let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
+        let Some(outcome) = connection.rare.as_ref().and_then(|it| it.waiting.as_ref()?.outcome()) else {
+            return;
+        };
+        connection.rare().waiting = None;
+        match outcome {
+            Some(member) => self.lead(index, Some(member), turn),
+            None => self.refuse(index, Refusal::NoMember, turn),
+        }
+    }
+
+    /// A client has waited for a while.
+    pub(super) fn look_again(&mut self, index: u32, turn: &mut Turn) {
+        let token = self.token_of(index, Side::Client);
+        let Some(Connection { rare: Some(rare), active_at, .. }) = self.connections.get_mut(index) else {
+            return;
+        };
+        let Some(waiting) = &rare.waiting else { return };
+        if waiting.is_settled() {
+            return self.called(token, turn);
+        }
+        if rare.waits_until <= turn.now {
+            return self.refuse(index, Refusal::Connections, turn);
+        }
+        *active_at = turn.now;
+        waiting.look_again(turn.now);
+        self.schedule(index);
     }
 
     /// An event of a socket that was connecting.

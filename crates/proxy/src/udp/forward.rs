@@ -257,8 +257,11 @@ impl Udp {
         }
         let live = pool.live();
         let now = turn.now;
-        let member =
-            pool.choose(&live, client.ip(), self.cursor(pool), &[], now).cloned().ok_or(Refusal::NoMember)?;
+        let member = pool.choose(&live, client.ip(), self.cursor(pool), &[], now).cloned();
+        let member = member.ok_or_else(|| match pool.member_limit() {
+            Some(_) => Refusal::Connections,
+            None => Refusal::NoMember,
+        })?;
         let seen = live.compiled.pool().transparent.then(|| client.ip());
         let socket = match self.dial(&member, seen, (self.flows.next_id(), passes), turn) {
             Err(error) if is_want(&error) => {

@@ -13,7 +13,7 @@ use std::{
 
 use seaway_model::{
     Pool,
-    load_balancer::{MemberLimit, Protocol},
+    load_balancer::{Affinity, CookieMode, MemberLimit, Protocol},
 };
 use seaway_proxy::Refusal;
 
@@ -24,7 +24,11 @@ fn limited(members: &[SocketAddr], connections: u32, wait: Duration) -> Pool {
 }
 
 fn front_of(pool: Pool) -> (Stage, SocketAddr) {
-    let stage = Stage::new();
+    front_by(2, pool)
+}
+
+fn front_by(workers: usize, pool: Pool) -> (Stage, SocketAddr) {
+    let stage = Stage::with_workers(workers);
     stage.put(pool);
     let (at, _) = stage.open(HERE, |listener| listener.protocol = Protocol::Http);
     (stage, at)
@@ -119,4 +123,88 @@ fn no_member_is_asked_more_at_once_than_it_may_be_and_every_request_is_answered(
     assert!(most.load(SeqCst) <= 3, "{most:?} at a time");
     assert_eq!((member.heard().len(), stage.member(member.at()).traffic.most), (800, 3));
     assert_eq!((stage.waiting(), stage.listener(at).refused(Refusal::Connections)), (0, 0));
+}
+
+/// A cookie, or the client's address, keeps clients at a member that is full while another has room.
+#[test]
+fn who_keeps_a_member_waits_for_it_alone_and_holds_up_nobody_else() {
+    let ((one, go), (two, goes)) = (held(), held());
+    let affinity = Affinity::Cookie { name: "SEAT".into(), mode: CookieMode::Insert, key: None };
+    let plan = Pool { affinity: Some(affinity), ..limited(&[one.at(), two.at()], 1, PATIENCE) };
+    // One worker gives clients to members in turn.
+    let (stage, at) = front_by(1, plan);
+    go.send(()).unwrap();
+    goes.send(()).unwrap();
+    let (first, second) = (Client::new(at).get("/1"), Client::new(at).get("/1"));
+    let mut cookies = [first, second].map(|it| it.field("set-cookie").unwrap().to_owned());
+    cookies.sort();
+    assert_ne!(cookies[0], cookies[1], "each is of another member");
+    // Whose the first is: it is asked now.
+    let cookie = cookies[0].split(';').next().unwrap().to_owned();
+    let asks = |path: &'static str| {
+        let text = format!("GET {path} HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n");
+        thread::spawn(move || Client::new(at).ask(text).status())
+    };
+    let heard = || (one.heard().len(), two.heard().len());
+    let kept = asks("/kept");
+    eventually("its member has it", || heard() != (1, 1));
+    let (busy, free, [gone, goes]) = match heard() {
+        (2, 1) => (&one, &two, [go, goes]),
+        _ => (&two, &one, [goes, go]),
+    };
+    let waits = asks("/waits");
+    eventually("the next of the same waits", || stage.waiting() == 1);
+    goes.send(()).unwrap();
+    assert_eq!(Client::new(at).get("/other").status(), 200, "the other member has room");
+    assert_eq!((busy.heard().len(), free.heard().len(), stage.waiting()), (2, 2, 1));
+    gone.send(()).unwrap();
+    gone.send(()).unwrap();
+    assert_eq!((kept.join().unwrap(), waits.join().unwrap()), (200, 200));
+    assert_eq!((busy.heard().len(), free.heard().len()), (3, 2), "it kept its member");
+}
+
+/// The member that has room does not answer: its client waits for the other one, and does not turn in a circle.
+#[test]
+fn who_was_refused_by_the_member_with_room_waits_for_the_other() {
+    let (member, go) = held();
+    let (stage, at) = front_of(limited(&[member.at(), nobody()], 1, PATIENCE));
+    let ask = || thread::spawn(move || Client::new(at).get("/").status());
+    let first = ask();
+    eventually("it is with the member", || member.heard().len() == 1);
+    let second = ask();
+    eventually("it waits", || stage.waiting() == 1);
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    assert_eq!((first.join().unwrap(), second.join().unwrap()), (200, 200));
+}
+
+#[test]
+fn a_stream_that_its_client_gives_up_waits_no_more() {
+    let (member, go) = held();
+    let (stage, at) = front_of(limited(&[member.at()], 1, PATIENCE));
+    let first = thread::spawn(move || Client::new(at).get("/1").status());
+    eventually("it is with the member", || member.heard().len() == 1);
+    let mut peer = Peer::new(at);
+    let (answer, to) = peer.requests.send_request(crate::peer::get("/2"), true).unwrap();
+    eventually("it waits", || stage.waiting() == 1);
+    drop((answer, to));
+    eventually("it has left", || stage.waiting() == 0);
+    go.send(()).unwrap();
+    assert_eq!(first.join().unwrap(), 200);
+    assert_eq!(member.heard().len(), 1, "the member is not asked for what nobody waits for");
+}
+
+#[test]
+fn without_a_limit_newcomers_do_not_wait_behind_those_that_did() {
+    let (member, go) = held();
+    let (stage, at) = front_of(limited(&[member.at()], 1, PATIENCE));
+    let ask = || thread::spawn(move || Client::new(at).get("/").status());
+    let first = ask();
+    eventually("it is with the member", || member.heard().len() == 1);
+    let second = ask();
+    eventually("it waits", || stage.waiting() == 1);
+    stage.put(pool(&[member.at()]));
+    let third = ask();
+    (0..3).for_each(|_| go.send(()).unwrap());
+    assert_eq!([first, second, third].map(|it| it.join().unwrap()), [200; 3]);
 }

@@ -198,7 +198,7 @@ fn server<'s>(line: &'s Line, section: &'s Section, context: &mut Context<'s>) -
                 if has_value {
                     words.next();
                 }
-                if matches!(word, "crt" | "track" | "addr" | "observe") {
+                if matches!(word, "crt" | "track" | "addr" | "observe" | "minconn" | "maxqueue") {
                     context
                         .report
                         .left_out(&line.place, &format!("{word}: Seaway has no such setting of one backend"));

@@ -98,6 +98,8 @@ fn upstreams_are_services() {
         ),
         ("server 10.0.0.1:1 down; server 10.0.0.2:1;", "backends: \"10.0.0.2:1\""),
         ("server 10.0.0.1:1 max_fails=0;", "passive-ejection: \"off\""),
+        ("server 10.0.0.1:1 max_conns=30;", "max-connections-per-member: \"30\""),
+        ("server 10.0.0.1:1 max_conns=30;", "queue-timeout: \"0s\""),
         ("ip_hash; server 10.0.0.1:1;", "balance: source-hash"),
         ("hash $remote_addr consistent; server 10.0.0.1:1;", "balance: source-hash"),
         ("random two least_conn; server 10.0.0.1:1;", "balance: random-two"),

@@ -33,7 +33,7 @@ pub(super) fn member(text: &str, port: Option<u16>) -> Option<String> {
 pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Context) -> Upstream {
     let mut upstream = Upstream::default();
     let report = &mut context.report;
-    let mut fails: Vec<String> = Vec::new();
+    let (mut fails, mut limits): (Vec<String>, Vec<String>) = Default::default();
     for it in block {
         report.translated(&it.place);
         match (&*it.name, it.arg(0)) {
@@ -42,7 +42,7 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
                     report.left_out(&it.place, "a backend is ADDRESS:PORT or NAME:PORT, with a name that DNS knows (two parts at least), and no socket of the file system");
                     continue;
                 };
-                let (mut is_down, mut max_fails) = (false, "1".to_owned());
+                let (mut is_down, mut max_fails, mut most) = (false, "1".to_owned(), "0".to_owned());
                 for word in it.args.iter().skip(1) {
                     match word.split_once('=').unwrap_or((word, "")) {
                         ("weight", number) => member.push_str(&format!(" weight={number}")),
@@ -56,10 +56,7 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
                             drop(upstream.annotations.insert("slow-start", time.to_owned()))
                         }
                         // Without a queue, as there: it is no part of the free nginx.
-                        ("max_conns", number) if number.parse().is_ok_and(|it: u32| it > 0) => {
-                            upstream.annotations.insert("max-connections-per-member", number.to_owned());
-                            upstream.annotations.insert("queue-timeout", "0s".to_owned());
-                        }
+                        ("max_conns", number) => most = number.to_owned(),
                         ("resolve", _) => {}
                         (word, _) => report.left_out(
                             &it.place,
@@ -71,6 +68,13 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
                     report.no_effect(&it.place, "down: a backend that is not named gets no clients");
                     continue;
                 }
+                if limits.first().is_some_and(|it| *it != most) {
+                    report.differs(
+                        &it.place,
+                        "max_conns is the same for all members of a Service: as the first server has it",
+                    );
+                }
+                limits.push(most);
                 fails.push(max_fails);
                 upstream.members.push(member);
             }
@@ -89,6 +93,11 @@ pub(super) fn upstream(block: &[Directive], port: Option<u16>, context: &mut Con
                 .left_out(&it.place, "seaway.dev/sticky-cookie keeps a client at its member by a cookie"),
             _ => {}
         }
+    }
+    // Without a queue, as there: it is no part of the free nginx.
+    if let Some(most) = limits.into_iter().next().filter(|it| it != "0") {
+        upstream.annotations.insert("max-connections-per-member", most);
+        upstream.annotations.insert("queue-timeout", "0s".to_owned());
     }
     fails.dedup();
     if let [number] = fails.as_slice()

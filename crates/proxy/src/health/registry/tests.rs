@@ -24,8 +24,7 @@ impl TestRegistry {
 
     fn admit(&mut self, pool: Pool) -> Vec<usize> {
         let id = pool.id.clone();
-        let running =
-            self.pools.entry(id.clone()).or_insert_with(|| Arc::new(RunningPool::empty(LbKey::Whole, id)));
+        let running = self.pools.entry(id.clone()).or_insert_with(|| RunningPool::empty(LbKey::Whole, id));
         running.put(Some(Arc::new(pool)), 1);
         self.check_registry.admit(running, 1)
     }

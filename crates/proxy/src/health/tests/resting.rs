@@ -17,7 +17,7 @@ fn a_pool_is_asked_nothing_until_its_first_client_whose_coming_finds_out_who_is_
     let witness = Backend::tcp(FAMILIES[0], b"", heard);
     let mut always = Pool { id: PoolId("always".into()), ..pool(&[witness.at]) };
     always.health = check_registry.pool.health.clone().map(|it| HealthCheck { while_used: false, ..it });
-    let running = Arc::new(RunningPool::empty(LbKey::Whole, always.id.clone()));
+    let running = RunningPool::empty(LbKey::Whole, always.id.clone());
     running.put(Some(Arc::new(always)), sys::millis());
     check_registry.prober.watch(&running);
     until("the witness is asked a few times", || witness.asked.load(SeqCst) > 5);

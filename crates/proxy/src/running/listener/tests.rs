@@ -27,7 +27,7 @@ fn tuned(limits: Limits, pools: &[(&str, u32)]) -> Tuned {
         limits,
         timeouts: Timeouts::default(),
     };
-    Tuned::new(Arc::new(listener), None, None, |id| Arc::new(RunningPool::empty(LbKey::Whole, id.clone())))
+    Tuned::new(Arc::new(listener), None, None, |id| RunningPool::empty(LbKey::Whole, id.clone()))
 }
 
 fn running() -> RunningListener {

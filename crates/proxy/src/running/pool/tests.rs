@@ -5,6 +5,10 @@ use seaway_model::load_balancer::Passive;
 use seaway_testkit::balancing;
 
 use super::*;
+use crate::{
+    running::queue::Place,
+    worker::{Command, Mailbox},
+};
 
 fn at(last: u8) -> SocketAddr {
     ([10, 0, 0, last], 80).into()
@@ -15,7 +19,7 @@ fn pool(members: &[u8]) -> Pool {
     balancing::pool(&members)
 }
 
-fn running(pool: Pool) -> RunningPool {
+fn running(pool: Pool) -> Arc<RunningPool> {
     let running = RunningPool::empty(LbKey::Whole, pool.id.clone());
     running.put(Some(Arc::new(pool)), 1000);
     running
@@ -175,4 +179,111 @@ fn a_client_that_came_to_a_backup_goes_back_when_another_member_can_serve_again(
         running.set_health(&first, Health::Up, 1000);
         assert_eq!(shares(&running, 10, 1000), [10, 0]);
     }
+}
+
+fn limited(members: &[u8], connections: u32) -> Pool {
+    let wait = Duration::from_secs(5);
+    Pool { member_limit: Some(MemberLimit { connections, wait }), ..pool(members) }
+}
+
+fn wish() -> Wish {
+    Wish { client: [1, 2, 3, 4].into(), mark: None, tried: Vec::new() }
+}
+
+fn engage(running: &RunningPool) -> Choice {
+    running.engage(&wish(), &mut Cursor::new(1), 1000)
+}
+
+fn engaged(running: &RunningPool) -> Arc<RunningMember> {
+    match engage(running) {
+        Choice::Engaged(member) => member,
+        Choice::Full => panic!("full"),
+        Choice::Nobody => panic!("nobody"),
+    }
+}
+
+struct Line {
+    running: Arc<RunningPool>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Line {
+    fn of(pool: Pool) -> Line {
+        Line { running: running(pool), mailbox: Arc::new(Mailbox::new().unwrap()) }
+    }
+
+    fn join(&self, task: u32) -> Waiting {
+        self.running.wait(wish(), self.mailbox.clone(), Place::Task(task)).expect("there is room")
+    }
+
+    fn called(&self) -> Vec<u32> {
+        let task = |it: Command| match it {
+            Command::Called(Place::Task(task)) => Some(task),
+            _ => None,
+        };
+        self.mailbox.collect().into_iter().filter_map(task).collect()
+    }
+}
+
+#[test]
+fn room_goes_to_those_that_wait_in_their_order() {
+    let line = Line::of(limited(&[1], 1));
+    let member = engaged(&line.running);
+    assert!(matches!(engage(&line.running), Choice::Full));
+    let waiting: Vec<_> = (0..3).map(|it| line.join(it)).collect();
+    assert!(line.called().is_empty());
+    member.disengage();
+    assert_eq!((line.called(), member.active()), (vec![0], 1), "nobody else can take it meanwhile");
+    assert!(waiting[0].outcome().is_some_and(|it| it.is_some()));
+    member.disengage();
+    assert_eq!((line.called(), member.active(), line.running.waiting()), (vec![1], 1, 1));
+}
+
+#[test]
+fn what_a_client_was_given_and_did_not_use_goes_to_the_next() {
+    let line = Line::of(limited(&[1], 1));
+    let member = engaged(&line.running);
+    let (first, second, third) = (line.join(0), line.join(1), line.join(2));
+    drop(second);
+    member.disengage();
+    drop(first);
+    assert_eq!((line.called(), member.active()), (vec![0, 2], 1));
+    drop(third);
+    assert_eq!((member.active(), line.running.waiting()), (0, 0));
+}
+
+#[test]
+fn clients_wait_for_a_better_member_and_not_for_none() {
+    let mut plan = limited(&[1, 2], 1);
+    plan.members[1].backup = true;
+    let line = Line::of(plan);
+    let member = engaged(&line.running);
+    assert!(matches!(engage(&line.running), Choice::Full), "a backup serves where others fail");
+    let waiting = line.join(0);
+    line.running.set_health(&member, Health::Down, 1000);
+    assert!(waiting.outcome().is_some_and(|it| it.is_some_and(|it| it.at == at(2))));
+    line.running.set_health(&line.running.live().members[1].clone(), Health::Down, 1000);
+    assert!(matches!(engage(&line.running), Choice::Nobody));
+    let waiting = line.join(1);
+    assert!(waiting.outcome().is_some_and(|it| it.is_none()), "there is nobody to wait for");
+}
+
+#[test]
+fn below_the_panic_threshold_there_is_room_at_any_member() {
+    let running = running(Pool { panic_threshold: 100, ..limited(&[1, 2], 1) });
+    running.set_health(&running.live().members[0].clone(), Health::Down, 1000);
+    let mut taken: Vec<_> = (0..2).map(|_| engaged(&running).at).collect();
+    taken.sort();
+    assert_eq!(taken, [at(1), at(2)]);
+}
+
+#[test]
+fn no_more_wait_than_there_is_room_for() {
+    let line = Line::of(limited(&[1], 1));
+    let _member = engaged(&line.running);
+    let join = |it| line.running.wait(wish(), line.mailbox.clone(), Place::Task(it));
+    let mut waiting: Vec<_> = (0..).map_while(join).collect();
+    assert_eq!(waiting.len(), crate::running::queue::MOST_WAITING);
+    waiting.pop();
+    assert!(join(7).is_some());
 }

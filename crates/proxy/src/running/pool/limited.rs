@@ -1,0 +1,202 @@
+//! Members that are given no more connections at the same time than they may have, and who waits for them.
+
+use std::sync::Arc;
+
+use seaway_model::load_balancer::MemberLimit;
+use seaway_snapshot::Cursor;
+
+use super::{Live, RunningMember, RunningPool, Scene, is_full};
+use crate::{
+    running::{
+        member::Freed,
+        queue::{Place, Ticket, Wish},
+    },
+    sys,
+    worker::Mailbox,
+};
+
+/// How often another is chosen where somebody else was faster.
+const ROUNDS: usize = 8;
+/// Milliseconds after which members are looked at though nothing was told: nothing tells that an ejection is over.
+const LOOK_AGAIN: u64 = 250;
+
+pub(crate) enum Choice {
+    /// A connection counts for it from now on.
+    Engaged(Arc<RunningMember>),
+    /// Those that serve have as many connections as they may have.
+    Full,
+    Nobody,
+}
+
+enum Selected {
+    Member { index: usize, is_kept: bool },
+    Full,
+    Nobody,
+}
+
+/// A client in the queue. Dropped, it leaves, and gives back what it was given.
+pub(crate) struct Waiting {
+    pool: Arc<RunningPool>,
+    ticket: Arc<Ticket>,
+}
+
+impl RunningPool {
+    pub(crate) fn member_limit(&self) -> Option<MemberLimit> {
+        self.live.load().compiled.pool().member_limit
+    }
+
+    /// Newcomers wait behind others.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.queue.has_waiting()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.length()
+    }
+
+    /// A member with room, for this client.
+    pub(crate) fn engage(&self, wish: &Wish, cursor: &mut Cursor, now: u64) -> Choice {
+        let live = self.live.load();
+        let limit = live.compiled.pool().member_limit;
+        for _ in 0..ROUNDS {
+            let (member, is_kept) = match self.select(&live, wish, cursor, now) {
+                Selected::Member { index, is_kept } => match live.members.get(index) {
+                    Some(member) => (member, is_kept),
+                    None => return Choice::Nobody,
+                },
+                Selected::Full => return Choice::Full,
+                Selected::Nobody => return Choice::Nobody,
+            };
+            if member.try_engage(limit) {
+                return Choice::Engaged(member.clone());
+            }
+            if is_kept {
+                break;
+            }
+        }
+        Choice::Full
+    }
+
+    /// The member for a client that does not wait, as one of UDP; several workers may choose at the same time. `None` and full: `true`.
+    pub(super) fn select_only(
+        &self,
+        live: &Live,
+        wish: &Wish,
+        cursor: &mut Cursor,
+        now: u64,
+    ) -> Option<usize> {
+        match self.select(live, wish, cursor, now) {
+            Selected::Member { index, .. } => Some(index),
+            Selected::Full | Selected::Nobody => None,
+        }
+    }
+
+    fn select(&self, live: &Live, wish: &Wish, cursor: &mut Cursor, now: u64) -> Selected {
+        self.used(now);
+        let limit = live.compiled.pool().member_limit;
+        let is_full = |index: usize| live.members.get(index).is_none_or(|it| is_full(it, limit));
+        let mut scene = self.scene(live, &wish.tried, now);
+        let kept = wish.mark.and_then(|mark| self.marked_index(&scene, mark));
+        // It waits for the one that it keeps.
+        if let Some(index) = kept.or_else(|| self.kept_by_address(&scene, wish.client)) {
+            return if is_full(index) { Selected::Full } else { Selected::Member { index, is_kept: true } };
+        }
+        let mut pick = |scene: &Scene<'_>| live.compiled.pick(|| wish.client, cursor, scene);
+        let Some(first) = pick(&scene) else { return Selected::Nobody };
+        let index = match is_full(first) {
+            false => first,
+            true => {
+                scene.skips_full = true;
+                let other = pick(&scene);
+                // Such as a backup: it serves where the better ones fail, and not where they are full.
+                let Some(other) = other.filter(|it| scene.rank(*it) <= scene.rank(first)) else {
+                    return Selected::Full;
+                };
+                other
+            }
+        };
+        self.keep_by_address(live, wish.client, index, now);
+        Selected::Member { index, is_kept: false }
+    }
+
+    /// `None`: too many wait already.
+    pub(crate) fn wait(self: &Arc<Self>, wish: Wish, worker: Arc<Mailbox>, place: Place) -> Option<Waiting> {
+        let ticket = self.queue.join(wish, worker, place)?;
+        let waiting = Waiting { pool: self.clone(), ticket };
+        // A connection may have ended before it was seen in the queue.
+        self.serve_waiting(sys::millis());
+        Some(waiting)
+    }
+
+    /// Gives what room there is to those that wait, in their order.
+    pub(crate) fn serve_waiting(&self, now: u64) {
+        if !self.queue.has_waiting() {
+            return;
+        }
+        let mut line = self.queue.lock();
+        let line = &mut *line;
+        line.looked_at = now;
+        let keeps_by_address = self.live.load().compiled.pool().affinity.is_some();
+        let (mut is_full, mut served) = (false, Vec::new());
+        line.waiting.retain(|ticket| {
+            // Whoever takes any member finds what the last one has found.
+            let takes_any = ticket.wish.mark.is_none() && ticket.wish.tried.is_empty() && !keeps_by_address;
+            if takes_any && is_full {
+                return true;
+            }
+            match self.engage(&ticket.wish, &mut line.cursor, now) {
+                Choice::Full => {
+                    is_full |= takes_any;
+                    return true;
+                }
+                Choice::Engaged(member) => ticket.settle(Some(member)),
+                Choice::Nobody => ticket.settle(None),
+            }
+            served.push(ticket.clone());
+            false
+        });
+        self.queue.changed(line);
+        served.iter().for_each(|it| it.tell_worker());
+    }
+}
+
+impl Freed for RunningPool {
+    fn freed(&self) {
+        if self.queue.has_waiting() {
+            self.serve_waiting(sys::millis());
+        }
+    }
+}
+
+impl Waiting {
+    /// Its member, on which it counts from now on; `Some(None)`: nobody serves. Asked for once.
+    pub(crate) fn outcome(&self) -> Option<Option<Arc<RunningMember>>> {
+        self.ticket.outcome()
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.ticket.is_settled()
+    }
+
+    /// It has waited for a while: members are looked at, unless somebody has just done that.
+    pub(crate) fn look_again(&self, now: u64) {
+        let looked_at = self.pool.queue.lock().looked_at;
+        if now >= looked_at.saturating_add(LOOK_AGAIN) {
+            self.pool.serve_waiting(now);
+        }
+    }
+
+    /// Milliseconds until it is to do so.
+    pub(crate) const fn patience() -> u64 {
+        LOOK_AGAIN
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.pool.queue.leave(&self.ticket);
+        if let Some(member) = self.ticket.unused() {
+            member.disengage();
+        }
+    }
+}
