@@ -56,6 +56,7 @@ fn certificate(chain: &str, key: &str) -> Arc<Certificate> {
         key: key.to_owned().into(),
         authorities: "".into(),
         staple: None,
+        users: String::new().into(),
     })
 }
 

@@ -7,6 +7,7 @@
 //! ```
 //! Layer 4 is a rule without matches.
 
+mod auth;
 mod http;
 mod outside;
 mod pool;
@@ -24,7 +25,7 @@ use std::{
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-pub use self::{http::*, outside::*, pool::*, rate::*, tls::*};
+pub use self::{auth::*, http::*, outside::*, pool::*, rate::*, tls::*};
 use crate::{
     config::{FloatingSubnet, JoinLoadBalancers},
     group::CloudNode,

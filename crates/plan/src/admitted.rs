@@ -1,9 +1,19 @@
 //! Which clients a Service lets in, and how often, by its own word and by that of routes that lead to it.
 
-use ipnet::IpNet;
-use seaway_model::{Config, Kind, ObjectRef, fact::Service, load_balancer::RateLimit};
+use std::sync::Arc;
 
-use crate::annotations::{Protection, Wishes, nobody};
+use ipnet::IpNet;
+use seaway_model::{
+    Kind, ObjectRef,
+    fact::Service,
+    load_balancer::{BasicAuth, RateLimit},
+};
+
+use crate::{
+    annotations::{Protection, Wishes, nobody},
+    basic_auth,
+    index::Given,
+};
 
 /// Which clients a Service lets in, however they come to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,31 +23,30 @@ pub(crate) struct Admitted {
     pub(crate) denied: Vec<IpNet>,
     /// How often each may ask: all of these hold.
     pub(crate) rates: Vec<RateLimit>,
+    /// Who has to say a password: all of these are asked for.
+    pub(crate) auth: Vec<Arc<BasicAuth>>,
     /// Those who show a certificate, which only a listener of its own can ask them for.
     pub(crate) certified_only: bool,
 }
 
 impl Admitted {
     /// What a Service says for whoever leads to it; nobody, if that is not understood. Its Problems are told where it is read.
-    pub(crate) fn of_service(service: &Service, config: &Config) -> Admitted {
-        let mut wishes = Wishes::of(&config.defaults);
+    pub(crate) fn of_service(service: &Service, given: Given<'_>) -> Admitted {
+        let mut wishes = Wishes::of(&given.config.defaults);
         let object = object(service);
         wishes.read(&object, &service.meta.annotations);
-        Admitted::of(service, &wishes)
+        Admitted::of(service, &wishes, given)
     }
 
-    pub(crate) fn of(service: &Service, wishes: &Wishes) -> Admitted {
+    pub(crate) fn of(service: &Service, wishes: &Wishes, given: Given<'_>) -> Admitted {
         let sources = match service.unclear_sources || wishes.clients_unclear {
             true => nobody(),
             false => source_ranges(service, wishes).to_vec(),
         };
         let rates = wishes.http.limits_of(&object(service));
         let certified_only = matches!(wishes.protection(), Some(Protection::Clients(_)));
-        Admitted { sources, denied: wishes.denied.clone(), rates, certified_only }
-    }
-
-    pub(crate) fn is_from_everywhere(&self) -> bool {
-        self.sources.is_empty() && self.denied.is_empty()
+        let auth = basic_auth::of(service, wishes, given.certificates).into_iter().collect();
+        Admitted { sources, denied: wishes.denied.clone(), rates, auth, certified_only }
     }
 
     /// Who is let in by both.
@@ -55,6 +64,11 @@ impl Admitted {
         for limit in &by.rates {
             if !self.rates.contains(limit) {
                 self.rates.push(limit.clone());
+            }
+        }
+        for auth in &by.auth {
+            if !self.auth.contains(auth) {
+                self.auth.push(auth.clone());
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Every annotation that our own data plane honours, in one table: its names (ours first, then those of the systems
 //! we replace) and what it sets.
 
+mod auth;
 mod clients;
 mod cloud;
 mod http;
@@ -28,6 +29,7 @@ use seaway_model::{
 use crate::spelling::nearest;
 
 pub use crate::members::{HEAVIEST, WEIGHT};
+pub use auth::{BASIC_AUTH, FORWARD_AUTHORIZATION, REALM};
 pub use clients::{BURST, CLIENT_RATE, DENIED, RATE_KEY};
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, GIVE_AWAY, INTERNAL};
 pub(crate) use cloud::{
@@ -55,6 +57,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
     table::ROWS
         .iter()
         .chain(clients)
+        .chain(auth::ROWS)
         .chain(http::ROWS)
         .chain(tls::ROWS)
         .chain(cloud::ROWS)
@@ -115,6 +118,10 @@ pub struct HttpWishes {
     pub terms: HttpTerms,
     /// How often each client may ask.
     pub rate: Option<RequestRate>,
+    /// The Secret with the users who may.
+    pub basic_auth: Option<Name>,
+    pub realm: Option<Name>,
+    pub forwards_authorization: bool,
 }
 
 impl HttpWishes {

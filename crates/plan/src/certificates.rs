@@ -9,8 +9,9 @@
 
 mod asked;
 pub(crate) mod calendar;
+pub(crate) mod passwords;
 pub(crate) mod pem;
-mod read;
+pub(crate) mod read;
 mod room;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -34,7 +35,7 @@ pub use self::{
     view::CertificateCounts,
 };
 use self::{
-    read::{Unread, read},
+    read::{USERS, Unread, read},
     room::Room,
     x509::Seen,
 };
@@ -78,6 +79,12 @@ pub(crate) struct Held {
     seen: Option<Seen>,
 }
 
+impl Held {
+    fn is_certificate(&self) -> bool {
+        !self.certificate.chain.is_empty() || !self.certificate.authorities.is_empty()
+    }
+}
+
 /// The order in which certificates are shown.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing<'o> {
@@ -114,7 +121,7 @@ impl Certificates {
         self.absent.remove(object);
         if *secret.kind != *TLS_SECRET
             && !secret.withheld
-            && !["tls.crt", "ca.crt"].iter().any(|it| secret.values.contains_key(*it))
+            && !["tls.crt", "ca.crt", USERS].iter().any(|it| secret.values.contains_key(*it))
         {
             return self.remove(object, named);
         }
@@ -155,14 +162,15 @@ impl Certificates {
         changed
     }
 
-    /// One that somebody names stays in use: without it a listener would close, or ask nobody for a certificate.
+    /// One that somebody names stays in use: without it a listener would close, or ask nobody for a certificate. Users do not:
+    /// to delete them is how all of them are locked out.
     pub(crate) fn remove(&mut self, object: &ObjectRef, named: bool) -> Changed {
         let is_news = named && self.absent.insert(object.clone());
         let Some(known) = self.known.get_mut(object) else {
             return Changed { content: is_news, names: false };
         };
         let was_offered = self.by_age.remove(&(known.created, object.clone()));
-        if named && known.held.is_some() {
+        if named && known.held.as_ref().is_some_and(|it| it.is_certificate()) {
             known.broken = Some(vanished(object));
             self.vanished.insert(object.clone());
             return Changed { content: true, names: was_offered };

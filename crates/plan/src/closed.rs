@@ -8,6 +8,7 @@ use seaway_model::{
 
 use crate::{
     annotations::{AUTHORITIES, CLIENTS, TLS_PORTS, nobody},
+    basic_auth,
     certificates::Certificates,
     demand::{Demand, DemandPort},
 };
@@ -18,6 +19,7 @@ pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort, certificates: &Cer
         && (demand.wishes.closed
             || demand.sources() == nobody()
             || is_uncertified(demand, wanted, certificates)
+            || basic_auth::is_closed(demand, wanted)
             || is_open_to_others(demand, wanted)
             || is_open_by_mistake(demand, wanted))
 }

@@ -6,7 +6,7 @@ use seaway_model::{Config, Kind, Name, load_balancer::TlsProfile, name::ObjectRe
 
 use crate::{
     annotations::{INTERNAL, SOURCE_RANGES, TLS_PROFILE, Wishes, nobody, rows},
-    certificates::{pem, x509},
+    certificates::{passwords, pem, x509},
     http, quantity,
 };
 
@@ -21,6 +21,9 @@ pub fn certificate(bytes: &[u8]) {
         assert!(x509::read(cut).is_none_or(|it| it == seen), "less says something else");
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let (users, unusable) = passwords::read(text);
+    let told: usize = unusable.values().map(Vec::len).sum();
+    assert!(users.0.len().saturating_add(told) <= text.lines().count(), "a line is one user at most");
     let all: Vec<_> = pem::certificates(text).take_while(Option::is_some).collect();
     let only = pem::only_certificates(text);
     assert_eq!(pem::certificates(&only).take(all.len()).collect::<Vec<_>>(), all);

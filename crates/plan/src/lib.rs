@@ -21,6 +21,7 @@ mod admitted;
 pub mod annotations;
 mod barred;
 pub mod base64;
+mod basic_auth;
 mod certificates;
 mod closed;
 mod cloud;

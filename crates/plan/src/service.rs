@@ -21,7 +21,7 @@ use seaway_model::{
 use crate::{
     admitted,
     annotations::{AUTHORITIES, BACKEND_AUTHORITIES, BACKENDS, CHECK, TLS, TRANSPARENT},
-    barred,
+    barred, basic_auth,
     certificates::Certificates,
     closed,
     demand::{Demand, DemandPort},
@@ -74,6 +74,7 @@ pub(crate) fn plan(
     planned.problems.extend(uncertified(demand, certificates));
     planned.problems.extend(closed::problem(demand).into_iter().chain(closed::unknown_tls_ports(demand)));
     planned.problems.extend(unheeded(demand));
+    planned.problems.extend(basic_auth::problems_at(demand, certificates));
     let (who, mut too_many) = (Dependent::Owner(demand.owner.clone()), 0_usize);
     for wanted in &demand.ports {
         let (from, order) = (demand.members_from(), demand.address_order());
@@ -245,6 +246,9 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
     }
     if protocol == Protocol::Http {
         rule.rates = wishes.http.limits_of(&admitted::object(&demand.service));
+        // Who is sent to https is asked for a password there.
+        let asks = matches!(rule.action, Action::Forward(_));
+        rule.auth.extend(basic_auth::of(&demand.service, wishes, given.certificates).filter(|_| asks));
     }
     Listener {
         owner: demand.owner.clone(),

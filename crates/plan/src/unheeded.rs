@@ -5,15 +5,17 @@ use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol}
 
 use crate::{
     annotations::{
-        AUTHORITIES, BURST, CLIENT_RATE, CLIENTS, PASSTHROUGH, Place, RATE_KEY, TRANSPARENT, Wishes, asks,
-        of_clouds, places,
+        AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, FORWARD_AUTHORIZATION, PASSTHROUGH, Place,
+        RATE_KEY, REALM, TRANSPARENT, Wishes, asks, of_clouds, places,
     },
     cloud::is_told,
     demand::Demand,
 };
 
 /// Annotations that are about requests and answers.
-const OF_HTTP: [&str; 10] = [
+const OF_HTTP: [&str; 12] = [
+    REALM,
+    FORWARD_AUTHORIZATION,
     CLIENT_RATE,
     BURST,
     RATE_KEY,
@@ -82,7 +84,7 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
     let told_elsewhere = |it: &str| {
         OF_HTTP.contains(&it)
             || it == AUTHORITIES && !demand.wishes.tls.clients_optional
-            || [CLIENTS, PASSTHROUGH, TRANSPARENT].contains(&it)
+            || [BASIC_AUTH, CLIENTS, PASSTHROUGH, TRANSPARENT].contains(&it)
             || of_clouds().any(|of| of == it)
             || in_cloud && is_told(it)
     };

@@ -448,6 +448,7 @@ mod tests {
             key: String::new().into(),
             authorities: "".into(),
             staple: None,
+            users: String::new().into(),
         };
         let wanted = [(ObjectRef::new(Kind::Secret, "a", "b"), Some(Arc::new(held)))].into();
         let limit = Limit { most: None, configured: &BTreeSet::new() };

@@ -146,7 +146,7 @@ fn new(owner: &str, object: &ObjectRef, name: String, data: BTreeMap<String, Byt
     Secret { metadata, type_: Some(TYPE.to_owned()), data: Some(data), ..Secret::default() }
 }
 
-/// What a certificate consists of, and nothing else that its Secret may hold.
+/// What a certificate consists of, or users with hashes of their passwords, and nothing else that its Secret may hold.
 fn data(certificate: &Certificate) -> BTreeMap<String, ByteString> {
     let mut data = BTreeMap::new();
     let mut put = |key: &str, bytes: &[u8]| {
@@ -157,6 +157,7 @@ fn data(certificate: &Certificate) -> BTreeMap<String, ByteString> {
     put("tls.crt", certificate.chain.as_bytes());
     put("tls.key", certificate.key.expose_secret().as_bytes());
     put("ca.crt", certificate.authorities.as_bytes());
+    put("auth", certificate.users.expose_secret().as_bytes());
     put("tls.ocsp-staple", certificate.staple.as_deref().unwrap_or_default());
     data
 }
@@ -184,7 +185,13 @@ mod tests {
     fn certificate(chain: &str) -> Option<Arc<Certificate>> {
         let key = if chain.is_empty() { "" } else { "key" };
         let (key, authorities) = (key.to_owned().into(), "ca".into());
-        Some(Arc::new(Certificate { chain: chain.into(), key, authorities, staple: None }))
+        Some(Arc::new(Certificate {
+            chain: chain.into(),
+            key,
+            authorities,
+            staple: None,
+            users: String::new().into(),
+        }))
     }
 
     fn wanted(all: &[(&str, Option<Arc<Certificate>>)]) -> Wanted {

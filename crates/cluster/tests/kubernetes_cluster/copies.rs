@@ -37,7 +37,13 @@ fn secret(name: &str) -> ObjectRef {
 fn certificate(chain: &str) -> Option<Arc<Certificate>> {
     let chain = format!("-----BEGIN CERTIFICATE-----\n{chain}\n-----END CERTIFICATE-----\n").into();
     let key = "a key".to_owned().into();
-    Some(Arc::new(Certificate { chain, key, authorities: "".into(), staple: None }))
+    Some(Arc::new(Certificate {
+        chain,
+        key,
+        authorities: "".into(),
+        staple: None,
+        users: String::new().into(),
+    }))
 }
 
 fn named(all: &[(&str, &str)]) -> NamedCertificates {

@@ -35,6 +35,7 @@ impl Stored {
             key: SecretString::from(pem.clone()),
             authorities: Name::default(),
             staple: None,
+            users: String::new().into(),
         };
         seaway_proxy::look_at(&Arc::new(certificate)).map_err(|error| error.to_string())?;
         Ok(Stored { pem, dates, is_current })
@@ -48,6 +49,7 @@ impl Stored {
             kind: TLS_SECRET.into(),
             values: [("tls.crt".into(), text()), ("tls.key".into(), text())].into(),
             staple: None,
+            users: String::new().into(),
             withheld: false,
         }
     }

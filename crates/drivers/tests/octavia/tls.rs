@@ -45,6 +45,7 @@ fn certificate(name: &str) -> Arc<Certificate> {
             key: leaf.signing_key.serialize_pem().into(),
             authorities: "".into(),
             staple: None,
+            users: String::new().into(),
         })
     };
     made.entry(name.to_owned()).or_insert_with(make).clone()

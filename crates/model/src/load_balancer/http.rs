@@ -1,11 +1,11 @@
 //! Rules: what a request must be, what is done to it, and where it goes. Layer 4 uses one rule without matches.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{pool::PoolId, rate::RateLimit};
+use super::{auth::BasicAuth, pool::PoolId, rate::RateLimit};
 use crate::name::{Name, Owner};
 
 /// A listener asks its rules in the precedence that `snapshot` compiles. A front door's rules have many owners.
@@ -22,6 +22,8 @@ pub struct Rule {
     pub denied: Vec<IpNet>,
     /// How often each client may ask: all of these hold. Who asks more often gets 429.
     pub rates: Vec<RateLimit>,
+    /// Which users may ask: each of these has to know its name and password. Who is none of them gets 401.
+    pub auth: Vec<Arc<BasicAuth>>,
     pub filters: Vec<Filter>,
     pub action: Action,
     /// Until the whole of an answer was sent on.
@@ -42,6 +44,7 @@ impl Rule {
             sources: Vec::new(),
             denied: Vec::new(),
             rates: Vec::new(),
+            auth: Vec::new(),
             filters: Vec::new(),
             action: Action::Forward(vec![(pool, 1)]),
             timeout: None,

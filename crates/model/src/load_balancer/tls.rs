@@ -90,6 +90,8 @@ pub struct Certificate {
     pub authorities: Name,
     /// An OCSP answer, in DER.
     pub staple: Option<Box<[u8]>>,
+    /// Users with hashes of their passwords (htpasswd), where no certificate is held; may be empty.
+    pub users: SecretString,
 }
 
 impl PartialEq for Certificate {
@@ -98,6 +100,7 @@ impl PartialEq for Certificate {
             && self.authorities == other.authorities
             && self.staple == other.staple
             && self.key.expose_secret() == other.key.expose_secret()
+            && self.users.expose_secret() == other.users.expose_secret()
     }
 }
 

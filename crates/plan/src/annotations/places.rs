@@ -3,9 +3,9 @@
 use Place::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, BURST, CLIENT_RATE, CLIENTS, CONNECTIONS, DENIED, FRONT_DOOR, HOST,
-    PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM, RATE, RATE_KEY, SOURCE_RANGES, TLS, TRANSPARENT, of_clouds,
-    table::ADDRESS,
+    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, CONNECTIONS, DENIED,
+    FORWARD_AUTHORIZATION, FRONT_DOOR, HOST, PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM, RATE, RATE_KEY, REALM,
+    SOURCE_RANGES, TLS, TRANSPARENT, of_clouds, table::ADDRESS,
 };
 
 /// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
@@ -55,7 +55,11 @@ const WITH_TLS: [&str; 5] =
     [AUTHORITIES, CLIENTS, "seaway.dev/tls-ports", "seaway.dev/hsts", "seaway.dev/tls-profile"];
 
 /// Of requests and answers, and of TLS to members.
-const OF_HTTP: [&str; 10] = [
+const OF_HTTP: [&str; 13] = [
+    // Elsewhere nothing is opened.
+    BASIC_AUTH,
+    REALM,
+    FORWARD_AUTHORIZATION,
     "seaway.dev/sticky-cookie",
     "seaway.dev/sticky-cookie-mode",
     "seaway.dev/max-body-size",

@@ -4,8 +4,8 @@
 //! created or changed. A name that is nearly one of these was meant to protect, too, and nothing listens.
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED, OURS, PASSTHROUGH,
-    PROXY_FROM, RATE, SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, rows,
+    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED, OURS,
+    PASSTHROUGH, PROXY_FROM, RATE, SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, rows,
 };
 use crate::spelling::nearest;
 
@@ -16,8 +16,9 @@ pub const CLIENTS: &str = "seaway.dev/client-certificates";
 const HERE_ALONE: [&str; 3] = [PROXY_FROM, PASSTHROUGH, CLIENT_RATE];
 
 /// Done by our own data plane and by clouds. [`SOURCE_RANGES`] says by itself that nobody may connect.
-const ANYWHERE: [&str; 8] = [
+const ANYWHERE: [&str; 9] = [
     DENIED,
+    BASIC_AUTH,
     TLS,
     AUTHORITIES,
     CLIENTS,
@@ -28,7 +29,7 @@ const ANYWHERE: [&str; 8] = [
 ];
 
 /// Which clients are let in, and how often, wherever they ask.
-const OF_CLIENTS: [&str; 3] = [SOURCE_RANGES, DENIED, CLIENT_RATE];
+const OF_CLIENTS: [&str; 4] = [SOURCE_RANGES, DENIED, CLIENT_RATE, BASIC_AUTH];
 
 /// Done by clouds alone.
 const IN_CLOUDS: [&str; 8] = [
@@ -102,4 +103,6 @@ pub(crate) enum Protection {
     Unclear,
     Clients(&'static str),
     Limits(&'static str),
+    /// Users with passwords: of a route alone, which cannot have them.
+    Users,
 }

@@ -14,6 +14,9 @@ use super::{
     x509::{self, Seen},
 };
 
+/// The key of a Secret with the users of `seaway.dev/basic-auth`, as ingress-nginx calls it.
+pub(crate) const USERS: &str = "auth";
+
 /// A key that cannot be read, and why.
 pub(super) type Unread = (&'static str, String);
 
@@ -45,6 +48,8 @@ pub(super) fn read(secret: &Secret, before: Option<&Held>) -> Result<(Held, Opti
         key: key.unwrap_or_else(|| String::new().into()),
         authorities,
         staple: secret.staple.clone(),
+        // A copy for hosts gets nothing that it does not need.
+        users: secret.values.get(USERS).filter(|_| seen.is_none()).cloned().unwrap_or_default(),
     };
     Ok((Held { certificate: Arc::new(certificate), seen }, unread))
 }

@@ -11,6 +11,8 @@ use seaway_model::{
 };
 use secrecy::{ExposeSecret, SecretString};
 
+use super::read::USERS;
+
 #[derive(Debug, Default)]
 pub(super) struct Room {
     most: Option<u64>,
@@ -112,6 +114,6 @@ impl Room {
 
 /// Of the keys that are looked at.
 fn bytes(secret: &Secret) -> u64 {
-    let values = ["tls.crt", "tls.key", "ca.crt"].into_iter().filter_map(|key| secret.values.get(key));
+    let values = ["tls.crt", "tls.key", "ca.crt", USERS].into_iter().filter_map(|key| secret.values.get(key));
     values.map(|it: &SecretString| it.expose_secret().len() as u64).fold(0, u64::saturating_add)
 }

@@ -8,7 +8,9 @@ use seaway_model::{
 };
 
 use crate::{
-    annotations::{BALANCE, BURST, CLIENT_RATE, DENIED, PROXY, RATE_KEY, TLS_OTHERS},
+    annotations::{
+        BALANCE, BURST, CLIENT_RATE, DENIED, FORWARD_AUTHORIZATION, PROXY, RATE_KEY, REALM, TLS_OTHERS,
+    },
     demand::Demand,
 };
 
@@ -34,7 +36,9 @@ const NATIVE: [&str; 18] = [
     "seaway.dev/drain",
 ];
 /// The same, where HTTP is spoken; elsewhere they are told as what is about HTTP.
-const NATIVE_OF_HTTP: [&str; 8] = [
+const NATIVE_OF_HTTP: [&str; 10] = [
+    REALM,
+    FORWARD_AUTHORIZATION,
     CLIENT_RATE,
     BURST,
     RATE_KEY,

@@ -169,8 +169,11 @@ impl Guest {
 
     /// In place of its rules, where everybody is sent to TLS.
     pub(super) fn sent_on(&self, action: impl Fn() -> Action) -> &[Arc<Rule>] {
-        let sent =
-            |rule: &Arc<Rule>| Arc::new(Rule { action: action(), filters: Vec::new(), ..Rule::clone(rule) });
+        let sent = |rule: &Arc<Rule>| {
+            // A password is asked for where TLS keeps it secret.
+            let auth = Vec::new();
+            Arc::new(Rule { action: action(), filters: Vec::new(), auth, ..Rule::clone(rule) })
+        };
         self.sent_on.0.get_or_init(|| self.rules.iter().map(sent).collect())
     }
 

@@ -221,6 +221,7 @@ fn unmatched(settings: &Settings) -> Option<Arc<Rule>> {
         sources: Vec::new(),
         denied: Vec::new(),
         rates: Vec::new(),
+        auth: Vec::new(),
         filters: Vec::new(),
         action: Action::Respond { code: answer.code, body },
         timeout: None,

@@ -127,6 +127,7 @@ fn rule(host: &Name, token: &Name, body: &Name) -> Arc<Rule> {
         sources: Vec::new(),
         denied: Vec::new(),
         rates: Vec::new(),
+        auth: Vec::new(),
         filters: Vec::new(),
         action: Action::Respond { code: 200, body: body.clone() },
         timeout: None,

@@ -236,6 +236,7 @@ impl Owners {
                     sources: Vec::new(),
                     denied: Vec::new(),
                     rates: Vec::new(),
+                    auth: Vec::new(),
                     filters: Vec::new(),
                     action: action.clone(),
                     timeout: None,

@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     admitted::Admitted,
-    annotations::{AUTHORITIES, CLIENTS, CONNECTIONS, Place, Protection, RATE, Wishes},
+    annotations::{AUTHORITIES, BASIC_AUTH, CLIENTS, CONNECTIONS, Place, Protection, RATE, Wishes},
+    basic_auth,
     index::{Given, ServiceKey},
     unheeded::idle,
 };
@@ -45,13 +46,15 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
     guest.problems = wishes.read(&route.object(), &route.meta.annotations);
     guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given);
     let limits = PatternLimits::of(route, given);
-    let protection = wishes.protection();
+    // Users are those of a Service.
+    let protection = wishes.protection().or(wishes.http.basic_auth.as_ref().map(|_| Protection::Users));
     guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));
     guest.problems.extend(of_services(route, &wishes));
     let own = Admitted {
         sources: wishes.sources.clone(),
         denied: wishes.denied.clone(),
         rates: wishes.http.limits_of(&route.object()),
+        auth: Vec::new(),
         certified_only: false,
     };
     let mut services = BTreeMap::new();
@@ -73,15 +76,21 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
 
 /// What it asks for and a listener that it shares with others cannot have. What is not understood is told where it is read.
 fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Option<Problem> {
-    let (Protection::Clients(option) | Protection::Limits(option)) = protection else { return None };
+    let (option, fix) = match protection {
+        Protection::Unclear => return None,
+        Protection::Users => (BASIC_AUTH, "Write it on the Service that the route leads to."),
+        Protection::Clients(option) | Protection::Limits(option) => {
+            (option, "Remove it, or give the Service a LoadBalancer of its own.")
+        }
+    };
     let message = "the front door cannot do this for a route: its rules answer 500";
     let problem = Problem::new(route.object(), Reason::Unsupported, message);
-    Some(problem.at(wishes.field_of(option)).fix("Remove it, or give the Service a LoadBalancer of its own."))
+    Some(problem.at(wishes.field_of(option)).fix(fix))
 }
 
 /// What is said of the route, and does something on Services alone.
 fn of_services(route: &HttpRoute, wishes: &Wishes) -> Vec<Problem> {
-    let protects = [CONNECTIONS, RATE, AUTHORITIES, CLIENTS];
+    let protects = [CONNECTIONS, RATE, AUTHORITIES, CLIENTS, BASIC_AUTH];
     let idle = idle(wishes, &route.meta.annotations, &[Place::Route])
         .filter(|(option, _)| !protects.contains(option));
     let problem = |(_, field): (&str, &Name)| {
@@ -134,6 +143,7 @@ impl Reader<'_> {
             sources: self.admitted.sources,
             denied: self.admitted.denied,
             rates: self.admitted.rates,
+            auth: self.admitted.auth,
             filters,
             action,
             timeout: written.timeout,
@@ -226,8 +236,12 @@ impl Reader<'_> {
             .fix = format!("It has: {}.", has.join(", "));
             return None;
         }
-        let config = self.given.config;
-        let its = self.services.entry(key.clone()).or_insert_with(|| Admitted::of_service(service, config));
+        let given = self.given;
+        let problems = &mut self.guest.problems;
+        let its = self.services.entry(key.clone()).or_insert_with(|| {
+            problems.extend(basic_auth::problems_of(service, given));
+            Admitted::of_service(service, given)
+        });
         if its.certified_only {
             self.tell(
                 Reason::Unsupported,

@@ -11,8 +11,9 @@ use seaway_model::{
 
 use super::guest::Guest;
 use crate::{
-    admitted::Admitted,
+    admitted::{self, Admitted},
     annotations::{self, Place, Protection, Wishes},
+    basic_auth,
     http::{Spoken, spoken},
     index::{Given, ServiceKey},
     unheeded::idle,
@@ -31,6 +32,8 @@ pub(super) enum Stays {
     Protected(Protection),
     /// It says from where clients may connect, and TLS is passed on before anybody asks.
     SourcesWithPassthrough,
+    /// The same of passwords.
+    PasswordsWithPassthrough,
     WithoutHttp,
 }
 
@@ -50,11 +53,14 @@ impl Stays {
             Stays::Protected(Protection::Limits(_)) => {
                 "a Service with a limit of connections is not let in at the front door"
             }
-            Stays::Protected(Protection::Unclear) => {
+            Stays::Protected(Protection::Unclear | Protection::Users) => {
                 "it is not let in at the front door before its annotations are understood"
             }
             Stays::SourcesWithPassthrough => {
                 "the front door does not pass TLS through to a Service with source ranges"
+            }
+            Stays::PasswordsWithPassthrough => {
+                "the front door cannot ask for a password where it passes TLS through"
             }
             Stays::WithoutHttp => "none of its ports speaks HTTP",
         }
@@ -87,11 +93,13 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         return Some(guest);
     };
     let strip = wishes.http.strip_prefix;
-    let clients = Admitted::of(service, &wishes);
+    let clients = Admitted::of(service, &wishes, given);
+    guest.problems.extend(basic_auth::problems(service, &wishes, given.certificates));
     let rule = |guest: &mut Guest, port, paths: &[Name], strips| Rule {
         sources: clients.sources.clone(),
         denied: clients.denied.clone(),
         rates: clients.rates.clone(),
+        auth: clients.auth.clone(),
         ..rule(guest, &key, port, paths, strips)
     };
     if !wishes.http.paths.is_empty() {
@@ -224,8 +232,15 @@ fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<V
 }
 
 fn why_not_passed_through(service: &Service, wishes: &Wishes) -> Option<Stays> {
-    let is_open = Admitted::of(service, wishes).is_from_everywhere();
-    protection(service, wishes).map(Stays::Protected).or((!is_open).then_some(Stays::SourcesWithPassthrough))
+    if let Some(protection) = protection(service, wishes) {
+        return Some(Stays::Protected(protection));
+    }
+    let is_open = wishes.denied.is_empty() && admitted::source_ranges(service, wishes).is_empty();
+    match (is_open, &wishes.http.basic_auth) {
+        (false, _) => Some(Stays::SourcesWithPassthrough),
+        (true, Some(_)) => Some(Stays::PasswordsWithPassthrough),
+        (true, None) => None,
+    }
 }
 
 fn protection(service: &Service, wishes: &Wishes) -> Option<Protection> {
@@ -247,12 +262,16 @@ fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
             return Some(problem.at(wishes.field_of(option)).fix(REMOVE_IT));
         }
         // Told where it was read.
-        Stays::Protected(Protection::Unclear) => return None,
+        Stays::Protected(Protection::Unclear | Protection::Users) => return None,
         Stays::WithoutHttp => (
             Reason::NoSuchPort,
             "Set appProtocol: http at a port that speaks HTTP, or remove the Service from tcpServices.",
         ),
-        Stays::AsItAsks | Stays::WithItsOwnAddress | Stays::Unasked | Stays::SourcesWithPassthrough => {
+        Stays::AsItAsks
+        | Stays::WithItsOwnAddress
+        | Stays::Unasked
+        | Stays::SourcesWithPassthrough
+        | Stays::PasswordsWithPassthrough => {
             return None;
         }
     };
@@ -304,6 +323,7 @@ fn rule(guest: &mut Guest, key: &ServiceKey, port: u16, paths: &[Name], strips: 
         sources: Vec::new(),
         denied: Vec::new(),
         rates: Vec::new(),
+        auth: Vec::new(),
         filters: if strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() },
         action: Action::Forward(vec![(guest.lead_to(key, port), 1)]),
         timeout: None,

@@ -1,5 +1,6 @@
 //! Who is at the front door, where, and who came too late: tables over small worlds.
 
+mod auth;
 mod certificate_limit;
 mod claims;
 mod clients;

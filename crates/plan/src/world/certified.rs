@@ -15,6 +15,7 @@ use seaway_model::{
 use super::World;
 use crate::{
     annotations::Wishes,
+    basic_auth,
     certificates::{CertificateCounts, Changed},
     front_door,
     index::ServiceKey,
@@ -235,6 +236,7 @@ impl World {
             let mut wishes = Wishes::of(&self.config.defaults);
             wishes.read(&key.object(), &service.meta.annotations);
             named.extend(wishes.tls.objects(&key.namespace));
+            named.extend(basic_auth::secret(service, &wishes));
             let authorities = [wishes.tls.authorities, wishes.tls.members.authorities].into_iter().flatten();
             named.extend(authorities.map(|it| ObjectRef::new(Kind::Secret, key.namespace.clone(), it)));
         }

@@ -293,6 +293,7 @@ fn records_without_anything_in_them_end_their_connection() {
         key: own.signing_key.serialize_pem().into(),
         authorities: "".into(),
         staple: None,
+        users: String::new().into(),
     };
     let mut roots = RootCertStore::empty();
     roots.add(own.cert.der().clone()).unwrap();

@@ -48,6 +48,7 @@ fn certificate() -> Certificate {
         key: own.signing_key.serialize_pem().into(),
         authorities: "".into(),
         staple: None,
+        users: String::new().into(),
     }
 }
 
@@ -76,7 +77,13 @@ fn child() {
     let member = std::env::var(MEMBER).expect("the other test names a member").parse().unwrap();
     let before = Pool { protocol: BackendProtocol::Http1, tls: anybody(), ..pool(&[member]) };
     let [chain, key] = [CHAIN, KEY].map(|name| std::env::var(name).expect("the other test made it"));
-    let own = Certificate { chain: chain.into(), key: key.into(), authorities: "".into(), staple: None };
+    let own = Certificate {
+        chain: chain.into(),
+        key: key.into(),
+        authorities: "".into(),
+        staple: None,
+        users: String::new().into(),
+    };
     let (stage, at) = ending_tls(before, own);
     let mut out = std::io::stdout();
     writeln!(out, "\nserving {at}").unwrap();

@@ -41,6 +41,7 @@ impl Authority {
             key: key.serialize_pem().into(),
             authorities: "".into(),
             staple: None,
+            users: String::new().into(),
         }
     }
 
@@ -50,6 +51,7 @@ impl Authority {
             key: String::new().into(),
             authorities: self.0.pem().into(),
             staple: None,
+            users: String::new().into(),
         }
     }
 

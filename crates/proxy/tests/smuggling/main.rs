@@ -106,6 +106,7 @@ impl Way {
             key: own.signing_key.serialize_pem().into(),
             authorities: "".into(),
             staple: None,
+            users: String::new().into(),
         };
         let many = protocol == BackendProtocol::Http2;
         let log = match many {

@@ -82,5 +82,6 @@ fn own_certificate() -> Certificate {
         key: own.signing_key.serialize_pem().into(),
         authorities: "".into(),
         staple: None,
+        users: String::new().into(),
     }
 }

@@ -1,0 +1,140 @@
+//! Names and passwords that a Service asks of clients (`seaway.dev/basic-auth`), wherever HTTP leads to it.
+//!
+//! Where it cannot be asked, nothing listens: [`is_closed`]. Without users no request is served.
+
+use std::sync::Arc;
+
+use seaway_model::{
+    Kind, ObjectRef, Problem, Reason,
+    fact::Service,
+    load_balancer::{BasicAuth, Protocol},
+};
+use secrecy::ExposeSecret;
+
+use crate::{
+    admitted,
+    annotations::{BASIC_AUTH, Wishes},
+    certificates::{
+        Certificates,
+        passwords::{self, Unusable},
+        read::USERS,
+    },
+    demand::{Demand, DemandPort},
+    index::Given,
+};
+
+const USUAL_REALM: &str = "Authentication required";
+
+/// What its requests have to come with.
+pub(crate) fn of(service: &Service, wishes: &Wishes, certificates: &Certificates) -> Option<Arc<BasicAuth>> {
+    let secret = secret(service, wishes)?;
+    let users = certificates.held(&secret).map(|it| passwords::read(it.users.expose_secret()).0);
+    Some(Arc::new(BasicAuth {
+        of: admitted::object(service),
+        realm: wishes.http.realm.clone().unwrap_or_else(|| USUAL_REALM.into()),
+        users: users.filter(|it| !it.0.is_empty()),
+        forwards: wishes.http.forwards_authorization,
+    }))
+}
+
+/// Where its users are.
+pub(crate) fn secret(service: &Service, wishes: &Wishes) -> Option<ObjectRef> {
+    let name = wishes.http.basic_auth.as_ref()?;
+    Some(ObjectRef::new(Kind::Secret, service.meta.namespace.clone(), name.clone()))
+}
+
+/// What is wrong with its users.
+pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certificates) -> Vec<Problem> {
+    let Some(secret) = secret(service, wishes).filter(|it| !certificates.is_withheld(it)) else {
+        return Vec::new();
+    };
+    let mut problems = certificates.problems_of(&secret);
+    let text = certificates.held(&secret).map(|it| it.users.expose_secret()).unwrap_or_default();
+    let (users, unusable) = passwords::read(text);
+    if users.0.is_empty() {
+        let what = format!(
+            "{secret} has no user in its key {USERS} whose password can be verified: all requests get 503"
+        );
+        let problem = Problem::new(admitted::object(service), Reason::NoSuchSecret, what);
+        problems.push(problem.at(wishes.field_of(BASIC_AUTH)).fix(format!(
+            "Write the users with htpasswd -B -C 10 -c users NAME, and the Secret with kubectl create secret generic {} \
+             --from-file={USERS}=users.",
+            secret.name
+        )));
+    }
+    problems.extend(unusable.into_iter().map(|(why, lines)| of_lines(&secret, why, &lines)));
+    problems
+}
+
+/// The same of one that a route leads to.
+pub(crate) fn problems_of(service: &Service, given: Given<'_>) -> Vec<Problem> {
+    let mut wishes = Wishes::of(&given.config.defaults);
+    // What is not understood of it is told to its owner.
+    wishes.read(&admitted::object(service), &service.meta.annotations);
+    problems(service, &wishes, given.certificates)
+}
+
+/// As many are named.
+const NAMED: usize = 5;
+
+fn of_lines(secret: &ObjectRef, why: Unusable, lines: &[usize]) -> Problem {
+    let (what, fix) = match why {
+        Unusable::Form => ("is not NAME:HASH", "Write each user as NAME:HASH, as htpasswd does."),
+        Unusable::Twice => {
+            ("names a user whom a line before it has", "Remove one of the two: the first counts.")
+        }
+        Unusable::Weak => (
+            "has no password hash that Seaway verifies: bcrypt ($2y$), sha512-crypt ($6$) or sha256-crypt ($5$)",
+            "Set the password again with htpasswd -B (bcrypt): hashes by MD5 ($apr1$, $1$), {SHA} and crypt are guessed too fast.",
+        ),
+        Unusable::Broken => {
+            ("has a password hash that is cut off or damaged", "Set the password again: htpasswd -B.")
+        }
+        Unusable::Costly => (
+            "has a password hash that takes too long to verify",
+            "Use bcrypt with a cost of 12 at most (htpasswd -B -C 10), or sha-crypt with 100000 rounds at most.",
+        ),
+    };
+    let named: Vec<String> = lines.iter().take(NAMED).map(ToString::to_string).collect();
+    let more = if lines.len() > NAMED { " and more" } else { "" };
+    let message =
+        format!("line {}{more} {what}: its user cannot log in, others are not affected", named.join(", "));
+    Problem::new(secret.clone(), Reason::Invalid, message).at(format!("data[{USERS}]")).fix(fix)
+}
+
+/// Whether a password was to be asked for at this port, and cannot.
+pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort) -> bool {
+    demand.wishes.http.basic_auth.is_some() && demand.protocol(&wanted.port) != Protocol::Http
+}
+
+/// What is told of an owner with listeners of its own.
+pub(crate) fn problems_at(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
+    let mut problems = problems(&demand.service, &demand.wishes, certificates);
+    problems.extend(unprotected(demand));
+    problems
+}
+
+/// What is told of ports and clouds where it cannot.
+fn unprotected(demand: &Demand) -> Option<Problem> {
+    demand.wishes.http.basic_auth.as_ref()?;
+    let closed = demand.ports.iter().filter(|it| is_closed(demand, it));
+    let closed: Vec<String> = closed.map(|it| it.id().to_string()).collect();
+    let (message, fix) = if demand.cloud.is_some() {
+        (
+            "load balancers of a cloud cannot ask for a password: nothing is created or changed".to_owned(),
+            "Serve the Service with the native driver, or remove the annotation.",
+        )
+    } else if !closed.is_empty() {
+        (
+            format!(
+                "a password can be asked for by HTTP alone: no listener is opened at port {}",
+                closed.join(", ")
+            ),
+            "Set seaway.dev/protocol: http, or a certificate in seaway.dev/tls; give other ports a Service of their own.",
+        )
+    } else {
+        return None;
+    };
+    let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
+    Some(problem.at(demand.wishes.field_of(BASIC_AUTH)).fix(fix))
+}
