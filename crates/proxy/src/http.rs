@@ -8,6 +8,7 @@
 //!                          serve.rs       HTTP/1.1: await a head, answer it, again
 //!                          streams.rs     HTTP/2: a task of its own for every stream
 //!                            └ guard.rs    who may ask, and how often
+//!                            └ credentials.rs   which users
 //!                            └ exchange.rs  route, choose a member (sticky.rs), ask it (ask.rs), or another
 //!                            └ relay.rs     its answer back to the client
 //!                                └ question.rs, heads.rs   what is changed on the way, there and back
@@ -35,6 +36,7 @@ mod ask;
 mod believed;
 mod body_pipe;
 mod cors;
+mod credentials;
 mod end;
 mod exchange;
 mod flow;
@@ -416,6 +418,7 @@ impl Source for Http {
                 // Nor does anybody begin.
                 self.context.drop_runnable();
             }
+            Command::Wake(task) => self.happen(*task, turn),
             // The rest is about flows.
             _ => {}
         }

@@ -60,6 +60,7 @@ mod listening_sockets;
 mod memory;
 mod open;
 mod own_sockets;
+mod passwords;
 mod pipes;
 mod proxy;
 mod reach;

@@ -23,6 +23,7 @@ use crate::{
     memory::{MemoryBudget, MemoryLimits},
     open::{Adopted, Closing, Wide},
     own_sockets::{MOST_PASSES, OwnSockets},
+    passwords::Passwords,
     running::Registry,
     sys,
     takeover::TransferredState,
@@ -42,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) tickets: Option<Arc<Tickets>>,
     pub(crate) access: Access,
     pub(crate) client_rates: ClientRates,
+    pub(crate) passwords: Passwords,
     pub(crate) workers: Vec<Arc<Mailbox>>,
     /// Sockets of a predecessor that wait to be opened here.
     pub(crate) adopted: Adopted,
@@ -78,6 +80,7 @@ impl Shared {
             tickets: Tickets::new(),
             access: Access::default(),
             client_rates: ClientRates::new(),
+            passwords: Passwords::default(),
             workers,
             adopted: Mutex::default(),
             closing: Closing::default(),

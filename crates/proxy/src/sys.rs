@@ -25,7 +25,7 @@ pub(crate) use datagram::*;
 pub(crate) use epoll::{Epoll, Event, Events, Waker};
 pub(crate) use pass::*;
 pub(crate) use pipe::Pipe;
-pub(crate) use process::{descriptor_limit, pin_to, run_when_idle, sleep_exactly, thread_cpu_time};
+pub(crate) use process::{descriptor_limit, give_way, pin_to, run_when_idle, sleep_exactly, thread_cpu_time};
 pub use process::{give_memory_back, raise_descriptor_limit};
 pub(crate) use socket::*;
 

@@ -359,7 +359,7 @@ impl Source for Udp {
                 }
                 self.wake_doors(turn);
             }
-            Command::Quit => {}
+            Command::Wake(_) | Command::Quit => {}
             #[cfg(test)]
             Command::Do(_) => {}
         }

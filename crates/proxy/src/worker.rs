@@ -164,6 +164,8 @@ pub(crate) enum Command {
     Relinquish,
     /// A predecessor's flows have come.
     Inherit,
+    /// What a task of HTTP waits for is there.
+    Wake(u32),
     Quit,
     /// Has a worker fail as a test wants it.
     #[cfg(test)]

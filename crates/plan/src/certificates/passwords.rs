@@ -170,8 +170,7 @@ mod tests {
     }
 
     const BCRYPT: &str = "$2y$05$abcdefghijklmnopqrstuuMFdJu9yVgmagVAIC24fOZkaFqd3s9JC";
-    const SHA_512: &str =
-        "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1";
+    const SHA_512: &str = "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1";
 
     #[test]
     fn hashes_of_one_kind_are_read_whoever_writes_them() {

@@ -15,6 +15,7 @@ use super::{
     ask::{MemberAnswer, UpstreamError, ask_alone, choose, connect},
     believed::{self, BelievedClient},
     cors,
+    credentials::{self, Unauthenticated},
     end::End,
     guard::{self, Denied},
     h2_upstream, mirror,
@@ -131,6 +132,11 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             return client.say(scratch, &answer).await;
         }
     }
+    if !rule.auth.is_empty()
+        && let Err(why) = credentials::authenticate(client, rule, short.client, head, &scratch.request).await
+    {
+        return ask_for_password(client, scratch, short, may_persist, why).await;
+    }
     if cors::is_preflight(&seen)
         && let Some((cors, origin)) = cors::of(rule, &seen)
     {
@@ -211,6 +217,30 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     }
     scratch.asked.consume(scratch.request.length);
     forward(client, scratch, short, (body, most), &pool, tuned.mirrors_of(found.rule)).await
+}
+
+/// Tells a client that its rule is for others.
+async fn ask_for_password(
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short<'_>,
+    may_persist: bool,
+    why: Unauthenticated,
+) -> After {
+    let (status, fields) = match why {
+        Unauthenticated::Unknown(challenge) => (401, challenge),
+        Unauthenticated::NoUsers => (503, String::new()),
+        Unauthenticated::Busy => {
+            client.who.listener.refuse(Refusal::Resources);
+            (503, "Retry-After: 1\r\n".to_owned())
+        }
+        Unauthenticated::Gone => return After::Close,
+    };
+    let tuned = client.who.listener.tuned_now();
+    let (body, head_only) = (page(&tuned, status), short.method == Method::Head);
+    // Browsers ask again on the same connection.
+    let persists = skip_request(scratch) && may_persist;
+    client.say(scratch, &Answer { status, fields: &fields, body, head_only, persists }).await
 }
 
 /// The pool that a client's cookie is of, where several share the requests: it keeps its member there, even of a pool

@@ -46,7 +46,7 @@ pub(super) fn admit(
 }
 
 /// Its value, if it is there once: of several, nobody knows which one a member would read.
-fn header<'h>(name: &[u8], head: &'h [u8], request: &Request) -> Option<&'h [u8]> {
+pub(super) fn header<'h>(name: &[u8], head: &'h [u8], request: &Request) -> Option<&'h [u8]> {
     let fields = request.fields.iter();
     let named = fields.filter(|field| field.name.of(head).eq_ignore_ascii_case(name));
     only(named.map(|field| field.value.of(head).trim_ascii()))

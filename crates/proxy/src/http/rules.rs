@@ -5,7 +5,7 @@ use seaway_snapshot::{RequestParts, RouteMatch};
 use seaway_wire::http::{Field, Known, Request};
 
 use super::{
-    believed, cors,
+    believed, cors, credentials,
     heads::{Changes, ForwardedClient},
     question::{RewrittenPath, put},
     serve::Client,
@@ -84,7 +84,9 @@ impl RequestChanges<'_> {
 
 impl Changes for RequestChanges<'_> {
     fn replaces(&self, head: &[u8], field: &Field) -> bool {
-        (field.known == Known::Cookie && self.sticky().is_some()) || self.is_changed(head, field)
+        (field.known == Known::Cookie && self.sticky().is_some())
+            || (credentials::are_removed(self.rule) && credentials::is_authorization(field.name.of(head)))
+            || self.is_changed(head, field)
     }
 
     fn put_new(&self, out: &mut Vec<u8>) {

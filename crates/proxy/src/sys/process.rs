@@ -15,6 +15,15 @@ pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
     checked(unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &set) }).map(drop)
 }
 
+/// How much less of a processor that others want: a tenth of what each of them has.
+const NICE: libc::c_int = 10;
+
+/// The calling thread has less of a processor from now on, where others want it.
+pub(crate) fn give_way() {
+    // SAFETY: no pointers are passed; 0 is the calling thread. Refusal only means that it takes turns as all others do.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+}
+
 /// The calling thread sleeps as long as it says: the kernel would add 50 microseconds to spare wake-ups.
 pub(crate) fn sleep_exactly() {
     // SAFETY: no pointers are passed. Refusal only means that sleeps stay longer.

@@ -18,6 +18,8 @@ mod introduced;
 mod limits;
 mod members;
 mod members_tls;
+
+mod passwords;
 mod peer;
 mod queues;
 mod raw;

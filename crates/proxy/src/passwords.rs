@@ -1,0 +1,221 @@
+//! Which users know their passwords.
+//!
+//! A hash of a password costs much to compute, and whoever may ask can have it computed. So:
+//!
+//! ```text
+//!   request ─► fingerprint (keyed) ─► known? ─► let in, or 401                         on the worker, about a microsecond
+//!                                        └► queue, bounded ─► one thread, at low priority ─► known, and the tasks are woken
+//! ```
+//!
+//! * No worker computes one. One thread does, at a lower priority than workers: attempts take a processor that is free.
+//! * The queue is bounded: for each client and for each Service, so that neither one client nor the attempts at one Service keep
+//!   the users of others out. Services take turns. What does not fit is answered by 503.
+//! * What was verified is remembered by a fingerprint with a key of this process: of name, password and the line of the Secret that
+//!   they were compared with. So a changed line counts at once. Wrong passwords are remembered apart from right ones, so that no
+//!   number of attempts has right ones forgotten.
+//! * A name that is not there takes as long as one that is.
+
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
+mod bcrypt;
+mod pi;
+mod queue;
+mod sha_crypt;
+
+use std::{
+    collections::HashSet,
+    net::IpAddr,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU8, Ordering::SeqCst},
+    },
+};
+
+use aws_lc_rs::{constant_time::verify_slices_are_equal, digest, hmac, rand::SystemRandom};
+use seaway_model::load_balancer::{BasicAuth, PasswordHash};
+use secrecy::{ExposeSecret, SecretSlice};
+
+use self::queue::Queue;
+use crate::worker::{Command, Mailbox};
+
+/// Of the whole process.
+#[derive(Default)]
+pub(crate) struct Passwords {
+    /// None can be drawn: then nobody is let in.
+    key: OnceLock<Option<hmac::Key>>,
+    queue: Arc<Queue>,
+}
+
+/// What is to be verified.
+pub(crate) struct Attempt<'a> {
+    pub(crate) auth: &'a BasicAuth,
+    pub(crate) name: &'a [u8],
+    pub(crate) password: &'a [u8],
+    pub(crate) client: IpAddr,
+}
+
+#[derive(Clone)]
+pub(crate) enum Verdict {
+    Right,
+    Wrong,
+    /// It is not known yet: the task is woken when it is.
+    Later(Arc<Verification>),
+    /// Too many are waiting.
+    Busy,
+}
+
+/// A task of a worker that waits.
+pub(crate) struct Waiter {
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) task: u32,
+}
+
+/// A password on its way to the thread that hashes it.
+pub(crate) struct Verification {
+    fingerprint: u128,
+    client: IpAddr,
+    hash: PasswordHash,
+    /// The hash is that of the user who was named.
+    counts: bool,
+    password: SecretSlice<u8>,
+    state: AtomicU8,
+    waiters: Mutex<Vec<Waiter>>,
+}
+
+const RIGHT: u8 = 1;
+const WRONG: u8 = 2;
+
+impl Passwords {
+    pub(crate) fn verify(&self, attempt: &Attempt<'_>, waiter: impl FnOnce() -> Waiter) -> Verdict {
+        let Some(users) = &attempt.auth.users else { return Verdict::Busy };
+        let own = users.0.get(attempt.name);
+        // Somebody's, so that it takes as long.
+        let Some(hash) = own.or_else(|| users.0.values().next()) else { return Verdict::Wrong };
+        let draw = || hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
+        let Some(key) = self.key.get_or_init(draw) else { return Verdict::Busy };
+        let fingerprint = fingerprint(key, attempt, hash, own.is_some());
+        if let Some(is_right) = self.queue.known(fingerprint) {
+            return if is_right { Verdict::Right } else { Verdict::Wrong };
+        }
+        let verification = || Verification {
+            fingerprint,
+            client: network(attempt.client),
+            hash: hash.clone(),
+            counts: own.is_some(),
+            password: attempt.password.to_vec().into(),
+            state: AtomicU8::new(0),
+            waiters: Mutex::default(),
+        };
+        self.queue.submit(fingerprint, &attempt.auth.of, network(attempt.client), verification, waiter)
+    }
+}
+
+impl Drop for Passwords {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+impl Verification {
+    /// `None`: it is still on its way.
+    pub(crate) fn result(&self) -> Option<bool> {
+        match self.state.load(SeqCst) {
+            RIGHT => Some(true),
+            WRONG => Some(false),
+            _ => None,
+        }
+    }
+
+    fn is_right(&self) -> bool {
+        let is_equal = matches(&self.hash, self.password.expose_secret());
+        self.counts && is_equal
+    }
+
+    fn awaited_by(&self, waiter: Waiter) {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).push(waiter);
+    }
+
+    fn tell(&self, is_right: bool) {
+        self.state.store(if is_right { RIGHT } else { WRONG }, SeqCst);
+        let waiters = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
+        for waiter in waiters {
+            waiter.mailbox.post([Command::Wake(waiter.task)]);
+        }
+    }
+}
+
+/// Whether this is the password of which that is the hash.
+fn matches(hash: &PasswordHash, password: &[u8]) -> bool {
+    match hash {
+        PasswordHash::Bcrypt { cost, salt, hash } => {
+            verify_slices_are_equal(&bcrypt::hash(*cost, salt, password), hash).is_ok()
+        }
+        PasswordHash::Sha256Crypt { rounds, salt, hash } => {
+            let made = sha_crypt::hash(&digest::SHA256, *rounds, salt, password);
+            verify_slices_are_equal(made.as_ref(), hash).is_ok()
+        }
+        PasswordHash::Sha512Crypt { rounds, salt, hash } => {
+            let made = sha_crypt::hash(&digest::SHA512, *rounds, salt, password);
+            verify_slices_are_equal(made.as_ref(), hash).is_ok()
+        }
+    }
+}
+
+/// Nobody who does not know the key can tell which two attempts have the same.
+fn fingerprint(key: &hmac::Key, attempt: &Attempt<'_>, hash: &PasswordHash, is_own: bool) -> u128 {
+    let mut context = hmac::Context::with_key(key);
+    let mut put = |part: &[u8]| {
+        context.update(&(part.len() as u64).to_le_bytes());
+        context.update(part);
+    };
+    let (kind, cost, salt, made): (u8, u32, &[u8], &[u8]) = match hash {
+        PasswordHash::Bcrypt { cost, salt, hash } => (0, u32::from(*cost), salt, hash),
+        PasswordHash::Sha256Crypt { rounds, salt, hash } => (1, *rounds, salt, hash),
+        PasswordHash::Sha512Crypt { rounds, salt, hash } => (2, *rounds, salt, hash),
+    };
+    put(&[kind, u8::from(is_own)]);
+    put(&cost.to_le_bytes());
+    [salt, made, attempt.name, attempt.password].into_iter().for_each(&mut put);
+    let tag = context.sign();
+    tag.as_ref().iter().take(16).fold(0, |all, byte| all << 8 | u128::from(*byte))
+}
+
+/// One client of IPv6 has a /64 at least.
+fn network(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
+        ip => ip,
+    }
+}
+
+/// What was verified of late, up to twice [`Known::MOST`]; more than half of it is always what was needed last.
+#[derive(Default)]
+struct Known {
+    young: HashSet<u128>,
+    old: HashSet<u128>,
+}
+
+impl Known {
+    const MOST: usize = 8192;
+
+    fn has(&mut self, fingerprint: u128) -> bool {
+        if self.young.contains(&fingerprint) {
+            return true;
+        }
+        let is_old = self.old.contains(&fingerprint);
+        if is_old {
+            self.add(fingerprint);
+        }
+        is_old
+    }
+
+    fn add(&mut self, fingerprint: u128) {
+        if self.young.len() >= Known::MOST {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(fingerprint);
+    }
+}
+
+#[cfg(test)]
+mod tests;
