@@ -37,6 +37,7 @@ mod old_bank;
 mod openstack;
 mod operating;
 mod pages;
+mod passwords;
 mod pressure;
 mod proxy_protocol;
 mod rights;

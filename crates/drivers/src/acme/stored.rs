@@ -49,7 +49,6 @@ impl Stored {
             kind: TLS_SECRET.into(),
             values: [("tls.crt".into(), text()), ("tls.key".into(), text())].into(),
             staple: None,
-            users: String::new().into(),
             withheld: false,
         }
     }
