@@ -6,12 +6,12 @@ use ipnet::IpNet;
 use seaway_model::{
     Kind, ObjectRef,
     fact::Service,
-    load_balancer::{BasicAuth, RateLimit},
+    load_balancer::{BasicAuth, ForwardAuth, RateLimit},
 };
 
 use crate::{
     annotations::{Protection, Wishes, nobody},
-    basic_auth,
+    basic_auth, forward_auth,
     index::Given,
 };
 
@@ -25,6 +25,8 @@ pub(crate) struct Admitted {
     pub(crate) rates: Vec<RateLimit>,
     /// Who has to say a password: all of these are asked for.
     pub(crate) auth: Vec<Arc<BasicAuth>>,
+    /// Who has to agree: all of these.
+    pub(crate) asks: Vec<Arc<ForwardAuth>>,
     /// Those who show a certificate, which only a listener of its own can ask them for.
     pub(crate) certified_only: bool,
 }
@@ -46,7 +48,8 @@ impl Admitted {
         let rates = wishes.http.limits_of(&object(service));
         let certified_only = matches!(wishes.protection(), Some(Protection::Clients(_)));
         let auth = basic_auth::of(service, wishes, given.certificates).into_iter().collect();
-        Admitted { sources, denied: wishes.denied.clone(), rates, auth, certified_only }
+        let asks = forward_auth::of(service, wishes).into_iter().collect();
+        Admitted { sources, denied: wishes.denied.clone(), rates, auth, asks, certified_only }
     }
 
     /// Who is let in by both.
@@ -69,6 +72,11 @@ impl Admitted {
         for auth in &by.auth {
             if !self.auth.contains(auth) {
                 self.auth.push(auth.clone());
+            }
+        }
+        for asked in &by.asks {
+            if !self.asks.contains(asked) {
+                self.asks.push(asked.clone());
             }
         }
     }

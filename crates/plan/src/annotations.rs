@@ -26,10 +26,10 @@ use seaway_model::{
     name::ObjectRef,
 };
 
-use crate::spelling::nearest;
+use crate::{forward_auth::AuthService, spelling::nearest};
 
 pub use crate::members::{HEAVIEST, WEIGHT};
-pub use auth::{BASIC_AUTH, FORWARD_AUTHORIZATION, REALM};
+pub use auth::{BASIC_AUTH, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, REALM};
 pub use clients::{BURST, CLIENT_RATE, DENIED, RATE_KEY};
 pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, GIVE_AWAY, INTERNAL};
 pub(crate) use cloud::{
@@ -122,6 +122,8 @@ pub struct HttpWishes {
     pub basic_auth: Option<Name>,
     pub realm: Option<Name>,
     pub forwards_authorization: bool,
+    /// Another Service that has to agree.
+    pub forward_auth: Option<AuthService>,
 }
 
 impl HttpWishes {

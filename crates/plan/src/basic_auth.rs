@@ -20,6 +20,7 @@ use crate::{
         read::USERS,
     },
     demand::{Demand, DemandPort},
+    forward_auth,
     index::Given,
 };
 
@@ -104,13 +105,14 @@ fn of_lines(secret: &ObjectRef, why: Unusable, lines: &[usize]) -> Problem {
 
 /// Whether a password was to be asked for at this port, and cannot.
 pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort) -> bool {
-    demand.wishes.http.basic_auth.is_some() && demand.protocol(&wanted.port) != Protocol::Http
+    forward_auth::is_closed(demand)
+        || demand.wishes.http.basic_auth.is_some() && demand.protocol(&wanted.port) != Protocol::Http
 }
 
 /// What is told of an owner with listeners of its own.
 pub(crate) fn problems_at(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let mut problems = problems(&demand.service, &demand.wishes, certificates);
-    problems.extend(unprotected(demand));
+    problems.extend(unprotected(demand).into_iter().chain(forward_auth::unprotected(demand)));
     problems
 }
 

@@ -158,7 +158,7 @@ impl Demand {
         // Who may connect is not known: nobody at our own listeners, and a cloud's load balancer stays as it is.
         wishes.cloud.unclear |= service.unclear_sources || !unknown_tls_ports(service, &wishes).is_empty();
         // A cloud asks nobody for a password.
-        wishes.cloud.unclear |= wishes.http.basic_auth.is_some();
+        wishes.cloud.unclear |= wishes.http.asks_who_it_is();
         if cloud.is_none() {
             problems.extend(tenant_limits::apply(&object, &mut wishes, &config.tenants.limits));
         }

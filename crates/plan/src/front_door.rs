@@ -42,6 +42,7 @@ use seaway_model::{
     load_balancer::{Certificate, HostPattern, Rule, TlsByName},
 };
 
+pub(crate) use self::guest::pool_id;
 use self::{
     claims::{Claim, Claims},
     guest::{Guest, Rank},
@@ -148,11 +149,11 @@ impl FrontDoor {
             .get(key)
             .into_iter()
             .flat_map(BTreeMap::keys)
-            .filter(|it| it.is_route())
+            .filter(|it| it.is_route() || it.object() != key.object())
             .cloned()
             .collect();
         for rank in routes {
-            touched.extend(self.seat_route(&rank.object(), given, &mut effects));
+            touched.extend(self.seat_again(&rank, given, &mut effects));
         }
         touched.insert(key.clone());
         self.serve(touched, given, &mut effects);
@@ -233,6 +234,17 @@ impl FrontDoor {
         {
             *place = certificate.clone();
         }
+    }
+
+    /// A Service or a route that leads to another Service, or asks it.
+    fn seat_again(&mut self, rank: &Rank, given: Given<'_>, effects: &mut Effects) -> BTreeSet<ServiceKey> {
+        let object = rank.object();
+        if rank.is_route() {
+            return self.seat_route(&object, given, effects);
+        }
+        let service = given.index.service(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
+        let seated = service.and_then(|it| Some((Rank::of_service(it), service::guest(it, given)?)));
+        self.seat(&object, seated, effects)
     }
 
     fn seat_route(

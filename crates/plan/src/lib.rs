@@ -27,6 +27,7 @@ mod closed;
 mod cloud;
 pub mod demand;
 pub mod explain;
+mod forward_auth;
 mod front_door;
 pub mod fuzz;
 mod http;

@@ -5,8 +5,8 @@ use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol}
 
 use crate::{
     annotations::{
-        AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, FORWARD_AUTHORIZATION, PASSTHROUGH, Place,
-        RATE_KEY, REALM, TRANSPARENT, Wishes, asks, of_clouds, places,
+        AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, FORWARD_AUTH, FORWARD_AUTHORIZATION,
+        PASSTHROUGH, Place, RATE_KEY, REALM, TRANSPARENT, Wishes, asks, of_clouds, places,
     },
     cloud::is_told,
     demand::Demand,
@@ -84,7 +84,7 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
     let told_elsewhere = |it: &str| {
         OF_HTTP.contains(&it)
             || it == AUTHORITIES && !demand.wishes.tls.clients_optional
-            || [BASIC_AUTH, CLIENTS, PASSTHROUGH, TRANSPARENT].contains(&it)
+            || [BASIC_AUTH, CLIENTS, FORWARD_AUTH, PASSTHROUGH, TRANSPARENT].contains(&it)
             || of_clouds().any(|of| of == it)
             || in_cloud && is_told(it)
     };

@@ -8,7 +8,7 @@
 //!                          serve.rs       HTTP/1.1: await a head, answer it, again
 //!                          streams.rs     HTTP/2: a task of its own for every stream
 //!                            └ guard.rs    who may ask, and how often
-//!                            └ credentials.rs   which users
+//!                            └ credentials.rs, forward_auth.rs   which users, and whether another Service agrees
 //!                            └ exchange.rs  route, choose a member (sticky.rs), ask it (ask.rs), or another
 //!                            └ relay.rs     its answer back to the client
 //!                                └ question.rs, heads.rs   what is changed on the way, there and back
@@ -40,6 +40,7 @@ mod credentials;
 mod end;
 mod exchange;
 mod flow;
+mod forward_auth;
 pub(crate) mod fuzz;
 mod grpc;
 mod guard;

@@ -1,7 +1,8 @@
-//! Which users may ask: by name and password (RFC 7617).
+//! Who may ask: users with a name and a password (RFC 7617), and those to whom another Service agrees.
 
 use std::{collections::BTreeMap, fmt};
 
+use super::PoolId;
 use crate::name::{Name, ObjectRef};
 
 /// Requests are served for these users alone.
@@ -15,6 +16,22 @@ pub struct BasicAuth {
     pub users: Option<Users>,
     /// Members get `Authorization`, too.
     pub forwards: bool,
+}
+
+/// Requests are served only after another Service has agreed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForwardAuth {
+    /// Who says so.
+    pub of: ObjectRef,
+    /// Whose members are asked: the Service and its port, and the pool that these are.
+    pub service: Name,
+    pub port: u16,
+    pub pool: PoolId,
+    /// What it is called, and for which path it is asked.
+    pub host: Name,
+    pub path: Name,
+    /// Fields of its answer that members get, and that no client may say.
+    pub headers: Vec<Name>,
 }
 
 /// By name. Neither names nor hashes are ever printed.

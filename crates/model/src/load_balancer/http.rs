@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{auth::BasicAuth, pool::PoolId, rate::RateLimit};
+use super::{
+    auth::{BasicAuth, ForwardAuth},
+    pool::PoolId,
+    rate::RateLimit,
+};
 use crate::name::{Name, Owner};
 
 /// A listener asks its rules in the precedence that `snapshot` compiles. A front door's rules have many owners.
@@ -24,6 +28,8 @@ pub struct Rule {
     pub rates: Vec<RateLimit>,
     /// Which users may ask: each of these has to know its name and password. Who is none of them gets 401.
     pub auth: Vec<Arc<BasicAuth>>,
+    /// Who has to agree to a request: all of these.
+    pub asks: Vec<Arc<ForwardAuth>>,
     pub filters: Vec<Filter>,
     pub action: Action,
     /// Until the whole of an answer was sent on.
@@ -45,6 +51,7 @@ impl Rule {
             denied: Vec::new(),
             rates: Vec::new(),
             auth: Vec::new(),
+            asks: Vec::new(),
             filters: Vec::new(),
             action: Action::Forward(vec![(pool, 1)]),
             timeout: None,

@@ -1,6 +1,9 @@
-//! The rows about users and their passwords.
+//! The rows about users: their passwords, and another Service that knows them.
 
-use super::{Row, http::yes_or_no, tls::name as secret_name};
+use seaway_model::Name;
+
+use super::{HttpWishes, Row, http::yes_or_no, tls::name as secret_name};
+use crate::{forward_auth::AuthService, http, quantity::list};
 
 /// The Secret with the users who may ask.
 pub const BASIC_AUTH: &str = "seaway.dev/basic-auth";
@@ -10,6 +13,29 @@ pub const REALM: &str = "seaway.dev/basic-auth-realm";
 pub const FORWARD_AUTHORIZATION: &str = "seaway.dev/basic-auth-forward";
 
 const LONGEST_REALM: usize = 128;
+
+/// Another Service that has to agree to each request.
+pub const FORWARD_AUTH: &str = "seaway.dev/forward-auth";
+/// What members are told of its answer.
+pub const FORWARD_HEADERS: &str = "seaway.dev/forward-auth-headers";
+
+/// What frames a message, is for one hop, or is told by ourselves: nobody else's to say.
+const NOT_TOLD: [&str; 14] = [
+    "host",
+    "connection",
+    "content-length",
+    "content-encoding",
+    "transfer-encoding",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "keep-alive",
+    "forwarded",
+    "via",
+    "cdn-loop",
+    "client-cert",
+];
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -50,4 +76,57 @@ pub(super) const ROWS: &[Row] = &[
             Ok(())
         },
     },
+    Row {
+        names: &[FORWARD_AUTH],
+        help: "a Service of this namespace that has to agree to each request, SERVICE:PORT/PATH: auth:4180/oauth2/auth. It gets the request \
+               without its body; if it does not answer 2xx, the client gets its answer",
+        set: |wishes, text| {
+            wishes.http.forward_auth = Some(auth_service(text)?);
+            Ok(())
+        },
+    },
+    Row {
+        names: &[FORWARD_HEADERS],
+        help: "headers of the answer of seaway.dev/forward-auth that members get, and that no client can set: X-User,X-Groups",
+        set: |wishes, text| {
+            let headers = list(text, told_header)?;
+            let needs = || format!("it needs {FORWARD_AUTH}, which names who answers");
+            wishes.http.forward_auth.as_mut().ok_or_else(needs)?.headers = headers;
+            Ok(())
+        },
+    },
 ];
+
+fn auth_service(text: &str) -> Result<AuthService, String> {
+    let wrong =
+        || format!("{text:?} is not SERVICE:PORT or SERVICE:PORT/PATH, such as auth:4180/oauth2/auth");
+    let (at, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+    let (service, port) = at.split_once(':').ok_or_else(wrong)?;
+    let is_label = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+    let is_name =
+        (1..=63).contains(&service.len()) && service.bytes().all(is_label) && !service.starts_with('-');
+    let port: u16 = port.parse().ok().filter(|it| *it > 0).ok_or_else(wrong)?;
+    if !is_name || !path.bytes().all(|it| it.is_ascii_graphic() && it != b'#') {
+        return Err(wrong());
+    }
+    let path = if path.is_empty() { "/" } else { path };
+    Ok(AuthService { service: service.into(), port, path: path.into(), headers: Vec::new() })
+}
+
+fn told_header(text: &str) -> Result<Name, String> {
+    let plain = text.to_ascii_lowercase().replace('_', "-");
+    let is_ours = NOT_TOLD.contains(&&*plain)
+        || ["x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"]
+            .contains(&&*plain);
+    if !http::is_token(text) || is_ours || plain.starts_with("proxy-") {
+        return Err(format!("{text:?} is not a header that can be told to members"));
+    }
+    Ok(text.into())
+}
+
+impl HttpWishes {
+    /// Whether clients have to show who they are, at each request.
+    pub(crate) fn asks_who_it_is(&self) -> bool {
+        self.basic_auth.is_some() || self.forward_auth.is_some()
+    }
+}

@@ -4,8 +4,8 @@ use Place::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
 
 use super::{
     AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, CONNECTIONS, DENIED,
-    FORWARD_AUTHORIZATION, FRONT_DOOR, HOST, PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM, RATE, RATE_KEY, REALM,
-    SOURCE_RANGES, TLS, TRANSPARENT, of_clouds, table::ADDRESS,
+    FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, FRONT_DOOR, HOST, PASSTHROUGH, PATH, PROTOCOL,
+    PROXY_FROM, RATE, RATE_KEY, REALM, SOURCE_RANGES, TLS, TRANSPARENT, of_clouds, table::ADDRESS,
 };
 
 /// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
@@ -87,7 +87,7 @@ pub fn places(option: &str) -> &'static [Place] {
         // On a LoadBalancer, too, they ask for the front door.
         FRONT_DOOR | HOST => OWN_AND_FRONT_DOOR,
         PATH => &[Tcp, Http, Tls, FrontDoor],
-        "seaway.dev/strip-prefix" => &[FrontDoor],
+        "seaway.dev/strip-prefix" | FORWARD_AUTH | FORWARD_HEADERS => &[FrontDoor],
         PASSTHROUGH => &[FrontDoor, Passthrough],
         _ if of_clouds().any(|it| it == option) => &[],
         _ if WITH_TLS.contains(&option) => &[Tls],

@@ -4,8 +4,9 @@
 //! created or changed. A name that is nearly one of these was meant to protect, too, and nothing listens.
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED, OURS,
-    PASSTHROUGH, PROXY_FROM, RATE, SOURCE_RANGES, TLS, TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, rows,
+    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED,
+    FORWARD_AUTH, FORWARD_HEADERS, OURS, PASSTHROUGH, PROXY_FROM, RATE, SOURCE_RANGES, TLS, TLS_CONTAINER,
+    TLS_OTHERS, Wishes, nobody, rows,
 };
 use crate::spelling::nearest;
 
@@ -16,9 +17,11 @@ pub const CLIENTS: &str = "seaway.dev/client-certificates";
 const HERE_ALONE: [&str; 3] = [PROXY_FROM, PASSTHROUGH, CLIENT_RATE];
 
 /// Done by our own data plane and by clouds. [`SOURCE_RANGES`] says by itself that nobody may connect.
-const ANYWHERE: [&str; 9] = [
+const ANYWHERE: [&str; 11] = [
     DENIED,
     BASIC_AUTH,
+    FORWARD_AUTH,
+    FORWARD_HEADERS,
     TLS,
     AUTHORITIES,
     CLIENTS,
@@ -29,7 +32,7 @@ const ANYWHERE: [&str; 9] = [
 ];
 
 /// Which clients are let in, and how often, wherever they ask.
-const OF_CLIENTS: [&str; 4] = [SOURCE_RANGES, DENIED, CLIENT_RATE, BASIC_AUTH];
+const OF_CLIENTS: [&str; 6] = [SOURCE_RANGES, DENIED, CLIENT_RATE, BASIC_AUTH, FORWARD_AUTH, FORWARD_HEADERS];
 
 /// Done by clouds alone.
 const IN_CLOUDS: [&str; 8] = [

@@ -8,7 +8,7 @@ use std::{
 use seaway_model::{
     Kind, Name, ObjectRef, Owner, PoolId, Problem, Time,
     fact::{HttpRoute, Meta, Service},
-    load_balancer::{Action, HostPattern, Match, Rule},
+    load_balancer::{Action, ForwardAuth, HostPattern, Match, Rule},
 };
 
 use super::{claims::Claim, patterns::Verdict, told::ignored_redirect_off};
@@ -171,8 +171,8 @@ impl Guest {
     pub(super) fn sent_on(&self, action: impl Fn() -> Action) -> &[Arc<Rule>] {
         let sent = |rule: &Arc<Rule>| {
             // A password is asked for where TLS keeps it secret.
-            let auth = Vec::new();
-            Arc::new(Rule { action: action(), filters: Vec::new(), auth, ..Rule::clone(rule) })
+            let (auth, asks) = (Vec::new(), Vec::new());
+            Arc::new(Rule { action: action(), filters: Vec::new(), auth, asks, ..Rule::clone(rule) })
         };
         self.sent_on.0.get_or_init(|| self.rules.iter().map(sent).collect())
     }
@@ -193,6 +193,14 @@ impl Guest {
         self.rules.iter_mut().rev().zip(before.rules.iter().rev()).for_each(keep);
     }
 
+    /// Members of these are asked from now on, whether or not they are there.
+    pub(super) fn asks(&mut self, all: &[Arc<ForwardAuth>]) {
+        for auth in all {
+            let key = ServiceKey::new(auth.of.namespace.clone(), auth.service.clone());
+            self.lead_to(&key, auth.port);
+        }
+    }
+
     /// The pool of a port, which is led to from now on.
     pub(super) fn lead_to(&mut self, key: &ServiceKey, port: u16) -> PoolId {
         self.backends.entry(key.clone()).or_default().insert(port);
@@ -201,6 +209,6 @@ impl Guest {
 }
 
 /// Unique at the front door, where many Services meet.
-pub(super) fn pool_id(key: &ServiceKey, port: u16) -> PoolId {
+pub(crate) fn pool_id(key: &ServiceKey, port: u16) -> PoolId {
     PoolId(format!("{}/{}:{port}", key.namespace, key.name).into())
 }

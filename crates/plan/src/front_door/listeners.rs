@@ -222,6 +222,7 @@ fn unmatched(settings: &Settings) -> Option<Arc<Rule>> {
         denied: Vec::new(),
         rates: Vec::new(),
         auth: Vec::new(),
+        asks: Vec::new(),
         filters: Vec::new(),
         action: Action::Respond { code: answer.code, body },
         timeout: None,

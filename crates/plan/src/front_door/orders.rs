@@ -128,6 +128,7 @@ fn rule(host: &Name, token: &Name, body: &Name) -> Arc<Rule> {
         denied: Vec::new(),
         rates: Vec::new(),
         auth: Vec::new(),
+        asks: Vec::new(),
         filters: Vec::new(),
         action: Action::Respond { code: 200, body: body.clone() },
         timeout: None,

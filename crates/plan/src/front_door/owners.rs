@@ -237,6 +237,7 @@ impl Owners {
                     denied: Vec::new(),
                     rates: Vec::new(),
                     auth: Vec::new(),
+                    asks: Vec::new(),
                     filters: Vec::new(),
                     action: action.clone(),
                     timeout: None,

@@ -15,8 +15,10 @@ use super::{
 };
 use crate::{
     admitted::Admitted,
-    annotations::{AUTHORITIES, BASIC_AUTH, CLIENTS, CONNECTIONS, Place, Protection, RATE, Wishes},
-    basic_auth,
+    annotations::{
+        AUTHORITIES, BASIC_AUTH, CLIENTS, CONNECTIONS, FORWARD_AUTH, Place, Protection, RATE, Wishes,
+    },
+    basic_auth, forward_auth,
     index::{Given, ServiceKey},
     unheeded::idle,
 };
@@ -47,7 +49,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
     guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given);
     let limits = PatternLimits::of(route, given);
     // Users are those of a Service.
-    let protection = wishes.protection().or(wishes.http.basic_auth.as_ref().map(|_| Protection::Users));
+    let protection = wishes.protection().or(wishes.http.asks_who_it_is().then_some(Protection::Users));
     guest.problems.extend(protection.and_then(|it| unprotected(route, &wishes, it)));
     guest.problems.extend(of_services(route, &wishes));
     let own = Admitted {
@@ -55,6 +57,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
         denied: wishes.denied.clone(),
         rates: wishes.http.limits_of(&route.object()),
         auth: Vec::new(),
+        asks: Vec::new(),
         certified_only: false,
     };
     let mut services = BTreeMap::new();
@@ -78,6 +81,9 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
 fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Option<Problem> {
     let (option, fix) = match protection {
         Protection::Unclear => return None,
+        Protection::Users if wishes.http.basic_auth.is_none() => {
+            (FORWARD_AUTH, "Write it on the Service that the route leads to.")
+        }
         Protection::Users => (BASIC_AUTH, "Write it on the Service that the route leads to."),
         Protection::Clients(option) | Protection::Limits(option) => {
             (option, "Remove it, or give the Service a LoadBalancer of its own.")
@@ -90,7 +96,7 @@ fn unprotected(route: &HttpRoute, wishes: &Wishes, protection: Protection) -> Op
 
 /// What is said of the route, and does something on Services alone.
 fn of_services(route: &HttpRoute, wishes: &Wishes) -> Vec<Problem> {
-    let protects = [CONNECTIONS, RATE, AUTHORITIES, CLIENTS, BASIC_AUTH];
+    let protects = [CONNECTIONS, RATE, AUTHORITIES, CLIENTS, BASIC_AUTH, FORWARD_AUTH];
     let idle = idle(wishes, &route.meta.annotations, &[Place::Route])
         .filter(|(option, _)| !protects.contains(option));
     let problem = |(_, field): (&str, &Name)| {
@@ -144,6 +150,7 @@ impl Reader<'_> {
             denied: self.admitted.denied,
             rates: self.admitted.rates,
             auth: self.admitted.auth,
+            asks: self.admitted.asks,
             filters,
             action,
             timeout: written.timeout,
@@ -240,6 +247,7 @@ impl Reader<'_> {
         let problems = &mut self.guest.problems;
         let its = self.services.entry(key.clone()).or_insert_with(|| {
             problems.extend(basic_auth::problems_of(service, given));
+            problems.extend(forward_auth::problem_of(service, given));
             Admitted::of_service(service, given)
         });
         if its.certified_only {
@@ -257,6 +265,7 @@ impl Reader<'_> {
             return None;
         }
         self.admitted.narrow(its);
+        self.guest.asks(&its.asks);
         Some(self.guest.lead_to(&key, to.port))
     }
 

@@ -13,7 +13,7 @@ use super::guest::Guest;
 use crate::{
     admitted::{self, Admitted},
     annotations::{self, Place, Protection, Wishes},
-    basic_auth,
+    basic_auth, forward_auth,
     http::{Spoken, spoken},
     index::{Given, ServiceKey},
     unheeded::idle,
@@ -32,8 +32,8 @@ pub(super) enum Stays {
     Protected(Protection),
     /// It says from where clients may connect, and TLS is passed on before anybody asks.
     SourcesWithPassthrough,
-    /// The same of passwords.
-    PasswordsWithPassthrough,
+    /// The same of users, who are not asked then.
+    UsersWithPassthrough,
     WithoutHttp,
 }
 
@@ -59,8 +59,8 @@ impl Stays {
             Stays::SourcesWithPassthrough => {
                 "the front door does not pass TLS through to a Service with source ranges"
             }
-            Stays::PasswordsWithPassthrough => {
-                "the front door cannot ask for a password where it passes TLS through"
+            Stays::UsersWithPassthrough => {
+                "the front door cannot ask for a password, or another Service, where it passes TLS through"
             }
             Stays::WithoutHttp => "none of its ports speaks HTTP",
         }
@@ -95,11 +95,14 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     let strip = wishes.http.strip_prefix;
     let clients = Admitted::of(service, &wishes, given);
     guest.problems.extend(basic_auth::problems(service, &wishes, given.certificates));
+    guest.problems.extend(forward_auth::problem(service, &wishes, given));
+    guest.asks(&clients.asks);
     let rule = |guest: &mut Guest, port, paths: &[Name], strips| Rule {
         sources: clients.sources.clone(),
         denied: clients.denied.clone(),
         rates: clients.rates.clone(),
         auth: clients.auth.clone(),
+        asks: clients.asks.clone(),
         ..rule(guest, &key, port, paths, strips)
     };
     if !wishes.http.paths.is_empty() {
@@ -236,10 +239,10 @@ fn why_not_passed_through(service: &Service, wishes: &Wishes) -> Option<Stays> {
         return Some(Stays::Protected(protection));
     }
     let is_open = wishes.denied.is_empty() && admitted::source_ranges(service, wishes).is_empty();
-    match (is_open, &wishes.http.basic_auth) {
+    match (is_open, wishes.http.asks_who_it_is()) {
         (false, _) => Some(Stays::SourcesWithPassthrough),
-        (true, Some(_)) => Some(Stays::PasswordsWithPassthrough),
-        (true, None) => None,
+        (true, true) => Some(Stays::UsersWithPassthrough),
+        (true, false) => None,
     }
 }
 
@@ -271,7 +274,7 @@ fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
         | Stays::WithItsOwnAddress
         | Stays::Unasked
         | Stays::SourcesWithPassthrough
-        | Stays::PasswordsWithPassthrough => {
+        | Stays::UsersWithPassthrough => {
             return None;
         }
     };
@@ -324,6 +327,7 @@ fn rule(guest: &mut Guest, key: &ServiceKey, port: u16, paths: &[Name], strips: 
         denied: Vec::new(),
         rates: Vec::new(),
         auth: Vec::new(),
+        asks: Vec::new(),
         filters: if strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() },
         action: Action::Forward(vec![(guest.lead_to(key, port), 1)]),
         timeout: None,

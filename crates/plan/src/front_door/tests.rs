@@ -5,6 +5,7 @@ mod certificate_limit;
 mod claims;
 mod clients;
 mod cluster;
+mod forward_auth;
 mod limits;
 mod names;
 mod orders;

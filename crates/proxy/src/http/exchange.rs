@@ -17,6 +17,7 @@ use super::{
     cors,
     credentials::{self, Unauthenticated},
     end::End,
+    forward_auth,
     guard::{self, Denied},
     h2_upstream, mirror,
     question::{AddedHeaders, version_of},
@@ -137,6 +138,14 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     {
         return ask_for_password(client, scratch, short, may_persist, why).await;
     }
+    let mut granted = Vec::new();
+    if !rule.asks.is_empty() {
+        let all = tuned.asked_by(found.rule);
+        match Box::pin(forward_auth::ask(client, scratch, short, all)).await {
+            Ok(lines) => granted = lines,
+            Err(why) => return Box::pin(forward_auth::refuse_as(client, scratch, short, why)).await,
+        }
+    }
     if cors::is_preflight(&seen)
         && let Some((cors, origin)) = cors::of(rule, &seen)
     {
@@ -206,7 +215,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         mark,
         closes: short.closes,
     };
-    let asking = RequestChanges { rule, sticky: sticky.as_ref() };
+    let asking = RequestChanges { rule, sticky: sticky.as_ref(), granted: &granted };
     let (out, request_ids) = (&mut scratch.question, client.context.request_ids());
     introduction.question(out, head, &scratch.request, rewritten, &asking, request_ids);
     short.connect = terms.connect.map_or(short.connect, millis);
@@ -484,7 +493,7 @@ fn page(tuned: &Tuned, status: u16) -> Option<&str> {
 }
 
 /// `true`: the next request begins right behind this one.
-fn skip_request(scratch: &mut Scratch) -> bool {
+pub(super) fn skip_request(scratch: &mut Scratch) -> bool {
     scratch.asked.consume(scratch.request.length);
     scratch.request.body == Body::None
 }

@@ -118,7 +118,7 @@ impl AddedHeaders<'_> {
     }
 
     /// What the client says of this itself does not go on as it stands: it is told anew, or not believed.
-    fn is_ours_to_tell(&self, field: &Field) -> bool {
+    pub(super) fn is_ours_to_tell(&self, field: &Field) -> bool {
         match field.known {
             // Nobody says of himself that he has shown a certificate.
             Known::Host | Known::ClientCert => true,
@@ -131,7 +131,13 @@ impl AddedHeaders<'_> {
     }
 
     /// Who the client is: what trusted proxies say of it, and ourselves behind them.
-    fn forwarded(&self, out: &mut Vec<u8>, head: &[u8], request: &Request, changes: &impl Changes) {
+    pub(super) fn forwarded(
+        &self,
+        out: &mut Vec<u8>,
+        head: &[u8],
+        request: &Request,
+        changes: &impl Changes,
+    ) {
         let ForwardedClient { peer, port, believed, .. } = self.told;
         if !changes.changes_name(b"x-forwarded-for") {
             put(out, &[b"X-Forwarded-For: "]);

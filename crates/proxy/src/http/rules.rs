@@ -5,7 +5,7 @@ use seaway_snapshot::{RequestParts, RouteMatch};
 use seaway_wire::http::{Field, Known, Request};
 
 use super::{
-    believed, cors, credentials,
+    believed, cors, credentials, forward_auth,
     heads::{Changes, ForwardedClient},
     question::{RewrittenPath, put},
     serve::Client,
@@ -46,6 +46,8 @@ impl RequestParts for RequestView<'_> {
 pub(super) struct RequestChanges<'r> {
     pub(super) rule: &'r Rule,
     pub(super) sticky: Option<&'r Sticky>,
+    /// Lines that those say who have agreed to it.
+    pub(super) granted: &'r [u8],
 }
 
 /// What is done to an answer's fields.
@@ -86,10 +88,12 @@ impl Changes for RequestChanges<'_> {
     fn replaces(&self, head: &[u8], field: &Field) -> bool {
         (field.known == Known::Cookie && self.sticky().is_some())
             || (credentials::are_removed(self.rule) && credentials::is_authorization(field.name.of(head)))
+            || forward_auth::is_granted(&self.rule.asks, field.name.of(head))
             || self.is_changed(head, field)
     }
 
     fn put_new(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.granted);
         if let Some(sticky) = self.sticky().filter(|_| !self.changes_name(b"cookie")) {
             sticky.put_cookies(out);
         }

@@ -13,7 +13,7 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     L4, LbKey, Listener, ListenerId, PoolId,
-    load_balancer::{Action, Filter, Protocol, Rule},
+    load_balancer::{Action, Filter, ForwardAuth, Protocol, Rule},
 };
 
 use seaway_snapshot::Routes;
@@ -80,12 +80,19 @@ struct Path {
     sources: Option<SourceFilter>,
     choice: Choice,
     mirrors: Vec<Mirror>,
+    asked: Vec<Asked>,
 }
 
 /// Who gets a copy of some requests.
 pub(crate) struct Mirror {
     pub(crate) pool: Arc<RunningPool>,
     pub(crate) per_mille: u16,
+}
+
+/// Who has to agree to requests.
+pub(crate) struct Asked {
+    pub(crate) pool: Arc<RunningPool>,
+    pub(crate) auth: Arc<ForwardAuth>,
 }
 
 /// Pools by weight.
@@ -215,6 +222,10 @@ impl Tuned {
         self.path(rule).map_or(&[], |path| &path.mirrors)
     }
 
+    pub(crate) fn asked_by(&self, rule: usize) -> &[Asked] {
+        self.path(rule).map_or(&[], |path| &path.asked)
+    }
+
     fn path(&self, rule: usize) -> Option<&Arc<Path>> {
         self.paths.get(rule)?.as_ref()
     }
@@ -236,9 +247,12 @@ impl Path {
             Filter::Mirror { to, per_mille } => Some(Mirror { pool: pool(to), per_mille: *per_mille }),
             _ => None,
         });
+        let mirrors = mirrors.collect();
+        let asked = rule.asks.iter().map(|auth| Asked { pool: pool(&auth.pool), auth: auth.clone() });
+        let asked = asked.collect();
         let sources = SourceFilter::new(&rule.sources, &rule.denied);
         let sources = Some(sources).filter(|it| !it.is_open());
-        Path { choice, mirrors: mirrors.collect(), sources, rule }
+        Path { choice, mirrors, asked, sources, rule }
     }
 }
 

@@ -38,6 +38,8 @@ const SAMPLES: &[Sample] = &[
     ("seaway.dev/basic-auth", "users", &[]),
     ("seaway.dev/basic-auth-realm", "Shop", &[("seaway.dev/basic-auth", "users")]),
     ("seaway.dev/basic-auth-forward", "true", &[("seaway.dev/basic-auth", "users")]),
+    ("seaway.dev/forward-auth", "auth:80", &[]),
+    ("seaway.dev/forward-auth-headers", "X-User", &[("seaway.dev/forward-auth", "auth:80")]),
     ("seaway.dev/health-check", "http", &[]),
     ("seaway.dev/health-check-path", "/healthz", &[]),
     ("seaway.dev/health-check-host", "a.example", &[]),

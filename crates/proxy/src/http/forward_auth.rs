@@ -1,0 +1,238 @@
+//! Forward authentication: a request is served only after another Service has agreed to it.
+//!
+//! That Service gets the head of the request, as a request of its own without a body. If it answers 2xx, fields of its answer go on
+//! to the member; any other answer is the client's. Without an answer nothing is served.
+
+// What is read here is somebody else's.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
+
+use std::sync::Arc;
+
+use seaway_model::load_balancer::{ForwardAuth, Reuse};
+use seaway_wire::http::{Body, Known, Method};
+
+use super::{
+    ask::{MemberAnswer, UpstreamError, ask_alone, choose},
+    exchange::{After, Short, refuse, skip_request},
+    question::{AddedHeaders, put},
+    relay::relay,
+    reuse::NextUse,
+    rules::Nothing,
+    scratch::Scratch,
+    serve::Client,
+};
+use crate::{
+    reach::note_failure,
+    running::{Asked, Refusal, RunningMember, RunningPool},
+};
+
+/// Why a request is not served.
+pub(super) enum Refused {
+    /// This is the answer to it.
+    Answered(Box<Scratch>, MemberAnswer, Arc<RunningPool>, Arc<RunningMember>),
+    Unreachable,
+    /// The client has not waited for it.
+    Gone,
+}
+
+/// In milliseconds: to connect, and until the answer begins.
+const PATIENCE: u64 = 5_000;
+/// Members that are asked, until one answers.
+const ATTEMPTS: usize = 2;
+
+/// Lines for the member, after all have agreed.
+pub(super) async fn ask(
+    client: &Client,
+    scratch: &Scratch,
+    short: Short<'_>,
+    all: &[Asked],
+) -> Result<Vec<u8>, Refused> {
+    let introduction = AddedHeaders {
+        told: &client.who.told,
+        options: short.options,
+        id: &scratch.id,
+        version: "1.1",
+        mark: &client.context.shared.mark,
+        closes: true,
+    };
+    // All that the rule names are asked.
+    if all.len() != short.rule.asks.len() {
+        return Err(Refused::Unreachable);
+    }
+    let mut lines = Vec::new();
+    for asked in all {
+        let mut own = client.context.scratch();
+        own.upward.begin(Body::None, false);
+        own.upward.was_joined();
+        put_question(&mut own.question, scratch, &asked.auth, &introduction).ok_or(Refused::Unreachable)?;
+        let _held = client.who.memory.reserve(own.weight());
+        let (answer, member) = one_of(client, &mut own, of(short), &asked.pool).await?;
+        let status = own.response.status;
+        match status {
+            200..300 => {
+                put_granted(&mut lines, &own, &asked.auth);
+                asked.pool.answered(&member, status, client.context.now());
+                member.answers.count(status);
+                // What else it says is not read.
+                drop(answer);
+                client.task_state.engage(None);
+                client.context.put_back(own);
+            }
+            300.. => return Err(Refused::Answered(own, answer, asked.pool.clone(), member)),
+            _ => {
+                client.task_state.engage(None);
+                return Err(Refused::Unreachable);
+            }
+        }
+    }
+    Ok(lines)
+}
+
+/// Tells the client that it is not served, or what it was told.
+pub(super) async fn refuse_as(
+    client: &Client,
+    scratch: &mut Scratch,
+    short: Short<'_>,
+    why: Refused,
+) -> After {
+    match why {
+        Refused::Gone => After::Close,
+        Refused::Unreachable => {
+            client.who.listener.refuse(Refusal::NoMember);
+            refuse(client, scratch, 503).await
+        }
+        Refused::Answered(mut own, answer, pool, member) => {
+            // A body that is not read is not passed over, either.
+            let persists = short.persists && scratch.request.body == Body::None;
+            let short = Short { persists, version: short.version, ..of(short) };
+            std::mem::swap(&mut own.record, &mut scratch.record);
+            own.record.led_to(&pool, &member);
+            let after = relay(client, &mut own, short, answer, &pool, &member).await;
+            client.task_state.engage(None);
+            std::mem::swap(&mut own.record, &mut scratch.record);
+            client.context.put_back(own);
+            skip_request(scratch);
+            after
+        }
+    }
+}
+
+/// How this is asked: on a connection of its own, without a body, and never for long.
+fn of(short: Short<'_>) -> Short<'_> {
+    Short {
+        sticky: None,
+        method: if short.method == Method::Head { Method::Head } else { Method::Get },
+        upgrade: false,
+        reuse: Reuse::Never,
+        next: NextUse::Closed,
+        closes: true,
+        connect: short.connect.min(PATIENCE),
+        answer: short.answer.min(PATIENCE),
+        ..short
+    }
+}
+
+async fn one_of(
+    client: &Client,
+    own: &mut Scratch,
+    short: Short<'_>,
+    pool: &Arc<RunningPool>,
+) -> Result<(MemberAnswer, Arc<RunningMember>), Refused> {
+    let mut tried: Vec<Arc<RunningMember>> = Vec::new();
+    while tried.len() < ATTEMPTS {
+        let member = choose(&client.context, short.client, pool, &tried).ok_or(Refused::Unreachable)?;
+        client.context.engage(&client.task_state, &member);
+        let (result, _) = ask_alone(client, own, short, pool, &member, true).await;
+        let why = match result {
+            Ok(answer) => return Ok((answer, member)),
+            Err(why) => why,
+        };
+        client.task_state.engage(None);
+        if client.is_gone() {
+            return Err(Refused::Gone);
+        }
+        match why {
+            UpstreamError::Client => return Err(Refused::Gone),
+            UpstreamError::Again(why) => {
+                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
+                tried.push(member);
+            }
+            UpstreamError::Lost(why) => {
+                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
+                return Err(Refused::Unreachable);
+            }
+            UpstreamError::Wrong(why) => {
+                note_failure(&client.who.listener, pool, &member, why, client.context.now());
+                return Err(Refused::Unreachable);
+            }
+            UpstreamError::Late => {
+                pool.kept_waiting(&member, client.context.now());
+                return Err(Refused::Unreachable);
+            }
+            UpstreamError::Ours(error) => {
+                client.lacks(&error);
+                return Err(Refused::Unreachable);
+            }
+            UpstreamError::Refused(_) => return Err(Refused::Unreachable),
+        }
+    }
+    Err(Refused::Unreachable)
+}
+
+const METHOD: &[u8] = b"X-Forwarded-Method";
+const URI: &[u8] = b"X-Forwarded-Uri";
+
+/// The head of the client's request, as that of one without a body to `auth`.
+fn put_question(
+    out: &mut Vec<u8>,
+    scratch: &Scratch,
+    auth: &ForwardAuth,
+    introduction: &AddedHeaders<'_>,
+) -> Option<()> {
+    let request = &scratch.request;
+    let head = scratch.asked.part(0, request.length).ok()?;
+    if introduction.mark.is_looped(head, request) {
+        return None;
+    }
+    let method: &[u8] = if request.method == Method::Head { b"HEAD " } else { b"GET " };
+    out.clear();
+    put(out, &[method, auth.path.as_bytes(), b" HTTP/1.1\r\nHost: ", auth.host.as_bytes(), b"\r\n"]);
+    for field in &request.fields {
+        let name = field.name.of(head);
+        let is_of_body = matches!(field.known, Known::ContentLength | Known::Expect | Known::Te);
+        let is_told = is_named(name, METHOD) || is_named(name, URI);
+        if !field.hop && !is_of_body && !is_told && !introduction.is_ours_to_tell(field) {
+            put(out, &[name, b": ", field.value.of(head), b"\r\n"]);
+        }
+    }
+    introduction.forwarded(out, head, request, &Nothing);
+    put(out, &[METHOD, b": ", request.method_name.of(head), b"\r\n"]);
+    put(out, &[URI, b": ", request.path_and_query().of(head), b"\r\n"]);
+    if let Some(certificate) = &introduction.told.certificate {
+        put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
+    }
+    put(out, &[b"CDN-Loop: ", introduction.mark.bytes(), b"\r\nConnection: close\r\n\r\n"]);
+    Some(())
+}
+
+/// Fields of the answer that the member gets.
+fn put_granted(lines: &mut Vec<u8>, own: &Scratch, auth: &ForwardAuth) {
+    let Ok(head) = own.answered.part(0, own.response.length) else { return };
+    for field in own.response.fields.iter().filter(|it| !it.hop) {
+        let name = field.name.of(head);
+        if auth.headers.iter().any(|it| it.as_bytes().eq_ignore_ascii_case(name)) {
+            put(lines, &[name, b": ", field.value.of(head), b"\r\n"]);
+        }
+    }
+}
+
+/// What a client says itself of what only another Service may say: also in a way that some members read as the same.
+pub(super) fn is_granted(all: &[Arc<ForwardAuth>], name: &[u8]) -> bool {
+    all.iter().flat_map(|it| &it.headers).any(|it| is_named(name, it.as_bytes()))
+}
+
+/// To CGI and its heirs, `_` is `-`.
+fn is_named(name: &[u8], wanted: &[u8]) -> bool {
+    let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    name.len() == wanted.len() && name.iter().map(plain).eq(wanted.iter().map(plain))
+}
