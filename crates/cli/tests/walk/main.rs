@@ -17,6 +17,7 @@ mod endpoints;
 mod examples;
 mod failing;
 mod folder;
+mod forward_auth;
 mod front_door;
 mod fuzz_seeds;
 mod harness;

@@ -184,6 +184,22 @@ fn without_an_answer_nothing_is_served() {
     }
 }
 
+#[test]
+fn one_that_never_answers_is_not_waited_for_without_end() {
+    let member = Member::saying("x");
+    // The kernel accepts, and nobody reads.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (stage, at) = front_with(&[member.at()], |listener| {
+        listener.rules = rules().into_iter().map(Into::into).collect();
+        listener.timeouts.answer = Duration::from_millis(200);
+    });
+    stage.put(Pool { id: PoolId("auth".into()), ..pool(&[silent.local_addr().unwrap()]) });
+    let mut client = Client::new(at);
+    let answer = client.ask("GET /to-members HTTP/1.1\r\nHost: a\r\nX-Key: right\r\n\r\n");
+    assert_eq!(answer.status(), 503);
+    assert!(member.heard().is_empty());
+}
+
 /// Where nobody listens.
 fn gone() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
