@@ -215,7 +215,8 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         mark,
         closes: short.closes,
     };
-    let asking = RequestChanges { rule, sticky: sticky.as_ref(), granted: &granted };
+    let is_guarded = !rule.auth.is_empty() || !rule.asks.is_empty();
+    let asking = RequestChanges { rule, sticky: sticky.as_ref(), granted: &granted, is_guarded };
     let (out, request_ids) = (&mut scratch.question, client.context.request_ids());
     introduction.question(out, head, &scratch.request, rewritten, &asking, request_ids);
     short.connect = terms.connect.map_or(short.connect, millis);

@@ -8,11 +8,12 @@
 
 use std::sync::Arc;
 
-use seaway_model::load_balancer::{ForwardAuth, Reuse};
+use seaway_model::load_balancer::{ForwardAuth, Reuse, Rule};
 use seaway_wire::http::{Body, Known, Method};
 
 use super::{
     ask::{MemberAnswer, UpstreamError, ask_alone, choose},
+    credentials,
     exchange::{After, Short, refuse, skip_request},
     question::{AddedHeaders, put},
     relay::relay,
@@ -64,7 +65,8 @@ pub(super) async fn ask(
         let mut own = client.context.scratch();
         own.upward.begin(Body::None, false);
         own.upward.was_joined();
-        put_question(&mut own.question, scratch, &asked.auth, &introduction).ok_or(Refused::Unreachable)?;
+        put_question(&mut own.question, scratch, (short.rule, &asked.auth), &introduction)
+            .ok_or(Refused::Unreachable)?;
         let _held = client.who.memory.reserve(own.weight());
         let (answer, member) = one_of(client, &mut own, of(short), &asked.pool).await?;
         let status = own.response.status;
@@ -186,7 +188,7 @@ const URI: &[u8] = b"X-Forwarded-Uri";
 fn put_question(
     out: &mut Vec<u8>,
     scratch: &Scratch,
-    auth: &ForwardAuth,
+    (rule, auth): (&Rule, &ForwardAuth),
     introduction: &AddedHeaders<'_>,
 ) -> Option<()> {
     let request = &scratch.request;
@@ -201,7 +203,9 @@ fn put_question(
         let name = field.name.of(head);
         let is_of_body = matches!(field.known, Known::ContentLength | Known::Expect | Known::Te);
         let is_told = is_named(name, METHOD) || is_named(name, URI);
-        if !field.hop && !is_of_body && !is_told && !introduction.is_ours_to_tell(field) {
+        // A password that was for us is nobody else's.
+        let is_ours = credentials::is_authorization(name) && credentials::are_removed(rule);
+        if !field.hop && !is_of_body && !is_told && !is_ours && !introduction.is_ours_to_tell(field) {
             put(out, &[name, b": ", field.value.of(head), b"\r\n"]);
         }
     }

@@ -48,6 +48,8 @@ pub(super) struct RequestChanges<'r> {
     pub(super) sticky: Option<&'r Sticky>,
     /// Lines that those say who have agreed to it.
     pub(super) granted: &'r [u8],
+    /// Its rule asks who the client is.
+    pub(super) is_guarded: bool,
 }
 
 /// What is done to an answer's fields.
@@ -82,13 +84,18 @@ impl RequestChanges<'_> {
     fn sticky(&self) -> Option<&Sticky> {
         self.sticky.filter(|it| it.changes_cookies())
     }
+
+    /// Passwords, and what only those may say who have agreed to the request.
+    fn is_of_guards(&self, name: &[u8]) -> bool {
+        credentials::is_authorization(name) && credentials::are_removed(self.rule)
+            || forward_auth::is_granted(&self.rule.asks, name)
+    }
 }
 
 impl Changes for RequestChanges<'_> {
     fn replaces(&self, head: &[u8], field: &Field) -> bool {
         (field.known == Known::Cookie && self.sticky().is_some())
-            || (credentials::are_removed(self.rule) && credentials::is_authorization(field.name.of(head)))
-            || forward_auth::is_granted(&self.rule.asks, field.name.of(head))
+            || (self.is_guarded && self.is_of_guards(field.name.of(head)))
             || self.is_changed(head, field)
     }
 

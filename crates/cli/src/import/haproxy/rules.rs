@@ -35,8 +35,7 @@ enum Action {
     Nothing,
 }
 
-const NO_PASSWORDS: &str =
-    "Seaway has no passwords: let the backend ask for them, or restrict networks with `deny if !{ src … }`";
+const NO_PASSWORDS: &str = "the import writes no passwords: open it, and name users in seaway.dev/basic-auth, or restrict networks with `deny if !{ src … }`";
 const REFUSES: &str = "it refuses by what Seaway does not know: what it may be about is closed";
 const REJECTS_NETWORKS: &str = "the import writes no networks that may not ask: open it, and name them in seaway.dev/denied-source-ranges";
 pub(super) const NO_LIMIT: &str =

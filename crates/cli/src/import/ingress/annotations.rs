@@ -169,7 +169,7 @@ fn of_nginx(name: &str, value: &str, place: &Place, options: &mut Options, conte
             } else if name == "denylist-source-range" {
                 "the import writes no networks that may not ask: open it, and name them in seaway.dev/denied-source-ranges"
             } else {
-                "Seaway asks no other service who a client is, and has no passwords"
+                "the import writes no authentication: open it, and use seaway.dev/basic-auth or seaway.dev/forward-auth"
             });
             options.asks_clients |= name.starts_with("auth-tls-");
             options.closed.get_or_insert_with(|| name.to_owned());

@@ -18,8 +18,7 @@ pub(super) struct Access {
     pub(super) closed: Option<String>,
 }
 
-const AUTHENTICATION: &str =
-    "Seaway has no passwords: let the backend ask for them, or restrict networks with allow and deny";
+const AUTHENTICATION: &str = "the import writes no passwords: open it, and name users in seaway.dev/basic-auth or restrict networks with allow and deny";
 
 pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
     let trusted: BTreeSet<String> = context.proxy.door.trusted.iter().cloned().collect();
@@ -34,7 +33,7 @@ pub(super) fn access(scopes: &Scopes<'_>, context: &mut Context) -> Access {
             // Less than nginx allows, and no more.
             true => report.left_out(
                 &it.place,
-                "satisfy any: only the networks of allow are let in; Seaway has no passwords",
+                "satisfy any: only the networks of allow are let in; the import writes no passwords",
             ),
             false => {
                 report.closed(&it.place, AUTHENTICATION);

@@ -246,7 +246,7 @@ fn changes(seen: &RequestView<'_>) {
         remove: vec!["x-gone".into()],
     };
     let rule = rule(vec![Filter::RequestHeaders(change)]);
-    let asking = RequestChanges { rule: &rule, sticky: None, granted: &[] };
+    let asking = RequestChanges { rule: &rule, sticky: None, granted: &[], is_guarded: true };
     for field in &seen.request.fields {
         let name = field.name.of(seen.head).to_ascii_lowercase();
         let named = matches!(&name[..], b"x-set" | b"x-gone");
