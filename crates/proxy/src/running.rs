@@ -34,7 +34,7 @@ use crate::{
 
 pub(crate) use answers::Answers;
 pub use listener::Refusal;
-pub(crate) use listener::{Asked, Mirror, RunningListener, Tuned};
+pub(crate) use listener::{AuthPool, Mirror, RunningListener, Tuned};
 pub(crate) use member::RunningMember;
 pub use member::{Health, HealthHistory};
 pub(crate) use pool::{Choice, RunningPool, Waiting};

@@ -234,6 +234,19 @@ mod tests {
     }
 
     #[test]
+    fn users_are_copied_too_and_emptied_where_they_are_emptied() {
+        let users = |text: &str| {
+            let certificate = certificate("").map(|it| Certificate::clone(&it)).expect("one");
+            let users = text.to_owned().into();
+            Some(Arc::new(Certificate { authorities: "".into(), users, ..certificate }))
+        };
+        let made = plan(US, &wanted(&[("users", users("alice:x"))]), &CopiesByName::new()).create;
+        assert_eq!(keys(&made[0]), ["auth"]);
+        let emptied = plan(US, &wanted(&[("users", users(""))]), &there(made));
+        assert_eq!(keys(&emptied.replace[0]), [""; 0], "hosts let nobody in");
+    }
+
+    #[test]
     fn a_renewed_certificate_replaces_its_copy_by_its_version() {
         let mut copies = plan(US, &wanted(&[("tls", certificate("old"))]), &CopiesByName::new()).create;
         copies[0].metadata.resource_version = Some("7".to_owned());

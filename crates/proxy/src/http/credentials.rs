@@ -92,7 +92,7 @@ fn challenge(auth: &BasicAuth) -> String {
 
 fn verify(client: &Client, auth: &BasicAuth, asks: IpAddr, head: &[u8], request: &Request) -> Verdict {
     let mut room = Zeroizing::new([0; LONGEST]);
-    let said = header(b"authorization", head, request).and_then(|it| credentials(it, &mut *room));
+    let said = header(b"authorization", head, request).and_then(|it| credentials(it, &mut room));
     let Some((name, password)) = said else { return Verdict::Wrong };
     let attempt = Attempt { auth, name, password, client: asks.to_canonical() };
     let context = &client.context;

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     reach::note_failure,
-    running::{Asked, Refusal, RunningMember, RunningPool},
+    running::{AuthPool, Refusal, RunningMember, RunningPool},
 };
 
 /// Why a request is not served.
@@ -46,7 +46,7 @@ pub(super) async fn ask(
     client: &Client,
     scratch: &Scratch,
     short: Short<'_>,
-    all: &[Asked],
+    all: &[AuthPool],
 ) -> Result<Vec<u8>, Refused> {
     let introduction = AddedHeaders {
         told: &client.who.told,

@@ -156,7 +156,7 @@ fn what_was_verified_is_known_until_its_line_changes() {
     users.0.insert(b"alice".as_slice().into(), PasswordHash::Bcrypt { cost: 5, salt, hash: other });
     assert_eq!(asker.answer(&auth, "alice", "U*U*U"), (true, false), "another line is another hash");
     auth.users.as_mut().unwrap().0.remove(b"alice".as_slice());
-    assert_eq!(asker.answer(&auth, "alice", "U*U*U").0, false, "who is gone is not remembered");
+    assert!(!asker.answer(&auth, "alice", "U*U*U").0, "who is gone is not remembered");
 }
 
 #[test]

@@ -80,7 +80,7 @@ struct Path {
     sources: Option<SourceFilter>,
     choice: Choice,
     mirrors: Vec<Mirror>,
-    asked: Vec<Asked>,
+    asked: Vec<AuthPool>,
 }
 
 /// Who gets a copy of some requests.
@@ -90,7 +90,7 @@ pub(crate) struct Mirror {
 }
 
 /// Who has to agree to requests.
-pub(crate) struct Asked {
+pub(crate) struct AuthPool {
     pub(crate) pool: Arc<RunningPool>,
     pub(crate) auth: Arc<ForwardAuth>,
 }
@@ -222,7 +222,7 @@ impl Tuned {
         self.path(rule).map_or(&[], |path| &path.mirrors)
     }
 
-    pub(crate) fn asked_by(&self, rule: usize) -> &[Asked] {
+    pub(crate) fn asked_by(&self, rule: usize) -> &[AuthPool] {
         self.path(rule).map_or(&[], |path| &path.asked)
     }
 
@@ -248,7 +248,7 @@ impl Path {
             _ => None,
         });
         let mirrors = mirrors.collect();
-        let asked = rule.asks.iter().map(|auth| Asked { pool: pool(&auth.pool), auth: auth.clone() });
+        let asked = rule.asks.iter().map(|auth| AuthPool { pool: pool(&auth.pool), auth: auth.clone() });
         let asked = asked.collect();
         let sources = SourceFilter::new(&rule.sources, &rule.denied);
         let sources = Some(sources).filter(|it| !it.is_open());
