@@ -60,6 +60,25 @@ fn an_unknown_class_and_an_unclear_internal_annotation_create_and_open_nothing()
 }
 
 #[test]
+fn what_no_cloud_asks_of_clients_creates_and_opens_nothing() {
+    for (say, asks) in [("seaway.dev/basic-auth", "users"), ("seaway.dev/forward-auth", "auth:80/check")] {
+        for more in [&[][..], &[("seaway.dev/protocol", "http")], &[("seaway.dev/front-door", "true")]] {
+            let (world, it) =
+                outside(CloudDefaults { groups: true, ..usual() }, &[more, &[(say, asks)]].concat());
+            assert!(it.off, "{say} {more:?}");
+            assert!(opened(&world).openings[&owner(&clouded(&[]))].frozen, "{say} {more:?}");
+            let problems = world.problems();
+            let is_told = problems.iter().any(|it| {
+                it.reason == Reason::Unsupported
+                    && it.message.contains("nothing is created or changed")
+                    && it.field.contains(say)
+            });
+            assert!(is_told, "{say} {more:?}: {problems:?}");
+        }
+    }
+}
+
+#[test]
 fn a_configuration_that_is_refused_is_told_with_its_line() {
     let why = "cloud.conf:7: [LoadBalancer] internal-lb: \"ture\" is neither true nor false";
     let refused =
