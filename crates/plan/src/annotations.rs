@@ -53,10 +53,9 @@ pub use tls::{
 
 /// All that is honoured, in the order in which it is read.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
-    let clients = clients::ROWS;
     table::ROWS
         .iter()
-        .chain(clients)
+        .chain(clients::ROWS)
         .chain(auth::ROWS)
         .chain(http::ROWS)
         .chain(tls::ROWS)
@@ -122,7 +121,6 @@ pub struct HttpWishes {
     pub basic_auth: Option<Name>,
     pub realm: Option<Name>,
     pub forwards_authorization: bool,
-    /// Another Service that has to agree.
     pub forward_auth: Option<AuthService>,
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort) -> bool {
 }
 
 /// What is told of an owner with listeners of its own.
-pub(crate) fn problems_at(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
+pub(crate) fn told(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let mut problems = problems(&demand.service, &demand.wishes, certificates);
     problems.extend(unprotected(demand).into_iter().chain(forward_auth::unprotected(demand)));
     problems

@@ -419,7 +419,6 @@ impl Source for Http {
                 // Nor does anybody begin.
                 self.context.drop_runnable();
             }
-            Command::Wake(task) => self.happen(*task, turn),
             // The rest is about flows.
             _ => {}
         }

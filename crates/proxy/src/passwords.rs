@@ -36,7 +36,10 @@ use seaway_model::load_balancer::{BasicAuth, PasswordHash};
 use secrecy::{ExposeSecret, SecretSlice};
 
 use self::queue::Queue;
-use crate::worker::{Command, Mailbox};
+use crate::{
+    running::Place,
+    worker::{Command, Mailbox},
+};
 
 /// Of the whole process.
 #[derive(Default)]
@@ -139,7 +142,7 @@ impl Verification {
         self.state.store(if is_right { RIGHT } else { WRONG }, SeqCst);
         let waiters = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
         for waiter in waiters {
-            waiter.mailbox.post([Command::Wake(waiter.task)]);
+            waiter.mailbox.post([Command::Called(Place::Task(waiter.task))]);
         }
     }
 }

@@ -359,7 +359,7 @@ impl Source for Udp {
                 }
                 self.wake_doors(turn);
             }
-            Command::Wake(_) | Command::Quit => {}
+            Command::Quit => {}
             #[cfg(test)]
             Command::Do(_) => {}
         }

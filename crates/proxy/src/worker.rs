@@ -152,7 +152,7 @@ pub(crate) enum Command {
     SweepAt(u64),
     /// All listeners. Dropped by everybody who has let in who waited.
     StopAccepting(mpsc::Sender<()>),
-    /// There may be room for a client that waits in the queue of a pool.
+    /// There may be room for a client that waits in the queue of a pool, or its password was verified.
     Called(Place),
     /// End everything.
     Cut,
@@ -164,8 +164,6 @@ pub(crate) enum Command {
     Relinquish,
     /// A predecessor's flows have come.
     Inherit,
-    /// What a task of HTTP waits for is there.
-    Wake(u32),
     Quit,
     /// Has a worker fail as a test wants it.
     #[cfg(test)]

@@ -96,8 +96,8 @@ fn verify(client: &Client, auth: &BasicAuth, asks: IpAddr, head: &[u8], request:
     let Some((name, password)) = said else { return Verdict::Wrong };
     let attempt = Attempt { auth, name, password, client: asks.to_canonical() };
     let context = &client.context;
-    let Some(mailbox) = context.shared.workers.get(context.worker) else { return Verdict::Busy };
-    let waiter = || Waiter { mailbox: mailbox.clone(), task: client.task_state.index() };
+    let Some(mailbox) = context.mailbox() else { return Verdict::Busy };
+    let waiter = || Waiter { mailbox, task: client.task_state.index() };
     context.shared.passwords.verify(&attempt, waiter)
 }
 

@@ -16,6 +16,7 @@ use super::{
     credentials,
     exchange::{After, Short, refuse, skip_request},
     question::{AddedHeaders, put},
+    queue,
     relay::relay,
     reuse::NextUse,
     rules::Nothing,
@@ -77,12 +78,12 @@ pub(super) async fn ask(
                 member.answers.count(status);
                 // What else it says is not read.
                 drop(answer);
-                client.task_state.engage(None);
+                client.task_state.disengage();
                 client.context.put_back(own);
             }
             300.. => return Err(Refused::Answered(own, answer, asked.pool.clone(), member)),
             _ => {
-                client.task_state.engage(None);
+                client.task_state.disengage();
                 return Err(Refused::Unreachable);
             }
         }
@@ -110,7 +111,7 @@ pub(super) async fn refuse_as(
             std::mem::swap(&mut own.record, &mut scratch.record);
             own.record.led_to(&pool, &member);
             let after = relay(client, &mut own, short, answer, &pool, &member).await;
-            client.task_state.engage(None);
+            client.task_state.disengage();
             std::mem::swap(&mut own.record, &mut scratch.record);
             client.context.put_back(own);
             skip_request(scratch);
@@ -142,14 +143,17 @@ async fn one_of(
 ) -> Result<(MemberAnswer, Arc<RunningMember>), Refused> {
     let mut tried: Vec<Arc<RunningMember>> = Vec::new();
     while tried.len() < ATTEMPTS {
-        let member = choose(&client.context, short.client, pool, &tried).ok_or(Refused::Unreachable)?;
-        client.context.engage(&client.task_state, &member);
+        let choose = || choose(&client.context, short.client, pool, &tried);
+        let Ok(member) = queue::engage(client, pool, &tried, choose).await else {
+            let is_gone = client.is_gone();
+            return Err(if is_gone { Refused::Gone } else { Refused::Unreachable });
+        };
         let (result, _) = ask_alone(client, own, short, pool, &member, true).await;
         let why = match result {
             Ok(answer) => return Ok((answer, member)),
             Err(why) => why,
         };
-        client.task_state.engage(None);
+        client.task_state.disengage();
         if client.is_gone() {
             return Err(Refused::Gone);
         }

@@ -42,8 +42,6 @@ pub(super) struct WorkerContext {
     /// What is held for no client in particular.
     pub(super) common: Rc<ConnectionMemory>,
     pub(super) shared: Arc<Shared>,
-    /// Its number.
-    pub(super) worker: usize,
     listening: RefCell<ListeningSockets>,
     streams: RefCell<Slab<Rc<Ready>>>,
     cursors: RefCell<Cursors>,
@@ -108,7 +106,6 @@ impl WorkerContext {
             common: memory.shared(),
             memory,
             shared: turn.shared.clone(),
-            worker: turn.worker,
             listening: RefCell::new(ListeningSockets::new(Kind::HttpListener)),
             streams: RefCell::default(),
             cursors: RefCell::new(Cursors::new(turn.worker)),
