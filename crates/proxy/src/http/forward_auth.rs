@@ -16,7 +16,7 @@ use super::{
     credentials,
     exchange::{After, Short, refuse, skip_request},
     question::{AddedHeaders, put},
-    queue,
+    queue::{self, Patience},
     relay::relay,
     reuse::NextUse,
     rules::Nothing,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     reach::note_failure,
-    running::{AuthPool, Refusal, RunningMember, RunningPool},
+    running::{AuthPool, Refusal, RunningMember, RunningPool, Wish},
 };
 
 /// Why a request is not served.
@@ -141,10 +141,11 @@ async fn one_of(
     short: Short<'_>,
     pool: &Arc<RunningPool>,
 ) -> Result<(MemberAnswer, Arc<RunningMember>), Refused> {
-    let mut tried: Vec<Arc<RunningMember>> = Vec::new();
+    let (mut tried, mut patience) = (Vec::new(), Patience::default());
     while tried.len() < ATTEMPTS {
         let choose = || choose(&client.context, short.client, pool, &tried);
-        let Ok(member) = queue::engage(client, pool, &tried, choose).await else {
+        let wish = || Wish { client: short.client, mark: None, tried: tried.clone() };
+        let Ok(member) = queue::engage(client, pool, wish, &mut patience, choose).await else {
             let is_gone = client.is_gone();
             return Err(if is_gone { Refused::Gone } else { Refused::Unreachable });
         };
