@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use crate::{
@@ -52,6 +54,11 @@ impl Account {
     /// What a challenge with that token is answered with.
     pub fn authorization(&self, token: &str) -> String {
         self.key.authorization(token)
+    }
+
+    /// The record that answers a challenge with that token (RFC 8555, section 8.4).
+    pub fn dns_value(&self, token: &str) -> String {
+        BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, self.authorization(token).as_bytes()))
     }
 
     pub(crate) async fn post(&self, url: &str, payload: Option<&Value>) -> Result<Reply, AcmeError> {

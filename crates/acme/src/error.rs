@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::dns::DnsError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum AcmeError {
     /// The other side was not reached, or its answer did not come whole.
@@ -14,6 +16,9 @@ pub enum AcmeError {
     Unexpected { url: String, why: String },
     #[error("{0}")]
     Key(String),
+    /// The authority has nothing to do with it.
+    #[error("{0}")]
+    Dns(DnsError),
 }
 
 impl AcmeError {
@@ -25,6 +30,7 @@ impl AcmeError {
     pub fn is_transient(&self) -> bool {
         match self {
             AcmeError::Unreachable { .. } => true,
+            AcmeError::Dns(error) => error.is_transient(),
             AcmeError::Refused { status, .. } => *status >= 500 || self.is_rate_limit(),
             _ => false,
         }

@@ -12,6 +12,7 @@
 mod account;
 mod der;
 mod directory;
+pub mod dns;
 mod error;
 mod key;
 mod order;
@@ -23,3 +24,11 @@ pub use error::AcmeError;
 pub use key::Key;
 pub use order::{Authorization, Challenge, Order, Status};
 pub use request::request;
+
+/// For `fuzz/` alone.
+#[doc(hidden)]
+pub mod fuzz {
+    pub fn dns(bytes: &[u8]) {
+        crate::dns::fuzz(bytes);
+    }
+}

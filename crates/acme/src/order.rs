@@ -91,14 +91,14 @@ impl Order {
 pub struct Authorization {
     pub url: String,
     pub status: Status,
-    /// That which Seaway answers: HTTP-01.
-    pub challenge: Option<Challenge>,
+    challenges: Vec<Challenge>,
     /// Why it was not proven.
     pub error: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
+    kind: String,
     pub url: String,
     pub token: String,
     pub status: Status,
@@ -133,12 +133,20 @@ impl Authorization {
         let reply = account.post(url, None).await?;
         let body: AuthorizationBody = reply.read()?;
         let error = body.challenges.iter().find_map(|it| it.error.as_ref()).map(|it| clean(&it.detail));
-        let ours = body.challenges.into_iter().find(|it| it.kind == "http-01");
-        if let Some(it) = ours.as_ref().filter(|it| !is_token(&it.token)) {
+        // Of kinds that are not known, nothing is.
+        let ours = body.challenges.into_iter().filter(|it| is_known(&it.kind));
+        let challenges: Vec<Challenge> = ours
+            .map(|it| Challenge { kind: it.kind, url: it.url, token: it.token, status: it.status })
+            .collect();
+        if let Some(it) = challenges.iter().find(|it| !is_token(&it.token)) {
             return Err(reply.unexpected(format!("it gives a token that is none: {:?}", clean(&it.token))));
         }
-        let challenge = ours.map(|it| Challenge { url: it.url, token: it.token, status: it.status });
-        Ok(Authorization { url: url.to_owned(), status: body.status, challenge, error })
+        Ok(Authorization { url: url.to_owned(), status: body.status, challenges, error })
+    }
+
+    /// `kind`: as the protocol calls it, such as `http-01`.
+    pub fn challenge(&self, kind: &str) -> Option<&Challenge> {
+        self.challenges.iter().find(|it| it.kind == kind)
     }
 }
 
@@ -147,6 +155,10 @@ impl Challenge {
     pub async fn answer(&self, account: &Account) -> Result<(), AcmeError> {
         account.post(&self.url, Some(&json!({}))).await.map(drop)
     }
+}
+
+fn is_known(kind: &str) -> bool {
+    matches!(kind, "http-01" | "dns-01" | "tls-alpn-01")
 }
 
 /// It becomes the end of a path that is served: base64url, and nothing else.

@@ -26,7 +26,7 @@ use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop
 use seaway_files::{
     AddressDriver, Folder, LedgerFile, Locator, ServerInfo, StateDir, StatusDriver, StatusFile, Watch,
     pem::{PemFiles, PemWatch},
-    state::{CertificateStore, absolute},
+    state::{CertificateStore, DnsRecordStore, absolute},
 };
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
 use seaway_node::{AddressWatch, Host};
@@ -55,6 +55,8 @@ pub(crate) struct Control {
     pems: PemWatch,
     /// Tells the time, until it is aborted.
     clock: JoinHandle<()>,
+    /// Removes what orders leave in DNS, until it is aborted.
+    cleaner: JoinHandle<()>,
     addresses: Option<AddressWatch>,
     admin: Admin,
     stopping: Arc<AtomicBool>,
@@ -120,7 +122,10 @@ impl Control {
         let places = watching.places();
         let problem_log = ProblemLog::default();
         let (life, followed) = watch::channel(Life::Starting);
-        let certificate_orders = Arc::new(Certificates::new(CertificateStore::new(&state), followed));
+        let certificate_orders = {
+            let (store, records) = (CertificateStore::new(&state), DnsRecordStore::new(&state));
+            Arc::new(Certificates::new(store, records, followed))
+        };
         let drivers = host
             .with_drivers(Drivers::default())
             .with(AddressDriver::new(ledger, held.clone()))
@@ -161,6 +166,10 @@ impl Control {
                 }
             }
         })?;
+        let cleaner = spawn("the cleaner of DNS", &mut parts, {
+            let orders = certificate_orders.clone();
+            async move { orders.keep_dns_clean().await }
+        });
         let clock = spawn("the clock", &mut parts, send_time(changes.clone(), TELL_TIME));
         let tell = changes.clone();
         let mut reported = ReportedProblems::new(problem_log.clone());
@@ -210,6 +219,7 @@ impl Control {
             folder: watching,
             pems,
             clock,
+            cleaner,
             addresses,
             admin,
             stopping,
@@ -255,12 +265,13 @@ impl Control {
         drop(self.addresses);
         drop(self.socket);
         self.clock.abort();
+        self.cleaner.abort();
         drop(self.folder);
         drop(self.pems);
         if let Err(error) = self.engine.await {
             warn!(%error, "the engine failed while it stopped");
         }
-        self.certificate_orders.end();
+        self.certificate_orders.end().await;
         Draining { admin: self.admin, state: self.state }
     }
 }

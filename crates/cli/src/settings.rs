@@ -4,6 +4,7 @@
 //! `example.yaml` beside this file shows all of them, and a test holds it to that.
 
 mod access_log;
+mod acme;
 mod adopt;
 mod balancing;
 mod certificates;
@@ -335,19 +336,18 @@ fn log_section(field: &Field<'_>, settings: &mut Settings) {
 
 /// `127.0.0.1:53`, `[::1]:53`, or an address alone.
 fn sockets(field: &Field<'_>, port: u16) -> Vec<SocketAddr> {
-    let mut all = Vec::new();
-    for item in field.items() {
-        let Some(text) = item.text() else { continue };
-        let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
-        match text.parse::<SocketAddr>().or(bare) {
-            Ok(at) => all.push(at),
-            Err(_) => item.invalid(
-                text,
-                &format!("must be an address with a port, such as 127.0.0.1:{port} or [::1]:{port}"),
-            ),
-        }
+    field.items().filter_map(|item| socket(&item, port)).collect()
+}
+
+fn socket(field: &Field<'_>, port: u16) -> Option<SocketAddr> {
+    let text = field.text()?;
+    let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
+    let at = text.parse::<SocketAddr>().or(bare).ok();
+    if at.is_none() {
+        let why = format!("must be an address with a port, such as 127.0.0.1:{port} or [::1]:{port}");
+        field.invalid(text, &why);
     }
-    all
+    at
 }
 
 fn host_name() -> Name {

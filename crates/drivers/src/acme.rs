@@ -9,12 +9,14 @@
 //! ```
 //!
 //! Nothing is ever removed. An authority bounds how often it may be asked, so that failures are remembered over restarts, and a
-//! certificate that is stored is never ordered again before two thirds of its life are over.
+//! certificate that is stored is never ordered again before it is due: after two thirds of its life, or up to a twentieth of it
+//! earlier (`schedule.rs`). What is added to DNS is removed (`records.rs`).
 
 mod attempt;
 mod gates;
 mod observed;
 mod reach;
+mod records;
 mod schedule;
 mod stored;
 
@@ -27,20 +29,22 @@ use std::{
 
 use seaway_acme::{Account, AcmeError, Directory, Key};
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_files::state::{CertificateStore, FailedOrders};
+use seaway_files::state::{CertificateStore, DnsRecordStore, FailedOrders};
 use seaway_model::{
     Desired, Fact, Name, Owner, Time, Unit,
-    acme::{Acme, CertificateOrder, Challenge},
+    acme::{Acme, CertificateOrder, Challenge, ChallengeType, DnsRecord},
 };
 use seaway_plan::FRONT_DOOR;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-pub use self::observed::Observed;
-use self::{attempt::Attempt, gates::Gates, stored::Stored};
+use self::{attempt::Attempt, gates::Gates, records::Records, stored::Stored};
+pub use self::{observed::Observed, records::read_secret};
 
 /// The same where an order waits: whoever mended what was wrong removes the file of failures.
 const LOOK_WHILE_WAITING: Duration = Duration::from_secs(60);
+/// Until the process ends, for what its orders have left in DNS.
+const TO_SWEEP: Duration = Duration::from_secs(5);
 /// The front door has not taken over what it is to answer.
 const SOON: Duration = Duration::from_millis(200);
 /// Of the process. Nothing is ordered before it serves, and no order keeps it from ending.
@@ -53,6 +57,7 @@ pub enum Life {
 
 pub struct Certificates {
     store: CertificateStore,
+    records: Records,
     life: watch::Receiver<Life>,
     /// One for each authority; made when the first order wants it.
     accounts: tokio::sync::Mutex<HashMap<Acme, Account>>,
@@ -74,6 +79,7 @@ struct Attempts {
 #[derive(Debug, PartialEq)]
 pub enum Step {
     Begin,
+    Publish,
     Answer,
     Finalize,
     Keep,
@@ -84,6 +90,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Begin => f.write_str("order a certificate"),
+            Step::Publish => f.write_str("add the record that proves the host name to DNS"),
             Step::Answer => f.write_str("let the certificate authority check the host name"),
             Step::Finalize => f.write_str("ask for the certificate to be signed"),
             Step::Keep => f.write_str("store the certificate"),
@@ -93,16 +100,34 @@ impl fmt::Display for Step {
 }
 
 impl Certificates {
-    pub fn new(store: CertificateStore, life: watch::Receiver<Life>) -> Certificates {
-        Certificates { store, life, accounts: tokio::sync::Mutex::default(), attempts: Mutex::default() }
+    pub fn new(
+        store: CertificateStore,
+        records: DnsRecordStore,
+        life: watch::Receiver<Life>,
+    ) -> Certificates {
+        let (accounts, attempts) = (tokio::sync::Mutex::default(), Mutex::default());
+        Certificates { store, records: Records::new(records), life, accounts, attempts }
+    }
+
+    /// As long as it is awaited, what orders of this process or of another have left in DNS is removed from there.
+    pub async fn keep_dns_clean(&self) {
+        self.records.keep_swept(|record| self.needs(record)).await;
+    }
+
+    fn needs(&self, record: &DnsRecord) -> bool {
+        let attempts = self.attempts();
+        let mut needed = attempts.under_way.values().flat_map(Attempt::records);
+        needed.any(|(name, value)| name == record.name && value == record.value)
     }
 
     /// The process ends: orders that are under way are nobody's failure.
-    pub fn end(&self) {
+    pub async fn end(&self) {
         let under_way = std::mem::take(&mut self.attempts().under_way);
         for (host, attempt) in under_way {
             self.note(&host, &attempt.acme, attempt.before);
         }
+        // What cannot be removed in time is removed by the next process.
+        let _ = tokio::time::timeout(TO_SWEEP, self.records.sweep(&|_: &DnsRecord| false)).await;
     }
 
     fn attempts(&self) -> MutexGuard<'_, Attempts> {
@@ -182,6 +207,12 @@ impl Certificates {
     /// It counts as failed until it has ended well: what ends in between was not nothing to the authority.
     async fn begin(&self, order: &CertificateOrder, observed: &mut Observed) -> Result<(), AcmeError> {
         let CertificateOrder { host, acme, .. } = order;
+        if order.challenge == ChallengeType::Dns01 {
+            let updates = acme.dns.as_ref();
+            let updates = updates.ok_or_else(|| AcmeError::Key("frontDoor.acme.dns is not set".into()))?;
+            // What is wrong here is no reason to ask the authority.
+            self.records.check(updates).map_err(AcmeError::Dns)?;
+        }
         let before = observed.failed;
         let counted = schedule::after_failure(before, None, observed.left(), seconds(observed.now));
         if !self.note(host, acme, counted) {
@@ -237,6 +268,7 @@ impl Certificates {
         };
         let done = match step {
             Step::Begin => Ok(()),
+            Step::Publish => attempt.publish(&self.records).await,
             Step::Answer => attempt.answer().await,
             Step::Finalize => attempt.finalize(&order.host).await,
             Step::Keep => match attempt.certificate().await {
@@ -349,6 +381,8 @@ impl Driver for Certificates {
                 attempts.under_way.remove(host);
                 attempts.why.remove(host);
                 attempts.told.remove(host);
+                drop(attempts);
+                self.records.note_change();
             }
             let (stored, attempt, failed) = (None, None, FailedOrders::default());
             let (order, why, gate) = (None, None, None);
@@ -362,10 +396,10 @@ impl Driver for Certificates {
             (under_way, why, gate, attempts.told.insert(order.host.clone()))
         };
         // Somebody wants it from elsewhere now.
-        let mut attempt = under_way.filter(|it| it.acme == order.acme);
+        let mut attempt = under_way.filter(|it| it.acme == order.acme && it.challenge() == order.challenge);
         if let Some(attempt) = &mut attempt {
             tokio::select! {
-                () = attempt.look(order) => {}
+                () = attempt.look(order, &self.records) => {}
                 failure = self.ending() => return Err(failure),
             }
         }
@@ -421,6 +455,9 @@ impl Driver for Certificates {
                 Some(attempt) => attempts.under_way.insert(host.clone(), attempt.clone()),
                 None => attempts.under_way.remove(host),
             };
+        }
+        if order.acme.dns.is_some() {
+            self.records.note_change();
         }
         let answers = observed.attempt.as_ref().map(Attempt::answers).unwrap_or_default();
         let asked = Fact::Challenge(Arc::new(Challenge { host: host.clone(), answers }));

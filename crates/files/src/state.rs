@@ -5,12 +5,14 @@
 //!     ledger.jsonl    addresses with their owners: never lost          ledger.rs
 //!     status.json     what each Service got: for people, and for `check`               status.rs
 //!     acme/           certificates that were ordered, and accounts      certificates.rs
+//!     acme-dns/       records that were added to DNS for a while        dns_records.rs
 //!     weights.json    what an operator says of members, until it is taken back          weights.rs
 //!     control.sock    where the same user changes a running process
 //!     last-good/      manifests as they were last good                 ../last_good.rs
 //! ```
 
 mod certificates;
+mod dns_records;
 mod ledger;
 mod status;
 mod weights;
@@ -31,6 +33,7 @@ use nix::{
 pub(crate) use self::ledger::fuzz_reading;
 pub use self::{
     certificates::{CertificateStore, FailedOrders, StoredPem},
+    dns_records::{DnsRecordStore, StoredRecord},
     ledger::{LedgerError, LedgerFile, stored_addresses},
     status::{ServerInfo, StatusFile, absolute, stored_server, stored_serving},
     weights::WeightsFile,

@@ -54,7 +54,7 @@ use self::{
 };
 pub(crate) use self::{
     listeners::requires_client_certificates,
-    orders::Orderable,
+    orders::{Orderable, Unprovable},
     told::{nobody_is_served, not_redirected},
     view::why_not,
 };

@@ -5,8 +5,7 @@ use std::path::Path;
 use seaway_files::pem::PemFiles;
 use seaway_manifests::decode::Field;
 use seaway_model::{
-    Kind, Name, ObjectRef,
-    acme::Acme,
+    Kind, ObjectRef,
     config::{FrontDoorTls, Secrets},
     load_balancer::{ClientAuth, TlsProfile},
 };
@@ -99,41 +98,6 @@ pub(super) fn tls(
     section.finish();
 }
 
-/// Directories that have a name of their own.
-const DIRECTORIES: [(&str, &str); 2] = [
-    ("letsencrypt", "https://acme-v02.api.letsencrypt.org/directory"),
-    ("letsencrypt-staging", "https://acme-staging-v02.api.letsencrypt.org/directory"),
-];
-
-/// Where certificates are ordered; nowhere, unless somebody asks for it.
-pub(super) fn acme(field: &Field<'_>, beside: &Path) -> Option<Acme> {
-    if !field.is_set() {
-        return None;
-    }
-    let section = field.object();
-    let email = section.take("email");
-    if let Some(text) = email.name().filter(|it| !is_email(it)) {
-        email.invalid(text, "must be an email address, such as ops@shop.example");
-    }
-    let directory = section.take("directory");
-    let text = directory.name().unwrap_or("letsencrypt");
-    let named = DIRECTORIES.iter().find(|(name, _)| *name == text).map(|(_, url)| *url);
-    if named.is_none() && !text.starts_with("https://") {
-        directory
-            .invalid(text, "must be letsencrypt, letsencrypt-staging, or the https URL of an ACME directory");
-    }
-    let authorities = section.take("authorities").name().map(|it| beside.join(it));
-    section.finish();
-    let email = email.name().map(Name::from);
-    Some(Acme { directory: named.unwrap_or(text).into(), email, authorities })
-}
-
-fn is_email(text: &str) -> bool {
-    let is_part =
-        |it: &str| !it.is_empty() && it.chars().all(|it| it.is_ascii_graphic() && !matches!(it, ',' | '?'));
-    text.split_once('@').is_some_and(|(name, host)| is_part(name) && is_part(host) && !host.contains('@'))
-}
-
 /// `shop-tls`, or `namespace/shop-tls`.
 fn secret_named(field: &Field<'_>) -> Option<ObjectRef> {
     let text = field.name()?;
@@ -152,21 +116,6 @@ mod tests {
 
     fn read(text: &str) -> Settings {
         parse(text, Path::new("/etc/seaway")).expect("it is right")
-    }
-
-    #[test]
-    fn certificates_are_ordered_where_the_configuration_says_and_nowhere_else() {
-        let acme = |text: &str| read(text).config.front_door.tls.acme;
-        assert_eq!(acme("frontDoor: {}\n"), None);
-        let usual = acme("frontDoor: {acme: {email: ops@shop.example}}\n").expect("is set");
-        assert_eq!(&*usual.directory, "https://acme-v02.api.letsencrypt.org/directory");
-        assert_eq!((usual.email.as_deref(), usual.authorities), (Some("ops@shop.example"), None));
-        let other = acme("frontDoor: {acme: {directory: 'https://ca.lan/acme', authorities: ca.pem}}\n")
-            .expect("is set");
-        assert_eq!((&*other.directory, other.email), ("https://ca.lan/acme", None));
-        assert_eq!(other.authorities.as_deref(), Some(Path::new("/etc/seaway/ca.pem")));
-        let staging = acme("frontDoor: {acme: {directory: letsencrypt-staging}}\n").expect("is set");
-        assert!(staging.directory.contains("staging"), "{staging:?}");
     }
 
     #[test]
@@ -208,10 +157,6 @@ mod tests {
             ("certificates: [{key: a}]", "frontDoor.certificates[0].cert: Required value"),
             ("certificates: [{cert: a, secret: b}]", "frontDoor.certificates[0].cert: cannot be combined"),
             ("certificates: [{secret: a/b/c}]", "frontDoor.certificates[0].secret: Invalid value"),
-            ("acme: {email: ops}", "frontDoor.acme.email: Invalid value"),
-            ("acme: {email: 'a@b?cc=c'}", "frontDoor.acme.email: Invalid value"),
-            ("acme: {directory: 'http://ca'}", "frontDoor.acme.directory: Invalid value"),
-            ("acme: {mail: a}", "frontDoor.acme.mail: unknown field (did you mean \"email\"?)"),
             ("tls: {hsts: soon}", "frontDoor.tls.hsts: Invalid value"),
             ("tls: {profile: old}", "frontDoor.tls.profile: "),
             ("tls: {clients: {}}", "frontDoor.tls.clients.authorities: Required value"),

@@ -16,7 +16,20 @@ pub(crate) fn doubtful_settings(settings: &Settings) -> Vec<String> {
             path.display()
         ))
     });
-    unreadable.chain(port_of_status_page(settings)).chain(missing_addresses(settings)).collect()
+    unreadable
+        .chain(secret_of_dns(settings))
+        .chain(port_of_status_page(settings))
+        .chain(missing_addresses(settings))
+        .collect()
+}
+
+/// Orders fail without it, and this is told after they were to begin.
+fn secret_of_dns(settings: &Settings) -> Option<String> {
+    let key = &settings.config.front_door.tls.acme.as_ref()?.dns.as_ref()?.key;
+    let why = seaway_drivers::acme::read_secret(&key.secret_file).err()?;
+    Some(format!(
+        "frontDoor.acme.dns.key.secretFile: {why}. Until then, no certificate is ordered that needs DNS."
+    ))
 }
 
 /// Sockets of a load balancer are bound whether the address is there or not; this one is not.

@@ -12,7 +12,7 @@ use seaway_model::{
 use seaway_plan::{is_token, quantity::network};
 
 use super::{
-    certificates,
+    acme, certificates,
     tenants::{self, ExplicitKeys},
 };
 
@@ -50,7 +50,7 @@ pub(super) fn read(
     door.unmatched = unmatched(&section.take("unmatched"), beside);
     certificates::certificates(&section.take("certificates"), beside, &mut door.tls, pems);
     certificates::tls(&section.take("tls"), beside, &mut door.tls, pems, said);
-    door.tls.acme = certificates::acme(&section.take("acme"), beside);
+    door.tls.acme = acme::acme(&section.take("acme"), beside);
     door.http.pages = pages(&section.take("pages"), beside);
     let http = &mut door.http;
     http.request_id = section.take("requestId").bool().unwrap_or(http.request_id);

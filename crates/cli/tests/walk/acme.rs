@@ -1,5 +1,7 @@
 //! Certificates that the front door orders itself, from a real ACME server (rig/pebble) that checks host names over the network.
 
+mod dns;
+
 use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
@@ -32,12 +34,19 @@ struct Authority {
     ip: Ipv4Addr,
     own: Pair,
     folder: tempfile::TempDir,
-    names: Child,
+    /// Answers all names, where no other DNS server is asked.
+    names: Option<Child>,
+    asks: SocketAddr,
     pebble: Child,
 }
 
 /// Starts one that certifies for so many seconds, or says why there is none.
 fn authority(life: u32) -> Option<Authority> {
+    authority_asking(life, None)
+}
+
+/// It asks that DNS server, or one that answers all names alike.
+fn authority_asking(life: u32, asks: Option<SocketAddr>) -> Option<Authority> {
     let Some(programs) = std::env::var_os("SEAWAY_PEBBLE").map(PathBuf::from) else {
         seaway_testkit::skip(None, "SEAWAY_PEBBLE names no folder with Pebble; rig/pebble/install builds it");
         return None;
@@ -66,27 +75,30 @@ fn authority(life: u32) -> Option<Authority> {
         }})
         .to_string(),
     );
-    let names = Command::new(programs.join("pebble-challtestsrv"))
-        .args(["-http01", "", "-https01", "", "-doh", "", "-tlsalpn01", "", "-defaultIPv6", ""])
-        .args(["-dnsserver", &format!("{ip}:{DNS}"), "-management", &format!("{ip}:{NAMES}")])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the DNS server starts");
-    let pebble = start_pebble(&programs, &folder, ip);
-    let authority = Authority { programs, ip, own, folder, names, pebble };
+    let names = asks.is_none().then(|| {
+        Command::new(programs.join("pebble-challtestsrv"))
+            .args(["-http01", "", "-https01", "", "-doh", "", "-tlsalpn01", "", "-defaultIPv6", ""])
+            .args(["-dnsserver", &format!("{ip}:{DNS}"), "-management", &format!("{ip}:{NAMES}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the DNS server starts")
+    });
+    let asks = asks.unwrap_or(SocketAddr::from((ip, DNS)));
+    let pebble = start_pebble(&programs, &folder, asks);
+    let authority = Authority { programs, ip, own, folder, names, asks, pebble };
     authority.wait();
     Some(authority)
 }
 
-fn start_pebble(programs: &std::path::Path, folder: &tempfile::TempDir, ip: Ipv4Addr) -> Child {
+fn start_pebble(programs: &std::path::Path, folder: &tempfile::TempDir, asks: SocketAddr) -> Child {
     let log =
         fs::OpenOptions::new().create(true).append(true).open(folder.path().join("log")).expect("a log");
     Command::new(programs.join("pebble"))
         .arg("-config")
         .arg(folder.path().join("pebble.json"))
-        .args(["-dnsserver", &format!("{ip}:{DNS}")])
+        .args(["-dnsserver", &asks.to_string()])
         // It looks at once, refuses some requests as an authority may, and forgets what was proven.
         .envs([("PEBBLE_VA_NOSLEEP", "1"), ("PEBBLE_WFE_NONCEREJECT", "20"), ("PEBBLE_AUTHZREUSE", "0")])
         .stdin(Stdio::null())
@@ -101,7 +113,9 @@ impl Authority {
         until("the authority answers", || {
             get((self.ip, DIRECTORY).into(), &self.ip.to_string(), "/dir", &self.own).is_ok()
         });
-        until("the DNS server answers", || std::net::TcpStream::connect((self.ip, NAMES)).is_ok());
+        if self.names.is_some() {
+            until("the DNS server answers", || std::net::TcpStream::connect((self.ip, NAMES)).is_ok());
+        }
     }
 
     /// Whom its certificates are signed by; another one after each start.
@@ -130,7 +144,7 @@ impl Authority {
     }
 
     fn start(&mut self) {
-        self.pebble = start_pebble(&self.programs, &self.folder, self.ip);
+        self.pebble = start_pebble(&self.programs, &self.folder, self.asks);
         self.wait();
     }
 
@@ -145,7 +159,7 @@ impl Authority {
 
 impl Drop for Authority {
     fn drop(&mut self) {
-        for child in [&mut self.pebble, &mut self.names] {
+        for child in [&mut self.pebble].into_iter().chain(&mut self.names) {
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -10,13 +10,15 @@ use seaway_acme::{Account, AcmeError, Authorization, Challenge, Key, Order, Stat
 use seaway_files::state::FailedOrders;
 use seaway_model::{
     Name,
-    acme::{Acme, CertificateOrder},
+    acme::{Acme, CertificateOrder, ChallengeType, record_name},
 };
 
-use super::{SOON, Step, reach};
+use super::{SOON, Step, reach, records::Records};
 
 /// The front door takes over what it is to answer within milliseconds.
 const TO_ANSWER: Duration = Duration::from_secs(30);
+/// Name servers that copy a zone may take that long.
+const TO_ANSWER_BY_DNS: Duration = Duration::from_secs(150);
 /// An authority that has not decided by then is asked again from the start.
 const TO_END: Duration = Duration::from_secs(600);
 /// How often an authority is asked how it stands, where it does not say.
@@ -30,6 +32,9 @@ pub(super) struct Attempt {
     /// Failures before it, which count again if it ends as if it had not been.
     pub(super) before: FailedOrders,
     account: Account,
+    challenge: ChallengeType,
+    /// Where the authority looks for a record.
+    record: Name,
     began: Instant,
     order: Order,
     stage: Stage,
@@ -42,7 +47,7 @@ pub(super) struct Attempt {
 #[derive(Clone)]
 enum Stage {
     /// The authority does not look before the front door answers.
-    Challenged { challenges: Vec<Challenge>, answered: Result<(), String> },
+    Challenged { challenges: Vec<Challenge>, is_published: bool, answered: Result<(), String> },
     /// The authority looks.
     Answered { challenges: Vec<Challenge> },
     /// The authority signs.
@@ -55,7 +60,7 @@ impl Attempt {
         order_of: &CertificateOrder,
         before: FailedOrders,
     ) -> Result<Attempt, AcmeError> {
-        let CertificateOrder { host, acme, .. } = order_of;
+        let CertificateOrder { host, acme, challenge, .. } = order_of;
         let began = Instant::now();
         let order = account.order(host).await?;
         let mut challenges = Vec::new();
@@ -65,26 +70,54 @@ impl Attempt {
                 // Proven lately.
                 continue;
             }
-            let why = "it offers no challenge by HTTP (http-01), which is what the front door answers";
-            let unexpected = || AcmeError::Unexpected { url: acme.directory.to_string(), why: why.into() };
-            challenges.push(asked.challenge.ok_or_else(unexpected)?);
+            let kind = challenge.as_str();
+            let unexpected = || {
+                let why = format!("it offers no challenge of the type {kind} for {host}");
+                AcmeError::Unexpected { url: acme.directory.to_string(), why }
+            };
+            challenges.push(asked.challenge(kind).ok_or_else(unexpected)?.clone());
         }
         let stage = match challenges.is_empty() {
             true => Stage::Answered { challenges },
-            false => Stage::Challenged { challenges, answered: Err("it was not asked yet".into()) },
+            false => Stage::Challenged {
+                challenges,
+                is_published: *challenge != ChallengeType::Dns01,
+                answered: Err("it was not asked yet".into()),
+            },
         };
-        let acme = acme.clone();
-        Ok(Attempt { acme, before, account, began, order, stage, refused: None, paused_until: None })
+        Ok(Attempt {
+            acme: acme.clone(),
+            before,
+            account,
+            challenge: *challenge,
+            record: record_name(host),
+            began,
+            order,
+            stage,
+            refused: None,
+            paused_until: None,
+        })
     }
 
     /// How it stands now, here and there.
-    pub(super) async fn look(&mut self, order_of: &CertificateOrder) {
-        let answers = self.answers();
-        if let Stage::Challenged { answered, .. } = &mut self.stage {
-            *answered = reach::answers(order_of, &answers).await;
+    pub(super) async fn look(&mut self, order_of: &CertificateOrder, records: &Records) {
+        if self.is_paused() {
             return;
         }
-        if self.is_paused() {
+        let (answers, values) = (self.answers(), self.records());
+        if let Stage::Challenged { answered, is_published, .. } = &mut self.stage {
+            *answered = match (self.challenge, &self.acme.dns) {
+                (ChallengeType::Http01, _) => reach::answers(order_of, &answers).await,
+                (ChallengeType::Dns01, Some(updates)) if *is_published => {
+                    let mut shown = Ok(());
+                    for (name, value) in &values {
+                        shown = shown.and(records.shown(updates, name, value).await);
+                    }
+                    shown
+                }
+                // Why it was not added, if that was tried.
+                (ChallengeType::Dns01, _) => std::mem::replace(answered, Ok(())),
+            };
             return;
         }
         match self.order.again(&self.account).await {
@@ -123,12 +156,16 @@ impl Attempt {
             )))
         };
         match (&self.stage, self.order.status) {
-            (Stage::Challenged { answered: Ok(()), .. }, _) => Some(Step::Answer),
-            (Stage::Challenged { answered: Err(why), .. }, _) if lasts > TO_ANSWER => {
-                Some(Step::Abandon(format!("the front door does not answer for it itself: {why}")))
+            (Stage::Challenged { answered: Err(why), .. }, _) if lasts > self.time_to_answer() => {
+                Some(Step::Abandon(match self.challenge {
+                    ChallengeType::Http01 => format!("the front door does not answer for it itself: {why}"),
+                    ChallengeType::Dns01 => why.clone(),
+                }))
             }
-            (Stage::Challenged { .. }, _) => None,
             _ if self.is_paused() => None,
+            (Stage::Challenged { is_published: false, .. }, _) => Some(Step::Publish),
+            (Stage::Challenged { answered: Ok(()), .. }, _) => Some(Step::Answer),
+            (Stage::Challenged { .. }, _) => None,
             // That of before did not arrive; its key is the same.
             (Stage::Answered { .. } | Stage::Finalizing { .. }, Status::Ready) => Some(Step::Finalize),
             (Stage::Finalizing { .. }, Status::Valid) => Some(Step::Keep),
@@ -140,26 +177,68 @@ impl Attempt {
 
     pub(super) fn again(&self) -> Duration {
         match self.stage {
-            Stage::Challenged { .. } => SOON,
             _ if self.is_paused() => {
                 let until = self.paused_until.unwrap_or(self.began);
                 until.saturating_duration_since(Instant::now()).clamp(SOON, MOST_SELDOM)
             }
+            Stage::Challenged { .. } if self.challenge == ChallengeType::Dns01 => ASK_EVERY,
+            Stage::Challenged { .. } => SOON,
             _ => self.order.retry_after.unwrap_or(ASK_EVERY).clamp(SOON, MOST_SELDOM),
         }
     }
 
     /// What the front door is to answer, by token.
     pub(super) fn answers(&self) -> BTreeMap<Name, Name> {
-        let challenges = match &self.stage {
-            Stage::Challenged { challenges, .. } | Stage::Answered { challenges } => challenges.as_slice(),
-            Stage::Finalizing { .. } => &[],
-        };
+        let challenges = self.challenges(ChallengeType::Http01);
         let answer = |it: &Challenge| {
             let body = self.account.authorization(&it.token);
             (Name::from(it.token.as_str()), Name::from(body))
         };
         challenges.iter().map(answer).collect()
+    }
+
+    /// What DNS is to answer: names and values.
+    pub(super) fn records(&self) -> Vec<(Name, Name)> {
+        let value = |it: &Challenge| Name::from(self.account.dns_value(&it.token));
+        let challenges = self.challenges(ChallengeType::Dns01).iter();
+        challenges.map(|it| (self.record.clone(), value(it))).collect()
+    }
+
+    fn challenges(&self, of: ChallengeType) -> &[Challenge] {
+        match &self.stage {
+            Stage::Challenged { challenges, .. } | Stage::Answered { challenges } if self.challenge == of => {
+                challenges
+            }
+            _ => &[],
+        }
+    }
+
+    pub(super) fn challenge(&self) -> ChallengeType {
+        self.challenge
+    }
+
+    fn time_to_answer(&self) -> Duration {
+        match self.challenge {
+            ChallengeType::Http01 => TO_ANSWER,
+            ChallengeType::Dns01 => TO_ANSWER_BY_DNS,
+        }
+    }
+
+    pub(super) async fn publish(&mut self, records: &Records) -> Result<(), AcmeError> {
+        let values = self.records();
+        let (Stage::Challenged { is_published, answered, .. }, Some(updates)) =
+            (&mut self.stage, &self.acme.dns)
+        else {
+            return Ok(());
+        };
+        for (name, value) in &values {
+            if let Err(error) = records.publish(updates, name, value).await {
+                *answered = Err(error.to_string());
+                return Err(AcmeError::Dns(error));
+            }
+        }
+        (*is_published, *answered) = (true, Err("it was not asked yet".into()));
+        Ok(())
     }
 
     pub(super) async fn answer(&mut self) -> Result<(), AcmeError> {

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn acme(directory: &str) -> Acme {
-        Acme { directory: directory.into(), email: None, authorities: None }
+        Acme { directory: directory.into(), email: None, authorities: None, challenge: None, dns: None }
     }
 
     fn refused(status: u16, kind: &str) -> AcmeError {

@@ -8,7 +8,7 @@ use std::{
 use seaway_files::state::FailedOrders;
 use seaway_model::{
     Problem, Reason,
-    acme::{CertificateOrder, ordered_certificate},
+    acme::{CertificateOrder, ChallengeType, ordered_certificate, record_name},
 };
 
 use super::{
@@ -101,10 +101,19 @@ impl Observed {
         let message = format!("{still}: {why}");
         let host = &order.host;
         let wait = wait.map(|it| format!(" after {}", schedule::human(it))).unwrap_or_default();
-        let fix = format!(
-            "Look whether {host} leads to this machine in DNS, and whether port 80 is reachable from outside. \
-             Seaway tries again{wait}."
-        );
+        let look = match order.challenge {
+            ChallengeType::Http01 => {
+                format!(
+                    "Look whether {host} leads to this machine in DNS, and whether port 80 is reachable from outside."
+                )
+            }
+            ChallengeType::Dns01 => format!(
+                "Look whether {} may be changed at the name server of frontDoor.acme.dns, and whether public name \
+                 servers answer with its records.",
+                record_name(host)
+            ),
+        };
+        let fix = format!("{look} Seaway tries again{wait}.");
         Some(Problem::new(ordered_certificate(host), Reason::CertificateOrder, message).fix(fix))
     }
 }

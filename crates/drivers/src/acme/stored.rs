@@ -25,6 +25,7 @@ impl Stored {
         let dates = certificate_dates(&pem).ok_or("it has no certificate that can be read")?;
         let is_for = |name: &HostPattern| match name {
             HostPattern::Exact(name) => name == host,
+            // Of one label; of a wildcard that label is `*`.
             HostPattern::Under(end) => host.split_once('.').is_some_and(|(_, rest)| *rest == **end),
         };
         if !dates.names.iter().any(is_for) {
@@ -79,6 +80,7 @@ mod tests {
         }
         let (wide, key) = pair("*.shop.example");
         assert_eq!(read(format!("{wide}\n{key}"), "www.shop.example"), Ok(()));
+        assert_eq!(read(format!("{wide}\n{key}"), "*.shop.example"), Ok(()));
         read(format!("{wide}\n{key}"), "a.b.shop.example").expect_err("of one label");
     }
 }

@@ -5,7 +5,7 @@
 //!     acme/HASH/            of a directory's URL
 //!         directory         that URL, for people
 //!         account.key       of the account there
-//!         HOST.pem          chain and key, in one file, so that they always belong together
+//!         HOST.pem          chain and key, in one file, so that they always belong together; a wildcard's HOST is `wildcard+REST`
 //!         HOST.failed       how often an order failed in a row, and when the next may begin (Unix time)
 //! ```
 
@@ -14,6 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use seaway_model::acme::WILDCARD;
 use sha2::{Digest, Sha256};
 
 use super::StateDir;
@@ -125,12 +126,14 @@ impl CertificateStore {
 
 /// A host name is a file's name here, and nothing that leads elsewhere.
 fn file_name(host: &str, end: &str) -> io::Result<String> {
+    // A `*` in a file's name is a trap for who removes it, and a `+` is in no host name.
+    let (is_below, host) = host.strip_prefix(WILDCARD).map_or(("", host), |rest| ("wildcard+", rest));
     let is_part = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || matches!(it, b'-' | b'_' | b'.');
     let is_name =
         !host.is_empty() && host.len() <= 253 && !host.starts_with('.') && host.bytes().all(is_part);
     match is_name {
         // Not as an ending: a host `shop.pem` is another than `shop`.
-        true => Ok(format!("{host}.{end}")),
+        true => Ok(format!("{is_below}{host}.{end}")),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{host:?} is no host name"))),
     }
 }
@@ -205,9 +208,23 @@ mod tests {
     }
 
     #[test]
+    fn a_wildcard_and_its_name_have_files_of_their_own() {
+        let (_root, store) = store();
+        for host in ["shop.example", "*.shop.example"] {
+            store.keep_certificate(CA, host, host).expect("is written");
+        }
+        for host in ["shop.example", "*.shop.example"] {
+            let stored = store.certificate(CA, host).expect("is read").expect("is there");
+            assert_eq!(stored.pem, host);
+        }
+        assert!(store.folder(CA).join("wildcard+shop.example.pem").exists());
+    }
+
+    #[test]
     fn a_name_leads_nowhere_else() {
         let (_root, store) = store();
-        for host in ["../shop", "a/b", "", "..", ".a", "Shop.example", "a\0b"] {
+        for host in ["*.", "*../a", "a.*.b", "+.a", "../shop", "a/b", "", "..", ".a", "Shop.example", "a\0b"]
+        {
             store.keep_certificate(CA, host, "pem").expect_err(host);
             store.certificate(CA, host).err().unwrap_or_else(|| panic!("{host:?} is a name"));
         }

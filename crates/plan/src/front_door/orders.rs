@@ -1,10 +1,13 @@
 //! Certificates that the front door orders: for which host names, and what the authority asks for meanwhile.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use seaway_model::{
     Kind, Name, ObjectRef,
-    acme::{Challenge, ordered_certificate},
+    acme::{Acme, Challenge, ChallengeType, WILDCARD, ordered_certificate, record_name},
     load_balancer::{Action, HostPattern, Match, PathMatch, Rule},
 };
 
@@ -20,9 +23,16 @@ const NOT_PUBLIC: [&str; 7] = ["localhost", "local", "internal", "home.arpa", "o
 /// What may be ordered, and what may not.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Orderable {
-    pub(crate) hosts: BTreeSet<Name>,
-    /// Their authority would have to be shown a record in DNS.
-    pub(crate) wildcards: BTreeSet<Name>,
+    pub(crate) hosts: BTreeMap<Name, ChallengeType>,
+    /// Their authority would have to be shown a record in DNS, which may not be added.
+    pub(crate) unprovable: BTreeMap<Name, Unprovable>,
+}
+
+/// Why a record may not be added.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Unprovable {
+    NoServer,
+    OtherZone,
 }
 
 impl FrontDoor {
@@ -39,8 +49,8 @@ impl FrontDoor {
             passed_on.contains_key(host)
                 || ends.into_iter().any(|end| passed_on.contains_key(&HostPattern::Under(end.into())))
         };
-        let is_own_authority =
-            given.config.front_door.tls.acme.as_ref().is_some_and(|it| it.authorities.is_some());
+        let acme = given.config.front_door.tls.acme.as_ref();
+        let is_own_authority = acme.is_some_and(|it| it.authorities.is_some());
         let owners = self.host_names();
         for (rank, guest) in self.within_limits() {
             let its = guest.rules.iter().flat_map(|rule| rule.hosts.iter());
@@ -54,13 +64,15 @@ impl FrontDoor {
                 if provided.contains(host) || is_covered() {
                     continue;
                 }
-                match host {
-                    HostPattern::Exact(name) if is_public(name) || is_own_authority && is_name(name) => {
-                        orderable.hosts.insert(name.clone())
-                    }
-                    HostPattern::Exact(_) => false,
-                    HostPattern::Under(name) => orderable.wildcards.insert(name.clone()),
-                };
+                let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
+                if !is_public(name) && !(is_own_authority && is_name(name)) {
+                    continue;
+                }
+                let ordered = ordered_name(host);
+                match acme.map_or(Err(Unprovable::NoServer), |it| challenge(it, &ordered)) {
+                    Ok(challenge) => drop(orderable.hosts.insert(ordered, challenge)),
+                    Err(why) => drop(orderable.unprovable.insert(ordered, why)),
+                }
             }
         }
         orderable
@@ -80,12 +92,9 @@ impl FrontDoor {
     /// Whether one of these host names waits for a certificate: who is sent to https there would be refused.
     pub(super) fn awaits_certificate(&self, rules: &[Arc<Rule>], given: Given<'_>) -> bool {
         let mut hosts = rules.iter().flat_map(|rule| rule.hosts.iter());
-        hosts.any(|host| match host {
-            HostPattern::Exact(name) => {
-                let object = ordered_certificate(name);
-                self.certificates.contains_key(&object) && given.certificates.held(&object).is_none()
-            }
-            HostPattern::Under(_) => false,
+        hosts.any(|host| {
+            let object = ordered_certificate(&ordered_name(host));
+            self.certificates.contains_key(&object) && given.certificates.held(&object).is_none()
         })
     }
 
@@ -114,6 +123,27 @@ impl FrontDoor {
             self.forget_listeners();
         }
         is_new
+    }
+}
+
+/// As an order calls it.
+fn ordered_name(host: &HostPattern) -> Name {
+    match host {
+        HostPattern::Exact(name) => name.clone(),
+        HostPattern::Under(name) => format!("{WILDCARD}{name}").into(),
+    }
+}
+
+/// How that name is proven: as the configuration says, and a wildcard by DNS, for nothing else proves one.
+fn challenge(acme: &Acme, host: &str) -> Result<ChallengeType, Unprovable> {
+    let asked = acme.challenge.unwrap_or(ChallengeType::Http01);
+    if asked != ChallengeType::Dns01 && !host.starts_with(WILDCARD) {
+        return Ok(asked);
+    }
+    let updates = acme.dns.as_ref().ok_or(Unprovable::NoServer)?;
+    match updates.may_change(&record_name(host)) {
+        true => Ok(ChallengeType::Dns01),
+        false => Err(Unprovable::OtherZone),
     }
 }
 

@@ -18,7 +18,7 @@ use seaway_model::{
 };
 
 use super::World;
-use crate::front_door::{self, Orderable};
+use crate::front_door::{self, Orderable, Unprovable};
 
 /// Host names whose certificates are ordered, and where.
 #[derive(Debug, Default)]
@@ -59,10 +59,10 @@ impl World {
         let hosts = wanted.hosts.clone();
         let now = Orders { of: wanted, from: acme, are_stale: false };
         let before = std::mem::replace(&mut self.door.orders, now).of.hosts;
-        let gone: Vec<&Name> = before.difference(&hosts).collect();
-        for host in &hosts {
+        let gone: Vec<&Name> = before.keys().filter(|it| !hosts.contains_key(*it)).collect();
+        for host in hosts.keys() {
             let unit = Unit::CertificateOrder(host.clone());
-            if !before.contains(host) {
+            if !before.contains_key(host) {
                 self.door.guests.expect(host);
                 super::owners::add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
             } else if !elsewhere {
@@ -91,17 +91,17 @@ impl World {
 
     /// An order that ended when its host name left may tell of it yet.
     pub(super) fn is_of_nobody(&self, object: &ObjectRef) -> bool {
-        object.kind == Kind::Certificate && !self.door.orders.of.hosts.contains(&object.name)
+        object.kind == Kind::Certificate && !self.door.orders.of.hosts.contains_key(&object.name)
     }
 
     /// The front door is open where it was not: orders wait for that.
     pub(super) fn resume_orders(&mut self) {
-        let units = self.door.orders.of.hosts.iter().cloned().map(Unit::CertificateOrder);
+        let units = self.door.orders.of.hosts.keys().cloned().map(Unit::CertificateOrder);
         self.dirt.extend(units.map(Dirt::Unit));
     }
 
     pub(super) fn put_challenge(&mut self, challenge: &Arc<Challenge>) {
-        let is_expected = self.door.orders.of.hosts.contains(&challenge.host);
+        let is_expected = self.door.orders.of.hosts.contains_key(&challenge.host);
         if is_expected && self.door.guests.answer(challenge) {
             self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
         }
@@ -109,9 +109,7 @@ impl World {
 
     pub(super) fn order(&self, host: &Name) -> Desired {
         let Orders { of, from: Some(acme), .. } = &self.door.orders else { return Desired::Absent };
-        if !of.hosts.contains(host) {
-            return Desired::Absent;
-        }
+        let Some(challenge) = of.hosts.get(host).copied() else { return Desired::Absent };
         let port = self.config.front_door.port;
         let serving = self.door_serving();
         let here = serving.iter().filter(|it| it.protocol == L4::Tcp && it.port == port);
@@ -121,6 +119,7 @@ impl World {
         Desired::CertificateOrder(Arc::new(CertificateOrder {
             host,
             acme,
+            challenge,
             answers_at: answers_at.into_iter().collect(),
         }))
     }
@@ -128,15 +127,26 @@ impl World {
     /// What is wrong with them, as their driver says, and what is not ordered.
     pub(super) fn order_problems(&self) -> Vec<Problem> {
         let of = &self.door.orders.of;
-        let units = of.hosts.iter().map(|host| Unit::CertificateOrder(host.clone()));
+        let units = of.hosts.keys().map(|host| Unit::CertificateOrder(host.clone()));
         let told = units.filter_map(|unit| self.outcomes.get(&unit));
         let mut problems: Vec<Problem> =
             told.flat_map(|it| &it.problems).map(|(_, problem)| problem.clone()).collect();
-        problems.extend(of.wildcards.iter().map(|name| {
-            let message = format!("no certificate is ordered for *.{name}: it would need a record in DNS (DNS-01)");
-            Problem::new(front_door::owner().object(), Reason::CertificateName, message)
-                .at("frontDoor.acme")
-                .fix("List the host names one by one at the Service, or name a certificate: frontDoor.certificates.")
+        problems.extend(of.unprovable.iter().map(|(name, why)| {
+            let (place, why, fix) = match why {
+                Unprovable::NoServer => (
+                    "frontDoor.acme",
+                    "it would need a record in DNS (DNS-01)",
+                    "Set frontDoor.acme.dns (docs/acme.md), or list the host names one by one at the Service, or name a \
+                     certificate: frontDoor.certificates.",
+                ),
+                Unprovable::OtherZone => (
+                    "frontDoor.acme.dns.zones",
+                    "it needs a record in DNS (DNS-01), and is in none of these zones",
+                    "Add its zone, or name a certificate: frontDoor.certificates.",
+                ),
+            };
+            let message = format!("no certificate is ordered for {name}: {why}");
+            Problem::new(front_door::owner().object(), Reason::CertificateName, message).at(place).fix(fix)
         }));
         problems
     }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use seaway_model::{
     Change, Config, Desired, Dirt, Fact, Kind, L4, ListenerId, Name, ObjectRef, Outcome, Problem, Reason,
     Unit,
-    acme::{Acme, CertificateOrder, Challenge, ordered_certificate},
+    acme::{
+        Acme, CertificateOrder, Challenge, ChallengeType, DnsKey, DnsKeyAlgorithm, DnsUpdates,
+        ordered_certificate,
+    },
     config::HostOwners,
     fact::Secret,
     load_balancer::{Action, HostPattern, PathMatch, Rule},
@@ -21,8 +24,13 @@ use crate::{
 
 fn ordering() -> Config {
     let mut config = Config::default();
-    config.front_door.tls.acme =
-        Some(Acme { directory: "https://ca.example/dir".into(), email: None, authorities: None });
+    config.front_door.tls.acme = Some(Acme {
+        directory: "https://ca.example/dir".into(),
+        email: None,
+        authorities: None,
+        challenge: None,
+        dns: None,
+    });
     config
 }
 
@@ -286,4 +294,62 @@ fn who_waits_for_a_certificate_is_not_sent_to_https_because_others_have_one() {
     conclude(&mut world, order("cart.example"), vec![Fact::Secret(Arc::new(issued("cart.example")))], vec![]);
     assert_eq!(shown(&world, "cart.example"), [""; 0]);
     assert_eq!(world.certificates().valid, 1);
+}
+
+fn by_dns(zones: &[&str], challenge: Option<ChallengeType>) -> Config {
+    let mut config = ordering();
+    let key = DnsKey {
+        name: "seaway".into(),
+        algorithm: DnsKeyAlgorithm::HmacSha256,
+        secret_file: "tsig.key".into(),
+    };
+    let (server, zones) = (([192, 0, 2, 53], 53).into(), zones.iter().map(|it| Name::from(*it)).collect());
+    let acme = config.front_door.tls.acme.as_mut().expect("set");
+    acme.dns = Some(DnsUpdates { server, key, zones, secondaries: Vec::new() });
+    acme.challenge = challenge;
+    config
+}
+
+#[test]
+fn a_wildcard_is_proven_by_dns_and_other_names_as_the_configuration_says() {
+    let shop = at_hosts("shop", "shop.example,*.shop.example,*.cart.example,cart.example");
+    let all = ["shop.example", "*.shop.example", "*.cart.example", "cart.example"];
+    let (http, dns) = (Some(ChallengeType::Http01), Some(ChallengeType::Dns01));
+    for (zones, asked, expected) in [
+        (&[] as &[&str], None, [http, dns, dns, http]),
+        (&["shop.example"], None, [http, dns, None, http]),
+        (&["shop.example"], dns, [dns, dns, None, None]),
+        (&["example"], http, [http, dns, dns, http]),
+    ] {
+        let world = world(by_dns(zones, asked), [put(&shop), backed(&shop)]);
+        let proven = all.map(|host| wanted(&world, host).map(|it| it.challenge));
+        assert_eq!(proven, expected, "{zones:?} {asked:?}");
+        let told = problems(&world);
+        let left: Vec<&str> = all.into_iter().filter(|host| wanted(&world, host).is_none()).collect();
+        assert_eq!(told.len(), left.len(), "{told:?}");
+        for host in left {
+            let told = told.iter().any(|it| {
+                it.contains(&format!("frontDoor.acme.dns.zones: no certificate is ordered for {host}:"))
+            });
+            assert!(told, "{host}");
+        }
+    }
+}
+
+#[test]
+fn a_certificate_of_a_wildcard_is_shown_for_names_below_it_and_http_waits_for_it() {
+    let shop = at_hosts("shop", "*.shop.example");
+    let mut config = by_dns(&[], None);
+    config.front_door.tls.redirect = true;
+    let mut world = world(config, [put(&shop), backed(&shop), told(&tls_secret("mine", &["mine.example"]))]);
+    let is_redirected =
+        |world: &World| rules(world, 80).iter().any(|rule| matches!(rule.action, Action::Redirect(_)));
+    assert!(!is_redirected(&world), "who is sent to https there would be refused");
+    let object = ordered_certificate(&"*.shop.example".into());
+    let issued = Secret { object: object.clone(), ..tls_secret("x", &["*.shop.example"]) };
+    conclude(&mut world, order("*.shop.example"), vec![Fact::Secret(Arc::new(issued))], vec![]);
+    let balancer = load_balancer(&world).expect("open");
+    let tls = balancer.listeners[&ListenerId { l4: L4::Tcp, port: 443 }].tls.clone().expect("TLS ends there");
+    assert_eq!(*tls.by_name[&HostPattern::Under("shop.example".into())], [object]);
+    assert!(is_redirected(&world));
 }
