@@ -65,7 +65,8 @@ impl FrontDoor {
                     continue;
                 }
                 let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
-                if !is_public(name) && !(is_own_authority && is_name(name)) {
+                let is_certified = is_public(name) || is_own_authority && is_name(name);
+                if !is_certified {
                     continue;
                 }
                 let ordered = ordered_name(host);
