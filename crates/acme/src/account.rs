@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     AcmeError, Directory, Key, Order,
     directory::{Reply, Signer},
+    validation_certificate,
 };
 
 /// Whom the authority writes to.
@@ -58,7 +59,19 @@ impl Account {
 
     /// The record that answers a challenge with that token (RFC 8555, section 8.4).
     pub fn dns_value(&self, token: &str) -> String {
-        BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, self.authorization(token).as_bytes()))
+        BASE64_URL_SAFE_NO_PAD.encode(self.hash(token))
+    }
+
+    /// The certificate that answers a challenge with that token for a host name (RFC 8737): chain and key, in PEM.
+    pub fn validation(&self, host: &str, token: &str) -> Result<(String, String), AcmeError> {
+        validation_certificate(host, &self.hash(token))
+    }
+
+    fn hash(&self, token: &str) -> [u8; 32] {
+        let mut hash = [0; 32];
+        let found = digest(&SHA256, self.authorization(token).as_bytes());
+        hash.iter_mut().zip(found.as_ref()).for_each(|(to, from)| *to = *from);
+        hash
     }
 
     pub(crate) async fn post(&self, url: &str, payload: Option<&Value>) -> Result<Reply, AcmeError> {

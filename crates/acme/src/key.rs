@@ -5,10 +5,7 @@ use aws_lc_rs::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair},
 };
-use base64::{
-    Engine,
-    prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD},
-};
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
 use crate::{AcmeError, der};
@@ -29,10 +26,7 @@ impl Key {
     }
 
     pub fn from_pem(pem: &str) -> Result<Key, AcmeError> {
-        let lines = pem.lines().map(str::trim);
-        let inside = lines.skip_while(|it| *it != BEGIN).skip(1).take_while(|it| *it != END);
-        let text: String = inside.collect();
-        let der = BASE64_STANDARD.decode(text).map_err(|_| no_key("read"))?;
+        let der = der::from_pem("PRIVATE KEY", pem).ok_or_else(|| no_key("read"))?;
         Key::of(der)
     }
 
@@ -44,15 +38,7 @@ impl Key {
     }
 
     pub fn to_pem(&self) -> String {
-        let text = BASE64_STANDARD.encode(&self.der);
-        let mut pem = format!("{BEGIN}\n");
-        for line in text.as_bytes().chunks(64) {
-            pem.extend(line.iter().map(|it| char::from(*it)));
-            pem.push('\n');
-        }
-        pem.push_str(END);
-        pem.push('\n');
-        pem
+        der::pem("PRIVATE KEY", &self.der)
     }
 
     /// The uncompressed point: 4, x, y.
@@ -92,9 +78,6 @@ impl Key {
         Ok(signed.as_ref().to_vec())
     }
 }
-
-const BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
-const END: &str = "-----END PRIVATE KEY-----";
 
 fn no_key(what: &str) -> AcmeError {
     AcmeError::Key(format!("a key (ECDSA, P-256, PKCS #8) cannot be {what}"))

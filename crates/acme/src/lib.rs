@@ -1,7 +1,7 @@
 //! ACME (RFC 8555): an account at a certificate authority, orders, and what proves that a host name is ours.
 //!
 //! ```text
-//!   Directory ─► Account (key, nonces) ─► Order ─► Authorization ─► Challenge (HTTP-01)
+//!   Directory ─► Account (key, nonces) ─► Order ─► Authorization ─► Challenge (HTTP-01, TLS-ALPN-01, DNS-01)
 //!                                           └────► finalize (a request made by `request`) ─► certificate chain
 //! ```
 //!
@@ -17,6 +17,7 @@ mod error;
 mod key;
 mod order;
 mod request;
+mod validation;
 
 pub use account::{Account, Contact};
 pub use directory::Directory;
@@ -24,6 +25,7 @@ pub use error::AcmeError;
 pub use key::Key;
 pub use order::{Authorization, Challenge, Order, Status};
 pub use request::request;
+pub use validation::validation_certificate;
 
 /// For `fuzz/` alone.
 #[doc(hidden)]

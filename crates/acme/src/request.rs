@@ -6,8 +6,6 @@ use crate::{AcmeError, Key, der};
 const EXTENSIONS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
-/// In a list of names: a DNS name.
-const DNS: u8 = 0x82;
 /// The attributes of a request.
 const ATTRIBUTES: u8 = 0xa0;
 
@@ -15,7 +13,7 @@ const ATTRIBUTES: u8 = 0xa0;
 pub fn request(host: &str, key: &Key) -> Result<Vec<u8>, AcmeError> {
     let sequence = |parts: &[&[u8]]| der::value(der::SEQUENCE, parts);
     let object = |id: &[u8]| der::value(der::OBJECT, &[id]);
-    let names = sequence(&[&der::value(DNS, &[host.as_bytes()])]);
+    let names = sequence(&[&der::value(der::DNS_NAME, &[host.as_bytes()])]);
     let extension = sequence(&[&object(ALTERNATIVE_NAMES), &der::value(der::OCTETS, &[&names])]);
     let wanted = der::value(der::SET, &[&sequence(&[&extension])]);
     let attributes = der::value(ATTRIBUTES, &[&sequence(&[&object(EXTENSIONS), &wanted])]);
@@ -27,13 +25,13 @@ pub fn request(host: &str, key: &Key) -> Result<Vec<u8>, AcmeError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};
 
     use super::*;
 
     /// The content of a value, and what follows it.
-    fn inside(bytes: &[u8]) -> (&[u8], &[u8]) {
+    pub(crate) fn inside(bytes: &[u8]) -> (&[u8], &[u8]) {
         let (length, head) = match bytes[1] {
             short @ 0..0x80 => (usize::from(short), 2),
             long => {

@@ -460,7 +460,8 @@ impl Driver for Certificates {
             self.records.note_change();
         }
         let answers = observed.attempt.as_ref().map(Attempt::answers).unwrap_or_default();
-        let asked = Fact::Challenge(Arc::new(Challenge { host: host.clone(), answers }));
+        let validation = observed.attempt.as_ref().and_then(Attempt::validation);
+        let asked = Fact::Challenge(Arc::new(Challenge { host: host.clone(), answers, validation }));
         let secret = observed.stored.as_ref().map(|it| Fact::Secret(Arc::new(it.secret(host))));
         let owner = Owner::Config(FRONT_DOOR.into());
         Conclusion {

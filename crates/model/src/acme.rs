@@ -1,10 +1,13 @@
 //! Certificates that the front door orders itself, from a certificate authority that speaks ACME (RFC 8555).
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::name::{Kind, Name, ObjectRef};
+use crate::{
+    load_balancer::Certificate,
+    name::{Kind, Name, ObjectRef},
+};
 
 /// What a wildcard begins with.
 pub const WILDCARD: &str = "*.";
@@ -28,6 +31,8 @@ pub struct Acme {
 pub enum ChallengeType {
     /// It asks port 80 for a path (RFC 8555, section 8.3).
     Http01,
+    /// It shakes hands at port 443 (RFC 8737).
+    TlsAlpn01,
     /// It asks DNS for a record (section 8.4). Only this proves a wildcard.
     Dns01,
 }
@@ -37,6 +42,7 @@ impl ChallengeType {
     pub fn as_str(self) -> &'static str {
         match self {
             ChallengeType::Http01 => "http-01",
+            ChallengeType::TlsAlpn01 => "tls-alpn-01",
             ChallengeType::Dns01 => "dns-01",
         }
     }
@@ -102,16 +108,19 @@ pub struct CertificateOrder {
     pub host: Name,
     pub acme: Acme,
     pub challenge: ChallengeType,
-    /// Where the front door answers in the open, and so what the authority asks for.
+    /// Where the front door answers what the authority asks for: in the open, or by TLS.
     pub answers_at: Vec<SocketAddr>,
 }
 
-/// What the authority asks the front door for, to see that the host name leads here (HTTP-01).
+/// What the authority asks the front door for, to see that the host name leads here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Challenge {
     pub host: Name,
-    /// Bodies by token; none: it asks for nothing any more.
+    /// Of HTTP-01: bodies by token; none: it asks for nothing any more.
     pub answers: BTreeMap<Name, Name>,
+    /// Of TLS-ALPN-01. It is written nowhere.
+    #[serde(skip)]
+    pub validation: Option<Arc<Certificate>>,
 }
 
 /// What the certificate of a host name is called.

@@ -54,7 +54,7 @@ use self::{
 };
 pub(crate) use self::{
     listeners::requires_client_certificates,
-    orders::{Orderable, Unprovable},
+    orders::{AnswerChange, Orderable, Unprovable},
     told::{nobody_is_served, not_redirected},
     view::why_not,
 };
@@ -115,6 +115,8 @@ pub(crate) struct FrontDoor {
     certificates: BTreeMap<ObjectRef, BTreeSet<Rank>>,
     /// What a certificate authority asks for, by host name.
     challenges: BTreeMap<Name, Vec<Arc<Rule>>>,
+    /// What authorities are shown that check a name by TLS.
+    validations: BTreeMap<Name, Arc<Certificate>>,
     /// Of host names; put together when they are asked for, as are the next three.
     owners: OnceLock<Owners>,
     /// Those of the last listeners.

@@ -85,4 +85,4 @@ pub use statistics::{
 };
 pub use sys::{give_memory_back, raise_descriptor_limit};
 pub use takeover::{HandOver, TakeOverError, TakenOver, Turn, take};
-pub use tls::{KeyError, look_at};
+pub use tls::{KeyError, look_at, shows_validation};

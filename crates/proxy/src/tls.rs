@@ -13,6 +13,7 @@
 mod keys;
 mod tickets;
 mod upstream;
+mod validation;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -36,6 +37,8 @@ pub(crate) use keys::Keys;
 pub use keys::{KeyError, look_at};
 pub(crate) use tickets::Tickets;
 pub(crate) use upstream::UpstreamTls;
+pub(crate) use validation::Validations;
+pub use validation::shows_validation;
 
 /// Where a certificate of that name is, or will be.
 #[derive(Debug, Default)]

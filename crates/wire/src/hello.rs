@@ -16,6 +16,8 @@ pub enum Hello {
 pub struct ClientHello {
     /// In lower case; none, if no name is asked for.
     pub name: Option<String>,
+    /// It is a certificate authority that checks this name, and speaks nothing else (RFC 8737).
+    pub is_validation: bool,
 }
 
 /// More than this is no hello: a large one of today has 2 KiB.
@@ -27,6 +29,9 @@ const CLIENT_HELLO: u8 = 1;
 const RECORD: usize = 1 << 14;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
+const APPLICATION_PROTOCOLS: u16 = 16;
+/// The list of that protocol alone, with the lengths of list and name.
+const VALIDATION_ALONE: &[u8] = b"\x00\x0b\x0aacme-tls/1";
 
 pub fn read(bytes: &[u8]) -> Hello {
     match message(bytes) {
@@ -111,6 +116,9 @@ fn asked(message: &[u8]) -> Result<ClientHello, &'static str> {
         seen.push(kind);
         if kind == SERVER_NAME {
             asked.name = Some(name(content)?);
+        }
+        if kind == APPLICATION_PROTOCOLS {
+            asked.is_validation = content.0 == VALIDATION_ALONE;
         }
     }
     Ok(asked)

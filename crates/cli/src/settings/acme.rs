@@ -37,7 +37,11 @@ pub(super) fn acme(field: &Field<'_>, beside: &Path) -> Option<Acme> {
     }
     let authorities = section.take("authorities").name().map(|it| beside.join(it));
     let (asked, updates) = (section.take("challenge"), section.take("dns"));
-    let challenge = asked.one_of(&[("http-01", ChallengeType::Http01), ("dns-01", ChallengeType::Dns01)]);
+    let challenge = asked.one_of(&[
+        ("http-01", ChallengeType::Http01),
+        ("tls-alpn-01", ChallengeType::TlsAlpn01),
+        ("dns-01", ChallengeType::Dns01),
+    ]);
     let dns = dns(&updates, beside);
     if challenge == Some(ChallengeType::Dns01) && !updates.is_set() {
         updates.required("a name server that takes dynamic updates, as dns-01 needs one (docs/acme.md)");

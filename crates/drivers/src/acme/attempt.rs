@@ -11,6 +11,7 @@ use seaway_files::state::FailedOrders;
 use seaway_model::{
     Name,
     acme::{Acme, CertificateOrder, ChallengeType, record_name},
+    load_balancer::Certificate,
 };
 
 use super::{SOON, Step, reach, records::Records};
@@ -35,6 +36,8 @@ pub(super) struct Attempt {
     challenge: ChallengeType,
     /// Where the authority looks for a record.
     record: Name,
+    /// What it is shown by TLS.
+    validation: Option<Arc<Certificate>>,
     began: Instant,
     order: Order,
     stage: Stage,
@@ -77,6 +80,14 @@ impl Attempt {
             };
             challenges.push(asked.challenge(kind).ok_or_else(unexpected)?.clone());
         }
+        let validation = match challenges.first().filter(|_| *challenge == ChallengeType::TlsAlpn01) {
+            Some(challenge) => {
+                let (chain, key) = account.validation(host, &challenge.token)?;
+                let (chain, authorities, staple) = (chain.into(), Name::default(), None);
+                Some(Arc::new(Certificate { chain, key: key.into(), authorities, staple }))
+            }
+            None => None,
+        };
         let stage = match challenges.is_empty() {
             true => Stage::Answered { challenges },
             false => Stage::Challenged {
@@ -91,6 +102,7 @@ impl Attempt {
             account,
             challenge: *challenge,
             record: record_name(host),
+            validation,
             began,
             order,
             stage,
@@ -104,10 +116,11 @@ impl Attempt {
         if self.is_paused() {
             return;
         }
-        let (answers, values) = (self.answers(), self.records());
+        let (answers, values, validation) = (self.answers(), self.records(), self.validation());
         if let Stage::Challenged { answered, is_published, .. } = &mut self.stage {
             *answered = match (self.challenge, &self.acme.dns) {
                 (ChallengeType::Http01, _) => reach::answers(order_of, &answers).await,
+                (ChallengeType::TlsAlpn01, _) => reach::shows(order_of, validation).await,
                 (ChallengeType::Dns01, Some(updates)) if *is_published => {
                     let mut shown = Ok(());
                     for (name, value) in &values {
@@ -158,7 +171,9 @@ impl Attempt {
         match (&self.stage, self.order.status) {
             (Stage::Challenged { answered: Err(why), .. }, _) if lasts > self.time_to_answer() => {
                 Some(Step::Abandon(match self.challenge {
-                    ChallengeType::Http01 => format!("the front door does not answer for it itself: {why}"),
+                    ChallengeType::Http01 | ChallengeType::TlsAlpn01 => {
+                        format!("the front door does not answer for it itself: {why}")
+                    }
                     ChallengeType::Dns01 => why.clone(),
                 }))
             }
@@ -197,6 +212,11 @@ impl Attempt {
         challenges.iter().map(answer).collect()
     }
 
+    /// What an authority is to be shown by TLS.
+    pub(super) fn validation(&self) -> Option<Arc<Certificate>> {
+        self.validation.clone().filter(|_| !self.challenges(ChallengeType::TlsAlpn01).is_empty())
+    }
+
     /// What DNS is to answer: names and values.
     pub(super) fn records(&self) -> Vec<(Name, Name)> {
         let value = |it: &Challenge| Name::from(self.account.dns_value(&it.token));
@@ -219,7 +239,7 @@ impl Attempt {
 
     fn time_to_answer(&self) -> Duration {
         match self.challenge {
-            ChallengeType::Http01 => TO_ANSWER,
+            ChallengeType::Http01 | ChallengeType::TlsAlpn01 => TO_ANSWER,
             ChallengeType::Dns01 => TO_ANSWER_BY_DNS,
         }
     }

@@ -107,6 +107,11 @@ impl Observed {
                     "Look whether {host} leads to this machine in DNS, and whether port 80 is reachable from outside."
                 )
             }
+            ChallengeType::TlsAlpn01 => {
+                format!(
+                    "Look whether {host} leads to this machine in DNS, and whether port 443 is reachable from outside."
+                )
+            }
             ChallengeType::Dns01 => format!(
                 "Look whether {} may be changed at the name server of frontDoor.acme.dns, and whether public name \
                  servers answer with its records.",

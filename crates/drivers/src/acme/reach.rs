@@ -1,9 +1,9 @@
 //! Whether the front door answers what a certificate authority will ask for. An authority counts failures, so it is not let look
 //! before that.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use seaway_model::{Name, acme::CertificateOrder};
+use seaway_model::{Name, acme::CertificateOrder, load_balancer::Certificate};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -21,6 +21,25 @@ pub(super) async fn answers(order: &CertificateOrder, answers: &BTreeMap<Name, N
         match all(*at, &order.host, answers).await {
             Ok(()) => return Ok(()),
             Err(why) => told = format!("http://{at}: {why}"),
+        }
+    }
+    Err(told)
+}
+
+/// By TLS, the same.
+pub(super) async fn shows(
+    order: &CertificateOrder,
+    certificate: Option<Arc<Certificate>>,
+) -> Result<(), String> {
+    let Some(certificate) = certificate else { return Err("it has nothing to show".to_owned()) };
+    let mut told = "it is not open at the port for https".to_owned();
+    for at in order.answers_at.iter().copied() {
+        let (host, certificate) = (order.host.clone(), certificate.clone());
+        let looking = move || seaway_proxy::shows_validation(at, &host, &certificate);
+        match tokio::task::spawn_blocking(looking).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(why)) => told = format!("https://{at}: {why}"),
+            Err(error) => told = error.to_string(),
         }
     }
     Err(told)

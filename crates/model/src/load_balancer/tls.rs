@@ -16,6 +16,8 @@ pub struct TlsByName {
     pub by_name: BTreeMap<HostPattern, Arc<[ObjectRef]>>,
     /// Names for which TLS does not end here: the bytes go on, untouched, to one of these pools by weight.
     pub through: BTreeMap<HostPattern, Vec<(PoolId, u32)>>,
+    /// Names that a certificate authority may check here (RFC 8737): what is shown to it for them, and to nobody else.
+    pub validations: BTreeMap<Name, Arc<Certificate>>,
     pub clients: Option<ClientAuth>,
     pub profile: TlsProfile,
     /// `Strict-Transport-Security`, in seconds.
@@ -103,6 +105,8 @@ impl PartialEq for Certificate {
             && self.users.expose_secret() == other.users.expose_secret()
     }
 }
+
+impl Eq for Certificate {}
 
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -24,7 +24,8 @@ impl FrontDoor {
     pub(crate) fn ids(&self, given: Given<'_>) -> Vec<ListenerId> {
         let settings = &given.config.front_door;
         let any = given.certificates.any_at_front_door(&settings.tls, self.certificates.keys());
-        let tls = (any || !self.passing.is_empty()).then_some(settings.tls.port);
+        let tls = any || !self.passing.is_empty() || !self.validations.is_empty();
+        let tls = tls.then_some(settings.tls.port);
         let ports = [Some(settings.port), tls.filter(|it| *it != settings.port)];
         ports.into_iter().flatten().map(|port| ListenerId { l4: L4::Tcp, port }).collect()
     }
@@ -143,10 +144,14 @@ impl FrontDoor {
             true => self.guards(settings),
             false => BTreeMap::new(),
         };
-        let wanted = (names.ends_here() || !through.is_empty()) && settings.tls.port != settings.port;
-        let tls = wanted.then(|| match through.is_empty() {
+        let is_plain = through.is_empty() && self.validations.is_empty();
+        let wanted = (names.ends_here() || !is_plain) && settings.tls.port != settings.port;
+        let tls = wanted.then(|| match is_plain {
             true => names.clone(),
-            false => Arc::new(TlsByName { through, ..TlsByName::clone(names) }),
+            false => {
+                let validations = self.validations.clone();
+                Arc::new(TlsByName { through, validations, ..TlsByName::clone(names) })
+            }
         });
         let secure = tls.map(|tls| {
             let rules = self.within_limits().flat_map(|(rank, guest)| {

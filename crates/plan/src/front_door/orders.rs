@@ -28,6 +28,15 @@ pub(crate) struct Orderable {
     pub(crate) unprovable: BTreeMap<Name, Unprovable>,
 }
 
+/// What another challenge changes at the front door.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum AnswerChange {
+    Nothing,
+    Rules,
+    /// Rules, and whether there is one for TLS.
+    Listeners,
+}
+
 /// Why a record may not be added.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Unprovable {
@@ -105,25 +114,33 @@ impl FrontDoor {
         self.forget_certificates();
     }
 
-    pub(crate) fn expect_no_more(&mut self, host: &Name) {
+    /// Whether the listener for TLS may be another now.
+    pub(crate) fn expect_no_more(&mut self, host: &Name) -> bool {
         self.certificates.remove(&ordered_certificate(host));
         self.challenges.remove(host);
         self.forget_certificates();
+        self.validations.remove(host).is_some()
     }
 
-    /// Whether anything is answered otherwise now.
-    pub(crate) fn answer(&mut self, challenge: &Challenge) -> bool {
+    /// What is answered otherwise now.
+    pub(crate) fn answer(&mut self, challenge: &Challenge) -> AnswerChange {
         let rules: Vec<Arc<Rule>> =
             challenge.answers.iter().map(|(token, body)| rule(&challenge.host, token, body)).collect();
         let before = match rules.is_empty() {
             true => self.challenges.remove(&challenge.host).unwrap_or_default(),
             false => self.challenges.insert(challenge.host.clone(), rules.clone()).unwrap_or_default(),
         };
-        let is_new = before != rules;
-        if is_new {
-            self.forget_listeners();
-        }
-        is_new
+        let validation = match challenge.validation.clone() {
+            None => self.validations.remove(&challenge.host),
+            Some(it) => self.validations.insert(challenge.host.clone(), it),
+        };
+        let change = match (validation != challenge.validation, before != rules) {
+            (true, _) => AnswerChange::Listeners,
+            (false, true) => AnswerChange::Rules,
+            (false, false) => return AnswerChange::Nothing,
+        };
+        self.forget_listeners();
+        change
     }
 }
 

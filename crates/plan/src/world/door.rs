@@ -137,7 +137,7 @@ impl World {
         self.look_at_door();
     }
 
-    fn look_at_door(&mut self) {
+    pub(super) fn look_at_door(&mut self) {
         self.open_or_close_door();
         self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
         self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));

@@ -14,11 +14,11 @@ use std::{
 
 use seaway_model::{
     Desired, Dirt, Kind, L4, Name, ObjectRef, Problem, Reason, Unit,
-    acme::{Acme, CertificateOrder, Challenge, ordered_certificate},
+    acme::{Acme, CertificateOrder, Challenge, ChallengeType, ordered_certificate},
 };
 
 use super::World;
-use crate::front_door::{self, Orderable, Unprovable};
+use crate::front_door::{self, AnswerChange, Orderable, Unprovable};
 
 /// Host names whose certificates are ordered, and where.
 #[derive(Debug, Default)]
@@ -70,12 +70,16 @@ impl World {
             }
             self.dirt.insert(Dirt::Unit(unit));
         }
+        let mut is_other = false;
         for host in &gone {
-            self.door.guests.expect_no_more(host);
+            is_other |= self.door.guests.expect_no_more(host);
             self.disown(&owner, &Unit::CertificateOrder(Name::clone(host)));
         }
         if !gone.is_empty() {
             self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
+        }
+        if is_other {
+            self.look_at_door();
         }
         // It is asked for at its new place, or is no more anybody's.
         for host in gone {
@@ -102,8 +106,10 @@ impl World {
 
     pub(super) fn put_challenge(&mut self, challenge: &Arc<Challenge>) {
         let is_expected = self.door.orders.of.hosts.contains_key(&challenge.host);
-        if is_expected && self.door.guests.answer(challenge) {
-            self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
+        match is_expected.then(|| self.door.guests.answer(challenge)) {
+            Some(AnswerChange::Rules) => self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit)),
+            Some(AnswerChange::Listeners) => self.look_at_door(),
+            Some(AnswerChange::Nothing) | None => {}
         }
     }
 
@@ -113,8 +119,13 @@ impl World {
         let port = self.config.front_door.port;
         let serving = self.door_serving();
         let here = serving.iter().filter(|it| it.protocol == L4::Tcp && it.port == port);
+        // For TLS it opens once there is something to show.
+        let asked_at = match challenge {
+            ChallengeType::TlsAlpn01 => self.config.front_door.tls.port,
+            ChallengeType::Http01 | ChallengeType::Dns01 => port,
+        };
         let answers_at: BTreeSet<SocketAddr> =
-            here.map(|it| SocketAddr::new(reachable(it.ip), port)).collect();
+            here.map(|it| SocketAddr::new(reachable(it.ip), asked_at)).collect();
         let (host, acme) = (host.clone(), acme.clone());
         Desired::CertificateOrder(Arc::new(CertificateOrder {
             host,

@@ -14,7 +14,7 @@ use std::{
 use rustls::ServerConnection;
 use seaway_model::load_balancer::{Protocol, Timeouts};
 use seaway_wire::{
-    hello::{self, Hello},
+    hello::{self, ClientHello, Hello},
     http::Limits,
     proxy::{self, Parsed},
 };
@@ -30,7 +30,7 @@ use crate::{
     reach,
     running::{Refusal, RunningListener},
     shared::Shared,
-    tls::Terms,
+    tls::{Terms, Validations},
 };
 
 /// Who the client is: the same for all that it asks.
@@ -124,16 +124,24 @@ pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>
     }
     who.destination = who.destination.or_else(|| Some(reach::arrived_at(stream.fd(), who.listener.at)));
     let tuned = who.listener.tuned_now();
-    if let (Some(through), Some(tls)) = (&tuned.through, &tuned.listener.tls) {
+    if let Some(tls) = &tuned.listener.tls
+        && (tuned.through.is_some() || tuned.validations.is_some())
+    {
         let mut scratch = begun.take().unwrap_or_else(|| context.scratch());
-        let name = match asked(&stream, &mut scratch).await {
-            Ok(name) => name,
+        let hello = match asked(&stream, &mut scratch).await {
+            Ok(hello) => hello,
             Err(why) => {
                 tracing::debug!(listener = %who.listener.at, peer = %who.peer, why, "no TLS");
                 return who.listener.refuse(Refusal::Tls);
             }
         };
-        if let Some(choice) = name.and_then(|name| through.choice(&name, tls)) {
+        let name = hello.name.as_deref();
+        let validations = tuned.validations.as_ref().filter(|_| hello.is_validation);
+        if let Some(validations) = validations.filter(|it| name.is_some_and(|name| it.is_of(name))) {
+            return validated(&who, stream, validations, &scratch).await;
+        }
+        let through = tuned.through.as_ref();
+        if let Some(choice) = name.and_then(|name| through?.choice(name, tls)) {
             let number = context.cursors().draw();
             let pool = choice.pool(|| number).cloned();
             let (end, who) = (End::Wire(stream), Rc::new(who));
@@ -208,11 +216,11 @@ async fn introduced(who: &mut ClientIdentity, stream: &Stream, scratch: &mut Scr
 }
 
 /// Whom the client wants to speak with by TLS. What it says stays where it is.
-async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<Option<String>, &'static str> {
+async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<ClientHello, &'static str> {
     poll_fn(|_| {
         loop {
             match hello::read(scratch.asked.filled()) {
-                Hello::Is(asked) => return Poll::Ready(Ok(asked.name)),
+                Hello::Is(asked) => return Poll::Ready(Ok(asked)),
                 Hello::Refused(why) => return Poll::Ready(Err(why)),
                 Hello::More if scratch.asked.is_full() => {
                     return Poll::Ready(Err("its TLS ClientHello is too large"));
@@ -229,6 +237,22 @@ async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<Option<String>,
         }
     })
     .await
+}
+
+/// A certificate authority sees what it came for, and nothing follows (RFC 8737, section 3).
+async fn validated(who: &ClientIdentity, mut stream: Stream, validations: &Validations, early: &Scratch) {
+    let shaking = async {
+        let connection = ServerConnection::new(validations.config.clone()).map_err(io::Error::other)?;
+        let session = Session::new(connection).receive(&stream, early.asked.filled()).await?;
+        who.hold_more(OF_TLS);
+        stream.start_tls(session).await?;
+        stream.part();
+        io::Result::Ok(())
+    };
+    if let Err(error) = shaking.await {
+        tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "a host name is not checked");
+        who.listener.refuse(Refusal::Tls);
+    }
 }
 
 /// Tells whether HTTP/2 was agreed on. What came `early` is the beginning of the hello.

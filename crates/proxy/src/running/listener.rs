@@ -21,7 +21,7 @@ use seaway_snapshot::Routes;
 use super::{Answers, RunningPool, SourceFilter, through::Through};
 use crate::{
     descriptors::{Listening, Share, Taken},
-    tls::Terms,
+    tls::{Terms, Validations},
     worker::Lane,
 };
 
@@ -71,6 +71,8 @@ pub(crate) struct Tuned {
     pub(crate) terms: Option<Arc<Terms>>,
     /// And for whom it does not.
     pub(crate) through: Option<Through>,
+    /// Names that an authority may check now.
+    pub(crate) validations: Option<Validations>,
 }
 
 /// A rule of HTTP, and where it leads.
@@ -162,6 +164,7 @@ impl Tuned {
         mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>,
     ) -> Tuned {
         let through = listener.tls.as_ref().and_then(|tls| Through::new(tls, &mut pool));
+        let validations = listener.tls.as_ref().and_then(|tls| Validations::new(tls));
         let mut tuned = Tuned {
             sources: SourceFilter::new(&listener.sources, &listener.denied),
             listener,
@@ -170,6 +173,7 @@ impl Tuned {
             paths: Vec::new(),
             terms,
             through,
+            validations,
         };
         let rules = &tuned.listener.rules;
         if tuned.listener.protocol == Protocol::Http {

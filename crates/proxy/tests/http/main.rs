@@ -37,3 +37,4 @@ mod times;
 mod tls;
 mod trunks;
 mod tunnels;
+mod validations;

@@ -36,13 +36,19 @@ fn records(message: &[u8], size: usize) -> Vec<u8> {
 }
 
 fn named(name: &str) -> Hello {
-    Hello::Is(ClientHello { name: Some(name.to_owned()) })
+    Hello::Is(ClientHello { name: Some(name.to_owned()), is_validation: false })
 }
 
 #[test]
 fn the_name_is_read_whatever_stands_around_it() {
     let other = extension(16, b"\x00\x03\x02h2");
+    let checked = Hello::Is(ClientHello { name: Some("shop.example".to_owned()), is_validation: true });
+    let protocols = |list: &[u8]| vec![server_name(b"shop.example"), extension(16, &with_length::<2>(list))];
     for (extensions, expected) in [
+        (protocols(b"\x0aacme-tls/1"), checked),
+        (protocols(b"\x02h2\x0aacme-tls/1"), named("shop.example")),
+        (protocols(b"\x0aacme-tls/1\x02h2"), named("shop.example")),
+        (protocols(b"\x0aacme-tls/2"), named("shop.example")),
         (vec![server_name(b"Shop.Example")], named("shop.example")),
         (vec![other.clone(), server_name(b"a_b.example"), extension(0x0a0a, b"")], named("a_b.example")),
         (vec![other.clone()], Hello::Is(ClientHello::default())),

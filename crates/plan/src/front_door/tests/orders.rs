@@ -11,7 +11,7 @@ use seaway_model::{
     },
     config::HostOwners,
     fact::Secret,
-    load_balancer::{Action, HostPattern, PathMatch, Rule},
+    load_balancer::{Action, Certificate, HostPattern, PathMatch, Rule},
     outcome::{Serving, UnitState},
 };
 
@@ -68,7 +68,7 @@ fn conclude(world: &mut World, unit: Unit, facts: Vec<Fact>, problems: Vec<Probl
 
 fn challenged(host: &str, answers: &[(&str, &str)]) -> Fact {
     let answers = answers.iter().map(|(token, body)| (Name::from(*token), Name::from(*body))).collect();
-    Fact::Challenge(Arc::new(Challenge { host: host.into(), answers }))
+    Fact::Challenge(Arc::new(Challenge { host: host.into(), answers, validation: None }))
 }
 
 fn rules(world: &World, port: u16) -> Vec<Arc<Rule>> {
@@ -352,4 +352,69 @@ fn a_certificate_of_a_wildcard_is_shown_for_names_below_it_and_http_waits_for_it
     let tls = balancer.listeners[&ListenerId { l4: L4::Tcp, port: 443 }].tls.clone().expect("TLS ends there");
     assert_eq!(*tls.by_name[&HostPattern::Under("shop.example".into())], [object]);
     assert!(is_redirected(&world));
+}
+
+#[test]
+fn a_name_that_is_checked_by_tls_opens_its_listener_for_that_and_for_nothing_else() {
+    let shop = at_hosts("shop", "shop.example");
+    let mut config = ordering();
+    config.front_door.tls.redirect = true;
+    config.front_door.tls.acme.as_mut().expect("set").challenge = Some(ChallengeType::TlsAlpn01);
+    let mut world = world(config, [put(&shop), backed(&shop)]);
+    let serving = vec![Serving { ip: "192.0.2.5".parse().expect("an address"), protocol: L4::Tcp, port: 80 }];
+    let (unit, state) = (door(), UnitState::Done);
+    world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving }));
+    let asked = wanted(&world, "shop.example").expect("wanted");
+    assert_eq!((asked.challenge, asked.answers_at[0].port()), (ChallengeType::TlsAlpn01, 443));
+    let secure = |world: &World| {
+        let balancer = load_balancer(world).expect("open");
+        balancer.listeners.get(&ListenerId { l4: L4::Tcp, port: 443 }).and_then(|it| it.tls.clone())
+    };
+    assert_eq!(secure(&world), None);
+    let proof = Arc::new(Certificate {
+        chain: "proof".into(),
+        key: secrecy::SecretString::from("key"),
+        authorities: "".into(),
+        staple: None,
+    });
+    let checked = |host: &str, validation| {
+        Fact::Challenge(Arc::new(Challenge { host: host.into(), answers: Default::default(), validation }))
+    };
+    conclude(&mut world, order("other.example"), vec![checked("other.example", Some(proof.clone()))], vec![]);
+    assert_eq!(secure(&world), None, "one for a name that is not ordered is not shown");
+    let dirt = conclude(
+        &mut world,
+        order("shop.example"),
+        vec![checked("shop.example", Some(proof.clone()))],
+        vec![],
+    );
+    assert!(dirt.contains(&Dirt::Unit(door())), "{dirt:?}");
+    let tls = secure(&world).expect("it is open");
+    assert_eq!(tls.validations, [("shop.example".into(), proof.clone())].into());
+    assert!(!tls.ends_here(), "nobody is served there yet");
+    let is_redirected =
+        |world: &World| rules(world, 80).iter().any(|it| matches!(it.action, Action::Redirect(_)));
+    assert!(!is_redirected(&world));
+    assert!(!format!("{tls:?}").contains("key\""), "its key is never said");
+
+    let done = vec![Fact::Secret(Arc::new(issued("shop.example"))), checked("shop.example", None)];
+    conclude(&mut world, order("shop.example"), done, vec![]);
+    let tls = secure(&world).expect("it is open");
+    assert!(tls.ends_here() && tls.validations.is_empty() && is_redirected(&world));
+
+    // It fails, or its name leaves: the listener goes with it.
+    let cart = at_hosts("cart", "cart.example");
+    world.apply(gone(&shop));
+    for change in [put(&cart), backed(&cart)] {
+        world.apply(change);
+    }
+    assert_eq!(secure(&world), None);
+    conclude(&mut world, order("cart.example"), vec![checked("cart.example", Some(proof.clone()))], vec![]);
+    assert!(secure(&world).is_some());
+    conclude(&mut world, order("cart.example"), vec![checked("cart.example", None)], vec![]);
+    assert_eq!(secure(&world), None);
+    conclude(&mut world, order("cart.example"), vec![checked("cart.example", Some(proof))], vec![]);
+    assert!(secure(&world).is_some());
+    world.apply(Change::Config(Arc::new(Config::default())));
+    assert_eq!(secure(&world), None);
 }
