@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::{
+    digest::{SHA256, digest},
+    hmac,
+};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
@@ -11,6 +14,30 @@ use crate::{
     directory::{Reply, Signer},
     validation_certificate,
 };
+
+/// An account that was made elsewhere, and the key that it was given, in base64url (RFC 8555, section 7.3.4).
+#[derive(Clone, Copy)]
+pub struct ExternalAccount<'a> {
+    pub key_id: &'a str,
+    pub hmac: &'a str,
+}
+
+impl ExternalAccount<'_> {
+    /// The account's own key, signed by the other one.
+    fn bind(&self, key: &Key, url: &str) -> Result<Value, AcmeError> {
+        let wrong =
+            || AcmeError::Key("the key of frontDoor.acme.externalAccount.hmacFile is no base64url".into());
+        let secret = BASE64_URL_SAFE_NO_PAD.decode(self.hmac.trim().trim_end_matches('='));
+        let secret = secret.ok().filter(|it| !it.is_empty()).ok_or_else(wrong)?;
+        let encode = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+        let head = encode(&json!({"alg": "HS256", "kid": self.key_id, "url": url}).to_string());
+        let payload = encode(&key.jwk().to_string());
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, &secret);
+        let signature = hmac::sign(&secret, format!("{head}.{payload}").as_bytes());
+        let signature = BASE64_URL_SAFE_NO_PAD.encode(signature);
+        Ok(json!({"protected": head, "payload": payload, "signature": signature}))
+    }
+}
 
 /// Whom the authority writes to.
 pub type Contact<'a> = Option<&'a str>;
@@ -29,15 +56,19 @@ impl Account {
         directory: &Arc<Directory>,
         key: Arc<Key>,
         contact: Contact<'_>,
+        external: Option<ExternalAccount<'_>>,
     ) -> Result<Account, AcmeError> {
         let url = directory.urls().new_account.clone();
         let contact: Vec<String> = contact.map(|it| format!("mailto:{it}")).into_iter().collect();
-        let payload = json!({"termsOfServiceAgreed": true, "contact": contact});
+        let mut payload = json!({"termsOfServiceAgreed": true, "contact": contact});
+        if let (Some(external), Some(fields)) = (external, payload.as_object_mut()) {
+            fields.insert("externalAccountBinding".into(), external.bind(&key, &url)?);
+        }
         let asked = directory.post(Signer::New(&key), &url, Some(&payload)).await;
         let reply = asked.map_err(|error| match error.is("urn:ietf:params:acme:error:externalAccountRequired") {
             true => AcmeError::Unexpected {
                 url: url.clone(),
-                why: "it wants an account that was made elsewhere (external account binding), which is not supported"
+                why: "it wants an account that was made elsewhere: get its key there, and set frontDoor.acme.externalAccount"
                     .into(),
             },
             false => error,
@@ -90,5 +121,29 @@ impl Account {
 impl std::fmt::Debug for Account {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Account {}", self.kid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_bound_by_the_other_key_which_signs_the_accounts_own() {
+        let key = Key::generate().expect("a key");
+        let external = ExternalAccount { key_id: "kid-1", hmac: "c2VjcmV0LXNlY3JldA==\n" };
+        let bound = external.bind(&key, "https://ca/new").expect("bound");
+        let part = |name: &str| bound[name].as_str().expect("text").to_owned();
+        let decode = |text: &str| BASE64_URL_SAFE_NO_PAD.decode(text).expect("base64url");
+        let head: Value = serde_json::from_slice(&decode(&part("protected"))).expect("JSON");
+        assert_eq!(head, json!({"alg": "HS256", "kid": "kid-1", "url": "https://ca/new"}));
+        assert_eq!(decode(&part("payload")), key.jwk().to_string().as_bytes());
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, b"secret-secret");
+        let signed = format!("{}.{}", part("protected"), part("payload"));
+        hmac::verify(&secret, signed.as_bytes(), &decode(&part("signature"))).expect("it is signed");
+        for hmac in ["", "!", "+/+/"] {
+            let error = ExternalAccount { key_id: "kid-1", hmac }.bind(&key, "https://ca").expect_err(hmac);
+            assert!(error.to_string().contains("externalAccount.hmacFile is no base64url"), "{error}");
+        }
     }
 }

@@ -19,7 +19,7 @@ mod order;
 mod request;
 mod validation;
 
-pub use account::{Account, Contact};
+pub use account::{Account, Contact, ExternalAccount};
 pub use directory::Directory;
 pub use error::AcmeError;
 pub use key::Key;

@@ -27,7 +27,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use seaway_acme::{Account, AcmeError, Directory, Key};
+use seaway_acme::{Account, AcmeError, Directory, ExternalAccount, Key};
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_files::state::{CertificateStore, DnsRecordStore, FailedOrders};
 use seaway_model::{
@@ -35,6 +35,7 @@ use seaway_model::{
     acme::{Acme, CertificateOrder, Challenge, ChallengeType, DnsRecord},
 };
 use seaway_plan::FRONT_DOOR;
+use secrecy::ExposeSecret;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -169,7 +170,15 @@ impl Certificates {
                 key
             }
         };
-        Account::open(&directory, Arc::new(key), acme.email.as_deref()).await
+        let secret = acme.binding.as_ref().map(|it| read_secret(&it.hmac_file)).transpose();
+        let secret = secret
+            .map_err(|why| AcmeError::Key(format!("frontDoor.acme.externalAccount.hmacFile: {why}")))?;
+        let external = acme.binding.as_ref().zip(secret.as_ref());
+        let external = external.map(|(binding, secret)| ExternalAccount {
+            key_id: &binding.key_id,
+            hmac: secret.expose_secret(),
+        });
+        Account::open(&directory, Arc::new(key), acme.email.as_deref(), external).await
     }
 
     fn stored(&self, order: &CertificateOrder) -> Option<Stored> {

@@ -21,9 +21,18 @@ pub struct Acme {
     pub email: Option<Name>,
     /// CA certificates (PEM) that the directory's own certificate is checked with, if not those of this machine.
     pub authorities: Option<PathBuf>,
+    pub binding: Option<AccountBinding>,
     /// For all names, wildcards aside; nothing: HTTP-01.
     pub challenge: Option<ChallengeType>,
     pub dns: Option<DnsUpdates>,
+}
+
+/// An account that was made elsewhere, and that ours is to belong to (RFC 8555, section 7.3.4).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AccountBinding {
+    pub key_id: Name,
+    /// In base64url.
+    pub hmac_file: PathBuf,
 }
 
 /// How the authority sees that a host name is ours.

@@ -5,7 +5,7 @@ use std::path::Path;
 use seaway_manifests::decode::Field;
 use seaway_model::{
     Name,
-    acme::{Acme, ChallengeType, DnsKey, DnsKeyAlgorithm, DnsUpdates},
+    acme::{AccountBinding, Acme, ChallengeType, DnsKey, DnsKeyAlgorithm, DnsUpdates},
 };
 
 use super::{socket, sockets};
@@ -46,9 +46,26 @@ pub(super) fn acme(field: &Field<'_>, beside: &Path) -> Option<Acme> {
     if challenge == Some(ChallengeType::Dns01) && !updates.is_set() {
         updates.required("a name server that takes dynamic updates, as dns-01 needs one (docs/acme.md)");
     }
+    let binding = binding(&section.take("externalAccount"), beside);
     section.finish();
     let email = email.name().map(Name::from);
-    Some(Acme { directory: named.unwrap_or(text).into(), email, authorities, challenge, dns })
+    Some(Acme { directory: named.unwrap_or(text).into(), email, authorities, binding, challenge, dns })
+}
+
+fn binding(field: &Field<'_>, beside: &Path) -> Option<AccountBinding> {
+    if !field.is_set() {
+        return None;
+    }
+    let section = field.object();
+    let (id, file) = (section.take("keyId"), section.take("hmacFile"));
+    if id.name().is_none() {
+        id.required("the key identifier that the certificate authority gave you");
+    }
+    if file.name().is_none() {
+        file.required("a file with the HMAC key in base64url, which only Seaway's user may read (chmod 600)");
+    }
+    section.finish();
+    Some(AccountBinding { key_id: id.name()?.into(), hmac_file: beside.join(file.name()?) })
 }
 
 fn dns(field: &Field<'_>, beside: &Path) -> Option<DnsUpdates> {
@@ -154,6 +171,13 @@ mod tests {
     }
 
     #[test]
+    fn an_account_that_was_made_elsewhere_is_named_with_the_file_of_its_key() {
+        let set = acme("frontDoor: {acme: {externalAccount: {keyId: kid-1, hmacFile: eab.key}}}\n");
+        let expected = AccountBinding { key_id: "kid-1".into(), hmac_file: "/etc/seaway/eab.key".into() };
+        assert_eq!(set.expect("is set").binding, Some(expected));
+    }
+
+    #[test]
     fn a_name_server_is_named_with_its_key() {
         let text = "frontDoor:\n  acme:\n    challenge: dns-01\n    dns:\n      server: 192.0.2.53\n      \
                     key: {name: seaway, secretFile: tsig.key}\n";
@@ -183,6 +207,12 @@ mod tests {
             ("email: 'a@b?cc=c'".to_owned(), "email: Invalid value"),
             ("directory: 'http://ca'".to_owned(), "directory: Invalid value"),
             ("mail: a".to_owned(), "mail: unknown field (did you mean \"email\"?)"),
+            ("externalAccount: {keyId: a}".to_owned(), "externalAccount.hmacFile: Required value"),
+            ("externalAccount: {hmacFile: a}".to_owned(), "externalAccount.keyId: Required value"),
+            (
+                "externalAccount: {hmac: a, keyId: a, hmacFile: a}".to_owned(),
+                "externalAccount.hmac: unknown field",
+            ),
             ("challenge: dns-01".to_owned(), "dns: Required value"),
             ("challenge: dns".to_owned(), "challenge: Unsupported value"),
             (format!("dns: {{{key}}}"), "dns.server: Required value"),

@@ -17,19 +17,25 @@ pub(crate) fn doubtful_settings(settings: &Settings) -> Vec<String> {
         ))
     });
     unreadable
-        .chain(secret_of_dns(settings))
+        .chain(secrets_of_orders(settings))
         .chain(port_of_status_page(settings))
         .chain(missing_addresses(settings))
         .collect()
 }
 
-/// Orders fail without it, and this is told after they were to begin.
-fn secret_of_dns(settings: &Settings) -> Option<String> {
-    let key = &settings.config.front_door.tls.acme.as_ref()?.dns.as_ref()?.key;
-    let why = seaway_drivers::acme::read_secret(&key.secret_file).err()?;
-    Some(format!(
-        "frontDoor.acme.dns.key.secretFile: {why}. Until then, no certificate is ordered that needs DNS."
-    ))
+/// Orders fail without them, and this is told only after they were to begin.
+fn secrets_of_orders(settings: &Settings) -> impl Iterator<Item = String> + '_ {
+    let acme = settings.config.front_door.tls.acme.iter();
+    let files = acme.flat_map(|acme| {
+        let dns = acme.dns.iter().map(|it| ("dns.key.secretFile", &it.key.secret_file));
+        dns.chain(acme.binding.iter().map(|it| ("externalAccount.hmacFile", &it.hmac_file)))
+    });
+    files.filter_map(|(key, file)| {
+        let why = seaway_drivers::acme::read_secret(file).err()?;
+        Some(format!(
+            "frontDoor.acme.{key}: {why}. Until it is readable, no certificate is ordered that needs it."
+        ))
+    })
 }
 
 /// Sockets of a load balancer are bound whether the address is there or not; this one is not.

@@ -6,6 +6,7 @@ mod tls_alpn;
 use std::{
     fs,
     net::{Ipv4Addr, SocketAddr},
+    os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
@@ -28,6 +29,7 @@ const DIRECTORY: u16 = 14_000;
 const MANAGEMENT: u16 = 15_000;
 const DNS: u16 = 8_053;
 const NAMES: u16 = 8_055;
+const EXTERNAL_KEY: &str = "c2Vhd2F5LXRlc3RzLWFjY291bnRzLWJvdW5kLXRvLW90aGVycw";
 
 /// A certificate authority, and the DNS server that it asks.
 struct Authority {
@@ -43,11 +45,11 @@ struct Authority {
 
 /// Starts one that certifies for so many seconds, or says why there is none.
 fn authority(life: u32) -> Option<Authority> {
-    authority_asking(life, None)
+    authority_asking(life, None, false)
 }
 
-/// It asks that DNS server, or one that answers all names alike.
-fn authority_asking(life: u32, asks: Option<SocketAddr>) -> Option<Authority> {
+/// It asks that DNS server, or one that answers all names alike; and may want accounts that were made elsewhere.
+fn authority_asking(life: u32, asks: Option<SocketAddr>, bound: bool) -> Option<Authority> {
     let Some(programs) = std::env::var_os("SEAWAY_PEBBLE").map(PathBuf::from) else {
         seaway_testkit::skip(None, "SEAWAY_PEBBLE names no folder with Pebble; rig/pebble/install builds it");
         return None;
@@ -65,6 +67,8 @@ fn authority_asking(life: u32, asks: Option<SocketAddr>) -> Option<Authority> {
     file(
         "pebble.json",
         &serde_json::json!({"pebble": {
+            "externalAccountBindingRequired": bound,
+            "externalAccountMACKeys": {"kid-1": EXTERNAL_KEY},
             "listenAddress": format!("{ip}:{DIRECTORY}"),
             "managementListenAddress": format!("{ip}:{MANAGEMENT}"),
             "certificate": folder.path().join("ca.pem"),
@@ -228,6 +232,29 @@ fn a_host_name_is_served_by_https_with_no_certificate_given_and_renewed_without_
         "keys are in the state folder, and there alone"
     );
     assert!(!says(&folder.state().join("last-good"), "PRIVATE KEY"));
+}
+
+#[test]
+fn an_account_is_bound_to_one_that_was_made_elsewhere() {
+    let Some(authority) = authority_asking(3600, None, true) else { return };
+    let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
+    authority.lead_to(ip);
+    folder.write("shop.yaml", &shop(&web));
+    let seaway = start(&folder, ip, &authority);
+    until("that it wants one is told", || {
+        problem(&seaway).is_some_and(|it| it.contains("set frontDoor.acme.externalAccount"))
+    });
+    assert!(seaway.stop().success());
+    fs::remove_dir_all(folder.state().join("acme")).expect("forgotten");
+    let file = authority.folder.path().join("eab.key");
+    fs::write(&file, EXTERNAL_KEY).expect("written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("set");
+    let config = authority.config(ip);
+    let config = format!("{config}    externalAccount: {{keyId: kid-1, hmacFile: {}}}\n", file.display());
+    let seaway = Setup::again(folder.clone(), ip).config(&config).start();
+    let root = authority.root();
+    until("it is served by https", || is_served(seaway.at(TLS), "shop.example", &root));
+    assert!(!seaway.log().contains(EXTERNAL_KEY) && !says(&folder.state(), EXTERNAL_KEY));
 }
 
 #[test]

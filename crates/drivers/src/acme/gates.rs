@@ -62,7 +62,14 @@ mod tests {
     use super::*;
 
     fn acme(directory: &str) -> Acme {
-        Acme { directory: directory.into(), email: None, authorities: None, challenge: None, dns: None }
+        Acme {
+            directory: directory.into(),
+            email: None,
+            authorities: None,
+            binding: None,
+            challenge: None,
+            dns: None,
+        }
     }
 
     fn refused(status: u16, kind: &str) -> AcmeError {

@@ -170,7 +170,7 @@ fn at_hosts(web: &Web, hosts: &str) -> String {
 #[test]
 fn a_wildcard_and_its_name_are_proven_by_records_of_which_none_stays_and_no_other_is_touched() {
     let Some(bind) = Bind::start() else { return };
-    let Some(authority) = authority_asking(3600, Some(bind.at())) else { return };
+    let Some(authority) = authority_asking(3600, Some(bind.at()), false) else { return };
     let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
     folder.write("shop.yaml", &at_hosts(&web, "shop.example,*.shop.example"));
     let config = bind.settings(&authority, ip, &bind.key(), "    challenge: dns-01\n");
@@ -200,7 +200,7 @@ fn a_wildcard_and_its_name_are_proven_by_records_of_which_none_stays_and_no_othe
 #[test]
 fn a_record_of_a_killed_process_is_removed_by_the_next_one_which_orders_nothing() {
     let Some(bind) = Bind::start() else { return };
-    let Some(authority) = authority_asking(3600, Some(bind.at())) else { return };
+    let Some(authority) = authority_asking(3600, Some(bind.at()), false) else { return };
     let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
     folder.write("shop.yaml", &at_hosts(&web, "*.shop.example"));
     // It takes questions and answers none, so that the order is under way for long.
@@ -235,7 +235,7 @@ fn a_record_of_a_killed_process_is_removed_by_the_next_one_which_orders_nothing(
 fn an_authority_that_does_not_see_the_record_ends_the_order_and_the_record_goes() {
     let Some(bind) = Bind::start() else { return };
     // It asks a server that has no such record.
-    let Some(authority) = authority_asking(3600, None) else { return };
+    let Some(authority) = authority_asking(3600, None, false) else { return };
     let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
     folder.write("shop.yaml", &at_hosts(&web, "*.shop.example"));
     let config = bind.settings(&authority, ip, &bind.key(), "");
@@ -249,7 +249,7 @@ fn an_authority_that_does_not_see_the_record_ends_the_order_and_the_record_goes(
 #[test]
 fn what_the_name_server_refuses_is_told_and_costs_the_authority_little() {
     let Some(bind) = Bind::start() else { return };
-    let Some(authority) = authority_asking(3600, Some(bind.at())) else { return };
+    let Some(authority) = authority_asking(3600, Some(bind.at()), false) else { return };
     let web = Web::start("shop");
     let open = bind.secret("open.key", SECRET, 0o644);
     let other = bind.secret("other.key", "b3RoZXI=", 0o600);

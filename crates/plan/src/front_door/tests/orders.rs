@@ -28,6 +28,7 @@ fn ordering() -> Config {
         directory: "https://ca.example/dir".into(),
         email: None,
         authorities: None,
+        binding: None,
         challenge: None,
         dns: None,
     });
