@@ -76,6 +76,20 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_of_orders_that_cannot_be_read_is_found() {
+        let found = doubts(
+            "frontDoor:\n  acme:\n    externalAccount: {keyId: a, hmacFile: eab.key}\n    \
+             dns: {server: 192.0.2.53, key: {name: k, secretFile: tsig.key}}\n",
+        );
+        let expected =
+            ["dns.key.secretFile: /nowhere/tsig.key: ", "externalAccount.hmacFile: /nowhere/eab.key: "];
+        assert_eq!(found.len(), 2, "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.starts_with(&format!("frontDoor.acme.{expected}")), "{found}");
+        }
+    }
+
+    #[test]
     fn files_that_cannot_be_read_and_a_port_that_two_want_are_found() {
         assert_eq!(doubts(""), [""; 0]);
         let missing = doubts("frontDoor: {certificates: [{cert: a.pem, key: a.key}]}");
