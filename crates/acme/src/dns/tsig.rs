@@ -44,10 +44,8 @@ impl TsigKey {
     /// `secret`: in base64, alone or as `tsig-keygen` writes it.
     pub fn new(name: &str, algorithm: TsigAlgorithm, secret: &str) -> Result<TsigKey, DnsError> {
         let wire = |name: &str| WireName::parse(name).ok_or_else(|| DnsError::Name(name.into()));
-        let base64 = match secret.split_once("secret") {
-            Some((_, rest)) => rest.split('"').nth(1).unwrap_or_default(),
-            None => secret,
-        };
+        let clause = secret.rsplit_once("secret").filter(|_| secret.contains('"'));
+        let base64 = clause.map_or(secret, |(_, rest)| rest.split('"').nth(1).unwrap_or_default());
         let wrong = || DnsError::Key(format!("the secret of the key {name} is no base64"));
         let bytes =
             BASE64_STANDARD.decode(base64.trim()).ok().filter(|it| !it.is_empty()).ok_or_else(wrong)?;
@@ -314,6 +312,7 @@ pub(super) mod tests {
         let written = "key \"seaway\" {\n\talgorithm hmac-sha256;\n\tsecret \"c2VjcmV0\";\n};\n";
         let of = |text: &str| key("seaway", text).sign(b"0123456789ab", NOW).expect("signed").1;
         assert_eq!(of(written), of("c2VjcmV0\n"));
+        assert_eq!(of(&written.replace("key \"seaway", "key \"secret")), of("c2VjcmV0"));
         for wrong in ["", "!", "secret c2VjcmV0;", "secret \"\""] {
             let error = TsigKey::new("seaway", TsigAlgorithm::Sha512, wrong).expect_err(wrong);
             assert_eq!(error.to_string(), "the secret of the key seaway is no base64");
