@@ -7,7 +7,7 @@
 //!     browser, curl ──► server ──► routes ─┬─ page      /            one HTML, told anew every second
 //!     Prometheus                           ├─ state     /state       the View with rates
 //!     haproxy_exporter                     ├─ csv       /;csv        HAProxy's columns
-//!                                          ├─ metrics   /metrics     bounded labels
+//!                                          ├─ metrics   /metrics     bounded series
 //!                                          ├─ readiness /live /ready
 //!                                          └─ logging   /log         read and set the level
 //!
@@ -50,7 +50,7 @@ mod metrics;
 mod page;
 mod process;
 
-pub use metrics::MetricsSource;
+pub use metrics::{MetricsSource, SeriesLimits};
 pub use server::guarded::{Authorization, Authorizer, Authorizing, CertificateError, MetricsGuard};
 pub use server::{
     Admin, BindError, Binding, BoundSockets, ClosedListener, ViewDetail, ViewFuture, ViewSource,

@@ -1,10 +1,11 @@
-//! `/metrics`: OpenMetrics text. Labels are a protocol, a state, a reason or a direction, never an object's name: who
-//! wants to know of one Service asks `/state` or `/;csv`.
+//! `/metrics`: OpenMetrics text. Labels are a protocol, a state, a reason or a direction, never an object's name; except
+//! in the series of single Services and members, of which there are no more than a bound says.
 //!
 //! Counters never go back, though the listeners they are summed from come and go: what a listener had counted when
 //! it was last seen stays in the sum.
 
 mod expose;
+mod objects;
 
 use std::{
     collections::HashMap,
@@ -12,6 +13,8 @@ use std::{
     ops::AddAssign,
 };
 
+use self::objects::Objects;
+pub use self::objects::SeriesLimits;
 use prometheus_client::registry::Registry;
 use seaway_model::L4;
 
@@ -31,6 +34,7 @@ pub(crate) struct Metrics {
     members: HashMap<u64, (L4, Counts)>,
     gone: HashMap<L4, Counts>,
     counted: Vec<MetricsSource>,
+    objects: Objects,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -49,13 +53,13 @@ struct Counts {
 }
 
 impl Metrics {
-    pub(crate) fn new(counted: Vec<MetricsSource>) -> Metrics {
-        Metrics { counted, ..Metrics::default() }
+    pub(crate) fn new(counted: Vec<MetricsSource>, limits: SeriesLimits) -> Metrics {
+        Metrics { counted, objects: Objects::new(limits), ..Metrics::default() }
     }
 
     pub(crate) fn render(&mut self, view: &View, usage: Usage) -> String {
         let totals = self.totals(view);
-        expose::render(view, &totals, usage, &self.counted)
+        expose::render(view, &totals, usage, &self.counted, self.objects.look(view))
     }
 
     fn totals(&mut self, view: &View) -> HashMap<L4, Counts> {

@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::view::{Bytes, Http, Rate, Sessions, View};
+use seaway_model::latency::Histogram;
+
+use crate::view::{Bytes, Http, Latency, Measured, MemberView, PoolView, Rate, Sessions, View};
 
 /// How far back a rate looks, if there is a sample that old.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -27,6 +29,8 @@ struct Sample {
     at: Instant,
     /// By a hash of what it is: names would cost more than the numbers, and a collision only blurs one rate.
     totals: HashMap<u64, Totals>,
+    /// Of pools, how long their members took.
+    times: HashMap<u64, Histogram>,
 }
 
 #[derive(Clone, Copy)]
@@ -34,6 +38,7 @@ struct Totals {
     connections: u64,
     requests: u64,
     bytes: Bytes,
+    measured: Measured,
 }
 
 impl Default for Sampler {
@@ -46,7 +51,7 @@ impl Sampler {
     /// Fills in every rate of the view that can be told yet.
     pub fn observe(&mut self, view: &mut View, now: Instant) {
         self.samples.retain(|sample| now.duration_since(sample.at) < STALE);
-        let mut totals = HashMap::new();
+        let (mut totals, mut times) = (HashMap::new(), HashMap::new());
         let base = self.base(now);
         for service in &mut view.services {
             let owner = self.hasher.hash_one(&service.owner);
@@ -57,15 +62,21 @@ impl Sampler {
                 totals.insert(key, current);
             }
             for pool in &mut service.pools {
+                if let Some(histogram) = times_of(pool) {
+                    let key = self.hasher.hash_one((owner, &pool.id));
+                    pool.latency = base.and_then(|base| latency(&histogram.since(base.times.get(&key)?)));
+                    times.insert(key, histogram);
+                }
                 for member in &mut pool.members {
                     let key = self.hasher.hash_one((owner, &pool.id, &member.address));
-                    let current = Totals::of(&member.sessions, member.http, &member.bytes);
+                    let current = Totals { measured: member.measured, ..Totals::of_member(member) };
                     member.rate = base.and_then(|base| base.rate(key, current, now));
+                    member.latency = base.and_then(|base| base.mean(key, current.measured));
                     totals.insert(key, current);
                 }
             }
         }
-        self.keep(Sample { at: now, totals });
+        self.keep(Sample { at: now, totals, times });
     }
 
     /// The oldest sample within the window, or else the newest before it.
@@ -92,6 +103,13 @@ impl Sampler {
 }
 
 impl Sample {
+    /// In milliseconds; none where nothing was measured since.
+    fn mean(&self, key: u64, now: Measured) -> Option<f64> {
+        let before = self.totals.get(&key)?.measured;
+        let count = now.count.checked_sub(before.count).filter(|it| *it > 0)?;
+        Some(now.micros.checked_sub(before.micros)? as f64 / count as f64 / 1000.0)
+    }
+
     /// None for what is new, and for what began to count anew.
     fn rate(&self, key: u64, current: Totals, now: Instant) -> Option<Rate> {
         let before = self.totals.get(&key)?;
@@ -106,10 +124,27 @@ impl Sample {
     }
 }
 
+/// What tells most of a pool: how long until answers, or, where nobody knows what an answer is, until connections.
+fn times_of(pool: &PoolView) -> Option<Histogram> {
+    let latencies = pool.latencies.as_ref()?;
+    let is_http = pool.members.iter().any(|it| it.http.is_some());
+    Some(if is_http { latencies.first_byte } else { latencies.connect })
+}
+
+/// In milliseconds.
+fn latency(histogram: &Histogram) -> Option<Latency> {
+    let of = |percent| histogram.quantile(percent).map(|micros| micros as f64 / 1000.0);
+    Some(Latency { p50: of(50)?, p99: of(99)? })
+}
+
 impl Totals {
+    fn of_member(member: &MemberView) -> Totals {
+        Totals::of(&member.sessions, member.http, &member.bytes)
+    }
+
     fn of(sessions: &Sessions, http: Option<Http>, bytes: &Bytes) -> Totals {
         let requests = http.map_or(0, |it| it.requests);
-        Totals { connections: sessions.total, requests, bytes: *bytes }
+        Totals { connections: sessions.total, requests, bytes: *bytes, measured: Measured::default() }
     }
 }
 

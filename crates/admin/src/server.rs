@@ -40,7 +40,11 @@ use self::{
     places::{ConnectionSlot, ConnectionSlots},
     routes::Routes,
 };
-use crate::{logging::LogHandle, metrics::MetricsSource, view::View};
+use crate::{
+    logging::LogHandle,
+    metrics::{Metrics, MetricsSource, SeriesLimits},
+    view::View,
+};
 
 pub const PORT: u16 = 1936;
 
@@ -105,6 +109,7 @@ pub struct BoundSockets {
     is_patient: bool,
     closed: Arc<watch::Sender<Vec<ClosedListener>>>,
     counted: Vec<MetricsSource>,
+    series: SeriesLimits,
     fault: Fault,
     guard: Option<MetricsGuard>,
 }
@@ -153,6 +158,7 @@ impl BoundSockets {
             is_patient,
             closed,
             counted: Vec::new(),
+            series: SeriesLimits::default(),
             fault: Arc::new(|| None),
             guard: None,
         }
@@ -247,6 +253,12 @@ impl BoundSockets {
         self
     }
 
+    /// How many Services and members have series of their own at `/metrics`.
+    pub fn with_series_limits(mut self, series: SeriesLimits) -> BoundSockets {
+        self.series = series;
+        self
+    }
+
     /// `/live` asks whether a part of this process hangs or has ended.
     pub fn with_liveness_check(
         mut self,
@@ -277,7 +289,13 @@ impl BoundSockets {
     /// Answers until the returned value is dropped.
     pub fn serve(self, source: ViewSource, log: LogHandle) -> Admin {
         let addresses = self.addresses();
-        let routes = Arc::new(Routes::new(source, log, self.counted, self.fault, self.guard));
+        let routes = Arc::new(Routes::new(
+            source,
+            log,
+            Metrics::new(self.counted, self.series),
+            self.fault,
+            self.guard,
+        ));
         // Whoever fills the page, or shakes hands without end, does not fill the places of probes.
         let (places, of_probes, of_metrics) =
             (ConnectionSlots::new(), ConnectionSlots::new(), ConnectionSlots::new());

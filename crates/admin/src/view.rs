@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use seaway_model::{L4, Problem, Time, load_balancer::Balance};
+use seaway_model::{L4, Problem, Time, latency::Latencies, load_balancer::Balance};
 use serde::{Deserialize, Serialize};
 
 /// One look at the whole process.
@@ -220,11 +220,23 @@ impl Refused {
 #[serde(rename_all = "camelCase")]
 pub struct PoolView {
     pub id: String,
+    /// Namespace and name of the Service that it is of: `default/shop`.
+    #[serde(default)]
+    pub service: String,
     pub protocol: L4,
     pub balance: Balance,
     /// Too few members are healthy, so all of them are used.
     #[serde(default)]
     pub panic: bool,
+    /// Clients that were turned away because no member was usable, or none could be reached.
+    #[serde(default)]
+    pub no_member: u64,
+    /// Of late; filled in here from `latencies`, never by the data plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// All that was measured, for `/metrics`.
+    #[serde(skip)]
+    pub latencies: Option<Box<Latencies>>,
     pub members: Vec<MemberView>,
 }
 
@@ -246,6 +258,18 @@ pub struct MemberView {
     pub connect_errors: u64,
     /// Connections that went on to another member after this one failed.
     pub retries: u64,
+    /// Connections that it reset.
+    #[serde(default)]
+    pub resets: u64,
+    /// Of HTTP: requests that it did not answer in time.
+    #[serde(default)]
+    pub timeouts: u64,
+    /// Mean of the last seconds in milliseconds, until it answered (HTTP) or took a connection (TCP); filled in here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<f64>,
+    /// What that is made from.
+    #[serde(skip)]
+    pub measured: Measured,
     pub check: CheckView,
     pub last_change: Option<Time>,
     /// Empty when none was seen.
@@ -256,6 +280,20 @@ pub struct MemberView {
     pub http: Option<Http>,
     #[serde(default)]
     pub rate: Option<Rate>,
+}
+
+/// How often it was measured how long a member takes, and microseconds in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    pub count: u64,
+    pub micros: u64,
+}
+
+/// How long members of a pool took of late, in milliseconds: to answer (HTTP), or to take a connection (TCP).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    pub p50: f64,
+    pub p99: f64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

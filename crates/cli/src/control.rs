@@ -86,6 +86,7 @@ impl Control {
         let binding = process.settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
         let watchdog = process.watchdog.clone();
         let bound = BoundSockets::bind(&binding)?
+            .with_series_limits(process.settings.series.limits)
             .with_liveness_check(move || watchdog.fault().map(|fault| fault.to_string()));
         let state = StateDir::open(&process.state_dir)?;
         let (ledger, held, problems) = LedgerFile::open(&state)?;

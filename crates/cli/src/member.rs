@@ -160,7 +160,8 @@ impl Member {
     async fn start(arguments: &Arguments, settings: Settings, part: Part, log: LogHandle) -> Result<Member> {
         let binding = settings.admin.clone().map_or(Binding::Loopback, Binding::Exactly);
         // No page is worth an outage: whoever has its port is told.
-        let mut bound = BoundSockets::bind_now_or_later(&binding)?;
+        let series = settings.series.limits_of(part == Part::Node);
+        let mut bound = BoundSockets::bind_now_or_later(&binding)?.with_series_limits(series);
         // What may only be read is anybody's; and a controller sends nobody anywhere.
         let status_page = if part == Part::Node { bound.addresses() } else { Vec::new() };
         bound = pages::in_pod(bound, &arguments.pod, part)?;

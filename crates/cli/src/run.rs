@@ -125,6 +125,7 @@ pub(crate) async fn apply_reloaded(
     }
     if let Some(proxy) = proxy.cloned() {
         proxy.limit_memory(settings.memory);
+        proxy.measure_latency(settings.series.latency);
         proxy.share_new_connections(settings.config.tenants.limits.new_per_worker);
         proxy.reserve_ports(settings.config.tenants.reserved_ports.clone());
         let wanted = settings.access_log.clone();
@@ -144,6 +145,7 @@ pub(crate) fn start_proxy(settings: &Settings) -> Result<Proxy> {
     }
     let proxy = Proxy::start(data_plane).context("the data plane cannot start")?;
     proxy.limit_memory(settings.memory);
+    proxy.measure_latency(settings.series.latency);
     proxy.share_new_connections(settings.config.tenants.limits.new_per_worker);
     proxy.log_requests(settings.access_log.clone())?;
     Ok(proxy)

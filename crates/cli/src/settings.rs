@@ -14,6 +14,7 @@ mod front_door;
 mod limits;
 mod metrics;
 mod pools;
+mod series;
 pub(crate) mod tenants;
 
 use std::{
@@ -37,7 +38,7 @@ use seaway_openstack::Limits;
 use seaway_proxy::{AccessLog, MemoryLimits};
 
 pub(crate) use self::metrics::Metrics;
-use self::tenants::ExplicitKeys;
+use self::{series::Series, tenants::ExplicitKeys};
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
@@ -78,6 +79,7 @@ pub(crate) struct Settings {
     pub(crate) pems: Vec<PemFiles>,
     /// `None`: nobody wants to know who asked for what.
     pub(crate) access_log: Option<AccessLog>,
+    pub(crate) series: Series,
     /// What clients may make the process hold.
     pub(crate) memory: MemoryLimits,
     /// Where IPAddressPools are read.
@@ -119,6 +121,7 @@ impl Default for Settings {
             quarantine: Pace::default().quarantine,
             pems: Vec::new(),
             access_log: None,
+            series: Series::default(),
             memory: MemoryLimits::default(),
             metallb: Access::METALLB.into(),
             copies: None,
@@ -143,6 +146,7 @@ impl Settings {
             ("snapshot", self.snapshot != before.snapshot),
             ("dataPlane", self.workers != before.workers || self.pin != before.pin),
             ("admin", self.admin != before.admin || self.metrics != before.metrics),
+            ("metrics", self.series.limits != before.series.limits),
             ("log.format", self.log_json != before.log_json),
             ("resolvers", self.resolvers != before.resolvers),
             ("lease", self.lease != before.lease),
@@ -221,6 +225,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     let log = file.take("log");
     log_section(&log, &mut settings);
     settings.access_log = access_log::read(&file.take("accessLog"), beside);
+    settings.series = series::read(&file.take("metrics"));
     settings.memory = limits::read(&file.take("limits"));
     settings.resolvers = sockets(&file.take("resolvers"), 53);
     if let Some(drain) = file.take("drain").duration() {

@@ -16,6 +16,7 @@ mod beside;
 pub mod config;
 pub mod fact;
 pub mod group;
+pub mod latency;
 pub mod load_balancer;
 mod member_weights;
 pub mod name;

@@ -6,8 +6,8 @@ use std::{
 };
 
 use seaway_admin::view::{
-    Answers, Bytes, CheckView, Http, ListenerView, MemberState as Shown, MemberView, PoolView, Refused,
-    ServiceView, Sessions,
+    Answers, Bytes, CheckView, Http, ListenerView, Measured, MemberState as Shown, MemberView, PoolView,
+    Refused, ServiceView, Sessions,
 };
 use seaway_model::{
     LbKey, Owner, Pool, Time,
@@ -56,7 +56,16 @@ fn service(overview: &Overview, listeners: &[&ListenerStatistics], pools: &[&Poo
             .filter(|it| it.status == ConditionStatus::False)
             .map(|it| it.message.clone()),
         listeners: listener_views(overview, listeners),
-        pools: overview.load_balancer.pools.values().map(|pool| pool_view(pool, pools)).collect(),
+        pools: (overview.load_balancer.pools.values())
+            .map(|pool| {
+                let of = if pool.owner == overview.status.owner { None } else { Some(pool.owner.object()) };
+                let (namespace, name) =
+                    of.as_ref().map_or((&namespace, &name), |it| (&it.namespace, &it.name));
+                let service =
+                    if namespace.is_empty() { name.to_string() } else { format!("{namespace}/{name}") };
+                PoolView { service, ..pool_view(pool, pools) }
+            })
+            .collect(),
     }
 }
 
@@ -116,7 +125,11 @@ fn pool_view(pool: &Pool, statistics: &[&PoolStatistics]) -> PoolView {
     PoolView {
         id: pool.id.to_string(),
         protocol: pool.l4,
+        service: String::new(),
         balance: pool.balance,
+        no_member: counted.map_or(0, |it| it.no_member),
+        latency: None,
+        latencies: counted.and_then(|it| it.latency.clone()),
         panic: listed > 0 && !stands_in && usable * 100 < listed * usize::from(pool.panic_threshold),
         members,
     }
@@ -145,6 +158,10 @@ fn member_view(it: &MemberStatistics, pool: &Pool, rests: bool) -> MemberView {
         bytes: bytes(&it.traffic),
         connect_errors: it.connect_errors,
         retries: it.retries,
+        resets: it.resets,
+        timeouts: it.timeouts,
+        latency: None,
+        measured: Measured { count: it.measured, micros: it.took },
         check: check_view(pool.health.as_ref(), it),
         last_change: it.health_history.changed.map(since_1970),
         last_error: it.health_history.reason.to_string(),

@@ -56,6 +56,7 @@ pub mod fuzz;
 mod health;
 mod hops;
 mod http;
+mod latency;
 mod listening_sockets;
 mod memory;
 mod open;

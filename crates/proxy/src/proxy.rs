@@ -329,6 +329,11 @@ impl Proxy {
         self.shared().access.write(log)
     }
 
+    /// Whether it is measured how long members take, from now on.
+    pub fn measure_latency(&self, on: bool) {
+        self.shared().measure(on);
+    }
+
     /// How much clients may make the process hold, from now on; connections that are open keep their own bound.
     pub fn limit_memory(&self, limits: MemoryLimits) {
         self.shared().memory.set(limits);

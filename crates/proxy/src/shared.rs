@@ -20,6 +20,7 @@ use crate::{
     client_rates::ClientRates,
     descriptors::Descriptors,
     http::Mark,
+    latency::Started,
     memory::{MemoryBudget, MemoryLimits},
     open::{Adopted, Closing, Wide},
     own_sockets::{MOST_PASSES, OwnSockets},
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) memory: Arc<MemoryBudget>,
     /// Connections of all workers; UDP flows do not count.
     connections: AtomicUsize,
+    /// How long members take is measured.
+    measures: AtomicBool,
     /// UDP flows that were ended for others.
     pub(crate) flows_evicted: AtomicU64,
     flows: AtomicUsize,
@@ -94,6 +97,7 @@ impl Shared {
             mark: Mark::new(RandomState::new().hash_one(std::process::id())),
             looped_at: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
+            measures: AtomicBool::new(false),
             flows_evicted: AtomicU64::new(0),
             flows: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
@@ -102,6 +106,15 @@ impl Shared {
             exhausted: AtomicU64::new(0),
             starved_at: AtomicU64::new(0),
         }
+    }
+
+    pub(crate) fn measure(&self, on: bool) {
+        self.measures.store(on, Relaxed);
+    }
+
+    /// For what begins now.
+    pub(crate) fn started(&self) -> Started {
+        if self.measures.load(Relaxed) { Started::now() } else { Started::NEVER }
     }
 
     pub(crate) fn tell_all(&self, command: &Command) {

@@ -7,7 +7,9 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use seaway_model::{LbKey, Listener, ListenerId, Pool, PoolId, load_balancer::MemberState};
+use seaway_model::{
+    LbKey, Listener, ListenerId, Pool, PoolId, latency::Latencies, load_balancer::MemberState,
+};
 use seaway_snapshot::Standing;
 
 use crate::{
@@ -90,6 +92,10 @@ pub struct PoolStatistics {
     pub rests: bool,
     /// Clients in the queue for a member that has room.
     pub waiting: usize,
+    /// Clients that were turned away because no member was usable, or none could be reached.
+    pub no_member: u64,
+    /// `None`: nothing was measured yet.
+    pub latency: Option<Box<Latencies>>,
     pub members: Vec<MemberStatistics>,
 }
 
@@ -108,6 +114,11 @@ pub struct MemberStatistics {
     pub check_failures: u64,
     pub retries: u64,
     pub resets: u64,
+    /// Of HTTP: requests that it did not answer in time.
+    pub timeouts: u64,
+    /// How often was measured how long it takes, and microseconds in all: until it answered, or took a TCP connection.
+    pub measured: u64,
+    pub took: u64,
     /// Of HTTP, by hundreds of their status.
     pub answers: [u64; 6],
     pub health_history: HealthHistory,
@@ -184,6 +195,8 @@ fn of_pool(running: &RunningPool, now: u64) -> Option<PoolStatistics> {
         pool: pool.clone(),
         rests: running.are_checks_suspended(),
         waiting: running.waiting(),
+        no_member: running.no_member.load(Relaxed),
+        latency: running.latencies.told().map(Box::new),
         members,
     })
 }
@@ -213,6 +226,9 @@ fn of_member(
         check_failures: member.check_failures.load(Relaxed),
         retries: member.retries.load(Relaxed),
         resets: member.resets.load(Relaxed),
+        timeouts: member.timeouts.load(Relaxed),
+        measured: member.measured.load(Relaxed),
+        took: member.took.load(Relaxed),
         answers: member.answers.told(),
         health_history: member.health_history(),
     }

@@ -20,7 +20,7 @@ use std::io;
 
 pub(crate) use address::KernelAddress;
 pub(crate) use alarm::Alarm;
-pub(crate) use clock::millis;
+pub(crate) use clock::{micros, millis};
 pub(crate) use datagram::*;
 pub(crate) use epoll::{Epoll, Event, Events, Waker};
 pub(crate) use pass::*;

@@ -35,6 +35,7 @@ pub(crate) use wheel::{Link, Wheel};
 
 use crate::{
     http::Http,
+    latency::WorkerNumber,
     running::{Place, RunningListener},
     shared::Shared,
     sys::{self, Alarm, Epoll, Event, Events},
@@ -103,6 +104,10 @@ impl Turn {
             mixed_at: 0,
             transport_is_behind: false,
         }
+    }
+
+    pub(crate) fn number_of_worker(&self) -> WorkerNumber {
+        WorkerNumber { index: self.worker, of: self.shared.workers.len() }
     }
 
     /// So many events have come. `behind`: some work was too much for the turn before.

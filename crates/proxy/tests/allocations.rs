@@ -56,6 +56,7 @@ fn guard(rule: &mut Rule) {
 #[test]
 fn a_request_on_a_connection_that_is_kept_alive_allocates_nothing() {
     let stage = Stage::new();
+    stage.proxy.measure_latency(true);
     let backend = Backend::new(HERE, |mut stream| {
         while read_message(&mut stream, b"\r\n\r\n").is_some() && stream.write_all(ANSWER).is_ok() {}
     });

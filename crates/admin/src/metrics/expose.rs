@@ -14,7 +14,7 @@ use prometheus_client::{
 };
 use seaway_model::L4;
 
-use super::{Counts, MetricsSource};
+use super::{Counts, MetricsSource, objects};
 use crate::{
     process::Usage,
     view::{MemberState, View},
@@ -27,6 +27,7 @@ pub(super) fn render(
     totals: &HashMap<L4, Counts>,
     usage: Usage,
     counted: &[MetricsSource],
+    objects: Option<objects::Shown>,
 ) -> String {
     let mut registry = Registry::default();
     traffic(&mut registry, view, totals);
@@ -34,6 +35,7 @@ pub(super) fn render(
     state(&mut registry, view);
     process(&mut registry, view, usage);
     counted.iter().for_each(|it| it(&mut registry));
+    objects.into_iter().for_each(|it| registry.register_collector(Box::new(it)));
     let mut text = String::new();
     // Writing to a String cannot fail.
     _ = encode(&mut text, &registry);

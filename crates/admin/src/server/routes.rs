@@ -27,7 +27,7 @@ use super::{
 use crate::{
     csv,
     logging::LogHandle,
-    metrics::{Metrics, MetricsSource},
+    metrics::Metrics,
     page::{Filter, Page},
     process::Usage,
     rates::Sampler,
@@ -111,7 +111,7 @@ impl Routes {
     pub(super) fn new(
         source: ViewSource,
         log: LogHandle,
-        counted: Vec<MetricsSource>,
+        metrics: Metrics,
         fault: Fault,
         guard: Option<MetricsGuard>,
     ) -> Routes {
@@ -120,7 +120,7 @@ impl Routes {
             log,
             page: Page::new(),
             sampler: Mutex::default(),
-            metrics: Mutex::new(Metrics::new(counted)),
+            metrics: Mutex::new(metrics),
             fault,
             guard,
         }

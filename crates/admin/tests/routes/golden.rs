@@ -92,13 +92,18 @@ fn page(text: &str) -> String {
     let mut page = String::from(
         "# Metrics\n\n<!-- Written by a test from the help texts of crates/admin/src/metrics; see CONTRIBUTING.md -->\n\n\
          `/metrics` is at the [status page's address](operations.md#looking-at-it), and [in a cluster](operations.md#prometheus-in-a-cluster)\n\
-         on a port of its own. Labels are protocols, states and reasons, never names of objects: `/state` and `/;csv` have the\n\
-         figures of one Service. Metrics of requests to OpenStack: [openstack-calls.md](openstack-calls.md).\n\n\
+         on a port of its own. Labels are protocols, states and reasons; only `seaway_service_…` and `seaway_member_…` have names\n\
+         of objects, of no more than [a bound](#series-of-services-and-members). Metrics of requests to OpenStack:\n\
+         [openstack-calls.md](openstack-calls.md).\n\n\
          | metric | type | labels | meaning |\n|---|---|---|---|\n",
     );
     for line in listed.lines() {
         let (name, rest) = line.split_once('{').expect("labels");
         let (labels, kind) = rest.split_once("} ").expect("a type");
+        if kind == "histogram" && !name.ends_with("_bucket") {
+            continue;
+        }
+        let name = if kind == "histogram" { name.trim_end_matches("_bucket") } else { name };
         let family = ["_total", "_info"].iter().find_map(|it| name.strip_suffix(it)).unwrap_or(name);
         let help = format!("# HELP {family} ");
         let meaning = text
@@ -110,8 +115,34 @@ fn page(text: &str) -> String {
         page +=
             &format!("| `{name}` | {kind} | {} | {} |\n", labels.join(", "), meaning.trim_end_matches('.'));
     }
+    page += SERIES;
     page
 }
+
+const SERIES: &str = "
+## Series of Services and members
+
+Each Service and each member has series of its own (`seaway_service_…`, `seaway_member_…`): `namespace` and `service` are
+its names, also behind the front door, where its members count for it; `member` is an address. A Service of the
+configuration, and the front door itself, have no namespace. In seaway.yaml:
+
+    metrics: {services: 200, members: 1000, latency: true}
+
+At most so many Services and members have series; these are the defaults. What is beyond is summed in the series with
+`service=\"other\"`, and `seaway_series_other` says how many that are. Who has series keeps them until it is gone. A
+Service has about 50 of them, one that speaks HTTP 70, a member 8 or 13. `services: 0` leaves all of them out, `members: 0`
+those of members. Clients that may read `/metrics` see these names and addresses. Counters are those of this process on this host: sum them over hosts.
+
+Histograms have the same bounds everywhere, from 0.5 ms to 60 s. They are exact counts, without sampling; `latency: false`
+measures nothing, and the histograms and the latencies of the status page are empty then. It costs a request three
+looks at the clock. UDP is not measured.
+
+| question | in PromQL |
+|---|---|
+| errors of a Service, per second | `sum by (namespace, service) (rate(seaway_service_errors_total[5m]))` |
+| 99 % of its HTTP requests are answered within | `histogram_quantile(0.99, sum by (le) (rate(seaway_service_first_byte_seconds_bucket{service=\"shop\"}[5m])))` |
+| who answers 5xx | `rate(seaway_member_answers_total{status=\"5xx\"}[5m]) > 0` |
+";
 
 #[test]
 fn the_page_of_metrics_is_that_of_their_help_texts() {

@@ -69,7 +69,17 @@ fn service(serving: bool, members: &[MemberState]) -> ServiceView {
     let id = "80/TCP".into();
     ServiceView {
         listeners: vec![ListenerView { serving, ..view::listener("203.0.113.7", 80, L4::Tcp, "", 1) }],
-        pools: vec![PoolView { id, protocol: L4::Tcp, balance: Balance::RoundRobin, panic: false, members }],
+        pools: vec![PoolView {
+            id,
+            service: String::new(),
+            protocol: L4::Tcp,
+            balance: Balance::RoundRobin,
+            panic: false,
+            no_member: 0,
+            latency: None,
+            latencies: None,
+            members,
+        }],
         ..ServiceView::default()
     }
 }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use seaway_admin::view::{
-    AdoptionView, Answers, Bytes, CertificatesView, CheckView, Http, ListenerView, MemberState, MemberView,
-    MemoryView, PoolView, Readiness, Refused, ServiceView, Sessions, View,
+    AdoptionView, Answers, Bytes, CertificatesView, CheckView, Http, Latency, ListenerView, Measured,
+    MemberState, MemberView, MemoryView, PoolView, Readiness, Refused, ServiceView, Sessions, View,
 };
 use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
 
@@ -55,9 +55,13 @@ fn shop(count: u64) -> ServiceView {
         ],
         pools: vec![PoolView {
             id: "443/TCP".into(),
+            service: "default/shop".into(),
             protocol: L4::Tcp,
             balance: Balance::LeastConnections,
             panic: false,
+            no_member: 0,
+            latency: Some(Latency { p50: 0.4, p99: 12.5 }),
+            latencies: Some(Box::default()),
             members: vec![
                 member("10.42.0.17:8443", "shop-6f7c9-x2p4q", MemberState::Up, count / 2),
                 member("10.42.1.9:8443", "shop-6f7c9-9wlmz", MemberState::Up, count / 2),
@@ -92,9 +96,13 @@ fn door(count: u64) -> ServiceView {
         }],
         pools: vec![PoolView {
             id: "default/web:80".into(),
+            service: "default/web".into(),
             protocol: L4::Tcp,
             balance: Balance::RoundRobin,
             panic: false,
+            no_member: 0,
+            latency: None,
+            latencies: None,
             members: vec![MemberView {
                 http: http(count * 9, 2),
                 ..member("10.42.0.30:8080", "web-7d9f", MemberState::Up, count * 9)
@@ -117,9 +125,13 @@ fn dns(count: u64) -> ServiceView {
         ],
         pools: vec![PoolView {
             id: "53/UDP".into(),
+            service: "infra/dns".into(),
             protocol: L4::Udp,
             balance: Balance::SourceHash,
             panic: false,
+            no_member: 0,
+            latency: None,
+            latencies: None,
             members: vec![
                 MemberView {
                     check: CheckView::default(),
@@ -152,9 +164,13 @@ fn legacy() -> ServiceView {
         }],
         pools: vec![PoolView {
             id: "5432/TCP".into(),
+            service: format!("default/{HOSTILE}"),
             protocol: L4::Tcp,
             balance: Balance::RoundRobin,
             panic: false,
+            no_member: 0,
+            latency: None,
+            latencies: None,
             members: vec![],
         }],
     }
@@ -192,6 +208,10 @@ pub(crate) fn member(address: &str, name: &str, state: MemberState, total: u64) 
         bytes: Bytes { incoming: total * 812, outgoing: total * 24_310 },
         connect_errors: 0,
         retries: 0,
+        resets: 0,
+        timeouts: 0,
+        latency: None,
+        measured: Measured::default(),
         check: CheckView {
             description: "TCP every 2 s".into(),
             failures: u64::from(state == MemberState::Down) * 156,

@@ -153,6 +153,10 @@ mod tests {
             bytes: Default::default(),
             connect_errors: 0,
             retries: 0,
+            resets: 0,
+            timeouts: 0,
+            latency: None,
+            measured: Default::default(),
             check: CheckView::default(),
             last_change: None,
             last_error: String::new(),
@@ -162,7 +166,17 @@ mod tests {
     }
 
     fn pool(id: &str, members: Vec<MemberView>) -> PoolView {
-        PoolView { id: id.into(), protocol: L4::Tcp, balance: Balance::RoundRobin, panic: false, members }
+        PoolView {
+            id: id.into(),
+            service: "default/shop".into(),
+            protocol: L4::Tcp,
+            balance: Balance::RoundRobin,
+            panic: false,
+            no_member: 0,
+            latency: None,
+            latencies: None,
+            members,
+        }
     }
 
     fn views() -> Vec<ServiceView> {

@@ -9,6 +9,7 @@ use super::{
     serve::Client, session::Session, stream::Stream, task_state::TaskState, worker_context::WorkerContext,
 };
 use crate::{
+    latency::Span,
     reach,
     running::{RunningMember, RunningPool},
     sys,
@@ -88,11 +89,15 @@ pub(super) async fn ask_alone(
         }
         None => {
             client.allow(short.connect);
+            let started = client.context.shared.started();
             // A connection of HTTP/1.1 counts as two; streams each need one beside.
             let connected =
                 connect(&client.context, &client.task_state, &client.who, pool, member, is_one_of_many);
             match connected.await {
-                Ok(end) => end,
+                Ok(end) => {
+                    client.context.measured(pool, None, Span::Connect, started);
+                    end
+                }
                 Err(error) => return (Err(UpstreamError::of_connecting(error)), false),
             }
         }

@@ -30,6 +30,7 @@ use super::{
     sticky::Sticky,
 };
 use crate::{
+    latency::{Span, Started},
     reach::{RETRIES, is_own_want, note_failure},
     running::{Mirror, Refusal, RunningMember, RunningPool, Tuned, Wish},
 };
@@ -46,6 +47,8 @@ pub(super) enum After {
 /// What is still needed of a request when its head has made room for the body.
 #[derive(Clone, Copy)]
 pub(super) struct Short<'r> {
+    /// When its head had come, where that is measured.
+    pub(super) started: Started,
     /// Who asks, as far as anybody is believed.
     pub(super) client: IpAddr,
     pub(super) rule: &'r Rule,
@@ -97,6 +100,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         false => BelievedClient { ip: peer, is_hidden: false },
     };
     let mut short = Short {
+        started: client.context.shared.started(),
         client: asks.ip,
         rule,
         options: &tuned.listener.http,
@@ -335,6 +339,7 @@ async fn forward(
             }
             Err(why) => {
                 client.who.listener.refuse(why);
+                pool.lacked_member();
                 return refuse(client, scratch, 503).await;
             }
         };
@@ -457,8 +462,10 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
             }
         };
         client.allow(client.timeout(|it| it.connect));
+        let started = client.context.shared.started();
         match connect(&client.context, &client.task_state, &client.who, &pool, &member, false).await {
             Ok(stream) => {
+                client.context.measured(&pool, Some(&member), Span::Connect, started);
                 let mut scratch = begun.take().unwrap_or_else(|| client.context.scratch());
                 scratch.upward.begin(Body::Tunnel, false);
                 scratch.downward.begin(Body::Tunnel, false);
@@ -478,6 +485,7 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
         }
     }
     client.who.listener.refuse(refusal);
+    pool.lacked_member();
     client.end.reset();
 }
 

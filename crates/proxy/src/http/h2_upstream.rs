@@ -27,7 +27,10 @@ use super::{
     task_state::TaskState,
     worker_context::WorkerContext,
 };
-use crate::running::{RunningMember, RunningPool};
+use crate::{
+    latency::Span,
+    running::{RunningMember, RunningPool},
+};
 
 /// What was let in is a little longer by now.
 const OURS: Limits = Limits { head: 128 << 10, target: 128 << 10, fields: 8 << 10 };
@@ -100,8 +103,10 @@ pub(super) async fn ask(
             Way::By(h2) => break (h2, true),
             Way::Open(opening) => {
                 client.allow(short.connect);
+                let started = client.context.shared.started();
                 let made = connect(client, pool, &upstream, member).await;
                 if let Ok(h2) = &made {
+                    client.context.measured(pool, None, Span::Connect, started);
                     has_heard(h2, client).await;
                 }
                 drop(opening);

@@ -21,7 +21,10 @@ use super::{
     scratch::{Buffer, Scratch},
     serve::Client,
 };
-use crate::running::{RunningMember, RunningPool};
+use crate::{
+    latency::Span,
+    running::{RunningMember, RunningPool},
+};
 
 /// Passes the answer on, with the interim ones before it.
 pub(super) async fn relay(
@@ -87,6 +90,7 @@ pub(super) async fn relay(
     }
     client.who.listener.answers.count(status);
     member.answers.count(status);
+    client.context.measured(pool, Some(member), Span::FirstByte, short.started);
     scratch.record.answered(status, || 0);
     let may_persist = short.persists && !client.is_over();
     let has_body = scratch.request.body != Body::None;
@@ -184,6 +188,7 @@ pub(super) async fn relay(
     record.moved(upward.moved, downward.moved);
     match result {
         Ok(()) => {
+            client.context.measured(pool, None, Span::Request, short.started);
             let status = outcome.status(status, downward.trailers());
             pool.answered(member, status, client.context.now());
         }

@@ -24,11 +24,12 @@ use super::{
 };
 use crate::{
     access::{Journal, Line, Pages},
+    latency::{Span, Started, WorkerNumber},
     listening_sockets::ListeningSockets,
     memory::{ConnectionMemory, WorkerMemory},
     pipes::Pipes,
     reach::Cursors,
-    running::RunningMember,
+    running::{RunningMember, RunningPool},
     shared::Shared,
     sys::{Epoll, Event},
     worker::{Fair, Kind, Lane, Mailbox, Slab, Sweeps, Token, Turn},
@@ -38,6 +39,7 @@ pub(super) struct WorkerContext {
     now: Cell<u64>,
     pub(super) worker: usize,
     epoll: Arc<Epoll>,
+    number: WorkerNumber,
     pub(super) memory: Rc<WorkerMemory>,
     /// What is held for no client in particular.
     pub(super) common: Rc<ConnectionMemory>,
@@ -103,6 +105,7 @@ impl WorkerContext {
             now: Cell::new(turn.now),
             worker: turn.worker,
             epoll: turn.epoll.clone(),
+            number: turn.number_of_worker(),
             common: memory.shared(),
             memory,
             shared: turn.shared.clone(),
@@ -133,6 +136,17 @@ impl WorkerContext {
 
     pub(super) fn now(&self) -> u64 {
         self.now.get()
+    }
+
+    /// What began then has come about by that member.
+    pub(super) fn measured(
+        &self,
+        pool: &RunningPool,
+        member: Option<&RunningMember>,
+        span: Span,
+        started: Started,
+    ) {
+        pool.measured(self.number, member, span, started);
     }
 
     /// What is left over of earlier turns goes on.

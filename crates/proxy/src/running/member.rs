@@ -33,6 +33,11 @@ pub(crate) struct RunningMember {
     pub(crate) retries: AtomicU64,
     /// Resets of the member in the middle of a connection.
     pub(crate) resets: AtomicU64,
+    /// Requests that it did not answer in time (HTTP).
+    pub(crate) timeouts: AtomicU64,
+    /// How often was measured how long it takes, and microseconds in all.
+    pub(crate) measured: AtomicU64,
+    pub(crate) took: AtomicU64,
     /// Checks that it did not pass.
     pub(crate) check_failures: AtomicU64,
     pub(crate) answers: Answers,
@@ -90,6 +95,9 @@ impl RunningMember {
             connect_errors: AtomicU64::new(0),
             retries: AtomicU64::new(0),
             resets: AtomicU64::new(0),
+            timeouts: AtomicU64::new(0),
+            measured: AtomicU64::new(0),
+            took: AtomicU64::new(0),
             check_failures: AtomicU64::new(0),
             answers: Answers::default(),
             health: AtomicU8::new(0),
@@ -143,6 +151,12 @@ impl RunningMember {
         self.most.fetch_max(before.saturating_add(1), Relaxed);
         self.total.fetch_add(1, Relaxed);
         true
+    }
+
+    /// So many microseconds until it answered; of TCP, until it took a connection.
+    pub(crate) fn took(&self, micros: u64) {
+        self.measured.fetch_add(1, Relaxed);
+        self.took.fetch_add(micros, Relaxed);
     }
 
     pub(crate) fn disengage(&self) {

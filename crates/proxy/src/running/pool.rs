@@ -25,7 +25,11 @@ use super::{
     last_use::LastUse,
     queue::{Queue, Wish},
 };
-use crate::{health::RequestQueue, tls::UpstreamTls};
+use crate::{
+    health::RequestQueue,
+    latency::{Latencies, Span, Started, WorkerNumber},
+    tls::UpstreamTls,
+};
 
 pub(crate) struct RunningPool {
     me: Weak<RunningPool>,
@@ -41,6 +45,9 @@ pub(crate) struct RunningPool {
     queue: Queue,
     /// Where ejections are told, and that checks are wanted.
     requests: OnceLock<Arc<RequestQueue>>,
+    /// Clients that were turned away because no member is usable, or none could be reached.
+    pub(crate) no_member: AtomicU64,
+    pub(crate) latencies: Latencies,
 }
 
 /// One generation of a pool. `members[i]` belongs to `compiled.members()[i]`.
@@ -69,6 +76,8 @@ impl RunningPool {
             affinity: OnceLock::new(),
             queue: Queue::default(),
             requests: OnceLock::new(),
+            no_member: AtomicU64::new(0),
+            latencies: Latencies::default(),
         })
     }
 
@@ -171,6 +180,23 @@ impl RunningPool {
         }
     }
 
+    /// What began then has come about now, by that member. Where nothing is measured, this does nothing.
+    pub(crate) fn measured(
+        &self,
+        worker: WorkerNumber,
+        member: Option<&RunningMember>,
+        span: Span,
+        started: Started,
+    ) {
+        let Some(micros) = started.took() else { return };
+        self.latencies.add(worker, span, micros);
+        member.into_iter().for_each(|it| it.took(micros));
+    }
+
+    pub(crate) fn lacked_member(&self) {
+        self.no_member.fetch_add(1, Relaxed);
+    }
+
     /// The member answered (HTTP): with a 5xx that tells of itself, or well.
     pub(crate) fn answered(&self, member: &RunningMember, status: u16, now: u64) {
         // What it never does, and versions that it does not speak, are the client's fault.
@@ -182,6 +208,7 @@ impl RunningPool {
 
     /// Nobody heard an answer of it in time (HTTP), which is as good as a 504.
     pub(crate) fn kept_waiting(&self, member: &RunningMember, now: u64) {
+        member.timeouts.fetch_add(1, Relaxed);
         self.erred(member, now, || "gave no answer in time".to_owned());
     }
 

@@ -40,7 +40,9 @@ impl Tcp {
 
     fn welcome(&mut self, newcomer: Newcomer, turn: &mut Turn) {
         let Newcomer { fd, peer, listener, trusted, passes } = newcomer;
-        let index = self.connections.insert(Connection::new(fd, (peer, passes), listener, turn.now));
+        let mut connection = Connection::new(fd, (peer, passes), listener, turn.now);
+        connection.came = turn.shared.started();
+        let index = self.connections.insert(connection);
         if trusted {
             self.schedule(index);
         } else {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    latency::Started,
     own_sockets::OwnSocket,
     running::{RunningListener, RunningMember, RunningPool, Waiting},
     sys::{Event, Pipe},
@@ -31,6 +32,9 @@ pub(super) struct Connection {
     /// When its present phase began, or bytes last moved.
     pub(super) active_at: u64,
     pub(super) began: u64,
+    /// When the client came, and when the connection to the member was begun, where that is measured.
+    pub(super) came: Started,
+    pub(super) connecting: Started,
     /// Since the counters of listener and member were told.
     bytes_in: u64,
     bytes_out: u64,
@@ -219,6 +223,8 @@ impl Connection {
             due: u64::MAX,
             active_at: now,
             began: now,
+            came: Started::NEVER,
+            connecting: Started::NEVER,
             bytes_in: 0,
             bytes_out: 0,
             told_at: 0,

@@ -12,6 +12,7 @@ use super::{
     connection::{Carried, Connection, Delay, Phase, Side, Socket},
 };
 use crate::{
+    latency::Span,
     reach::{RETRIES, arrived_at, connect, introduction, is_own_want, note_failure},
     running::{Choice, Place, Refusal, RunningMember, Wish},
     sys::{self, Event},
@@ -58,11 +59,15 @@ impl Tcp {
             let member = match choice {
                 Choice::Engaged(member) => member,
                 Choice::Full => return self.queue(index, turn),
-                Choice::Nobody => return self.refuse(index, Refusal::NoMember, turn),
+                Choice::Nobody => {
+                    pool.lacked_member();
+                    return self.refuse(index, Refusal::NoMember, turn);
+                }
             };
             if !tried.is_empty() {
                 connection.listener.retries.fetch_add(1, Relaxed);
             }
+            connection.connecting = turn.shared.started();
             let client = live.compiled.pool().transparent.then(|| connection.peer.ip());
             match connect(&turn.shared, &member, client, connection.passes, |it| {
                 self.listening.give_up_spare(it)
@@ -170,6 +175,14 @@ impl Tcp {
         }
         if !event.writable() {
             return;
+        }
+        if let Some(pool) = &connection.pool {
+            pool.measured(
+                turn.number_of_worker(),
+                connection.target.as_deref(),
+                Span::Connect,
+                connection.connecting,
+            );
         }
         connection.phase = Phase::Open;
         connection.active_at = turn.now;

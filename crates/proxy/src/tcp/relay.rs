@@ -6,7 +6,7 @@ use super::{
     End, Tcp,
     connection::{Carried, Connection, Delay, Flow, Phase, Side, Socket},
 };
-use crate::{pipes::Pipes, sys, worker::Turn};
+use crate::{latency::Span, pipes::Pipes, sys, worker::Turn};
 
 /// Reads of one connection in one turn, so that the others get theirs.
 const READS: usize = 16;
@@ -44,6 +44,9 @@ impl Tcp {
             if bytes > 0 {
                 if from == Side::Member && !connection.answered {
                     connection.answered = true;
+                    if let Some(pool) = &connection.pool {
+                        pool.measured(turn.number_of_worker(), None, Span::FirstByte, connection.came);
+                    }
                     connection.target.iter().for_each(|member| member.served());
                 }
                 connection.count(from, bytes, turn.now);

@@ -260,7 +260,10 @@ impl Udp {
         let member = pool.choose(&live, client.ip(), self.cursor(pool), &[], now).cloned();
         let member = member.ok_or_else(|| match pool.member_limit() {
             Some(_) => Refusal::Connections,
-            None => Refusal::NoMember,
+            None => {
+                pool.lacked_member();
+                Refusal::NoMember
+            }
         })?;
         let seen = live.compiled.pool().transparent.then(|| client.ip());
         let socket = match self.dial(&member, seen, (self.flows.next_id(), passes), turn) {

@@ -16,6 +16,7 @@ mod handshakes;
 mod heads;
 mod interim;
 mod introduced;
+mod latency;
 mod limits;
 mod members;
 mod members_tls;

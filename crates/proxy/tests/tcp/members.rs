@@ -1,6 +1,6 @@
 use std::{
     collections::BTreeMap,
-    io::Read,
+    io::{Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -244,4 +244,30 @@ fn a_backup_serves_while_the_others_do_not_and_no_longer() {
     dead.members.iter_mut().for_each(|it| it.backup = it.at == spare);
     stage.put(dead);
     assert_eq!(answers(at, 10), [(b'z', 10)].into());
+}
+
+#[test]
+fn connections_to_members_and_first_bytes_are_measured() {
+    let backend = Backend::new(HERE, |mut stream| {
+        let _ = stream.read(&mut [0; 8]);
+        std::thread::sleep(Duration::from_millis(20));
+        let _ = stream.write_all(b"hello");
+    });
+    let stage = Stage::new();
+    let at = stage.serve(&[backend.at]);
+    let latencies = || stage.proxy.statistics().pools[0].latency.clone();
+    let ask = || {
+        let mut client = connect(at);
+        client.write_all(b"x").unwrap();
+        assert_eq!(client.read(&mut [0; 8]).unwrap(), 5);
+    };
+    ask();
+    assert_eq!(latencies(), None, "nothing is measured unless it is asked for");
+    stage.proxy.measure_latency(true);
+    ask();
+    let told = latencies().unwrap();
+    assert_eq!((told.connect.count(), told.first_byte.count(), told.request.count()), (1, 1, 0));
+    assert!(told.first_byte.sum >= 20_000 && told.connect.sum < told.first_byte.sum, "{told:?}");
+    let member = stage.member(backend.at);
+    assert_eq!((member.measured, member.took), (1, told.connect.sum));
 }
