@@ -1,4 +1,4 @@
-//! The access log: one line for each request, or for one of so many.
+//! The access log: one line for each request and each TCP connection, or for one of so many.
 //!
 //! ```text
 //!   worker: Line ──► Pages (its own) ──try_send──► writer thread ──► file or standard output
@@ -8,6 +8,7 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
+mod connection;
 mod line;
 mod pages;
 mod writer;
@@ -24,17 +25,20 @@ use arc_swap::ArcSwapOption;
 
 use self::writer::Writer;
 pub(crate) use self::{
+    connection::{ConnectionLine, Ending, RefusedClient},
     line::{Line, Stamp},
     pages::Pages,
 };
 
-/// What is written of requests, and where.
+/// What is written of requests and connections, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLog {
     pub form: AccessForm,
     pub to: AccessTo,
-    /// One request of so many.
+    /// One request, or connection, of so many.
     pub one_of: u32,
+    /// Connections are written down, too, where they carry no requests.
+    pub connections: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,12 +73,25 @@ pub(crate) struct Access {
 pub(crate) struct Journal {
     pub(crate) settings: AccessLog,
     pages: std::sync::mpsc::SyncSender<Page>,
+    lost: Arc<AtomicU64>,
 }
 
 /// Whole lines.
 pub(crate) struct Page {
     text: Vec<u8>,
     lines: u64,
+}
+
+/// One line of any kind.
+pub(crate) trait Written {
+    fn write(&self, form: AccessForm, stamp: &mut Stamp, out: &mut Vec<u8>);
+}
+
+impl AccessLog {
+    /// Whether this one is written down, if not all are.
+    pub(crate) fn takes(&self, draw: impl FnOnce() -> u64) -> bool {
+        self.one_of <= 1 || draw().is_multiple_of(self.one_of.into())
+    }
 }
 
 impl Access {
@@ -89,7 +106,7 @@ impl Access {
         };
         // Opened before the old one is let go: one that cannot be opened changes nothing.
         let (begun, pages) = Writer::begin(&settings.to, self.lost.clone())?;
-        self.journal.store(Some(Arc::new(Journal { settings, pages })));
+        self.journal.store(Some(Arc::new(Journal { settings, pages, lost: self.lost.clone() })));
         *writer = Some(begun);
         Ok(())
     }
@@ -98,6 +115,11 @@ impl Access {
     pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
         // Mostly there is none, which costs one look.
         self.journal.load().as_ref().cloned()
+    }
+
+    /// The same for a connection; `draw` gives any number, for when not all are written down.
+    pub(crate) fn journal_of_connections(&self, draw: impl FnOnce() -> u64) -> Option<Arc<Journal>> {
+        self.journal().filter(|it| it.settings.connections && it.settings.takes(draw))
     }
 
     pub(crate) fn lost(&self) -> u64 {

@@ -11,6 +11,7 @@
 //!                            └ credentials.rs, forward_auth.rs   which users, and whether another Service agrees
 //!                            └ exchange.rs  route, choose a member (sticky.rs), ask it (ask.rs), or another
 //!                            └ relay.rs     its answer back to the client
+//!                          passing.rs     or what is not HTTP, as it is
 //!                                └ question.rs, heads.rs   what is changed on the way, there and back
 //!                                └ grpc.rs    what calls of gRPC say of the member
 //!                                └ flow.rs    bodies, however they are framed
@@ -52,6 +53,7 @@ mod heads;
 mod idle_connections;
 mod marks;
 mod mirror;
+mod passing;
 mod question;
 mod queue;
 mod record;
@@ -88,6 +90,7 @@ use self::{
     worker_context::{Begun, Runnable, WorkerContext},
 };
 use crate::{
+    access::RefusedClient,
     listening_sockets::{Admission, Newcomer},
     running::{Place, Refusal, RunningListener},
     shared::Shared,
@@ -154,7 +157,7 @@ impl Http {
         let admission = self.context.listening().admit(listening_socket, turn);
         match admission {
             Admission::Nobody => return false,
-            Admission::TurnedAway => {}
+            Admission::TurnedAway(client) => client.iter().for_each(|it| self.context.turned_away(it)),
             Admission::Newcomer(newcomer) => self.welcome(newcomer, turn),
         }
         true
@@ -162,7 +165,9 @@ impl Http {
 
     fn welcome(&mut self, newcomer: Newcomer, turn: &Turn) {
         if turn.shared.memory.is_far_beyond() {
-            return turn_away(&newcomer, &turn.shared);
+            turn_away(&newcomer, &turn.shared);
+            let Newcomer { peer, listener, .. } = newcomer;
+            return self.context.turned_away(&RefusedClient { peer, listener, why: Refusal::Resources });
         }
         let task_state =
             Rc::new(TaskState::new(Some(newcomer.listener.clone()), turn.now).passed(newcomer.passes));

@@ -12,7 +12,7 @@
 //!                 │  └─ Udp    listeners, flows                                          udp/
 //!                 └─────────────────────────────┘
 //!                        one prober thread: checks                                       health/
-//!                        one writer thread, where requests are written down              access/
+//!                        one writer thread, where requests and connections are logged    access/
 //! ```
 //!
 //! Every worker has its own listening socket for every (address, port), joined by SO_REUSEPORT: the kernel spreads

@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    access::RefusedClient,
     own_sockets::MOST_PASSES,
     running::{Refusal, RunningListener},
     shared::Shared,
@@ -50,7 +51,7 @@ const REOPEN_AFTER: u64 = 100;
 pub(crate) enum Admission {
     /// Nobody waits, or nobody can come in now.
     Nobody,
-    TurnedAway,
+    TurnedAway(Option<RefusedClient>),
     Newcomer(Newcomer),
 }
 
@@ -186,7 +187,7 @@ impl ListeningSockets {
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Admission::Nobody,
             // Of this newcomer's network, says accept(2); the next one may be well.
-            Err(_) => return Admission::TurnedAway,
+            Err(_) => return Admission::TurnedAway(None),
         };
         if !turn.shared.descriptors.note(fd.as_fd()) {
             turn.shared.report_scarcity();
@@ -212,7 +213,8 @@ impl ListeningSockets {
             listener.refuse(refusal);
             // If it fails the client sees an end instead of a reset.
             let _ = sys::reset_when_closed(fd.as_fd());
-            return Admission::TurnedAway;
+            drop(tuned);
+            return Admission::TurnedAway(Some(RefusedClient { peer, listener, why: refusal }));
         }
         drop(tuned);
         turn.shared.connection_began();

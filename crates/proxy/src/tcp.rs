@@ -22,6 +22,7 @@ use seaway_model::L4;
 
 use self::connection::{Connection, Phase, Side};
 use crate::{
+    access::{ConnectionLine, Ending, Pages, RefusedClient},
     listening_sockets::ListeningSockets,
     pipes::Pipes,
     reach::Cursors,
@@ -41,6 +42,7 @@ pub(crate) struct Tcp {
     pipes: Pipes,
     cursors: Cursors,
     sweeps: Sweeps,
+    pages: Pages,
 }
 
 enum Waiting {
@@ -62,6 +64,7 @@ impl Tcp {
             pipes: Pipes::default(),
             cursors: Cursors::new(worker),
             sweeps: Sweeps::default(),
+            pages: Pages::default(),
         }
     }
 
@@ -140,7 +143,7 @@ impl Tcp {
             (Phase::Header, Side::Client) => self.read_header(index, turn),
             (Phase::Connecting, Side::Member) => self.connected(index, event, turn),
             (Phase::Queued | Phase::Connecting, Side::Client) if event.failed() => {
-                self.end(index, End::Reset, turn);
+                self.end(index, Ending::ClientReset, turn);
             }
             (Phase::Open, _) => {
                 self.relay(index, side, turn);
@@ -185,7 +188,7 @@ impl Tcp {
                 Phase::Header => self.refuse(index, Refusal::Header, turn),
                 Phase::Queued => self.look_again(index, turn),
                 Phase::Connecting => self.unreachable(index, "no answer in time", turn),
-                Phase::Open => self.end(index, End::Close, turn),
+                Phase::Open => self.end(index, Ending::IdleTimeout, turn),
             }
         }
     }
@@ -197,7 +200,7 @@ impl Tcp {
         }
         for index in self.connections.indexes() {
             match self.connections.get_mut(index).and_then(|connection| connection.drained_at()) {
-                Some(at) if at <= turn.now => self.end(index, End::Close, turn),
+                Some(at) if at <= turn.now => self.end(index, Ending::Drained, turn),
                 Some(at) => self.sweeps.at(at),
                 None => {}
             }
@@ -209,14 +212,14 @@ impl Tcp {
         if let Some(connection) = self.connections.get_mut(index) {
             connection.listener.refuse(why);
         }
-        self.end(index, End::Reset, turn);
+        self.end(index, Ending::Refused(why), turn);
     }
 
-    fn end(&mut self, index: u32, how: End, turn: &mut Turn) {
+    fn end(&mut self, index: u32, how: Ending, turn: &mut Turn) {
         self.wheel.drop(index, links(&mut self.connections));
         let Some(mut connection) = self.connections.remove(index) else { return };
         let undelivered = connection.ends().any(|end| end.carries());
-        if how == End::Reset || (how == End::Close && undelivered) {
+        if how.is_failure() || (how.is_ours() && undelivered) {
             for end in connection.ends() {
                 // If it fails the peer sees an end instead; there is nobody to tell.
                 let _ = sys::reset_when_closed(end.fd.as_fd());
@@ -228,25 +231,39 @@ impl Tcp {
             }
         }
         connection.tell_bytes(turn.now);
+        self.write_down(&connection, how, turn);
         drop(connection);
         turn.shared.connection_ended();
         self.listening.somebody_left(turn.now);
     }
 
+    /// What became of it, where anybody wants to know.
+    fn write_down(&mut self, of: &Connection, ending: Ending, turn: &Turn) {
+        let journal = turn.shared.access.journal_of_connections(|| self.cursors.draw());
+        let Some(journal) = journal else { return };
+        let line = ConnectionLine {
+            client: of.peer,
+            listener: &of.listener,
+            pool: of.pool.as_ref().map_or("", |it| &it.id.0),
+            member: of.target.as_ref().map(|it| it.at),
+            sent: of.told_out,
+            received: of.told_in,
+            connect: of.connect.map(u64::from),
+            took: turn.now.saturating_sub(of.began),
+            ending,
+        };
+        self.pages.add(&journal, &line, turn.now);
+    }
+
+    fn turned_away(&mut self, client: &RefusedClient, turn: &Turn) {
+        if let Some(journal) = turn.shared.access.journal_of_connections(|| self.cursors.draw()) {
+            self.pages.add(&journal, &client.line(), turn.now);
+        }
+    }
+
     fn token_of(&self, index: u32, side: Side) -> Token {
         Token::new(Kind::Connection, side.with(index), self.connections.generation(index))
     }
-}
-
-/// How a connection ends.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
-    /// Both sides have finished.
-    Done,
-    /// By us: both see an end, or a reset if something was still on its way.
-    Close,
-    /// Both sides see a failure.
-    Reset,
 }
 
 /// How the wheel reaches the links of connections.
@@ -282,7 +299,7 @@ impl Source for Tcp {
             Command::Called(Place::Connection(token)) => self.called(*token, turn),
             Command::Cut => {
                 for index in self.connections.indexes() {
-                    self.end(index, End::Close, turn);
+                    self.end(index, Ending::Drained, turn);
                 }
             }
             // The rest is about flows.
@@ -309,14 +326,19 @@ impl Source for Tcp {
         self.expire(turn);
         self.sweep(turn);
         self.listening.tick(turn);
+        self.pages.tick(turn.now);
     }
 
     fn next_timeout(&self, now: u64) -> Option<u64> {
         if !self.unfinished.is_empty() || self.is_behind() {
             return Some(0);
         }
-        let patiences =
-            [self.wheel.next_timeout(now), self.sweeps.next_timeout(now), self.listening.next_timeout(now)];
+        let patiences = [
+            self.wheel.next_timeout(now),
+            self.sweeps.next_timeout(now),
+            self.listening.next_timeout(now),
+            self.pages.next_timeout(now),
+        ];
         patiences.into_iter().flatten().min()
     }
 }

@@ -1,4 +1,4 @@
-//! `accessLog`: who asked for what, and what came of it.
+//! `accessLog`: who asked for what or connected to what, and what came of it.
 
 use std::path::Path;
 
@@ -20,8 +20,9 @@ pub(super) fn read(field: &Field<'_>, beside: &Path) -> Option<AccessLog> {
         Some(path) => AccessTo::File(beside.join(path)),
     };
     let one_of = section.take("oneOf").integer_within(1, i64::from(u32::MAX)).unwrap_or(1);
+    let connections = section.take("connections").bool().unwrap_or(true);
     section.finish();
-    form.map(|form| AccessLog { form, to, one_of })
+    form.map(|form| AccessLog { form, to, one_of, connections })
 }
 
 #[cfg(test)]
@@ -39,12 +40,21 @@ mod tests {
     fn an_access_log_is_what_is_asked_for() {
         assert_eq!(Settings::default().access_log, None);
         assert_eq!(log("accessLog: {format: 'off', to: a.log}\n"), None);
-        let usual = AccessLog { form: AccessForm::Combined, to: AccessTo::StandardOutput, one_of: 1 };
+        let usual = AccessLog {
+            form: AccessForm::Combined,
+            to: AccessTo::StandardOutput,
+            one_of: 1,
+            connections: true,
+        };
         assert_eq!(log("accessLog: {to: stdout}\n"), Some(usual));
         for (path, expected) in [("a.log", "/etc/seaway/a.log"), ("/var/log/a.log", "/var/log/a.log")] {
-            let text = format!("accessLog: {{format: json, to: {path}, oneOf: 10}}\n");
+            let text = format!("accessLog: {{format: json, to: {path}, oneOf: 10, connections: false}}\n");
             let to = AccessTo::File(expected.into());
-            assert_eq!(log(&text), Some(AccessLog { form: AccessForm::Json, to, one_of: 10 }), "{path}");
+            assert_eq!(
+                log(&text),
+                Some(AccessLog { form: AccessForm::Json, to, one_of: 10, connections: false }),
+                "{path}"
+            );
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::AccessForm;
+use super::{AccessForm, Written};
 
 /// What became of a request. What is empty was not said.
 #[derive(Clone, Copy, Debug)]
@@ -38,13 +38,13 @@ pub(crate) struct Line<'a> {
 #[derive(Default)]
 pub(crate) struct Stamp {
     second: u64,
-    common: String,
-    begun: String,
+    pub(super) common: String,
+    pub(super) begun: String,
 }
 
 impl Stamp {
     /// Milliseconds of the second that the texts are about.
-    fn now(&mut self) -> u32 {
+    pub(super) fn now(&mut self) -> u32 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if self.second != now.as_secs() || self.common.is_empty() {
             self.second = now.as_secs();
@@ -57,8 +57,8 @@ impl Stamp {
     }
 }
 
-impl Line<'_> {
-    pub(crate) fn write(&self, form: AccessForm, stamp: &mut Stamp, out: &mut Vec<u8>) {
+impl Written for Line<'_> {
+    fn write(&self, form: AccessForm, stamp: &mut Stamp, out: &mut Vec<u8>) {
         match form {
             AccessForm::Common => self.common(stamp, out),
             AccessForm::Combined => {
@@ -73,7 +73,9 @@ impl Line<'_> {
         }
         out.push(b'\n');
     }
+}
 
+impl Line<'_> {
     fn common(&self, stamp: &mut Stamp, out: &mut Vec<u8>) {
         stamp.now();
         // A Vec takes all that is written to it.
@@ -131,7 +133,7 @@ impl Line<'_> {
 }
 
 /// As Apache escapes: nobody ends a field, or a line, from within.
-fn put_plain(out: &mut Vec<u8>, text: &[u8]) {
+pub(super) fn put_plain(out: &mut Vec<u8>, text: &[u8]) {
     for byte in text {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
@@ -144,7 +146,7 @@ fn put_plain(out: &mut Vec<u8>, text: &[u8]) {
 }
 
 /// What is no UTF-8 is replaced: JSON has no way to say it.
-fn put_json(out: &mut Vec<u8>, text: &[u8]) {
+pub(super) fn put_json(out: &mut Vec<u8>, text: &[u8]) {
     for letter in text.utf8_chunks() {
         for letter in letter.valid().chars().chain((!letter.invalid().is_empty()).then_some('\u{fffd}')) {
             let mut room = [0; 4];

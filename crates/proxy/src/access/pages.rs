@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed, mpsc::TrySendError},
 };
 
-use super::{Access, Journal, Line, Page, Stamp};
+use super::{Journal, Page, Stamp, Written};
 
 /// Handed over at this size, or after this time in milliseconds.
 const PAGE: usize = 16 << 10;
@@ -24,12 +24,12 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    pub(crate) fn add(&mut self, journal: &Arc<Journal>, line: &Line<'_>, access: &Access, now: u64) {
+    pub(crate) fn add(&mut self, journal: &Arc<Journal>, line: &dyn Written, now: u64) {
         if self.journal.as_ref().is_some_and(|it| !Arc::ptr_eq(it, journal)) {
-            self.hand_over(access);
+            self.hand_over();
         }
         if self.text.len() >= MOST {
-            access.lost.fetch_add(1, Relaxed);
+            journal.lost.fetch_add(1, Relaxed);
             return;
         }
         if self.lines == 0 {
@@ -39,14 +39,14 @@ impl Pages {
         line.write(journal.settings.form, &mut self.stamp, &mut self.text);
         self.lines = self.lines.saturating_add(1);
         if self.text.len() >= PAGE {
-            self.try_hand_over(access);
+            self.try_hand_over();
         }
     }
 
-    pub(crate) fn tick(&mut self, access: &Access, now: u64) {
+    pub(crate) fn tick(&mut self, now: u64) {
         if self.lines > 0 && now >= self.since.saturating_add(SOON) {
             self.since = now;
-            self.try_hand_over(access);
+            self.try_hand_over();
         }
     }
 
@@ -55,7 +55,7 @@ impl Pages {
     }
 
     /// Keeps what the writer does not take yet.
-    fn try_hand_over(&mut self, access: &Access) {
+    fn try_hand_over(&mut self) {
         let Some(journal) = self.journal.take() else { return };
         let page = Page { text: mem::take(&mut self.text), lines: mem::take(&mut self.lines) };
         match journal.pages.try_send(page) {
@@ -65,17 +65,23 @@ impl Pages {
                 self.journal = Some(journal);
             }
             Err(TrySendError::Disconnected(page)) => {
-                access.lost.fetch_add(page.lines, Relaxed);
+                journal.lost.fetch_add(page.lines, Relaxed);
             }
         }
     }
 
     /// The last chance of what is here.
-    pub(crate) fn hand_over(&mut self, access: &Access) {
-        self.try_hand_over(access);
-        if self.journal.take().is_some() {
-            access.lost.fetch_add(mem::take(&mut self.lines), Relaxed);
+    pub(super) fn hand_over(&mut self) {
+        self.try_hand_over();
+        if let Some(journal) = self.journal.take() {
+            journal.lost.fetch_add(mem::take(&mut self.lines), Relaxed);
             self.text.clear();
         }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        self.hand_over();
     }
 }

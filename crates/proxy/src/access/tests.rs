@@ -3,7 +3,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use seaway_model::{L4, LbKey, ListenerId, PoolId};
+use seaway_testkit::balancing;
+
 use super::*;
+use crate::running::{Refusal, RunningListener, RunningPool, Tuned};
 
 const LINE: Line<'static> = Line {
     client: std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)),
@@ -84,12 +88,13 @@ fn a_writer_that_takes_nothing_costs_lines_and_never_time() {
     assert!(std::process::Command::new("mkfifo").arg(name.to_str().unwrap()).status().unwrap().success());
     let _reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
     let access = Access::default();
-    let settings = AccessLog { form: AccessForm::Json, to: AccessTo::File(pipe), one_of: 1 };
+    let settings =
+        AccessLog { form: AccessForm::Json, to: AccessTo::File(pipe), one_of: 1, connections: true };
     access.write(Some(settings)).unwrap();
     let (journal, mut pages) = (access.journal().unwrap(), Pages::default());
     let begun = Instant::now();
     for now in 0..20_000 {
-        pages.add(&journal, &LINE, &access, now);
+        pages.add(&journal, &LINE, now);
     }
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
     assert!(access.lost() > 1_000, "{}", access.lost());
@@ -99,15 +104,20 @@ fn a_writer_that_takes_nothing_costs_lines_and_never_time() {
 fn a_log_that_is_told_again_goes_on_in_a_new_file() {
     let folder = tempfile::tempdir().unwrap();
     let (path, moved) = (folder.path().join("access.log"), folder.path().join("access.log.1"));
-    let settings = AccessLog { form: AccessForm::Common, to: AccessTo::File(path.clone()), one_of: 1 };
+    let settings = AccessLog {
+        form: AccessForm::Common,
+        to: AccessTo::File(path.clone()),
+        one_of: 1,
+        connections: true,
+    };
     let access = Access::default();
     access.write(Some(settings.clone())).unwrap();
     let mut pages = Pages::default();
-    pages.add(&access.journal().unwrap(), &LINE, &access, 1);
+    pages.add(&access.journal().unwrap(), &LINE, 1);
     fs::rename(&path, &moved).unwrap();
     access.write(Some(settings)).unwrap();
-    pages.add(&access.journal().unwrap(), &Line { status: 404, ..LINE }, &access, 2);
-    pages.hand_over(&access);
+    pages.add(&access.journal().unwrap(), &Line { status: 404, ..LINE }, 2);
+    drop(pages);
     access.write(None).unwrap();
     // Nobody waits for who wrote the file that was moved away.
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -119,5 +129,57 @@ fn a_log_that_is_told_again_goes_on_in_a_new_file() {
     assert!(new.contains(" 404 ") && !new.contains(" 200 "), "{new}");
     assert_eq!(access.lost(), 0);
     let nowhere = AccessTo::File(folder.path().join("none/access.log"));
-    assert!(access.write(Some(AccessLog { form: AccessForm::Common, to: nowhere, one_of: 1 })).is_err());
+    assert!(
+        access
+            .write(Some(AccessLog { form: AccessForm::Common, to: nowhere, one_of: 1, connections: true }))
+            .is_err()
+    );
+}
+
+#[test]
+fn a_connection_is_one_line_in_each_form_whatever_names_say() {
+    let hostile = "default/shop\"\n198.51.100.1 - - [x] \"GET / HTTP/1.1\" 200 5\\";
+    let mut listener = balancing::listener(443);
+    listener.name = hostile.into();
+    let key = LbKey::Of(balancing::owner());
+    let pool = |pool: &PoolId| RunningPool::empty(key.clone(), pool.clone());
+    let tuned = Tuned::new(Arc::new(listener), None, None, pool);
+    let id = ListenerId { l4: L4::Tcp, port: 443 };
+    let at = ([203, 0, 113, 7], 443).into();
+    let listener = RunningListener::new(key.clone(), at, id, Arc::new(tuned));
+    let line = ConnectionLine {
+        client: "[::ffff:192.0.2.7]:999".parse().unwrap(),
+        listener: &listener,
+        pool: "443/TCP",
+        member: Some(([10, 0, 0, 1], 80).into()),
+        sent: 5,
+        received: 3,
+        connect: Some(2),
+        took: 900,
+        ending: Ending::Client,
+    };
+    let written = |line: &ConnectionLine<'_>, form| {
+        let mut out = Vec::new();
+        line.write(form, &mut Stamp::default(), &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    let name = r#"default/shop\"\x0a198.51.100.1 - - [x] \"GET / HTTP/1.1\" 200 5\\"#;
+    let told = format!(
+        "192.0.2.7 - - [] \"TCP 203.0.113.7:443 {name} 10.0.0.1:80 end=client received=3 connect_ms=2 ms=900\" - 5"
+    );
+    assert_eq!(timeless(&written(&line, AccessForm::Common)), format!("{told}\n"));
+    assert_eq!(timeless(&written(&line, AccessForm::Combined)), format!("{told} \"-\" \"-\"\n"));
+    let text = written(&line, AccessForm::Json);
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&read["listener"], &read["client_port"]), (&hostile.into(), &999.into()));
+    assert_eq!(text.matches('\n').count(), 1);
+    let refused = ConnectionLine {
+        ending: Ending::Refused(Refusal::Source),
+        member: None,
+        connect: None,
+        sent: 0,
+        ..line
+    };
+    let text = written(&refused, AccessForm::Common);
+    assert!(text.ends_with(" - end=refused reason=source received=3 ms=900\" - -\n"), "{text}");
 }

@@ -20,10 +20,11 @@ use seaway_wire::{
 };
 
 use super::{
-    end::End, exchange, heads::ForwardedClient, scratch::Scratch, serve::Client, session::Session,
+    end::End, heads::ForwardedClient, passing, scratch::Scratch, serve::Client, session::Session,
     stream::Stream, streams, task_state::TaskState, worker_context::WorkerContext,
 };
 use crate::{
+    access::RefusedClient,
     hops::{self, MOST_HOPS},
     listening_sockets::Newcomer,
     memory::{ConnectionMemory, Reservation},
@@ -49,6 +50,8 @@ pub(super) struct ClientIdentity {
     /// Of that, what the connection itself holds.
     held: Reservation,
     shared: Arc<Shared>,
+    /// When it came.
+    pub(super) came: u64,
 }
 
 /// What a connection holds before anything has come, and what a session of TLS holds beside it.
@@ -79,6 +82,12 @@ impl ClientIdentity {
         self.shared.memory.refused.fetch_add(1, Relaxed);
     }
 
+    /// Nothing is done for it.
+    fn turn_away(&self, context: &WorkerContext, why: Refusal) {
+        self.listener.refuse(why);
+        context.turned_away(&RefusedClient { peer: self.peer, listener: self.listener.clone(), why });
+    }
+
     /// Of a request's head.
     pub(super) fn limits(&self) -> Limits {
         let limits = self.listener.tuned().listener.http.limits;
@@ -107,6 +116,7 @@ pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>
         memory,
         held,
         shared,
+        came: context.now(),
     };
     let mut stream = match context.watch(fd, task_state.index()) {
         Ok(stream) => stream,
@@ -117,7 +127,7 @@ pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>
     if trusted {
         let mut scratch = context.scratch();
         if let Err(refusal) = introduced(&mut who, &stream, &mut scratch).await {
-            who.listener.refuse(refusal);
+            who.turn_away(&context, refusal);
             return stream.reset();
         }
         begun = (!scratch.asked.is_empty()).then_some(scratch);
@@ -132,7 +142,7 @@ pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>
             Ok(hello) => hello,
             Err(why) => {
                 tracing::debug!(listener = %who.listener.at, peer = %who.peer, why, "no TLS");
-                return who.listener.refuse(Refusal::Tls);
+                return who.turn_away(&context, Refusal::Tls);
             }
         };
         let name = hello.name.as_deref();
@@ -147,20 +157,20 @@ pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>
             let (end, who) = (End::Wire(stream), Rc::new(who));
             let held = who.memory.reserve(0);
             let client = Client { context, task_state, end, who, limit: Cell::new(u64::MAX), held };
-            return exchange::pass_to(&client, pool, Some(scratch)).await;
+            return passing::pass_to(&client, pool, Some(scratch)).await;
         }
         begun = Some(scratch);
     }
     let mut h2 = false;
     if tuned.listener.tls.is_some() {
         // Without terms nobody is served: what is asked for in TLS is never said in the open.
-        let Some(terms) = tuned.terms.clone() else { return who.listener.refuse(Refusal::Tls) };
+        let Some(terms) = tuned.terms.clone() else { return who.turn_away(&context, Refusal::Tls) };
         let early = begun.take();
         match secured(&mut who, &mut stream, terms, early.as_deref()).await {
             Ok(is_http_2) => h2 = is_http_2,
             Err(error) => {
                 tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "no TLS");
-                return who.listener.refuse(Refusal::Tls);
+                return who.turn_away(&context, Refusal::Tls);
             }
         }
         early.into_iter().for_each(|scratch| context.put_back(scratch));
@@ -177,7 +187,7 @@ pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>
     let client =
         Client { context, task_state, end: End::Wire(stream), who, limit: Cell::new(u64::MAX), held };
     if protocol == Protocol::Opaque {
-        return exchange::pass_through(&client).await;
+        return passing::pass_through(&client).await;
     }
     client.serve(begun).await;
 }

@@ -12,7 +12,7 @@ use seaway_wire::http::{Body, Method, Request, Version};
 
 use super::{
     answer::Answer,
-    ask::{MemberAnswer, UpstreamError, ask_alone, choose, connect},
+    ask::{MemberAnswer, UpstreamError, ask_alone, choose},
     believed::{self, BelievedClient},
     cors,
     credentials::{self, Unauthenticated},
@@ -22,7 +22,7 @@ use super::{
     h2_upstream, mirror,
     question::{AddedHeaders, version_of},
     queue::{self, Patience},
-    relay::{relay, tunnel},
+    relay::relay,
     reuse::NextUse,
     rules::{self, RequestChanges, RequestView, redirected, rewritten},
     scratch::Scratch,
@@ -30,8 +30,8 @@ use super::{
     sticky::Sticky,
 };
 use crate::{
-    latency::{Span, Started},
-    reach::{RETRIES, is_own_want, note_failure},
+    latency::Started,
+    reach::{RETRIES, note_failure},
     running::{Mirror, Refusal, RunningMember, RunningPool, Tuned, Wish},
 };
 
@@ -339,7 +339,7 @@ async fn forward(
             }
             Err(why) => {
                 client.who.listener.refuse(why);
-                pool.lacked_member();
+                pool.refused(why);
                 return refuse(client, scratch, 503).await;
             }
         };
@@ -435,58 +435,6 @@ fn choose_free(
         full.push(next);
     }
     Some(first)
-}
-
-/// TLS ends here, and what is in it goes on as it is.
-pub(super) async fn pass_through(client: &Client) {
-    let tuned = client.who.listener.tuned_now();
-    let number = client.context.cursors().draw();
-    let pool = tuned.pool(|| number).cloned();
-    pass_to(client, pool, None).await;
-}
-
-/// What comes goes on as it is, what has come already first.
-pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, begun: Option<Box<Scratch>>) {
-    let Some(pool) = pool else { return client.who.listener.refuse(Refusal::NoMember) };
-    let mut begun = begun;
-    let mut tried = Vec::new();
-    let (mut refusal, mut patience) = (Refusal::NoMember, Patience::default());
-    while tried.len() <= RETRIES {
-        let wish = || Wish { client: client.who.peer.ip(), mark: None, tried: tried.clone() };
-        let choose = || choose(&client.context, client.who.peer.ip(), &pool, &tried);
-        let member = match queue::engage(client, &pool, wish, &mut patience, choose).await {
-            Ok(member) => member,
-            Err(why) => {
-                refusal = why;
-                break;
-            }
-        };
-        client.allow(client.timeout(|it| it.connect));
-        let started = client.context.shared.started();
-        match connect(&client.context, &client.task_state, &client.who, &pool, &member, false).await {
-            Ok(stream) => {
-                client.context.measured(&pool, Some(&member), Span::Connect, started);
-                let mut scratch = begun.take().unwrap_or_else(|| client.context.scratch());
-                scratch.upward.begin(Body::Tunnel, false);
-                scratch.downward.begin(Body::Tunnel, false);
-                tunnel(client, &mut scratch, &stream).await;
-                return client.context.put_back(scratch);
-            }
-            Err(error) if is_own_want(&error) => {
-                client.task_state.disengage();
-                client.lacks(&error);
-                return client.end.reset();
-            }
-            Err(error) => {
-                client.task_state.disengage();
-                note_failure(&client.who.listener, &pool, &member, &error.to_string(), client.context.now());
-                tried.push(member);
-            }
-        }
-    }
-    client.who.listener.refuse(refusal);
-    pool.lacked_member();
-    client.end.reset();
 }
 
 /// Answers a request that goes nowhere. Its body, if there is one, is not waited for.

@@ -58,8 +58,7 @@ impl Client {
     pub(super) fn note(&self, scratch: &mut Scratch, whole: bool) {
         scratch.id.clear();
         let Some(journal) = self.context.shared.access.journal() else { return };
-        let one_of = u64::from(journal.settings.one_of.max(1));
-        if one_of > 1 && !self.context.cursors().draw().is_multiple_of(one_of) {
+        if !journal.settings.takes(|| self.context.cursors().draw()) {
             return;
         }
         let Scratch { record, request, asked, .. } = scratch;

@@ -22,6 +22,7 @@ use super::{
     serve::Client,
 };
 use crate::{
+    access::Ending,
     latency::Span,
     running::{RunningMember, RunningPool},
 };
@@ -135,7 +136,8 @@ pub(super) async fn relay(
     if tunnels {
         pool.answered(member, status, client.context.now());
         upward.begin(Body::Tunnel, false);
-        return tunnel(client, scratch, &stream).await;
+        tunnel(client, scratch, &stream).await;
+        return After::Close;
     }
     if downward.join(answered).is_err() {
         stream.reset();
@@ -283,22 +285,32 @@ async fn next_head(
     .await
 }
 
-/// Bytes both ways until both have finished.
-pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End) -> After {
+/// Bytes both ways until both have finished. Tells how it ended.
+pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End) -> Ending {
     let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     let (idle, half_closed) = (client.timeout(|it| it.idle), client.timeout(|it| it.half_closed));
     client.allow(idle);
     let (mut up, mut down) = (true, true);
-    poll_fn(|_| {
+    let (mut first, mut is_whole) = (Ending::Client, true);
+    let ending = poll_fn(|_| {
         if stream.is_reclaimed() {
             stream.reset();
             client.end.reset();
-            return Poll::Ready(());
+            return Poll::Ready(Ending::Evicted);
         }
         let before = downward.moved.wrapping_add(upward.moved);
-        for (open, from, buffer, flow, to) in [
-            (&mut up, &client.end, &mut *asked, &mut *upward, stream),
-            (&mut down, stream, &mut *answered, &mut *downward, &client.end),
+        let (of_client, of_member) = (Ending::ClientReset, Ending::MemberReset);
+        for (open, from, buffer, flow, to, ends, (source, sink)) in [
+            (&mut up, &client.end, &mut *asked, &mut *upward, stream, Ending::Client, (of_client, of_member)),
+            (
+                &mut down,
+                stream,
+                &mut *answered,
+                &mut *downward,
+                &client.end,
+                Ending::Member,
+                (of_member, of_client),
+            ),
         ] {
             if !*open {
                 continue;
@@ -307,10 +319,16 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
                 Poll::Pending => {}
                 Poll::Ready(Ok(())) => {
                     *open = false;
+                    if is_whole {
+                        (first, is_whole) = (ends, false);
+                    }
                     to.finish();
                     client.allow(half_closed);
                 }
-                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Err(_)) if client.context.is_evicted() => return Poll::Ready(Ending::Evicted),
+                Poll::Ready(Err(_)) if client.context.is_late() => return Poll::Ready(Ending::IdleTimeout),
+                Poll::Ready(Err(Broken::Source(_))) => return Poll::Ready(source),
+                Poll::Ready(Err(Broken::Sink)) => return Poll::Ready(sink),
             }
         }
         let moved = downward.moved.wrapping_add(upward.moved) != before;
@@ -324,11 +342,11 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
             [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
         }
         client.weigh_parts(0, &[answered, asked], &[downward, upward]);
-        if up || down { Poll::Pending } else { Poll::Ready(()) }
+        if up || down { Poll::Pending } else { Poll::Ready(first) }
     })
     .await;
     client.who.listener.bytes_in.fetch_add(upward.moved, Relaxed);
     client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
     record.moved(upward.moved, downward.moved);
-    After::Close
+    ending
 }

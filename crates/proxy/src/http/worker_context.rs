@@ -23,7 +23,7 @@ use super::{
     task_state::{NOWHERE, TaskState},
 };
 use crate::{
-    access::{Journal, Line, Pages},
+    access::{Journal, Pages, RefusedClient, Written},
     latency::{Span, Started, WorkerNumber},
     listening_sockets::ListeningSockets,
     memory::{ConnectionMemory, WorkerMemory},
@@ -370,8 +370,19 @@ impl WorkerContext {
         }
     }
 
-    pub(super) fn write_down(&self, journal: &Arc<Journal>, line: &Line<'_>) {
-        self.pages.borrow_mut().add(journal, line, &self.shared.access, self.now());
+    pub(super) fn write_down(&self, journal: &Arc<Journal>, line: &dyn Written) {
+        self.pages.borrow_mut().add(journal, line, self.now());
+    }
+
+    /// Where a connection that ends now is written down, if it is.
+    pub(super) fn journal_of_connections(&self) -> Option<Arc<Journal>> {
+        self.shared.access.journal_of_connections(|| self.cursors().draw())
+    }
+
+    pub(super) fn turned_away(&self, client: &RefusedClient) {
+        if let Some(journal) = self.journal_of_connections() {
+            self.write_down(&journal, &client.line());
+        }
     }
 
     pub(super) fn sheet(&self) -> Vec<u8> {
@@ -402,7 +413,7 @@ impl WorkerContext {
         self.turns.set(self.turns.get().wrapping_add(1));
         let old = self.kept().without_the_old(turn.now);
         drop(old);
-        self.pages.borrow_mut().tick(&self.shared.access, turn.now);
+        self.pages.borrow_mut().tick(turn.now);
         self.shared.memory.settle(turn.now);
         self.listening().tick(turn);
     }
@@ -423,11 +434,5 @@ impl WorkerContext {
         .into_iter()
         .flatten()
         .min()
-    }
-}
-
-impl Drop for WorkerContext {
-    fn drop(&mut self) {
-        self.pages.get_mut().hand_over(&self.shared.access);
     }
 }

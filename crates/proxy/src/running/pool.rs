@@ -20,7 +20,7 @@ use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
 
 pub(crate) use self::limited::{Choice, Waiting};
 use super::{
-    Health, RunningMember,
+    Health, Refusal, RunningMember,
     affinity::AffinityTable,
     last_use::LastUse,
     queue::{Queue, Wish},
@@ -195,6 +195,13 @@ impl RunningPool {
 
     pub(crate) fn lacked_member(&self) {
         self.no_member.fetch_add(1, Relaxed);
+    }
+
+    /// A client of it was turned away.
+    pub(crate) fn refused(&self, why: Refusal) {
+        if why == Refusal::NoMember {
+            self.lacked_member();
+        }
     }
 
     /// The member answered (HTTP): with a 5xx that tells of itself, or well.

@@ -32,7 +32,7 @@ impl Tcp {
     fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> bool {
         match self.listening.admit(listening_socket, turn) {
             Admission::Nobody => return false,
-            Admission::TurnedAway => {}
+            Admission::TurnedAway(client) => client.iter().for_each(|it| self.turned_away(it, turn)),
             Admission::Newcomer(newcomer) => self.welcome(newcomer, turn),
         }
         true

@@ -38,6 +38,11 @@ pub(super) struct Connection {
     /// Since the counters of listener and member were told.
     bytes_in: u64,
     bytes_out: u64,
+    /// In all, without those.
+    pub(super) told_in: u64,
+    pub(super) told_out: u64,
+    /// Milliseconds until the member had taken it.
+    pub(super) connect: Option<u32>,
     told_at: u64,
     /// Who the client is: the peer, or whom a PROXY header names.
     pub(super) peer: SocketAddr,
@@ -227,6 +232,9 @@ impl Connection {
             connecting: Started::NEVER,
             bytes_in: 0,
             bytes_out: 0,
+            told_in: 0,
+            told_out: 0,
+            connect: None,
             told_at: 0,
             peer,
             listener,
@@ -286,6 +294,8 @@ impl Connection {
     pub(super) fn tell_bytes(&mut self, now: u64) {
         self.told_at = now;
         let (bytes_in, bytes_out) = (std::mem::take(&mut self.bytes_in), std::mem::take(&mut self.bytes_out));
+        self.told_in = self.told_in.saturating_add(bytes_in);
+        self.told_out = self.told_out.saturating_add(bytes_out);
         let member = self.target.as_ref().map(|member| (&member.bytes_in, &member.bytes_out));
         for (ins, outs) in member.into_iter().chain([(&self.listener.bytes_in, &self.listener.bytes_out)]) {
             if bytes_in > 0 {

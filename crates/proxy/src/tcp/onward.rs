@@ -176,6 +176,9 @@ impl Tcp {
         if !event.writable() {
             return;
         }
+        let coarse = turn.now.saturating_sub(connection.active_at);
+        let exact = connection.connecting.took().map(|micros| micros / 1000);
+        connection.connect = Some(exact.unwrap_or(coarse) as u32);
         if let Some(pool) = &connection.pool {
             pool.measured(
                 turn.number_of_worker(),

@@ -3,10 +3,10 @@
 use std::{io, os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
 use super::{
-    End, Tcp,
+    Tcp,
     connection::{Carried, Connection, Delay, Flow, Phase, Side, Socket},
 };
-use crate::{latency::Span, pipes::Pipes, sys, worker::Turn};
+use crate::{access::Ending, latency::Span, pipes::Pipes, sys, worker::Turn};
 
 /// Reads of one connection in one turn, so that the others get theirs.
 const READS: usize = 16;
@@ -63,9 +63,12 @@ impl Tcp {
         }
         let Connection { client, member: Some(member), .. } = connection else { return };
         if client.is_done() && member.is_done() {
+            // Whose end was passed on came first; if both came at once, whoever the event was of.
+            let is_client = member.told_end || (!client.told_end && side == Side::Client);
+            let ending = if is_client { Ending::Client } else { Ending::Member };
             // Some have nothing to say and are well all the same.
             connection.target.iter().for_each(|member| member.served());
-            return self.end(index, End::Done, turn);
+            return self.end(index, ending, turn);
         }
         pass_end_on(client, member);
         pass_end_on(member, client);
@@ -91,7 +94,7 @@ impl Tcp {
                 pool.failed(member, "reset before an answer", turn.now);
             }
         }
-        self.end(index, End::Reset, turn);
+        self.end(index, if side == Side::Client { Ending::ClientReset } else { Ending::MemberReset }, turn);
     }
 }
 

@@ -25,7 +25,8 @@ impl Log {
     }
 
     fn settings(&self) -> AccessLog {
-        AccessLog { form: AccessForm::Json, to: AccessTo::File(self.path()), one_of: self.one_of }
+        let to = AccessTo::File(self.path());
+        AccessLog { form: AccessForm::Json, to, one_of: self.one_of, connections: true }
     }
 
     /// So many, as soon as they are there.
@@ -173,4 +174,53 @@ fn a_file_that_was_moved_away_is_begun_anew() {
     client.get("/after");
     let lines = log.lines(1);
     assert_eq!((lines.len(), &lines[0]["target"]), (1, &"/after".into()));
+}
+
+#[test]
+fn a_connection_whose_tls_ends_here_is_a_line_and_so_is_one_without_tls() {
+    use std::io::{Read, Write};
+
+    use seaway_model::load_balancer::{Protocol, TlsByName};
+
+    use crate::tls::{Authority, config, give, object, secure};
+
+    let authority = Authority::new();
+    let backend = Backend::echo(HERE);
+    let stage = Stage::new();
+    stage.put(pool(&[backend.at]));
+    let tls = TlsByName { default: vec![object("own")], ..TlsByName::default() };
+    let (at, listener) = stage.open(HERE, |listener| {
+        listener.protocol = Protocol::Opaque;
+        listener.tls = Some(std::sync::Arc::new(tls.clone()));
+        listener.timeouts.drain = std::time::Duration::from_millis(10);
+    });
+    give(&stage, "own", &authority.certificate("own.example"));
+    let log = Log::of(&stage, 1);
+    let mut stranger = connect(at);
+    stranger.write_all(b"no TLS at all\r\n\r\n").unwrap();
+    let _ = stranger.read(&mut [0; 64]);
+    let refused = log.lines(1).remove(0);
+    assert_eq!((&refused["end"], &refused["reason"]), (&"refused".into(), &"tls".into()), "{refused}");
+    let open = || {
+        let mut stream = secure(at, "own.example", config(&authority)).unwrap();
+        stream.write_all(b"hello").unwrap();
+        stream.read_exact(&mut [0; 5]).unwrap();
+        stream
+    };
+    let mut stream = open();
+    stream.conn.send_close_notify();
+    stream.flush().unwrap();
+    let _ = stream.sock.shutdown(std::net::Shutdown::Write);
+    let line = log.lines(2).remove(1);
+    assert_eq!(
+        (&line["end"], &line["sent"], &line["received"]),
+        (&"client".into(), &5.into(), &5.into()),
+        "{line}"
+    );
+    assert_eq!(line["member"], backend.at.to_string(), "{line}");
+    // Its task is dropped amid it.
+    let _stream = open();
+    stage.proxy.close(&stage.key, at.ip(), listener.id());
+    let line = log.lines(3).remove(2);
+    assert_eq!((&line["end"], &line["received"]), (&"drained".into(), &5.into()), "{line}");
 }

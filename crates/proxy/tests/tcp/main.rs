@@ -1,6 +1,7 @@
 //! TCP as clients and members see it, over real sockets on loopback.
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod gates;
 mod headers;
 mod lifecycle;
