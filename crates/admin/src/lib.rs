@@ -46,6 +46,7 @@ pub mod signals;
 pub mod view;
 
 mod csv;
+mod history;
 mod metrics;
 mod page;
 mod process;

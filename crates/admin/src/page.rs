@@ -3,6 +3,7 @@
 //! There is one renderer. The script asks for the same page again (`?part=live`) and moves what changed into the
 //! document, so that what was opened, selected or scrolled to stays so.
 
+mod chart;
 mod filter;
 pub(crate) mod fuzz;
 mod html;

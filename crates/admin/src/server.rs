@@ -41,6 +41,7 @@ use self::{
     routes::Routes,
 };
 use crate::{
+    history::MINUTE,
     logging::LogHandle,
     metrics::{Metrics, MetricsSource, SeriesLimits},
     view::View,
@@ -110,6 +111,7 @@ pub struct BoundSockets {
     closed: Arc<watch::Sender<Vec<ClosedListener>>>,
     counted: Vec<MetricsSource>,
     series: SeriesLimits,
+    minute: Duration,
     fault: Fault,
     guard: Option<MetricsGuard>,
 }
@@ -159,6 +161,7 @@ impl BoundSockets {
             closed,
             counted: Vec::new(),
             series: SeriesLimits::default(),
+            minute: MINUTE,
             fault: Arc::new(|| None),
             guard: None,
         }
@@ -259,6 +262,12 @@ impl BoundSockets {
         self
     }
 
+    /// How long a bar of the last hour is: for tests, which do not wait for minutes.
+    pub fn with_minutes_of(mut self, minute: Duration) -> BoundSockets {
+        self.minute = minute;
+        self
+    }
+
     /// `/live` asks whether a part of this process hangs or has ended.
     pub fn with_liveness_check(
         mut self,
@@ -307,6 +316,7 @@ impl BoundSockets {
             })
         };
         let mut tasks = JoinSet::new();
+        tasks.spawn(turn_minutes(Arc::clone(&routes), self.minute));
         for (listener, grants) in self.listeners {
             tasks.spawn(accept(listener, grants, Arc::clone(&routes), places_of(grants)));
         }
@@ -364,6 +374,13 @@ fn listen(address: SocketAddr, only_v6: bool) -> Result<TcpListener, BindError> 
 fn is_family_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
         || error.raw_os_error() == Some(nix::errno::Errno::EAFNOSUPPORT as i32)
+}
+
+async fn turn_minutes(routes: Arc<Routes>, minute: Duration) {
+    loop {
+        time::sleep(minute).await;
+        routes.turn_minute().await;
+    }
 }
 
 async fn accept(listener: TcpListener, grants: Grants, routes: Arc<Routes>, places: Arc<ConnectionSlots>) {

@@ -25,6 +25,9 @@ pub struct View {
     /// What the data plane holds for clients.
     #[serde(default)]
     pub memory: MemoryView,
+    /// The last hour of all Services; filled in here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<HistoryView>,
     pub services: Vec<ServiceView>,
     #[serde(default)]
     pub certificates: CertificatesView,
@@ -109,8 +112,22 @@ pub struct ServiceView {
     /// Why nothing that is known sends clients to its addresses, and what to do; none where something does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_announced: Option<String>,
+    /// Where a browser finds it, if that can be known: some, not all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub urls: Vec<String>,
+    /// The last hour; filled in here, of no more Services than a bound. None where nothing happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<HistoryView>,
     pub listeners: Vec<ListenerView>,
     pub pools: Vec<PoolView>,
+}
+
+/// Sixty minutes, the oldest first; the last is not over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryView {
+    /// Of HTTP; where it is not spoken, connections and flows.
+    pub requests: Vec<u64>,
+    pub errors: Vec<u64>,
 }
 
 /// One socket address that is, or should be, served.
@@ -223,6 +240,9 @@ pub struct PoolView {
     /// Namespace and name of the Service that it is of: `default/shop`.
     #[serde(default)]
     pub service: String,
+    /// Where a browser finds it, if it is behind the front door.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub urls: Vec<String>,
     pub protocol: L4,
     pub balance: Balance,
     /// Too few members are healthy, so all of them are used.

@@ -11,6 +11,7 @@
 //! nor how it is watched over the network.
 
 mod addresses;
+mod urls;
 mod view;
 
 use std::{

@@ -10,7 +10,7 @@ use seaway_admin::view::{
     Refused, ServiceView, Sessions,
 };
 use seaway_model::{
-    LbKey, Owner, Pool, Time,
+    LbKey, Owner, Pool, PoolId, Time,
     announced::ConditionStatus,
     load_balancer::{BackendProtocol, CheckKind, HealthCheck, MemberState, Protocol},
 };
@@ -18,6 +18,8 @@ use seaway_plan::Overview;
 use seaway_proxy::{
     Health, ListenerStatistics, MemberStatistics, PoolStatistics, Refusal, Standing, Statistics, Traffic,
 };
+
+use crate::urls;
 
 pub type ServiceViews = Vec<ServiceView>;
 
@@ -47,6 +49,10 @@ fn service(overview: &Overview, listeners: &[&ListenerStatistics], pools: &[&Poo
         }
         _ => (object.namespace.clone(), object.name.clone()),
     };
+    let lb = &overview.load_balancer;
+    let is_own = |id: &PoolId| lb.pools.get(id).is_none_or(|pool| pool.owner == overview.status.owner);
+    let listening = lb.listeners.values().map(AsRef::as_ref);
+    let mut urls = urls::of(listening, &overview.status.addresses, is_own);
     ServiceView {
         owner: overview.status.owner.to_string(),
         namespace: namespace.to_string(),
@@ -55,6 +61,8 @@ fn service(overview: &Overview, listeners: &[&ListenerStatistics], pools: &[&Poo
         not_announced: (overview.status.announced.as_ref())
             .filter(|it| it.status == ConditionStatus::False)
             .map(|it| it.message.clone()),
+        urls: std::mem::take(&mut urls.own),
+        history: None,
         listeners: listener_views(overview, listeners),
         pools: (overview.load_balancer.pools.values())
             .map(|pool| {
@@ -63,7 +71,8 @@ fn service(overview: &Overview, listeners: &[&ListenerStatistics], pools: &[&Poo
                     of.as_ref().map_or((&namespace, &name), |it| (&it.namespace, &it.name));
                 let service =
                     if namespace.is_empty() { name.to_string() } else { format!("{namespace}/{name}") };
-                PoolView { service, ..pool_view(pool, pools) }
+                let urls = urls.of_pools.remove(&pool.id).unwrap_or_default();
+                PoolView { service, urls, ..pool_view(pool, pools) }
             })
             .collect(),
     }
@@ -126,6 +135,7 @@ fn pool_view(pool: &Pool, statistics: &[&PoolStatistics]) -> PoolView {
         id: pool.id.to_string(),
         protocol: pool.l4,
         service: String::new(),
+        urls: Vec::new(),
         balance: pool.balance,
         no_member: counted.map_or(0, |it| it.no_member),
         latency: None,

@@ -8,6 +8,7 @@ use std::{
 use seaway_model::{Problem, Time};
 
 use super::{
+    chart,
     filter::{Filter, Shown, Sums},
     html::{age, bytes, grouped, rate, text},
     services,
@@ -33,6 +34,7 @@ fn write(page: &mut String, shown: &Shown, filter: &Filter, usage: Usage) -> fmt
     writeln!(page, r#"<main id="live" data-title="{}">"#, title(view))?;
     standing(page, view, &shown.sums)?;
     sums(page, &shown.sums)?;
+    view.history.iter().try_for_each(|it| chart::write(page, it, "requests and connections"))?;
     problems(page, &view.problems)?;
     services::write(page, shown, filter, now)?;
     about(page, view, usage, now)?;

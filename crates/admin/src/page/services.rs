@@ -6,6 +6,7 @@ use std::fmt::{self, Write};
 use seaway_model::{Time, load_balancer::Balance};
 
 use super::{
+    chart,
     filter::{Filter, Severity, Shown, severity},
     html::{age, bytes, grouped, rate, text},
     live::plural,
@@ -74,10 +75,13 @@ fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
         write!(page, r#" <small class="warn" title="{}">served, not announced</small>"#, text(why))?;
     }
     page.write_str("</h3>\n")?;
+    links(page, &service.urls)?;
+    let speaks_http = service.listeners.iter().any(|it| it.http.is_some());
+    let what = if speaks_http { "requests" } else { "connections" };
+    service.history.iter().try_for_each(|it| chart::write(page, it, what))?;
     if service.listeners.is_empty() {
         page.write_str("<p class=\"empty\">Seaway serves nothing for this Service.</p>\n")?;
     } else {
-        let speaks_http = service.listeners.iter().any(|it| it.http.is_some());
         let columns = columns(&["Listener", "State", "Open"], speaks_http, &["Refused", "Errors"]);
         table(page, "Listeners", &owner, &columns, |page| {
             service.listeners.iter().try_for_each(|one| listener(page, one, speaks_http))
@@ -143,6 +147,10 @@ fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time
     if pool.panic {
         page.write_str(" · <b class=\"bad\">too few members are healthy: all are used</b>")?;
     }
+    if let Some(latency) = pool.latency {
+        let (p50, p99) = (millis(latency.p50), millis(latency.p99));
+        write!(page, " · <span title=\"{LATENCY}\">p50 {p50}, p99 {p99}</span>")?;
+    }
     page.write_str("</small>")?;
     let share = match usable {
         0 => "bad",
@@ -154,13 +162,15 @@ fn pool(page: &mut String, pool: &PoolView, owner: &impl fmt::Display, now: Time
         r#" <svg class="share {share}" viewBox="0 0 96 6" preserveAspectRatio="none" aria-hidden="true"><rect width="{}" height="6" rx="3"/></svg></h4>"#,
         usable.saturating_mul(96).checked_div(all).unwrap_or_default()
     )?;
+    links(page, &pool.urls)?;
     if pool.members.is_empty() {
         page.write_str("<p class=\"empty\">No members: connections are reset.</p></section>\n")?;
         return Ok(());
     }
     let speaks_http = pool.members.iter().any(|it| it.http.is_some());
     let of = format_args!("{owner}, pool {label}");
-    let columns = columns(&["Member", "State", "Weight", "Open"], speaks_http, &["Errors", "Check"]);
+    let columns =
+        columns(&["Member", "State", "Weight", "Open"], speaks_http, &["Latency", "Errors", "Check"]);
     table(page, "Members", &of, &columns, |page| {
         pool.members.iter().try_for_each(|one| member(page, one, speaks_http, now))
     })?;
@@ -191,6 +201,7 @@ fn member(page: &mut String, member: &MemberView, speaks_http: bool, now: Time) 
         true => requests(page, member.http, &member.bytes, member.rate)?,
         false => traffic(page, &member.sessions, &member.bytes, member.rate)?,
     }
+    cell(page, "Latency", &member.latency.map_or("–".to_owned(), millis))?;
     let retries = match member.retries {
         0 => String::new(),
         retries => format!(" <small>{} retried</small>", grouped(retries)),
@@ -255,6 +266,37 @@ fn table(
 /// `content` is markup.
 fn cell(page: &mut String, column: &str, content: &str) -> fmt::Result {
     write!(page, r#"<td role="cell" data-label="{column}">{content}</td>"#)
+}
+
+/// How long members took in the last seconds.
+const LATENCY: &str = "until a member answered (HTTP) or took a connection (TCP), in the last seconds";
+
+/// Where a browser finds it. What is no plain URL of the web is left out: a link does what it says.
+fn links(page: &mut String, urls: &[String]) -> fmt::Result {
+    let mut plain = urls.iter().filter(|url| is_plain_url(url)).peekable();
+    if plain.peek().is_none() {
+        return Ok(());
+    }
+    page.write_str(r#"<p class="urls">"#)?;
+    for url in plain {
+        write!(page, r#"<a href="{0}" target="_blank" rel="noopener noreferrer">{0}</a> "#, text(url))?;
+    }
+    page.write_str("</p>\n")
+}
+
+fn is_plain_url(url: &str) -> bool {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/[]".contains(&byte);
+    rest.is_some_and(|it| !it.is_empty() && it.bytes().all(is_plain))
+}
+
+/// `0.4 ms`, `12 ms`, `1.5 s`.
+fn millis(millis: f64) -> String {
+    match millis {
+        m if m < 9.95 => format!("{m:.1}\u{a0}ms"),
+        m if m < 999.5 => format!("{m:.0}\u{a0}ms"),
+        m => format!("{:.1}\u{a0}s", m / 1000.0),
+    }
 }
 
 fn worrying(number: u64) -> String {

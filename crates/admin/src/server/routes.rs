@@ -26,6 +26,7 @@ use super::{
 };
 use crate::{
     csv,
+    history::History,
     logging::LogHandle,
     metrics::Metrics,
     page::{Filter, Page},
@@ -57,6 +58,7 @@ pub(super) struct Routes {
     log: LogHandle,
     page: Page,
     sampler: Mutex<Sampler>,
+    history: Mutex<History>,
     metrics: Mutex<Metrics>,
     fault: Fault,
     guard: Option<MetricsGuard>,
@@ -120,6 +122,7 @@ impl Routes {
             log,
             page: Page::new(),
             sampler: Mutex::default(),
+            history: Mutex::default(),
             metrics: Mutex::new(metrics),
             fault,
             guard,
@@ -205,11 +208,18 @@ impl Routes {
         }
     }
 
-    /// With rates.
+    /// A minute is over: the last hour is kept by looks of our own, whoever else looks.
+    pub(super) async fn turn_minute(&self) {
+        let CachedView { at, view } = self.views.recent_full_view().await;
+        lock(&self.history).turn(&view, at);
+    }
+
+    /// With rates, and with the last hour.
     async fn look(&self, peer: SocketAddr) -> View {
         let CachedView { at, view } = self.seen_by(peer).await;
         let mut view = Arc::unwrap_or_clone(view);
         lock(&self.sampler).observe(&mut view, at);
+        lock(&self.history).fill(&mut view);
         view
     }
 

@@ -6,6 +6,7 @@ mod client;
 mod fuzz_seeds;
 mod golden;
 mod guarded;
+mod metrics;
 mod page;
 mod paths;
 mod probes;

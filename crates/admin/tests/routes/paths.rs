@@ -20,16 +20,26 @@ use crate::{
 
 /// Serves what the closure tells while the test asks.
 pub(crate) fn serving(source: impl Fn() -> View + Send + Sync + 'static, test: impl FnOnce(SocketAddr)) {
+    serving_with(|it| it, source, test);
+}
+
+pub(crate) fn serving_with(
+    change: impl FnOnce(BoundSockets) -> BoundSockets,
+    source: impl Fn() -> View + Send + Sync + 'static,
+    test: impl FnOnce(SocketAddr),
+) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let admin = runtime.block_on(async { serve(source) });
+    let admin = runtime.block_on(async { serve(change, source) });
     test(admin.addresses()[0]);
     runtime.block_on(admin.stop());
 }
 
-fn serve(source: impl Fn() -> View + Send + Sync + 'static) -> Admin {
+fn serve(
+    change: impl FnOnce(BoundSockets) -> BoundSockets,
+    source: impl Fn() -> View + Send + Sync + 'static,
+) -> Admin {
     let anywhere = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
-    BoundSockets::bind(&anywhere)
-        .unwrap()
+    change(BoundSockets::bind(&anywhere).unwrap())
         .serve(seaway_admin::immediate_source(move || Arc::new(source())), LogHandle::detached())
 }
 
@@ -159,117 +169,6 @@ fn state_is_filtered_and_limited_when_asked() {
         assert_eq!(names("/state?q=10.42.3.2"), ["Service default/shop"]);
         // The one that is not served goes first.
         assert_eq!(names("/state?limit=1"), [format!("Service default/{}", view::HOSTILE)]);
-    });
-}
-
-/// A family's name, its type, and the label sets and values of its series.
-type Families = BTreeMap<String, (String, Vec<(BTreeMap<String, String>, f64)>)>;
-
-fn parse_metrics(text: &str) -> Families {
-    assert!(text.ends_with("# EOF\n"), "OpenMetrics ends with a mark");
-    let mut families = Families::new();
-    for line in text.lines() {
-        if let Some(declared) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = declared.split_once(' ').unwrap();
-            let old = families.insert(name.to_owned(), (kind.to_owned(), Vec::new()));
-            assert!(old.is_none(), "{name} is declared twice");
-        } else if !line.starts_with('#') {
-            let (series, value) = line.rsplit_once(' ').unwrap();
-            let (name, labels) = match series.split_once('{') {
-                Some((name, labels)) => (name, labels.strip_suffix('}').unwrap()),
-                None => (series, ""),
-            };
-            let labels = labels.split(',').filter_map(|label| label.split_once('='));
-            let labels =
-                labels.map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned())).collect();
-            let family = name.strip_suffix("_total").or(name.strip_suffix("_info")).unwrap_or(name);
-            let (_, all) = families.get_mut(family).unwrap_or_else(|| panic!("{family} has no type"));
-            all.push((labels, value.parse().expect(line)));
-        }
-    }
-    families
-}
-
-#[test]
-fn metrics_parse_and_their_labels_are_bounded() {
-    sample(|at| {
-        let answer = ask(at, "/metrics");
-        assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text"));
-        let families = parse_metrics(&answer.body);
-        for (name, (_, series)) in &families {
-            for (labels, _) in series {
-                for (key, value) in labels {
-                    let allowed: &[&str] = match key.as_str() {
-                        "state" if name == "seaway_certificates" => {
-                            &["valid", "expiring", "expired", "early", "broken"]
-                        }
-                        "state" if name == "seaway_adoption_services" => &[
-                            "adopted",
-                            "unlisted",
-                            "not-chosen",
-                            "other-controller",
-                            "observed",
-                            "not-asked",
-                            "next",
-                        ],
-                        "protocol" => &["tcp", "udp"],
-                        "direction" => &["in", "out"],
-                        "state" => &["up", "down", "ejected", "draining", "unchecked", "serving", "failed"],
-                        "reason" => &[
-                            "source",
-                            "limit",
-                            "client-rate",
-                            "PortInUse",
-                            "NoEndpoints",
-                            "memory",
-                            "descriptors",
-                        ],
-                        "status" => &["1xx", "2xx", "3xx", "4xx", "5xx"],
-                        "version" => &["0.1.0 (2f1c9ab)"],
-                        _ => panic!("{name} has an unknown label {key}"),
-                    };
-                    assert!(allowed.contains(&value.as_str()), "{name}: {key}={value}");
-                }
-            }
-        }
-        let value = |name: &str, label: &str| -> f64 {
-            let (_, series) = families.get(name).unwrap_or_else(|| panic!("no {name}"));
-            let chosen = series.iter().filter(|(labels, _)| {
-                let all: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-                all.join(",") == label
-            });
-            let values: Vec<f64> = chosen.map(|(_, value)| *value).collect();
-            assert_eq!(values.len(), 1, "{name} {label}: {series:?}");
-            values[0]
-        };
-        assert_eq!(value("seaway_http_requests", ""), 9000.0);
-        assert_eq!(value("seaway_http_answers", "status=5xx"), 3.0);
-        assert_eq!(value("seaway_connections", "protocol=tcp"), 2345.0);
-        assert_eq!(value("seaway_traffic_bytes", "direction=in,protocol=udp"), 4000.0 * 812.0);
-        assert_eq!(value("seaway_refused", "protocol=tcp,reason=source"), 15.0);
-        assert_eq!(value("seaway_connect_errors", "protocol=udp"), 3.0);
-        assert_eq!(value("seaway_members", "state=down"), 1.0);
-        assert_eq!(value("seaway_listeners", "state=failed"), 1.0);
-        assert_eq!(value("seaway_problems", "reason=NoEndpoints"), 1.0);
-        assert_eq!(value("seaway_ready", ""), 1.0);
-        assert_eq!(value("seaway_unit_failures", ""), 1.0);
-        assert_eq!(value("seaway_units_marked", ""), 12.0);
-        assert_eq!(value("seaway_access_log_lost", ""), 7.0);
-        let adoption = |state: &str| value("seaway_adoption_services", &format!("state={state}"));
-        let states = ["adopted", "next", "not-asked", "observed"].map(adoption);
-        assert_eq!(states, [5.0, 3.0, 1.0, 0.0], "a state that nobody is in is there, too");
-        assert_eq!(value("seaway_adoption_troubled", ""), 3.0);
-        assert_eq!(value("seaway_adoption_stopped", ""), 1.0);
-        assert_eq!(value("seaway_dataplane_memory_bytes", ""), f64::from(3 << 20));
-        assert_eq!(value("seaway_dataplane_memory_limit_bytes", ""), f64::from(1 << 30));
-        assert_eq!(value("seaway_dataplane_memory_refused", ""), 4.0);
-        assert_eq!(value("seaway_dataplane_evictions", "reason=memory"), 5.0);
-        assert_eq!(value("seaway_dataplane_evictions", "reason=descriptors"), 6.0);
-        assert_eq!(families["seaway_dataplane_evictions"].0, "counter");
-        assert!(value("process_resident_memory_bytes", "") > 1e6);
-        assert!(value("process_open_fds", "") > 3.0);
-        assert_eq!(families["seaway_connections"].0, "counter");
-        assert_eq!(families["seaway_members"].0, "gauge");
     });
 }
 

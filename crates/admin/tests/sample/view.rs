@@ -26,6 +26,7 @@ pub(crate) fn at(count: u64) -> View {
         units_marked: 12,
         lost_lines: 7,
         memory: MemoryView { bytes: 3 << 20, limit_bytes: 1 << 30, refused: 4, evicted: 5, flows_evicted: 6 },
+        history: None,
         services: vec![shop(count), door(count), dns(count), legacy()],
         adoption: Some(AdoptionView {
             services: 9,
@@ -49,6 +50,8 @@ fn shop(count: u64) -> ServiceView {
         name: "shop".into(),
         addresses: vec![ip("203.0.113.7"), ip("2001:db8:4:17::7")],
         not_announced: None,
+        urls: vec!["https://203.0.113.7/".into(), "https://[2001:db8:4:17::7]/".into()],
+        history: None,
         listeners: vec![
             listener("203.0.113.7", 443, L4::Tcp, "https", count),
             listener("2001:db8:4:17::7", 443, L4::Tcp, "https", count / 3),
@@ -56,6 +59,7 @@ fn shop(count: u64) -> ServiceView {
         pools: vec![PoolView {
             id: "443/TCP".into(),
             service: "default/shop".into(),
+            urls: vec![],
             protocol: L4::Tcp,
             balance: Balance::LeastConnections,
             panic: false,
@@ -97,6 +101,7 @@ fn door(count: u64) -> ServiceView {
         pools: vec![PoolView {
             id: "default/web:80".into(),
             service: "default/web".into(),
+            urls: vec!["http://web.example/".into(), "http://shop.example/a-long-path/to/something".into()],
             protocol: L4::Tcp,
             balance: Balance::RoundRobin,
             panic: false,
@@ -119,6 +124,8 @@ fn dns(count: u64) -> ServiceView {
         name: "dns".into(),
         addresses: vec![ip("203.0.113.53")],
         not_announced: Some("set <announce: static>".into()),
+        urls: vec![],
+        history: None,
         listeners: vec![
             listener("203.0.113.53", 53, L4::Udp, "dns", count * 4),
             listener("203.0.113.53", 53, L4::Tcp, "dns-tcp", 12),
@@ -126,6 +133,7 @@ fn dns(count: u64) -> ServiceView {
         pools: vec![PoolView {
             id: "53/UDP".into(),
             service: "infra/dns".into(),
+            urls: vec![],
             protocol: L4::Udp,
             balance: Balance::SourceHash,
             panic: false,
@@ -156,6 +164,8 @@ fn legacy() -> ServiceView {
         name: HOSTILE.into(),
         addresses: vec![ip("198.51.100.20")],
         not_announced: Some("it is not even served".into()),
+        urls: vec!["javascript:alert(1)".into(), format!("http://{HOSTILE}/")],
+        history: None,
         listeners: vec![ListenerView {
             serving: false,
             sessions: Sessions::default(),
@@ -165,6 +175,7 @@ fn legacy() -> ServiceView {
         pools: vec![PoolView {
             id: "5432/TCP".into(),
             service: format!("default/{HOSTILE}"),
+            urls: vec![],
             protocol: L4::Tcp,
             balance: Balance::RoundRobin,
             panic: false,

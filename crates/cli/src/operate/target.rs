@@ -169,6 +169,7 @@ mod tests {
         PoolView {
             id: id.into(),
             service: "default/shop".into(),
+            urls: Vec::new(),
             protocol: L4::Tcp,
             balance: Balance::RoundRobin,
             panic: false,

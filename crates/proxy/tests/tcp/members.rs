@@ -265,6 +265,7 @@ fn connections_to_members_and_first_bytes_are_measured() {
     assert_eq!(latencies(), None, "nothing is measured unless it is asked for");
     stage.proxy.measure_latency(true);
     ask();
+    eventually("it is measured", || latencies().is_some_and(|it| it.first_byte.count() == 1));
     let told = latencies().unwrap();
     assert_eq!((told.connect.count(), told.first_byte.count(), told.request.count()), (1, 1, 0));
     assert!(told.first_byte.sum >= 20_000 && told.connect.sum < told.first_byte.sum, "{told:?}");

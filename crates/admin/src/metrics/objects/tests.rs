@@ -36,6 +36,7 @@ fn view(services: &[(&str, u64)]) -> View {
         pools: vec![PoolView {
             id: "80/TCP".into(),
             service: format!("default/{name}"),
+            urls: Vec::new(),
             protocol: L4::Tcp,
             balance: Balance::RoundRobin,
             panic: false,
