@@ -49,6 +49,10 @@ pub enum Contender {
     SeawayFew,
     /// An earlier binary, that of `--before`.
     SeawayBefore,
+    /// With `metrics: {latency: false}`: what measuring costs.
+    SeawayUnmeasured,
+    /// With an access log in a file: what that costs.
+    SeawayLogging,
     /// As of `rig/peers/install`, like all that follow.
     HaproxyNewer,
     Envoy,
@@ -80,6 +84,8 @@ impl fmt::Display for Contender {
             Self::HaproxySplice => "HAProxy with splice-auto",
             Self::SeawayFew => "Seaway with ten",
             Self::SeawayBefore => "Seaway before",
+            Self::SeawayUnmeasured => "Seaway without latencies",
+            Self::SeawayLogging => "Seaway with an access log",
             Self::HaproxyNewer => "HAProxy, newer",
             Self::Envoy => "Envoy",
             Self::Pingora => "Pingora",
@@ -107,12 +113,25 @@ impl Contender {
     /// One line that names the version, or why there is none.
     pub fn version(self, programs: &Programs) -> Result<String> {
         match self {
-            Self::Seaway | Self::SeawayFew | Self::SeawayBefore => seaway::version(self.seaway(programs)?),
+            Self::Seaway
+            | Self::SeawayFew
+            | Self::SeawayBefore
+            | Self::SeawayUnmeasured
+            | Self::SeawayLogging => seaway::version(self.seaway(programs)?),
             Self::Haproxy | Self::HaproxySplice => peers::haproxy_version(),
             Self::Nginx => peers::nginx_version(),
             Self::HaproxyNewer | Self::Envoy | Self::Pingora | Self::Traefik | Self::Caddy => {
                 proxies::version(self, programs)
             }
+        }
+    }
+
+    /// What its configuration has beside what all have.
+    fn configured(self) -> &'static str {
+        match self {
+            Self::SeawayUnmeasured => "metrics: {latency: false}\n",
+            Self::SeawayLogging => "accessLog: {format: json, to: access.log}\n",
+            _ => "",
         }
     }
 
@@ -126,8 +145,13 @@ impl Contender {
     pub fn start(self, programs: &Programs, role: Role) -> Result<Running> {
         let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
         let running = match self {
-            Self::Seaway | Self::SeawayFew | Self::SeawayBefore => {
+            Self::Seaway
+            | Self::SeawayFew
+            | Self::SeawayBefore
+            | Self::SeawayUnmeasured
+            | Self::SeawayLogging => {
                 seaway::write_small_folder(folder.path(), role, &programs.certificate)?;
+                seaway::configure_more(folder.path(), self.configured())?;
                 let mut running =
                     Running::launch(seaway::command(self.seaway(programs)?, folder.path()), Some(folder))?;
                 running.ready_after = Some(running.wait_until(Duration::from_secs(10), seaway::is_ready)?);

@@ -39,6 +39,9 @@ pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Meas
     if plan.contenders.contains(&Contender::SeawayBefore) && case.is_of_an_earlier_binary() {
         taking_part.push(Contender::SeawayBefore);
     }
+    let otherwise = [Contender::SeawayUnmeasured, Contender::SeawayLogging];
+    let otherwise = otherwise.into_iter().filter(|it| plan.contenders.contains(it));
+    taking_part.extend(otherwise.filter(|_| case.is_of_an_earlier_binary()));
     if taking_part.is_empty() {
         return Ok(None);
     }

@@ -119,6 +119,13 @@ pub fn write_small_folder(folder: &Path, role: Role, certificate: &Certificate) 
     fs::write(folder.join(MANIFESTS).join("bench.yaml"), text).context("cannot write manifests")
 }
 
+/// Adds to the configuration.
+pub fn configure_more(folder: &Path, lines: &str) -> Result<()> {
+    let file = folder.join("seaway.yaml");
+    let text = fs::read_to_string(&file)? + lines;
+    fs::write(file, text).context("cannot write the configuration")
+}
+
 /// How the large folder is laid out.
 pub mod large {
     pub const SERVICES: usize = 5_000;
