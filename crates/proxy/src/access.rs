@@ -39,6 +39,8 @@ pub struct AccessLog {
     pub one_of: u32,
     /// Connections are written down, too, where they carry no requests.
     pub connections: bool,
+    /// And UDP flows.
+    pub flows: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +122,10 @@ impl Access {
     /// The same for a connection; `draw` gives any number, for when not all are written down.
     pub(crate) fn journal_of_connections(&self, draw: impl FnOnce() -> u64) -> Option<Arc<Journal>> {
         self.journal().filter(|it| it.settings.connections && it.settings.takes(draw))
+    }
+
+    pub(crate) fn journal_of_flows(&self, draw: impl FnOnce() -> u64) -> Option<Arc<Journal>> {
+        self.journal().filter(|it| it.settings.flows && it.settings.takes(draw))
     }
 
     pub(crate) fn lost(&self) -> u64 {

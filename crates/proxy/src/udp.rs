@@ -34,6 +34,7 @@ use self::{
     pace::Pace,
 };
 use crate::{
+    access::{ConnectionLine, Ending, Pages},
     running::{RunningListener, RunningPool},
     sys::{self, Event, Inbox, Outbox},
     worker::{Budget, Command, Fair, Kind, Lane, Slab, Source, Sweeps, Token, Turn},
@@ -70,6 +71,7 @@ pub(crate) struct Udp {
     frozen: bool,
     /// The header of the flow that is being opened.
     header: Vec<u8>,
+    pages: Pages,
 }
 
 struct Buffers {
@@ -92,6 +94,7 @@ impl Udp {
             accepts: true,
             frozen: false,
             header: Vec::new(),
+            pages: Pages::default(),
         }
     }
 
@@ -216,6 +219,7 @@ impl Udp {
                 entry.last = turn.now;
                 entry.answered = true;
                 flow.member.served();
+                flow.sent = flow.sent.saturating_add(bytes as u64);
                 listening_socket::count(&flow.member.bytes_out, bytes as u64);
                 listening_socket::count(&flow.listener.bytes_out, bytes as u64);
             }
@@ -264,7 +268,7 @@ impl Udp {
             if is_its && let Some(listening_socket) = self.listening.remove(index) {
                 // Others may hold this socket, so closing ours is not enough for epoll to forget it.
                 let _ = turn.epoll.forget(listening_socket.socket.as_fd());
-                self.end_where(turn, |flow, _| Arc::ptr_eq(&flow.listener, listener));
+                self.end_where(Some(Ending::Drained), turn, |flow, _| Arc::ptr_eq(&flow.listener, listener));
             }
         }
     }
@@ -292,7 +296,8 @@ impl Udp {
         }
     }
 
-    fn end_where(&mut self, turn: &mut Turn, over: impl Fn(&Flow, u64) -> bool) {
+    /// `None`: they go on elsewhere.
+    fn end_where(&mut self, how: Option<Ending>, turn: &mut Turn, over: impl Fn(&Flow, u64) -> bool) {
         let now = turn.now;
         let ended: Vec<u32> = self
             .flows
@@ -301,13 +306,30 @@ impl Udp {
             .map(|(id, _)| id.slot)
             .collect();
         for slot in ended {
-            self.end(slot, turn);
+            self.end(slot, how, turn);
         }
     }
 
-    fn end(&mut self, slot: u32, turn: &mut Turn) {
+    fn end(&mut self, slot: u32, how: Option<Ending>, turn: &mut Turn) {
         if let Some(entry) = self.flows.remove(slot) {
             turn.shared.flow_ended();
+            if let Some(ending) = how
+                && let Some(journal) = turn.shared.access.journal_of_flows(|| self.flows.draw())
+            {
+                let flow = &entry.flow;
+                let line = ConnectionLine {
+                    client: entry.key.peer.socket_addr(),
+                    listener: &flow.listener,
+                    pool: &flow.pool.id.0,
+                    member: Some(flow.member.at),
+                    sent: flow.sent,
+                    received: flow.received,
+                    connect: None,
+                    took: turn.now.saturating_sub(flow.began),
+                    ending,
+                };
+                self.pages.add(&journal, &line, turn.now);
+            }
             entry.flow.end();
         }
     }
@@ -344,7 +366,7 @@ impl Source for Udp {
             Command::Open(..) | Command::Close(_) => {}
             Command::SweepAt(at) => self.sweeps.at(*at),
             Command::StopAccepting(_) => self.accepts = false,
-            Command::Cut => self.end_where(turn, |_, _| true),
+            Command::Cut => self.end_where(Some(Ending::Drained), turn, |_, _| true),
             Command::Freeze(export) => {
                 let exported = self.freeze(turn);
                 // Nobody waits for it any more: then a thaw follows.
@@ -377,8 +399,11 @@ impl Source for Udp {
             return;
         }
         for slot in self.flows.expired(turn.now) {
-            self.end(slot, turn);
+            let is_drained = self.flows.at(slot).is_some_and(|entry| entry.until <= turn.now);
+            let how = if is_drained { Ending::Drained } else { Ending::IdleTimeout };
+            self.end(slot, Some(how), turn);
         }
+        self.pages.tick(turn.now);
         self.sweep(turn);
     }
 
@@ -390,7 +415,7 @@ impl Source for Udp {
             return None;
         }
         let flows = self.flows.wake_at().map(|at| at.saturating_sub(now));
-        self.sweeps.next_timeout(now).into_iter().chain(flows).min()
+        self.sweeps.next_timeout(now).into_iter().chain(flows).chain(self.pages.next_timeout(now)).min()
     }
 }
 

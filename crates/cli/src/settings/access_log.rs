@@ -21,8 +21,9 @@ pub(super) fn read(field: &Field<'_>, beside: &Path) -> Option<AccessLog> {
     };
     let one_of = section.take("oneOf").integer_within(1, i64::from(u32::MAX)).unwrap_or(1);
     let connections = section.take("connections").bool().unwrap_or(true);
+    let flows = section.take("flows").bool().unwrap_or(false);
     section.finish();
-    form.map(|form| AccessLog { form, to, one_of, connections })
+    form.map(|form| AccessLog { form, to, one_of, connections, flows })
 }
 
 #[cfg(test)]
@@ -45,14 +46,17 @@ mod tests {
             to: AccessTo::StandardOutput,
             one_of: 1,
             connections: true,
+            flows: false,
         };
         assert_eq!(log("accessLog: {to: stdout}\n"), Some(usual));
         for (path, expected) in [("a.log", "/etc/seaway/a.log"), ("/var/log/a.log", "/var/log/a.log")] {
-            let text = format!("accessLog: {{format: json, to: {path}, oneOf: 10, connections: false}}\n");
+            let text = format!(
+                "accessLog: {{format: json, to: {path}, oneOf: 10, connections: false, flows: true}}\n"
+            );
             let to = AccessTo::File(expected.into());
             assert_eq!(
                 log(&text),
-                Some(AccessLog { form: AccessForm::Json, to, one_of: 10, connections: false }),
+                Some(AccessLog { form: AccessForm::Json, to, one_of: 10, connections: false, flows: true }),
                 "{path}"
             );
         }

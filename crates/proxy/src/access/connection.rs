@@ -1,6 +1,8 @@
-//! The line of a TCP connection that is not understood: one when it ends, or is refused.
+//! The line of a TCP connection that is not understood, or of a UDP flow: one when it ends, or is refused.
 
 use std::{io::Write, net::SocketAddr, sync::Arc};
+
+use seaway_model::L4;
 
 use super::{AccessForm, Stamp, Written, line};
 use crate::running::{Refusal, RunningListener};
@@ -26,13 +28,13 @@ pub(crate) enum Ending {
     /// Both sides have finished, and this one first.
     Client,
     Member,
-    /// No byte moved for too long.
+    /// No byte moved for too long. So end most flows.
     IdleTimeout,
     /// Its listener was closed or its member removed, and its time was over; or the process ended.
     Drained,
     ClientReset,
     MemberReset,
-    /// It held memory that others needed.
+    /// It held memory, or a descriptor, that others needed.
     Evicted,
     Refused(Refusal),
 }
@@ -98,7 +100,8 @@ impl ConnectionLine<'_> {
         stamp.now();
         let client = self.client.ip().to_canonical();
         // A Vec takes all that is written to it.
-        let _ = write!(out, "{client} - - [{}] \"TCP {} ", stamp.common, self.listener.at);
+        let _ =
+            write!(out, "{client} - - [{}] \"{} {} ", stamp.common, self.listener.id.l4, self.listener.at);
         line::put_plain(out, self.listener.tuned().listener.name.as_bytes());
         let _ = match self.member {
             Some(member) => write!(out, " {member}"),
@@ -122,9 +125,10 @@ impl ConnectionLine<'_> {
     fn json(&self, stamp: &mut Stamp, out: &mut Vec<u8>) {
         let millis = stamp.now();
         let (client, port) = (self.client.ip().to_canonical(), self.client.port());
+        let protocol = if self.listener.id.l4 == L4::Udp { "udp" } else { "tcp" };
         let _ = write!(
             out,
-            "{{\"time\":\"{}.{millis:03}Z\",\"client\":\"{client}\",\"client_port\":{port},\"protocol\":\"tcp\",\"address\":\"{}\"",
+            "{{\"time\":\"{}.{millis:03}Z\",\"client\":\"{client}\",\"client_port\":{port},\"protocol\":\"{protocol}\",\"address\":\"{}\"",
             stamp.begun, self.listener.at
         );
         let tuned = self.listener.tuned();

@@ -88,8 +88,13 @@ fn a_writer_that_takes_nothing_costs_lines_and_never_time() {
     assert!(std::process::Command::new("mkfifo").arg(name.to_str().unwrap()).status().unwrap().success());
     let _reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
     let access = Access::default();
-    let settings =
-        AccessLog { form: AccessForm::Json, to: AccessTo::File(pipe), one_of: 1, connections: true };
+    let settings = AccessLog {
+        form: AccessForm::Json,
+        to: AccessTo::File(pipe),
+        one_of: 1,
+        connections: true,
+        flows: false,
+    };
     access.write(Some(settings)).unwrap();
     let (journal, mut pages) = (access.journal().unwrap(), Pages::default());
     let begun = Instant::now();
@@ -109,6 +114,7 @@ fn a_log_that_is_told_again_goes_on_in_a_new_file() {
         to: AccessTo::File(path.clone()),
         one_of: 1,
         connections: true,
+        flows: false,
     };
     let access = Access::default();
     access.write(Some(settings.clone())).unwrap();
@@ -131,7 +137,13 @@ fn a_log_that_is_told_again_goes_on_in_a_new_file() {
     let nowhere = AccessTo::File(folder.path().join("none/access.log"));
     assert!(
         access
-            .write(Some(AccessLog { form: AccessForm::Common, to: nowhere, one_of: 1, connections: true }))
+            .write(Some(AccessLog {
+                form: AccessForm::Common,
+                to: nowhere,
+                one_of: 1,
+                connections: true,
+                flows: false
+            }))
             .is_err()
     );
 }

@@ -16,6 +16,7 @@ use super::{
     listening_socket,
 };
 use crate::{
+    access::Ending,
     hops::{self, MOST_HOPS},
     own_sockets::{MOST_PASSES, OwnSocket},
     reach::appear_as,
@@ -47,6 +48,10 @@ pub(super) struct Flow {
     last_turn: u64,
     /// When it was led to its member.
     engaged: u64,
+    /// When its first datagram came, and bytes of its datagrams both ways.
+    pub(super) began: u64,
+    pub(super) received: u64,
+    pub(super) sent: u64,
 }
 
 type Arrival<'a> = (Peer, &'a [u8], Option<u16>);
@@ -76,6 +81,9 @@ impl Flow {
             busy: 0,
             last_turn: 0,
             engaged: 0,
+            began: 0,
+            received: 0,
+            sent: 0,
         }
     }
 
@@ -153,7 +161,11 @@ impl Udp {
         for _ in 0..2 {
             let Some(entry) = self.flows.at(slot) else { return };
             match entry.flow.send(bytes, segment) {
-                Ok(()) => return listening_socket::count(&entry.flow.member.bytes_in, bytes.len() as u64),
+                Ok(()) => {
+                    let bytes = bytes.len() as u64;
+                    entry.flow.received = entry.flow.received.saturating_add(bytes);
+                    return listening_socket::count(&entry.flow.member.bytes_in, bytes);
+                }
                 Err(error) => {
                     entry.flow.failed(&error, turn.now);
                     if !entry.flow.moves {
@@ -217,6 +229,7 @@ impl Udp {
                 header_is_due,
                 trusted,
                 engaged: turn.now,
+                began: turn.now,
                 ..Flow::new(listener.clone(), pool.clone(), member, dialled.socket)
             }
         });
@@ -363,7 +376,7 @@ impl Udp {
             entry.flow.listener.refuse(Refusal::Resources);
             turn.shared.flows_evicted.fetch_add(1, Relaxed);
         }
-        self.end(slot, turn);
+        self.end(slot, Some(Ending::Evicted), turn);
     }
 }
 

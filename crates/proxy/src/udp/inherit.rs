@@ -48,7 +48,7 @@ impl Udp {
         for (_, entry) in self.flows.iter_mut() {
             let _ = turn.epoll.forget(entry.flow.socket.as_fd());
         }
-        self.end_where(turn, |_, _| true);
+        self.end_where(None, turn, |_, _| true);
         for index in self.listening.indexes() {
             if let Some(listening_socket) = self.listening.remove(index) {
                 let _ = turn.epoll.forget(listening_socket.socket.as_fd());
@@ -83,6 +83,7 @@ impl Udp {
             let own_socket = turn.shared.own_sockets.flow(socket.as_fd(), (0, as_client));
             let mut flow = Flow::new(listener.clone(), pool.clone(), member, socket);
             (flow.header, flow.trusted, flow.own_socket) = (record.header, record.trusted, own_socket);
+            flow.began = turn.now;
             listener.inherit();
             turn.shared.flow_began();
             self.flows.insert(key, turn.now, idle.max(1), flow);

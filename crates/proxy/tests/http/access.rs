@@ -26,7 +26,7 @@ impl Log {
 
     fn settings(&self) -> AccessLog {
         let to = AccessTo::File(self.path());
-        AccessLog { form: AccessForm::Json, to, one_of: self.one_of, connections: true }
+        AccessLog { form: AccessForm::Json, to, one_of: self.one_of, connections: true, flows: false }
     }
 
     /// So many, as soon as they are there.

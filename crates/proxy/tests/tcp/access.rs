@@ -20,7 +20,7 @@ impl Log {
     fn of(stage: &Stage, one_of: u32, connections: bool) -> Log {
         let folder = tempfile::tempdir().unwrap();
         let to = AccessTo::File(folder.path().join("access.log"));
-        let settings = AccessLog { form: AccessForm::Json, to, one_of, connections };
+        let settings = AccessLog { form: AccessForm::Json, to, one_of, connections, flows: true };
         stage.proxy.log_requests(Some(settings)).unwrap();
         Log(folder)
     }
@@ -185,4 +185,38 @@ fn one_of_so_many_is_written_and_none_where_they_are_left_out() {
     stage.proxy.log_requests(None).unwrap();
     assert_eq!(without.read(), "");
     eventually("about a quarter is written", || (40..160).contains(&log.read().lines().count()));
+}
+
+#[test]
+fn a_flow_is_a_line_when_it_ends_where_that_is_asked_for() {
+    use std::net::UdpSocket;
+
+    use seaway_model::{L4, Pool};
+
+    let member = UdpSocket::bind((HERE, 0)).unwrap();
+    let stage = Stage::new();
+    stage.put(Pool { l4: L4::Udp, ..pool(&[member.local_addr().unwrap()]) });
+    let (at, _) = stage.open(HERE, |it| {
+        it.l4 = L4::Udp;
+        it.timeouts.udp_idle = Duration::from_millis(100);
+    });
+    let log = Log::of(&stage, 1, true);
+    let client = UdpSocket::bind((HERE, 0)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.send_to(b"hello", at).unwrap();
+    let mut heard = [0; 16];
+    let (_, from) = member.recv_from(&mut heard).unwrap();
+    member.send_to(b"hi", from).unwrap();
+    assert_eq!(client.recv(&mut heard).unwrap(), 2);
+    let line = log.lines(1).remove(0);
+    for (key, value) in [
+        ("protocol", "udp".into()),
+        ("client_port", Value::from(client.local_addr().unwrap().port())),
+        ("member", member.local_addr().unwrap().to_string().into()),
+        ("end", "idle-timeout".into()),
+        ("received", 5.into()),
+        ("sent", 2.into()),
+    ] {
+        assert_eq!(line[key], value, "{key} of {line}");
+    }
 }
