@@ -43,7 +43,8 @@ impl History {
         let passed = self.turned.map_or(MINUTE, |before| now.saturating_duration_since(before));
         self.turned = Some(now);
         // A machine that slept, or was too busy to look, has no bars for that time.
-        let missed = (passed.as_secs().saturating_add(30) / MINUTE.as_secs()).saturating_sub(1);
+        let minutes = passed.as_secs().saturating_add(30).checked_div(MINUTE.as_secs());
+        let missed = minutes.unwrap_or_default().saturating_sub(1);
         let missed = usize::try_from(missed).unwrap_or(MINUTES).min(MINUTES);
         let mut before = std::mem::take(&mut self.services);
         for service in &view.services {

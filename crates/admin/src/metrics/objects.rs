@@ -148,7 +148,7 @@ struct Series {
 
 /// What was counted by one listener, member or pool when it was last seen.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct LastCounts {
     counts: Counts,
     times: Option<Box<[Histogram; 3]>>,
 }
@@ -157,7 +157,7 @@ struct Seen {
 pub(super) struct Objects {
     limits: SeriesLimits,
     hasher: RandomState,
-    seen: HashMap<u64, Seen>,
+    seen: HashMap<u64, LastCounts>,
     services: Bounded,
     members: Bounded,
 }
@@ -200,7 +200,7 @@ impl Objects {
                 let refused = listener.refused;
                 counts.put(REFUSED, &[refused.by_source, refused.by_limit, refused.by_client_rate]);
                 let key = self.hasher.hash_one((owner, listener.address, listener.port, listener.protocol));
-                let more = self.differ(&mut seen, key, Seen { counts, times: None });
+                let more = self.differ(&mut seen, key, LastCounts { counts, times: None });
                 self.services.of(&Key::of_service(service)).add(&more);
             }
             for pool in &service.pools {
@@ -216,13 +216,13 @@ impl Objects {
         })
     }
 
-    fn pool(&mut self, owner: u64, pool: &PoolView, seen: &mut HashMap<u64, Seen>) {
+    fn pool(&mut self, owner: u64, pool: &PoolView, seen: &mut HashMap<u64, LastCounts>) {
         let mut counts = Counts::default();
         counts.put(NO_MEMBER, &[pool.no_member]);
         let times = pool.latencies.as_ref().map(|it| Box::new([it.connect, it.first_byte, it.request]));
         let measured = times.is_some();
         let key = self.hasher.hash_one((owner, &pool.id));
-        let more = self.differ(seen, key, Seen { counts, times });
+        let more = self.differ(seen, key, LastCounts { counts, times });
         let speaks = protocol_of(pool);
         let of_service = Key::of_pool(pool);
         let series = self.services.of(&of_service);
@@ -237,7 +237,7 @@ impl Objects {
             counts.put(BYTES, &[member.bytes.incoming, member.bytes.outgoing]);
             counts.put(ERRORS, &[member.connect_errors, member.resets, member.timeouts]);
             let key = self.hasher.hash_one((owner, &pool.id, &member.address));
-            let more = self.differ(seen, key, Seen { counts, times: None });
+            let more = self.differ(seen, key, LastCounts { counts, times: None });
             let its_own = self.members.of(&Key::of_member(pool, member));
             its_own.note(speaks);
             for series in [its_own, self.services.of(&of_service)] {
@@ -248,7 +248,7 @@ impl Objects {
     }
 
     /// What was counted since the last look.
-    fn differ(&self, seen: &mut HashMap<u64, Seen>, key: u64, now: Seen) -> Seen {
+    fn differ(&self, seen: &mut HashMap<u64, LastCounts>, key: u64, now: LastCounts) -> LastCounts {
         let more = match self.seen.get(&key) {
             Some(before) => now.since(before),
             None => now.clone(),
@@ -328,8 +328,8 @@ fn since(now: u64, before: u64) -> u64 {
     now.checked_sub(before).unwrap_or(now)
 }
 
-impl Seen {
-    fn since(&self, before: &Seen) -> Seen {
+impl LastCounts {
+    fn since(&self, before: &LastCounts) -> LastCounts {
         let mut more = self.clone();
         more.counts.0.iter_mut().zip(before.counts.0).for_each(|(now, before)| *now = since(*now, before));
         if let (Some(now), Some(before)) = (&mut more.times, &before.times) {
@@ -346,7 +346,7 @@ impl Series {
         self.speaks.get_mut(speaks).into_iter().for_each(|it| *it = true);
     }
 
-    fn add(&mut self, more: &Seen) {
+    fn add(&mut self, more: &LastCounts) {
         self.counts.0.iter_mut().zip(more.counts.0).for_each(|(sum, more)| *sum = sum.saturating_add(more));
         for (sum, more) in self.times.iter_mut().zip(more.times.iter().flat_map(|it| it.iter())) {
             sum.add(more);

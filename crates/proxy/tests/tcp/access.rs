@@ -151,7 +151,8 @@ fn who_is_refused_is_a_line_with_the_reason() {
     };
     let denied = |it: &mut Listener| it.denied = vec!["127.0.0.0/8".parse().unwrap()];
     let limited = |it: &mut Listener| it.limits.connections = Some(0);
-    let cases: [(&dyn Fn(&mut Listener), SocketAddr, &str); 3] = [
+    type Tune<'t> = &'t dyn Fn(&mut Listener);
+    let cases: [(Tune<'_>, SocketAddr, &str); 3] = [
         (&denied, backend.at, "source"),
         (&limited, backend.at, "connections"),
         (&|_| {}, nobody(), "no-member"),

@@ -84,6 +84,7 @@ const OTHERS: [(&str, &str); 43] = [
     ("acme/src/order.rs", "text as UTF-8, which `certificate` reads"),
     ("admin/src/logging.rs", "a log filter of who may change it; each part of it is a word of a short list"),
     ("admin/src/logging/escape.rs", "it writes"),
+    ("admin/src/metrics/objects.rs", "the name that this process gives a Service of its own"),
     ("admin/src/server/guarded.rs", "one word of a field that hyper has read, before one blank"),
     ("admin/src/server/routes.rs", "the body that `logging` reads"),
     ("announce/src/process.rs", "names of processes, to be shown"),
