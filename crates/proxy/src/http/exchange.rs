@@ -357,6 +357,7 @@ async fn forward(
                     // Heads of answers that it does not take are bounded by nothing else.
                     client.who.refuse_for_memory();
                     asked.end.reset();
+                    drop(asked);
                     client.end.reset();
                     client.task_state.disengage();
                     return After::Close;

@@ -68,8 +68,11 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
             }
         }
     }
-    pool.refused(refusal);
-    passing.refuse(refusal);
+    // Who has left the queue was not refused.
+    if !client.is_gone() {
+        pool.refused(refusal);
+        passing.refuse(refusal);
+    }
     client.end.reset();
 }
 

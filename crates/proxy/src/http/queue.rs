@@ -27,13 +27,13 @@ pub(super) async fn engage(
         context.is_on(&client.task_state, &member);
         return Ok(member);
     };
+    let at_once = || {
+        let mut cursors = context.cursors();
+        pool.engage(&wish(), cursors.cursor_for(pool), context.now())
+    };
     let queues = !limit.wait.is_zero();
     if !queues || !pool.has_waiting() {
-        let choice = {
-            let mut cursors = context.cursors();
-            pool.engage(&wish(), cursors.cursor_for(pool), context.now())
-        };
-        match choice {
+        match at_once() {
             Choice::Engaged(member) => {
                 context.is_on(&client.task_state, &member);
                 return Ok(member);
@@ -46,8 +46,12 @@ pub(super) async fn engage(
     let until = context.now().saturating_add(limit.wait.as_millis() as u64);
     let until = (*patience.until.get_or_insert(until)).min(client.limit.get());
     let place = Place::Task(client.task_state.index());
-    let waiting =
-        context.mailbox().and_then(|it| pool.wait(wish(), it, place)).ok_or(Refusal::Connections)?;
+    let Some(waiting) = context.mailbox().and_then(|it| pool.wait(wish(), it, place)) else {
+        // Those in the line have no use for what room there is: they keep other members.
+        let Choice::Engaged(member) = at_once() else { return Err(Refusal::Connections) };
+        context.is_on(&client.task_state, &member);
+        return Ok(member);
+    };
     loop {
         match waiting.outcome() {
             Some(Some(member)) => {

@@ -413,7 +413,7 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     /// How willingly a member is chosen, as `pick` goes; smaller is better.
-    fn rank(&self, index: usize) -> (bool, bool, u8) {
+    fn rank(&self, index: usize) -> (bool, u8, bool) {
         let standing = match self.standing(index) {
             Standing::Usable => 0,
             Standing::Ejected => 1,
@@ -421,7 +421,7 @@ impl Scene<'_> {
         };
         let planned = self.live.compiled.members().get(index);
         let is = |what: fn(&seaway_model::Member) -> bool| planned.is_some_and(what);
-        (is(|it| it.state == MemberState::Draining), is(|it| it.backup), standing)
+        (is(|it| it.state == MemberState::Draining), standing, is(|it| it.backup))
     }
 }
 

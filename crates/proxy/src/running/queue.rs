@@ -38,6 +38,8 @@ pub(super) struct Queue {
 #[derive(Default)]
 pub(super) struct Line {
     pub(super) waiting: VecDeque<Arc<Ticket>>,
+    /// Of these, those that want one member, or not all of them.
+    pub(super) particular: usize,
     pub(super) cursor: Cursor,
     /// When members were last looked at for them.
     pub(super) looked_at: u64,
@@ -59,6 +61,12 @@ pub(crate) struct Wish {
     pub(crate) mark: Option<Mark>,
     /// Those that did not answer it.
     pub(crate) tried: Vec<Arc<RunningMember>>,
+}
+
+impl Wish {
+    pub(super) fn is_particular(&self) -> bool {
+        self.mark.is_some() || !self.tried.is_empty()
+    }
 }
 
 /// Where a client waits, at its worker.
@@ -87,6 +95,7 @@ impl Queue {
             return None;
         }
         let (outcome, is_used) = (OnceLock::new(), AtomicBool::new(false));
+        line.particular = line.particular.saturating_add(usize::from(wish.is_particular()));
         let ticket = Arc::new(Ticket { wish, worker, place, outcome, is_used });
         line.waiting.push_back(ticket.clone());
         self.changed(&line);
@@ -96,7 +105,10 @@ impl Queue {
     pub(super) fn leave(&self, ticket: &Arc<Ticket>) {
         if ticket.outcome.get().is_none() {
             let mut line = self.lock();
-            line.waiting.retain(|it| !Arc::ptr_eq(it, ticket));
+            if let Some(at) = line.waiting.iter().position(|it| Arc::ptr_eq(it, ticket)) {
+                line.waiting.remove(at);
+                line.particular = line.particular.saturating_sub(usize::from(ticket.wish.is_particular()));
+            }
             self.changed(&line);
         }
     }

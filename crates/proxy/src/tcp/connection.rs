@@ -310,6 +310,9 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        // Its room may be another's at once: the member is left before that.
+        self.own_socket = None;
+        self.member = None;
         if let Some(member) = &self.target {
             member.disengage();
         }

@@ -121,12 +121,18 @@ impl Tcp {
         if rare.waits_until == 0 {
             rare.waits_until = turn.now.saturating_add(wait);
         }
+        let wish = || Wish { client, mark: None, tried: rare.tried.clone() };
         let worker = turn.shared.workers.get(turn.worker).filter(|_| rare.waits_until > turn.now);
-        let wish = Wish { client, mark: None, tried: rare.tried.clone() };
-        rare.waiting = worker.and_then(|it| pool.wait(wish, it.clone(), Place::Connection(token)));
-        if rare.waiting.is_none() {
-            return self.refuse(index, Refusal::Connections, turn);
+        let waiting = worker.and_then(|it| pool.wait(wish(), it.clone(), Place::Connection(token)));
+        if waiting.is_none() {
+            // Those in the line have no use for what room there is: they keep other members.
+            return match pool.engage(&wish(), self.cursors.cursor_for(&pool), turn.now) {
+                Choice::Engaged(member) => self.lead(index, Some(member), turn),
+                Choice::Full => self.refuse(index, Refusal::Connections, turn),
+                Choice::Nobody => self.refuse(index, Refusal::NoMember, turn),
+            };
         }
+        rare.waiting = waiting;
         connection.phase = Phase::Queued;
         connection.active_at = turn.now;
         self.schedule(index);

@@ -33,6 +33,10 @@ pub enum KeyError {
     Kind(rustls::Error),
     #[error("the key does not belong to the certificate")]
     Mismatch,
+    #[error(
+        "the certificate cannot be used, as with X.509 version 1, which openssl writes without -extfile: {0}"
+    )]
+    Certificate(rustls::Error),
 }
 
 impl Keys {
@@ -49,7 +53,8 @@ impl Keys {
         match certified.keys_match() {
             // Some keys do not tell; a handshake would.
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
-            Err(_) => return Err(KeyError::Mismatch),
+            Err(rustls::Error::InconsistentKeys(_)) => return Err(KeyError::Mismatch),
+            Err(error) => return Err(KeyError::Certificate(error)),
         }
         certified.ocsp = certificate.staple.as_ref().map(|staple| staple.to_vec());
         Ok(Keys { source, certified: Some(Arc::new(certified)) })

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use seaway_model::{Pool, load_balancer::MemberLimit};
+use seaway_model::{
+    Pool,
+    load_balancer::{Affinity, MemberLimit},
+};
 use seaway_proxy::Refusal;
 
 use crate::stage::*;
@@ -144,4 +147,19 @@ fn no_member_has_more_than_it_may_have_and_no_client_is_forgotten() {
     assert!(most.load(SeqCst) <= 2, "{most:?} at a time");
     assert_eq!(stage.member(one.at).traffic.most.max(stage.member(two.at).traffic.most), 2);
     eventually("all have gone", || stage.waiting() == 0 && stage.member(one.at).traffic.current == 0);
+}
+
+/// A client may keep one member, and open as many connections as it likes.
+#[test]
+fn a_line_full_of_clients_that_keep_another_member_refuses_nobody_whom_a_member_has_room_for() {
+    let (one, two) = (Backend::named(b'a'), Backend::named(b'b'));
+    let hour = Duration::from_secs(3600);
+    let plan = Pool { affinity: Some(Affinity::ClientIp(hour)), ..limited(&[one.at, two.at], 1, PATIENCE) };
+    let (stage, at) = serve(plan, 1);
+    let (kept, _first) = greeted(at);
+    let line: Vec<_> = (0..1024).map(|_| connect(at)).collect();
+    eventually("the line is full", || stage.waiting() == 1024);
+    let mut other = connect_from([127, 0, 0, 2], at);
+    assert_ne!(name_of(&mut other), kept, "the other member has room");
+    drop(line);
 }

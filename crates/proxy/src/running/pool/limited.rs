@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_model::load_balancer::MemberLimit;
+use seaway_model::load_balancer::{Affinity, MemberLimit};
 use seaway_snapshot::Cursor;
 
 use super::{Live, RunningMember, RunningPool, Scene, is_full};
@@ -29,7 +29,7 @@ pub(crate) enum Choice {
 }
 
 enum Selected {
-    Member { index: usize, is_kept: bool },
+    Member(usize),
     Full,
     Nobody,
 }
@@ -59,25 +59,21 @@ impl RunningPool {
         let live = self.live.load();
         let limit = live.compiled.pool().member_limit;
         for _ in 0..ROUNDS {
-            let (member, is_kept) = match self.select(&live, wish, cursor, now) {
-                Selected::Member { index, is_kept } => match live.members.get(index) {
-                    Some(member) => (member, is_kept),
-                    None => return Choice::Nobody,
-                },
+            let index = match self.select(&live, wish, cursor, now) {
+                Selected::Member(index) => index,
                 Selected::Full => return Choice::Full,
                 Selected::Nobody => return Choice::Nobody,
             };
+            let Some(member) = live.members.get(index) else { return Choice::Nobody };
             if member.try_engage(limit) {
+                self.keep_by_address(&live, wish.client, index, now);
                 return Choice::Engaged(member.clone());
-            }
-            if is_kept {
-                break;
             }
         }
         Choice::Full
     }
 
-    /// The member for a client that does not wait, as one of UDP; several workers may choose at the same time. `None` and full: `true`.
+    /// The member for a client that does not wait, as one of UDP; several workers may choose at the same time.
     pub(super) fn select_only(
         &self,
         live: &Live,
@@ -86,7 +82,10 @@ impl RunningPool {
         now: u64,
     ) -> Option<usize> {
         match self.select(live, wish, cursor, now) {
-            Selected::Member { index, .. } => Some(index),
+            Selected::Member(index) => {
+                self.keep_by_address(live, wish.client, index, now);
+                Some(index)
+            }
             Selected::Full | Selected::Nobody => None,
         }
     }
@@ -99,24 +98,19 @@ impl RunningPool {
         let kept = wish.mark.and_then(|mark| self.marked_index(&scene, mark));
         // It waits for the one that it keeps.
         if let Some(index) = kept.or_else(|| self.kept_by_address(&scene, wish.client)) {
-            return if is_full(index) { Selected::Full } else { Selected::Member { index, is_kept: true } };
+            return if is_full(index) { Selected::Full } else { Selected::Member(index) };
         }
         let mut pick = |scene: &Scene<'_>| live.compiled.pick(|| wish.client, cursor, scene);
         let Some(first) = pick(&scene) else { return Selected::Nobody };
-        let index = match is_full(first) {
-            false => first,
-            true => {
-                scene.skips_full = true;
-                let other = pick(&scene);
-                // Such as a backup: it serves where the better ones fail, and not where they are full.
-                let Some(other) = other.filter(|it| scene.rank(*it) <= scene.rank(first)) else {
-                    return Selected::Full;
-                };
-                other
-            }
-        };
-        self.keep_by_address(live, wish.client, index, now);
-        Selected::Member { index, is_kept: false }
+        if !is_full(first) {
+            return Selected::Member(first);
+        }
+        scene.skips_full = true;
+        // Such as a backup: it serves where the better ones fail, and not where they are full.
+        match pick(&scene).filter(|it| scene.rank(*it) <= scene.rank(first)) {
+            Some(other) => Selected::Member(other),
+            None => Selected::Full,
+        }
     }
 
     /// `None`: too many wait already.
@@ -133,29 +127,35 @@ impl RunningPool {
         if !self.queue.has_waiting() {
             return;
         }
-        let mut line = self.queue.lock();
-        let line = &mut *line;
+        let mut guard = self.queue.lock();
+        let line = &mut *guard;
         line.looked_at = now;
-        let keeps_by_address = self.live.load().compiled.pool().affinity.is_some();
-        let (mut is_full, mut served) = (false, Vec::new());
-        line.waiting.retain(|ticket| {
-            // Whoever takes any member finds what the last one has found.
-            let takes_any = ticket.wish.mark.is_none() && ticket.wish.tried.is_empty() && !keeps_by_address;
-            if takes_any && is_full {
-                return true;
+        let by_address = matches!(self.live.load().compiled.pool().affinity, Some(Affinity::ClientIp(_)));
+        // Whoever takes any member finds what the last one has found.
+        let (mut is_full, mut at, mut served) = (false, 0, Vec::new());
+        while let Some(ticket) = line.waiting.get(at) {
+            let is_particular = ticket.wish.is_particular();
+            if is_full && !is_particular && !by_address {
+                if line.particular == 0 {
+                    break;
+                }
+                at = at.saturating_add(1);
+                continue;
             }
             match self.engage(&ticket.wish, &mut line.cursor, now) {
                 Choice::Full => {
-                    is_full |= takes_any;
-                    return true;
+                    is_full |= !is_particular;
+                    at = at.saturating_add(1);
+                    continue;
                 }
                 Choice::Engaged(member) => ticket.settle(Some(member)),
                 Choice::Nobody => ticket.settle(None),
             }
-            served.push(ticket.clone());
-            false
-        });
+            line.particular = line.particular.saturating_sub(usize::from(is_particular));
+            served.extend(line.waiting.remove(at));
+        }
         self.queue.changed(line);
+        drop(guard);
         served.iter().for_each(|it| it.tell_worker());
     }
 }
@@ -181,7 +181,7 @@ impl Waiting {
     /// It has waited for a while: members are looked at, unless somebody has just done that.
     pub(crate) fn look_again(&self, now: u64) {
         let looked_at = self.pool.queue.lock().looked_at;
-        if now >= looked_at.saturating_add(LOOK_AGAIN) {
+        if now >= looked_at.saturating_add(LOOK_AGAIN / 2) {
             self.pool.serve_waiting(now);
         }
     }
