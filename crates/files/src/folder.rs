@@ -288,6 +288,8 @@ impl Folder {
         }
         self.emptied.remove(name);
         let file = match content::read(&self.dir.join(&**name)) {
+            // A writer that failed, or a full disk: nothing asks for its objects to go.
+            Ok(text) if text.trim().is_empty() => self.without(name, problems::EMPTY.to_owned()),
             Ok(text) => self.parse(name, &text, stamp),
             // Gone since it was listed; its event comes.
             Err(error) if error.kind() == io::ErrorKind::NotFound && before.is_none() && stamp.is_some() => {

@@ -84,7 +84,13 @@ impl Attempt {
             Some(challenge) => {
                 let (chain, key) = account.validation(host, &challenge.token)?;
                 let (chain, authorities, staple) = (chain.into(), Name::default(), None);
-                Some(Arc::new(Certificate { chain, key: key.into(), authorities, staple }))
+                Some(Arc::new(Certificate {
+                    chain,
+                    key: key.into(),
+                    authorities,
+                    staple,
+                    users: String::new().into(),
+                }))
             }
             None => None,
         };

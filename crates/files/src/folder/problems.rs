@@ -7,6 +7,7 @@ use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
 
 use super::{File, Folder, line_of};
 
+pub(super) const EMPTY: &str = "is empty; to remove its objects, delete the file";
 /// How many names a message lists.
 const LISTED: usize = 5;
 

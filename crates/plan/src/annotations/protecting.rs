@@ -8,7 +8,7 @@ use super::{
     FORWARD_AUTH, FORWARD_HEADERS, OURS, PASSTHROUGH, PROXY_FROM, RATE, SOURCE_RANGES, TLS, TLS_CONTAINER,
     TLS_OTHERS, Wishes, nobody, rows,
 };
-use crate::spelling::nearest;
+use crate::spelling::{distance, nearest};
 
 /// Whether clients have to show a certificate.
 pub const CLIENTS: &str = "seaway.dev/client-certificates";
@@ -45,6 +45,15 @@ const IN_CLOUDS: [&str; 8] = [
     "seaway.dev/backend-tls-crl-container",
     "seaway.dev/backend-tls-container",
 ];
+
+/// Our name for it, where a single letter of `seaway.dev` is wrong and the rest is one of ours.
+pub(super) fn of_ours(key: &str) -> Option<String> {
+    let (domain, name) = key.split_once('/')?;
+    let ours = OURS.trim_end_matches('/');
+    let meant = format!("{OURS}{name}");
+    let is_ours = rows().any(|row| row.names.contains(&meant.as_str()));
+    (domain != ours && is_ours && distance(domain, ours) == 1).then_some(meant)
+}
 
 impl Wishes {
     /// Closes what an option protects that is not understood. Says what follows; nothing, if its default may be used.

@@ -367,7 +367,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[CONNECTIONS, "loadbalancer.openstack.org/connection-limit"],
         help: "how many connections may be open, of all clients together; each port, address and host counts for itself. One more is \
-               reset (UDP: dropped); 0 is no limit",
+               reset (UDP: dropped); 0 and -1 are no limit",
         set: |wishes, text| {
             // Octavia says so what we say by 0.
             wishes.limits.connections = if text == "-1" { None } else { number(text)? };

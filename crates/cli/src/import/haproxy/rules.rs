@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{
     super::{
-        proxy::{Condition, HeaderChanges, Redirect, Rewrite, Route, Target, host},
+        proxy::{Condition, HeaderChanges, PathRule, Redirect, Rewrite, Route, Target, host},
         report::Place,
     },
     Context,
@@ -74,6 +74,14 @@ pub(super) fn routes<'s>(
             continue;
         }
         for term in terms(line.after(2), &acls, false).into_iter().rev() {
+            if let PathRule::Prefix(path) = &term.condition.path
+                && path != "/"
+            {
+                let what = format!(
+                    "path_beg {path}: Seaway compares whole segments, so it takes {path} and all below it, and nothing else that begins so"
+                );
+                context.report.differs(&line.place, &what);
+            }
             let why = match &term {
                 Term { unknown: Some(what), .. } => {
                     format!("an HTTPRoute does not match by {what}: these requests go where later rules lead")

@@ -377,6 +377,7 @@ fn a_name_that_is_checked_by_tls_opens_its_listener_for_that_and_for_nothing_els
         key: secrecy::SecretString::from("key"),
         authorities: "".into(),
         staple: None,
+        users: Default::default(),
     });
     let checked = |host: &str, validation| {
         Fact::Challenge(Arc::new(Challenge { host: host.into(), answers: Default::default(), validation }))
