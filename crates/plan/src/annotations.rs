@@ -280,6 +280,10 @@ impl Wishes {
                 self.cloud.unclear = true;
                 "modern is used until this is corrected: TLS 1.3 alone; in a cloud nothing is created or changed"
             }
+            // Who says how a password is asked for means to ask.
+            REALM | FORWARD_AUTHORIZATION if self.http.basic_auth.is_none() => {
+                self.close_for(BASIC_AUTH).unwrap_or("the default is used")
+            }
             option => self.close_for(option).unwrap_or("the default is used"),
         }
     }

@@ -9,16 +9,11 @@ use seaway_model::{
     fact::Service,
     load_balancer::{BasicAuth, Protocol},
 };
-use secrecy::ExposeSecret;
 
 use crate::{
     admitted,
     annotations::{BASIC_AUTH, Wishes},
-    certificates::{
-        Certificates,
-        passwords::{self, Unusable},
-        read::USERS,
-    },
+    certificates::{Certificates, passwords::Unusable, read::USERS},
     demand::{Demand, DemandPort},
     forward_auth,
     index::Given,
@@ -29,7 +24,7 @@ const USUAL_REALM: &str = "Authentication required";
 /// What its requests have to come with.
 pub(crate) fn of(service: &Service, wishes: &Wishes, certificates: &Certificates) -> Option<Arc<BasicAuth>> {
     let secret = secret(service, wishes)?;
-    let users = certificates.held(&secret).map(|it| passwords::read(it.users.expose_secret()).0);
+    let users = certificates.users(&secret).map(|it| it.users.clone());
     Some(Arc::new(BasicAuth {
         of: admitted::object(service),
         realm: wishes.http.realm.clone().unwrap_or_else(|| USUAL_REALM.into()),
@@ -50,9 +45,8 @@ pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certif
         return Vec::new();
     };
     let mut problems = certificates.problems_of(&secret);
-    let text = certificates.held(&secret).map(|it| it.users.expose_secret()).unwrap_or_default();
-    let (users, unusable) = passwords::read(text);
-    if users.0.is_empty() {
+    let read = certificates.users(&secret);
+    if read.is_none_or(|it| it.users.0.is_empty()) {
         let what = format!(
             "{secret} has no user in its key {USERS} whose password can be verified: all requests get 503"
         );
@@ -63,7 +57,8 @@ pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certif
             secret.name
         )));
     }
-    problems.extend(unusable.into_iter().map(|(why, lines)| of_lines(&secret, why, &lines)));
+    let unusable = read.into_iter().flat_map(|it| &it.unusable);
+    problems.extend(unusable.map(|(why, lines)| of_lines(&secret, *why, lines)));
     problems
 }
 
@@ -91,6 +86,10 @@ fn of_lines(secret: &ObjectRef, why: Unusable, lines: &[usize]) -> Problem {
         Unusable::Broken => {
             ("has a password hash that is cut off or damaged", "Set the password again: htpasswd -B.")
         }
+        Unusable::Beyond => (
+            "and those after it are not read: 1000 users can be named",
+            "Use seaway.dev/forward-auth for so many users, or several Secrets and Services.",
+        ),
         Unusable::Costly => (
             "has a password hash that takes too long to verify",
             "Use bcrypt with a cost of 12 at most (htpasswd -B -C 10), or sha-crypt with 100000 rounds at most.",

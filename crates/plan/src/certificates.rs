@@ -30,14 +30,15 @@ use seaway_model::{
     load_balancer::{Certificate, HostPattern, TlsByName},
 };
 
-pub use self::{
-    read::{CertificateDates, dates},
-    view::CertificateCounts,
-};
 use self::{
+    passwords::ReadUsers,
     read::{USERS, Unread, read},
     room::Room,
     x509::Seen,
+};
+pub use self::{
+    read::{CertificateDates, dates},
+    view::CertificateCounts,
 };
 
 /// So long before the end it is told: a robot renews at a third of ninety days.
@@ -75,11 +76,24 @@ struct Known {
 #[derive(Debug, PartialEq)]
 pub(crate) struct Held {
     pub(crate) certificate: Arc<Certificate>,
+    pub(crate) users: Arc<ReadUsers>,
     /// Nothing, if it only vouches for others.
     seen: Option<Seen>,
 }
 
 impl Held {
+    fn without_users(&self) -> Held {
+        let Certificate { chain, key, authorities, staple, .. } = &*self.certificate;
+        let certificate = Certificate {
+            chain: chain.clone(),
+            key: key.clone(),
+            authorities: authorities.clone(),
+            staple: staple.clone(),
+            users: Default::default(),
+        };
+        Held { certificate: Arc::new(certificate), users: Arc::default(), seen: self.seen.clone() }
+    }
+
     fn is_certificate(&self) -> bool {
         !self.certificate.chain.is_empty() || !self.certificate.authorities.is_empty()
     }
@@ -171,6 +185,10 @@ impl Certificates {
         };
         let was_offered = self.by_age.remove(&(known.created, object.clone()));
         if named && known.held.as_ref().is_some_and(|it| it.is_certificate()) {
+            // Its authorities stay; its users are locked out.
+            if let Some(held) = known.held.as_mut().filter(|it| !it.users.users.0.is_empty()) {
+                *held = Arc::new(held.without_users());
+            }
             known.broken = Some(vanished(object));
             self.vanished.insert(object.clone());
             return Changed { content: true, names: was_offered };
@@ -201,6 +219,11 @@ impl Certificates {
 
     pub(crate) fn held(&self, object: &ObjectRef) -> Option<&Arc<Certificate>> {
         Some(&self.known.get(object)?.held.as_ref()?.certificate)
+    }
+
+    /// Those that `seaway.dev/basic-auth` names there.
+    pub(crate) fn users(&self, object: &ObjectRef) -> Option<&ReadUsers> {
+        Some(&self.known.get(object)?.held.as_ref()?.users)
     }
 
     /// What the front door shows, in order: what the configuration names, what its guests name, and all others if they

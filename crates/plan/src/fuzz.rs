@@ -5,7 +5,9 @@
 use seaway_model::{Config, Kind, Name, load_balancer::TlsProfile, name::ObjectRef};
 
 use crate::{
-    annotations::{INTERNAL, SOURCE_RANGES, TLS_PROFILE, Wishes, nobody, rows},
+    annotations::{
+        BASIC_AUTH, FORWARD_AUTHORIZATION, INTERNAL, REALM, SOURCE_RANGES, TLS_PROFILE, Wishes, nobody, rows,
+    },
     certificates::{passwords, pem, x509},
     http, quantity,
 };
@@ -21,9 +23,9 @@ pub fn certificate(bytes: &[u8]) {
         assert!(x509::read(cut).is_none_or(|it| it == seen), "less says something else");
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let (users, unusable) = passwords::read(text);
-    let told: usize = unusable.values().map(Vec::len).sum();
-    assert!(users.0.len().saturating_add(told) <= text.lines().count(), "a line is one user at most");
+    let read = passwords::read(text);
+    let told: usize = read.unusable.values().map(Vec::len).sum();
+    assert!(read.users.0.len().saturating_add(told) <= text.lines().count(), "a line is one user at most");
     let all: Vec<_> = pem::certificates(text).take_while(Option::is_some).collect();
     let only = pem::only_certificates(text);
     assert_eq!(pem::certificates(&only).take(all.len()).collect::<Vec<_>>(), all);
@@ -55,6 +57,10 @@ pub fn wish(bytes: &[u8]) {
         if name == TLS_PROFILE {
             // No version is spoken that was to be forbidden.
             (refused.tls.profile, refused.cloud.unclear) = (Some(TlsProfile::Modern), true);
+        }
+        if [REALM, FORWARD_AUTHORIZATION].contains(&name) {
+            // Who says how a password is asked for means to ask.
+            refused.close_for(BASIC_AUTH);
         }
         // Nothing listens without what protects.
         refused.close_for(name);

@@ -1,6 +1,6 @@
 //! Who may ask: users with a name and a password (RFC 7617), and those to whom another Service agrees.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use super::PoolId;
 use crate::name::{Name, ObjectRef};
@@ -13,7 +13,7 @@ pub struct BasicAuth {
     /// What browsers show when they ask for a password.
     pub realm: Name,
     /// `None`: they are not known, and no request is served.
-    pub users: Option<Users>,
+    pub users: Option<Arc<Users>>,
     /// Members get `Authorization`, too.
     pub forwards: bool,
 }

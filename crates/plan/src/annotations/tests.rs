@@ -165,3 +165,12 @@ fn every_row_has_a_name_of_ours_and_a_help() {
         assert!(!row.help.is_empty());
     }
 }
+
+#[test]
+fn who_says_how_a_password_is_asked_for_means_to_ask() {
+    for (name, value) in [("seaway.dev/basic-auth-realm", "Staff"), ("seaway.dev/basic-auth-forward", "true")]
+    {
+        let (wishes, problems) = read(&[("seaway.dev/basic-auth-secret", "users"), (name, value)]);
+        assert!(wishes.closed, "{name}: {problems:?}");
+    }
+}

@@ -2,7 +2,10 @@
 //!
 //! A line that cannot be read locks out its user, and no other.
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use seaway_model::load_balancer::{PasswordHash, Users};
 
@@ -13,6 +16,7 @@ const MOST_ROUNDS: u32 = 100_000;
 const USUAL_ROUNDS: u32 = 5_000;
 /// What crypt(3) makes of fewer.
 const LEAST_ROUNDS: u32 = 1_000;
+const MOST_USERS: usize = 1_000;
 /// Of crypt(3).
 const LONGEST_SALT: usize = 16;
 
@@ -29,21 +33,35 @@ pub(crate) enum Unusable {
     Broken,
     /// It takes too long to verify.
     Costly,
+    /// It is one of too many: all of them are held for as long as the Secret is named.
+    Beyond,
+}
+
+/// What a Secret says of users, read once: many Services may name it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadUsers {
+    pub(crate) users: Arc<Users>,
+    /// Numbers of lines that are of no use.
+    pub(crate) unusable: BTreeMap<Unusable, Vec<usize>>,
 }
 
 /// The users, and the numbers of lines that are of no use.
-pub(crate) fn read(text: &str) -> (Users, BTreeMap<Unusable, Vec<usize>>) {
+pub(crate) fn read(text: &str) -> ReadUsers {
     let (mut users, mut unusable) = (BTreeMap::new(), BTreeMap::<Unusable, Vec<usize>>::new());
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
+        if users.len() >= MOST_USERS {
+            unusable.entry(Unusable::Beyond).or_default().push(number);
+            break;
+        }
         if let Err(why) = user(line, &mut users) {
             unusable.entry(why).or_default().push(number);
         }
     }
-    (Users(users), unusable)
+    ReadUsers { users: Arc::new(Users(users)), unusable }
 }
 
 fn user(line: &str, users: &mut BTreeMap<Box<[u8]>, PasswordHash>) -> Result<(), Unusable> {
@@ -164,7 +182,7 @@ mod tests {
     use super::*;
 
     fn one(hash: &str) -> Result<PasswordHash, Vec<Unusable>> {
-        let (users, unusable) = read(&format!("alice:{hash}\n"));
+        let ReadUsers { users, unusable } = read(&format!("alice:{hash}\n"));
         let hash = users.0.get(b"alice".as_slice()).cloned();
         hash.ok_or_else(|| unusable.into_keys().collect())
     }
@@ -228,12 +246,12 @@ mod tests {
         let text = format!(
             "# users\n\nalice:{BCRYPT}\r\nbob:plain\n{BCRYPT}\nalice:{SHA_512}\n:{BCRYPT}\nno colon\ncarol:{SHA_512}"
         );
-        let (users, unusable) = read(&text);
+        let ReadUsers { users, unusable } = read(&text);
         assert_eq!(users.0.keys().map(|it| &**it).collect::<Vec<_>>(), [&b"alice"[..], b"carol"]);
         assert!(matches!(users.0[b"alice".as_slice()], PasswordHash::Bcrypt { .. }), "the first line counts");
         let expected =
             [(Unusable::Form, vec![5, 7, 8]), (Unusable::Twice, vec![6]), (Unusable::Weak, vec![4])];
         assert_eq!(unusable, expected.into());
-        assert_eq!(read("").0, Users::default());
+        assert_eq!(*read("").users, Users::default());
     }
 }

@@ -10,7 +10,7 @@ use seaway_model::{
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{
-    Held, pem,
+    Held, passwords, pem,
     x509::{self, Seen},
 };
 
@@ -51,7 +51,12 @@ pub(super) fn read(secret: &Secret, before: Option<&Held>) -> Result<(Held, Opti
         // A copy for hosts gets nothing that it does not need.
         users: secret.values.get(USERS).filter(|_| seen.is_none()).cloned().unwrap_or_default(),
     };
-    Ok((Held { certificate: Arc::new(certificate), seen }, unread))
+    let text = certificate.users.expose_secret();
+    let users = match before.filter(|it| it.certificate.users.expose_secret() == text) {
+        Some(before) => before.users.clone(),
+        None => Arc::new(passwords::read(text)),
+    };
+    Ok((Held { certificate: Arc::new(certificate), users, seen }, unread))
 }
 
 /// What a certificate says of itself, for whoever renews it.

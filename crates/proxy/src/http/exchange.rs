@@ -292,6 +292,10 @@ async fn forward(
     };
     let h2 = pool.live().compiled.pool().protocol == BackendProtocol::Http2;
     scratch.upward.begin(coming, body == Body::Chunked && !h2);
+    if !short.rule.auth.is_empty() || !short.rule.asks.is_empty() {
+        // Some members read them as headers: they could say what only those may who have agreed.
+        scratch.upward.leave_trailers_out();
+    }
     if body != Body::Tunnel {
         scratch.upward.limit(most);
     }

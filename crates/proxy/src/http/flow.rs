@@ -29,6 +29,8 @@ pub(super) struct Flow {
     most: u64,
     /// Lines after the body, for who does not get them in chunks.
     trailers: Vec<u8>,
+    /// None of them goes on.
+    without_trailers: bool,
     /// Whom it goes to knows that it is whole.
     closed: bool,
     /// What is left of it goes this way.
@@ -80,9 +82,15 @@ impl Flow {
         self.moved = 0;
         self.most = u64::MAX;
         self.trailers.clear();
+        self.without_trailers = false;
         self.closed = false;
         self.body_pipe = None;
         self.waits = false;
+    }
+
+    /// Lines after a body that has begun are left out.
+    pub(super) fn leave_trailers_out(&mut self) {
+        self.without_trailers = true;
     }
 
     /// More than this is not taken of a body that has begun.
@@ -169,7 +177,7 @@ impl Flow {
                 Piece::End { length } => {
                     for trailer in &self.chunks.trailers {
                         let (name, value) = (trailer.name.of(from.filled()), trailer.value.of(from.filled()));
-                        if !may_trail(name) {
+                        if self.without_trailers || !may_trail(name) {
                             continue;
                         }
                         for part in [name, b": ", value, b"\r\n"] {
@@ -349,6 +357,9 @@ impl Flow {
                     return Poll::Ready(Err(Broken::Source(io::ErrorKind::UnexpectedEof.into())));
                 }
                 self.trailers = from.trailers();
+                if self.without_trailers {
+                    self.trailers.clear();
+                }
                 self.finish();
             } else if self.coming == Coming::UntilEnd && from.has_ended() {
                 // The last piece is known as such: it needs no end of its own.

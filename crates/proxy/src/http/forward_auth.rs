@@ -76,7 +76,8 @@ pub(super) async fn ask(
                 put_granted(&mut lines, &own, &asked.auth);
                 asked.pool.answered(&member, status, client.context.now());
                 member.answers.count(status);
-                // What else it says is not read.
+                // What else it says is not read, and no port of ours is kept for the connection.
+                answer.end.reset();
                 drop(answer);
                 client.task_state.disengage();
                 client.context.put_back(own);
@@ -188,6 +189,9 @@ async fn one_of(
 
 const METHOD: &[u8] = b"X-Forwarded-Method";
 const URI: &[u8] = b"X-Forwarded-Uri";
+const ORIGINAL_METHOD: &[u8] = b"X-Original-Method";
+const ORIGINAL_URL: &[u8] = b"X-Original-URL";
+const ORIGINAL_URI: &[u8] = b"X-Original-URI";
 
 /// The head of the client's request, as that of one without a body to `auth`.
 fn put_question(
@@ -207,7 +211,11 @@ fn put_question(
     for field in &request.fields {
         let name = field.name.of(head);
         let is_of_body = matches!(field.known, Known::ContentLength | Known::Expect | Known::Te);
-        let is_told = is_named(name, METHOD) || is_named(name, URI);
+        // What others would call that, and what only such a Service may say.
+        let is_told = [METHOD, URI, ORIGINAL_METHOD, ORIGINAL_URL, ORIGINAL_URI]
+            .into_iter()
+            .any(|it| is_named(name, it))
+            || is_granted(&rule.asks, name);
         // A password that was for us is nobody else's.
         let is_ours = credentials::is_authorization(name) && credentials::are_removed(rule);
         if !field.hop && !is_of_body && !is_told && !is_ours && !introduction.is_ours_to_tell(field) {
@@ -216,7 +224,10 @@ fn put_question(
     }
     introduction.forwarded(out, head, request, &Nothing);
     put(out, &[METHOD, b": ", request.method_name.of(head), b"\r\n"]);
-    put(out, &[URI, b": ", request.path_and_query().of(head), b"\r\n"]);
+    let uri = request.path_and_query().of(head);
+    // One that is empty would be taken for one that was not told.
+    let slash: &[u8] = if uri.starts_with(b"/") { b"" } else { b"/" };
+    put(out, &[URI, b": ", slash, uri, b"\r\n"]);
     if let Some(certificate) = &introduction.told.certificate {
         put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
     }

@@ -87,7 +87,7 @@ fn hash() -> PasswordHash {
 fn auth(service: &str, hash: PasswordHash) -> BasicAuth {
     let of = ObjectRef::new(Kind::Service, "default", service);
     let users = Users(BTreeMap::from([(b"alice".as_slice().into(), hash)]));
-    BasicAuth { of, realm: "a".into(), users: Some(users), forwards: false }
+    BasicAuth { of, realm: "a".into(), users: Some(Arc::new(users)), forwards: false }
 }
 
 struct Asker {
@@ -147,15 +147,15 @@ fn what_was_verified_is_known_until_its_line_changes() {
     assert_eq!(asker.answer(&auth, "bob", "U*U*U"), (false, false));
     assert_eq!(asker.answer(&auth, "bob", "U*U*U"), (false, true));
     assert_eq!(asker.answer(&auth, "aliceU", "*U*U"), (false, false), "parts are told apart");
-    let users = auth.users.as_mut().unwrap();
+    let users = Arc::make_mut(auth.users.as_mut().unwrap());
     users.0.insert(b"bob".as_slice().into(), hash());
     assert_eq!(asker.answer(&auth, "bob", "U*U*U"), (true, false), "it is somebody now");
-    let users = auth.users.as_mut().unwrap();
+    let users = Arc::make_mut(auth.users.as_mut().unwrap());
     let salt = bytes("10410410410410410410410410410410");
     let other = bytes("0f2e43a9d7c8bb7507b8cb9334acffb44e95012f45bc6a");
     users.0.insert(b"alice".as_slice().into(), PasswordHash::Bcrypt { cost: 5, salt, hash: other });
     assert_eq!(asker.answer(&auth, "alice", "U*U*U"), (true, false), "another line is another hash");
-    auth.users.as_mut().unwrap().0.remove(b"alice".as_slice());
+    Arc::make_mut(auth.users.as_mut().unwrap()).0.remove(b"alice".as_slice());
     assert!(!asker.answer(&auth, "alice", "U*U*U").0, "who is gone is not remembered");
 }
 

@@ -227,3 +227,21 @@ fn each_stream_of_http2_is_asked_about() {
     assert_eq!((stage.listener(at).traffic.total, member.heard().len()), (1, 2));
     assert!(member.heard().iter().all(|it| it.field("x-user") == Some("alice")));
 }
+
+/// Some members read trailers as headers, and some of those that agree go by what a client says of the request.
+#[test]
+fn what_only_others_may_say_is_not_said_by_clients_after_a_body_or_to_those_that_agree() {
+    let (member, auth) = (Member::saying("x"), door_keeper());
+    let (_stage, at) = front_asking(member.at(), &[auth.at()]);
+    let asked = "POST /to-members HTTP/1.1\r\nHost: a\r\nX-Key: right\r\nX-User: mallory\r\nX-Original-URL: https://a/public\r\n\
+                 X_Original_Uri: /public\r\nX-Original-Method: OPTIONS\r\nTransfer-Encoding: chunked\r\nTrailer: X-User\r\n\r\n\
+                 1\r\nb\r\n0\r\nX-User: admin\r\n\r\n";
+    assert_eq!(Client::new(at).ask(asked).status(), 200);
+    let told = auth.heard()[0].clone();
+    for name in ["x-user", "x-original-url", "x_original_uri", "x-original-method"] {
+        assert_eq!(told.field(name), None, "{name}");
+    }
+    let heard = member.heard()[0].clone();
+    assert_eq!(heard.body, b"b", "its trailers were left out");
+    assert_eq!(heard.field("x-user"), Some("alice"));
+}
