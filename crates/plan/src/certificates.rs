@@ -32,7 +32,7 @@ use seaway_model::{
 
 use self::{
     passwords::ReadUsers,
-    read::{USERS, Unread, read},
+    read::{Held, USERS, Unread, read},
     room::Room,
     x509::Seen,
 };
@@ -70,33 +70,6 @@ struct Known {
     held: Option<Arc<Held>>,
     broken: Option<Problem>,
     age: Age,
-}
-
-/// What one object holds.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Held {
-    pub(crate) certificate: Arc<Certificate>,
-    pub(crate) users: Arc<ReadUsers>,
-    /// Nothing, if it only vouches for others.
-    seen: Option<Seen>,
-}
-
-impl Held {
-    fn without_users(&self) -> Held {
-        let Certificate { chain, key, authorities, staple, .. } = &*self.certificate;
-        let certificate = Certificate {
-            chain: chain.clone(),
-            key: key.clone(),
-            authorities: authorities.clone(),
-            staple: staple.clone(),
-            users: Default::default(),
-        };
-        Held { certificate: Arc::new(certificate), users: Arc::default(), seen: self.seen.clone() }
-    }
-
-    fn is_certificate(&self) -> bool {
-        !self.certificate.chain.is_empty() || !self.certificate.authorities.is_empty()
-    }
 }
 
 /// The order in which certificates are shown.

@@ -67,8 +67,13 @@ fn an_emptied_file_is_given_time_to_be_filled() {
     let deadline = scene.folder.deadline().expect("it is looked at again");
     scene.now = deadline;
     assert!(scene.folder.tick(scene.now));
+    let changes = scene.rescan();
+    assert!(
+        !goes(&changes) && format!("{changes:?}").contains("is empty"),
+        "a full disk takes no objects away"
+    );
+    fs::remove_file(scene.dir.join("a.yaml")).expect("is removed");
     assert!(goes(&scene.rescan()));
-    assert_eq!(scene.folder.deadline(), None);
 }
 
 #[test]

@@ -10,12 +10,40 @@ use seaway_model::{
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{
-    Held, passwords, pem,
+    passwords::{self, ReadUsers},
+    pem,
     x509::{self, Seen},
 };
 
 /// The key of a Secret with the users of `seaway.dev/basic-auth`, as ingress-nginx calls it.
 pub(crate) const USERS: &str = "auth";
+
+/// What one object holds.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Held {
+    pub(crate) certificate: Arc<Certificate>,
+    pub(crate) users: Arc<ReadUsers>,
+    /// Nothing, if it only vouches for others.
+    pub(super) seen: Option<Seen>,
+}
+
+impl Held {
+    pub(super) fn without_users(&self) -> Held {
+        let Certificate { chain, key, authorities, staple, .. } = &*self.certificate;
+        let certificate = Certificate {
+            chain: chain.clone(),
+            key: key.clone(),
+            authorities: authorities.clone(),
+            staple: staple.clone(),
+            users: Default::default(),
+        };
+        Held { certificate: Arc::new(certificate), users: Arc::default(), seen: self.seen.clone() }
+    }
+
+    pub(super) fn is_certificate(&self) -> bool {
+        !self.certificate.chain.is_empty() || !self.certificate.authorities.is_empty()
+    }
+}
 
 /// A key that cannot be read, and why.
 pub(super) type Unread = (&'static str, String);

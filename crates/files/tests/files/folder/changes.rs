@@ -77,14 +77,19 @@ fn a_file_that_is_being_written_is_not_looked_at() {
 }
 
 #[test]
-fn an_emptied_file_is_believed_only_after_a_while() {
+fn an_emptied_file_keeps_its_objects_until_it_is_deleted() {
     let mut scene = Scene::with(&[("a.yaml", &service("a", 80))]);
     scene.write("a.yaml", "");
     scene.write("a.yaml", &service("a", 81));
     scene.until("it is filled again", |world| world.port("a") == Some(81));
     assert!(scene.world.gone.is_empty());
     scene.write("a.yaml", "");
-    scene.until("it stays empty", |world| world.port("a").is_none());
+    scene.until("it is said", |world| {
+        format!("{:?}", world.problems).contains("is empty; to remove its objects")
+    });
+    assert_eq!(scene.world.port("a"), Some(81));
+    fs::remove_file(scene.dir.join("a.yaml")).expect("is removed");
+    scene.until("it is gone", |world| world.port("a").is_none());
 }
 
 #[test]
