@@ -8,22 +8,23 @@
 //! ```
 //!
 //! * No worker computes one. One thread does, at a lower priority than workers: attempts take a processor that is free.
-//! * The queue is bounded: for each client and for each Service, so that neither one client nor the attempts at one Service keep
-//!   the users of others out. Services take turns. What does not fit is answered by 503.
-//! * What was verified is remembered by a fingerprint with a key of this process: of name, password and the line of the Secret that
-//!   they were compared with. So a changed line counts at once. Wrong passwords are remembered apart from right ones, so that no
-//!   number of attempts has right ones forgotten.
+//! * The queue is bounded: for each client, namespace and Service, so that neither one client nor the attempts at some Services keep
+//!   the users of others out. Namespaces take turns, then their Services. What does not fit is answered by 503.
+//! * What was verified is remembered by a fingerprint with a key of this process: of namespace, name, password and the line of the
+//!   Secret that they were compared with. So a changed line counts at once. Wrong passwords are remembered apart from right ones,
+//!   and each namespace's apart from others', so that no number of attempts, and no other namespace, has right ones forgotten.
 //! * A name that is not there takes as long as one that is.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod bcrypt;
+mod known;
 mod pi;
 mod queue;
 mod sha_crypt;
+mod turns;
 
 use std::{
-    collections::HashSet,
     net::IpAddr,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -32,7 +33,10 @@ use std::{
 };
 
 use aws_lc_rs::{constant_time::verify_slices_are_equal, digest, hmac, rand::SystemRandom};
-use seaway_model::load_balancer::{BasicAuth, PasswordHash};
+use seaway_model::{
+    Name,
+    load_balancer::{BasicAuth, PasswordHash},
+};
 use secrecy::{ExposeSecret, SecretSlice};
 
 use self::queue::Queue;
@@ -76,6 +80,7 @@ pub(crate) struct Waiter {
 /// A password on its way to the thread that hashes it.
 pub(crate) struct Verification {
     fingerprint: u128,
+    namespace: Name,
     client: IpAddr,
     hash: PasswordHash,
     /// The hash is that of the user who was named.
@@ -97,11 +102,12 @@ impl Passwords {
         let draw = || hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
         let Some(key) = self.key.get_or_init(draw) else { return Verdict::Busy };
         let fingerprint = fingerprint(key, attempt, hash, own.is_some());
-        if let Some(is_right) = self.queue.known(fingerprint) {
+        if let Some(is_right) = self.queue.known(&attempt.auth.of.namespace, fingerprint) {
             return if is_right { Verdict::Right } else { Verdict::Wrong };
         }
         let verification = || Verification {
             fingerprint,
+            namespace: attempt.auth.of.namespace.clone(),
             client: network(attempt.client),
             hash: hash.clone(),
             counts: own.is_some(),
@@ -109,7 +115,8 @@ impl Passwords {
             state: AtomicU8::new(0),
             waiters: Mutex::default(),
         };
-        self.queue.submit(fingerprint, &attempt.auth.of, network(attempt.client), verification, waiter)
+        let (client, cost) = (network(attempt.client), turns::cost(hash));
+        self.queue.submit(fingerprint, &attempt.auth.of, client, cost, verification, waiter)
     }
 }
 
@@ -178,7 +185,8 @@ fn fingerprint(key: &hmac::Key, attempt: &Attempt<'_>, hash: &PasswordHash, is_o
     };
     put(&[kind, u8::from(is_own)]);
     put(&cost.to_le_bytes());
-    [salt, made, attempt.name, attempt.password].into_iter().for_each(&mut put);
+    let namespace = attempt.auth.of.namespace.as_bytes();
+    [namespace, salt, made, attempt.name, attempt.password].into_iter().for_each(&mut put);
     let tag = context.sign();
     tag.as_ref().iter().take(16).fold(0, |all, byte| all << 8 | u128::from(*byte))
 }
@@ -188,35 +196,6 @@ fn network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
         ip => ip,
-    }
-}
-
-/// What was verified of late, up to twice [`Known::MOST`]; more than half of it is always what was needed last.
-#[derive(Default)]
-struct Known {
-    young: HashSet<u128>,
-    old: HashSet<u128>,
-}
-
-impl Known {
-    const MOST: usize = 8192;
-
-    fn has(&mut self, fingerprint: u128) -> bool {
-        if self.young.contains(&fingerprint) {
-            return true;
-        }
-        let is_old = self.old.contains(&fingerprint);
-        if is_old {
-            self.add(fingerprint);
-        }
-        is_old
-    }
-
-    fn add(&mut self, fingerprint: u128) {
-        if self.young.len() >= Known::MOST {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(fingerprint);
     }
 }
 

@@ -1,21 +1,20 @@
 //! Passwords that wait to be hashed, and the thread that does it.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     net::IpAddr,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
 };
 
-use seaway_model::ObjectRef;
+use seaway_model::{Name, ObjectRef};
 
-use super::{Known, Verdict, Verification, Waiter};
+use super::{
+    Verdict, Verification, Waiter,
+    known::Known,
+    turns::{Clients, Turns},
+};
 use crate::sys;
-
-/// Passwords that wait, in all, for one Service, and of one client there: at 50 ms each, the last of a Service waits for 3 seconds.
-const MOST: usize = 1024;
-pub(super) const MOST_OF_SERVICE: usize = 64;
-pub(super) const MOST_OF_CLIENT: usize = 4;
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -27,9 +26,11 @@ pub(super) struct Queue {
 struct State {
     right: Known,
     wrong: Known,
+    /// What waits, and what is hashed.
     waiting: HashMap<u128, Arc<Verification>>,
-    /// Each with those of it, the first first. Services take turns.
-    turns: VecDeque<(ObjectRef, VecDeque<u128>)>,
+    turns: Turns,
+    clients: Clients,
+    hashed: Option<u128>,
     thread: Option<JoinHandle<()>>,
     is_closed: bool,
 }
@@ -39,12 +40,12 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn known(&self, fingerprint: u128) -> Option<bool> {
+    pub(super) fn known(&self, namespace: &Name, fingerprint: u128) -> Option<bool> {
         let mut state = self.state();
-        if state.right.has(fingerprint) {
+        if state.right.has(namespace, fingerprint) {
             return Some(true);
         }
-        state.wrong.has(fingerprint).then_some(false)
+        state.wrong.has(namespace, fingerprint).then_some(false)
     }
 
     /// Those who say the same wait for one.
@@ -53,28 +54,31 @@ impl Queue {
         fingerprint: u128,
         service: &ObjectRef,
         client: IpAddr,
+        cost: usize,
         verification: impl FnOnce() -> Verification,
         waiter: impl FnOnce() -> Waiter,
     ) -> Verdict {
         let mut state = self.state();
         // Between two looks it may have become known.
-        if state.right.has(fingerprint) {
+        if state.right.has(&service.namespace, fingerprint) {
             return Verdict::Right;
+        }
+        // Before the queue is looked at: what is in it waits for the thread.
+        if !state.has_thread(self) {
+            return Verdict::Busy;
         }
         if let Some(known) = state.waiting.get(&fingerprint).cloned() {
             known.awaited_by(waiter());
             return Verdict::Later(known);
         }
-        if !state.admits(service, client) || !state.has_thread(self) {
+        if !state.admits(service, client, cost) {
             return Verdict::Busy;
         }
         let verification = Arc::new(verification());
         verification.awaited_by(waiter());
         state.waiting.insert(fingerprint, verification.clone());
-        match state.turns.iter_mut().find(|(of, _)| of == service) {
-            Some((_, its)) => its.push_back(fingerprint),
-            None => state.turns.push_back((service.clone(), [fingerprint].into())),
-        }
+        state.clients.add(client, &service.namespace);
+        state.turns.push(service, fingerprint, cost);
         drop(state);
         self.more.notify_one();
         Verdict::Later(verification)
@@ -82,8 +86,26 @@ impl Queue {
 
     /// Its thread does nothing.
     #[cfg(test)]
-    pub(super) fn rest(&self) {
-        self.state().thread = Some(thread::spawn(|| {}));
+    pub(super) fn rest(self: &Arc<Queue>) {
+        let queue = self.clone();
+        let until_closed = move || drop(queue.more.wait_while(queue.state(), |it| !it.is_closed));
+        self.state().thread = Some(thread::spawn(until_closed));
+    }
+
+    /// Its thread panics in the middle of a password, when so many wait.
+    #[cfg(test)]
+    pub(super) fn panics(self: &Arc<Queue>, number: usize) {
+        let queue = self.clone();
+        let panics = move || {
+            drop(queue.more.wait_while(queue.state(), |it| it.waiting.len() < number));
+            assert!(queue.next().is_none(), "as it is meant to");
+        };
+        self.state().thread = Some(thread::spawn(panics));
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_panicked(&self) -> bool {
+        self.state().thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// The thread ends.
@@ -103,8 +125,9 @@ impl Queue {
         while let Some(verification) = self.next() {
             let is_right = verification.is_right();
             let mut state = self.state();
-            state.waiting.remove(&verification.fingerprint);
-            if is_right { &mut state.right } else { &mut state.wrong }.add(verification.fingerprint);
+            state.is_hashed();
+            let known = if is_right { &mut state.right } else { &mut state.wrong };
+            known.add(&verification.namespace, verification.fingerprint);
             drop(state);
             verification.tell(is_right);
         }
@@ -113,47 +136,49 @@ impl Queue {
     /// Waits for it. `None`: it is over.
     pub(super) fn next(&self) -> Option<Arc<Verification>> {
         let mut state = self.state();
+        // The thread before this one may have panicked.
+        state.is_hashed();
         loop {
             if state.is_closed {
                 return None;
             }
-            let Some(fingerprint) = state.pop() else {
-                state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let verification = state.waiting.get(&fingerprint).cloned();
-            // We have two: without a third, whoever waited has left.
-            match verification.filter(|it| Arc::strong_count(it) > 2) {
-                Some(verification) => return Some(verification),
-                None => drop(state.waiting.remove(&fingerprint)),
+            if let Some(verification) = state.pop() {
+                return Some(verification);
             }
+            state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
 
 impl State {
-    fn admits(&self, service: &ObjectRef, client: IpAddr) -> bool {
-        let its = self.turns.iter().find(|(of, _)| of == service).map(|(_, its)| its);
-        let of_client = |its: &VecDeque<u128>| {
-            let all = its.iter().filter_map(|it| self.waiting.get(it));
-            all.filter(|it| it.client == client).count()
-        };
-        let fits = |its: &VecDeque<u128>| its.len() < MOST_OF_SERVICE && of_client(its) < MOST_OF_CLIENT;
-        self.waiting.len() < MOST && its.is_none_or(fits)
+    fn admits(&self, service: &ObjectRef, client: IpAddr, cost: usize) -> bool {
+        self.clients.admits(client, &service.namespace) && self.turns.admits(service, cost)
     }
 
-    fn pop(&mut self) -> Option<u128> {
-        let (service, mut its) = self.turns.pop_front()?;
-        let first = its.pop_front();
-        if !its.is_empty() {
-            self.turns.push_back((service, its));
-        }
-        first
+    fn pop(&mut self) -> Option<Arc<Verification>> {
+        let State { turns, waiting, clients, hashed, .. } = self;
+        turns.pop(|fingerprint| {
+            let verification = waiting.get(&fingerprint)?.clone();
+            // We have two: without a third, whoever waited has left.
+            if Arc::strong_count(&verification) > 2 {
+                *hashed = Some(fingerprint);
+                return Some(verification);
+            }
+            waiting.remove(&fingerprint);
+            clients.remove(verification.client, &verification.namespace);
+            None
+        })
+    }
+
+    fn is_hashed(&mut self) {
+        let Some(verification) = self.hashed.take().and_then(|it| self.waiting.remove(&it)) else { return };
+        self.clients.remove(verification.client, &verification.namespace);
     }
 
     /// It begins with the first password: who needs none has no thread for them.
     fn has_thread(&mut self, queue: &Arc<Queue>) -> bool {
-        if self.thread.is_none() && !self.is_closed {
+        // One that has panicked is replaced.
+        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) && !self.is_closed {
             let queue = queue.clone();
             let begun = thread::Builder::new().name("passwords".to_owned()).spawn(move || queue.run());
             self.thread = begun.inspect_err(|error| tracing::error!(%error, "no thread for passwords")).ok();

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, time::Instant};
 
 use seaway_model::{Kind, ObjectRef, load_balancer::Users};
 
-use super::*;
+use super::{known::Known, *};
 
 fn bytes<const N: usize>(hex: &str) -> [u8; N] {
     let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
@@ -85,7 +85,11 @@ fn hash() -> PasswordHash {
 }
 
 fn auth(service: &str, hash: PasswordHash) -> BasicAuth {
-    let of = ObjectRef::new(Kind::Service, "default", service);
+    auth_of("default", service, hash)
+}
+
+fn auth_of(namespace: &str, service: &str, hash: PasswordHash) -> BasicAuth {
+    let of = ObjectRef::new(Kind::Service, namespace, service);
     let users = Users(BTreeMap::from([(b"alice".as_slice().into(), hash)]));
     BasicAuth { of, realm: "a".into(), users: Some(Arc::new(users)), forwards: false }
 }
@@ -179,14 +183,14 @@ fn one_client_and_one_service_have_their_share_of_the_queue_and_no_more() {
     asker.passwords.queue.rest();
     let (shop, mail) = (auth("shop", hash()), auth("mail", hash()));
     let mut waiting = Vec::new();
-    for number in 0..queue::MOST_OF_CLIENT {
+    for number in 0..turns::MOST_OF_CLIENT {
         waiting.push(asker.ask(&shop, "alice", &number.to_string()));
     }
     assert!(waiting.iter().all(|it| matches!(it, Verdict::Later(_))));
     assert!(matches!(asker.ask(&shop, "alice", "more"), Verdict::Busy));
     assert!(matches!(asker.ask(&shop, "alice", "0"), Verdict::Later(_)), "the same waits with the same");
     // A client of IPv6 is its /64.
-    for number in 0..queue::MOST_OF_CLIENT {
+    for number in 0..turns::MOST_OF_CLIENT {
         waiting.push(asker.from(&format!("2001:db8::{number}"), &shop, "alice", &format!("six {number}")));
     }
     assert!(matches!(asker.from("2001:db8::ffff", &shop, "alice", "more"), Verdict::Busy));
@@ -199,23 +203,152 @@ fn one_client_and_one_service_have_their_share_of_the_queue_and_no_more() {
         }
         last += 1;
     };
-    assert_eq!(refused as usize, 2 + queue::MOST_OF_SERVICE - 2 * queue::MOST_OF_CLIENT);
-    assert!(matches!(asker.ask(&mail, "alice", "0"), Verdict::Later(_)), "another Service has its own");
+    assert_eq!(refused as usize, 2 + turns::MOST_OF_SERVICE - 2 * turns::MOST_OF_CLIENT);
+    let other = asker.from("192.0.3.1", &mail, "alice", "of mail");
+    assert!(matches!(other, Verdict::Later(_)), "another Service has its own");
 }
 
 #[test]
-fn right_ones_are_not_forgotten_for_wrong_ones() {
-    let mut known = Known::default();
-    known.add(7);
+fn a_namespace_with_many_services_delays_another_by_one_turn_and_never_has_it_refused() {
+    let asker = Asker::new();
+    asker.passwords.queue.rest();
+    let next = || asker.passwords.queue.next().unwrap();
+    let (mut waiting, mut refused) = (Vec::new(), 0);
+    for number in 0..1_024 {
+        let service = auth_of("greedy", &format!("shop-{}", number % 256), hash());
+        let client = format!("10.0.{}.{}", number / 256, number % 256);
+        match asker.from(&client, &service, "alice", &number.to_string()) {
+            Verdict::Busy => refused += 1,
+            it => waiting.push(it),
+        }
+    }
+    assert_eq!((waiting.len(), refused), (turns::MOST_OF_NAMESPACE, 1_024 - turns::MOST_OF_NAMESPACE));
+    let modest = auth_of("modest", "mail", hash());
+    for number in 0..3 {
+        let Verdict::Later(login) = asker.from("192.0.2.9", &modest, "alice", &number.to_string()) else {
+            panic!("it is not refused for what others have")
+        };
+        let turn = (1..).find(|_| Arc::ptr_eq(&next(), &login)).unwrap();
+        assert!(turn <= 2, "its turn was the {turn}th");
+    }
+    // However many namespaces have all that they may.
+    for number in 0..4_096 {
+        let service = auth_of(&format!("greedy-{}", number % 16), &format!("shop-{}", number / 16), hash());
+        let client = format!("10.1.{}.{}", number / 256, number % 256);
+        waiting.push(asker.from(&client, &service, "alice", &number.to_string()));
+    }
+    let all = waiting.iter().filter(|it| matches!(it, Verdict::Later(_))).count();
+    assert!(all < 1_024, "{all} wait");
+    assert!(matches!(asker.from("192.0.2.9", &modest, "alice", "last"), Verdict::Later(_)));
+}
+
+#[test]
+fn attempts_at_some_services_do_not_have_others_of_their_namespace_refused() {
+    let asker = Asker::new();
+    asker.passwords.queue.rest();
+    let mut waiting = Vec::new();
+    for number in 0..512 {
+        let service = auth(["shop", "mail"][number % 2], hash());
+        let client = format!("10.0.{}.{}", number / 256, number % 256);
+        waiting.push(asker.from(&client, &service, "alice", &number.to_string()));
+    }
+    assert!(matches!(waiting[511], Verdict::Busy));
+    assert!(matches!(asker.ask(&auth("wiki", hash()), "alice", "of wiki"), Verdict::Later(_)));
+}
+
+#[test]
+fn a_client_has_four_wherever_it_asks() {
+    let asker = Asker::new();
+    asker.passwords.queue.rest();
+    let ask = |namespace: &str, number: u32| {
+        let service = auth_of(namespace, &format!("shop-{number}"), hash());
+        asker.ask(&service, "alice", &number.to_string())
+    };
+    let waiting: Vec<_> = (0..32).map(|number| ask("default", number)).collect();
+    let admitted = waiting.iter().filter(|it| matches!(it, Verdict::Later(_))).count();
+    assert_eq!(admitted, turns::MOST_OF_CLIENT);
+    // What one namespace believes of a client does not keep it out of another.
+    let first = ask("other", 0);
+    assert!(matches!(first, Verdict::Later(_)));
+    assert!(matches!(ask("other", 1), Verdict::Busy));
+    // Those that left are not counted once their turn has come.
+    drop((waiting, first));
+    let Verdict::Later(last) = asker.from("192.0.2.9", &auth("shop", hash()), "alice", "x") else { panic!() };
+    assert!(Arc::ptr_eq(&asker.passwords.queue.next().unwrap(), &last));
+    assert!(matches!(ask("default", 40), Verdict::Later(_)));
+}
+
+#[test]
+fn fewer_fit_where_each_takes_long() {
+    let asker = Asker::new();
+    asker.passwords.queue.rest();
+    let PasswordHash::Bcrypt { salt, hash, .. } = hash() else { unreachable!() };
+    let auth = auth("shop", PasswordHash::Bcrypt { cost: 12, salt, hash });
+    let ask = |number: u32| asker.from(&format!("10.0.0.{number}"), &auth, "alice", &number.to_string());
+    let waiting: Vec<_> = (0..64).map(ask).collect();
+    let admitted = waiting.iter().filter(|it| matches!(it, Verdict::Later(_))).count();
+    assert_eq!(admitted, turns::MOST_OF_SERVICE / 4, "0.2 seconds each");
+}
+
+#[test]
+fn a_thread_that_panicked_is_replaced() {
+    let (asker, auth) = (Asker::new(), auth("shop", hash()));
+    asker.passwords.queue.panics(turns::MOST_OF_CLIENT);
+    let passwords = ["U*U*U", "1", "2", "3"];
+    let waiting = passwords.map(|it| match asker.ask(&auth, "alice", it) {
+        Verdict::Later(verification) => verification,
+        _ => panic!("it waits"),
+    });
+    let begun = Instant::now();
+    while !asker.passwords.queue.has_panicked() {
+        assert!(begun.elapsed().as_secs() < 60);
+        std::thread::yield_now();
+    }
+    // Its client has no room until the next thread has begun.
+    while matches!(asker.ask(&auth, "alice", "another"), Verdict::Busy) {
+        assert!(begun.elapsed().as_secs() < 60);
+        std::thread::yield_now();
+    }
+    assert!(!waiting[1..].iter().any(|it| result(it)));
+    assert_eq!(waiting[0].result(), None, "it is lost");
+    assert_eq!(asker.answer(&auth, "alice", "U*U*U"), (true, false), "nothing waits for the lost one");
+}
+
+#[test]
+fn what_is_needed_is_not_forgotten() {
+    let (mut known, shop) = (Known::default(), Name::from("shop"));
+    known.add(&shop, 7);
     for number in 100..100 + 10 * Known::MOST as u128 {
-        assert!(known.has(7), "it is needed all the time");
-        known.add(number);
-        assert!(known.young.len() + known.old.len() <= 2 * Known::MOST);
+        assert!(known.has(&shop, 7), "it is needed all the time");
+        known.add(&shop, number);
     }
-    for number in 1_000_000..1_000_000 + 2 * Known::MOST as u128 {
-        known.add(number);
+    assert_eq!(known.len(), Known::MOST);
+    for number in 10_000_000..10_000_000 + 2 * Known::MOST as u128 {
+        known.add(&shop, number);
     }
-    assert!(!known.has(7), "nobody has needed it for long");
+    assert!(!known.has(&shop, 7), "nobody has needed it for long");
+    known.add(&shop, 10_000_000 + 2 * Known::MOST as u128 - 1);
+    assert_eq!(known.len(), Known::MOST, "one that is there is there once");
+}
+
+#[test]
+fn a_namespace_has_nothing_of_another_forgotten() {
+    let [shop, mail, greedy] = ["shop", "mail", "greedy"].map(Name::from);
+    let mut known = Known::default();
+    let few = || 0..1_000;
+    for number in few() {
+        known.add(&shop, number);
+    }
+    for number in 0..4 * Known::MOST as u128 {
+        known.add(&greedy, number);
+        if number % 100 == 0 {
+            known.add(&mail, number);
+        }
+    }
+    assert!(few().all(|number| known.has(&shop, number)), "it had few");
+    assert!((0..4 * Known::MOST as u128).step_by(100).all(|number| known.has(&mail, number)));
+    assert!(!known.has(&mail, 1) && !known.has(&greedy, 1_001));
+    assert_eq!(known.len(), Known::MOST);
 }
 
 #[test]
