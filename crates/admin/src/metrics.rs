@@ -11,6 +11,7 @@ use std::{
     collections::HashMap,
     hash::{BuildHasher, Hash, RandomState},
     ops::AddAssign,
+    time::Instant,
 };
 
 use self::objects::Objects;
@@ -35,6 +36,8 @@ pub(crate) struct Metrics {
     gone: HashMap<L4, Counts>,
     counted: Vec<MetricsSource>,
     objects: Objects,
+    /// What was told last, and of when that was.
+    last: Option<(Instant, String)>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -55,6 +58,19 @@ struct Counts {
 impl Metrics {
     pub(crate) fn new(counted: Vec<MetricsSource>, limits: SeriesLimits) -> Metrics {
         Metrics { counted, objects: Objects::new(limits), ..Metrics::default() }
+    }
+
+    /// Of a view of that time. One that is older than the last says what was told then: totals that go back would count as ones that
+    /// began anew.
+    pub(crate) fn render_at(&mut self, at: Instant, view: &View, usage: Usage) -> String {
+        if let Some((last, text)) = &self.last
+            && at <= *last
+        {
+            return text.clone();
+        }
+        let text = self.render(view, usage);
+        self.last = Some((at, text.clone()));
+        text
     }
 
     pub(crate) fn render(&mut self, view: &View, usage: Usage) -> String {

@@ -4,7 +4,7 @@ use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, BufWriter, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Whether a replaced file must be there after a power cut.
@@ -21,7 +21,10 @@ pub(crate) fn replace(
     durable: Durable,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let aside = path.with_extension("tmp");
+    // Of that file alone: `a.pem` and `a.failed` may be written at the same time.
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".tmp");
+    let aside = PathBuf::from(aside);
     let written = write_aside(&aside, durable, write).and_then(|()| fs::rename(&aside, path));
     if written.is_err() {
         // A full disk is no place for leftovers.

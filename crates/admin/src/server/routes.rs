@@ -192,8 +192,8 @@ impl Routes {
             }
             Route::Csv => text(StatusCode::OK, csv::render(&self.look(peer).await)),
             Route::Metrics => {
-                let CachedView { view, .. } = self.seen_by(peer).await;
-                let metrics = lock(&self.metrics).render(&view, Usage::now());
+                let CachedView { at, view } = self.seen_by(peer).await;
+                let metrics = lock(&self.metrics).render_at(at, &view, Usage::now());
                 answer::open_metrics(metrics)
             }
             Route::Live => match (self.fault)() {

@@ -20,7 +20,8 @@ pub(super) fn read(field: &Field<'_>, beside: &Path) -> Option<AccessLog> {
         Some(path) => AccessTo::File(beside.join(path)),
     };
     let one_of = section.take("oneOf").integer_within(1, i64::from(u32::MAX)).unwrap_or(1);
-    let connections = section.take("connections").bool().unwrap_or(true);
+    // Programs that read the forms of Apache expect requests, and an upgrade adds no lines to what they read.
+    let connections = section.take("connections").bool().unwrap_or(form == Some(AccessForm::Json));
     let flows = section.take("flows").bool().unwrap_or(false);
     section.finish();
     form.map(|form| AccessLog { form, to, one_of, connections, flows })
@@ -45,7 +46,7 @@ mod tests {
             form: AccessForm::Combined,
             to: AccessTo::StandardOutput,
             one_of: 1,
-            connections: true,
+            connections: false,
             flows: false,
         };
         assert_eq!(log("accessLog: {to: stdout}\n"), Some(usual));

@@ -52,7 +52,7 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
                 let scratch = passing.scratch.get_or_insert_with(|| client.context.scratch());
                 scratch.upward.begin(Body::Tunnel, false);
                 scratch.downward.begin(Body::Tunnel, false);
-                passing.ending = Some(tunnel(client, scratch, &stream).await);
+                passing.ending = Some(tunnel(client, scratch, &stream, &member).await);
                 return;
             }
             Err(error) if is_own_want(&error) => {
@@ -72,6 +72,9 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
     if !client.is_gone() {
         pool.refused(refusal);
         passing.refuse(refusal);
+    } else {
+        let is_evicted = client.who.memory.is_evicted();
+        passing.ending = Some(if is_evicted { Ending::Evicted } else { Ending::ClientReset });
     }
     client.end.reset();
 }

@@ -136,7 +136,7 @@ pub(super) async fn relay(
     if tunnels {
         pool.answered(member, status, client.context.now());
         upward.begin(Body::Tunnel, false);
-        tunnel(client, scratch, &stream).await;
+        tunnel(client, scratch, &stream, member).await;
         return After::Close;
     }
     if downward.join(answered).is_err() {
@@ -286,7 +286,12 @@ async fn next_head(
 }
 
 /// Bytes both ways until both have finished. Tells how it ended.
-pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End) -> Ending {
+pub(super) async fn tunnel(
+    client: &Client,
+    scratch: &mut Scratch,
+    stream: &End,
+    member: &RunningMember,
+) -> Ending {
     let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     let (idle, half_closed) = (client.timeout(|it| it.idle), client.timeout(|it| it.half_closed));
     client.allow(idle);
@@ -345,8 +350,16 @@ pub(super) async fn tunnel(client: &Client, scratch: &mut Scratch, stream: &End)
         if up || down { Poll::Pending } else { Poll::Ready(first) }
     })
     .await;
-    client.who.listener.bytes_in.fetch_add(upward.moved, Relaxed);
-    client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    for (ins, outs) in [
+        (&client.who.listener.bytes_in, &client.who.listener.bytes_out),
+        (&member.bytes_in, &member.bytes_out),
+    ] {
+        ins.fetch_add(upward.moved, Relaxed);
+        outs.fetch_add(downward.moved, Relaxed);
+    }
+    if ending == Ending::MemberReset {
+        member.resets.fetch_add(1, Relaxed);
+    }
     record.moved(upward.moved, downward.moved);
     ending
 }

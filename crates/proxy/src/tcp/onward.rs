@@ -129,7 +129,10 @@ impl Tcp {
             return match pool.engage(&wish(), self.cursors.cursor_for(&pool), turn.now) {
                 Choice::Engaged(member) => self.lead(index, Some(member), turn),
                 Choice::Full => self.refuse(index, Refusal::Connections, turn),
-                Choice::Nobody => self.refuse(index, Refusal::NoMember, turn),
+                Choice::Nobody => {
+                    pool.lacked_member();
+                    self.refuse(index, Refusal::NoMember, turn);
+                }
             };
         }
         rare.waiting = waiting;
@@ -148,7 +151,10 @@ impl Tcp {
         connection.rare().waiting = None;
         match outcome {
             Some(member) => self.lead(index, Some(member), turn),
-            None => self.refuse(index, Refusal::NoMember, turn),
+            None => {
+                connection.pool.iter().for_each(|it| it.lacked_member());
+                self.refuse(index, Refusal::NoMember, turn);
+            }
         }
     }
 
