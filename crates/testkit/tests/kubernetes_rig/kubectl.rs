@@ -41,7 +41,9 @@ const OBJECTS: [&str; 6] = [
     "service/gone",
 ];
 /// What tells two objects of the same words apart, and what controllers write when it suits them.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
+    // Written by the controller of Deployments, some time later.
+    "deployment.kubernetes.io/revision",
     "namespace",
     "uid",
     "resourceVersion",
