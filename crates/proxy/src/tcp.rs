@@ -22,7 +22,7 @@ use seaway_model::L4;
 
 use self::connection::{Connection, Phase, Side};
 use crate::{
-    access::{ConnectionLine, Ending, Pages, RefusedClient},
+    access::{ConnectionLine, Ending, LogBuffer, RefusedClient},
     listening_sockets::ListeningSockets,
     pipes::Pipes,
     reach::Cursors,
@@ -42,7 +42,7 @@ pub(crate) struct Tcp {
     pipes: Pipes,
     cursors: Cursors,
     sweeps: Sweeps,
-    pages: Pages,
+    log_buffer: LogBuffer,
 }
 
 enum Waiting {
@@ -64,7 +64,7 @@ impl Tcp {
             pipes: Pipes::default(),
             cursors: Cursors::new(worker),
             sweeps: Sweeps::default(),
-            pages: Pages::default(),
+            log_buffer: LogBuffer::default(),
         }
     }
 
@@ -231,16 +231,16 @@ impl Tcp {
             }
         }
         connection.tell_bytes(turn.now);
-        self.write_down(&connection, how, turn);
+        self.log(&connection, how, turn);
         drop(connection);
         turn.shared.connection_ended();
         self.listening.somebody_left(turn.now);
     }
 
     /// What became of it, where anybody wants to know.
-    fn write_down(&mut self, of: &Connection, ending: Ending, turn: &Turn) {
-        let journal = turn.shared.access.journal_of_connections(|| self.cursors.draw());
-        let Some(journal) = journal else { return };
+    fn log(&mut self, of: &Connection, ending: Ending, turn: &Turn) {
+        let sink = turn.shared.access.sink_of_connections(|| self.cursors.draw());
+        let Some(sink) = sink else { return };
         let line = ConnectionLine {
             client: of.peer,
             listener: &of.listener,
@@ -252,12 +252,12 @@ impl Tcp {
             took: turn.now.saturating_sub(of.began),
             ending,
         };
-        self.pages.add(&journal, &line, turn.now);
+        self.log_buffer.add(&sink, &line, turn.now);
     }
 
     fn turned_away(&mut self, client: &RefusedClient, turn: &Turn) {
-        if let Some(journal) = turn.shared.access.journal_of_connections(|| self.cursors.draw()) {
-            self.pages.add(&journal, &client.line(), turn.now);
+        if let Some(sink) = turn.shared.access.sink_of_connections(|| self.cursors.draw()) {
+            self.log_buffer.add(&sink, &client.line(), turn.now);
         }
     }
 
@@ -326,7 +326,7 @@ impl Source for Tcp {
         self.expire(turn);
         self.sweep(turn);
         self.listening.tick(turn);
-        self.pages.tick(turn.now);
+        self.log_buffer.tick(turn.now);
     }
 
     fn next_timeout(&self, now: u64) -> Option<u64> {
@@ -337,7 +337,7 @@ impl Source for Tcp {
             self.wheel.next_timeout(now),
             self.sweeps.next_timeout(now),
             self.listening.next_timeout(now),
-            self.pages.next_timeout(now),
+            self.log_buffer.next_timeout(now),
         ];
         patiences.into_iter().flatten().min()
     }

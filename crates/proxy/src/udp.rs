@@ -34,7 +34,7 @@ use self::{
     pace::Pace,
 };
 use crate::{
-    access::{ConnectionLine, Ending, Pages},
+    access::{ConnectionLine, Ending, LogBuffer},
     running::{RunningListener, RunningPool},
     sys::{self, Event, Inbox, Outbox},
     worker::{Budget, Command, Fair, Kind, Lane, Slab, Source, Sweeps, Token, Turn},
@@ -71,7 +71,7 @@ pub(crate) struct Udp {
     frozen: bool,
     /// The header of the flow that is being opened.
     header: Vec<u8>,
-    pages: Pages,
+    log_buffer: LogBuffer,
 }
 
 struct Buffers {
@@ -94,7 +94,7 @@ impl Udp {
             accepts: true,
             frozen: false,
             header: Vec::new(),
-            pages: Pages::default(),
+            log_buffer: LogBuffer::default(),
         }
     }
 
@@ -314,7 +314,7 @@ impl Udp {
         if let Some(entry) = self.flows.remove(slot) {
             turn.shared.flow_ended();
             if let Some(ending) = how
-                && let Some(journal) = turn.shared.access.journal_of_flows(|| self.flows.draw())
+                && let Some(sink) = turn.shared.access.sink_of_flows(|| self.flows.draw())
             {
                 let flow = &entry.flow;
                 let line = ConnectionLine {
@@ -328,7 +328,7 @@ impl Udp {
                     took: turn.now.saturating_sub(flow.began),
                     ending,
                 };
-                self.pages.add(&journal, &line, turn.now);
+                self.log_buffer.add(&sink, &line, turn.now);
             }
             entry.flow.end();
         }
@@ -403,7 +403,7 @@ impl Source for Udp {
             let how = if is_drained { Ending::Drained } else { Ending::IdleTimeout };
             self.end(slot, Some(how), turn);
         }
-        self.pages.tick(turn.now);
+        self.log_buffer.tick(turn.now);
         self.sweep(turn);
     }
 
@@ -415,7 +415,7 @@ impl Source for Udp {
             return None;
         }
         let flows = self.flows.wake_at().map(|at| at.saturating_sub(now));
-        self.sweeps.next_timeout(now).into_iter().chain(flows).chain(self.pages.next_timeout(now)).min()
+        self.sweeps.next_timeout(now).into_iter().chain(flows).chain(self.log_buffer.next_timeout(now)).min()
     }
 }
 

@@ -4,7 +4,7 @@ use std::{io::Write, net::SocketAddr, sync::Arc};
 
 use seaway_model::L4;
 
-use super::{AccessForm, Stamp, Written, line};
+use super::{AccessForm, LogEntry, Stamp, line};
 use crate::running::{Refusal, RunningListener};
 
 /// What became of a connection.
@@ -154,7 +154,7 @@ impl ConnectionLine<'_> {
     }
 }
 
-impl Written for ConnectionLine<'_> {
+impl LogEntry for ConnectionLine<'_> {
     fn write(&self, form: AccessForm, stamp: &mut Stamp, out: &mut Vec<u8>) {
         match form {
             AccessForm::Common => self.common(stamp, out),

@@ -96,10 +96,10 @@ fn a_writer_that_takes_nothing_costs_lines_and_never_time() {
         flows: false,
     };
     access.write(Some(settings)).unwrap();
-    let (journal, mut pages) = (access.journal().unwrap(), Pages::default());
+    let (sink, mut buffer) = (access.sink().unwrap(), LogBuffer::default());
     let begun = Instant::now();
     for now in 0..20_000 {
-        pages.add(&journal, &LINE, now);
+        buffer.add(&sink, &LINE, now);
     }
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
     assert!(access.lost() > 1_000, "{}", access.lost());
@@ -118,12 +118,12 @@ fn a_log_that_is_told_again_goes_on_in_a_new_file() {
     };
     let access = Access::default();
     access.write(Some(settings.clone())).unwrap();
-    let mut pages = Pages::default();
-    pages.add(&access.journal().unwrap(), &LINE, 1);
+    let mut buffer = LogBuffer::default();
+    buffer.add(&access.sink().unwrap(), &LINE, 1);
     fs::rename(&path, &moved).unwrap();
     access.write(Some(settings)).unwrap();
-    pages.add(&access.journal().unwrap(), &Line { status: 404, ..LINE }, 2);
-    drop(pages);
+    buffer.add(&access.sink().unwrap(), &Line { status: 404, ..LINE }, 2);
+    drop(buffer);
     access.write(None).unwrap();
     // Nobody waits for who wrote the file that was moved away.
     let deadline = Instant::now() + Duration::from_secs(20);

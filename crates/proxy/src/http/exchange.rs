@@ -129,7 +129,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         }
         Err(Denied::Rate(seconds)) => {
             client.who.listener.refuse(Refusal::ClientRate);
-            let (fields, body) = (format!("Retry-After: {seconds}\r\n"), page(&tuned, 429));
+            let (fields, body) = (format!("Retry-After: {seconds}\r\n"), error_page(&tuned, 429));
             let head_only = short.method == Method::Head;
             // Another connection would cost more than another answer.
             let persists = skip_request(scratch) && may_persist;
@@ -163,7 +163,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     match &rule.action {
         Action::Forward(_) => {}
         Action::Respond { code, body } => {
-            let body = Some(body.as_str()).filter(|body| !body.is_empty()).or(page(&tuned, *code));
+            let body = Some(body.as_str()).filter(|body| !body.is_empty()).or(error_page(&tuned, *code));
             let persists = skip_request(scratch) && may_persist;
             let head_only = short.method == Method::Head;
             let answer = Answer { status: *code, fields: &lines, body, head_only, persists };
@@ -251,7 +251,7 @@ async fn ask_for_password(
         Unauthenticated::Gone => return After::Close,
     };
     let tuned = client.who.listener.tuned_now();
-    let (body, head_only) = (page(&tuned, status), short.method == Method::Head);
+    let (body, head_only) = (error_page(&tuned, status), short.method == Method::Head);
     // Browsers ask again on the same connection.
     let persists = skip_request(scratch) && may_persist;
     client.say(scratch, &Answer { status, fields: &fields, body, head_only, persists }).await
@@ -446,11 +446,11 @@ fn choose_free(
 pub(super) async fn refuse(client: &Client, scratch: &mut Scratch, status: u16) -> After {
     let head_only = scratch.request.method == Method::Head;
     let tuned = client.who.listener.tuned_now();
-    client.say(scratch, &Answer { head_only, body: page(&tuned, status), ..Answer::last(status) }).await
+    client.say(scratch, &Answer { head_only, body: error_page(&tuned, status), ..Answer::last(status) }).await
 }
 
 /// What the operator wants to be said for that status.
-fn page(tuned: &Tuned, status: u16) -> Option<&str> {
+fn error_page(tuned: &Tuned, status: u16) -> Option<&str> {
     tuned.listener.http.pages.get(&status).map(|page| page.as_str())
 }
 

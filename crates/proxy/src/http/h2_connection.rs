@@ -135,12 +135,12 @@ impl H2Connection {
     pub(super) fn connection(&self) -> RefMut<'_, Connection<StreamInbox>> {
         let mut connection = self.connection.borrow_mut();
         if connection.out.capacity() == 0 {
-            connection.out = self.context.sheet();
+            connection.out = self.context.take_buffer();
         }
         connection
     }
 
-    /// For what came: who takes it says little or nothing, and needs no sheet for it.
+    /// For what came: who takes it says little or nothing, and needs no buffer for it.
     pub(super) fn taken(&self) -> RefMut<'_, Connection<StreamInbox>> {
         self.connection.borrow_mut()
     }
@@ -273,7 +273,7 @@ impl H2Connection {
                 rest.drain(..used);
                 continue;
             }
-            let mut page = self.context.page();
+            let mut page = self.context.read_buffer();
             let count = ready!(self.stream.poll_read(&mut page))?;
             self.left.set((turn, left.saturating_sub(1)));
             if count == 0 {
@@ -426,8 +426,8 @@ impl H2Connection {
             self.sent.set(self.sent.get().saturating_add(written));
         }
         self.sent.set(0);
-        let sheet = std::mem::take(&mut self.connection.borrow_mut().out);
-        self.context.put_sheet_back(sheet);
+        let buffer = std::mem::take(&mut self.connection.borrow_mut().out);
+        self.context.return_buffer(buffer);
         self.wake_all(&self.crowded);
         self.note(self.stream.poll_flush())
     }
@@ -470,7 +470,7 @@ impl H2Connection {
         let mut left = MOST_UNTAKEN;
         poll_fn(|_| {
             loop {
-                let read = self.stream.poll_receive(&mut self.context.page());
+                let read = self.stream.poll_receive(&mut self.context.read_buffer());
                 left = match ready!(in_time(read)) {
                     Ok(count @ 1..) if count < left => left.saturating_sub(count),
                     _ => return Poll::Ready(()),

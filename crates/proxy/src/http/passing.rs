@@ -99,7 +99,7 @@ impl Passing<'_> {
 impl Drop for Passing<'_> {
     fn drop(&mut self) {
         let (context, who) = (&self.client.context, &self.client.who);
-        if let Some(journal) = context.journal_of_connections() {
+        if let Some(sink) = context.sink_of_connections() {
             let is_open = self.member.is_some();
             let scratch = self.scratch.as_ref().filter(|_| is_open);
             let (received, sent) = scratch.map_or((0, 0), |it| (it.upward.moved, it.downward.moved));
@@ -114,7 +114,7 @@ impl Drop for Passing<'_> {
                 took: context.now().saturating_sub(who.came),
                 ending: self.ending.unwrap_or(Ending::Drained),
             };
-            context.write_down(&journal, &line);
+            context.log(&sink, &line);
         }
         if let Some(scratch) = self.scratch.take().filter(|_| self.ending.is_some()) {
             context.put_back(scratch);

@@ -10,14 +10,14 @@ use seaway_wire::http::Known;
 
 use super::{believed, end::End, question::version_of, scratch::Scratch, serve::Client};
 use crate::{
-    access::{Journal, Line},
+    access::{AccessLogSink, Line},
     running::{RunningMember, RunningPool},
 };
 
 #[derive(Default)]
 pub(super) struct Record {
     /// `None`: nobody wants to know of this one.
-    journal: Option<Arc<Journal>>,
+    sink: Option<Arc<AccessLogSink>>,
     began: u64,
     client: Option<IpAddr>,
     /// Method, target, host, referer and agent, one after another.
@@ -37,13 +37,13 @@ impl Record {
     }
 
     pub(super) fn answered(&mut self, status: u16, sent: impl FnOnce() -> usize) {
-        if self.journal.is_some() {
+        if self.sink.is_some() {
             (self.status, self.sent) = (status, sent() as u64);
         }
     }
 
     pub(super) fn led_to(&mut self, pool: &Arc<RunningPool>, member: &RunningMember) {
-        if self.journal.is_some() {
+        if self.sink.is_some() {
             self.led = Some((pool.clone(), member.at));
         }
     }
@@ -57,12 +57,12 @@ impl Client {
     /// A head has come, `whole` or one that is refused.
     pub(super) fn note(&self, scratch: &mut Scratch, whole: bool) {
         scratch.id.clear();
-        let Some(journal) = self.context.shared.access.journal() else { return };
-        if !journal.settings.takes(|| self.context.cursors().draw()) {
+        let Some(sink) = self.context.shared.access.sink() else { return };
+        if !sink.settings.takes(|| self.context.cursors().draw()) {
             return;
         }
         let Scratch { record, request, asked, .. } = scratch;
-        record.journal = Some(journal);
+        record.sink = Some(sink);
         record.began = self.context.now();
         (record.client, record.led, record.status) = (None, None, 0);
         record.moved(0, 0);
@@ -99,7 +99,7 @@ impl Client {
     /// The request is over, however it ended.
     pub(super) fn tell(&self, scratch: &mut Scratch) {
         let Scratch { record, id, .. } = scratch;
-        let Some(journal) = record.journal.take() else { return };
+        let Some(sink) = record.sink.take() else { return };
         let [method, target, host, referer, agent] = record.ends;
         let part = |from: usize, to: usize| record.text.get(from..to).unwrap_or_default();
         let listener = self.who.listener.tuned();
@@ -121,7 +121,7 @@ impl Client {
             pool: record.led.as_ref().map_or("", |(pool, _)| &pool.id.0),
             member: record.led.as_ref().map(|(_, at)| *at),
         };
-        self.context.write_down(&journal, &line);
+        self.context.log(&sink, &line);
         record.led = None;
     }
 }

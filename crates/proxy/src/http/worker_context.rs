@@ -23,7 +23,7 @@ use super::{
     task_state::{NOWHERE, TaskState},
 };
 use crate::{
-    access::{Journal, Pages, RefusedClient, Written},
+    access::{AccessLogSink, LogBuffer, LogEntry, RefusedClient},
     latency::{Span, Started, WorkerNumber},
     listening_sockets::ListeningSockets,
     memory::{ConnectionMemory, WorkerMemory},
@@ -48,18 +48,18 @@ pub(super) struct WorkerContext {
     streams: RefCell<Slab<Rc<Ready>>>,
     cursors: RefCell<Cursors>,
     request_ids: RefCell<RequestIds>,
-    pages: RefCell<Pages>,
+    log_buffer: RefCell<LogBuffer>,
     kept: RefCell<IdleConnections>,
     h2_upstreams: RefCell<H2UpstreamPool>,
     pub(super) pipes: Rc<RefCell<Pipes>>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
-    shelf: RefCell<Vec<Box<Scratch>>>,
-    /// Bytes of those on the shelf.
+    scratch_pool: RefCell<Vec<Box<Scratch>>>,
+    /// Bytes of those in the pool.
     shelved: Cell<usize>,
     /// What is read of HTTP/2, and dealt with at once.
-    page: RefCell<Vec<u8>>,
+    read_buffer: RefCell<Vec<u8>>,
     /// Where frames of HTTP/2 wait, empty.
-    sheets: RefCell<Vec<Vec<u8>>>,
+    buffers: RefCell<Vec<Vec<u8>>>,
     /// The task that runs.
     current: RefCell<Option<Rc<TaskState>>>,
     sweeps: RefCell<Sweeps>,
@@ -93,10 +93,10 @@ pub(super) enum Runnable {
 const MOST_ON_SHELF: usize = 1 << 20;
 /// And each is no larger: who gets it next is charged with it.
 const KEEP: usize = 24 << 10;
-const PAGE: usize = 32 << 10;
-const MOST_SHEETS: usize = 16;
+const READ_BUFFER: usize = 32 << 10;
+const MAX_BUFFERS: usize = 16;
 /// What waits in one turn of a connection is seldom more.
-const SHEET: usize = 32 << 10;
+const BUFFER: usize = 32 << 10;
 
 impl WorkerContext {
     pub(super) fn new(turn: &Turn) -> Rc<WorkerContext> {
@@ -113,14 +113,14 @@ impl WorkerContext {
             streams: RefCell::default(),
             cursors: RefCell::new(Cursors::new(turn.worker)),
             request_ids: RefCell::new(RequestIds::new()),
-            pages: RefCell::default(),
+            log_buffer: RefCell::default(),
             kept: RefCell::default(),
             h2_upstreams: RefCell::default(),
             pipes: Rc::default(),
-            shelf: RefCell::default(),
+            scratch_pool: RefCell::default(),
             shelved: Cell::new(0),
-            page: RefCell::new(vec![0; PAGE]),
-            sheets: RefCell::default(),
+            read_buffer: RefCell::new(vec![0; READ_BUFFER]),
+            buffers: RefCell::default(),
             current: RefCell::new(None),
             sweeps: RefCell::default(),
             stopping: Cell::new(false),
@@ -286,8 +286,8 @@ impl WorkerContext {
         drop(runnable);
     }
 
-    pub(super) fn page(&self) -> RefMut<'_, Vec<u8>> {
-        self.page.borrow_mut()
+    pub(super) fn read_buffer(&self) -> RefMut<'_, Vec<u8>> {
+        self.read_buffer.borrow_mut()
     }
 
     /// Lets the others have their turn.
@@ -356,7 +356,7 @@ impl WorkerContext {
     }
 
     pub(super) fn scratch(&self) -> Box<Scratch> {
-        let Some(scratch) = self.shelf.borrow_mut().pop() else { return Box::default() };
+        let Some(scratch) = self.scratch_pool.borrow_mut().pop() else { return Box::default() };
         self.shelved.set(self.shelved.get().saturating_sub(scratch.weight()));
         scratch
     }
@@ -366,34 +366,34 @@ impl WorkerContext {
         let shelved = self.shelved.get().saturating_add(scratch.weight());
         if scratch.weight() <= KEEP && shelved <= MOST_ON_SHELF {
             self.shelved.set(shelved);
-            self.shelf.borrow_mut().push(scratch);
+            self.scratch_pool.borrow_mut().push(scratch);
         }
     }
 
-    pub(super) fn write_down(&self, journal: &Arc<Journal>, line: &dyn Written) {
-        self.pages.borrow_mut().add(journal, line, self.now());
+    pub(super) fn log(&self, sink: &Arc<AccessLogSink>, line: &dyn LogEntry) {
+        self.log_buffer.borrow_mut().add(sink, line, self.now());
     }
 
     /// Where a connection that ends now is written down, if it is.
-    pub(super) fn journal_of_connections(&self) -> Option<Arc<Journal>> {
-        self.shared.access.journal_of_connections(|| self.cursors().draw())
+    pub(super) fn sink_of_connections(&self) -> Option<Arc<AccessLogSink>> {
+        self.shared.access.sink_of_connections(|| self.cursors().draw())
     }
 
     pub(super) fn turned_away(&self, client: &RefusedClient) {
-        if let Some(journal) = self.journal_of_connections() {
-            self.write_down(&journal, &client.line());
+        if let Some(sink) = self.sink_of_connections() {
+            self.log(&sink, &client.line());
         }
     }
 
-    pub(super) fn sheet(&self) -> Vec<u8> {
-        self.sheets.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SHEET))
+    pub(super) fn take_buffer(&self) -> Vec<u8> {
+        self.buffers.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(BUFFER))
     }
 
-    pub(super) fn put_sheet_back(&self, mut sheet: Vec<u8>) {
-        let mut sheets = self.sheets.borrow_mut();
-        if sheets.len() < MOST_SHEETS && (1..=2 * SHEET).contains(&sheet.capacity()) {
-            sheet.clear();
-            sheets.push(sheet);
+    pub(super) fn return_buffer(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffers.len() < MAX_BUFFERS && (1..=2 * BUFFER).contains(&buffer.capacity()) {
+            buffer.clear();
+            buffers.push(buffer);
         }
     }
 
@@ -413,7 +413,7 @@ impl WorkerContext {
         self.turns.set(self.turns.get().wrapping_add(1));
         let old = self.kept().without_the_old(turn.now);
         drop(old);
-        self.pages.borrow_mut().tick(turn.now);
+        self.log_buffer.borrow_mut().tick(turn.now);
         self.shared.memory.settle(turn.now);
         self.listening().tick(turn);
     }
@@ -423,9 +423,9 @@ impl WorkerContext {
         if waits || !self.unfinished.borrow().is_empty() {
             return Some(0);
         }
-        let pages = self.pages.borrow().next_timeout(now);
+        let log_buffer = self.log_buffer.borrow().next_timeout(now);
         [
-            pages,
+            log_buffer,
             self.memory.next_timeout(now),
             self.kept.borrow().next_timeout(now),
             self.listening.borrow().next_timeout(now),
