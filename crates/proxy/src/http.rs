@@ -91,7 +91,7 @@ use self::{
 };
 use crate::{
     access::RefusedClient,
-    listening_sockets::{Admission, Newcomer},
+    listening_sockets::{AcceptOutcome, AcceptedConnection},
     running::{Place, Refusal, RunningListener},
     shared::Shared,
     sys::{self, Event},
@@ -156,22 +156,22 @@ impl Http {
     fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> bool {
         let admission = self.context.listening().admit(listening_socket, turn);
         match admission {
-            Admission::Nobody => return false,
-            Admission::TurnedAway(client) => client.iter().for_each(|it| self.context.turned_away(it)),
-            Admission::Newcomer(newcomer) => self.welcome(newcomer, turn),
+            AcceptOutcome::None => return false,
+            AcceptOutcome::Refused(client) => client.iter().for_each(|it| self.context.turned_away(it)),
+            AcceptOutcome::Accepted(accepted) => self.start_connection(accepted, turn),
         }
         true
     }
 
-    fn welcome(&mut self, newcomer: Newcomer, turn: &Turn) {
+    fn start_connection(&mut self, accepted: AcceptedConnection, turn: &Turn) {
         if turn.shared.memory.is_far_beyond() {
-            turn_away(&newcomer, &turn.shared);
-            let Newcomer { peer, listener, .. } = newcomer;
+            turn_away(&accepted, &turn.shared);
+            let AcceptedConnection { peer, listener, .. } = accepted;
             return self.context.turned_away(&RefusedClient { peer, listener, why: Refusal::Resources });
         }
         let task_state =
-            Rc::new(TaskState::new(Some(newcomer.listener.clone()), turn.now).passed(newcomer.passes));
-        let future = Box::pin(arrival::arrive(self.context.clone(), task_state.clone(), newcomer));
+            Rc::new(TaskState::new(Some(accepted.listener.clone()), turn.now).passed(accepted.passes));
+        let future = Box::pin(arrival::arrive(self.context.clone(), task_state.clone(), accepted));
         // It registers its stream, and awaits the first bytes.
         self.begin((task_state, future));
     }
@@ -300,7 +300,7 @@ impl Http {
         }
     }
 
-    fn close_doors(&mut self, turn: &mut Turn, which: impl Fn(&Arc<RunningListener>) -> bool) {
+    fn accept_pending_and_close(&mut self, turn: &mut Turn, which: impl Fn(&Arc<RunningListener>) -> bool) {
         let listening = self.context.listening().of(which);
         for index in listening {
             while self.admit(index, turn) {}
@@ -364,13 +364,13 @@ impl Http {
 const MOST_IN_A_TURN: usize = 64;
 
 /// Nothing is held for a client that came when too much was held already.
-fn turn_away(newcomer: &Newcomer, shared: &Shared) {
+fn turn_away(accepted: &AcceptedConnection, shared: &Shared) {
     shared.memory.refused.fetch_add(1, Relaxed);
-    newcomer.listener.refuse(Refusal::Resources);
-    newcomer.listener.leave();
+    accepted.listener.refuse(Refusal::Resources);
+    accepted.listener.leave();
     shared.connection_ended();
     // If it fails the client sees an end instead of a reset.
-    let _ = sys::reset_when_closed(newcomer.fd.as_fd());
+    let _ = sys::reset_when_closed(accepted.fd.as_fd());
 }
 
 /// How the wheel reaches the links of tasks.
@@ -406,11 +406,11 @@ impl Source for Http {
             Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.is_understood() => {
                 self.context.listening().open(listener.clone(), socket.clone(), turn);
             }
-            Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
+            Command::Close(listener) => self.accept_pending_and_close(turn, |of| Arc::ptr_eq(of, listener)),
             Command::Relinquish => self.context.listening().leave(turn),
             Command::StopAccepting(_) => {
                 self.context.stop();
-                self.close_doors(turn, |_: &Arc<RunningListener>| true);
+                self.accept_pending_and_close(turn, |_: &Arc<RunningListener>| true);
             }
             Command::SweepAt(at) => {
                 self.context.sweeps().at(*at);

@@ -47,7 +47,6 @@
 //! `shared.adopted` before `open` is called; the sockets to hand over are `listener.sockets()`.
 
 mod access;
-mod arrivals;
 mod client_rates;
 mod descriptors;
 #[cfg(test)]
@@ -59,6 +58,7 @@ mod http;
 mod latency;
 mod listening_sockets;
 mod memory;
+mod new_connections;
 mod open;
 mod own_sockets;
 mod passwords;

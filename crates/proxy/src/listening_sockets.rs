@@ -1,4 +1,4 @@
-//! Listening sockets and who comes in through them.
+//! Listening sockets, and the clients that are accepted there.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
@@ -47,16 +47,16 @@ const MOST_BESIDE_OTHERS: u32 = 4;
 /// Milliseconds between attempts to let somebody in while nobody leaves.
 const REOPEN_AFTER: u64 = 100;
 
-/// Whom a look at a listening socket brought.
-pub(crate) enum Admission {
-    /// Nobody waits, or nobody can come in now.
-    Nobody,
-    TurnedAway(Option<RefusedClient>),
-    Newcomer(Newcomer),
+/// What an attempt to accept at a listening socket came to.
+pub(crate) enum AcceptOutcome {
+    /// No client waits, or none can be accepted now.
+    None,
+    Refused(Option<RefusedClient>),
+    Accepted(AcceptedConnection),
 }
 
 /// Counted as a connection of the listener: who has it tells when it leaves.
-pub(crate) struct Newcomer {
+pub(crate) struct AcceptedConnection {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: SocketAddr,
     pub(crate) listener: Arc<RunningListener>,
@@ -164,30 +164,30 @@ impl ListeningSockets {
         listening_socket.burst
     }
 
-    pub(crate) fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> Admission {
+    pub(crate) fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> AcceptOutcome {
         if turn.shared.descriptors.are_scarce() {
             turn.shared.report_scarcity();
             self.shut(listening_socket, turn);
-            return Admission::Nobody;
+            return AcceptOutcome::None;
         }
         if !self.has_spare(&turn.shared) {
             self.shut(listening_socket, turn);
-            return Admission::Nobody;
+            return AcceptOutcome::None;
         }
         let Some(ListeningSocket { listener, socket, .. }) = self.listening.get_mut(listening_socket) else {
-            return Admission::Nobody;
+            return AcceptOutcome::None;
         };
         let (fd, peer) = match sys::accept(socket.as_fd()) {
             Ok(newcomer) => newcomer,
-            Err(error) if sys::would_block(&error) => return Admission::Nobody,
+            Err(error) if sys::would_block(&error) => return AcceptOutcome::None,
             Err(error) if sys::out_of_descriptors(&error) => {
                 turn.shared.out_of_descriptors(&error);
                 self.shut(listening_socket, turn);
-                return Admission::Nobody;
+                return AcceptOutcome::None;
             }
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Admission::Nobody,
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return AcceptOutcome::None,
             // Of this newcomer's network, says accept(2); the next one may be well.
-            Err(_) => return Admission::TurnedAway(None),
+            Err(_) => return AcceptOutcome::Refused(None),
         };
         if !turn.shared.descriptors.note(fd.as_fd()) {
             turn.shared.report_scarcity();
@@ -214,11 +214,11 @@ impl ListeningSockets {
             // If it fails the client sees an end instead of a reset.
             let _ = sys::reset_when_closed(fd.as_fd());
             drop(tuned);
-            return Admission::TurnedAway(Some(RefusedClient { peer, listener, why: refusal }));
+            return AcceptOutcome::Refused(Some(RefusedClient { peer, listener, why: refusal }));
         }
         drop(tuned);
         turn.shared.connection_began();
-        Admission::Newcomer(Newcomer { fd, peer, listener, trusted, passes })
+        AcceptOutcome::Accepted(AcceptedConnection { fd, peer, listener, trusted, passes })
     }
 
     pub(crate) fn somebody_left(&mut self, now: u64) {

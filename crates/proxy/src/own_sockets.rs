@@ -31,7 +31,7 @@ use std::{
 use arc_swap::ArcSwap;
 
 use crate::{
-    reach::arrived_at,
+    reach::local_destination,
     sys::{self, KernelAddress},
 };
 
@@ -135,7 +135,7 @@ impl OwnSockets {
         if !self.may_be_ours(peer.ip()) {
             return 0;
         }
-        let arrived = arrived_at(fd, listener);
+        let arrived = local_destination(fd, listener);
         let found = self.find(peer, arrived);
         let meant = || sys::meant_for(fd).filter(|meant| *meant != arrived);
         found.or_else(|| self.find(peer, meant()?)).unwrap_or(0)

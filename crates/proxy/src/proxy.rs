@@ -22,7 +22,7 @@ use seaway_watchdog::Part;
 
 use crate::{
     access::{AccessLog, AccessLogError},
-    descriptors::Share,
+    descriptors::DescriptorShare,
     health::Prober,
     memory::MemoryLimits,
     open::{self, OpenError},
@@ -285,9 +285,9 @@ impl Proxy {
     }
 
     /// What it has of the descriptors; of one that listens nowhere yet, a new one.
-    fn share_of(&self, key: &LbKey) -> Arc<Share> {
+    fn share_of(&self, key: &LbKey) -> Arc<DescriptorShare> {
         let known = self.shared().registry.lock().get(key).and_then(LoadBalancerState::known_share);
-        known.unwrap_or_else(|| Share::new(self.shared().descriptors.clone(), key.clone()))
+        known.unwrap_or_else(|| DescriptorShare::new(self.shared().descriptors.clone(), key.clone()))
     }
 
     /// Same socket; new rules, limits, timeouts or sources hold for whoever comes from now on.
@@ -343,7 +343,7 @@ impl Proxy {
     pub fn share_new_connections(&self, per_worker: Option<u32>) {
         let workers = self.shared().workers.len() as u64;
         let most = u64::from(per_worker.unwrap_or_default()).saturating_mul(workers);
-        self.shared().descriptors.arrivals.share(most);
+        self.shared().descriptors.new_connections.set_limit(most);
     }
 
     /// What is held for clients, for whom the rest of the statistics is too much.

@@ -28,7 +28,7 @@ use seaway_model::{
 };
 
 use crate::{
-    descriptors::Share,
+    descriptors::DescriptorShare,
     tls::{Keys, Slot, Terms, Tickets},
 };
 
@@ -61,7 +61,7 @@ pub(crate) struct LoadBalancerState {
     tuned: Vec<Weak<Tuned>>,
     terms: Vec<(Arc<TlsByName>, Protocol, Arc<Terms>)>,
     /// What its listeners have of the descriptors, once it has one.
-    share: Option<Arc<Share>>,
+    share: Option<Arc<DescriptorShare>>,
 }
 
 impl Registry {
@@ -86,11 +86,11 @@ impl LoadBalancerState {
     }
 
     /// Another thread may have given it one first.
-    pub(crate) fn share(&mut self, new: Arc<Share>) -> Arc<Share> {
+    pub(crate) fn share(&mut self, new: Arc<DescriptorShare>) -> Arc<DescriptorShare> {
         self.share.get_or_insert(new).clone()
     }
 
-    pub(crate) fn known_share(&self) -> Option<Arc<Share>> {
+    pub(crate) fn known_share(&self) -> Option<Arc<DescriptorShare>> {
         self.share.clone()
     }
 

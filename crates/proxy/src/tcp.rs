@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   listening socket ──accept──► Header? ──► choose a member ──► Connecting ──► Open ──► gone
-//!   ../listening_sockets.rs     header.rs   onward.rs      ◄── another one      relay.rs
+//!   ../listening_sockets.rs     header.rs   connect.rs       ◄── another one      relay.rs
 //! ```
 //!
 //! Sockets are watched for edges, once, and never changed again. What was read goes out at once from the worker's one
@@ -11,9 +11,9 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod arrival;
+mod connect;
 mod connection;
 mod header;
-mod onward;
 mod relay;
 
 use std::{os::fd::AsFd, sync::Arc};
@@ -186,7 +186,7 @@ impl Tcp {
             self.wheel.drop(index, links(&mut self.connections));
             match phase {
                 Phase::Header => self.refuse(index, Refusal::Header, turn),
-                Phase::Queued => self.look_again(index, turn),
+                Phase::Queued => self.poll_queue(index, turn),
                 Phase::Connecting => self.unreachable(index, "no answer in time", turn),
                 Phase::Open => self.end(index, Ending::IdleTimeout, turn),
             }
@@ -289,14 +289,14 @@ impl Source for Tcp {
             Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && !listener.is_understood() => {
                 self.listening.open(listener.clone(), socket.clone(), turn);
             }
-            Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
+            Command::Close(listener) => self.accept_pending_and_close(turn, |of| Arc::ptr_eq(of, listener)),
             Command::Relinquish => self.listening.leave(turn),
-            Command::StopAccepting(_) => self.close_doors(turn, |_: &Arc<RunningListener>| true),
+            Command::StopAccepting(_) => self.accept_pending_and_close(turn, |_: &Arc<RunningListener>| true),
             Command::SweepAt(at) => {
                 self.sweeps.at(*at);
                 self.cursors.forget_gone();
             }
-            Command::Called(Place::Connection(token)) => self.called(*token, turn),
+            Command::Called(Place::Connection(token)) => self.on_queue_result(*token, turn),
             Command::Cut => {
                 for index in self.connections.indexes() {
                     self.end(index, Ending::Drained, turn);

@@ -379,7 +379,7 @@ impl Source for Udp {
                 for listening_socket in self.listening.indexes() {
                     self.inherit(listening_socket, turn);
                 }
-                self.wake_doors(turn);
+                self.resume_listeners(turn);
             }
             Command::Quit => {}
             #[cfg(test)]

@@ -94,7 +94,7 @@ impl Check {
     }
 
     /// What is said before anything else, TLS included.
-    pub(super) fn introduction(&self) -> Vec<u8> {
+    pub(super) fn proxy_header(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self.proxy {
             Some(ProxyVersion::V2) => encode(Version::V2, &Origin::Local, &mut out),
@@ -273,9 +273,9 @@ mod tests {
     #[test]
     fn a_member_that_expects_a_proxy_header_is_told_that_the_check_is_local() {
         let mut check = check(CheckKind::Tcp);
-        assert!(check.question().is_empty() && check.introduction().is_empty());
+        assert!(check.question().is_empty() && check.proxy_header().is_empty());
         check.proxy = Some(ProxyVersion::V2);
-        let question = check.introduction();
+        let question = check.proxy_header();
         assert_eq!(&question[..12], b"\r\n\r\n\0\r\nQUIT\n");
         assert_eq!(question[12], 0x20);
     }

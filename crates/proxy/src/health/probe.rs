@@ -57,7 +57,7 @@ impl Probe {
             Some((tls, resolved)) => UpstreamTls::of(tls, protocol).begin(resolved.as_ref()).map(Some),
             None => Ok(None),
         };
-        let mut question = check.introduction();
+        let mut question = check.proxy_header();
         let (mut within, mut call) = (None, None);
         if check.uses_http2() {
             call = Some(Box::new(Call::begin((socket.clone(), begin(BackendProtocol::Http2)?), check)));

@@ -26,7 +26,7 @@ use super::{
 use crate::{
     access::RefusedClient,
     hops::{self, MOST_HOPS},
-    listening_sockets::Newcomer,
+    listening_sockets::AcceptedConnection,
     memory::{ConnectionMemory, Reservation},
     reach,
     running::{Refusal, RunningListener},
@@ -99,8 +99,12 @@ impl ClientIdentity {
     }
 }
 
-pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>, newcomer: Newcomer) {
-    let Newcomer { fd, peer, listener, trusted, .. } = newcomer;
+pub(super) async fn arrive(
+    context: Rc<WorkerContext>,
+    task_state: Rc<TaskState>,
+    accepted: AcceptedConnection,
+) {
+    let AcceptedConnection { fd, peer, listener, trusted, .. } = accepted;
     let told = ForwardedClient::new(peer, listener.at.port(), false);
     let shared = context.shared.clone();
     let memory = context.memory.connection(context.now());
@@ -132,7 +136,8 @@ pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>
         }
         begun = (!scratch.asked.is_empty()).then_some(scratch);
     }
-    who.destination = who.destination.or_else(|| Some(reach::arrived_at(stream.fd(), who.listener.at)));
+    who.destination =
+        who.destination.or_else(|| Some(reach::local_destination(stream.fd(), who.listener.at)));
     let tuned = who.listener.tuned_now();
     if let Some(tls) = &tuned.listener.tls
         && (tuned.through.is_some() || tuned.validations.is_some())

@@ -35,7 +35,7 @@ pub(super) enum UpstreamError {
 impl UpstreamError {
     /// No connection to it came about.
     pub(super) fn of_connecting(error: io::Error) -> UpstreamError {
-        if reach::is_own_want(&error) {
+        if reach::is_local_shortage(&error) {
             UpstreamError::Ours(error)
         } else {
             UpstreamError::Again(error.to_string())
@@ -131,7 +131,7 @@ pub(super) async fn connect(
     let mut stream = reached(context, task_state.index(), member).await?;
     stream.counts(taken);
     if let Some(version) = pool.live().compiled.pool().proxy {
-        let header = reach::introduction(version, who.peer, who.destination, who.listener.at, who.hops);
+        let header = reach::proxy_header(version, who.peer, who.destination, who.listener.at, who.hops);
         stream.write_all(&header).await?;
     }
     secured(&mut stream, pool, member).await?;

@@ -211,7 +211,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     short.closes = short.next == NextUse::Closed && !switches && protocol != BackendProtocol::Http2;
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
-    let introduction = AddedHeaders {
+    let added = AddedHeaders {
         told: &client.who.told,
         options: short.options,
         id: &scratch.id,
@@ -222,7 +222,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let is_guarded = !rule.auth.is_empty() || !rule.asks.is_empty();
     let asking = RequestChanges { rule, sticky: sticky.as_ref(), granted: &granted, is_guarded };
     let (out, request_ids) = (&mut scratch.question, client.context.request_ids());
-    introduction.question(out, head, &scratch.request, rewritten, &asking, request_ids);
+    added.question(out, head, &scratch.request, rewritten, &asking, request_ids);
     short.connect = terms.connect.map_or(short.connect, millis);
     short.answer = terms.answer.map_or(short.answer, millis);
     let most = terms.body.unwrap_or(short.options.limits.body);

@@ -49,7 +49,7 @@ pub(super) async fn ask(
     short: Short<'_>,
     all: &[AuthPool],
 ) -> Result<Vec<u8>, Refused> {
-    let introduction = AddedHeaders {
+    let added = AddedHeaders {
         told: &client.who.told,
         options: short.options,
         id: &scratch.id,
@@ -66,7 +66,7 @@ pub(super) async fn ask(
         let mut own = client.context.scratch();
         own.upward.begin(Body::None, false);
         own.upward.was_joined();
-        put_question(&mut own.question, scratch, (short.rule, &asked.auth), &introduction)
+        put_question(&mut own.question, scratch, (short.rule, &asked.auth), &added)
             .ok_or(Refused::Unreachable)?;
         let _held = client.who.memory.reserve(own.weight());
         let (answer, member) = one_of(client, &mut own, of(short), &asked.pool).await?;
@@ -198,11 +198,11 @@ fn put_question(
     out: &mut Vec<u8>,
     scratch: &Scratch,
     (rule, auth): (&Rule, &ForwardAuth),
-    introduction: &AddedHeaders<'_>,
+    added: &AddedHeaders<'_>,
 ) -> Option<()> {
     let request = &scratch.request;
     let head = scratch.asked.part(0, request.length).ok()?;
-    if introduction.mark.is_looped(head, request) {
+    if added.mark.is_looped(head, request) {
         return None;
     }
     let method: &[u8] = if request.method == Method::Head { b"HEAD " } else { b"GET " };
@@ -218,20 +218,20 @@ fn put_question(
             || is_granted(&rule.asks, name);
         // A password that was for us is nobody else's.
         let is_ours = credentials::is_authorization(name) && credentials::are_removed(rule);
-        if !field.hop && !is_of_body && !is_told && !is_ours && !introduction.is_ours_to_tell(field) {
+        if !field.hop && !is_of_body && !is_told && !is_ours && !added.is_ours_to_tell(field) {
             put(out, &[name, b": ", field.value.of(head), b"\r\n"]);
         }
     }
-    introduction.forwarded(out, head, request, &Nothing);
+    added.forwarded(out, head, request, &Nothing);
     put(out, &[METHOD, b": ", request.method_name.of(head), b"\r\n"]);
     let uri = request.path_and_query().of(head);
     // One that is empty would be taken for one that was not told.
     let slash: &[u8] = if uri.starts_with(b"/") { b"" } else { b"/" };
     put(out, &[URI, b": ", slash, uri, b"\r\n"]);
-    if let Some(certificate) = &introduction.told.certificate {
+    if let Some(certificate) = &added.told.certificate {
         put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
     }
-    put(out, &[b"CDN-Loop: ", introduction.mark.bytes(), b"\r\nConnection: close\r\n\r\n"]);
+    put(out, &[b"CDN-Loop: ", added.mark.bytes(), b"\r\nConnection: close\r\n\r\n"]);
     Some(())
 }
 

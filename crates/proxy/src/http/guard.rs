@@ -7,7 +7,7 @@ use seaway_model::load_balancer::ClientKey;
 use seaway_wire::http::{Known, Request};
 
 use super::{believed::BelievedClient, serve::Client};
-use crate::{client_rates::Asking, running::Tuned};
+use crate::{client_rates::RateLimitKey, running::Tuned};
 
 /// Why a request is not answered by its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) fn admit(
             ClientKey::Header(name) => header(name.as_bytes(), head, request),
             ClientKey::Cookie(name) => cookie(name.as_bytes(), head, request),
         };
-        let asking = value.map_or(Asking::By(asks.ip.to_canonical()), Asking::Saying);
+        let asking = value.map_or(RateLimitKey::Address(asks.ip.to_canonical()), RateLimitKey::Value);
         let rates = &client.context.shared.client_rates;
         rates.admit(limit, asking, client.context.now()).map_err(Denied::Rate)?;
     }

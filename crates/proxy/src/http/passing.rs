@@ -14,7 +14,7 @@ use super::{
 use crate::{
     access::{ConnectionLine, Ending},
     latency::Span,
-    reach::{RETRIES, is_own_want, note_failure},
+    reach::{RETRIES, is_local_shortage, note_failure},
     running::{Refusal, RunningPool, Wish},
 };
 
@@ -55,7 +55,7 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
                 passing.ending = Some(tunnel(client, scratch, &stream, &member).await);
                 return;
             }
-            Err(error) if is_own_want(&error) => {
+            Err(error) if is_local_shortage(&error) => {
                 client.task_state.disengage();
                 client.lacks(&error);
                 passing.ending = Some(Ending::Refused(Refusal::Resources));

@@ -62,7 +62,7 @@ pub(super) async fn engage(
             None if client.is_gone() || context.now() >= until => return Err(Refusal::Connections),
             None => settled(client, &waiting, until).await,
         }
-        waiting.look_again(context.now());
+        waiting.poll(context.now());
     }
 }
 

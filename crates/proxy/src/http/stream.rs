@@ -11,7 +11,7 @@ use std::{
 
 use super::{session::Session, worker_context::WorkerContext};
 use crate::{
-    descriptors::Taken,
+    descriptors::DescriptorGuard,
     memory::{ConnectionMemory, Reservation},
     own_sockets::OwnSocket,
     sys::{self, Event, Pipe},
@@ -21,7 +21,7 @@ pub(super) struct Stream {
     /// As it looks from the member; goes before the connection does.
     own_socket: Option<OwnSocket>,
     /// Of its load balancer's share, where its client does not count for it.
-    taken: Option<Taken>,
+    taken: Option<DescriptorGuard>,
     /// What its session holds; of whoever uses it now.
     held: Option<Reservation>,
     context: Rc<WorkerContext>,
@@ -101,7 +101,7 @@ impl Stream {
         self.own_socket = own_socket;
     }
 
-    pub(super) fn counts(&mut self, taken: Option<Taken>) {
+    pub(super) fn counts(&mut self, taken: Option<DescriptorGuard>) {
         self.taken = taken;
     }
 

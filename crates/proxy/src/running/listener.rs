@@ -20,7 +20,7 @@ use seaway_snapshot::Routes;
 
 use super::{Answers, RunningPool, SourceFilter, through::Through};
 use crate::{
-    descriptors::{Listening, Share, Taken},
+    descriptors::{DescriptorGuard, DescriptorShare, ListeningGuard},
     tls::{Terms, Validations},
     worker::Lane,
 };
@@ -31,7 +31,7 @@ pub(crate) struct RunningListener {
     pub(crate) lane: Lane,
     pub(crate) at: SocketAddr,
     pub(crate) id: ListenerId,
-    share: Arc<Share>,
+    share: Arc<DescriptorShare>,
     tuned: ArcSwap<Tuned>,
     /// One for each worker; workers hold clones. Kept here to be handed over to a successor.
     sockets: Mutex<OpenSockets>,
@@ -55,7 +55,7 @@ pub(crate) struct RunningListener {
 struct OpenSockets {
     all: Vec<Arc<OwnedFd>>,
     /// They are a part of its load balancer's share of descriptors.
-    _counted: Option<Listening>,
+    _counted: Option<ListeningGuard>,
 }
 
 /// What may change while it listens.
@@ -300,7 +300,7 @@ impl RunningListener {
             key,
             at,
             id,
-            share: Share::unlimited(),
+            share: DescriptorShare::unlimited(),
             tuned: ArcSwap::new(tuned),
             sockets: Mutex::default(),
             closed_at: AtomicU64::new(0),
@@ -319,7 +319,7 @@ impl RunningListener {
     }
 
     /// One of several that share descriptors with others.
-    pub(crate) fn sharing(self, share: Arc<Share>) -> RunningListener {
+    pub(crate) fn sharing(self, share: Arc<DescriptorShare>) -> RunningListener {
         RunningListener { share, ..self }
     }
 
@@ -367,7 +367,11 @@ impl RunningListener {
         })
     }
 
-    fn enter_if(&self, tuned: &Tuned, take: impl FnOnce(&Share, u32) -> bool) -> Result<(), Refusal> {
+    fn enter_if(
+        &self,
+        tuned: &Tuned,
+        take: impl FnOnce(&DescriptorShare, u32) -> bool,
+    ) -> Result<(), Refusal> {
         let active = self.active.fetch_add(1, Relaxed).saturating_add(1);
         if tuned.listener.limits.connections.is_some_and(|most| active > most) {
             self.active.fetch_sub(1, Relaxed);
@@ -392,7 +396,7 @@ impl RunningListener {
     }
 
     /// A descriptor beyond what each client needs: for one of several members that it speaks with.
-    pub(crate) fn take_descriptor(&self, now: u64) -> io::Result<Taken> {
+    pub(crate) fn take_descriptor(&self, now: u64) -> io::Result<DescriptorGuard> {
         self.share.take_one(now).ok_or(io::ErrorKind::QuotaExceeded.into())
     }
 

@@ -69,7 +69,7 @@ impl Tcp {
         if !connection.listener.tuned().admits(connection.peer.ip()) {
             return self.refuse(index, Refusal::Source, turn);
         }
-        self.onward(index, turn);
+        self.select_and_connect(index, turn);
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     access::Ending,
     hops::{self, MOST_HOPS},
     own_sockets::{MOST_PASSES, OwnSocket},
-    reach::appear_as,
+    reach::bind_as_client,
     running::{Health, Refusal, RunningListener, RunningMember, RunningPool, Tuned},
     sys::{self, Peer},
     worker::{Kind, Token, Turn},
@@ -345,7 +345,7 @@ impl Udp {
         if !turn.shared.descriptors.allow(socket.as_fd()) {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        appear_as(client, socket.as_fd(), &member.address)?;
+        bind_as_client(client, socket.as_fd(), &member.address)?;
         sys::connect(socket.as_fd(), &member.address)?;
         let token = Token::new(Kind::Datagrams, id.slot, id.generation);
         turn.epoll.watch_readable(socket.as_fd(), token.into())?;

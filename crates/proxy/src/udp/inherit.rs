@@ -40,7 +40,7 @@ impl Udp {
 
     pub(super) fn thaw(&mut self, turn: &mut Turn) {
         self.frozen = false;
-        self.wake_doors(turn);
+        self.resume_listeners(turn);
     }
 
     /// Closing our descriptors ends nothing: the successor has the same sockets, so epoll is told to forget them.
@@ -94,7 +94,7 @@ impl Udp {
         }
     }
 
-    pub(super) fn wake_doors(&mut self, turn: &mut Turn) {
+    pub(super) fn resume_listeners(&mut self, turn: &mut Turn) {
         for index in self.listening.indexes() {
             let token = self.token(index);
             let Some(listening_socket) =

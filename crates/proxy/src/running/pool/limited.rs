@@ -179,7 +179,7 @@ impl Waiting {
     }
 
     /// It has waited for a while: members are looked at, unless somebody has just done that.
-    pub(crate) fn look_again(&self, now: u64) {
+    pub(crate) fn poll(&self, now: u64) {
         let looked_at = self.pool.queue.lock().looked_at;
         if now >= looked_at.saturating_add(LOOK_AGAIN / 2) {
             self.pool.serve_waiting(now);

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     latency::Span,
-    reach::{RETRIES, arrived_at, connect, introduction, is_own_want, note_failure},
+    reach::{RETRIES, connect, is_local_shortage, local_destination, note_failure, proxy_header},
     running::{Choice, Place, Refusal, RunningMember, Wish},
     sys::{self, Event},
     worker::{Token, Turn},
@@ -21,12 +21,12 @@ use crate::{
 
 impl Tcp {
     /// Chooses a member and begins to connect, or turns the client away.
-    pub(super) fn onward(&mut self, index: u32, turn: &mut Turn) {
-        self.lead(index, None, turn);
+    pub(super) fn select_and_connect(&mut self, index: u32, turn: &mut Turn) {
+        self.connect_to_member(index, None, turn);
     }
 
     /// `granted`: a member that counts it already.
-    fn lead(&mut self, index: u32, mut granted: Option<Arc<RunningMember>>, turn: &mut Turn) {
+    fn connect_to_member(&mut self, index: u32, mut granted: Option<Arc<RunningMember>>, turn: &mut Turn) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.pool.is_none() {
             connection.pool = connection.listener.tuned().pool(|| self.cursors.draw()).cloned();
@@ -90,7 +90,7 @@ impl Tcp {
                     turn.shared.out_of_descriptors(&error);
                     return self.refuse(index, Refusal::Resources, turn);
                 }
-                Err(error) if is_own_want(&error) => {
+                Err(error) if is_local_shortage(&error) => {
                     member.disengage();
                     connection.rare().tried.push(member);
                 }
@@ -127,7 +127,7 @@ impl Tcp {
         if waiting.is_none() {
             // Those in the line have no use for what room there is: they keep other members.
             return match pool.engage(&wish(), self.cursors.cursor_for(&pool), turn.now) {
-                Choice::Engaged(member) => self.lead(index, Some(member), turn),
+                Choice::Engaged(member) => self.connect_to_member(index, Some(member), turn),
                 Choice::Full => self.refuse(index, Refusal::Connections, turn),
                 Choice::Nobody => {
                     pool.lacked_member();
@@ -142,7 +142,7 @@ impl Tcp {
     }
 
     /// A client that waited has a member, or there is none.
-    pub(super) fn called(&mut self, token: Token, turn: &mut Turn) {
+    pub(super) fn on_queue_result(&mut self, token: Token, turn: &mut Turn) {
         let (index, _) = Side::of(token.index());
         let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
         let Some(outcome) = connection.rare.as_ref().and_then(|it| it.waiting.as_ref()?.outcome()) else {
@@ -150,7 +150,7 @@ impl Tcp {
         };
         connection.rare().waiting = None;
         match outcome {
-            Some(member) => self.lead(index, Some(member), turn),
+            Some(member) => self.connect_to_member(index, Some(member), turn),
             None => {
                 connection.pool.iter().for_each(|it| it.lacked_member());
                 self.refuse(index, Refusal::NoMember, turn);
@@ -159,20 +159,20 @@ impl Tcp {
     }
 
     /// A client has waited for a while.
-    pub(super) fn look_again(&mut self, index: u32, turn: &mut Turn) {
+    pub(super) fn poll_queue(&mut self, index: u32, turn: &mut Turn) {
         let token = self.token_of(index, Side::Client);
         let Some(Connection { rare: Some(rare), active_at, .. }) = self.connections.get_mut(index) else {
             return;
         };
         let Some(waiting) = &rare.waiting else { return };
         if waiting.is_settled() {
-            return self.called(token, turn);
+            return self.on_queue_result(token, turn);
         }
         if rare.waits_until <= turn.now {
             return self.refuse(index, Refusal::Connections, turn);
         }
         *active_at = turn.now;
-        waiting.look_again(turn.now);
+        waiting.poll(turn.now);
         self.schedule(index);
     }
 
@@ -216,7 +216,7 @@ impl Tcp {
             member.retries.fetch_add(1, Relaxed);
             connection.rare().tried.push(member);
         }
-        self.onward(index, turn);
+        self.select_and_connect(index, turn);
     }
 }
 
@@ -227,8 +227,8 @@ fn announce_client(connection: &mut Connection, version: ProxyVersion) {
     }
     let destination = connection.rare.as_ref().and_then(|rare| rare.destination);
     let hops = connection.rare.as_ref().map_or(0, |rare| rare.hops);
-    let arrived = arrived_at(connection.client.fd.as_fd(), connection.listener.at);
-    let mut bytes = introduction(version, connection.peer, destination, arrived, hops);
+    let arrived = local_destination(connection.client.fd.as_fd(), connection.listener.at);
+    let mut bytes = proxy_header(version, connection.peer, destination, arrived, hops);
     if let Carried::Bytes { bytes: more, from } = &connection.client.carried {
         bytes.extend_from_slice(more.get(*from..).unwrap_or_default());
     }
