@@ -92,10 +92,10 @@ use self::{
 use crate::{
     access::RefusedClient,
     listening_sockets::{AcceptOutcome, AcceptedConnection},
-    running::{Place, Refusal, RunningListener},
+    running::{Refusal, RunningListener, WaiterId},
     shared::Shared,
     sys::{self, Event},
-    worker::{Budget, Command, Kind, Lane, Link, Slab, Source, Token, Turn, Wheel},
+    worker::{Budget, Command, FairnessKey, Kind, Link, Slab, Source, Token, Turn, Wheel},
 };
 
 pub(crate) struct Http {
@@ -124,23 +124,27 @@ impl Http {
 
     /// At once, or among the others who have much to do.
     fn come(&mut self, token: Token, turn: &mut Turn) {
-        let lane = self.context.listening().lane(token);
-        let Some(lane) = lane else { return };
-        if !turn.must_wait(lane) {
+        let fairness_key = self.context.listening().fairness_key(token);
+        let Some(fairness_key) = fairness_key else { return };
+        if !turn.must_wait(fairness_key) {
             return self.accept(token, turn);
         }
         if self.context.listening().wait(token.index()) {
-            self.context.postpone(lane, token.index() as usize, Runnable::ListeningSocket(token));
+            self.context.postpone(fairness_key, token.index() as usize, Runnable::ListeningSocket(token));
         }
     }
 
     fn happen(&mut self, index: u32, turn: &mut Turn) {
         let Some(task) = self.tasks.get_mut(index) else { return };
-        if !turn.must_wait(task.task_state.lane()) {
+        if !turn.must_wait(task.task_state.fairness_key()) {
             return self.run(index);
         }
         if !task.task_state.is_woken() {
-            self.context.postpone(task.task_state.lane(), task.task_state.client(), Runnable::Woken(index));
+            self.context.postpone(
+                task.task_state.fairness_key(),
+                task.task_state.client(),
+                Runnable::Woken(index),
+            );
         }
     }
 
@@ -178,7 +182,7 @@ impl Http {
 
     fn begin(&mut self, (task_state, future): Begun) {
         let index = self.tasks.next().0;
-        task_state.sit(index);
+        task_state.set_index(index);
         self.tasks.insert(Task { future, task_state, link: Link::default(), due: u64::MAX });
         self.run(index);
     }
@@ -199,25 +203,26 @@ impl Http {
         }
         while let Some(runnable) = self.context.next_runnable() {
             let of = match &runnable {
-                Runnable::Woken(index) => {
-                    self.tasks.get_mut(*index).map(|it| (it.task_state.lane(), it.task_state.client()))
-                }
-                Runnable::Begun((task_state, _)) => Some((task_state.lane(), task_state.client())),
+                Runnable::Woken(index) => self
+                    .tasks
+                    .get_mut(*index)
+                    .map(|it| (it.task_state.fairness_key(), it.task_state.client())),
+                Runnable::Begun((task_state, _)) => Some((task_state.fairness_key(), task_state.client())),
                 Runnable::ListeningSocket(_) => None,
             };
             // One that has ended meanwhile is woken in vain.
-            if let Some((lane, client)) = of {
-                self.context.postpone(lane, client, runnable);
+            if let Some((fairness_key, client)) = of {
+                self.context.postpone(fairness_key, client, runnable);
             }
         }
         let is_contended = turn.is_contended();
         let mut older = if is_contended { Budget::timed() } else { Budget::of(MOST_IN_A_TURN) };
         while older.is_left()
-            && let Some((lane, runnable)) = self.context.next_of_backlog()
+            && let Some((fairness_key, runnable)) = self.context.next_of_backlog()
         {
-            self.go_on_as(lane, runnable, turn);
+            self.go_on_as(fairness_key, runnable, turn);
             match is_contended {
-                true => self.context.charge(lane, older.spend_time()),
+                true => self.context.charge(fairness_key, older.spend_time()),
                 // A single one is charged nothing: reading the clock costs as much as a short task.
                 false => older.spend(),
             }
@@ -231,17 +236,17 @@ impl Http {
 
     fn has_computed(&self, computed: Option<Computed>) {
         let Some(Computed { of, took, is_awaited }) = computed else { return };
-        self.context.charge(of.lane(), took);
+        self.context.charge(of.fairness_key(), took);
         if is_awaited {
             self.context.wake(&of);
         }
     }
 
-    fn go_on_as(&mut self, lane: Lane, runnable: Runnable, turn: &mut Turn) {
+    fn go_on_as(&mut self, fairness_key: FairnessKey, runnable: Runnable, turn: &mut Turn) {
         match runnable {
             Runnable::ListeningSocket(token)
                 if self.context.listening().is_secure(token)
-                    && self.context.handshakes.hold_back(lane, token) =>
+                    && self.context.handshakes.hold_back(fairness_key, token) =>
             {
                 self.context.listening().hold(token, turn);
             }
@@ -265,11 +270,11 @@ impl Http {
         {
             budget.spend();
             let Some(task) = self.tasks.get_mut(index) else { continue };
-            if !turn.must_wait(task.task_state.lane()) {
+            if !turn.must_wait(task.task_state.fairness_key()) {
                 self.run(index);
             } else if !task.task_state.is_woken() {
                 self.context.postpone(
-                    task.task_state.lane(),
+                    task.task_state.fairness_key(),
                     task.task_state.client(),
                     Runnable::Woken(index),
                 );
@@ -416,7 +421,7 @@ impl Source for Http {
                 self.context.sweeps().at(*at);
                 self.context.forget_gone();
             }
-            Command::Called(Place::Task(index)) => self.happen(*index, turn),
+            Command::WakeWaiter(WaiterId::Task(index)) => self.happen(*index, turn),
             Command::Cut => {
                 for index in self.tasks.indexes() {
                     self.end(index);

@@ -15,7 +15,7 @@ use crate::{
     running::{Refusal, RunningListener},
     shared::Shared,
     sys::{self, KernelAddress},
-    worker::{Kind, Lane, Slab, Token, Turn},
+    worker::{FairnessKey, Kind, Slab, Token, Turn},
 };
 
 pub(crate) struct ListeningSockets {
@@ -113,16 +113,16 @@ impl ListeningSockets {
     }
 
     /// Whose listening socket it is, if it is still there.
-    pub(crate) fn lane(&mut self, token: Token) -> Option<Lane> {
+    pub(crate) fn fairness_key(&mut self, token: Token) -> Option<FairnessKey> {
         self.listening
             .of_generation(token.index(), token.generation())
-            .map(|listening_socket| listening_socket.listener.lane)
+            .map(|listening_socket| listening_socket.listener.fairness_key)
     }
 
     /// Its clients speak TLS with us.
     pub(crate) fn is_secure(&mut self, token: Token) -> bool {
         let listening_socket = self.listening.of_generation(token.index(), token.generation());
-        listening_socket.is_some_and(|it| it.listener.tuned().listener.tls.is_some())
+        listening_socket.is_some_and(|it| it.listener.config().listener.tls.is_some())
     }
 
     /// It waits for its turn; `false`: as it did before.
@@ -193,12 +193,12 @@ impl ListeningSockets {
             turn.shared.report_scarcity();
         }
         let listener = listener.clone();
-        let tuned = listener.tuned();
-        let trusted = tuned.trusts(peer.ip());
+        let config = listener.config();
+        let trusted = config.trusts(peer.ip());
         let passes = turn.shared.own_sockets.passes(fd.as_fd(), peer, listener.at);
         // Requests share connections: first their marks tell, and they can be told why.
         let most_passes = if self.kind == Kind::HttpListener { 2 * MOST_PASSES } else { MOST_PASSES };
-        let refusal = if !trusted && !tuned.admits(peer.ip()) {
+        let refusal = if !trusted && !config.admits(peer.ip()) {
             Some(Refusal::Source)
         } else if passes >= most_passes {
             turn.shared.report_loop(listener.at);
@@ -207,16 +207,16 @@ impl ListeningSockets {
             turn.shared.memory.refused.fetch_add(1, Relaxed);
             Some(Refusal::Resources)
         } else {
-            listener.enter(&tuned, turn.now).err()
+            listener.enter(&config, turn.now).err()
         };
         if let Some(refusal) = refusal {
             listener.refuse(refusal);
             // If it fails the client sees an end instead of a reset.
             let _ = sys::reset_when_closed(fd.as_fd());
-            drop(tuned);
+            drop(config);
             return AcceptOutcome::Refused(Some(RefusedClient { peer, listener, why: refusal }));
         }
-        drop(tuned);
+        drop(config);
         turn.shared.connection_began();
         AcceptOutcome::Accepted(AcceptedConnection { fd, peer, listener, trusted, passes })
     }
@@ -300,8 +300,8 @@ mod tests {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap();
         let planned = Arc::new(balancing::listener(at.port()));
-        let tuned = LoadBalancerState::default().tune(&LbKey::Whole, planned.clone(), None);
-        let listener = Arc::new(RunningListener::new(LbKey::Whole, at, planned.id(), tuned));
+        let config = LoadBalancerState::default().listener_config(&LbKey::Whole, planned.clone(), None);
+        let listener = Arc::new(RunningListener::new(LbKey::Whole, at, planned.id(), config));
         let epoll = Arc::new(Epoll::new().unwrap());
         let shared = Arc::new(Shared::new(vec![Arc::new(Mailbox::new().unwrap())]));
         let mut turn = Turn::new(0, epoll.clone(), Box::default(), shared);

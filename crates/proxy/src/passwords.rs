@@ -41,7 +41,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 
 use self::queue::Queue;
 use crate::{
-    running::Place,
+    running::WaiterId,
     worker::{Command, Mailbox},
 };
 
@@ -149,7 +149,7 @@ impl Verification {
         self.state.store(if is_right { RIGHT } else { WRONG }, SeqCst);
         let waiters = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
         for waiter in waiters {
-            waiter.mailbox.post([Command::Called(Place::Task(waiter.task))]);
+            waiter.mailbox.post([Command::WakeWaiter(WaiterId::Task(waiter.task))]);
         }
     }
 }

@@ -129,7 +129,7 @@ impl Proxy {
         let sockets = state
             .listeners
             .iter()
-            .map(|(place, listener)| (*place, listener.tuned().listener.clone()))
+            .map(|(place, listener)| (*place, listener.config().listener.clone()))
             .collect();
         let pools = state.pools.iter().filter_map(|(id, pool)| {
             let live = pool.live();
@@ -186,7 +186,7 @@ impl Proxy {
         state.put_certificate(name, keys);
         // Authorities of clients are part of a listener's terms.
         let concerned = |listener: &Arc<RunningListener>| {
-            let tls = listener.tuned().listener.tls.clone();
+            let tls = listener.config().listener.tls.clone();
             tls.as_ref()
                 .and_then(|tls| tls.clients.as_ref())
                 .is_some_and(|clients| clients.authorities == *name)
@@ -196,8 +196,12 @@ impl Proxy {
             state.forget_terms();
         }
         for listener in listeners {
-            let tuned = state.tune(key, listener.tuned().listener.clone(), self.shared().tickets.as_ref());
-            listener.retune(tuned);
+            let config = state.listener_config(
+                key,
+                listener.config().listener.clone(),
+                self.shared().tickets.as_ref(),
+            );
+            listener.set_config(config);
         }
     }
 
@@ -272,9 +276,9 @@ impl Proxy {
         wide.add(at, id.l4, &sockets);
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
-        let tuned = state.tune(key, listener, self.shared().tickets.as_ref());
+        let config = state.listener_config(key, listener, self.shared().tickets.as_ref());
         let share = state.share(share);
-        let running = Arc::new(RunningListener::new(key.clone(), at, id, tuned).sharing(share));
+        let running = Arc::new(RunningListener::new(key.clone(), at, id, config).sharing(share));
         running.set_sockets(sockets.clone());
         state.listeners.insert((ip, id), running.clone());
         for (index, worker) in workers.iter().enumerate() {
@@ -295,7 +299,7 @@ impl Proxy {
         let mut registry = self.shared().registry.lock();
         let Some(state) = registry.get_mut(key) else { return };
         let Some(running) = state.listeners.get(&(ip, listener.id())).cloned() else { return };
-        running.retune(state.tune(key, listener, self.shared().tickets.as_ref()));
+        running.set_config(state.listener_config(key, listener, self.shared().tickets.as_ref()));
     }
 
     /// Accepts nobody any more. Who is there may finish within the listener's drain time.
@@ -311,7 +315,7 @@ impl Proxy {
         }
         let sockets = running.close(now);
         self.shared().closing.add(running.at, id.l4, &sockets);
-        let drain = running.tuned().listener.timeouts.drain;
+        let drain = running.config().listener.timeouts.drain;
         state.closed.push(running.clone());
         drop(registry);
         // Others never heard of it. (What it does not say of its sockets may be anywhere.)

@@ -26,9 +26,9 @@ use crate::{
     listening_sockets::ListeningSockets,
     pipes::Pipes,
     reach::Cursors,
-    running::{Place, Refusal, RunningListener},
+    running::{Refusal, RunningListener, WaiterId},
     sys::{self, Event},
-    worker::{Budget, Command, Fair, Kind, Link, Slab, Source, Sweeps, Token, Turn, Wheel},
+    worker::{Budget, Command, FairQueue, Kind, Link, Slab, Source, Sweeps, Token, Turn, Wheel},
 };
 
 pub(crate) struct Tcp {
@@ -38,7 +38,7 @@ pub(crate) struct Tcp {
     /// Had more to move than is fair in one turn.
     unfinished: Vec<Token>,
     /// What is done as is fair, where others have much to do, too.
-    waiting: Fair<Waiting>,
+    waiting: FairQueue<Waiting>,
     pipes: Pipes,
     cursors: Cursors,
     sweeps: Sweeps,
@@ -60,7 +60,7 @@ impl Tcp {
             connections: Slab::default(),
             wheel: Wheel::new(sys::millis()),
             unfinished: Vec::new(),
-            waiting: Fair::default(),
+            waiting: FairQueue::default(),
             pipes: Pipes::default(),
             cursors: Cursors::new(worker),
             sweeps: Sweeps::default(),
@@ -77,22 +77,22 @@ impl Tcp {
     fn happen(&mut self, token: Token, event: Event, turn: &mut Turn) {
         let (index, _) = Side::of(token.index());
         let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
-        let lane = connection.listener.lane;
-        if !turn.must_wait(lane) {
+        let fairness_key = connection.listener.fairness_key;
+        if !turn.must_wait(fairness_key) {
             return self.connection_event(token, event, turn);
         }
         let waiting = Waiting::Event(token, event, connection.tried());
-        self.waiting.push(lane, index as usize, waiting);
+        self.waiting.push(fairness_key, index as usize, waiting);
     }
 
     fn come(&mut self, token: Token, turn: &mut Turn) {
-        let Some(lane) = self.listening.lane(token) else { return };
-        if !turn.must_wait(lane) {
+        let Some(fairness_key) = self.listening.fairness_key(token) else { return };
+        if !turn.must_wait(fairness_key) {
             return self.accept(token, turn);
         }
         if self.listening.wait(token.index()) {
             self.waiting.push(
-                lane,
+                fairness_key,
                 usize::MAX.saturating_sub(token.index() as usize),
                 Waiting::ListeningSocket(token),
             );
@@ -102,7 +102,7 @@ impl Tcp {
     fn run_waiting(&mut self, turn: &mut Turn) {
         let mut budget = Budget::timed();
         while budget.is_left()
-            && let Some((lane, waiting)) = self.waiting.pop()
+            && let Some((fairness_key, waiting)) = self.waiting.pop()
         {
             match waiting {
                 Waiting::Event(token, event, tried) => {
@@ -116,7 +116,7 @@ impl Tcp {
                 Waiting::Unfinished(token) => self.finish(token, turn),
                 Waiting::ListeningSocket(token) => self.accept(token, turn),
             }
-            self.waiting.charge(lane, budget.spend_time());
+            self.waiting.charge(fairness_key, budget.spend_time());
         }
     }
 
@@ -296,7 +296,7 @@ impl Source for Tcp {
                 self.sweeps.at(*at);
                 self.cursors.forget_gone();
             }
-            Command::Called(Place::Connection(token)) => self.on_queue_result(*token, turn),
+            Command::WakeWaiter(WaiterId::Connection(token)) => self.on_queue_result(*token, turn),
             Command::Cut => {
                 for index in self.connections.indexes() {
                     self.end(index, Ending::Drained, turn);
@@ -308,15 +308,15 @@ impl Source for Tcp {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
-        turn.goes_on(&self.waiting);
+        turn.note_backlog(&self.waiting);
         for token in std::mem::take(&mut self.unfinished) {
             let (index, _) = Side::of(token.index());
             let Some(connection) = self.connections.of_generation(index, token.generation()) else {
                 continue;
             };
-            let lane = connection.listener.lane;
-            match turn.must_wait(lane) {
-                true => self.waiting.push(lane, index as usize, Waiting::Unfinished(token)),
+            let fairness_key = connection.listener.fairness_key;
+            match turn.must_wait(fairness_key) {
+                true => self.waiting.push(fairness_key, index as usize, Waiting::Unfinished(token)),
                 false => self.finish(token, turn),
             }
         }

@@ -37,7 +37,7 @@ use crate::{
     access::{ConnectionLine, Ending, LogBuffer},
     running::{RunningListener, RunningPool},
     sys::{self, Event, Inbox, Outbox},
-    worker::{Budget, Command, Fair, Kind, Lane, Slab, Source, Sweeps, Token, Turn},
+    worker::{Budget, Command, FairQueue, FairnessKey, Kind, Slab, Source, Sweeps, Token, Turn},
 };
 
 /// Flows of a process. Each has a descriptor and a few hundred bytes, in the kernel about two thousand.
@@ -60,7 +60,7 @@ pub(crate) struct Udp {
     buffers: Option<Box<Buffers>>,
     listening: Slab<ListeningSocket>,
     flows: Flows<Flow>,
-    waiting: Fair<Token>,
+    waiting: FairQueue<Token>,
     cursors: HashMap<usize, Cursor>,
     sweeps: Sweeps,
     pace: Pace,
@@ -86,7 +86,7 @@ impl Udp {
             buffers: None,
             listening: Slab::default(),
             flows: Flows::new(now),
-            waiting: Fair::default(),
+            waiting: FairQueue::default(),
             cursors: HashMap::new(),
             sweeps: Sweeps::default(),
             pace: Pace::default(),
@@ -109,14 +109,17 @@ impl Udp {
     }
 
     /// Whose it is, if that is still there.
-    fn lane(&mut self, token: Token) -> Option<Lane> {
+    fn fairness_key(&mut self, token: Token) -> Option<FairnessKey> {
         let (index, generation) = (token.index(), token.generation());
         match index & DOOR {
-            0 => self.flows.of(FlowId { slot: index, generation }).map(|entry| entry.flow.listener.lane),
+            0 => self
+                .flows
+                .of(FlowId { slot: index, generation })
+                .map(|entry| entry.flow.listener.fairness_key),
             _ => self
                 .listening
                 .of_generation(index & !DOOR, generation)
-                .map(|listening_socket| listening_socket.listener.lane),
+                .map(|listening_socket| listening_socket.listener.fairness_key),
         }
     }
 
@@ -136,11 +139,11 @@ impl Udp {
     fn run_waiting(&mut self, turn: &mut Turn) {
         let mut budget = Budget::timed();
         while budget.is_left()
-            && let Some((lane, token)) = self.waiting.pop()
+            && let Some((fairness_key, token)) = self.waiting.pop()
         {
             self.is_noted(token, false);
             self.handle(token, turn);
-            self.waiting.charge(lane, budget.spend_time());
+            self.waiting.charge(fairness_key, budget.spend_time());
         }
     }
 
@@ -165,8 +168,8 @@ impl Udp {
         let Some(mut buffers) = self.buffers.take() else { return };
         if let Some(entry) = self.listening.get_mut(listening_socket) {
             let (listener, socket) = (entry.listener.clone(), entry.socket.clone());
-            let tuned = listener.tuned();
-            entry.suit(&tuned);
+            let config = listener.config();
+            entry.suit(&config);
             let most = if turn.is_contended() { BESIDE_OTHERS } else { sys::BATCH };
             match buffers.inbox.receive(socket.as_fd(), most, entry.coalesces) {
                 Ok(count) => {
@@ -178,7 +181,7 @@ impl Udp {
                             self.forward(
                                 listening_socket,
                                 &listener,
-                                &tuned,
+                                &config,
                                 (peer, datagram, segment),
                                 turn,
                             );
@@ -346,12 +349,12 @@ impl Udp {
 
 impl Source for Udp {
     fn event(&mut self, token: Token, _event: Event, turn: &mut Turn) {
-        let Some(lane) = self.lane(token) else { return };
-        if !turn.must_wait(lane) {
+        let Some(fairness_key) = self.fairness_key(token) else { return };
+        if !turn.must_wait(fairness_key) {
             return self.handle(token, turn);
         }
         if !self.is_noted(token, true) {
-            self.waiting.push(lane, token.index() as usize, token);
+            self.waiting.push(fairness_key, token.index() as usize, token);
         }
     }
 
@@ -372,7 +375,7 @@ impl Source for Udp {
                 // Nobody waits for it any more: then a thaw follows.
                 let _ = export.send(exported);
             }
-            Command::Called(_) => {}
+            Command::WakeWaiter(_) => {}
             Command::Thaw => self.thaw(turn),
             Command::Relinquish => self.relinquish(turn),
             Command::Inherit => {
@@ -388,7 +391,7 @@ impl Source for Udp {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
-        turn.goes_on(&self.waiting);
+        turn.note_backlog(&self.waiting);
         if self.is_behind() {
             self.run_waiting(turn);
         }

@@ -7,7 +7,7 @@ use seaway_model::{L4, LbKey, ListenerId, PoolId};
 use seaway_testkit::balancing;
 
 use super::*;
-use crate::running::{Refusal, RunningListener, RunningPool, Tuned};
+use crate::running::{ListenerConfig, Refusal, RunningListener, RunningPool};
 
 const LINE: Line<'static> = Line {
     client: std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)),
@@ -155,10 +155,10 @@ fn a_connection_is_one_line_in_each_form_whatever_names_say() {
     listener.name = hostile.into();
     let key = LbKey::Of(balancing::owner());
     let pool = |pool: &PoolId| RunningPool::empty(key.clone(), pool.clone());
-    let tuned = Tuned::new(Arc::new(listener), None, None, pool);
+    let config = ListenerConfig::new(Arc::new(listener), None, None, pool);
     let id = ListenerId { l4: L4::Tcp, port: 443 };
     let at = ([203, 0, 113, 7], 443).into();
-    let listener = RunningListener::new(key.clone(), at, id, Arc::new(tuned));
+    let listener = RunningListener::new(key.clone(), at, id, Arc::new(config));
     let line = ConnectionLine {
         client: "[::ffff:192.0.2.7]:999".parse().unwrap(),
         listener: &listener,

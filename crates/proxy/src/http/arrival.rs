@@ -31,7 +31,7 @@ use crate::{
     reach,
     running::{Refusal, RunningListener},
     shared::Shared,
-    tls::{Terms, Validations},
+    tls::{ListenerTls, Validations},
 };
 
 /// Who the client is: the same for all that it asks.
@@ -44,7 +44,7 @@ pub(super) struct ClientIdentity {
     pub(super) listener: Arc<RunningListener>,
     pub(super) told: ForwardedClient,
     /// How TLS is spoken with it.
-    pub(super) terms: Option<Arc<Terms>>,
+    pub(super) listener_tls: Option<Arc<ListenerTls>>,
     /// What it holds, with all its streams.
     pub(super) memory: Rc<ConnectionMemory>,
     /// Of that, what the connection itself holds.
@@ -69,7 +69,7 @@ impl Drop for ClientIdentity {
 
 impl ClientIdentity {
     pub(super) fn timeout(&self, which: impl Fn(&Timeouts) -> Duration) -> u64 {
-        which(&self.listener.tuned().listener.timeouts).as_millis() as u64
+        which(&self.listener.config().listener.timeouts).as_millis() as u64
     }
 
     pub(super) fn hold_more(&self, bytes: usize) {
@@ -90,7 +90,7 @@ impl ClientIdentity {
 
     /// Of a request's head.
     pub(super) fn limits(&self) -> Limits {
-        let limits = self.listener.tuned().listener.http.limits;
+        let limits = self.listener.config().listener.http.limits;
         Limits {
             head: limits.head as usize,
             target: limits.target as usize,
@@ -116,7 +116,7 @@ pub(super) async fn arrive(
         hops: 0,
         listener,
         told,
-        terms: None,
+        listener_tls: None,
         memory,
         held,
         shared,
@@ -138,9 +138,9 @@ pub(super) async fn arrive(
     }
     who.destination =
         who.destination.or_else(|| Some(reach::local_destination(stream.fd(), who.listener.at)));
-    let tuned = who.listener.tuned_now();
-    if let Some(tls) = &tuned.listener.tls
-        && (tuned.through.is_some() || tuned.validations.is_some())
+    let config = who.listener.config_owned();
+    if let Some(tls) = &config.listener.tls
+        && (config.passthrough.is_some() || config.validations.is_some())
     {
         let mut scratch = begun.take().unwrap_or_else(|| context.scratch());
         let hello = match asked(&stream, &mut scratch).await {
@@ -151,12 +151,12 @@ pub(super) async fn arrive(
             }
         };
         let name = hello.name.as_deref();
-        let validations = tuned.validations.as_ref().filter(|_| hello.is_validation);
+        let validations = config.validations.as_ref().filter(|_| hello.is_validation);
         if let Some(validations) = validations.filter(|it| name.is_some_and(|name| it.is_of(name))) {
             return validated(&who, stream, validations, &scratch).await;
         }
-        let through = tuned.through.as_ref();
-        if let Some(choice) = name.and_then(|name| through?.choice(name, tls)) {
+        let passthrough = config.passthrough.as_ref();
+        if let Some(choice) = name.and_then(|name| passthrough?.choice(name, tls)) {
             let number = context.cursors().draw();
             let pool = choice.pool(|| number).cloned();
             let (end, who) = (End::Wire(stream), Rc::new(who));
@@ -167,11 +167,13 @@ pub(super) async fn arrive(
         begun = Some(scratch);
     }
     let mut h2 = false;
-    if tuned.listener.tls.is_some() {
-        // Without terms nobody is served: what is asked for in TLS is never said in the open.
-        let Some(terms) = tuned.terms.clone() else { return who.turn_away(&context, Refusal::Tls) };
+    if config.listener.tls.is_some() {
+        // Without it no client is served: what is asked for in TLS is never answered in plaintext.
+        let Some(listener_tls) = config.listener_tls.clone() else {
+            return who.turn_away(&context, Refusal::Tls);
+        };
         let early = begun.take();
-        match secured(&mut who, &mut stream, terms, early.as_deref()).await {
+        match secured(&mut who, &mut stream, listener_tls, early.as_deref()).await {
             Ok(is_http_2) => h2 = is_http_2,
             Err(error) => {
                 tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "no TLS");
@@ -180,10 +182,10 @@ pub(super) async fn arrive(
         }
         early.into_iter().for_each(|scratch| context.put_back(scratch));
     }
-    let mut proxies = tuned.listener.http.trusted.iter();
+    let mut proxies = config.listener.http.trusted.iter();
     who.told.believed = proxies.any(|range| range.contains(&who.peer.ip()));
-    let protocol = tuned.listener.protocol;
-    drop(tuned);
+    let protocol = config.listener.protocol;
+    drop(config);
     let who = Rc::new(who);
     if h2 {
         return streams::serve(context, task_state, who, stream, None).await;
@@ -227,7 +229,7 @@ async fn introduced(who: &mut ClientIdentity, stream: &Stream, scratch: &mut Scr
         who.destination = destination;
         who.told = ForwardedClient::new(source, who.listener.at.port(), false);
     }
-    if who.listener.tuned().admits(who.peer.ip()) { Ok(()) } else { Err(Refusal::Source) }
+    if who.listener.config().admits(who.peer.ip()) { Ok(()) } else { Err(Refusal::Source) }
 }
 
 /// Whom the client wants to speak with by TLS. What it says stays where it is.
@@ -274,10 +276,10 @@ async fn validated(who: &ClientIdentity, mut stream: Stream, validations: &Valid
 async fn secured(
     who: &mut ClientIdentity,
     stream: &mut Stream,
-    terms: Arc<Terms>,
+    listener_tls: Arc<ListenerTls>,
     early: Option<&Scratch>,
 ) -> io::Result<bool> {
-    let connection = ServerConnection::new(terms.config.clone()).map_err(io::Error::other)?;
+    let connection = ServerConnection::new(listener_tls.config.clone()).map_err(io::Error::other)?;
     let mut session = Session::new(connection);
     if let Some(scratch) = early {
         session = session.receive(stream, scratch.asked.filled()).await?;
@@ -293,6 +295,6 @@ async fn secured(
         }
         h2 = session.connection().alpn_protocol() == Some(b"h2");
     }
-    who.terms = Some(terms);
+    who.listener_tls = Some(listener_tls);
     Ok(h2)
 }

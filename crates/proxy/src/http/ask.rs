@@ -95,7 +95,7 @@ pub(super) async fn ask_alone(
                 connect(&client.context, &client.task_state, &client.who, pool, member, is_one_of_many);
             match connected.await {
                 Ok(end) => {
-                    client.context.measured(pool, None, Span::Connect, started);
+                    client.context.record_latency(pool, None, Span::Connect, started);
                     end
                 }
                 Err(error) => return (Err(UpstreamError::of_connecting(error)), false),

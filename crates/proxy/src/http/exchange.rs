@@ -21,7 +21,7 @@ use super::{
     guard::{self, Denied},
     h2_upstream, mirror,
     question::{AddedHeaders, version_of},
-    queue::{self, Patience},
+    queue::{self, QueueDeadline},
     relay::relay,
     reuse::NextUse,
     rules::{self, RequestChanges, RequestView, redirected, rewritten},
@@ -32,7 +32,7 @@ use super::{
 use crate::{
     latency::Started,
     reach::{RETRIES, note_failure},
-    running::{Mirror, Refusal, RunningMember, RunningPool, Tuned, Wish},
+    running::{ListenerConfig, Mirror, Refusal, RunningMember, RunningPool, SelectionRequest},
 };
 
 /// What becomes of the client's connection.
@@ -79,31 +79,31 @@ fn millis(time: Duration) -> u64 {
 }
 
 pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
-    let tuned = client.who.listener.tuned_now();
+    let config = client.who.listener.config_owned();
     // A request of which nothing is found again is nobody's: by an empty path it would be another's.
     let Ok(head) = scratch.asked.part(0, scratch.request.length) else {
         return refuse(client, scratch, 500).await;
     };
-    if tuned.listener.http.request_id {
+    if config.listener.http.request_id {
         let believed = client.who.told.believed;
         client.context.request_ids().put_request_id(&mut scratch.id, head, &scratch.request, believed);
     }
     let seen = RequestView { head, request: &scratch.request };
-    let found = tuned.routes.find(&seen);
-    let Some((found, rule)) = found.and_then(|it| Some((it, tuned.rule(it.rule)?))) else {
+    let found = config.routes.find(&seen);
+    let Some((found, rule)) = found.and_then(|it| Some((it, config.rule(it.rule)?))) else {
         return refuse(client, scratch, 404).await;
     };
-    client.task_state.works_for(&rule.owner);
+    client.task_state.charge_to(&rule.owner);
     let peer = client.who.peer.ip();
     let asks = match client.who.told.believed {
-        true => believed::client(peer, head, &scratch.request, &tuned.listener.http.trusted),
+        true => believed::client(peer, head, &scratch.request, &config.listener.http.trusted),
         false => BelievedClient { ip: peer, is_hidden: false },
     };
     let mut short = Short {
         started: client.context.shared.started(),
         client: asks.ip,
         rule,
-        options: &tuned.listener.http,
+        options: &config.listener.http,
         lines: "",
         sticky: None,
         method: scratch.request.method,
@@ -113,15 +113,15 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         reuse: Reuse::Never,
         next: NextUse::Closed,
         closes: false,
-        connect: millis(tuned.listener.timeouts.connect),
-        answer: millis(tuned.listener.timeouts.answer),
+        connect: millis(config.listener.timeouts.connect),
+        answer: millis(config.listener.timeouts.answer),
     };
     scratch.record.asked_by(short.client);
     client.limit(rule.timeout);
     // Nobody is invited to ask once more where nothing more is answered.
     let may_persist = short.persists && !client.is_over();
     // Before anything else of the rule is done: redirects and preflights tell of it, too.
-    match guard::admit(client, &tuned, found.rule, asks, head, &scratch.request) {
+    match guard::admit(client, &config, found.rule, asks, head, &scratch.request) {
         Ok(()) => {}
         Err(Denied::Source) => {
             client.who.listener.refuse(Refusal::Source);
@@ -129,7 +129,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         }
         Err(Denied::Rate(seconds)) => {
             client.who.listener.refuse(Refusal::ClientRate);
-            let (fields, body) = (format!("Retry-After: {seconds}\r\n"), error_page(&tuned, 429));
+            let (fields, body) = (format!("Retry-After: {seconds}\r\n"), error_page(&config, 429));
             let head_only = short.method == Method::Head;
             // Another connection would cost more than another answer.
             let persists = skip_request(scratch) && may_persist;
@@ -144,7 +144,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     }
     let mut granted = Vec::new();
     if !rule.asks.is_empty() {
-        let all = tuned.asked_by(found.rule);
+        let all = config.auth_pools_of(found.rule);
         match Box::pin(forward_auth::ask(client, scratch, short, all)).await {
             Ok(lines) => granted = lines,
             Err(why) => return Box::pin(forward_auth::refuse_as(client, scratch, short, why)).await,
@@ -163,7 +163,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     match &rule.action {
         Action::Forward(_) => {}
         Action::Respond { code, body } => {
-            let body = Some(body.as_str()).filter(|body| !body.is_empty()).or(error_page(&tuned, *code));
+            let body = Some(body.as_str()).filter(|body| !body.is_empty()).or(error_page(&config, *code));
             let persists = skip_request(scratch) && may_persist;
             let head_only = short.method == Method::Head;
             let answer = Answer { status: *code, fields: &lines, body, head_only, persists };
@@ -184,14 +184,14 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         return refuse(client, scratch, 508).await;
     }
     let number = client.context.cursors().draw();
-    let Some(pool) = tuned.pool_of(found.rule, || number) else {
+    let Some(pool) = config.pool_of(found.rule, || number) else {
         client.who.listener.refuse(Refusal::NoMember);
         return refuse(client, scratch, 503).await;
     };
     let mut pool = pool.clone();
     let mut sticky = Sticky::of(&pool, head, &scratch.request);
     if sticky.as_ref().is_none_or(|it| it.mark.is_none())
-        && let Some((theirs, known)) = kept_pool(&tuned, found.rule, head, &scratch.request)
+        && let Some((theirs, known)) = kept_pool(&config, found.rule, head, &scratch.request)
     {
         (pool, sticky) = (theirs.clone(), Some(known));
     }
@@ -230,7 +230,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         return refuse(client, scratch, 413).await;
     }
     scratch.asked.consume(scratch.request.length);
-    forward(client, scratch, short, (body, most), &pool, tuned.mirrors_of(found.rule)).await
+    forward(client, scratch, short, (body, most), &pool, config.mirrors_of(found.rule)).await
 }
 
 /// Tells a client that its rule is for others.
@@ -250,8 +250,8 @@ async fn ask_for_password(
         }
         Unauthenticated::Gone => return After::Close,
     };
-    let tuned = client.who.listener.tuned_now();
-    let (body, head_only) = (error_page(&tuned, status), short.method == Method::Head);
+    let config = client.who.listener.config_owned();
+    let (body, head_only) = (error_page(&config, status), short.method == Method::Head);
     // Browsers ask again on the same connection.
     let persists = skip_request(scratch) && may_persist;
     client.say(scratch, &Answer { status, fields: &fields, body, head_only, persists }).await
@@ -260,12 +260,12 @@ async fn ask_for_password(
 /// The pool that a client's cookie is of, where several share the requests: it keeps its member there, even of a pool
 /// that gets nothing new any more.
 fn kept_pool<'t>(
-    tuned: &'t Tuned,
+    config: &'t ListenerConfig,
     rule: usize,
     head: &[u8],
     request: &Request,
 ) -> Option<(&'t Arc<RunningPool>, Sticky)> {
-    let pools = tuned.pools_of(rule);
+    let pools = config.pools_of(rule);
     let mut several = pools.iter().filter(|_| pools.len() > 1);
     several.find_map(|(pool, _)| {
         let sticky = Sticky::of(pool, head, request).filter(|it| it.mark.is_some())?;
@@ -309,7 +309,7 @@ async fn forward(
     mirror::reflect(client, scratch, mirrors);
     client.spare(scratch);
     let mut tried: Vec<Arc<RunningMember>> = Vec::new();
-    let (mut held, mut patience) = (None, Patience::default());
+    let (mut held, mut patience) = (None, QueueDeadline::default());
     let retries = short.rule.retries.map_or(RETRIES, usize::from);
     // What a PROXY header says of one client holds for the whole connection.
     let introduces = pool.live().compiled.pool().proxy.is_some();
@@ -318,13 +318,14 @@ async fn forward(
         short.next = NextUse::Closed;
     }
     loop {
-        let wish = || Wish {
+        let selection = || SelectionRequest {
             client: short.client,
-            mark: short.sticky.and_then(|(sticky, _)| sticky.mark),
+            cookie: short.sticky.and_then(|(sticky, _)| sticky.mark),
             tried: tried.clone(),
         };
         let choose = || {
-            let known = |(sticky, _): (&Sticky, _)| pool.marked(sticky.mark?, &tried, client.context.now());
+            let known =
+                |(sticky, _): (&Sticky, _)| pool.by_cookie(sticky.mark?, &tried, client.context.now());
             short.sticky.and_then(known).or_else(|| match h2 {
                 true => choose_free(client, short.client, pool, &tried),
                 false => choose(&client.context, short.client, pool, &tried),
@@ -332,7 +333,7 @@ async fn forward(
         };
         let engaged = match (held.take(), tried.len() <= retries) {
             (Some(member), _) => Ok(member),
-            (None, true) => queue::engage(client, pool, wish, &mut patience, choose).await,
+            (None, true) => queue::reserve_member(client, pool, selection, &mut patience, choose).await,
             (None, false) => Err(Refusal::NoMember),
         };
         let member = match engaged {
@@ -411,7 +412,7 @@ async fn forward(
                 502
             }
             UpstreamError::Late => {
-                pool.kept_waiting(&member, client.context.now());
+                pool.note_response_timeout(&member, client.context.now());
                 504
             }
         };
@@ -445,13 +446,15 @@ fn choose_free(
 /// Answers a request that goes nowhere. Its body, if there is one, is not waited for.
 pub(super) async fn refuse(client: &Client, scratch: &mut Scratch, status: u16) -> After {
     let head_only = scratch.request.method == Method::Head;
-    let tuned = client.who.listener.tuned_now();
-    client.say(scratch, &Answer { head_only, body: error_page(&tuned, status), ..Answer::last(status) }).await
+    let config = client.who.listener.config_owned();
+    client
+        .say(scratch, &Answer { head_only, body: error_page(&config, status), ..Answer::last(status) })
+        .await
 }
 
 /// What the operator wants to be said for that status.
-fn error_page(tuned: &Tuned, status: u16) -> Option<&str> {
-    tuned.listener.http.pages.get(&status).map(|page| page.as_str())
+fn error_page(config: &ListenerConfig, status: u16) -> Option<&str> {
+    config.listener.http.pages.get(&status).map(|page| page.as_str())
 }
 
 /// `true`: the next request begins right behind this one.

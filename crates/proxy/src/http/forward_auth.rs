@@ -16,7 +16,7 @@ use super::{
     credentials,
     exchange::{After, Short, refuse, skip_request},
     question::{AddedHeaders, put},
-    queue::{self, Patience},
+    queue::{self, QueueDeadline},
     relay::relay,
     reuse::NextUse,
     rules::Nothing,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     reach::note_failure,
-    running::{AuthPool, Refusal, RunningMember, RunningPool, Wish},
+    running::{ForwardAuthPool, Refusal, RunningMember, RunningPool, SelectionRequest},
 };
 
 /// Why a request is not served.
@@ -47,7 +47,7 @@ pub(super) async fn ask(
     client: &Client,
     scratch: &Scratch,
     short: Short<'_>,
-    all: &[AuthPool],
+    all: &[ForwardAuthPool],
 ) -> Result<Vec<u8>, Refused> {
     let added = AddedHeaders {
         told: &client.who.told,
@@ -142,11 +142,11 @@ async fn one_of(
     short: Short<'_>,
     pool: &Arc<RunningPool>,
 ) -> Result<(MemberAnswer, Arc<RunningMember>), Refused> {
-    let (mut tried, mut patience) = (Vec::new(), Patience::default());
+    let (mut tried, mut patience) = (Vec::new(), QueueDeadline::default());
     while tried.len() < ATTEMPTS {
         let choose = || choose(&client.context, short.client, pool, &tried);
-        let wish = || Wish { client: short.client, mark: None, tried: tried.clone() };
-        let Ok(member) = queue::engage(client, pool, wish, &mut patience, choose).await else {
+        let selection = || SelectionRequest { client: short.client, cookie: None, tried: tried.clone() };
+        let Ok(member) = queue::reserve_member(client, pool, selection, &mut patience, choose).await else {
             let is_gone = client.is_gone();
             return Err(if is_gone { Refused::Gone } else { Refused::Unreachable });
         };
@@ -174,7 +174,7 @@ async fn one_of(
                 return Err(Refused::Unreachable);
             }
             UpstreamError::Late => {
-                pool.kept_waiting(&member, client.context.now());
+                pool.note_response_timeout(&member, client.context.now());
                 return Err(Refused::Unreachable);
             }
             UpstreamError::Ours(error) => {

@@ -7,7 +7,7 @@ use seaway_model::load_balancer::ClientKey;
 use seaway_wire::http::{Known, Request};
 
 use super::{believed::BelievedClient, serve::Client};
-use crate::{client_rates::RateLimitKey, running::Tuned};
+use crate::{client_rates::RateLimitKey, running::ListenerConfig};
 
 /// Why a request is not answered by its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,18 +21,18 @@ pub(super) enum Denied {
 /// Rules without ranges and limits cost two looks at what is not there.
 pub(super) fn admit(
     client: &Client,
-    tuned: &Tuned,
+    config: &ListenerConfig,
     rule: usize,
     asks: BelievedClient,
     head: &[u8],
     request: &Request,
 ) -> Result<(), Denied> {
-    if let Some(sources) = tuned.sources_of(rule)
+    if let Some(sources) = config.sources_of(rule)
         && (asks.is_hidden || !sources.admits(asks.ip.to_canonical()))
     {
         return Err(Denied::Source);
     }
-    for limit in tuned.rule(rule).map_or(&[][..], |rule| &rule.rates) {
+    for limit in config.rule(rule).map_or(&[][..], |rule| &rule.rates) {
         let value = match &limit.rate.key {
             ClientKey::Address => None,
             ClientKey::Header(name) => header(name.as_bytes(), head, request),

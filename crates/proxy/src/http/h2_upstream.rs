@@ -46,9 +46,9 @@ pub(super) struct H2UpstreamPool {
 
 impl H2UpstreamPool {
     /// Connections end when nobody asks by them any more.
-    pub(super) fn forget_those_that_leave(&mut self) {
+    pub(super) fn forget_draining_members(&mut self) {
         self.by_member.retain(|_, upstream| {
-            let stays = upstream.member().leaving_since().is_none();
+            let stays = upstream.member().draining_since().is_none();
             if !stays {
                 upstream.close();
             }
@@ -66,7 +66,7 @@ impl H2UpstreamPool {
             return known.clone();
         }
         let upstream = Upstream::new(context, member);
-        if member.leaving_since().is_none() {
+        if member.draining_since().is_none() {
             self.by_member.insert(key, upstream.clone());
         }
         upstream
@@ -106,7 +106,7 @@ pub(super) async fn ask(
                 let started = client.context.shared.started();
                 let made = connect(client, pool, &upstream, member).await;
                 if let Ok(h2) = &made {
-                    client.context.measured(pool, None, Span::Connect, started);
+                    client.context.record_latency(pool, None, Span::Connect, started);
                     has_heard(h2, client).await;
                 }
                 drop(opening);
@@ -168,7 +168,7 @@ async fn connect(
     });
     let held = Held(h2);
     // Nobody else is to ask by it where all has ended meanwhile: it goes with this one.
-    if !context.is_stopping() && member.leaving_since().is_none() {
+    if !context.is_stopping() && member.draining_since().is_none() {
         upstream.add(&held);
     }
     Ok(held)

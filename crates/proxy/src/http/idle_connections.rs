@@ -76,7 +76,7 @@ impl IdleConnections {
         (next, client): (NextUse, &Rc<ClientIdentity>),
         now: u64,
     ) {
-        if next == NextUse::Closed || member.leaving_since().is_some() || !stream.is_untouched() {
+        if next == NextUse::Closed || member.draining_since().is_some() || !stream.is_untouched() {
             return;
         }
         let client = (next == NextUse::SameClient).then(|| Rc::downgrade(client));
@@ -119,8 +119,8 @@ impl IdleConnections {
     }
 
     #[must_use = "streams are dropped when nothing is borrowed"]
-    pub(super) fn without_those_that_leave(&mut self) -> Vec<impl Sized + use<>> {
-        self.kept.remove_all(|one| one.member.leaving_since().is_some())
+    pub(super) fn take_of_draining_members(&mut self) -> Vec<impl Sized + use<>> {
+        self.kept.remove_all(|one| one.member.draining_since().is_some())
     }
 
     #[must_use = "streams are dropped when nothing is borrowed"]

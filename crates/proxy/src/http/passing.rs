@@ -6,7 +6,7 @@ use seaway_wire::http::Body;
 
 use super::{
     ask::{choose, connect},
-    queue::{self, Patience},
+    queue::{self, QueueDeadline},
     relay::tunnel,
     scratch::Scratch,
     serve::Client,
@@ -15,14 +15,14 @@ use crate::{
     access::{ConnectionLine, Ending},
     latency::Span,
     reach::{RETRIES, is_local_shortage, note_failure},
-    running::{Refusal, RunningPool, Wish},
+    running::{Refusal, RunningPool, SelectionRequest},
 };
 
 /// TLS ends here, and what is in it goes on as it is.
 pub(super) async fn pass_through(client: &Client) {
-    let tuned = client.who.listener.tuned_now();
+    let config = client.who.listener.config_owned();
     let number = client.context.cursors().draw();
-    let pool = tuned.pool(|| number).cloned();
+    let pool = config.pool(|| number).cloned();
     pass_to(client, pool, None).await;
 }
 
@@ -31,11 +31,12 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
     let mut passing = Passing { client, pool, scratch: begun, member: None, connect: None, ending: None };
     let Some(pool) = passing.pool.clone() else { return passing.refuse(Refusal::NoMember) };
     let mut tried = Vec::new();
-    let (mut refusal, mut patience) = (Refusal::NoMember, Patience::default());
+    let (mut refusal, mut patience) = (Refusal::NoMember, QueueDeadline::default());
     while tried.len() <= RETRIES {
-        let wish = || Wish { client: client.who.peer.ip(), mark: None, tried: tried.clone() };
+        let selection =
+            || SelectionRequest { client: client.who.peer.ip(), cookie: None, tried: tried.clone() };
         let choose = || choose(&client.context, client.who.peer.ip(), &pool, &tried);
-        let member = match queue::engage(client, &pool, wish, &mut patience, choose).await {
+        let member = match queue::reserve_member(client, &pool, selection, &mut patience, choose).await {
             Ok(member) => member,
             Err(why) => {
                 refusal = why;
@@ -46,7 +47,7 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
         let (started, began) = (client.context.shared.started(), client.context.now());
         match connect(&client.context, &client.task_state, &client.who, &pool, &member, false).await {
             Ok(stream) => {
-                client.context.measured(&pool, Some(&member), Span::Connect, started);
+                client.context.record_latency(&pool, Some(&member), Span::Connect, started);
                 passing.member = Some(member.at);
                 passing.connect = Some(client.context.now().saturating_sub(began));
                 let scratch = passing.scratch.get_or_insert_with(|| client.context.scratch());

@@ -102,7 +102,7 @@ impl Client {
         let Some(sink) = record.sink.take() else { return };
         let [method, target, host, referer, agent] = record.ends;
         let part = |from: usize, to: usize| record.text.get(from..to).unwrap_or_default();
-        let listener = self.who.listener.tuned();
+        let listener = self.who.listener.config();
         let line = Line {
             client: record.client.unwrap_or(self.who.peer.ip()).to_canonical(),
             method: part(0, method),

@@ -60,7 +60,7 @@ pub(super) async fn relay(
                 }
                 Err(status) => {
                     match status {
-                        504 => pool.kept_waiting(member, client.context.now()),
+                        504 => pool.note_response_timeout(member, client.context.now()),
                         _ => pool.failed(
                             member,
                             "no final response after an interim one",
@@ -91,7 +91,7 @@ pub(super) async fn relay(
     }
     client.who.listener.answers.count(status);
     member.answers.count(status);
-    client.context.measured(pool, Some(member), Span::FirstByte, short.started);
+    client.context.record_latency(pool, Some(member), Span::FirstByte, short.started);
     scratch.record.answered(status, || 0);
     let may_persist = short.persists && !client.is_over();
     let has_body = scratch.request.body != Body::None;
@@ -190,7 +190,7 @@ pub(super) async fn relay(
     record.moved(upward.moved, downward.moved);
     match result {
         Ok(()) => {
-            client.context.measured(pool, None, Span::Request, short.started);
+            client.context.record_latency(pool, None, Span::Request, short.started);
             let status = outcome.status(status, downward.trailers());
             pool.answered(member, status, client.context.now());
         }

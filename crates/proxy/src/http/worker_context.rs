@@ -32,7 +32,7 @@ use crate::{
     running::{RunningMember, RunningPool},
     shared::Shared,
     sys::{Epoll, Event},
-    worker::{Fair, Kind, Lane, Mailbox, Slab, Sweeps, Token, Turn},
+    worker::{FairQueue, FairnessKey, Kind, Mailbox, Slab, Sweeps, Token, Turn},
 };
 
 pub(super) struct WorkerContext {
@@ -73,7 +73,7 @@ pub(super) struct WorkerContext {
     /// Tasks that others have woken or begun since the last turn, in that order.
     runnable: RefCell<VecDeque<Runnable>>,
     /// Those that were too many for their turn.
-    backlog: RefCell<Fair<Runnable>>,
+    backlog: RefCell<FairQueue<Runnable>>,
     pub(super) handshakes: Handshakes,
 }
 
@@ -139,21 +139,21 @@ impl WorkerContext {
     }
 
     /// What began then has come about by that member.
-    pub(super) fn measured(
+    pub(super) fn record_latency(
         &self,
         pool: &RunningPool,
         member: Option<&RunningMember>,
         span: Span,
         started: Started,
     ) {
-        pool.measured(self.number, member, span, started);
+        pool.record_latency(self.number, member, span, started);
     }
 
     /// What is left over of earlier turns goes on.
     pub(super) fn go_on(&self, turn: &mut Turn) {
-        turn.goes_on(&self.backlog.borrow());
+        turn.note_backlog(&self.backlog.borrow());
         if self.handshakes.are_behind() {
-            turn.stays_shared();
+            turn.note_deferred();
         }
         self.come_to(turn);
     }
@@ -174,15 +174,15 @@ impl WorkerContext {
     }
 
     /// Somebody else than these has work that was too much for a turn.
-    pub(super) fn has_others_than(&self, lane: Lane) -> bool {
-        self.others_are_behind.get() || self.backlog.borrow().has_others_than(lane)
+    pub(super) fn has_others_than(&self, fairness_key: FairnessKey) -> bool {
+        self.others_are_behind.get() || self.backlog.borrow().has_others_than(fairness_key)
     }
 
     /// The running task, if a long piece of its work is better done elsewhere: others have much to do, too, and would not be served
     /// before it all the same.
     pub(super) fn delegates(&self) -> Option<Rc<TaskState>> {
         let current = self.current.borrow().clone()?;
-        let delegates = self.is_contended() && !self.has_others_than(current.lane());
+        let delegates = self.is_contended() && !self.has_others_than(current.fairness_key());
         (delegates && self.handshakes.has_thread(self)).then_some(current)
     }
 
@@ -264,16 +264,16 @@ impl WorkerContext {
     }
 
     /// It goes on in a later turn.
-    pub(super) fn postpone(&self, lane: Lane, client: usize, runnable: Runnable) {
-        self.backlog.borrow_mut().push(lane, client, runnable);
+    pub(super) fn postpone(&self, fairness_key: FairnessKey, client: usize, runnable: Runnable) {
+        self.backlog.borrow_mut().push(fairness_key, client, runnable);
     }
 
-    pub(super) fn next_of_backlog(&self) -> Option<(Lane, Runnable)> {
+    pub(super) fn next_of_backlog(&self) -> Option<(FairnessKey, Runnable)> {
         self.backlog.borrow_mut().pop()
     }
 
-    pub(super) fn charge(&self, lane: Lane, time: Duration) {
-        self.backlog.borrow_mut().charge(lane, time);
+    pub(super) fn charge(&self, fairness_key: FairnessKey, time: Duration) {
+        self.backlog.borrow_mut().charge(fairness_key, time);
     }
 
     pub(super) fn has_backlog(&self) -> bool {
@@ -399,9 +399,9 @@ impl WorkerContext {
 
     pub(super) fn forget_gone(&self) {
         self.cursors().forget_gone();
-        let gone = self.kept().without_those_that_leave();
+        let gone = self.kept().take_of_draining_members();
         drop(gone);
-        self.h2_upstreams().forget_those_that_leave();
+        self.h2_upstreams().forget_draining_members();
     }
 
     /// Which turn of the worker this is.

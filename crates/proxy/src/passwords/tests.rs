@@ -171,7 +171,7 @@ fn who_waits_is_woken() {
     };
     assert!(result(&verification));
     let begun = Instant::now();
-    while !asker.mailbox.collect().iter().any(|it| matches!(it, Command::Called(Place::Task(7)))) {
+    while !asker.mailbox.collect().iter().any(|it| matches!(it, Command::WakeWaiter(WaiterId::Task(7)))) {
         assert!(begun.elapsed().as_secs() < 60);
         std::thread::yield_now();
     }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     latency::Span,
     reach::{RETRIES, connect, is_local_shortage, local_destination, note_failure, proxy_header},
-    running::{Choice, Place, Refusal, RunningMember, Wish},
+    running::{MemberSelection, Refusal, RunningMember, SelectionRequest, WaiterId},
     sys::{self, Event},
     worker::{Token, Turn},
 };
@@ -29,7 +29,7 @@ impl Tcp {
     fn connect_to_member(&mut self, index: u32, mut granted: Option<Arc<RunningMember>>, turn: &mut Turn) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.pool.is_none() {
-            connection.pool = connection.listener.tuned().pool(|| self.cursors.draw()).cloned();
+            connection.pool = connection.listener.config().pool(|| self.cursors.draw()).cloned();
         }
         let Some(pool) = connection.pool.clone() else {
             return self.refuse(index, Refusal::NoMember, turn);
@@ -40,27 +40,31 @@ impl Tcp {
             let live = pool.live();
             let limit = live.compiled.pool().member_limit;
             let choice = match (granted.take(), limit) {
-                (Some(member), _) => Choice::Engaged(member),
-                _ if tried.len() > RETRIES => Choice::Nobody,
+                (Some(member), _) => MemberSelection::Reserved(member),
+                _ if tried.len() > RETRIES => MemberSelection::NoMember,
                 // It goes on behind those.
-                (None, Some(limit)) if !limit.wait.is_zero() && pool.has_waiting() => Choice::Full,
+                (None, Some(limit)) if !limit.wait.is_zero() && pool.has_waiting() => MemberSelection::Full,
                 (None, Some(_)) => {
-                    let wish = Wish { client: connection.peer.ip(), mark: None, tried: tried.to_vec() };
-                    pool.engage(&wish, cursor, turn.now)
+                    let request = SelectionRequest {
+                        client: connection.peer.ip(),
+                        cookie: None,
+                        tried: tried.to_vec(),
+                    };
+                    pool.reserve_member(&request, cursor, turn.now)
                 }
                 (None, None) => match pool.choose(&live, connection.peer.ip(), cursor, tried, turn.now) {
                     Some(member) => {
                         member.engage();
-                        Choice::Engaged(member.clone())
+                        MemberSelection::Reserved(member.clone())
                     }
-                    None => Choice::Nobody,
+                    None => MemberSelection::NoMember,
                 },
             };
             let member = match choice {
-                Choice::Engaged(member) => member,
-                Choice::Full => return self.queue(index, turn),
-                Choice::Nobody => {
-                    pool.lacked_member();
+                MemberSelection::Reserved(member) => member,
+                MemberSelection::Full => return self.queue(index, turn),
+                MemberSelection::NoMember => {
+                    pool.count_no_member();
                     return self.refuse(index, Refusal::NoMember, turn);
                 }
             };
@@ -121,16 +125,16 @@ impl Tcp {
         if rare.waits_until == 0 {
             rare.waits_until = turn.now.saturating_add(wait);
         }
-        let wish = || Wish { client, mark: None, tried: rare.tried.clone() };
+        let request = || SelectionRequest { client, cookie: None, tried: rare.tried.clone() };
         let worker = turn.shared.workers.get(turn.worker).filter(|_| rare.waits_until > turn.now);
-        let waiting = worker.and_then(|it| pool.wait(wish(), it.clone(), Place::Connection(token)));
+        let waiting = worker.and_then(|it| pool.wait(request(), it.clone(), WaiterId::Connection(token)));
         if waiting.is_none() {
-            // Those in the line have no use for what room there is: they keep other members.
-            return match pool.engage(&wish(), self.cursors.cursor_for(&pool), turn.now) {
-                Choice::Engaged(member) => self.connect_to_member(index, Some(member), turn),
-                Choice::Full => self.refuse(index, Refusal::Connections, turn),
-                Choice::Nobody => {
-                    pool.lacked_member();
+            // Those that wait have no use for what room there is: they keep other members.
+            return match pool.reserve_member(&request(), self.cursors.cursor_for(&pool), turn.now) {
+                MemberSelection::Reserved(member) => self.connect_to_member(index, Some(member), turn),
+                MemberSelection::Full => self.refuse(index, Refusal::Connections, turn),
+                MemberSelection::NoMember => {
+                    pool.count_no_member();
                     self.refuse(index, Refusal::NoMember, turn);
                 }
             };
@@ -152,7 +156,7 @@ impl Tcp {
         match outcome {
             Some(member) => self.connect_to_member(index, Some(member), turn),
             None => {
-                connection.pool.iter().for_each(|it| it.lacked_member());
+                connection.pool.iter().for_each(|it| it.count_no_member());
                 self.refuse(index, Refusal::NoMember, turn);
             }
         }
@@ -192,7 +196,7 @@ impl Tcp {
         let exact = connection.connecting.took().map(|micros| micros / 1000);
         connection.connect = Some(exact.unwrap_or(coarse) as u32);
         if let Some(pool) = &connection.pool {
-            pool.measured(
+            pool.record_latency(
                 turn.number_of_worker(),
                 connection.target.as_deref(),
                 Span::Connect,

@@ -256,10 +256,10 @@ impl Connection {
     pub(super) fn deadline(&self) -> u64 {
         if let Phase::Queued = self.phase {
             let until = self.rare.as_ref().map_or(0, |it| it.waits_until);
-            return until.min(self.active_at.saturating_add(Waiting::patience()));
+            return until.min(self.active_at.saturating_add(Waiting::poll_interval()));
         }
-        let tuned = self.listener.tuned();
-        let timeouts = &tuned.listener.timeouts;
+        let config = self.listener.config();
+        let timeouts = &config.listener.timeouts;
         let half_closed = self.client.at_end || self.member.as_ref().is_some_and(|member| member.at_end);
         let time = match self.phase {
             Phase::Header => timeouts.header,
@@ -272,10 +272,10 @@ impl Connection {
 
     /// When its time to finish is over, if its listener was closed, or its member leaves.
     pub(super) fn drained_at(&self) -> Option<u64> {
-        let member = self.target.as_ref().and_then(|member| member.leaving_since());
+        let member = self.target.as_ref().and_then(|member| member.draining_since());
         let since = [member.map(|since| since.max(self.began)), self.listener.closed_at()];
         let since = since.into_iter().flatten().min()?;
-        let drain = self.listener.tuned().listener.timeouts.drain.as_millis() as u64;
+        let drain = self.listener.config().listener.timeouts.drain.as_millis() as u64;
         Some(since.saturating_add(drain))
     }
 

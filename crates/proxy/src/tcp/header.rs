@@ -66,7 +66,7 @@ impl Tcp {
             connection.peer = source;
             connection.rare().destination = destination;
         }
-        if !connection.listener.tuned().admits(connection.peer.ip()) {
+        if !connection.listener.config().admits(connection.peer.ip()) {
             return self.refuse(index, Refusal::Source, turn);
         }
         self.select_and_connect(index, turn);

@@ -45,7 +45,7 @@ impl Tcp {
                 if from == Side::Member && !connection.answered {
                     connection.answered = true;
                     if let Some(pool) = &connection.pool {
-                        pool.measured(turn.number_of_worker(), None, Span::FirstByte, connection.came);
+                        pool.record_latency(turn.number_of_worker(), None, Span::FirstByte, connection.came);
                     }
                     connection.target.iter().for_each(|member| member.served());
                 }

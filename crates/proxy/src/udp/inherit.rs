@@ -61,10 +61,10 @@ impl Udp {
     pub(super) fn inherit(&mut self, listening_socket: u32, turn: &mut Turn) {
         let Some(entry) = self.listening.get_mut(listening_socket) else { return };
         let (listener, cookie) = (entry.listener.clone(), entry.cookie);
-        let tuned = listener.tuned();
-        let idle = tuned.listener.timeouts.udp_idle.as_millis() as u64;
+        let config = listener.config();
+        let idle = config.listener.timeouts.udp_idle.as_millis() as u64;
         for (record, socket) in turn.shared.transferred_state.flows_of(cookie) {
-            let Some(pool) = tuned.known(&record.pool) else {
+            let Some(pool) = config.known(&record.pool) else {
                 continue;
             };
             let live = pool.live();
