@@ -51,7 +51,7 @@ mod h2_upstream;
 mod handshakes;
 mod heads;
 mod idle_connections;
-mod marks;
+mod loop_marker;
 mod mirror;
 mod passing;
 mod question;
@@ -83,7 +83,7 @@ use std::{
 
 use seaway_model::L4;
 
-pub(crate) use self::marks::Mark;
+pub(crate) use self::loop_marker::LoopMarker;
 use self::{
     handshakes::Computed,
     task_state::TaskState,

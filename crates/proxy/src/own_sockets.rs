@@ -11,7 +11,7 @@
 //! to those of other processes of this machine. What was translated on its way to us (`kube-proxy`) is found by where
 //! it was meant to go. A socket of UDP has its port to itself.
 //!
-//! What comes back from another machine, or with another's address, is not found here: see `http/marks.rs` for HTTP,
+//! What comes back from another machine, or with another's address, is not found here: see `http/loop_marker.rs` for HTTP,
 //! and `descriptors.rs` for what one load balancer may take at most.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]

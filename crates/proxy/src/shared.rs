@@ -19,7 +19,7 @@ use crate::{
     access::Access,
     client_rates::ClientRates,
     descriptors::Descriptors,
-    http::Mark,
+    http::LoopMarker,
     latency::Started,
     memory::{MemoryBudget, MemoryLimits},
     open::{Adopted, Closing, Wide},
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) own_sockets: Arc<OwnSockets>,
     pub(crate) descriptors: Arc<Descriptors>,
     /// Of requests that have come through this process.
-    pub(crate) mark: Mark,
+    pub(crate) loop_marker: LoopMarker,
     looped_at: AtomicU64,
     pub(crate) memory: Arc<MemoryBudget>,
     /// Connections of all workers; UDP flows do not count.
@@ -94,7 +94,7 @@ impl Shared {
             own_sockets: Arc::default(),
             descriptors: Arc::new(Descriptors::new()),
             // The standard library asks the kernel for the keys of its hash tables: randomness without a crate.
-            mark: Mark::new(RandomState::new().hash_one(std::process::id())),
+            loop_marker: LoopMarker::new(RandomState::new().hash_one(std::process::id())),
             looped_at: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
             measures: AtomicBool::new(false),

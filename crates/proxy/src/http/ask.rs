@@ -5,8 +5,9 @@ use std::{future::poll_fn, io, net::IpAddr, os::fd::AsFd, rc::Rc, sync::Arc, tas
 use seaway_wire::http::{Limits, Reading};
 
 use super::{
-    arrival::ClientIdentity, end::End, exchange::Short, flow::Broken, reuse::NextUse, scratch::Scratch,
-    serve::Client, session::Session, stream::Stream, task_state::TaskState, worker_context::WorkerContext,
+    arrival::ClientIdentity, end::End, exchange::ExchangeState, flow::Broken, reuse::NextUse,
+    scratch::Scratch, serve::Client, session::Session, stream::Stream, task_state::TaskState,
+    worker_context::WorkerContext,
 };
 use crate::{
     latency::Span,
@@ -65,7 +66,7 @@ pub(super) struct MemberAnswer {
 pub(super) async fn ask_alone(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     pool: &RunningPool,
     member: &Arc<RunningMember>,
     fresh_only: bool,
@@ -76,10 +77,10 @@ pub(super) async fn ask_alone(
         client.who.refuse_for_memory();
         return (Err(UpstreamError::Refused(503)), false);
     }
-    let surely = !short.method.is_idempotent();
+    let surely = !state.method.is_idempotent();
     let kept = if fresh_only { None } else { client.context.kept().take(member, &client.who, surely) };
     let reused = kept.is_some();
-    let mut next = short.next;
+    let mut next = state.next;
     let end = match kept {
         Some((mut stream, most)) => {
             next = next.min(most);
@@ -88,7 +89,7 @@ pub(super) async fn ask_alone(
             End::Wire(stream)
         }
         None => {
-            client.allow(short.connect);
+            client.allow(state.connect_timeout);
             let started = client.context.shared.started();
             // A connection of HTTP/1.1 counts as two; streams each need one beside.
             let connected =
@@ -102,7 +103,7 @@ pub(super) async fn ask_alone(
             }
         }
     };
-    let asked = ask(client, scratch, short, &end, reused).await;
+    let asked = ask(client, scratch, state, &end, reused).await;
     (asked.map(|is_whole| MemberAnswer { end, is_whole, next }), reused)
 }
 
@@ -174,7 +175,7 @@ pub(super) async fn secured(
 pub(super) fn send_on(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     to: &End,
 ) -> Result<(), UpstreamError> {
     let Scratch { upward, asked, .. } = scratch;
@@ -187,7 +188,7 @@ pub(super) fn send_on(
         return Err(UpstreamError::of_client(&error));
     }
     if upward.moved != before {
-        client.allow(short.answer);
+        client.allow(state.response_timeout);
     }
     Ok(())
 }
@@ -196,12 +197,12 @@ pub(super) fn send_on(
 async fn ask(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     stream: &End,
     reused: bool,
 ) -> Result<bool, UpstreamError> {
-    let attempt = short.rule.attempt_timeout.map_or(u64::MAX, |time| time.as_millis() as u64);
-    client.allow(short.answer.min(attempt));
+    let attempt = state.rule.attempt_timeout.map_or(u64::MAX, |time| time.as_millis() as u64);
+    client.allow(state.response_timeout.min(attempt));
     let limits = Limits::default();
     let all_in_question = scratch.upward.is_over();
     scratch.answered.clear();
@@ -226,13 +227,13 @@ async fn ask(
                 let _ = stream.poll_flush();
             }
             if may_go_on && sent == scratch.question.len() {
-                send_on(client, scratch, short, stream)?;
+                send_on(client, scratch, state, stream)?;
             }
             if client.is_gone() {
                 return Poll::Ready(Err(UpstreamError::Client));
             }
             let untouched = scratch.answered.is_empty();
-            let may_repeat = untouched && all_in_question && (sent == 0 || short.method.is_idempotent());
+            let may_repeat = untouched && all_in_question && (sent == 0 || state.method.is_idempotent());
             let gone = |why: String| {
                 Poll::Ready(Err(if may_repeat {
                     UpstreamError::Again(why)
@@ -249,7 +250,7 @@ async fn ask(
                 Poll::Ready(Ok(0)) => return gone("closed before an answer".to_owned()),
                 Poll::Ready(Ok(_)) => {}
             }
-            match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
+            match scratch.response.read(scratch.answered.filled(), state.method, &limits) {
                 Reading::More => {}
                 Reading::Whole => return Poll::Ready(Ok(sent == scratch.question.len())),
                 Reading::Refused(refusal) => return Poll::Ready(Err(UpstreamError::Wrong(refusal.why))),

@@ -18,7 +18,7 @@ use super::{
     credentials::{self, Unauthenticated},
     end::End,
     forward_auth,
-    guard::{self, Denied},
+    guard::{self, RuleDenial},
     h2_upstream, mirror,
     question::{AddedHeaders, version_of},
     queue::{self, QueueDeadline},
@@ -44,17 +44,17 @@ pub(super) enum After {
     Close,
 }
 
-/// What is still needed of a request when its head has made room for the body.
+/// What is kept of a request after its head has made room for the body.
 #[derive(Clone, Copy)]
-pub(super) struct Short<'r> {
+pub(super) struct ExchangeState<'r> {
     /// When its head had come, where that is measured.
     pub(super) started: Started,
-    /// Who asks, as far as anybody is believed.
+    /// The client's address, as far as a proxy before us is believed.
     pub(super) client: IpAddr,
     pub(super) rule: &'r Rule,
     pub(super) options: &'r HttpOptions,
-    /// That every answer gets.
-    pub(super) lines: &'r str,
+    /// Lines that the rule adds to every response.
+    pub(super) response_headers: &'r str,
     /// By which the client keeps its member, and in which pool.
     pub(super) sticky: Option<(&'r Sticky, &'r RunningPool)>,
     pub(super) method: Method,
@@ -67,8 +67,8 @@ pub(super) struct Short<'r> {
     /// The member gets `Connection: close`.
     pub(super) closes: bool,
     /// How long may pass, in milliseconds: to connect to a member, and without a byte either way.
-    pub(super) connect: u64,
-    pub(super) answer: u64,
+    pub(super) connect_timeout: u64,
+    pub(super) response_timeout: u64,
 }
 
 /// Members that are asked whether they take a request before one waits.
@@ -99,12 +99,12 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         true => believed::client(peer, head, &scratch.request, &config.listener.http.trusted),
         false => BelievedClient { ip: peer, is_hidden: false },
     };
-    let mut short = Short {
+    let mut state = ExchangeState {
         started: client.context.shared.started(),
         client: asks.ip,
         rule,
         options: &config.listener.http,
-        lines: "",
+        response_headers: "",
         sticky: None,
         method: scratch.request.method,
         version: scratch.request.version,
@@ -113,41 +113,41 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         reuse: Reuse::Never,
         next: NextUse::Closed,
         closes: false,
-        connect: millis(config.listener.timeouts.connect),
-        answer: millis(config.listener.timeouts.answer),
+        connect_timeout: millis(config.listener.timeouts.connect),
+        response_timeout: millis(config.listener.timeouts.answer),
     };
-    scratch.record.asked_by(short.client);
+    scratch.record.asked_by(state.client);
     client.limit(rule.timeout);
     // Nobody is invited to ask once more where nothing more is answered.
-    let may_persist = short.persists && !client.is_over();
+    let may_persist = state.persists && !client.is_over();
     // Before anything else of the rule is done: redirects and preflights tell of it, too.
     match guard::admit(client, &config, found.rule, asks, head, &scratch.request) {
         Ok(()) => {}
-        Err(Denied::Source) => {
+        Err(RuleDenial::Source) => {
             client.who.listener.refuse(Refusal::Source);
             return refuse(client, scratch, 403).await;
         }
-        Err(Denied::Rate(seconds)) => {
+        Err(RuleDenial::Rate(seconds)) => {
             client.who.listener.refuse(Refusal::ClientRate);
             let (fields, body) = (format!("Retry-After: {seconds}\r\n"), error_page(&config, 429));
-            let head_only = short.method == Method::Head;
+            let head_only = state.method == Method::Head;
             // Another connection would cost more than another answer.
-            let persists = skip_request(scratch) && may_persist;
+            let persists = consume_head(scratch) && may_persist;
             let answer = Answer { status: 429, fields: &fields, body, head_only, persists };
             return client.say(scratch, &answer).await;
         }
     }
     if !rule.auth.is_empty()
-        && let Err(why) = credentials::authenticate(client, rule, short.client, head, &scratch.request).await
+        && let Err(why) = credentials::authenticate(client, rule, state.client, head, &scratch.request).await
     {
-        return ask_for_password(client, scratch, short, may_persist, why).await;
+        return ask_for_password(client, scratch, state, may_persist, why).await;
     }
     let mut granted = Vec::new();
     if !rule.asks.is_empty() {
         let all = config.auth_pools_of(found.rule);
-        match Box::pin(forward_auth::ask(client, scratch, short, all)).await {
+        match Box::pin(forward_auth::ask(client, scratch, state, all)).await {
             Ok(lines) => granted = lines,
-            Err(why) => return Box::pin(forward_auth::refuse_as(client, scratch, short, why)).await,
+            Err(why) => return Box::pin(forward_auth::refuse_as(client, scratch, state, why)).await,
         }
     }
     if cors::is_preflight(&seen)
@@ -155,30 +155,30 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     {
         let mut fields = String::new();
         cors::for_preflight(cors, &origin, &seen, &mut fields);
-        let persists = skip_request(scratch) && may_persist;
+        let persists = consume_head(scratch) && may_persist;
         return client.say(scratch, &Answer { fields: &fields, persists, ..Answer::last(204) }).await;
     }
     let lines = rules::lines(rule, &seen, client);
-    short.lines = &lines;
+    state.response_headers = &lines;
     match &rule.action {
         Action::Forward(_) => {}
         Action::Respond { code, body } => {
             let body = Some(body.as_str()).filter(|body| !body.is_empty()).or(error_page(&config, *code));
-            let persists = skip_request(scratch) && may_persist;
-            let head_only = short.method == Method::Head;
+            let persists = consume_head(scratch) && may_persist;
+            let head_only = state.method == Method::Head;
             let answer = Answer { status: *code, fields: &lines, body, head_only, persists };
             return client.say(scratch, &answer).await;
         }
         Action::Redirect(redirect) => {
             let location = redirected(redirect, &seen, found, &client.who.told);
             let fields = format!("Location: {location}\r\n{lines}");
-            let persists = skip_request(scratch) && may_persist;
+            let persists = consume_head(scratch) && may_persist;
             let answer = Answer { fields: &fields, persists, ..Answer::last(redirect.code) };
             return client.say(scratch, &answer).await;
         }
     }
-    let mark = &client.context.shared.mark;
-    if mark.is_looped(head, &scratch.request) {
+    let loop_marker = &client.context.shared.loop_marker;
+    if loop_marker.is_looped(head, &scratch.request) {
         client.context.shared.report_loop(client.who.listener.at);
         client.who.listener.refuse(Refusal::Loop);
         return refuse(client, scratch, 508).await;
@@ -199,45 +199,45 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         let secure = believed::asks_securely(&client.who.told, head, &scratch.request);
         sticky.within(rule, found, seen.path(), secure);
     }
-    short.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
+    state.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
     let (body, terms, protocol) = {
         let live = pool.live();
         let pool = live.compiled.pool();
         (scratch.request.body, pool.http, pool.protocol)
     };
-    short.reuse = terms.reuse;
-    short.next = NextUse::after_request(&scratch.request, terms.reuse, client.who.told.believed);
-    let switches = short.upgrade || body == Body::Tunnel;
-    short.closes = short.next == NextUse::Closed && !switches && protocol != BackendProtocol::Http2;
+    state.reuse = terms.reuse;
+    state.next = NextUse::after_request(&scratch.request, terms.reuse, client.who.told.believed);
+    let switches = state.upgrade || body == Body::Tunnel;
+    state.closes = state.next == NextUse::Closed && !switches && protocol != BackendProtocol::Http2;
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
     let added = AddedHeaders {
         told: &client.who.told,
-        options: short.options,
+        options: state.options,
         id: &scratch.id,
         version: version_of(&scratch.request, matches!(client.end, End::H2Stream(_))),
-        mark,
-        closes: short.closes,
+        loop_marker,
+        closes: state.closes,
     };
     let is_guarded = !rule.auth.is_empty() || !rule.asks.is_empty();
     let asking = RequestChanges { rule, sticky: sticky.as_ref(), granted: &granted, is_guarded };
     let (out, request_ids) = (&mut scratch.question, client.context.request_ids());
     added.question(out, head, &scratch.request, rewritten, &asking, request_ids);
-    short.connect = terms.connect.map_or(short.connect, millis);
-    short.answer = terms.answer.map_or(short.answer, millis);
-    let most = terms.body.unwrap_or(short.options.limits.body);
+    state.connect_timeout = terms.connect.map_or(state.connect_timeout, millis);
+    state.response_timeout = terms.answer.map_or(state.response_timeout, millis);
+    let most = terms.body.unwrap_or(state.options.limits.body);
     if matches!(body, Body::Length(length) if length > most) {
         return refuse(client, scratch, 413).await;
     }
     scratch.asked.consume(scratch.request.length);
-    forward(client, scratch, short, (body, most), &pool, config.mirrors_of(found.rule)).await
+    forward(client, scratch, state, (body, most), &pool, config.mirrors_of(found.rule)).await
 }
 
 /// Tells a client that its rule is for others.
 async fn ask_for_password(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     may_persist: bool,
     why: Unauthenticated,
 ) -> After {
@@ -251,9 +251,9 @@ async fn ask_for_password(
         Unauthenticated::Gone => return After::Close,
     };
     let config = client.who.listener.config_owned();
-    let (body, head_only) = (error_page(&config, status), short.method == Method::Head);
+    let (body, head_only) = (error_page(&config, status), state.method == Method::Head);
     // Browsers ask again on the same connection.
-    let persists = skip_request(scratch) && may_persist;
+    let persists = consume_head(scratch) && may_persist;
     client.say(scratch, &Answer { status, fields: &fields, body, head_only, persists }).await
 }
 
@@ -277,7 +277,7 @@ fn kept_pool<'t>(
 async fn forward(
     client: &Client,
     scratch: &mut Scratch,
-    mut short: Short<'_>,
+    mut state: ExchangeState<'_>,
     (body, most): (Body, u64),
     pool: &Arc<RunningPool>,
     mirrors: &[Mirror],
@@ -292,7 +292,7 @@ async fn forward(
     };
     let h2 = pool.live().compiled.pool().protocol == BackendProtocol::Http2;
     scratch.upward.begin(coming, body == Body::Chunked && !h2);
-    if !short.rule.auth.is_empty() || !short.rule.asks.is_empty() {
+    if !state.rule.auth.is_empty() || !state.rule.asks.is_empty() {
         // Some members read them as headers: they could say what only those may who have agreed.
         scratch.upward.leave_trailers_out();
     }
@@ -310,25 +310,25 @@ async fn forward(
     client.spare(scratch);
     let mut tried: Vec<Arc<RunningMember>> = Vec::new();
     let (mut held, mut patience) = (None, QueueDeadline::default());
-    let retries = short.rule.retries.map_or(RETRIES, usize::from);
+    let retries = state.rule.retries.map_or(RETRIES, usize::from);
     // What a PROXY header says of one client holds for the whole connection.
     let introduces = pool.live().compiled.pool().proxy.is_some();
-    let mut fresh_only = introduces || (short.reuse == Reuse::Never && !h2);
+    let mut fresh_only = introduces || (state.reuse == Reuse::Never && !h2);
     if introduces {
-        short.next = NextUse::Closed;
+        state.next = NextUse::Closed;
     }
     loop {
         let selection = || SelectionRequest {
-            client: short.client,
-            cookie: short.sticky.and_then(|(sticky, _)| sticky.mark),
+            client: state.client,
+            cookie: state.sticky.and_then(|(sticky, _)| sticky.mark),
             tried: tried.clone(),
         };
         let choose = || {
             let known =
                 |(sticky, _): (&Sticky, _)| pool.by_cookie(sticky.mark?, &tried, client.context.now());
-            short.sticky.and_then(known).or_else(|| match h2 {
-                true => choose_free(client, short.client, pool, &tried),
-                false => choose(&client.context, short.client, pool, &tried),
+            state.sticky.and_then(known).or_else(|| match h2 {
+                true => choose_free(client, state.client, pool, &tried),
+                false => choose(&client.context, state.client, pool, &tried),
             })
         };
         let engaged = match (held.take(), tried.len() <= retries) {
@@ -349,10 +349,10 @@ async fn forward(
             }
         };
         let (result, reused) = if h2 {
-            let (result, reused) = h2_upstream::ask(client, scratch, short, pool, &member, fresh_only).await;
+            let (result, reused) = h2_upstream::ask(client, scratch, state, pool, &member, fresh_only).await;
             (result.map(|end| MemberAnswer { end, is_whole: true, next: NextUse::Closed }), reused)
         } else {
-            ask_alone(client, scratch, short, pool, &member, fresh_only).await
+            ask_alone(client, scratch, state, pool, &member, fresh_only).await
         };
         let unanswered = match result {
             Ok(asked) => {
@@ -367,7 +367,7 @@ async fn forward(
                     client.task_state.disengage();
                     return After::Close;
                 }
-                let after = relay(client, scratch, short, asked, pool, &member).await;
+                let after = relay(client, scratch, state, asked, pool, &member).await;
                 client.task_state.disengage();
                 return after;
             }
@@ -458,7 +458,8 @@ fn error_page(config: &ListenerConfig, status: u16) -> Option<&str> {
 }
 
 /// `true`: the next request begins right behind this one.
-pub(super) fn skip_request(scratch: &mut Scratch) -> bool {
+/// Drops the head of the request. `true`: no body follows, so the connection can be used again.
+pub(super) fn consume_head(scratch: &mut Scratch) -> bool {
     scratch.asked.consume(scratch.request.length);
     scratch.request.body == Body::None
 }

@@ -15,7 +15,7 @@ use seaway_wire::{
 use super::{
     answer::Answer,
     h2_connection::{FIRST_WINDOW, H2Connection},
-    h2_upstream::Place,
+    h2_upstream::StreamReservation,
     heads::{BodyForwarding, Changes},
     scratch::Buffer,
     stream_inbox::Head,
@@ -46,7 +46,7 @@ struct Window {
     /// What was taken since it last grew.
     taken: Cell<usize>,
     /// Among the streams of the member; it is free when this one is over.
-    place: Place,
+    reservation: StreamReservation,
 }
 
 impl Window {
@@ -78,9 +78,9 @@ impl H2Stream {
         key: Key,
         task_state: Rc<TaskState>,
         memory: Rc<ConnectionMemory>,
-        place: Place,
+        reservation: StreamReservation,
     ) -> H2Stream {
-        let window = Some(Window { memory, lent: Cell::new(0), taken: Cell::new(0), place });
+        let window = Some(Window { memory, lent: Cell::new(0), taken: Cell::new(0), reservation });
         let h2_stream =
             H2Stream { h2, key, task_state, is_unanswered: Cell::new(false), switches: false, window };
         if let Some(window) = h2_stream.window.as_ref().filter(|_| h2_stream.h2.expects_long_answers()) {
@@ -130,13 +130,13 @@ impl H2Stream {
     /// Of a member: tells whether something waits on it that is not taken, and whether something was.
     pub(super) fn note(&self, waits: bool, moved: bool) {
         if let Some(window) = &self.window {
-            window.place.note(waits, moved, self.h2.context.now());
+            window.reservation.note(waits, moved, self.h2.context.now());
         }
     }
 
     /// Of a member: it has to make room for others, since what waits on it is not taken.
     pub(super) fn is_reclaimed(&self) -> bool {
-        self.window.as_ref().is_some_and(|window| window.place.is_reclaimed())
+        self.window.as_ref().is_some_and(|window| window.reservation.is_reclaimed())
     }
 
     pub(super) fn poll_takes(&self) -> Poll<()> {

@@ -12,7 +12,7 @@ use seaway_wire::http::{Body, Limits, Method, Reading, Response, Version};
 use super::{
     ask::MemberAnswer,
     end::End,
-    exchange::{After, Short, refuse},
+    exchange::{After, ExchangeState, refuse},
     flow::{Broken, Flow},
     grpc::Outcome,
     heads::{self, BodyForwarding},
@@ -31,7 +31,7 @@ use crate::{
 pub(super) async fn relay(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     MemberAnswer { end: stream, is_whole, mut next }: MemberAnswer,
     pool: &RunningPool,
     member: &Arc<RunningMember>,
@@ -44,14 +44,14 @@ pub(super) async fn relay(
         };
         if response.is_interim() {
             is_invited |= response.status == 100;
-            put_interim(client, downward, short, head, response);
+            put_interim(client, downward, state, head, response);
             answered.consume(response.length);
             downward.begin(Body::None, false);
             let written = poll_fn(|_| downward.poll_write(&client.end)).await;
             if written.is_err() {
                 return After::Close;
             }
-            match next_head(client, scratch, short, &stream).await {
+            match next_head(client, scratch, state, &stream).await {
                 Ok(()) => continue,
                 Err(_) if client.who.memory.is_evicted() => {
                     stream.reset();
@@ -78,7 +78,7 @@ pub(super) async fn relay(
         Poll::Pending if client.context.is_late() => Poll::Ready(false),
         poll => poll.map(|()| true),
     });
-    client.allow(short.answer);
+    client.allow(state.response_timeout);
     if !takes.await {
         stream.reset();
         client.end.reset();
@@ -86,14 +86,14 @@ pub(super) async fn relay(
     }
     let status = scratch.response.status;
     let tunnels = scratch.response.body == Body::Tunnel;
-    if status == 101 && !short.upgrade {
+    if status == 101 && !state.upgrade {
         return refuse(client, scratch, 502).await;
     }
     client.who.listener.answers.count(status);
     member.answers.count(status);
-    client.context.record_latency(pool, Some(member), Span::FirstByte, short.started);
+    client.context.record_latency(pool, Some(member), Span::FirstByte, state.started);
     scratch.record.answered(status, || 0);
-    let may_persist = short.persists && !client.is_over();
+    let may_persist = state.persists && !client.is_over();
     let has_body = scratch.request.body != Body::None;
     let is_unread = has_body && next != NextUse::Closed && {
         let is_uninvited = reuse::expects(&scratch.request) && !is_invited;
@@ -106,14 +106,14 @@ pub(super) async fn relay(
     let Ok(head) = answered.part(0, response.length) else {
         return refuse(client, scratch, 502).await;
     };
-    next = next.after_answer(short.reuse, head, response);
-    let cookies = short.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
+    next = next.after_answer(state.reuse, head, response);
+    let cookies = state.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
     let answering = ResponseChanges {
-        rule: short.rule,
-        lines: short.lines,
-        sticky: short.sticky.map(|(sticky, _)| sticky),
+        rule: state.rule,
+        lines: state.response_headers,
+        sticky: state.sticky.map(|(sticky, _)| sticky),
         cookies: cookies.as_deref().unwrap_or_default(),
-        via: short.options.via.as_deref().map(|name| match &stream {
+        via: state.options.via.as_deref().map(|name| match &stream {
             End::Wire(_) if response.version == Version::Http10 => (name, "1.0"),
             End::Wire(_) => (name, "1.1"),
             End::H2Stream(_) => (name, "2"),
@@ -122,7 +122,7 @@ pub(super) async fn relay(
     downward.clear();
     let onward = match &client.end {
         End::Wire(_) => {
-            heads::answer(&mut downward.out, head, response, short.version, may_persist, &answering)
+            heads::answer(&mut downward.out, head, response, state.version, may_persist, &answering)
         }
         End::H2Stream(h2_stream) => h2_stream.answer(head, response, &answering),
     };
@@ -143,7 +143,7 @@ pub(super) async fn relay(
         stream.reset();
         return refuse(client, scratch, 502).await;
     }
-    let timeout = short.answer;
+    let timeout = state.response_timeout;
     if client.who.memory.is_filling() {
         scratch.forget_heads();
     }
@@ -190,7 +190,7 @@ pub(super) async fn relay(
     record.moved(upward.moved, downward.moved);
     match result {
         Ok(()) => {
-            client.context.record_latency(pool, None, Span::Request, short.started);
+            client.context.record_latency(pool, None, Span::Request, state.started);
             let status = outcome.status(status, downward.trailers());
             pool.answered(member, status, client.context.now());
         }
@@ -214,11 +214,11 @@ pub(super) async fn relay(
     if let End::Wire(mut stream) = stream {
         stream.charge(&client.context.common);
         let is_done = upward.is_through() && answered.is_empty();
-        let switches = short.upgrade || short.method == Method::Connect;
+        let switches = state.upgrade || state.method == Method::Connect;
         if !is_done || is_unread || !is_whole || switches {
             // Closed by us, it would hold its port for a minute, and a client can do this as often as it likes.
             stream.reset();
-        } else if next == NextUse::Closed && short.closes {
+        } else if next == NextUse::Closed && state.closes {
             client.context.kept().part(stream, member, client.context.now());
         } else {
             client.context.kept().keep(stream, member, (next, &client.who), client.context.now());
@@ -238,13 +238,13 @@ pub(super) async fn relay(
 pub(super) fn put_interim(
     client: &Client,
     downward: &mut Flow,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     head: &[u8],
     response: &Response,
 ) {
     match &client.end {
-        End::Wire(_) if short.version == Version::Http11 => {
-            heads::answer(&mut downward.out, head, response, short.version, short.persists, &Nothing);
+        End::Wire(_) if state.version == Version::Http11 => {
+            heads::answer(&mut downward.out, head, response, state.version, state.persists, &Nothing);
         }
         // HTTP/1.0 knows none.
         End::Wire(_) => {}
@@ -256,15 +256,15 @@ pub(super) fn put_interim(
 async fn next_head(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     stream: &End,
 ) -> Result<(), u16> {
-    client.allow(short.answer);
+    client.allow(state.response_timeout);
     let limits = Limits::default();
     scratch.response.begin();
     poll_fn(|_| {
         loop {
-            match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
+            match scratch.response.read(scratch.answered.filled(), state.method, &limits) {
                 Reading::More => {}
                 Reading::Whole => return Poll::Ready(Ok(())),
                 Reading::Refused(_) => return Poll::Ready(Err(502)),
