@@ -175,7 +175,7 @@ impl Http {
         }
         let task_state =
             Rc::new(TaskState::new(Some(accepted.listener.clone()), turn.now).passed(accepted.passes));
-        let future = Box::pin(arrival::arrive(self.context.clone(), task_state.clone(), accepted));
+        let future = Box::pin(arrival::serve_connection(self.context.clone(), task_state.clone(), accepted));
         // It registers its stream, and awaits the first bytes.
         self.begin((task_state, future));
     }

@@ -44,7 +44,7 @@
 //!
 //! The prober thread is no source: it is told of every pool that is put, and tells what it found by
 //! `pool.set_health(&member, Health::Down, now)`, which answers whether that is news. A successor's sockets go into
-//! `shared.adopted` before `open` is called; the sockets to hand over are `listener.sockets()`.
+//! `shared.inherited` before `open` is called; the sockets to hand over are `listener.sockets()`.
 
 mod access;
 mod client_rates;

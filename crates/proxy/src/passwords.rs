@@ -18,11 +18,11 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod bcrypt;
-mod known;
+mod fair_queue;
 mod pi;
 mod queue;
+mod recent;
 mod sha_crypt;
-mod turns;
 
 use std::{
     net::IpAddr,
@@ -115,7 +115,7 @@ impl Passwords {
             state: AtomicU8::new(0),
             waiters: Mutex::default(),
         };
-        let (client, cost) = (network(attempt.client), turns::cost(hash));
+        let (client, cost) = (network(attempt.client), fair_queue::cost(hash));
         self.queue.submit(fingerprint, &attempt.auth.of, client, cost, verification, waiter)
     }
 }

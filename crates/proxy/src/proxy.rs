@@ -251,7 +251,7 @@ impl Proxy {
             return Ok(());
         }
         let adopted = {
-            let mut adopted = self.shared().adopted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut adopted = self.shared().inherited.lock().unwrap_or_else(PoisonError::into_inner);
             adopted.remove(&(at, id.l4)).unwrap_or_default()
         };
         let share = self.share_of(key);
@@ -262,9 +262,9 @@ impl Proxy {
         let adopted = if steered { adopted } else { Vec::new() };
         let workers = &self.shared().workers;
         let closing = self.shared().closing.wait(at, id.l4);
-        let wide = &self.shared().wide;
+        let wildcard = &self.shared().wildcard;
         let adopts = !adopted.is_empty();
-        let open = || open::sockets(at, id.l4, workers.len(), adopted, closing, wide);
+        let open = || open::sockets(at, id.l4, workers.len(), adopted, closing, wildcard);
         let sockets = match steering.filter(|_| id.l4 == L4::Tcp && !adopts) {
             Some(steering) => open::sockets_past_the_machine(at, workers.len(), steering, open)?,
             None => open()?,
@@ -273,7 +273,7 @@ impl Proxy {
         for socket in &sockets {
             let _ = self.shared().descriptors.saw(socket.as_fd());
         }
-        wide.add(at, id.l4, &sockets);
+        wildcard.add(at, id.l4, &sockets);
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
         let config = state.listener_config(key, listener, self.shared().tickets.as_ref());

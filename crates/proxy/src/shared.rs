@@ -22,7 +22,7 @@ use crate::{
     http::LoopMarker,
     latency::Started,
     memory::{MemoryBudget, MemoryLimits},
-    open::{Adopted, Closing, Wide},
+    open::{Closing, InheritedSockets, WildcardSockets},
     own_sockets::{MOST_PASSES, OwnSockets},
     passwords::Passwords,
     running::Registry,
@@ -47,11 +47,11 @@ pub(crate) struct Shared {
     pub(crate) passwords: Passwords,
     pub(crate) workers: Vec<Arc<Mailbox>>,
     /// Sockets of a predecessor that wait to be opened here.
-    pub(crate) adopted: Adopted,
+    pub(crate) inherited: InheritedSockets,
     pub(crate) transferred_state: TransferredState,
     /// Sockets of listeners that were closed, as long as a worker has not let go of them.
     pub(crate) closing: Closing,
-    pub(crate) wide: Wide,
+    pub(crate) wildcard: WildcardSockets,
     /// How addresses of pools take no port from the machine, where that is asked for.
     pub(crate) steering: OnceLock<Arc<Steering>>,
     /// What we have sent ourselves.
@@ -85,9 +85,9 @@ impl Shared {
             client_rates: ClientRates::new(),
             passwords: Passwords::default(),
             workers,
-            adopted: Mutex::default(),
+            inherited: Mutex::default(),
             closing: Closing::default(),
-            wide: Wide::default(),
+            wildcard: WildcardSockets::default(),
             steering: OnceLock::new(),
             memory: Arc::new(MemoryBudget::new(MemoryLimits::default())),
             transferred_state: TransferredState::default(),

@@ -16,11 +16,11 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
+mod datagram_rate;
 mod flows;
 mod forward;
 mod inherit;
 mod listening_socket;
-mod pace;
 
 use std::{collections::HashMap, io, os::fd::AsFd, sync::Arc};
 
@@ -28,10 +28,10 @@ use seaway_model::L4;
 use seaway_snapshot::Cursor;
 
 use self::{
+    datagram_rate::DatagramRate,
     flows::{FlowId, Flows},
     forward::Flow,
     listening_socket::ListeningSocket,
-    pace::Pace,
 };
 use crate::{
     access::{ConnectionLine, Ending, LogBuffer},
@@ -52,7 +52,7 @@ const BESIDE_OTHERS: usize = 8;
 /// After a drain, in milliseconds.
 const LAST_REPLIES: u64 = 1_000;
 
-pub(crate) use self::pace::BREATH;
+pub(crate) use self::datagram_rate::BATCH_DELAY;
 
 pub(crate) struct Udp {
     worker: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Udp {
     waiting: FairQueue<Token>,
     cursors: HashMap<usize, Cursor>,
     sweeps: Sweeps,
-    pace: Pace,
+    datagram_rate: DatagramRate,
     /// Datagrams of this turn.
     handled: u32,
     accepts: bool,
@@ -89,7 +89,7 @@ impl Udp {
             waiting: FairQueue::default(),
             cursors: HashMap::new(),
             sweeps: Sweeps::default(),
-            pace: Pace::default(),
+            datagram_rate: DatagramRate::default(),
             handled: 0,
             accepts: true,
             frozen: false,
@@ -98,9 +98,9 @@ impl Udp {
         }
     }
 
-    /// Datagrams come so fast that it pays to let some gather: see [`pace`].
-    pub(crate) fn wants_a_breath(&self) -> bool {
-        self.pace.wants_a_breath() && !self.is_behind()
+    /// Datagrams come so fast that it pays to let some gather: see [`datagram_rate`].
+    pub(crate) fn should_batch(&self) -> bool {
+        self.datagram_rate.should_batch() && !self.is_behind()
     }
 
     /// Something was too much for the turn before.
@@ -395,7 +395,7 @@ impl Source for Udp {
         if self.is_behind() {
             self.run_waiting(turn);
         }
-        self.pace.note(self.handled, turn.now);
+        self.datagram_rate.note(self.handled, turn.now);
         self.handled = 0;
         self.flush();
         if self.frozen {

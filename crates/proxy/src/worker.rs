@@ -249,8 +249,8 @@ impl Worker {
                 }
             }
             sources.all().into_iter().for_each(|source| source.tick(&mut self.turn));
-            if only_datagrams && sources.udp.wants_a_breath() {
-                thread::sleep(udp::BREATH);
+            if only_datagrams && sources.udp.should_batch() {
+                thread::sleep(udp::BATCH_DELAY);
             }
         }
     }

@@ -99,7 +99,7 @@ impl ClientIdentity {
     }
 }
 
-pub(super) async fn arrive(
+pub(super) async fn serve_connection(
     context: Rc<WorkerContext>,
     task_state: Rc<TaskState>,
     accepted: AcceptedConnection,

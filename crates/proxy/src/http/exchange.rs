@@ -116,7 +116,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         connect_timeout: millis(config.listener.timeouts.connect),
         response_timeout: millis(config.listener.timeouts.answer),
     };
-    scratch.record.asked_by(state.client);
+    scratch.record.set_client(state.client);
     client.limit(rule.timeout);
     // Nobody is invited to ask once more where nothing more is answered.
     let may_persist = state.persists && !client.is_over();
@@ -134,7 +134,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             // Another connection would cost more than another answer.
             let persists = consume_head(scratch) && may_persist;
             let answer = Answer { status: 429, fields: &fields, body, head_only, persists };
-            return client.say(scratch, &answer).await;
+            return client.respond(scratch, &answer).await;
         }
     }
     if !rule.auth.is_empty()
@@ -156,7 +156,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         let mut fields = String::new();
         cors::for_preflight(cors, &origin, &seen, &mut fields);
         let persists = consume_head(scratch) && may_persist;
-        return client.say(scratch, &Answer { fields: &fields, persists, ..Answer::last(204) }).await;
+        return client.respond(scratch, &Answer { fields: &fields, persists, ..Answer::last(204) }).await;
     }
     let lines = rules::lines(rule, &seen, client);
     state.response_headers = &lines;
@@ -167,14 +167,14 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             let persists = consume_head(scratch) && may_persist;
             let head_only = state.method == Method::Head;
             let answer = Answer { status: *code, fields: &lines, body, head_only, persists };
-            return client.say(scratch, &answer).await;
+            return client.respond(scratch, &answer).await;
         }
         Action::Redirect(redirect) => {
             let location = redirected(redirect, &seen, found, &client.who.told);
             let fields = format!("Location: {location}\r\n{lines}");
             let persists = consume_head(scratch) && may_persist;
             let answer = Answer { fields: &fields, persists, ..Answer::last(redirect.code) };
-            return client.say(scratch, &answer).await;
+            return client.respond(scratch, &answer).await;
         }
     }
     let loop_marker = &client.context.shared.loop_marker;
@@ -254,7 +254,7 @@ async fn ask_for_password(
     let (body, head_only) = (error_page(&config, status), state.method == Method::Head);
     // Browsers ask again on the same connection.
     let persists = consume_head(scratch) && may_persist;
-    client.say(scratch, &Answer { status, fields: &fields, body, head_only, persists }).await
+    client.respond(scratch, &Answer { status, fields: &fields, body, head_only, persists }).await
 }
 
 /// The pool that a client's cookie is of, where several share the requests: it keeps its member there, even of a pool
@@ -306,8 +306,8 @@ async fn forward(
     }
     scratch.question.append(&mut scratch.upward.out);
     scratch.upward.was_joined();
-    mirror::reflect(client, scratch, mirrors);
-    client.spare(scratch);
+    mirror::send_mirrors(client, scratch, mirrors);
+    client.release_buffers(scratch);
     let mut tried: Vec<Arc<RunningMember>> = Vec::new();
     let (mut held, mut patience) = (None, QueueDeadline::default());
     let retries = state.rule.retries.map_or(RETRIES, usize::from);
@@ -356,8 +356,8 @@ async fn forward(
         };
         let unanswered = match result {
             Ok(asked) => {
-                scratch.record.led_to(pool, &member);
-                client.spare(scratch);
+                scratch.record.set_member(pool, &member);
+                client.release_buffers(scratch);
                 if client.who.memory.is_over() {
                     // Heads of answers that it does not take are bounded by nothing else.
                     client.who.refuse_for_memory();
@@ -448,7 +448,7 @@ pub(super) async fn refuse(client: &Client, scratch: &mut Scratch, status: u16) 
     let head_only = scratch.request.method == Method::Head;
     let config = client.who.listener.config_owned();
     client
-        .say(scratch, &Answer { head_only, body: error_page(&config, status), ..Answer::last(status) })
+        .respond(scratch, &Answer { head_only, body: error_page(&config, status), ..Answer::last(status) })
         .await
 }
 

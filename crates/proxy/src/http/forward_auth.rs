@@ -110,7 +110,7 @@ pub(super) async fn refuse_as(
             let persists = state.persists && scratch.request.body == Body::None;
             let state = ExchangeState { persists, version: state.version, ..of(state) };
             std::mem::swap(&mut own.record, &mut scratch.record);
-            own.record.led_to(&pool, &member);
+            own.record.set_member(&pool, &member);
             let after = relay(client, &mut own, state, answer, &pool, &member).await;
             client.task_state.disengage();
             std::mem::swap(&mut own.record, &mut scratch.record);

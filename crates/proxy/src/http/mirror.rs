@@ -19,7 +19,7 @@ use super::{
 use crate::running::{Mirror, RunningPool};
 
 /// Sends a copy of the question. What has a body that is still to come is not copied: nobody holds it up, or holds it.
-pub(super) fn reflect(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
+pub(super) fn send_mirrors(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
     for mirror in mirrors {
         let draw = client.context.cursors().draw() % 1000;
         if draw >= u64::from(mirror.per_mille) {

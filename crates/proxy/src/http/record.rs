@@ -1,5 +1,5 @@
-//! What the access log is told of a request, gathered on its way: its head makes room for what comes after it before
-//! anybody knows what becomes of it.
+//! The fields of a request for the access log, copied on its way: its head makes room for what comes after it before
+//! the response is known.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -16,7 +16,7 @@ use crate::{
 
 #[derive(Default)]
 pub(super) struct Record {
-    /// `None`: nobody wants to know of this one.
+    /// `None`: this request is not logged.
     sink: Option<Arc<AccessLogSink>>,
     began: u64,
     client: Option<IpAddr>,
@@ -28,27 +28,27 @@ pub(super) struct Record {
     status: u16,
     sent: u64,
     received: u64,
-    led: Option<(Arc<RunningPool>, SocketAddr)>,
+    member: Option<(Arc<RunningPool>, SocketAddr)>,
 }
 
 impl Record {
-    pub(super) fn asked_by(&mut self, client: IpAddr) {
+    pub(super) fn set_client(&mut self, client: IpAddr) {
         self.client = Some(client);
     }
 
-    pub(super) fn answered(&mut self, status: u16, sent: impl FnOnce() -> usize) {
+    pub(super) fn set_response(&mut self, status: u16, sent: impl FnOnce() -> usize) {
         if self.sink.is_some() {
             (self.status, self.sent) = (status, sent() as u64);
         }
     }
 
-    pub(super) fn led_to(&mut self, pool: &Arc<RunningPool>, member: &RunningMember) {
+    pub(super) fn set_member(&mut self, pool: &Arc<RunningPool>, member: &RunningMember) {
         if self.sink.is_some() {
-            self.led = Some((pool.clone(), member.at));
+            self.member = Some((pool.clone(), member.at));
         }
     }
 
-    pub(super) fn moved(&mut self, received: u64, sent: u64) {
+    pub(super) fn set_bytes(&mut self, received: u64, sent: u64) {
         (self.received, self.sent) = (received, sent);
     }
 }
@@ -64,8 +64,8 @@ impl Client {
         let Scratch { record, request, asked, .. } = scratch;
         record.sink = Some(sink);
         record.began = self.context.now();
-        (record.client, record.led, record.status) = (None, None, 0);
-        record.moved(0, 0);
+        (record.client, record.member, record.status) = (None, None, 0);
+        record.set_bytes(0, 0);
         record.text.clear();
         record.ends = [0; 5];
         (record.version, record.secure) = ("", self.who.told.scheme() == "https");
@@ -118,10 +118,10 @@ impl Client {
             took: self.context.now().saturating_sub(record.began),
             scheme: if record.secure { "https" } else { "http" },
             listener: &listener.listener.name,
-            pool: record.led.as_ref().map_or("", |(pool, _)| &pool.id.0),
-            member: record.led.as_ref().map(|(_, at)| *at),
+            pool: record.member.as_ref().map_or("", |(pool, _)| &pool.id.0),
+            member: record.member.as_ref().map(|(_, at)| *at),
         };
         self.context.log(&sink, &line);
-        record.led = None;
+        record.member = None;
     }
 }

@@ -92,7 +92,7 @@ pub(super) async fn relay(
     client.who.listener.answers.count(status);
     member.answers.count(status);
     client.context.record_latency(pool, Some(member), Span::FirstByte, state.started);
-    scratch.record.answered(status, || 0);
+    scratch.record.set_response(status, || 0);
     let may_persist = state.persists && !client.is_over();
     let has_body = scratch.request.body != Body::None;
     let is_unread = has_body && next != NextUse::Closed && {
@@ -147,7 +147,7 @@ pub(super) async fn relay(
     if client.who.memory.is_filling() {
         scratch.forget_heads();
     }
-    client.weigh(scratch);
+    client.account_memory(scratch);
     let others = scratch.weight().saturating_sub(scratch.weight_of_bodies());
     let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     // A silent stream of HTTP/2 holds nothing but its place: calls that last are not cut.
@@ -178,7 +178,7 @@ pub(super) async fn relay(
                 [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
                 [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
             }
-            client.weigh_parts(others, &[answered, asked], &[downward, upward]);
+            client.account_parts(others, &[answered, asked], &[downward, upward]);
         }
         result
     })
@@ -187,7 +187,7 @@ pub(super) async fn relay(
     client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
     member.bytes_in.fetch_add(upward.moved, Relaxed);
     member.bytes_out.fetch_add(downward.moved, Relaxed);
-    record.moved(upward.moved, downward.moved);
+    record.set_bytes(upward.moved, downward.moved);
     match result {
         Ok(()) => {
             client.context.record_latency(pool, None, Span::Request, state.started);
@@ -346,7 +346,7 @@ pub(super) async fn tunnel(
             [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
             [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
         }
-        client.weigh_parts(0, &[answered, asked], &[downward, upward]);
+        client.account_parts(0, &[answered, asked], &[downward, upward]);
         if up || down { Poll::Pending } else { Poll::Ready(first) }
     })
     .await;
@@ -360,6 +360,6 @@ pub(super) async fn tunnel(
     if ending == Ending::MemberReset {
         member.resets.fetch_add(1, Relaxed);
     }
-    record.moved(upward.moved, downward.moved);
+    record.set_bytes(upward.moved, downward.moved);
     ending
 }

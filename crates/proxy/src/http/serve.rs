@@ -59,7 +59,7 @@ impl Client {
                 return;
             }
             let mut scratch = begun.take().unwrap_or_else(|| self.context.scratch());
-            self.weigh(&scratch);
+            self.account_memory(&scratch);
             if first && self.begins_many(&mut scratch).await {
                 let End::Wire(stream) = self.end else { return };
                 return streams::serve(self.context, self.task_state, self.who, stream, Some(scratch)).await;
@@ -133,12 +133,12 @@ impl Client {
     }
 
     /// Counts what the exchange holds now.
-    pub(super) fn weigh(&self, scratch: &Scratch) {
-        self.weigh_parts(scratch.weight(), &[], &[]);
+    pub(super) fn account_memory(&self, scratch: &Scratch) {
+        self.account_parts(scratch.weight(), &[], &[]);
     }
 
     /// The same, where not all is at hand: what is not, and the rest.
-    pub(super) fn weigh_parts(&self, others: usize, buffers: &[&mut Buffer], flows: &[&mut Flow]) {
+    pub(super) fn account_parts(&self, others: usize, buffers: &[&mut Buffer], flows: &[&mut Flow]) {
         let task = if matches!(self.end, End::H2Stream(_)) { streams::OF_STREAM } else { 0 };
         let buffers: usize = buffers.iter().map(|buffer| buffer.weight()).sum();
         let flows: usize = flows.iter().map(|flow| flow.weight()).sum();
@@ -146,11 +146,11 @@ impl Client {
     }
 
     /// Lets go of all that is not needed while a client or a member is waited for, where much is held.
-    pub(super) fn spare(&self, scratch: &mut Scratch) {
+    pub(super) fn release_buffers(&self, scratch: &mut Scratch) {
         if self.who.memory.is_filling() {
             scratch.trim();
         }
-        self.weigh(scratch);
+        self.account_memory(scratch);
     }
 
     async fn answer(&self, scratch: &mut Scratch, read: io::Result<Option<Reading>>) -> After {
@@ -188,7 +188,7 @@ impl Client {
             if ready!(self.end.poll_fill(&mut scratch.asked))? == 0 {
                 return Poll::Ready(Ok(None));
             }
-            self.weigh(scratch);
+            self.account_memory(scratch);
             if nothing_yet && !first {
                 // The head has begun: from now on it has its own time.
                 self.task_state.set_deadline(self.context.now().saturating_add(self.timeout(|it| it.header)));
@@ -241,9 +241,9 @@ impl Client {
     }
 
     /// Answers in the place of a member.
-    pub(super) async fn say(&self, scratch: &mut Scratch, answer: &Answer<'_>) -> After {
+    pub(super) async fn respond(&self, scratch: &mut Scratch, answer: &Answer<'_>) -> After {
         self.who.listener.answers.count(answer.status);
-        scratch.record.answered(answer.status, || answer.length());
+        scratch.record.set_response(answer.status, || answer.length());
         self.limit(None);
         self.allow(self.timeout(|it| it.answer));
         if let End::H2Stream(h2_stream) = &self.end {

@@ -129,7 +129,7 @@ fn begin(
         limit: Cell::new(u64::MAX),
         held: who.memory.reserve(0),
     };
-    client.weigh(&scratch);
+    client.account_memory(&scratch);
     h2.context.begin(task_state.clone(), one(client, scratch, asked.is_too_large, abandoned.clone()));
     Some(StreamInbox::to(task_state, who.memory.reserve(0)))
 }

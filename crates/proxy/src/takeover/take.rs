@@ -67,7 +67,7 @@ impl TakenOver {
     pub(crate) fn adopt(&mut self, shared: &Shared) {
         shared.transferred_state.await_it();
         shared
-            .adopted
+            .inherited
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .extend(std::mem::take(&mut self.sockets));
@@ -103,7 +103,7 @@ impl TakenOver {
         shared.transferred_state.arrived(flows);
         shared.tell_all(&Command::Inherit);
         // What is not opened here is not wanted any more.
-        let unwanted = std::mem::take(&mut *shared.adopted.lock().unwrap_or_else(PoisonError::into_inner));
+        let unwanted = std::mem::take(&mut *shared.inherited.lock().unwrap_or_else(PoisonError::into_inner));
         for (at, l4) in unwanted.keys() {
             tracing::info!(%at, %l4, "take-over: a socket of the previous process is closed; no listener uses it");
         }

@@ -9,7 +9,7 @@ use seaway_model::load_balancer::ProxyVersion;
 
 use super::{
     Tcp,
-    connection::{Carried, Connection, Delay, Phase, Side, Socket},
+    connection::{Connection, Delay, PendingData, Phase, Side, Socket},
 };
 use crate::{
     latency::Span,
@@ -36,7 +36,7 @@ impl Tcp {
         };
         let cursor = self.cursors.cursor_for(&pool);
         loop {
-            let tried = connection.rare.as_ref().map_or(&[][..], |rare| &rare.tried);
+            let tried = connection.extras.as_ref().map_or(&[][..], |extras| &extras.tried);
             let live = pool.live();
             let limit = live.compiled.pool().member_limit;
             let choice = match (granted.take(), limit) {
@@ -96,12 +96,12 @@ impl Tcp {
                 }
                 Err(error) if is_local_shortage(&error) => {
                     member.disengage();
-                    connection.rare().tried.push(member);
+                    connection.extras().tried.push(member);
                 }
                 Err(error) => {
                     member.disengage();
                     note_failure(&connection.listener, &pool, &member, &error.to_string(), turn.now);
-                    connection.rare().tried.push(member);
+                    connection.extras().tried.push(member);
                 }
             }
         }
@@ -121,12 +121,12 @@ impl Tcp {
         let Some(pool) = connection.pool.clone() else { return };
         let client = connection.peer.ip();
         let wait = pool.member_limit().map_or(0, |it| it.wait.as_millis() as u64);
-        let rare = connection.rare();
-        if rare.waits_until == 0 {
-            rare.waits_until = turn.now.saturating_add(wait);
+        let extras = connection.extras();
+        if extras.waits_until == 0 {
+            extras.waits_until = turn.now.saturating_add(wait);
         }
-        let request = || SelectionRequest { client, cookie: None, tried: rare.tried.clone() };
-        let worker = turn.shared.workers.get(turn.worker).filter(|_| rare.waits_until > turn.now);
+        let request = || SelectionRequest { client, cookie: None, tried: extras.tried.clone() };
+        let worker = turn.shared.workers.get(turn.worker).filter(|_| extras.waits_until > turn.now);
         let waiting = worker.and_then(|it| pool.wait(request(), it.clone(), WaiterId::Connection(token)));
         if waiting.is_none() {
             // Those that wait have no use for what room there is: they keep other members.
@@ -139,7 +139,7 @@ impl Tcp {
                 }
             };
         }
-        rare.waiting = waiting;
+        extras.waiting = waiting;
         connection.phase = Phase::Queued;
         connection.active_at = turn.now;
         self.schedule(index);
@@ -149,10 +149,10 @@ impl Tcp {
     pub(super) fn on_queue_result(&mut self, token: Token, turn: &mut Turn) {
         let (index, _) = Side::of(token.index());
         let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
-        let Some(outcome) = connection.rare.as_ref().and_then(|it| it.waiting.as_ref()?.outcome()) else {
+        let Some(outcome) = connection.extras.as_ref().and_then(|it| it.waiting.as_ref()?.outcome()) else {
             return;
         };
-        connection.rare().waiting = None;
+        connection.extras().waiting = None;
         match outcome {
             Some(member) => self.connect_to_member(index, Some(member), turn),
             None => {
@@ -165,14 +165,14 @@ impl Tcp {
     /// A client has waited for a while.
     pub(super) fn poll_queue(&mut self, index: u32, turn: &mut Turn) {
         let token = self.token_of(index, Side::Client);
-        let Some(Connection { rare: Some(rare), active_at, .. }) = self.connections.get_mut(index) else {
+        let Some(Connection { extras: Some(extras), active_at, .. }) = self.connections.get_mut(index) else {
             return;
         };
-        let Some(waiting) = &rare.waiting else { return };
+        let Some(waiting) = &extras.waiting else { return };
         if waiting.is_settled() {
             return self.on_queue_result(token, turn);
         }
-        if rare.waits_until <= turn.now {
+        if extras.waits_until <= turn.now {
             return self.refuse(index, Refusal::Connections, turn);
         }
         *active_at = turn.now;
@@ -218,7 +218,7 @@ impl Tcp {
             member.disengage();
             note_failure(&connection.listener, &pool, &member, reason, turn.now);
             member.retries.fetch_add(1, Relaxed);
-            connection.rare().tried.push(member);
+            connection.extras().tried.push(member);
         }
         self.select_and_connect(index, turn);
     }
@@ -226,16 +226,16 @@ impl Tcp {
 
 /// Puts a PROXY header before everything else that goes to the member.
 fn announce_client(connection: &mut Connection, version: ProxyVersion) {
-    if connection.rare.as_ref().is_some_and(|rare| rare.announced) {
+    if connection.extras.as_ref().is_some_and(|extras| extras.proxy_header_queued) {
         return;
     }
-    let destination = connection.rare.as_ref().and_then(|rare| rare.destination);
-    let hops = connection.rare.as_ref().map_or(0, |rare| rare.hops);
+    let destination = connection.extras.as_ref().and_then(|extras| extras.destination);
+    let hops = connection.extras.as_ref().map_or(0, |extras| extras.hops);
     let arrived = local_destination(connection.client.fd.as_fd(), connection.listener.at);
     let mut bytes = proxy_header(version, connection.peer, destination, arrived, hops);
-    if let Carried::Bytes { bytes: more, from } = &connection.client.carried {
+    if let PendingData::Bytes { bytes: more, from } = &connection.client.pending {
         bytes.extend_from_slice(more.get(*from..).unwrap_or_default());
     }
-    connection.client.carried = Carried::Bytes { bytes: bytes.into(), from: 0 };
-    connection.rare().announced = true;
+    connection.client.pending = PendingData::Bytes { bytes: bytes.into(), from: 0 };
+    connection.extras().proxy_header_queued = true;
 }
