@@ -34,23 +34,23 @@ use crate::{
     tls::{ListenerTls, Validations},
 };
 
-/// Who the client is: the same for all that it asks.
-pub(super) struct ClientIdentity {
+/// The connection of a client, the same for all its requests.
+pub(super) struct DownstreamConnection {
     pub(super) peer: SocketAddr,
-    /// Where it wanted to go.
+    /// The address that the client connected to.
     pub(super) destination: Option<SocketAddr>,
     /// What members are told of how many of us it came through.
     pub(super) hops: u8,
     pub(super) listener: Arc<RunningListener>,
     pub(super) told: ForwardedClient,
-    /// How TLS is spoken with it.
+    /// The configuration of TLS, where it ends here.
     pub(super) listener_tls: Option<Arc<ListenerTls>>,
     /// What it holds, with all its streams.
     pub(super) memory: Rc<ConnectionMemory>,
     /// Of that, what the connection itself holds.
     held: Reservation,
     shared: Arc<Shared>,
-    /// When it came.
+    /// When it was accepted.
     pub(super) came: u64,
 }
 
@@ -59,7 +59,7 @@ const OF_CONNECTION: usize = 4 << 10;
 const OF_TLS: usize = 12 << 10;
 
 /// As long as it lives, the listener and the process count it.
-impl Drop for ClientIdentity {
+impl Drop for DownstreamConnection {
     fn drop(&mut self) {
         self.memory.leave();
         self.listener.leave();
@@ -67,7 +67,7 @@ impl Drop for ClientIdentity {
     }
 }
 
-impl ClientIdentity {
+impl DownstreamConnection {
     pub(super) fn timeout(&self, which: impl Fn(&Timeouts) -> Duration) -> u64 {
         which(&self.listener.config().listener.timeouts).as_millis() as u64
     }
@@ -82,7 +82,7 @@ impl ClientIdentity {
         self.shared.memory.refused.fetch_add(1, Relaxed);
     }
 
-    /// Nothing is done for it.
+    /// Refuses the client.
     fn turn_away(&self, context: &WorkerContext, why: Refusal) {
         self.listener.refuse(why);
         context.turned_away(&RefusedClient { peer: self.peer, listener: self.listener.clone(), why });
@@ -110,7 +110,7 @@ pub(super) async fn serve_connection(
     let memory = context.memory.connection(context.now());
     task_state.hold(memory.clone());
     let held = memory.reserve(OF_CONNECTION);
-    let mut who = ClientIdentity {
+    let mut downstream = DownstreamConnection {
         peer,
         destination: None,
         hops: 0,
@@ -126,19 +126,20 @@ pub(super) async fn serve_connection(
         Ok(stream) => stream,
         Err(error) => return context.shared.out_of_descriptors(&error),
     };
-    task_state.set_deadline(context.now().saturating_add(who.timeout(|it| it.header)));
+    task_state.set_deadline(context.now().saturating_add(downstream.timeout(|it| it.header)));
     let mut begun = None;
     if trusted {
         let mut scratch = context.scratch();
-        if let Err(refusal) = introduced(&mut who, &stream, &mut scratch).await {
-            who.turn_away(&context, refusal);
+        if let Err(refusal) = introduced(&mut downstream, &stream, &mut scratch).await {
+            downstream.turn_away(&context, refusal);
             return stream.reset();
         }
         begun = (!scratch.asked.is_empty()).then_some(scratch);
     }
-    who.destination =
-        who.destination.or_else(|| Some(reach::local_destination(stream.fd(), who.listener.at)));
-    let config = who.listener.config_owned();
+    downstream.destination = downstream
+        .destination
+        .or_else(|| Some(reach::local_destination(stream.fd(), downstream.listener.at)));
+    let config = downstream.listener.config_owned();
     if let Some(tls) = &config.listener.tls
         && (config.passthrough.is_some() || config.validations.is_some())
     {
@@ -146,22 +147,22 @@ pub(super) async fn serve_connection(
         let hello = match asked(&stream, &mut scratch).await {
             Ok(hello) => hello,
             Err(why) => {
-                tracing::debug!(listener = %who.listener.at, peer = %who.peer, why, "no TLS");
-                return who.turn_away(&context, Refusal::Tls);
+                tracing::debug!(listener = %downstream.listener.at, peer = %downstream.peer, why, "no TLS");
+                return downstream.turn_away(&context, Refusal::Tls);
             }
         };
         let name = hello.name.as_deref();
         let validations = config.validations.as_ref().filter(|_| hello.is_validation);
         if let Some(validations) = validations.filter(|it| name.is_some_and(|name| it.is_of(name))) {
-            return validated(&who, stream, validations, &scratch).await;
+            return validated(&downstream, stream, validations, &scratch).await;
         }
         let passthrough = config.passthrough.as_ref();
         if let Some(choice) = name.and_then(|name| passthrough?.choice(name, tls)) {
             let number = context.cursors().draw();
             let pool = choice.pool(|| number).cloned();
-            let (end, who) = (End::Wire(stream), Rc::new(who));
-            let held = who.memory.reserve(0);
-            let client = Client { context, task_state, end, who, limit: Cell::new(u64::MAX), held };
+            let (end, downstream) = (End::Wire(stream), Rc::new(downstream));
+            let held = downstream.memory.reserve(0);
+            let client = Client { context, task_state, end, downstream, limit: Cell::new(u64::MAX), held };
             return passing::pass_to(&client, pool, Some(scratch)).await;
         }
         begun = Some(scratch);
@@ -170,29 +171,29 @@ pub(super) async fn serve_connection(
     if config.listener.tls.is_some() {
         // Without it no client is served: what is asked for in TLS is never answered in plaintext.
         let Some(listener_tls) = config.listener_tls.clone() else {
-            return who.turn_away(&context, Refusal::Tls);
+            return downstream.turn_away(&context, Refusal::Tls);
         };
         let early = begun.take();
-        match secured(&mut who, &mut stream, listener_tls, early.as_deref()).await {
+        match secured(&mut downstream, &mut stream, listener_tls, early.as_deref()).await {
             Ok(is_http_2) => h2 = is_http_2,
             Err(error) => {
-                tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "no TLS");
-                return who.turn_away(&context, Refusal::Tls);
+                tracing::debug!(listener = %downstream.listener.at, peer = %downstream.peer, %error, "no TLS");
+                return downstream.turn_away(&context, Refusal::Tls);
             }
         }
         early.into_iter().for_each(|scratch| context.put_back(scratch));
     }
     let mut proxies = config.listener.http.trusted.iter();
-    who.told.believed = proxies.any(|range| range.contains(&who.peer.ip()));
+    downstream.told.believed = proxies.any(|range| range.contains(&downstream.peer.ip()));
     let protocol = config.listener.protocol;
     drop(config);
-    let who = Rc::new(who);
+    let downstream = Rc::new(downstream);
     if h2 {
-        return streams::serve(context, task_state, who, stream, None).await;
+        return streams::serve(context, task_state, downstream, stream, None).await;
     }
-    let held = who.memory.reserve(0);
+    let held = downstream.memory.reserve(0);
     let client =
-        Client { context, task_state, end: End::Wire(stream), who, limit: Cell::new(u64::MAX), held };
+        Client { context, task_state, end: End::Wire(stream), downstream, limit: Cell::new(u64::MAX), held };
     if protocol == Protocol::Opaque {
         return passing::pass_through(&client).await;
     }
@@ -200,7 +201,11 @@ pub(super) async fn serve_connection(
 }
 
 /// Reads the PROXY header that trusted peers must send first.
-async fn introduced(who: &mut ClientIdentity, stream: &Stream, scratch: &mut Scratch) -> Result<(), Refusal> {
+async fn introduced(
+    downstream: &mut DownstreamConnection,
+    stream: &Stream,
+    scratch: &mut Scratch,
+) -> Result<(), Refusal> {
     let header = poll_fn(|_| {
         loop {
             match proxy::parse(scratch.asked.filled()) {
@@ -219,17 +224,17 @@ async fn introduced(who: &mut ClientIdentity, stream: &Stream, scratch: &mut Scr
     });
     let (length, source, destination, hops) = header.await.ok_or(Refusal::Header)?;
     if hops >= MOST_HOPS {
-        who.shared.report_loop(who.listener.at);
+        downstream.shared.report_loop(downstream.listener.at);
         return Err(Refusal::Loop);
     }
-    who.hops = hops.saturating_add(1);
+    downstream.hops = hops.saturating_add(1);
     scratch.asked.consume(length);
     if let Some(source) = source {
-        who.peer = source;
-        who.destination = destination;
-        who.told = ForwardedClient::new(source, who.listener.at.port(), false);
+        downstream.peer = source;
+        downstream.destination = destination;
+        downstream.told = ForwardedClient::new(source, downstream.listener.at.port(), false);
     }
-    if who.listener.config().admits(who.peer.ip()) { Ok(()) } else { Err(Refusal::Source) }
+    if downstream.listener.config().admits(downstream.peer.ip()) { Ok(()) } else { Err(Refusal::Source) }
 }
 
 /// Whom the client wants to speak with by TLS. What it says stays where it is.
@@ -257,24 +262,29 @@ async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<ClientHello, &'
 }
 
 /// A certificate authority sees what it came for, and nothing follows (RFC 8737, section 3).
-async fn validated(who: &ClientIdentity, mut stream: Stream, validations: &Validations, early: &Scratch) {
+async fn validated(
+    downstream: &DownstreamConnection,
+    mut stream: Stream,
+    validations: &Validations,
+    early: &Scratch,
+) {
     let shaking = async {
         let connection = ServerConnection::new(validations.config.clone()).map_err(io::Error::other)?;
         let session = Session::new(connection).receive(&stream, early.asked.filled()).await?;
-        who.hold_more(OF_TLS);
+        downstream.hold_more(OF_TLS);
         stream.start_tls(session).await?;
         stream.part();
         io::Result::Ok(())
     };
     if let Err(error) = shaking.await {
-        tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "a host name is not checked");
-        who.listener.refuse(Refusal::Tls);
+        tracing::debug!(listener = %downstream.listener.at, peer = %downstream.peer, %error, "a host name is not checked");
+        downstream.listener.refuse(Refusal::Tls);
     }
 }
 
 /// Tells whether HTTP/2 was agreed on. What came `early` is the beginning of the hello.
 async fn secured(
-    who: &mut ClientIdentity,
+    downstream: &mut DownstreamConnection,
     stream: &mut Stream,
     listener_tls: Arc<ListenerTls>,
     early: Option<&Scratch>,
@@ -284,17 +294,17 @@ async fn secured(
     if let Some(scratch) = early {
         session = session.receive(stream, scratch.asked.filled()).await?;
     }
-    who.hold_more(OF_TLS);
+    downstream.hold_more(OF_TLS);
     stream.start_tls(session).await?;
-    who.told = ForwardedClient::new(who.peer, who.listener.at.port(), true);
+    downstream.told = ForwardedClient::new(downstream.peer, downstream.listener.at.port(), true);
     let mut h2 = false;
     if let Some(session) = stream.session() {
         if let Some([certificate, ..]) = session.connection().peer_certificates() {
-            who.told =
-                ForwardedClient::new(who.peer, who.listener.at.port(), true).with_certificate(certificate);
+            downstream.told = ForwardedClient::new(downstream.peer, downstream.listener.at.port(), true)
+                .with_certificate(certificate);
         }
         h2 = session.connection().alpn_protocol() == Some(b"h2");
     }
-    who.listener_tls = Some(listener_tls);
+    downstream.listener_tls = Some(listener_tls);
     Ok(h2)
 }

@@ -5,7 +5,7 @@ use std::{future::poll_fn, io, net::IpAddr, os::fd::AsFd, rc::Rc, sync::Arc, tas
 use seaway_wire::http::{Limits, Reading};
 
 use super::{
-    arrival::ClientIdentity, end::End, exchange::ExchangeState, flow::Broken, reuse::NextUse,
+    arrival::DownstreamConnection, end::End, exchange::ExchangeState, flow::Broken, reuse::NextUse,
     scratch::Scratch, serve::Client, session::Session, stream::Stream, task_state::TaskState,
     worker_context::WorkerContext,
 };
@@ -73,18 +73,19 @@ pub(super) async fn ask_alone(
 ) -> (Result<MemberAnswer, UpstreamError>, bool) {
     // A connection of HTTP/1.1 has one session, streams have one each.
     let is_one_of_many = matches!(client.end, End::H2Stream(_));
-    if is_one_of_many && pool.live().upstream_tls.is_some() && !client.who.memory.admits(Session::HELD) {
-        client.who.refuse_for_memory();
+    if is_one_of_many && pool.live().upstream_tls.is_some() && !client.downstream.memory.admits(Session::HELD)
+    {
+        client.downstream.refuse_for_memory();
         return (Err(UpstreamError::Refused(503)), false);
     }
     let surely = !state.method.is_idempotent();
-    let kept = if fresh_only { None } else { client.context.kept().take(member, &client.who, surely) };
+    let kept = if fresh_only { None } else { client.context.kept().take(member, &client.downstream, surely) };
     let reused = kept.is_some();
     let mut next = state.next;
     let end = match kept {
         Some((mut stream, most)) => {
             next = next.min(most);
-            stream.charge(&client.who.memory);
+            stream.charge(&client.downstream.memory);
             stream.taken_by(client.task_state.index());
             End::Wire(stream)
         }
@@ -92,8 +93,14 @@ pub(super) async fn ask_alone(
             client.allow(state.connect_timeout);
             let started = client.context.shared.started();
             // A connection of HTTP/1.1 counts as two; streams each need one beside.
-            let connected =
-                connect(&client.context, &client.task_state, &client.who, pool, member, is_one_of_many);
+            let connected = connect(
+                &client.context,
+                &client.task_state,
+                &client.downstream,
+                pool,
+                member,
+                is_one_of_many,
+            );
             match connected.await {
                 Ok(end) => {
                     client.context.record_latency(pool, None, Span::Connect, started);
@@ -123,20 +130,26 @@ pub(super) fn choose(
 pub(super) async fn connect(
     context: &Rc<WorkerContext>,
     task_state: &TaskState,
-    who: &ClientIdentity,
+    downstream: &DownstreamConnection,
     pool: &RunningPool,
     member: &RunningMember,
     counts: bool,
 ) -> io::Result<End> {
-    let taken = if counts { Some(who.listener.take_descriptor(context.now())?) } else { None };
+    let taken = if counts { Some(downstream.listener.take_descriptor(context.now())?) } else { None };
     let mut stream = reached(context, task_state.index(), member).await?;
     stream.counts(taken);
     if let Some(version) = pool.live().compiled.pool().proxy {
-        let header = reach::proxy_header(version, who.peer, who.destination, who.listener.at, who.hops);
+        let header = reach::proxy_header(
+            version,
+            downstream.peer,
+            downstream.destination,
+            downstream.listener.at,
+            downstream.hops,
+        );
         stream.write_all(&header).await?;
     }
     secured(&mut stream, pool, member).await?;
-    stream.charge(&who.memory);
+    stream.charge(&downstream.memory);
     Ok(End::Wire(stream))
 }
 

@@ -79,13 +79,13 @@ fn millis(time: Duration) -> u64 {
 }
 
 pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
-    let config = client.who.listener.config_owned();
+    let config = client.downstream.listener.config_owned();
     // A request of which nothing is found again is nobody's: by an empty path it would be another's.
     let Ok(head) = scratch.asked.part(0, scratch.request.length) else {
         return refuse(client, scratch, 500).await;
     };
     if config.listener.http.request_id {
-        let believed = client.who.told.believed;
+        let believed = client.downstream.told.believed;
         client.context.request_ids().put_request_id(&mut scratch.id, head, &scratch.request, believed);
     }
     let seen = RequestView { head, request: &scratch.request };
@@ -94,8 +94,8 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         return refuse(client, scratch, 404).await;
     };
     client.task_state.charge_to(&rule.owner);
-    let peer = client.who.peer.ip();
-    let asks = match client.who.told.believed {
+    let peer = client.downstream.peer.ip();
+    let asks = match client.downstream.told.believed {
         true => believed::client(peer, head, &scratch.request, &config.listener.http.trusted),
         false => BelievedClient { ip: peer, is_hidden: false },
     };
@@ -124,11 +124,11 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     match guard::admit(client, &config, found.rule, asks, head, &scratch.request) {
         Ok(()) => {}
         Err(RuleDenial::Source) => {
-            client.who.listener.refuse(Refusal::Source);
+            client.downstream.listener.refuse(Refusal::Source);
             return refuse(client, scratch, 403).await;
         }
         Err(RuleDenial::Rate(seconds)) => {
-            client.who.listener.refuse(Refusal::ClientRate);
+            client.downstream.listener.refuse(Refusal::ClientRate);
             let (fields, body) = (format!("Retry-After: {seconds}\r\n"), error_page(&config, 429));
             let head_only = state.method == Method::Head;
             // Another connection would cost more than another answer.
@@ -170,7 +170,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             return client.respond(scratch, &answer).await;
         }
         Action::Redirect(redirect) => {
-            let location = redirected(redirect, &seen, found, &client.who.told);
+            let location = redirected(redirect, &seen, found, &client.downstream.told);
             let fields = format!("Location: {location}\r\n{lines}");
             let persists = consume_head(scratch) && may_persist;
             let answer = Answer { fields: &fields, persists, ..Answer::last(redirect.code) };
@@ -179,13 +179,13 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     }
     let loop_marker = &client.context.shared.loop_marker;
     if loop_marker.is_looped(head, &scratch.request) {
-        client.context.shared.report_loop(client.who.listener.at);
-        client.who.listener.refuse(Refusal::Loop);
+        client.context.shared.report_loop(client.downstream.listener.at);
+        client.downstream.listener.refuse(Refusal::Loop);
         return refuse(client, scratch, 508).await;
     }
     let number = client.context.cursors().draw();
     let Some(pool) = config.pool_of(found.rule, || number) else {
-        client.who.listener.refuse(Refusal::NoMember);
+        client.downstream.listener.refuse(Refusal::NoMember);
         return refuse(client, scratch, 503).await;
     };
     let mut pool = pool.clone();
@@ -196,7 +196,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         (pool, sticky) = (theirs.clone(), Some(known));
     }
     if let Some(sticky) = &mut sticky {
-        let secure = believed::asks_securely(&client.who.told, head, &scratch.request);
+        let secure = believed::asks_securely(&client.downstream.told, head, &scratch.request);
         sticky.within(rule, found, seen.path(), secure);
     }
     state.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
@@ -206,13 +206,13 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         (scratch.request.body, pool.http, pool.protocol)
     };
     state.reuse = terms.reuse;
-    state.next = NextUse::after_request(&scratch.request, terms.reuse, client.who.told.believed);
+    state.next = NextUse::after_request(&scratch.request, terms.reuse, client.downstream.told.believed);
     let switches = state.upgrade || body == Body::Tunnel;
     state.closes = state.next == NextUse::Closed && !switches && protocol != BackendProtocol::Http2;
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
     let added = AddedHeaders {
-        told: &client.who.told,
+        told: &client.downstream.told,
         options: state.options,
         id: &scratch.id,
         version: version_of(&scratch.request, matches!(client.end, End::H2Stream(_))),
@@ -245,12 +245,12 @@ async fn ask_for_password(
         Unauthenticated::Unknown(challenge) => (401, challenge),
         Unauthenticated::NoUsers => (503, String::new()),
         Unauthenticated::Busy => {
-            client.who.listener.refuse(Refusal::Resources);
+            client.downstream.listener.refuse(Refusal::Resources);
             (503, "Retry-After: 1\r\n".to_owned())
         }
         Unauthenticated::Gone => return After::Close,
     };
-    let config = client.who.listener.config_owned();
+    let config = client.downstream.listener.config_owned();
     let (body, head_only) = (error_page(&config, status), state.method == Method::Head);
     // Browsers ask again on the same connection.
     let persists = consume_head(scratch) && may_persist;
@@ -343,7 +343,7 @@ async fn forward(
                 return After::Close;
             }
             Err(why) => {
-                client.who.listener.refuse(why);
+                client.downstream.listener.refuse(why);
                 pool.refused(why);
                 return refuse(client, scratch, 503).await;
             }
@@ -358,9 +358,9 @@ async fn forward(
             Ok(asked) => {
                 scratch.record.set_member(pool, &member);
                 client.release_buffers(scratch);
-                if client.who.memory.is_over() {
+                if client.downstream.memory.is_over() {
                     // Heads of answers that it does not take are bounded by nothing else.
-                    client.who.refuse_for_memory();
+                    client.downstream.refuse_for_memory();
                     asked.end.reset();
                     drop(asked);
                     client.end.reset();
@@ -374,7 +374,7 @@ async fn forward(
             Err(unanswered) => unanswered,
         };
         // A connection that was kept had been closed meanwhile: that says nothing about the member. With a limit the room is kept.
-        if reused && matches!(unanswered, UpstreamError::Again(_)) && !client.who.memory.is_evicted() {
+        if reused && matches!(unanswered, UpstreamError::Again(_)) && !client.downstream.memory.is_evicted() {
             fresh_only = true;
             held = pool.member_limit().map(|_| member);
             if held.is_none() {
@@ -383,7 +383,7 @@ async fn forward(
             continue;
         }
         client.task_state.disengage();
-        if client.who.memory.is_evicted() {
+        if client.downstream.memory.is_evicted() {
             // Whatever came of it says nothing about the member.
             client.end.reset();
             return After::Close;
@@ -396,19 +396,19 @@ async fn forward(
                 503
             }
             UpstreamError::Again(why) => {
-                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
-                client.who.listener.retries.fetch_add(1, Relaxed);
+                note_failure(&client.downstream.listener, pool, &member, &why, client.context.now());
+                client.downstream.listener.retries.fetch_add(1, Relaxed);
                 member.retries.fetch_add(1, Relaxed);
                 tried.push(member);
                 continue;
             }
             UpstreamError::Lost(why) => {
-                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
+                note_failure(&client.downstream.listener, pool, &member, &why, client.context.now());
                 502
             }
             UpstreamError::Wrong(why) => {
                 tracing::debug!(member = %member.at, why, "not a valid HTTP response");
-                note_failure(&client.who.listener, pool, &member, why, client.context.now());
+                note_failure(&client.downstream.listener, pool, &member, why, client.context.now());
                 502
             }
             UpstreamError::Late => {
@@ -446,7 +446,7 @@ fn choose_free(
 /// Answers a request that goes nowhere. Its body, if there is one, is not waited for.
 pub(super) async fn refuse(client: &Client, scratch: &mut Scratch, status: u16) -> After {
     let head_only = scratch.request.method == Method::Head;
-    let config = client.who.listener.config_owned();
+    let config = client.downstream.listener.config_owned();
     client
         .respond(scratch, &Answer { head_only, body: error_page(&config, status), ..Answer::last(status) })
         .await

@@ -50,7 +50,7 @@ pub(super) async fn ask(
     all: &[ForwardAuthPool],
 ) -> Result<Vec<u8>, ForwardAuthFailure> {
     let added = AddedHeaders {
-        told: &client.who.told,
+        told: &client.downstream.told,
         options: state.options,
         id: &scratch.id,
         version: "1.1",
@@ -68,7 +68,7 @@ pub(super) async fn ask(
         own.upward.was_joined();
         put_question(&mut own.question, scratch, (state.rule, &asked.auth), &added)
             .ok_or(ForwardAuthFailure::Unreachable)?;
-        let _held = client.who.memory.reserve(own.weight());
+        let _held = client.downstream.memory.reserve(own.weight());
         let (answer, member) = one_of(client, &mut own, of(state), &asked.pool).await?;
         let status = own.response.status;
         match status {
@@ -102,7 +102,7 @@ pub(super) async fn refuse_as(
     match why {
         ForwardAuthFailure::ClientGone => After::Close,
         ForwardAuthFailure::Unreachable => {
-            client.who.listener.refuse(Refusal::NoMember);
+            client.downstream.listener.refuse(Refusal::NoMember);
             refuse(client, scratch, 503).await
         }
         ForwardAuthFailure::Denied(mut own, answer, pool, member) => {
@@ -166,15 +166,15 @@ async fn one_of(
         match why {
             UpstreamError::Client => return Err(ForwardAuthFailure::ClientGone),
             UpstreamError::Again(why) => {
-                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
+                note_failure(&client.downstream.listener, pool, &member, &why, client.context.now());
                 tried.push(member);
             }
             UpstreamError::Lost(why) => {
-                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
+                note_failure(&client.downstream.listener, pool, &member, &why, client.context.now());
                 return Err(ForwardAuthFailure::Unreachable);
             }
             UpstreamError::Wrong(why) => {
-                note_failure(&client.who.listener, pool, &member, why, client.context.now());
+                note_failure(&client.downstream.listener, pool, &member, why, client.context.now());
                 return Err(ForwardAuthFailure::Unreachable);
             }
             UpstreamError::Late => {

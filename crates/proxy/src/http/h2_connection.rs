@@ -410,8 +410,8 @@ impl H2Connection {
         }
     }
 
-    fn wake_all(&self, who: &RefCell<Vec<Rc<TaskState>>>) {
-        who.take().iter().for_each(|task_state| self.context.wake(task_state));
+    fn wake_all(&self, downstream: &RefCell<Vec<Rc<TaskState>>>) {
+        downstream.take().iter().for_each(|task_state| self.context.wake(task_state));
     }
 
     /// Writes what waits; nothing is held while nothing does.

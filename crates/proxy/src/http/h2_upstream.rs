@@ -143,7 +143,7 @@ async fn connect(
     member: &Arc<RunningMember>,
 ) -> io::Result<H2Handle> {
     let context = &client.context;
-    let taken = client.who.listener.take_descriptor(context.now())?;
+    let taken = client.downstream.listener.take_descriptor(context.now())?;
     let mut stream = reached(context, client.task_state.index(), member).await?;
     stream.counts(Some(taken));
     secured(&mut stream, pool, member).await?;
@@ -236,7 +236,7 @@ async fn ask_by(
     let joined = repeated.length;
     let whole = upward.is_over();
     let ends = !tunnels && whole && joined == question.len() && upward.trailers().is_empty();
-    let inbox = StreamInbox::to(client.task_state.clone(), client.who.memory.reserve(0));
+    let inbox = StreamInbox::to(client.task_state.clone(), client.downstream.memory.reserve(0));
     let asked = h2.connection().ask(ends, inbox, |block| {
         put_question(block, question, repeated, protocol.as_deref(), is_secure, at);
     });
@@ -246,7 +246,7 @@ async fn ask_by(
         h2.clone(),
         asked,
         client.task_state.clone(),
-        client.who.memory.clone(),
+        client.downstream.memory.clone(),
         reservation,
     );
     if whole && joined == question.len() && !upward.trailers().is_empty() {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use self::queues::{IdleQueues, ReuseClass};
-use super::{arrival::ClientIdentity, reuse::NextUse, stream::Stream};
+use super::{arrival::DownstreamConnection, reuse::NextUse, stream::Stream};
 use crate::running::RunningMember;
 
 #[derive(Default)]
@@ -25,7 +25,7 @@ struct One {
     member: Arc<RunningMember>,
     until: u64,
     /// The client that it belongs to.
-    client: Option<Weak<ClientIdentity>>,
+    client: Option<Weak<DownstreamConnection>>,
 }
 
 /// Of either kind, per member and worker.
@@ -47,7 +47,7 @@ impl IdleConnections {
     pub(super) fn take(
         &mut self,
         member: &Arc<RunningMember>,
-        client: &Rc<ClientIdentity>,
+        client: &Rc<DownstreamConnection>,
         surely: bool,
     ) -> Option<(Stream, NextUse)> {
         while let Some(one) = self.newest(key(member), client) {
@@ -60,7 +60,7 @@ impl IdleConnections {
     }
 
     /// The one that was used last by this client alone, or else by anyone.
-    fn newest(&mut self, member: usize, client: &Rc<ClientIdentity>) -> Option<One> {
+    fn newest(&mut self, member: usize, client: &Rc<DownstreamConnection>) -> Option<One> {
         let is_own = |one: &One| one.client.as_ref().is_some_and(|it| it.as_ptr() == Rc::as_ptr(client));
         // Most clients have none, and need not search.
         let own = (Rc::weak_count(client) > 0)
@@ -73,7 +73,7 @@ impl IdleConnections {
         &mut self,
         stream: Stream,
         member: &Arc<RunningMember>,
-        (next, client): (NextUse, &Rc<ClientIdentity>),
+        (next, client): (NextUse, &Rc<DownstreamConnection>),
         now: u64,
     ) {
         if next == NextUse::Closed || member.draining_since().is_some() || !stream.is_untouched() {

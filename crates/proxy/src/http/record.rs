@@ -68,13 +68,13 @@ impl Client {
         record.set_bytes(0, 0);
         record.text.clear();
         record.ends = [0; 5];
-        (record.version, record.secure) = ("", self.who.told.scheme() == "https");
+        (record.version, record.secure) = ("", self.downstream.told.scheme() == "https");
         if !whole {
             return;
         }
         let head = asked.filled();
         record.version = version_of(request, matches!(self.end, End::H2Stream(_)));
-        record.secure = believed::asks_securely(&self.who.told, head, request);
+        record.secure = believed::asks_securely(&self.downstream.told, head, request);
         let field = |name: &[u8]| {
             let mut fields = request.fields.iter().filter(|field| field.known == Known::Other);
             fields.find(|field| field.name.of(head).eq_ignore_ascii_case(name)).map(|field| field.value)
@@ -102,9 +102,9 @@ impl Client {
         let Some(sink) = record.sink.take() else { return };
         let [method, target, host, referer, agent] = record.ends;
         let part = |from: usize, to: usize| record.text.get(from..to).unwrap_or_default();
-        let listener = self.who.listener.config();
+        let listener = self.downstream.listener.config();
         let line = Line {
-            client: record.client.unwrap_or(self.who.peer.ip()).to_canonical(),
+            client: record.client.unwrap_or(self.downstream.peer.ip()).to_canonical(),
             method: part(0, method),
             target: part(method, target),
             version: record.version,

@@ -53,7 +53,7 @@ pub(super) async fn relay(
             }
             match next_head(client, scratch, state, &stream).await {
                 Ok(()) => continue,
-                Err(_) if client.who.memory.is_evicted() => {
+                Err(_) if client.downstream.memory.is_evicted() => {
                     stream.reset();
                     client.end.reset();
                     return After::Close;
@@ -89,7 +89,7 @@ pub(super) async fn relay(
     if status == 101 && !state.upgrade {
         return refuse(client, scratch, 502).await;
     }
-    client.who.listener.answers.count(status);
+    client.downstream.listener.answers.count(status);
     member.answers.count(status);
     client.context.record_latency(pool, Some(member), Span::FirstByte, state.started);
     scratch.record.set_response(status, || 0);
@@ -144,7 +144,7 @@ pub(super) async fn relay(
         return refuse(client, scratch, 502).await;
     }
     let timeout = state.response_timeout;
-    if client.who.memory.is_filling() {
+    if client.downstream.memory.is_filling() {
         scratch.forget_heads();
     }
     client.account_memory(scratch);
@@ -173,8 +173,8 @@ pub(super) async fn relay(
         if downward.moved.wrapping_add(upward.moved) != before || stuck != was_stuck {
             was_stuck = stuck;
             client.allow(if stuck { timeout } else { quiet });
-            client.who.memory.progressed(client.context.now());
-            if client.who.memory.is_filling() {
+            client.downstream.memory.progressed(client.context.now());
+            if client.downstream.memory.is_filling() {
                 [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
                 [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
             }
@@ -183,8 +183,8 @@ pub(super) async fn relay(
         result
     })
     .await;
-    client.who.listener.bytes_in.fetch_add(upward.moved, Relaxed);
-    client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    client.downstream.listener.bytes_in.fetch_add(upward.moved, Relaxed);
+    client.downstream.listener.bytes_out.fetch_add(downward.moved, Relaxed);
     member.bytes_in.fetch_add(upward.moved, Relaxed);
     member.bytes_out.fetch_add(downward.moved, Relaxed);
     record.set_bytes(upward.moved, downward.moved);
@@ -221,7 +221,7 @@ pub(super) async fn relay(
         } else if next == NextUse::Closed && state.closes {
             client.context.kept().part(stream, member, client.context.now());
         } else {
-            client.context.kept().keep(stream, member, (next, &client.who), client.context.now());
+            client.context.kept().keep(stream, member, (next, &client.downstream), client.context.now());
         }
     }
     match &client.end {
@@ -340,9 +340,9 @@ pub(super) async fn tunnel(
         stream.note((up && upward.is_stuck(asked)) || (down && downward.is_stuck(answered)), moved);
         if moved {
             client.allow(if up && down { idle } else { half_closed });
-            client.who.memory.progressed(client.context.now());
+            client.downstream.memory.progressed(client.context.now());
         }
-        if client.who.memory.is_filling() {
+        if client.downstream.memory.is_filling() {
             [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
             [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
         }
@@ -351,7 +351,7 @@ pub(super) async fn tunnel(
     })
     .await;
     for (ins, outs) in [
-        (&client.who.listener.bytes_in, &client.who.listener.bytes_out),
+        (&client.downstream.listener.bytes_in, &client.downstream.listener.bytes_out),
         (&member.bytes_in, &member.bytes_out),
     ] {
         ins.fetch_add(upward.moved, Relaxed);

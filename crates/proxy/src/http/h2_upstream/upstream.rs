@@ -204,7 +204,7 @@ impl Upstream {
 
     /// This client does not have to wait for a stream.
     pub(super) fn is_free(&self, client: &Client) -> bool {
-        let has = self.streams_of(Rc::as_ptr(&client.who.memory) as usize);
+        let has = self.streams_of(Rc::as_ptr(&client.downstream.memory) as usize);
         let open = || self.connections.borrow().len().saturating_add(self.opening.get());
         let may_open = || open() < Upstream::most_connections(has.saturating_add(1));
         self.admits(has) && (self.widest().is_some() || may_open())
@@ -216,7 +216,7 @@ impl Upstream {
         client: &Client,
         patience: u64,
     ) -> Option<StreamReservation> {
-        let memory = &client.who.memory;
+        let memory = &client.downstream.memory;
         let key = Rc::as_ptr(memory) as usize;
         let until = client.context.now().saturating_add(patience).min(client.limit.get());
         let free = poll_fn(|_| {
@@ -296,14 +296,14 @@ impl Upstream {
         body: bool,
         patience: u64,
     ) -> NextConnection {
-        let key = Rc::as_ptr(&client.who.memory) as usize;
+        let key = Rc::as_ptr(&client.downstream.memory) as usize;
         let until = client.context.now().saturating_add(patience).min(client.limit.get());
         let next = poll_fn(|_| {
             self.part_with_stuck(client.context.now());
             if client.is_gone() {
                 return Poll::Ready(NextConnection::ClientGone);
             }
-            let memory = &client.who.memory;
+            let memory = &client.downstream.memory;
             if let Some(h2) = if body { self.own_window(memory) } else { self.best() } {
                 return Poll::Ready(NextConnection::Existing(h2));
             }
