@@ -138,9 +138,9 @@ pub fn required_kinds() -> impl Iterator<Item = Kind> {
     WATCHED.iter().filter(|it| it.need == Need::Required).map(|it| it.kind)
 }
 
-/// How patient watches are; tests are less so.
+/// Intervals and timeouts of watches; shorter ones in tests.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct WatchTimings {
     /// A failed request is asked again after this, then after twice as long, …
     pub first_retry: Duration,
     /// … up to this.
@@ -163,9 +163,9 @@ pub struct Pace {
     pub gather: Duration,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
+impl Default for WatchTimings {
+    fn default() -> WatchTimings {
+        WatchTimings {
             first_retry: Duration::from_millis(500),
             longest_retry: Duration::from_secs(30),
             look_for: Duration::from_secs(60),

@@ -55,7 +55,9 @@ pub use connect::{Access, AccessError, Cluster, CredentialSource, KubeconfigFaul
 pub use copies::{CopyKeeper, CopyPace, NamedCertificates};
 pub use hold::{FinalizerDriver, FinalizerStep};
 pub use host::{HostInspection, HostReports, ProgramInfo, StatusPage};
-pub use kinds::{Pace, kinds, required_kinds};
+/// The name that `cli` still uses.
+pub use kinds::WatchTimings as Pace;
+pub use kinds::{WatchTimings, kinds, required_kinds};
 pub use lease::{LEADER, LeaderElection, Leading, LeaseTimings};
 pub use look::{HostLiveness, Inspection, InspectionError, ServiceInspection};
 pub use name_owner::{FirstClaims, NameKeeper, NamePace};
