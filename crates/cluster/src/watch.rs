@@ -147,7 +147,7 @@ impl Cluster {
 
 /// What is only reported is for controllers to report: a host asks for nothing that changes nothing that it does.
 fn watched_by(pulses: HostLeases) -> impl Iterator<Item = &'static WatchedKind> {
-    WATCHED.iter().filter(move |it| it.need != Need::Reported || pulses == HostLeases::Watched)
+    WATCHED.iter().filter(move |it| it.need != Need::ReportOnly || pulses == HostLeases::Watched)
 }
 
 fn scopes(kind: Kind, host: Option<&Name>) -> Vec<WatchScope> {

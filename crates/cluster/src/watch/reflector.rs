@@ -29,7 +29,7 @@ use crate::{
     decode::{self, Decoded},
     kinds::{Need, WatchedKind},
     moment::later,
-    object_cache::{Claim, Version},
+    object_cache::{AddressObject, Version},
     raw_object::RawObject,
     status::rival_problem,
 };
@@ -362,15 +362,15 @@ impl Reflector {
         }
         let (fact, left_out) = match decode::read(self.watched.kind, told) {
             Decoded::Fact(fact) => (fact, Vec::new()),
-            Decoded::Partly(fact, left_out) => (fact, left_out),
-            Decoded::Nothing => {
+            Decoded::Partial(fact, left_out) => (fact, left_out),
+            Decoded::Ignored => {
                 self.remove(&key, told.version()).await?;
                 if self.sees_all_objects() {
                     self.known.note_version(&key, told.version());
                 }
                 return Ok(());
             }
-            Decoded::Broken(object, problems) => {
+            Decoded::Invalid(object, problems) => {
                 self.send_absent(&object).await?;
                 self.known.note_problem(&key, object.clone());
                 return self.send(Change::Reported(object, problems)).await;
@@ -411,7 +411,7 @@ impl Reflector {
                 let overwritten = self.cluster.cache().put_service(&meta.namespace, &meta.name, published);
                 return (rivalry, overwritten.then_some(object));
             }
-            Fact::Address(address) => self.cluster.cache().put_address(Claim {
+            Fact::Address(address) => self.cluster.cache().put_address(AddressObject {
                 address: address.clone(),
                 object: address::name(address.ip).into(),
                 version: Version(told.version().into()),

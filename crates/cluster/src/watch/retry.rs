@@ -71,9 +71,9 @@ impl Reflector {
         }
         let passing = answer.is_transient();
         let is_missed = match watched.need {
-            Need::Required | Need::Offered => true,
-            Need::Foreign => answer != ApiError::NotFound,
-            Need::Reported => !missing,
+            Need::Required | Need::Expected => true,
+            Need::Optional => answer != ApiError::NotFound,
+            Need::ReportOnly => !missing,
         };
         if !is_missed {
             debug!("{}", problem.message);
