@@ -408,7 +408,7 @@ impl Source for Http {
     fn command(&mut self, command: &Command, turn: &mut Turn) {
         self.context.come_to(turn);
         match command {
-            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.is_understood() => {
+            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.needs_parsing() => {
                 self.context.listening().open(listener.clone(), socket.clone(), turn);
             }
             Command::Close(listener) => self.accept_pending_and_close(turn, |of| Arc::ptr_eq(of, listener)),

@@ -286,7 +286,7 @@ impl Source for Tcp {
 
     fn command(&mut self, command: &Command, turn: &mut Turn) {
         match command {
-            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && !listener.is_understood() => {
+            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && !listener.needs_parsing() => {
                 self.listening.open(listener.clone(), socket.clone(), turn);
             }
             Command::Close(listener) => self.accept_pending_and_close(turn, |of| Arc::ptr_eq(of, listener)),

@@ -339,8 +339,8 @@ impl RunningListener {
     }
 
     /// Its connections are tasks of their own, not bytes that are passed on as they come.
-    pub(crate) fn is_understood(&self) -> bool {
-        self.config.load().listener.is_understood()
+    pub(crate) fn needs_parsing(&self) -> bool {
+        self.config.load().listener.needs_parsing()
     }
 
     /// To be held for longer than a moment.

@@ -13,7 +13,7 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     L4, LbKey, Pool, PoolId,
-    load_balancer::{Affinity, BackendProtocol, Balance, HttpTerms, MemberLimit, MemberState, Passive},
+    load_balancer::{Affinity, BackendProtocol, Balance, MemberLimit, MemberState, Passive, PoolHttpOptions},
     name::Owner,
 };
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
@@ -396,7 +396,7 @@ fn nobody(id: &PoolId) -> Arc<Pool> {
         member_limit: None,
         proxy: None,
         transparent: false,
-        http: HttpTerms::default(),
+        http: PoolHttpOptions::default(),
         members: Vec::new(),
     })
 }
