@@ -236,12 +236,7 @@ impl Reflector {
                 return Ok(());
             }
             match end {
-                _ if !self.is_kind_wanted()
-                    || self.readiness.epoch() != self.epoch
-                    || self.scope.is_due() =>
-                {
-                    return Ok(());
-                }
+                _ if !self.is_kind_wanted() || self.is_list_due() => return Ok(()),
                 Some(ApiError::Invalid(why)) if self.scope.widen() => {
                     info!(kind = %self.watched.kind, why, "the definitions in this cluster are older, so \
                                                            all objects are watched instead of a part: \

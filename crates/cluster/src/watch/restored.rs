@@ -112,7 +112,12 @@ impl Reflector {
         Ok(())
     }
 
-    /// A list begins: what was heard before the store was set back is nothing to compare it with.
+    /// Whether all is to be listed again: the store was restored, or deletions may have been missed.
+    pub(super) fn is_list_due(&self) -> bool {
+        self.readiness.epoch() != self.epoch || self.scope.is_due()
+    }
+
+    /// A list begins: what was heard before the store was restored is nothing to compare it with.
     pub(super) fn enter_epoch(&mut self) {
         let epoch = self.readiness.epoch();
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
