@@ -85,7 +85,7 @@ pub(super) async fn ask_alone(
     let end = match kept {
         Some((mut stream, most)) => {
             next = next.min(most);
-            stream.charge(&client.downstream.memory);
+            stream.charge_memory(&client.downstream.memory);
             stream.taken_by(client.task_state.index());
             End::Wire(stream)
         }
@@ -149,7 +149,7 @@ pub(super) async fn connect(
         stream.write_all(&header).await?;
     }
     secured(&mut stream, pool, member).await?;
-    stream.charge(&downstream.memory);
+    stream.charge_memory(&downstream.memory);
     Ok(End::Wire(stream))
 }
 

@@ -131,7 +131,7 @@ impl H2Connection {
         })
     }
 
-    /// To be written by: what is said waits until the driver's turn.
+    /// The state of HTTP/2 with a buffer to write to, which is sent in the turn of the driver.
     pub(super) fn connection(&self) -> RefMut<'_, Connection<StreamInbox>> {
         let mut connection = self.connection.borrow_mut();
         if connection.out.capacity() == 0 {
@@ -140,13 +140,13 @@ impl H2Connection {
         connection
     }
 
-    /// For what came: who takes it says little or nothing, and needs no buffer for it.
-    pub(super) fn taken(&self) -> RefMut<'_, Connection<StreamInbox>> {
+    /// The state of HTTP/2, to take what came: that writes little or nothing, and needs no buffer for it.
+    pub(super) fn state_mut(&self) -> RefMut<'_, Connection<StreamInbox>> {
         self.connection.borrow_mut()
     }
 
-    /// To be looked at: who says nothing needs no room to write.
-    pub(super) fn seen(&self) -> Ref<'_, Connection<StreamInbox>> {
+    /// The state of HTTP/2, to be read.
+    pub(super) fn state(&self) -> Ref<'_, Connection<StreamInbox>> {
         self.connection.borrow()
     }
 
@@ -180,7 +180,7 @@ impl H2Connection {
 
     /// A member takes another request now.
     pub(super) fn takes_another(&self) -> bool {
-        let connection = self.seen();
+        let connection = self.state();
         // How many streams it takes is the first thing that it says.
         let takes = connection.has_heard() && connection.takes_more() && connection.out.len() <= CROWD;
         takes && !self.is_over() && !connection.is_used_up()
@@ -188,13 +188,13 @@ impl H2Connection {
 
     /// A member has all the streams that it takes. One that takes none for the moment may say otherwise.
     pub(super) fn has_all_streams(&self) -> bool {
-        let connection = self.seen();
+        let connection = self.state();
         connection.has_heard() && connection.most_streams() > 0 && !connection.takes_more()
     }
 
     /// Which clients send bodies by it: this one, and any other.
     pub(super) fn sends(&self, client: &Rc<ConnectionMemory>) -> (bool, bool) {
-        let connection = self.seen();
+        let connection = self.state();
         let of = |inbox: &StreamInbox| inbox.held.as_ref().is_some_and(|held| Rc::ptr_eq(held.of(), client));
         connection.unsaid().fold((false, false), |(own, others), it| (own || of(it), others || !of(it)))
     }

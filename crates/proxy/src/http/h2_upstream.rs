@@ -150,7 +150,7 @@ async fn connect(
     if stream.session().is_some_and(|it| it.connection().alpn_protocol() != Some(b"h2")) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));
     }
-    stream.charge(&context.common);
+    stream.charge_memory(&context.common);
     let task_state = Rc::new(TaskState::new(None, context.now()));
     let ready = stream.ready();
     let connection = Connection::client(for_member(OURS.head));
@@ -182,7 +182,7 @@ async fn connect(
 async fn has_heard(h2: &H2Connection, client: &Client) {
     client.allow(SETTINGS);
     poll_fn(|_| {
-        if h2.seen().has_heard() || h2.is_over() || client.context.is_late() || client.is_gone() {
+        if h2.state().has_heard() || h2.is_over() || client.context.is_late() || client.is_gone() {
             return Poll::Ready(());
         }
         h2.wait(&client.task_state);
@@ -201,7 +201,7 @@ async fn drive(h2: &Rc<H2Connection>, upstream: &Upstream, patience: u64) -> io:
         if polled.is_pending() && (h2.is_cut() || task_state.deadline() <= h2.context.now()) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        if is_of_use && h2.seen().is_used_up() {
+        if is_of_use && h2.state().is_used_up() {
             // A member that has said goodbye may wait for us to go.
             is_of_use = false;
             upstream.forget(h2);
@@ -283,7 +283,7 @@ async fn ask_by(
 /// Waits until another question may be asked; `protocol`: one that means to speak something else.
 async fn takes(h2: &H2Connection, client: &Client, protocol: bool) -> Result<(), UpstreamError> {
     poll_fn(|_| {
-        let connection = h2.seen();
+        let connection = h2.state();
         if client.is_gone() {
             return Poll::Ready(Err(UpstreamError::Client));
         }

@@ -212,7 +212,7 @@ pub(super) async fn relay(
     // The next request begins behind it, whether or not the member has taken all of this one.
     let asked_all = upward.is_over();
     if let End::Wire(mut stream) = stream {
-        stream.charge(&client.context.common);
+        stream.charge_memory(&client.context.common);
         let is_done = upward.is_through() && answered.is_empty();
         let switches = state.upgrade || state.method == Method::Connect;
         if !is_done || is_unread || !is_whole || switches {

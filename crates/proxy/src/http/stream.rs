@@ -105,8 +105,8 @@ impl Stream {
         self.taken = taken;
     }
 
-    /// From now on this client, or all of the worker, have what its session holds.
-    pub(super) fn charge(&mut self, memory: &Rc<ConnectionMemory>) {
+    /// Counts the memory of its TLS session for this client, or for all of the worker.
+    pub(super) fn charge_memory(&mut self, memory: &Rc<ConnectionMemory>) {
         if self.tls.is_some() {
             self.held = Some(memory.reserve(Session::HELD));
         }

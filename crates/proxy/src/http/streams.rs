@@ -47,7 +47,7 @@ pub(super) async fn serve(
         let over = context.is_stopping() || downstream.listener.closed_at().is_some();
         let late = idle_until.get() <= context.now();
         let (is_idle, heard, begun) = {
-            let connection = h2.seen();
+            let connection = h2.state();
             (connection.held() == 0, connection.has_heard(), abandoned.begun.get())
         };
         if h2.gives_up(answer) <= context.now() {
@@ -70,7 +70,7 @@ pub(super) async fn serve(
             |connection, key, ends, asked| begin(&h2, &downstream, &abandoned, connection, key, ends, asked),
             || abandoned.refuse(),
         );
-        if late || heard != h2.seen().has_heard() || begun != abandoned.begun.get() {
+        if late || heard != h2.state().has_heard() || begun != abandoned.begun.get() {
             idle_until.set(context.now().saturating_add(keep_alive));
         }
         task_state.set_deadline(idle_until.get().min(h2.gives_up(answer)));
@@ -78,8 +78,8 @@ pub(super) async fn serve(
             h2.connection().break_off(Reason::TOO_MUCH);
             return Poll::Ready(Ok(()));
         }
-        let is_through = h2.is_written() && h2.seen().held() == 0;
-        if polled.is_pending() && is_through && h2.seen().has_left() {
+        let is_through = h2.is_written() && h2.state().held() == 0;
+        if polled.is_pending() && is_through && h2.state().has_left() {
             return Poll::Ready(Ok(()));
         }
         polled

@@ -176,10 +176,10 @@ impl Upstream {
     /// Streams that this member has for all clients, open or not.
     fn capacity(&self, connections: usize) -> usize {
         let all = self.connections.borrow();
-        let heard = all.iter().filter(|h2| h2.seen().has_heard());
+        let heard = all.iter().filter(|h2| h2.state().has_heard());
         let (mut streams, mut known) = (0_usize, 0_usize);
         for h2 in heard {
-            let most = h2.seen().most_streams() as usize;
+            let most = h2.state().most_streams() as usize;
             // None for a moment is not none for ever: by the next connection it may say otherwise.
             self.usual.set(most.max(1));
             (streams, known) = (streams.saturating_add(most), known.saturating_add(1));
@@ -343,7 +343,7 @@ impl Upstream {
     fn best(&self) -> Option<H2Handle> {
         let all = self.connections.borrow();
         let usable = || all.iter().filter(|h2| h2.takes_another());
-        let wide = usable().find(|h2| h2.seen().window() >= LOW_WINDOW);
+        let wide = usable().find(|h2| h2.state().window() >= LOW_WINDOW);
         wide.or_else(|| usable().next()).cloned()
     }
 
@@ -352,7 +352,7 @@ impl Upstream {
     fn own_window(&self, client: &Rc<ConnectionMemory>) -> Option<H2Handle> {
         let all = self.connections.borrow();
         let mut usable = all.iter().filter(|h2| h2.takes_another());
-        usable.find(|h2| h2.seen().window() >= LOW_WINDOW && !h2.sends(client).1).cloned()
+        usable.find(|h2| h2.state().window() >= LOW_WINDOW && !h2.sends(client).1).cloned()
     }
 
     /// The same, where that cannot be had: who sends several bodies already waits for its own window.
@@ -368,7 +368,7 @@ impl Upstream {
     fn widest(&self) -> Option<H2Handle> {
         let all = self.connections.borrow();
         let usable = all.iter().filter(|h2| h2.takes_another());
-        usable.max_by_key(|h2| h2.seen().window()).cloned()
+        usable.max_by_key(|h2| h2.state().window()).cloned()
     }
 
     fn may_open(&self, most: usize, now: u64) -> bool {
@@ -430,7 +430,7 @@ impl Upstream {
     /// One idle connection is enough for what comes next.
     fn part_with_idle(&self) {
         let mut all = self.connections.borrow_mut();
-        let mut idle = all.iter().enumerate().filter(|(_, h2)| h2.seen().held() == 0);
+        let mut idle = all.iter().enumerate().filter(|(_, h2)| h2.state().held() == 0);
         if let (Some(_), Some((second, _))) = (idle.next(), idle.next()) {
             let gone = all.remove(second);
             drop(all);
