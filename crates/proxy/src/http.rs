@@ -27,7 +27,7 @@
 //! A task is a future that only ever runs on its worker, and awaits only streams and its own deadline: an event leads
 //! straight to it, no waker is asked. Streams of HTTP/2 share a connection, and wake whoever drives it. Nothing is
 //! allocated for a request on a connection of HTTP/1.1 that is kept alive: what a request needs ([`scratch::Scratch`])
-//! comes from a shelf and goes back there.
+//! comes from a pool of its worker and goes back there.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 

@@ -55,7 +55,7 @@ pub(super) struct WorkerContext {
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
     scratch_pool: RefCell<Vec<Box<Scratch>>>,
     /// Bytes of those in the pool.
-    shelved: Cell<usize>,
+    pooled: Cell<usize>,
     /// What is read of HTTP/2, and dealt with at once.
     read_buffer: RefCell<Vec<u8>>,
     /// Where frames of HTTP/2 wait, empty.
@@ -90,7 +90,7 @@ pub(super) enum Runnable {
 }
 
 /// Bytes of buffers that wait for a request; more than these are given back.
-const MOST_ON_SHELF: usize = 1 << 20;
+const MAX_POOLED: usize = 1 << 20;
 /// And each is no larger: who gets it next is charged with it.
 const KEEP: usize = 24 << 10;
 const READ_BUFFER: usize = 32 << 10;
@@ -118,7 +118,7 @@ impl WorkerContext {
             h2_upstreams: RefCell::default(),
             pipes: Rc::default(),
             scratch_pool: RefCell::default(),
-            shelved: Cell::new(0),
+            pooled: Cell::new(0),
             read_buffer: RefCell::new(vec![0; READ_BUFFER]),
             buffers: RefCell::default(),
             current: RefCell::new(None),
@@ -357,15 +357,15 @@ impl WorkerContext {
 
     pub(super) fn scratch(&self) -> Box<Scratch> {
         let Some(scratch) = self.scratch_pool.borrow_mut().pop() else { return Box::default() };
-        self.shelved.set(self.shelved.get().saturating_sub(scratch.weight()));
+        self.pooled.set(self.pooled.get().saturating_sub(scratch.weight()));
         scratch
     }
 
     pub(super) fn put_back(&self, mut scratch: Box<Scratch>) {
         scratch.reset();
-        let shelved = self.shelved.get().saturating_add(scratch.weight());
-        if scratch.weight() <= KEEP && shelved <= MOST_ON_SHELF {
-            self.shelved.set(shelved);
+        let pooled = self.pooled.get().saturating_add(scratch.weight());
+        if scratch.weight() <= KEEP && pooled <= MAX_POOLED {
+            self.pooled.set(pooled);
             self.scratch_pool.borrow_mut().push(scratch);
         }
     }
