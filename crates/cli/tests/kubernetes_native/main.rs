@@ -18,6 +18,8 @@ mod half_open;
 mod hears;
 mod honoured;
 mod host_addresses;
+mod installing;
+mod kustomize;
 mod leaders;
 mod leavings;
 mod looking;
@@ -38,6 +40,8 @@ mod restarts;
 mod rolling;
 mod scene;
 mod set_back;
+#[path = "../shared/image.rs"]
+mod shared_image;
 mod sharing;
 mod silent;
 mod snapshot;

@@ -1,20 +1,74 @@
 //! The image: what is in it, and that it is the same each time.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::{Value, json};
 
-use crate::shared_image::{Image, root};
+use crate::shared_image::{root, run};
 
-const SEAWAY: &str = env!("CARGO_BIN_EXE_seaway");
+/// Any program will do, and a small one is packed sooner.
+const PROGRAM: &str = "/usr/bin/env";
 
-fn sha256(file: &std::path::Path) -> String {
+struct Image {
+    archive: PathBuf,
+    /// Of its manifest, as the script prints it.
+    digest: String,
+}
+
+impl Image {
+    /// In a folder that is there.
+    fn build(folder: &Path, umask: &str, zone: &str) -> Image {
+        let archive = folder.join("seaway.tar");
+        let mut build = Command::new("sh");
+        build
+            .args(["-c", "umask $1; shift; exec \"$@\"", "sh", umask])
+            .arg(root().join("deploy/image/build"));
+        build.args(["--program", PROGRAM]).arg(&archive);
+        build.env("SOURCE_DATE_EPOCH", "1700000000").env("TZ", zone).current_dir(folder);
+        let printed = run(&mut build);
+        Image { digest: printed.lines().last().unwrap_or_default().to_owned(), archive }
+    }
+
+    /// A file of the archive, by its name there.
+    fn text(&self, name: &str) -> String {
+        run(Command::new("tar").arg("-xOf").arg(&self.archive).arg(name))
+    }
+
+    fn json(&self, name: &str) -> serde_json::Value {
+        serde_json::from_str(&self.text(name)).unwrap_or_else(|it| panic!("{name}: {it}"))
+    }
+
+    /// What a digest of it is the name of.
+    fn blob(digest: &serde_json::Value) -> String {
+        format!("blobs/{}", digest.as_str().unwrap_or_default().replace(':', "/"))
+    }
+
+    /// Its files, as a container runtime lays them out.
+    fn unpack(&self, to: &Path) {
+        let manifest = self.json(&Image::blob(&self.digest.as_str().into()));
+        fs::create_dir_all(to).expect("a folder");
+        for layer in manifest["layers"].as_array().expect("layers") {
+            let blobs = to.with_extension("blobs");
+            fs::create_dir_all(&blobs).expect("a folder");
+            let name = Image::blob(&layer["digest"]);
+            run(Command::new("tar").arg("-xf").arg(&self.archive).arg("-C").arg(&blobs).arg(&name));
+            run(Command::new("tar").arg("-xzpf").arg(blobs.join(name)).arg("-C").arg(to));
+        }
+    }
+}
+
+fn sha256(file: &Path) -> String {
     let output = Command::new("sha256sum").arg(file).output().expect("sha256sum");
     String::from_utf8_lossy(&output.stdout).split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// Each object of it has the size and the hash by which it is called, and what it names is there.
-fn follow(image: &Image, folder: &std::path::Path, object: &Value) -> Value {
+fn follow(image: &Image, folder: &Path, object: &Value) -> Value {
     let name = Image::blob(&object["digest"]);
     let done = Command::new("tar").arg("-xf").arg(&image.archive).arg("-C").arg(folder).arg(&name).status();
     assert!(done.expect("tar").success(), "{name} is not there");
@@ -30,8 +84,8 @@ fn follow(image: &Image, folder: &std::path::Path, object: &Value) -> Value {
 #[test]
 fn an_image_is_the_same_file_each_time_and_has_the_program_and_certificates_of_authorities() {
     let [first, second] = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
-    let image = Image::build(SEAWAY, first.path());
-    let again = Image::build(SEAWAY, second.path());
+    let image = Image::build(first.path(), "022", "UTC");
+    let again = Image::build(second.path(), "077", "Asia/Tokyo");
     assert_eq!(image.digest, again.digest);
     assert_eq!(sha256(&image.archive), sha256(&again.archive), "and so is the archive");
 

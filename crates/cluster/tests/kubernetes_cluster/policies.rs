@@ -34,7 +34,13 @@ pub(crate) fn manifest(name: &str) -> String {
 pub(crate) fn installed() -> Option<Scene> {
     let scene = Scene::alone()?;
     scene.cluster.define(seaway_cluster::crds::definitions());
-    for name in ["base/roles.yaml", "openstack/openstack.yaml", "components/hosts/node.yaml", POLICIES] {
+    for name in [
+        "base/roles.yaml",
+        "base/controller.yaml",
+        "openstack/binding.yaml",
+        "components/hosts/node.yaml",
+        POLICIES,
+    ] {
         scene.apply(&manifest(name));
     }
     Some(scene)
