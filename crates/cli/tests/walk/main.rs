@@ -22,6 +22,7 @@ mod front_door;
 mod fuzz_seeds;
 mod harness;
 mod health;
+mod helm;
 mod holding_up;
 mod http_options;
 mod http_routes;
