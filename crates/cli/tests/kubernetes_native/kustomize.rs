@@ -118,19 +118,18 @@ fn of_pages() -> Vec<(String, String)> {
     for entry in fs::read_dir(root().join("docs")).expect("the pages") {
         let path = entry.expect("a page").path();
         let Ok(text) = fs::read_to_string(&path) else { continue };
-        let unindented: String =
-            text.lines().map(|it| format!("{}\n", it.strip_prefix("   ").unwrap_or(it))).collect();
-        // Those in the steps of a list are further right.
-        for text in [&text, &unindented] {
-            let blocks = text.split("\n```text\n").skip(1).filter_map(|it| it.split("\n```").next());
-            let is_one =
-                |it: &&str| ["resources:", "components:", "patches:"].iter().any(|key| it.starts_with(key));
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            all.extend(blocks.filter(is_one).map(|it| (name.clone(), it.to_owned())));
+        let mut lines = text.lines();
+        while let Some(fence) = lines.find(|it| it.trim_start() == "```text") {
+            // Those in the steps of a list are further right.
+            let indent = fence.len() - fence.trim_start().len();
+            let within = lines.by_ref().take_while(|it| it.trim_start() != "```");
+            let block: String =
+                within.map(|it| format!("{}\n", it.get(indent..).unwrap_or_default())).collect();
+            if ["resources:", "components:", "patches:"].iter().any(|key| block.starts_with(key)) {
+                all.push((path.file_name().unwrap_or_default().to_string_lossy().into_owned(), block));
+            }
         }
     }
-    all.sort();
-    all.dedup();
     all
 }
 

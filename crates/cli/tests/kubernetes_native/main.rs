@@ -16,6 +16,7 @@ mod fence;
 mod giving_away;
 mod half_open;
 mod hears;
+mod helm;
 mod honoured;
 mod host_addresses;
 mod installing;

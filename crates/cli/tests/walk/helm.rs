@@ -162,7 +162,7 @@ fn a_value_that_is_wrong_is_refused_with_its_place() {
 }
 
 #[test]
-fn the_chart_is_packed_with_the_files_that_its_links_lead_to_and_notes_say_what_is_next() {
+fn the_chart_is_packed_with_the_files_that_its_links_lead_to() {
     let folder = tempfile::tempdir().expect("a folder");
     let to = folder.path().to_string_lossy();
     let Some(packed) = helm(&["package", "seaway", "--destination", &to]) else { return };
@@ -176,23 +176,6 @@ fn the_chart_is_packed_with_the_files_that_its_links_lead_to_and_notes_say_what_
         let line = listed.lines().find(|it| it.ends_with(&format!("seaway/{file}"))).unwrap_or_default();
         assert!(line.starts_with('-') && !line.contains(" 0 "), "{file}: {line}");
     }
-    let archive = archive.to_string_lossy();
-    let notes = |more: &[&str]| {
-        let dry = ["install", "seaway", &archive, "--dry-run=client", "--namespace", "lb"];
-        helm(&[&dry[..], more].concat()).expect("Helm is here").expect("a dry run")
-    };
-    let said = notes(&[]);
-    let said = said.split("\nNOTES:\n").nth(1).expect("notes");
-    assert!(
-        said.contains("kind: AddressPool")
-            && said.contains("kubectl -n lb rollout status daemonset/seaway-node")
-    );
-    let said = notes(&["--set", "hosts.enabled=false,openstack.enabled=true,openstack.secretName=my-cloud"]);
-    let said = said.split("\nNOTES:\n").nth(1).expect("notes").to_owned();
-    assert!(
-        said.contains("create secret generic my-cloud --from-file=cloud.conf")
-            && !said.contains("AddressPool")
-    );
     let linted = helm(&["lint", "seaway", "--strict"]).expect("Helm is here");
     assert!(linted.as_ref().is_ok_and(|it| it.contains("0 chart(s) failed")), "{linted:?}");
 }
