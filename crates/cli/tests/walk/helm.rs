@@ -59,7 +59,7 @@ fn objects(text: &str) -> Objects {
         let about = &object["metadata"];
         let key = [of(&object["kind"]), of(&about["namespace"]), of(&about["name"])];
         // As pods read it: comments are not in it.
-        if let Some(text) = object["data"].get_mut("seaway.yaml") {
+        if let Some(text) = object.pointer_mut("/data/seaway.yaml") {
             *text = json(&tree::parse(text.as_str().expect("a text")).expect("a configuration")[0]);
         }
         assert!(all.insert(key.clone(), object).is_none(), "{key:?} twice");
