@@ -32,7 +32,7 @@ use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, BoundSockets, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
     Access, AddressDriver, Cluster, CredentialSource, FinalizerDriver, HostLeases, HostReports, LEADER,
-    LeaderElection, LeaseTimings, Pace, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch,
+    LeaderElection, LeaseTimings, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch, WatchTimings,
 };
 use seaway_drivers::{
     names::Names,
@@ -120,7 +120,7 @@ fn access(arguments: &Arguments, settings: &Settings, part: Part) -> Access {
         None => CredentialSource::Detected,
     };
     let namespace = arguments.namespace.as_deref().map(Into::into);
-    let pace = Pace { quarantine: settings.quarantine, ..Pace::default() };
+    let pace = WatchTimings { quarantine: settings.quarantine, ..WatchTimings::default() };
     // Controllers read Secrets themselves, and copy them.
     let copies = settings.copies.clone().filter(|_| part == Part::Node);
     Access { credentials, namespace, metallb: settings.metallb.clone(), copies, pace }

@@ -24,7 +24,7 @@ use std::{
 };
 
 use seaway_admin::logging::check_level;
-use seaway_cluster::{Access, LeaseTimings, Pace};
+use seaway_cluster::{Access, LeaseTimings, WatchTimings};
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
     decode::{Fault, Faults, Field, FieldReads},
@@ -118,7 +118,7 @@ impl Default for Settings {
             resolvers: Vec::new(),
             drain: Duration::from_secs(30),
             lease: LeaseTimings::LEADER.term,
-            quarantine: Pace::default().quarantine,
+            quarantine: WatchTimings::default().quarantine,
             pems: Vec::new(),
             access_log: None,
             series: Series::default(),

@@ -56,8 +56,6 @@ pub use copies::{CopyTimings, CopyWriter, NamedCertificates};
 pub use hold::{FinalizerDriver, FinalizerStep};
 pub use host::{HostInspection, HostReports, ProgramInfo, StatusPage};
 pub use inspect::{HostLiveness, Inspection, InspectionError, ServiceInspection};
-/// The name that `cli` still uses.
-pub use kinds::WatchTimings as Pace;
 pub use kinds::{WatchTimings, kinds, required_kinds};
 pub use lease::{LEADER, LeaderElection, Leading, LeaseTimings};
 pub use name_owner::{FirstClaims, NameOwnerTimings, NameOwnerWriter};
