@@ -28,6 +28,7 @@ mod divert;
 mod error;
 pub mod fuzz;
 mod guard;
+pub mod layer2;
 mod links;
 mod netlink;
 mod nft;

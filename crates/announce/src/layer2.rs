@@ -1,0 +1,15 @@
+//! Addresses made known to their own network, by ARP and NDP, by exactly one of the hosts that serve them.
+//!
+//! ```text
+//!   Announcer (a thread) ── want(Wanted) ─► State machine (pure) ── actions ─► sockets
+//!       ▲  heartbeats of peers, ARP and NDP of the network, the clock ─┘
+//!       └─ states(): what became of each address
+//! ```
+//!
+//! A host announces an address only while it serves it, and only on an interface whose subnet has it.
+
+mod announcer;
+mod settings;
+
+pub use announcer::Announcer;
+pub use settings::{Counters, Key, Mac, Peer, Settings, State, Timing, Wanted, WantedAddress, What};
