@@ -9,7 +9,11 @@
 //! A host announces an address only while it serves it, and only on an interface whose subnet has it.
 
 mod announcer;
+mod election;
+mod heartbeat;
+mod packet;
 mod settings;
+mod state;
 
 pub use announcer::Announcer;
 pub use settings::{Counters, Key, Mac, Peer, Settings, State, Timing, Wanted, WantedAddress, What};

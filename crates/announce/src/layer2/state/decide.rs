@@ -1,0 +1,259 @@
+//! What the machine decides, once all news is in.
+
+use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+
+use seaway_model::Name;
+
+use super::{AT_ONCE, Action, Claim, Due, Held, Machine, Now, PACE, Peer, Phase, What, rank};
+
+impl Machine {
+    /// Someone who would take our addresses has heard of us so lately that he does not do so yet.
+    pub(super) fn has_lease(&self, now: Now) -> bool {
+        now.saturating_sub(self.contact(now)) <= self.timing.lease
+    }
+
+    fn contact(&self, now: Now) -> Now {
+        if self.peers.is_empty() {
+            // Nobody would take anything.
+            return now;
+        }
+        // Without a gateway nothing tells of being cut off; that we were frozen, our clock does.
+        let unproven = if self.has_gateway { None } else { Some(self.last_tick) };
+        let acknowledged = self.acknowledged();
+        [acknowledged, self.gateway_answered, unproven].into_iter().flatten().max().unwrap_or(Now::ZERO).max(self.granted)
+    }
+
+    fn acknowledged(&self) -> Option<Now> {
+        self.peers.values().filter_map(|peer| peer.acknowledged).max()
+    }
+
+    pub(super) fn watch_contact(&mut self, now: Now) {
+        if self.peers.is_empty() {
+            self.granted = now;
+        }
+        let has_lease = self.has_lease(now);
+        if self.isolated == has_lease {
+            self.isolated = !has_lease;
+            self.listening = Some(now);
+            self.dirty = true;
+        }
+        let Some(since) = self.listening.filter(|_| !self.isolated) else { return };
+        let all_are_known = self.peers.values().all(|peer| peer.is_known_since(since));
+        if all_are_known || now.saturating_sub(since) >= self.timing.dead {
+            self.listening = None;
+            self.dirty = true;
+        }
+    }
+
+    /// When it counts as gone, if nobody hears of it any more.
+    pub(super) fn gone_at(&self, peer: &Peer) -> Option<Now> {
+        let told = self.peers.values().filter(|it| it.heard().is_some()).filter_map(|it| it.heard_of(peer.short));
+        peer.heard().into_iter().chain(told).max().map(|at| at.saturating_add(self.timing.dead))
+    }
+
+    /// It lives: we hear it, or one whom we hear does.
+    fn is_alive(&self, peer: &Peer, now: Now) -> bool {
+        self.gone_at(peer).is_some_and(|at| now < at)
+    }
+
+    pub(super) fn watch_peers(&mut self, now: Now) {
+        let gone: Vec<Name> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| !peer.claims.is_empty() && !self.is_alive(peer, now))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            self.peers.get_mut(&name).into_iter().for_each(Peer::forget);
+            self.dirty = true;
+        }
+    }
+
+    /// What we serve and could announce.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        if self.isolated || self.listening.is_some() {
+            return Vec::new();
+        }
+        let able = self.addresses.values().filter(|held| {
+            held.ours && held.place.is_some() && !matches!(held.phase, Phase::Conflict { .. })
+        });
+        able.map(|held| Claim { address: held.address(), announcing: held.is_announced() }).collect()
+    }
+
+    fn lacks_key(&self) -> bool {
+        !self.peers.is_empty() && !self.has_key
+    }
+
+    pub(super) fn decide(&mut self, now: Now, actions: &mut Vec<Action>) {
+        let mut addresses = std::mem::take(&mut self.addresses);
+        for held in addresses.values_mut() {
+            let was_announced = held.is_announced();
+            self.decide_one(now, held);
+            if was_announced && !held.is_announced() {
+                actions.push(Action::LetGo(held.address()));
+            }
+        }
+        self.addresses = addresses;
+    }
+
+    fn decide_one(&mut self, now: Now, held: &mut Held) {
+        let may = held.ours && held.place.is_some() && !self.lacks_key();
+        if !may || self.isolated || self.listening.is_some() {
+            held.phase = Phase::Idle;
+            held.orphaned = None;
+            return;
+        }
+        let mut announcers = false;
+        let mut better_announcer = false;
+        // The one that could take it and comes before us: since when.
+        let mut better: Option<Now> = None;
+        for (name, peer) in &self.peers {
+            let Some(claim) = peer.claims.get(&held.address()) else { continue };
+            let precedes = held.before.contains(name);
+            if claim.announcing {
+                announcers = true;
+                better_announcer |= precedes;
+            } else if precedes && held.candidates().contains(name) {
+                better = Some(better.map_or(claim.since, |at| at.min(claim.since)));
+            }
+        }
+        if announcers {
+            held.cold = false;
+            held.was_elsewhere = true;
+            held.orphaned = None;
+        }
+        match held.phase {
+            Phase::Announcing { .. } => {
+                if announcers && !std::mem::replace(&mut held.overlaps, true) {
+                    self.counters.overlaps = self.counters.overlaps.saturating_add(1);
+                    // Some have learnt the other one's MAC.
+                    held.repeat(now);
+                } else if !announcers {
+                    if std::mem::take(&mut held.overlaps) {
+                        held.repeat(now);
+                    }
+                }
+                let settled = better.map(|since| since.saturating_add(self.timing.settle));
+                if better_announcer || settled.is_some_and(|at| now >= at) {
+                    held.phase = Phase::Idle;
+                } else {
+                    self.reconsider_at(settled);
+                }
+            }
+            Phase::Idle | Phase::Conflict { .. } if announcers => held.phase = Phase::Idle,
+            Phase::Conflict { .. } => {}
+            Phase::Probing { .. } if announcers || better.is_some() => held.phase = Phase::Idle,
+            Phase::Probing { .. } => {}
+            Phase::Idle if better.is_some() => {
+                // One that could, and does not for so long, cannot.
+                let patience = self.timing.settle.saturating_mul(2);
+                let until = held.orphaned.get_or_insert(now).saturating_add(patience);
+                if now >= until {
+                    self.take(now, held);
+                } else {
+                    self.reconsider_at(Some(until));
+                }
+            }
+            Phase::Idle => self.take(now, held),
+        }
+    }
+
+    fn take(&mut self, now: Now, held: &mut Held) {
+        if held.cold {
+            held.probe(now);
+            return;
+        }
+        self.counters.moves = self.counters.moves.saturating_add(held.was_elsewhere.into());
+        held.was_elsewhere = false;
+        held.announce(now);
+    }
+
+    fn reconsider_at(&mut self, at: Option<Now>) {
+        self.reconsider = match (self.reconsider, at) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+    }
+
+    /// Probes, announcements, and addresses that turned out to be free.
+    pub(super) fn do_due(&mut self, now: Now, actions: &mut Vec<Action>) {
+        let mut room = AT_ONCE;
+        let mut timer: Option<Now> = None;
+        for held in self.addresses.values_mut() {
+            let is_due = held.next().is_some_and(|at| now >= at);
+            if is_due && room == 0 {
+                timer = Some(now.saturating_add(PACE));
+                continue;
+            }
+            let due = if is_due { held.due(now, self.timing.probe) } else { None };
+            match due {
+                Some(Due::Probe) => actions.push(Action::Probe(held.address())),
+                Some(Due::Announcement) => actions.push(Action::Announce(held.address())),
+                Some(Due::Free) => {
+                    held.announce(now);
+                    held.due(now, self.timing.probe);
+                    actions.push(Action::Announce(held.address()));
+                }
+                Some(Due::Again) => {
+                    held.probe(now);
+                    held.due(now, self.timing.probe);
+                    actions.push(Action::Probe(held.address()));
+                }
+                None => {}
+            }
+            room = room.saturating_sub(due.is_some().into());
+            let next = held.next().map(|at| at.max(now));
+            timer = [timer, next].into_iter().flatten().min();
+        }
+        self.timer = timer;
+    }
+
+    pub(super) fn ask_gateway(&mut self, now: Now, actions: &mut Vec<Action>) {
+        let is_quiet = |at: Option<Now>, pause: Duration| at.is_none_or(|at| now.saturating_sub(at) >= pause);
+        let pause = self.timing.lease.checked_div(8).unwrap_or_default();
+        let quiet = self.timing.interval.saturating_mul(4);
+        if self.has_gateway
+            && !self.peers.is_empty()
+            && is_quiet(self.acknowledged(), quiet)
+            && is_quiet(self.gateway_asked, pause)
+        {
+            self.gateway_asked = Some(now);
+            actions.push(Action::AskGateway);
+        }
+    }
+
+    /// What became of each address, and whether we answer for it.
+    pub(crate) fn states(&self, now: Now) -> BTreeMap<IpAddr, (What, bool)> {
+        let state = |held: &Held| (self.state(now, held), held.is_announced() && self.has_lease(now));
+        self.addresses.iter().map(|(address, held)| (*address, state(held))).collect()
+    }
+
+    fn state(&self, now: Now, held: &Held) -> What {
+        if !held.ours {
+            return What::NotServed;
+        }
+        if self.lacks_key() {
+            return What::NoKey;
+        }
+        let Some(place) = held.place else { return What::NoInterface };
+        if self.isolated {
+            return What::Isolated;
+        }
+        match held.phase {
+            Phase::Conflict { theirs, .. } => What::Conflict { ours: place.mac, theirs },
+            Phase::Announcing { .. } => match held.disputed_by(now) {
+                Some(theirs) => What::Conflict { ours: place.mac, theirs },
+                None => What::Announcing,
+            },
+            Phase::Probing { .. } => What::Probing,
+            Phase::Idle => self.owner(held).map_or(What::Probing, |owner| What::Standby { owner }),
+        }
+    }
+
+    /// Who announces it; else who will.
+    fn owner(&self, held: &Held) -> Option<Name> {
+        let claims = self.peers.iter().filter_map(|(name, peer)| Some((name, peer.claims.get(&held.address())?)));
+        let first = claims.min_by_key(|(name, claim)| (!claim.announcing, rank(name, held.address())));
+        first.map(|(name, _)| name.clone())
+    }
+}

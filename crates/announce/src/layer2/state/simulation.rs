@@ -1,0 +1,444 @@
+//! Several machines, one network that loses, delays and splits, and clocks that hosts miss: what must always hold.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::IpAddr,
+    time::Duration,
+};
+
+use proptest::prelude::*;
+use seaway_model::Name;
+
+use super::{Action, Machine, Message, Place};
+use crate::layer2::settings::{Mac, Peer, Timing, Wanted, WantedAddress, What};
+
+const MILLI: Duration = Duration::from_millis(1);
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn address(last: u8) -> IpAddr {
+    IpAddr::from([192, 0, 2, last])
+}
+
+fn name(host: usize) -> Name {
+    format!("host-{host}").into()
+}
+
+struct Host {
+    machine: Option<Machine>,
+    frozen_until: Duration,
+    inbox: VecDeque<(Duration, Message)>,
+    wants: Vec<u8>,
+    part: usize,
+    has_gateway: bool,
+    answers: Option<Duration>,
+}
+
+struct Network {
+    now: Duration,
+    hosts: Vec<Host>,
+    random: u64,
+    /// Of a thousand messages.
+    lost: u64,
+    /// Parts that reach the gateway.
+    with_gateway: Vec<usize>,
+    boots: u64,
+    began: BTreeMap<u8, u32>,
+    found: Vec<u8>,
+}
+
+impl Network {
+    fn new(hosts: usize, seed: u64) -> Network {
+        let host = |_| Host {
+            machine: None,
+            frozen_until: Duration::ZERO,
+            inbox: VecDeque::new(),
+            wants: vec![1, 2, 3],
+            part: 0,
+            has_gateway: true,
+            answers: None,
+        };
+        Network {
+            now: Duration::from_secs(100),
+            hosts: (0..hosts).map(host).collect(),
+            random: seed | 1,
+            lost: 0,
+            with_gateway: vec![0],
+            boots: 0,
+            began: BTreeMap::new(),
+            found: Vec::new(),
+        }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) % below
+    }
+
+    fn start(&mut self, host: usize) {
+        self.boots += 1;
+        let mut machine = Machine::new(name(host), Timing::default(), true, self.boots, self.now);
+        machine.set_gateway(self.hosts[host].has_gateway);
+        machine.set_places(self.now, vec![mac(host)], |_| None);
+        self.hosts[host].machine = Some(machine);
+        self.hosts[host].inbox.clear();
+        self.want(host);
+    }
+
+    fn start_all(&mut self) {
+        (0..self.hosts.len()).for_each(|host| self.start(host));
+    }
+
+    fn want(&mut self, host: usize) {
+        let all: Vec<usize> = (0..self.hosts.len()).collect();
+        let candidates: std::sync::Arc<[Name]> = all.iter().map(|it| name(*it)).collect();
+        let wanted = |last: &u8| WantedAddress { address: address(*last), candidates: candidates.clone() };
+        let wanted = Wanted {
+            peers: all.iter().map(|it| Peer { name: name(*it), addresses: Vec::new() }).collect(),
+            addresses: self.hosts[host].wants.iter().map(wanted).collect(),
+        };
+        let now = self.now;
+        let place = Place { link: 1, mac: mac(host) };
+        let mut actions = Vec::new();
+        let Some(machine) = &mut self.hosts[host].machine else { return };
+        machine.want(now, wanted, |_| Some(place), &mut actions);
+        machine.tick(now, &mut actions);
+        self.act(host, actions);
+    }
+
+    fn act(&mut self, host: usize, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Send(message) => {
+                    let to = (0..self.hosts.len()).find(|it| name(*it) == message.to).expect("a host");
+                    if self.hosts[to].part == self.hosts[host].part && self.random(1_000) >= self.lost {
+                        let at = self.now + millis(self.random(4));
+                        self.hosts[to].inbox.push_back((at, message));
+                    }
+                }
+                Action::AskGateway => {
+                    let is_there = self.with_gateway.contains(&self.hosts[host].part);
+                    self.hosts[host].answers = is_there.then_some(self.now + MILLI);
+                }
+                Action::Announce(IpAddr::V4(it)) => *self.began.entry(it.octets()[3]).or_default() += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn answering(&self, last: u8) -> Vec<usize> {
+        let now = self.now;
+        let runs = |host: &&usize| self.hosts[**host].frozen_until <= now;
+        let answers = |host: &&usize| {
+            let machine = self.hosts[**host].machine.as_ref();
+            machine.is_some_and(|it| it.answers(now, address(last), 1).is_some())
+        };
+        (0..self.hosts.len()).collect::<Vec<_>>().iter().filter(runs).filter(answers).copied().collect()
+    }
+
+    /// One millisecond. Notes the addresses that two answer for.
+    fn step(&mut self) {
+        self.now += MILLI;
+        self.found = (1..=3).filter(|last| self.answering(*last).len() > 1).collect();
+        for host in 0..self.hosts.len() {
+            let now = self.now;
+            let this = &mut self.hosts[host];
+            if this.frozen_until > now {
+                continue;
+            }
+            let Some(machine) = &mut this.machine else {
+                this.inbox.clear();
+                continue;
+            };
+            let mut has_news = false;
+            if this.answers.is_some_and(|at| at <= now) {
+                this.answers = None;
+                machine.gateway_answered();
+                has_news = true;
+            }
+            let (due, later): (VecDeque<_>, VecDeque<_>) =
+                std::mem::take(&mut this.inbox).into_iter().partition(|(at, _)| *at <= now);
+            this.inbox = later;
+            for (_, message) in due {
+                machine.receive(now, message);
+                has_news = true;
+            }
+            if has_news || machine.next(now - MILLI) <= now {
+                let mut actions = Vec::new();
+                machine.tick(now, &mut actions);
+                self.act(host, actions);
+            }
+        }
+    }
+
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.step();
+        }
+    }
+
+    /// How long until it holds.
+    fn until(&mut self, what: &str, met: impl Fn(&Network) -> bool) -> Duration {
+        let begun = self.now;
+        while !met(self) {
+            self.step();
+            assert!(self.now - begun < Duration::from_secs(20), "in vain: {what}: {}", self.told());
+        }
+        self.now - begun
+    }
+
+    fn told(&self) -> String {
+        let tell = |host: &Host| host.machine.as_ref().map(|it| it.states(self.now));
+        self.hosts.iter().map(|host| format!("{:?}\n", tell(host))).collect()
+    }
+
+    fn moves(&self) -> u64 {
+        self.hosts.iter().filter_map(|it| it.machine.as_ref()).map(|it| it.counters().moves).sum()
+    }
+}
+
+fn mac(host: usize) -> Mac {
+    Mac([2, 0, 0, 0, 0, host as u8])
+}
+
+fn one_each(network: &Network) -> bool {
+    (1..=3).all(|last| network.answering(last).len() == 1)
+}
+
+#[test]
+fn an_address_is_announced_within_a_second_of_the_start_of_one_host_or_three() {
+    for hosts in [1, 3] {
+        let mut network = Network::new(hosts, 7);
+        network.start_all();
+        let took = network.until("all addresses have an owner", one_each);
+        assert!(took < Duration::from_secs(1), "{hosts}: {took:?}");
+        network.run(Duration::from_secs(5));
+        assert!(one_each(&network) && network.moves() == 0, "{}", network.told());
+    }
+}
+
+#[test]
+fn a_host_whose_peers_are_not_there_announces_after_it_listened() {
+    for has_gateway in [true, false] {
+        let mut network = Network::new(3, 7);
+        network.hosts[1].has_gateway = has_gateway;
+        network.start(1);
+        let took = network.until("it announces", one_each);
+        assert!(took > Timing::default().dead && took < Duration::from_secs(1), "{took:?}");
+    }
+}
+
+#[test]
+fn the_owner_is_the_first_in_the_order_of_those_that_live() {
+    let mut network = Network::new(4, 3);
+    network.start_all();
+    network.until("owners", one_each);
+    network.run(Duration::from_secs(5));
+    for last in 1..=3 {
+        let mut order: Vec<usize> = (0..4).collect();
+        order.sort_by_key(|host| crate::layer2::election::rank(&name(*host), address(last)));
+        assert_eq!(network.answering(last), order[..1], "{last}");
+    }
+}
+
+#[test]
+fn a_killed_owner_is_replaced_within_half_a_second() {
+    for seed in 1..100 {
+        let mut network = Network::new(3, seed * 7_919);
+        network.start_all();
+        network.until("owners", one_each);
+        network.run(millis(2_000 + seed));
+        let owner = network.answering(1)[0];
+        network.hosts[owner].machine = None;
+        let took = network.until("another owner", |it| it.answering(1).len() == 1);
+        assert!(took <= millis(450), "seed {seed}: {took:?}");
+    }
+}
+
+#[test]
+fn a_planned_move_takes_as_long_as_one_message() {
+    let mut network = Network::new(3, 5);
+    network.start_all();
+    network.until("owners", one_each);
+    network.run(Duration::from_secs(2));
+    let owner = network.answering(1)[0];
+    network.hosts[owner].wants = vec![2, 3];
+    network.want(owner);
+    assert!(network.answering(1).is_empty(), "withdrawn at once");
+    let took = network.until("another owner", |it| it.answering(1).len() == 1);
+    assert!(took <= millis(5), "{took:?}");
+
+    // It comes back by itself, without anyone answering twice.
+    network.hosts[owner].wants = vec![1, 2, 3];
+    network.want(owner);
+    network.until("it is back", |it| it.answering(1) == [owner]);
+    assert_eq!(network.found, [] as [u8; 0]);
+}
+
+#[test]
+fn nothing_moves_while_one_packet_in_a_hundred_is_lost_and_owners_stall() {
+    let mut network = Network::new(3, 11);
+    network.start_all();
+    network.until("owners", one_each);
+    network.run(Duration::from_secs(3));
+    let (owners, moves) = ([1, 2, 3].map(|it| network.answering(it)), network.moves());
+    network.lost = 10;
+    for stall in 0..200 {
+        let host = stall % 3;
+        network.hosts[host].frozen_until = network.now + millis(300);
+        network.run(millis(900 + stall as u64 % 50));
+    }
+    assert_eq!((network.moves(), [1, 2, 3].map(|it| network.answering(it))), (moves, owners));
+}
+
+#[test]
+fn an_owner_that_was_frozen_answers_nothing_after_another_began() {
+    for seed in 1..60 {
+        let mut network = Network::new(3, seed * 104_729);
+        network.start_all();
+        network.until("owners", one_each);
+        network.run(Duration::from_secs(2));
+        let owner = network.answering(1)[0];
+        network.hosts[owner].frozen_until = network.now + millis(300 + 37 * seed);
+        for _ in 0..6_000 {
+            network.step();
+            assert_eq!(network.found, [] as [u8; 0], "seed {seed}: {}", network.told());
+        }
+        assert_eq!(network.answering(1), [owner], "it is back");
+    }
+}
+
+#[test]
+fn who_hears_neither_a_peer_nor_its_gateway_stops_before_another_begins() {
+    let mut network = Network::new(3, 13);
+    network.start_all();
+    network.until("owners", one_each);
+    network.run(Duration::from_secs(2));
+    let owner = network.answering(1)[0];
+    network.hosts[owner].part = 1;
+    let mut stopped = None;
+    for _ in 0..2_000 {
+        network.step();
+        assert_eq!(network.found, [] as [u8; 0]);
+        let answering = network.answering(1);
+        if answering.is_empty() {
+            stopped.get_or_insert(network.now);
+        }
+    }
+    assert!(stopped.is_some() && network.answering(1) != [owner] && network.answering(1).len() == 1);
+    let states = network.hosts[owner].machine.as_ref().expect("it runs").states(network.now);
+    assert!(states.values().all(|(what, answers)| *what == What::Isolated && !answers), "{states:?}");
+}
+
+#[test]
+fn after_a_split_in_which_both_sides_answered_one_stops_within_a_second() {
+    for seed in 1..30 {
+        let mut network = Network::new(3, seed * 31);
+        network.with_gateway = vec![0, 1];
+        network.start_all();
+        network.until("owners", one_each);
+        network.run(Duration::from_secs(2));
+        let owner = network.answering(1)[0];
+        network.hosts[owner].part = 1;
+        network.run(Duration::from_secs(3));
+        assert_eq!(network.answering(1).len(), 2, "a real split: each side has its clients");
+        network.hosts[owner].part = 0;
+        let took = network.until("one owner", one_each);
+        assert!(took < millis(500), "{took:?}");
+        network.run(Duration::from_secs(3));
+        assert!(one_each(&network));
+        let overlaps: u64 =
+            network.hosts.iter().filter_map(|it| it.machine.as_ref()).map(|it| it.counters().overlaps).sum();
+        assert!(overlaps >= 1, "it is counted");
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Fault {
+    Freeze(usize, u64),
+    Kill(usize),
+    Start(usize),
+    Split(usize),
+    Heal,
+    Drain(usize, u8),
+    Serve(usize),
+    Lose(u64),
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    let host = 0..4_usize;
+    prop_oneof![
+        (host.clone(), 10..3_000_u64).prop_map(|(host, time)| Fault::Freeze(host, time)),
+        host.clone().prop_map(Fault::Kill),
+        host.clone().prop_map(Fault::Start),
+        host.clone().prop_map(Fault::Split),
+        Just(Fault::Heal),
+        (host.clone(), 1..=3_u8).prop_map(|(host, last)| Fault::Drain(host, last)),
+        host.prop_map(Fault::Serve),
+        (0..50_u64).prop_map(Fault::Lose),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_address_has_one_owner_at_most_and_one_after_all_is_well(
+        seed in any::<u64>(),
+        faults in proptest::collection::vec((fault(), 5..1_500_u64), 1..25),
+    ) {
+        let mut network = Network::new(4, seed);
+        network.start_all();
+        // Twice the time that a message takes, while hosts that start do not know each other yet.
+        let mut twice: BTreeMap<u8, u64> = BTreeMap::new();
+        for (fault, time) in faults {
+            match fault {
+                Fault::Freeze(host, time) => network.hosts[host].frozen_until = network.now + millis(time),
+                Fault::Kill(host) => network.hosts[host].machine = None,
+                Fault::Start(host) if network.hosts[host].machine.is_none() => network.start(host),
+                Fault::Start(_) => {}
+                // It reaches nobody, nor the gateway.
+                Fault::Split(host) => network.hosts[host].part = 1 + host,
+                Fault::Heal => network.hosts.iter_mut().for_each(|it| it.part = 0),
+                Fault::Drain(host, last) => {
+                    network.hosts[host].wants.retain(|it| *it != last);
+                    network.want(host);
+                }
+                Fault::Serve(host) => {
+                    network.hosts[host].wants = vec![1, 2, 3];
+                    network.want(host);
+                }
+                Fault::Lose(lost) => network.lost = lost,
+            }
+            for _ in 0..time {
+                network.step();
+                for last in network.found.clone() {
+                    let count = twice.entry(last).or_default();
+                    *count += 1;
+                    prop_assert!(*count <= 60, "{last} for {count} ms: {}", network.told());
+                }
+            }
+        }
+        network.lost = 0;
+        for host in 0..4 {
+            network.hosts[host].part = 0;
+            network.hosts[host].wants = vec![1, 2, 3];
+            if network.hosts[host].machine.is_none() {
+                network.start(host);
+            }
+            network.want(host);
+        }
+        network.run(Duration::from_secs(8));
+        prop_assert!(one_each(&network), "{}", network.told());
+        for last in 1..=3 {
+            let mut order: Vec<usize> = (0..4).collect();
+            order.sort_by_key(|host| crate::layer2::election::rank(&name(*host), address(last)));
+            prop_assert_eq!(network.answering(last), &order[..1]);
+        }
+    }
+}
