@@ -11,9 +11,12 @@
 mod announcer;
 mod election;
 mod heartbeat;
+mod interfaces;
 mod packet;
 mod settings;
+mod sockets;
 mod state;
+mod worker;
 
 pub use announcer::Announcer;
 pub use settings::{Counters, Key, Mac, Peer, Settings, State, Timing, Wanted, WantedAddress, What};

@@ -84,6 +84,8 @@ pub(crate) struct Machine {
     reconsider: Option<Now>,
     timer: Option<Now>,
     counters: Counters,
+    /// Of what `states` says.
+    revision: u64,
 }
 
 impl Machine {
@@ -115,11 +117,17 @@ impl Machine {
             reconsider: None,
             timer: None,
             counters: Counters::default(),
+            revision: 1,
         }
     }
 
     pub(crate) fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Another number after each change of what `states` says, but for disputes that end.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// Replaces what was wanted. `place`: the interface whose subnet has an address.
@@ -239,11 +247,6 @@ impl Machine {
         self.addresses.get(&address)?.place
     }
 
-    pub(crate) fn announced(&self) -> impl Iterator<Item = (IpAddr, Place)> {
-        let announced = self.addresses.values().filter(|held| held.is_announced());
-        announced.filter_map(|held| Some((held.address(), held.place?)))
-    }
-
     /// Whether a peer was silent for a while, so that other ways to it are tried.
     pub(crate) fn is_quiet(&self, now: Now, peer: &Name) -> bool {
         let quiet = self.timing.interval.saturating_mul(4);
@@ -271,6 +274,8 @@ impl Machine {
     pub(crate) fn stop(&mut self, now: Now, actions: &mut Vec<Action>) {
         let wanted = Wanted { peers: self.wanted.peers.clone(), addresses: Vec::new() };
         self.want(now, wanted, |_| None, actions);
+        // Also if that was said already.
+        self.next_beat = now;
         self.tick(now, actions);
     }
 

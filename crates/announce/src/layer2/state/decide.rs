@@ -85,6 +85,7 @@ impl Machine {
     }
 
     pub(super) fn decide(&mut self, now: Now, actions: &mut Vec<Action>) {
+        self.revision = self.revision.wrapping_add(1);
         let mut addresses = std::mem::take(&mut self.addresses);
         for held in addresses.values_mut() {
             let was_announced = held.is_announced();
@@ -200,6 +201,9 @@ impl Machine {
                     actions.push(Action::Probe(held.address()));
                 }
                 None => {}
+            }
+            if matches!(due, Some(Due::Free | Due::Again)) {
+                self.revision = self.revision.wrapping_add(1);
             }
             room = room.saturating_sub(due.is_some().into());
             let next = held.next().map(|at| at.max(now));

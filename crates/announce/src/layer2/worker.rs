@@ -1,0 +1,406 @@
+//! The thread: sockets in, the state machine, sockets out.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr},
+    os::fd::AsFd,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, SystemTime},
+};
+
+use aws_lc_rs::rand;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    time::{ClockId, clock_gettime},
+};
+use seaway_watchdog::Heartbeat;
+
+use super::{
+    announcer::{Shared, locked},
+    heartbeat::Message,
+    interfaces::{Interfaces, gateway},
+    packet::{Advertisement, Arp, Operation, Solicitation},
+    settings::{Mac, Settings, State, Wanted, What},
+    sockets::{BUFFER, BeatSocket, Family, Groups, LinkSocket},
+    state::{Action, Machine, Now},
+};
+use crate::{Error, Watch};
+
+/// Frames of one socket, and heartbeats, before others have a turn.
+const FRAMES: usize = 64;
+const BEATS: usize = 512;
+/// Until a socket that could not be opened is tried again.
+const RETRY: Duration = Duration::from_millis(500);
+/// Interfaces are looked at no more often, for machines where they come and go with pods.
+const REST: Duration = Duration::from_millis(50);
+/// Routes are looked at again so often.
+const GATEWAY: Duration = Duration::from_secs(5);
+/// That an address was let go is said so often, since there is no later message that says it.
+const FAREWELLS: usize = 3;
+
+type Changed = Box<dyn FnMut(&BTreeMap<IpAddr, State>) + Send>;
+
+pub(super) struct Worker {
+    settings: Settings,
+    shared: Arc<Shared>,
+    changed: Changed,
+    heartbeat: Heartbeat,
+    watch: Watch,
+    machine: Machine,
+    wanted: Wanted,
+    interfaces: Interfaces,
+    links: BTreeMap<(u32, Family), LinkSocket>,
+    beats: Option<BeatSocket>,
+    groups: Groups,
+    gateway: Option<(u32, Ipv4Addr)>,
+    /// A socket that is needed cannot be opened.
+    lacks: bool,
+    looked: Now,
+    look_again: Now,
+    told: u64,
+    tell_again: Now,
+    actions: Vec<Action>,
+    buffer: Vec<u8>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        settings: Settings,
+        shared: Arc<Shared>,
+        changed: Changed,
+        heartbeat: Heartbeat,
+    ) -> Result<Worker, Error> {
+        let now = now();
+        let machine =
+            Machine::new(settings.host.clone(), settings.timing, settings.key.is_some(), boot(), now);
+        Ok(Worker {
+            settings,
+            shared,
+            changed,
+            heartbeat,
+            watch: Watch::open()?,
+            machine,
+            wanted: Wanted::default(),
+            interfaces: Interfaces::default(),
+            links: BTreeMap::new(),
+            beats: None,
+            groups: Groups::default(),
+            gateway: None,
+            lacks: false,
+            looked: Now::ZERO,
+            look_again: now,
+            told: 0,
+            tell_again: now,
+            actions: Vec::new(),
+            buffer: vec![0; BUFFER],
+        })
+    }
+
+    pub(super) fn run(mut self) {
+        self.heartbeat.enter_thread();
+        while !self.shared.ended.load(Ordering::Relaxed) {
+            self.heartbeat.beat();
+            self.turn();
+            self.wait();
+        }
+        for _ in 0..FAREWELLS {
+            self.machine.stop(now(), &mut self.actions);
+            self.act();
+        }
+    }
+
+    fn turn(&mut self) {
+        let wanted = locked(&self.shared.wanted).take();
+        // News of interfaces is all looked at together. A watch that fails says so by that, too.
+        let moved = self.watch.events().map_or(true, |events| !events.is_empty());
+        let time = now();
+        if moved {
+            self.look_again = self.look_again.min(self.looked.saturating_add(REST));
+        }
+        if wanted.is_some() || time >= self.look_again {
+            self.look(time, wanted);
+        }
+        self.hear();
+        self.listen();
+        // Later than what was heard: whether a lease is over is judged by the time after.
+        let time = now();
+        self.machine.tick(time, &mut self.actions);
+        self.act();
+        self.tell(time);
+    }
+
+    fn wait(&self) {
+        let time = now();
+        let until = self.machine.next(time).min(self.look_again).min(self.tell_again);
+        let pause = until.saturating_sub(time).saturating_add(Duration::from_micros(999));
+        let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::from(100_u8));
+        let sockets = self.links.values().map(AsFd::as_fd).chain(self.beats.as_ref().map(AsFd::as_fd));
+        let own = [self.watch.as_fd(), self.shared.wake.as_fd()];
+        let mut polled: Vec<_> =
+            own.into_iter().chain(sockets).map(|it| PollFd::new(it, PollFlags::POLLIN)).collect();
+        // Interrupted or not, the turn looks at everything.
+        let _ = poll(&mut polled, timeout);
+        let _ = self.shared.wake.read();
+    }
+
+    /// At interfaces, routes and what is wanted.
+    fn look(&mut self, time: Now, wanted: Option<Wanted>) {
+        (self.looked, self.look_again) = (time, time.saturating_add(GATEWAY));
+        if let Some(wanted) = wanted {
+            self.wanted = wanted;
+        }
+        if let Ok(found) = Interfaces::observe() {
+            self.interfaces = found;
+        }
+        let wanted = self.open_sockets(time);
+        let interfaces = &self.interfaces;
+        let mut macs: Vec<Mac> =
+            self.links.keys().filter_map(|(index, _)| Some(interfaces.get(*index)?.mac)).collect();
+        macs.dedup();
+        self.machine.set_places(time, macs, |address| interfaces.place(address));
+        self.machine.want(time, wanted, |address| interfaces.place(address), &mut self.actions);
+        if let Ok(found) = gateway() {
+            self.gateway = found.filter(|(index, _)| interfaces.get(*index).is_some());
+            self.open_gateway();
+        }
+        self.machine.set_gateway(self.gateway.is_some());
+        self.told = 0;
+    }
+
+    /// What may be announced with the sockets that there are: all that is wanted, or nothing.
+    fn open_sockets(&mut self, time: Now) -> Wanted {
+        let has_peers = self.wanted.peers.iter().any(|peer| peer.name != self.settings.host);
+        let needs_beats = has_peers && self.settings.key.is_some();
+        if needs_beats && self.beats.is_none() {
+            self.beats = BeatSocket::open(self.settings.port).ok();
+        }
+        self.lacks = needs_beats && self.beats.is_none();
+        let needed: Vec<(u32, Family)> = self
+            .wanted
+            .addresses
+            .iter()
+            .filter_map(|it| {
+                let address = it.address.to_canonical();
+                Some((self.interfaces.place(address)?.link, Family::of(address)))
+            })
+            .collect();
+        let gateway = self.gateway.map(|(index, _)| (index, Family::Arp));
+        let interfaces = &self.interfaces;
+        self.links.retain(|key, _| {
+            (needed.contains(key) || gateway == Some(*key)) && interfaces.get(key.0).is_some()
+        });
+        for key in needed {
+            self.lacks |= !self.open_link(key);
+        }
+        if !self.lacks {
+            return self.wanted.clone();
+        }
+        self.look_again = time.saturating_add(RETRY);
+        Wanted { peers: self.wanted.peers.clone(), addresses: Vec::new() }
+    }
+
+    fn open_link(&mut self, key: (u32, Family)) -> bool {
+        if self.links.contains_key(&key) {
+            return true;
+        }
+        let Some(interface) = self.interfaces.get(key.0) else { return false };
+        let opened = LinkSocket::open(&interface.link, key.1);
+        opened.is_ok_and(|socket| self.links.insert(key, socket).is_none())
+    }
+
+    /// It is asked only where there are peers.
+    fn open_gateway(&mut self) {
+        if let Some((index, _)) = self.gateway.filter(|_| !self.wanted.peers.is_empty()) {
+            self.open_link((index, Family::Arp));
+        }
+    }
+
+    /// Heartbeats.
+    fn hear(&mut self) {
+        let (Some(socket), Some(key)) = (&self.beats, &self.settings.key) else { return };
+        for _ in 0..BEATS {
+            let Some(bytes) = socket.receive(&mut self.buffer) else { return };
+            if let Some(message) = Message::read(key, bytes) {
+                self.machine.receive(now(), message);
+            }
+        }
+    }
+
+    /// ARP and NDP.
+    fn listen(&mut self) {
+        let mut broken = Vec::new();
+        for ((index, family), socket) in &self.links {
+            for _ in 0..FRAMES {
+                match socket.receive(&mut self.buffer) {
+                    Ok(Some(frame)) => {
+                        let answer = Answer { machine: &mut self.machine, socket, link: *index };
+                        match family {
+                            Family::Arp => answer.arp(frame, self.gateway),
+                            Family::Ndp => answer.ndp(frame),
+                        }
+                    }
+                    Ok(None) => break,
+                    // Its interface went down, and says so once.
+                    Err(error) if error.raw_os_error() == Some(Errno::ENETDOWN as i32) => {}
+                    Err(_) => {
+                        broken.push((*index, *family));
+                        break;
+                    }
+                }
+            }
+        }
+        for key in broken {
+            self.links.remove(&key);
+            self.look_again = Now::ZERO;
+        }
+    }
+
+    fn act(&mut self) {
+        for action in std::mem::take(&mut self.actions) {
+            match action {
+                Action::Send(message) => self.send(&message),
+                Action::Probe(address) => self.emit(address, |mac, socket| match address {
+                    IpAddr::V4(address) => socket.send(&Arp::probe(mac, address)),
+                    IpAddr::V6(address) => socket.send(&Solicitation::probe(mac, address)),
+                }),
+                Action::Announce(address) => {
+                    if let (IpAddr::V6(address), Some(place)) = (address, self.machine.place(address)) {
+                        self.groups.join(address, place.link);
+                    }
+                    self.emit(address, |mac, socket| match address {
+                        IpAddr::V4(address) => {
+                            Arp::announcements(mac, address).iter().try_for_each(|it| socket.send(it))
+                        }
+                        IpAddr::V6(address) => socket.send(&Advertisement::unsolicited(mac, address)),
+                    });
+                }
+                Action::LetGo(IpAddr::V6(address)) => self.groups.leave(address),
+                Action::LetGo(IpAddr::V4(_)) => {}
+                Action::AskGateway => self.ask_gateway(),
+            }
+        }
+    }
+
+    fn send(&self, message: &Message) {
+        let (Some(socket), Some(key)) = (&self.beats, &self.settings.key) else { return };
+        let Some(peer) = self.wanted.peers.iter().find(|peer| peer.name == message.to) else { return };
+        let bytes = message.write(key);
+        // Other ways to it are tried while it is silent.
+        let ways = if self.machine.is_quiet(now(), &message.to) { peer.addresses.len() } else { 1 };
+        for address in peer.addresses.iter().take(ways) {
+            socket.send(&bytes, *address, self.settings.port);
+        }
+    }
+
+    /// What is lost is sent again later.
+    fn emit(&self, address: IpAddr, send: impl FnOnce(Mac, &LinkSocket) -> io::Result<()>) {
+        let Some(place) = self.machine.place(address) else { return };
+        if let Some(socket) = self.links.get(&(place.link, Family::of(address))) {
+            let _ = send(place.mac, socket);
+        }
+    }
+
+    fn ask_gateway(&self) {
+        let Some((index, gateway)) = self.gateway else { return };
+        let own = self.interfaces.beside(index, gateway).unwrap_or(Ipv4Addr::UNSPECIFIED);
+        if let (Some(socket), Some(interface)) =
+            (self.links.get(&(index, Family::Arp)), self.interfaces.get(index))
+        {
+            let _ = socket.send(&Arp::request(interface.mac, own, gateway));
+        }
+    }
+
+    /// What changed, to who asks.
+    fn tell(&mut self, time: Now) {
+        let revision = self.machine.revision();
+        if revision == self.told && time < self.tell_again {
+            return;
+        }
+        self.told = revision;
+        self.tell_again = time.saturating_add(Duration::from_secs(1));
+        let states = self.states(time);
+        let counters = self.machine.counters();
+        let mut told = locked(&self.shared.told);
+        told.1 = counters;
+        let same = |(one, other): ((&IpAddr, &State), (&IpAddr, &State))| one == other;
+        if told.0.len() == states.len() && told.0.iter().zip(&states).all(same) {
+            return;
+        }
+        told.0.clone_from(&states);
+        drop(told);
+        let changed = &mut self.changed;
+        self.heartbeat.while_waiting(|| changed(&states));
+    }
+
+    fn states(&self, time: Now) -> BTreeMap<IpAddr, State> {
+        let before = locked(&self.shared.told).0.clone();
+        let all = if self.lacks {
+            let wanted = self.wanted.addresses.iter();
+            wanted.map(|it| (it.address.to_canonical(), (What::NotPermitted, false))).collect()
+        } else {
+            self.machine.states(time)
+        };
+        let state = |(address, (what, answering)): (IpAddr, (What, bool))| {
+            let place = self.interfaces.place(address);
+            let interface = place.and_then(|it| self.interfaces.get(it.link)).map(|it| it.name.clone());
+            let old = before.get(&address).filter(|old| old.what == what);
+            let since = old.map_or_else(SystemTime::now, |old| old.since);
+            (address, State { what, since, interface, answering })
+        };
+        all.into_iter().map(state).collect()
+    }
+}
+
+/// What a frame asks, and our answer. Nothing is allocated.
+struct Answer<'a> {
+    machine: &'a mut Machine,
+    socket: &'a LinkSocket,
+    link: u32,
+}
+
+impl Answer<'_> {
+    fn arp(self, frame: &[u8], gateway: Option<(u32, Ipv4Addr)>) {
+        let Some(arp) = Arp::read(frame) else { return };
+        let time = now();
+        if arp.operation == Operation::Reply && gateway == Some((self.link, arp.sender)) {
+            self.machine.gateway_answered();
+        }
+        if !arp.sender.is_unspecified() {
+            self.machine.dispute(time, arp.sender.into(), self.link, arp.sender_mac);
+        }
+        if arp.operation == Operation::Request && arp.sender != arp.target {
+            if let Some(mac) = self.machine.answers(time, arp.target.into(), self.link) {
+                // A queue that is full loses it; who asked asks again.
+                let _ = self.socket.send(&arp.reply(mac));
+            }
+        }
+    }
+
+    fn ndp(self, frame: &[u8]) {
+        let time = now();
+        if let Some(asked) = Solicitation::read(frame) {
+            if let Some(mac) = self.machine.answers(time, asked.target.into(), self.link) {
+                let _ = self.socket.send(&asked.reply(mac));
+            }
+        } else if let Some(said) = Advertisement::read(frame) {
+            self.machine.dispute(time, said.target.into(), self.link, said.mac);
+        }
+    }
+}
+
+/// Goes on while the machine is suspended, so that no lease outlives that.
+fn now() -> Now {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Now::ZERO, Into::into)
+}
+
+fn boot() -> u64 {
+    let mut bytes = [0; 8];
+    // It fails only where there is no randomness at all; the time tells lives apart as well.
+    let number = match rand::fill(&mut bytes) {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        Err(_) => u64::try_from(now().as_nanos()).unwrap_or(1),
+    };
+    number.max(1)
+}
