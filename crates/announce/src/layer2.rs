@@ -10,9 +10,9 @@
 
 mod announcer;
 mod election;
-mod heartbeat;
+pub(crate) mod heartbeat;
 mod interfaces;
-mod packet;
+pub(crate) mod packet;
 mod settings;
 mod sockets;
 mod state;

@@ -87,12 +87,9 @@ pub(crate) fn parts(claims: &[Claim]) -> Vec<Vec<Claim>> {
 impl Message {
     pub(crate) fn write(&self, key: &Key) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
-        for number in [
-            self.stamp.boot,
-            self.stamp.sequence,
-            self.acknowledged.boot,
-            self.acknowledged.sequence,
-        ] {
+        for number in
+            [self.stamp.boot, self.stamp.sequence, self.acknowledged.boot, self.acknowledged.sequence]
+        {
             bytes.extend(number.to_be_bytes());
         }
         for name in [&self.from, &self.to] {
@@ -148,7 +145,18 @@ impl Message {
         let [part, parts] = rest.array()?;
         let claims = rest.many(u8::MAX.into(), Reader::claim)?;
         let is_well = rest.0.is_empty() && part < parts && stamp.boot != 0;
-        is_well.then_some(Message { from, to, stamp, acknowledged, macs, hears, version, part, parts, claims })
+        is_well.then_some(Message {
+            from,
+            to,
+            stamp,
+            acknowledged,
+            macs,
+            hears,
+            version,
+            part,
+            parts,
+            claims,
+        })
     }
 }
 
@@ -257,12 +265,14 @@ mod tests {
     #[test]
     fn claims_are_cut_into_parts_that_together_are_all_of_them() {
         assert_eq!(parts(&[]), [[]]);
-        let claims: Vec<_> =
-            (0..1_000_u32).map(|it| Claim { address: Ipv4Addr::from(it).into(), announcing: it % 2 == 0 }).collect();
+        let claims: Vec<_> = (0..1_000_u32)
+            .map(|it| Claim { address: Ipv4Addr::from(it).into(), announcing: it % 2 == 0 })
+            .collect();
         let cut = parts(&claims);
         assert_eq!((cut.len(), cut.concat()), (10, claims));
-        let many: Vec<_> =
-            (0..100_000_u32).map(|it| Claim { address: Ipv4Addr::from(it).into(), announcing: false }).collect();
+        let many: Vec<_> = (0..100_000_u32)
+            .map(|it| Claim { address: Ipv4Addr::from(it).into(), announcing: false })
+            .collect();
         assert_eq!(parts(&many).len(), MOST_PARTS);
     }
 }

@@ -4,7 +4,7 @@ mod arp;
 mod ndp;
 
 pub(crate) use arp::{Arp, Operation};
-pub(crate) use ndp::{Advertisement, Solicitation, solicited_node};
+pub(crate) use ndp::{Advertisement, Solicitation, set_checksum, solicited_node};
 
 use super::settings::Mac;
 

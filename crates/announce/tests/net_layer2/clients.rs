@@ -107,9 +107,7 @@ impl Pinger {
 
     /// From the first question since then that was lost to the first behind it that was answered by another.
     pub(crate) fn outage(&self, since: Instant, owner: &str) -> Duration {
-        until("another host answers", || {
-            self.answered_by().is_some_and(|it| it != owner)
-        });
+        until("another host answers", || self.answered_by().is_some_and(|it| it != owner));
         let all = self.all();
         let lost = all.iter().position(|it| it.at >= since && it.answer.is_none());
         let good = all
@@ -197,7 +195,10 @@ pub(crate) fn arp(
 /// Whose answers these are, of those for the address: the MACs.
 pub(crate) fn answers(frames: &[Vec<u8>], address: Ipv4Addr, to: [u8; 6]) -> Vec<[u8; 6]> {
     let answers = frames.iter().filter(|it| it.len() >= 42 && it[20..22] == [0, 2] && it[..6] == to);
-    answers.filter(|it| it[28..32] == address.octets()).map(|it| it[22..28].try_into().expect("six")).collect()
+    answers
+        .filter(|it| it[28..32] == address.octets())
+        .map(|it| it[22..28].try_into().expect("six"))
+        .collect()
 }
 
 /// Asks by ARP each ten milliseconds until it is dropped.

@@ -40,10 +40,8 @@ fn a_host() {
     let told = std::env::var(VARIABLE).expect("it says who this is");
     let [name, key, peers, served] = told.split(';').collect::<Vec<_>>()[..] else { panic!("{told}") };
     let peers = peers.split(',').filter_map(|it| it.split_once('='));
-    let peers = peers.map(|(name, at)| Peer {
-        name: name.into(),
-        addresses: vec![at.parse().expect("an address")],
-    });
+    let peers =
+        peers.map(|(name, at)| Peer { name: name.into(), addresses: vec![at.parse().expect("an address")] });
     let host = Host { name: name.into(), peers: peers.collect() };
     let served = list(served);
 

@@ -38,7 +38,8 @@ pub(crate) struct Advertisement {
 
 impl Solicitation {
     pub(crate) const PROBE: usize = 78;
-    pub(crate) const FRAME: usize = 86;
+    #[cfg(test)]
+    const FRAME: usize = 86;
 
     pub(crate) fn read(frame: &[u8]) -> Option<Solicitation> {
         let packet = Packet::read(frame, SOLICITATION)?;
@@ -62,6 +63,7 @@ impl Solicitation {
     }
 
     /// "Who has `target`?", asked by who has `source`.
+    #[cfg(test)]
     pub(crate) fn request(mac: Mac, source: Ipv6Addr, target: Ipv6Addr) -> [u8; Solicitation::FRAME] {
         let group = solicited_node(target);
         let option = mac_option(SOURCE_MAC, mac);
@@ -136,26 +138,39 @@ fn written<const N: usize>(
     option: &[u8],
 ) -> [u8; N] {
     let length = 24_u16.saturating_add(u16::try_from(option.len()).unwrap_or(0));
-    let packet = |sum: [u8; 2]| -> [u8; N] {
-        joined(&[
-            &to_mac.0,
-            &mac.0,
-            &TYPE.to_be_bytes(),
-            &[0x60, 0, 0, 0],
-            &length.to_be_bytes(),
-            &[ICMP, HOPS],
-            &from.octets(),
-            &to.octets(),
-            &[kind, 0],
-            &sum,
-            &[flags, 0, 0, 0],
-            &target.octets(),
-            option,
-        ])
+    let mut frame = joined(&[
+        &to_mac.0,
+        &mac.0,
+        &TYPE.to_be_bytes(),
+        &[0x60, 0, 0, 0],
+        &length.to_be_bytes(),
+        &[ICMP, HOPS],
+        &from.octets(),
+        &to.octets(),
+        &[kind, 0, 0, 0],
+        &[flags, 0, 0, 0],
+        &target.octets(),
+        option,
+    ]);
+    set_checksum(&mut frame);
+    frame
+}
+
+/// As it is to be for what else is in the frame.
+pub(crate) fn set_checksum(frame: &mut [u8]) {
+    let Some((header, message)) = frame.split_at_mut_checked(54) else { return };
+    let address = |at: usize| {
+        let bytes = header.get(at..).and_then(|it| it.first_chunk::<16>()).copied();
+        Ipv6Addr::from(bytes.unwrap_or_default())
     };
-    let unsummed = packet([0; 2]);
-    let message = unsummed.get(54..).unwrap_or_default();
-    packet((!sum(from, to, message)).to_be_bytes())
+    let (from, to) = (address(22), address(38));
+    if let Some(place) = message.get_mut(2..4) {
+        place.fill(0);
+    }
+    let checksum = !sum(from, to, message);
+    if let Some(place) = message.get_mut(2..4) {
+        place.copy_from_slice(&checksum.to_be_bytes());
+    }
 }
 
 /// Of the message and its pseudo-header (RFC 4443, 2.3); `0xffff` where the checksum in it is right.
@@ -246,17 +261,13 @@ mod tests {
     fn with(frame: &[u8], at: usize, value: u8) -> Vec<u8> {
         let mut frame = frame.to_vec();
         frame[at] = value;
-        let address = |at: usize| Ipv6Addr::from(<[u8; 16]>::try_from(&frame[at..at + 16]).expect("16"));
-        let (from, to) = (address(22), address(38));
-        frame[56..58].fill(0);
-        let sum = !sum(from, to, &frame[54..]);
-        frame[56..58].copy_from_slice(&sum.to_be_bytes());
+        set_checksum(&mut frame);
         frame
     }
 
     #[test]
-    fn the_checksum_is_that_of_a_packet_that_linux_sent() {
-        // NS for fe80::2 from fe80::1, with the option, computed by hand: 0x7b28 … is what a receiver sums to all ones.
+    fn a_receiver_adds_the_checksum_up_to_all_ones() {
+        // Summed by another way: what a receiver adds up is all ones (RFC 1071).
         let frame = Solicitation::request(
             Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56]),
             "fe80::5054:ff:fe12:3456".parse().expect("an address"),

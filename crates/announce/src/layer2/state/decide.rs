@@ -20,7 +20,12 @@ impl Machine {
         // Without a gateway nothing tells of being cut off; that we were frozen, our clock does.
         let unproven = if self.has_gateway { None } else { Some(self.last_tick) };
         let acknowledged = self.acknowledged();
-        [acknowledged, self.gateway_answered, unproven].into_iter().flatten().max().unwrap_or(Now::ZERO).max(self.granted)
+        [acknowledged, self.gateway_answered, unproven]
+            .into_iter()
+            .flatten()
+            .max()
+            .unwrap_or(Now::ZERO)
+            .max(self.granted)
     }
 
     fn acknowledged(&self) -> Option<Now> {
@@ -47,7 +52,8 @@ impl Machine {
 
     /// When it counts as gone, if nobody hears of it any more.
     pub(super) fn gone_at(&self, peer: &Peer) -> Option<Now> {
-        let told = self.peers.values().filter(|it| it.heard().is_some()).filter_map(|it| it.heard_of(peer.short));
+        let told =
+            self.peers.values().filter(|it| it.heard().is_some()).filter_map(|it| it.heard_of(peer.short));
         peer.heard().into_iter().chain(told).max().map(|at| at.saturating_add(self.timing.dead))
     }
 
@@ -256,7 +262,8 @@ impl Machine {
 
     /// Who announces it; else who will.
     fn owner(&self, held: &Held) -> Option<Name> {
-        let claims = self.peers.iter().filter_map(|(name, peer)| Some((name, peer.claims.get(&held.address())?)));
+        let claims =
+            self.peers.iter().filter_map(|(name, peer)| Some((name, peer.claims.get(&held.address())?)));
         let first = claims.min_by_key(|(name, claim)| (!claim.announcing, rank(name, held.address())));
         first.map(|(name, _)| name.clone())
     }
