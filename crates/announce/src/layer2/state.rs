@@ -13,6 +13,8 @@ mod decide;
 mod peer;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -158,6 +160,9 @@ impl Machine {
         let mut before = std::mem::take(&mut self.addresses);
         for it in &wanted.addresses {
             let address = it.address.to_canonical();
+            if self.addresses.contains_key(&address) {
+                continue;
+            }
             let old = before.remove(&address).filter(|old| old.candidates() == &it.candidates);
             let is_new = old.is_none();
             let mut held = old.unwrap_or_else(|| Held::new(it.clone(), &self.host));

@@ -370,11 +370,11 @@ impl Answer<'_> {
         if !arp.sender.is_unspecified() {
             self.machine.dispute(time, arp.sender.into(), self.link, arp.sender_mac);
         }
-        if arp.operation == Operation::Request && arp.sender != arp.target {
-            if let Some(mac) = self.machine.answers(time, arp.target.into(), self.link) {
-                // A queue that is full loses it; who asked asks again.
-                let _ = self.socket.send(&arp.reply(mac));
-            }
+        let is_asked = arp.operation == Operation::Request && arp.sender != arp.target;
+        let answers = |machine: &Machine| machine.answers(time, arp.target.into(), self.link);
+        if let Some(mac) = is_asked.then(|| answers(self.machine)).flatten() {
+            // A queue that is full loses it; who asked asks again.
+            let _ = self.socket.send(&arp.reply(mac));
         }
     }
 

@@ -135,10 +135,8 @@ impl Machine {
                     self.counters.overlaps = self.counters.overlaps.saturating_add(1);
                     // Some have learnt the other one's MAC.
                     held.repeat(now);
-                } else if !announcers {
-                    if std::mem::take(&mut held.overlaps) {
-                        held.repeat(now);
-                    }
+                } else if !announcers && std::mem::take(&mut held.overlaps) {
+                    held.repeat(now);
                 }
                 let settled = better.map(|since| since.saturating_add(self.timing.settle));
                 if better_announcer || settled.is_some_and(|at| now >= at) {

@@ -131,19 +131,21 @@ impl Network {
     }
 
     fn answering(&self, last: u8) -> Vec<usize> {
-        let now = self.now;
-        let runs = |host: &&usize| self.hosts[**host].frozen_until <= now;
-        let answers = |host: &&usize| {
-            let machine = self.hosts[**host].machine.as_ref();
-            machine.is_some_and(|it| it.answers(now, address(last), 1).is_some())
+        self.answerers(last).collect()
+    }
+
+    fn answerers(&self, last: u8) -> impl Iterator<Item = usize> {
+        let answers = move |host: &Host| {
+            let machine = host.machine.as_ref().filter(|_| host.frozen_until <= self.now);
+            machine.is_some_and(|it| it.answers(self.now, address(last), 1).is_some())
         };
-        (0..self.hosts.len()).collect::<Vec<_>>().iter().filter(runs).filter(answers).copied().collect()
+        self.hosts.iter().enumerate().filter(move |(_, host)| answers(host)).map(|(at, _)| at)
     }
 
     /// One millisecond. Notes the addresses that two answer for.
     fn step(&mut self) {
         self.now += MILLI;
-        self.found = (1..=3).filter(|last| self.answering(*last).len() > 1).collect();
+        self.found = (1..=3).filter(|last| self.answerers(*last).nth(1).is_some()).collect();
         for host in 0..self.hosts.len() {
             let now = self.now;
             let this = &mut self.hosts[host];
@@ -160,12 +162,14 @@ impl Network {
                 machine.gateway_answered();
                 has_news = true;
             }
-            let (due, later): (VecDeque<_>, VecDeque<_>) =
-                std::mem::take(&mut this.inbox).into_iter().partition(|(at, _)| *at <= now);
-            this.inbox = later;
-            for (_, message) in due {
-                machine.receive(now, message);
-                has_news = true;
+            for _ in 0..this.inbox.len() {
+                match this.inbox.pop_front() {
+                    Some((at, message)) if at <= now => {
+                        machine.receive(now, message);
+                        has_news = true;
+                    }
+                    later => this.inbox.extend(later),
+                }
             }
             if has_news || machine.next(now - MILLI) <= now {
                 let mut actions = Vec::new();
@@ -248,7 +252,7 @@ fn the_owner_is_the_first_in_the_order_of_those_that_live() {
 
 #[test]
 fn a_killed_owner_is_replaced_within_half_a_second() {
-    for seed in 1..100 {
+    for seed in 1..40 {
         let mut network = Network::new(3, seed * 7_919);
         network.start_all();
         network.until("owners", one_each);
@@ -298,13 +302,13 @@ fn nothing_moves_while_one_packet_in_a_hundred_is_lost_and_owners_stall() {
 
 #[test]
 fn an_owner_that_was_frozen_answers_nothing_after_another_began() {
-    for seed in 1..60 {
+    for seed in 1..30 {
         let mut network = Network::new(3, seed * 104_729);
         network.start_all();
         network.until("owners", one_each);
         network.run(Duration::from_secs(2));
         let owner = network.answering(1)[0];
-        network.hosts[owner].frozen_until = network.now + millis(300 + 37 * seed);
+        network.hosts[owner].frozen_until = network.now + millis(300 + 74 * seed);
         for _ in 0..6_000 {
             network.step();
             assert_eq!(network.found, [] as [u8; 0], "seed {seed}: {}", network.told());
@@ -337,7 +341,7 @@ fn who_hears_neither_a_peer_nor_its_gateway_stops_before_another_begins() {
 
 #[test]
 fn after_a_split_in_which_both_sides_answered_one_stops_within_a_second() {
-    for seed in 1..30 {
+    for seed in 1..15 {
         let mut network = Network::new(3, seed * 31);
         network.with_gateway = vec![0, 1];
         network.start_all();
@@ -385,7 +389,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: seaway_testkit::properties::cases(12), ..ProptestConfig::default() })]
 
     #[test]
     fn an_address_has_one_owner_at_most_and_one_after_all_is_well(
@@ -394,7 +398,7 @@ proptest! {
     ) {
         let mut network = Network::new(4, seed);
         network.start_all();
-        // Twice the time that a message takes, while hosts that start do not know each other yet.
+        // Hosts that start at once may find each other only after both began.
         let mut twice: BTreeMap<u8, u64> = BTreeMap::new();
         for (fault, time) in faults {
             match fault {
