@@ -42,6 +42,8 @@ struct Network {
     random: u64,
     /// Of a thousand messages.
     lost: u64,
+    /// Pairs that do not hear each other, though others hear both.
+    cut: Vec<[usize; 2]>,
     /// Parts that reach the gateway.
     with_gateway: Vec<usize>,
     boots: u64,
@@ -65,6 +67,7 @@ impl Network {
             hosts: (0..hosts).map(host).collect(),
             random: seed | 1,
             lost: 0,
+            cut: Vec::new(),
             with_gateway: vec![0],
             boots: 0,
             began: BTreeMap::new(),
@@ -115,7 +118,9 @@ impl Network {
             match action {
                 Action::Send(message) => {
                     let to = (0..self.hosts.len()).find(|it| name(*it) == message.to).expect("a host");
-                    if self.hosts[to].part == self.hosts[host].part && self.random(1_000) >= self.lost {
+                    let is_cut = self.cut.iter().any(|it| it.contains(&host) && it.contains(&to));
+                    let is_one = self.hosts[to].part == self.hosts[host].part && !is_cut;
+                    if is_one && self.random(1_000) >= self.lost {
                         let at = self.now + millis(self.random(4));
                         self.hosts[to].inbox.push_back((at, message));
                     }
@@ -337,6 +342,24 @@ fn who_hears_neither_a_peer_nor_its_gateway_stops_before_another_begins() {
     assert!(stopped.is_some() && network.answering(1) != [owner] && network.answering(1).len() == 1);
     let states = network.hosts[owner].machine.as_ref().expect("it runs").states(network.now);
     assert!(states.values().all(|(what, answers)| *what == What::Isolated && !answers), "{states:?}");
+}
+
+#[test]
+fn two_that_do_not_hear_each_other_are_told_by_a_third() {
+    let mut network = Network::new(3, 17);
+    network.start_all();
+    network.until("owners", one_each);
+    network.run(Duration::from_secs(3));
+    let owners = [1, 2, 3].map(|last| network.answering(last));
+    network.cut = vec![[0, 1]];
+    for _ in 0..3_000 {
+        network.step();
+        assert_eq!([1, 2, 3].map(|last| network.answering(last)), owners);
+    }
+    // Who dies is missed all the same, and as soon.
+    network.hosts[0].machine = None;
+    let took = network.until("others have it all", one_each);
+    assert!(took <= millis(450), "{took:?}");
 }
 
 #[test]
