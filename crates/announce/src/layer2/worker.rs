@@ -112,7 +112,7 @@ impl Worker {
     }
 
     fn turn(&mut self) {
-        let wanted = locked(&self.shared.wanted).take();
+        let wanted = locked(&self.shared.wanted).take().filter(|it| *it != self.wanted);
         // News of interfaces is all looked at together. A watch that fails says so by that, too.
         let moved = self.watch.events().map_or(true, |events| !events.is_empty());
         let time = now();

@@ -248,3 +248,46 @@ fn after_hosts_did_not_hear_each_other_one_stops_within_a_second() {
         assert!(stopped.saturating_duration_since(healed) < Duration::from_secs(1));
     });
 }
+
+#[test]
+#[ignore = "run by hand: it keeps the machine busy for a minute, and measures"]
+fn nothing_moves_while_the_machine_is_busy_and_owners_stall() {
+    in_a_network_of_its_own(|| {
+        let seconds = std::env::var("SEAWAY_SECONDS").ok().and_then(|it| it.parse().ok()).unwrap_or(60);
+        let mut lan = Lan::new(3);
+        lan.start_all(&both());
+        let pinger = Pinger::start(&lan.client, ip(V4));
+        let owner = lan.at(&pinger.until_answered());
+        until("all is well", || is_well(&lan));
+        let moves = |lan: &Lan| {
+            let told = lan.hosts.iter().map(|it| it.states());
+            told.filter_map(|it| it.split_once("moves: ")?.1.split(',').next()?.parse::<u64>().ok()).sum::<u64>()
+        };
+        let before = moves(&lan);
+        let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let spin = || {
+            let ended = ended.clone();
+            std::thread::spawn(move || while !ended.load(std::sync::atomic::Ordering::Relaxed) {})
+        };
+        let busy: Vec<_> = (0..8).map(|_| spin()).collect();
+        let begun = Instant::now();
+        let mut stalls = 0;
+        while begun.elapsed() < Duration::from_secs(seconds) {
+            let at = Instant::now();
+            lan.hosts[owner].freeze();
+            while at.elapsed() < Duration::from_millis(300) {
+                std::thread::park_timeout(Duration::from_millis(300).saturating_sub(at.elapsed()));
+            }
+            lan.hosts[owner].wake();
+            stalls += 1;
+            while at.elapsed() < Duration::from_secs(1) {
+                std::thread::park_timeout(Duration::from_millis(100));
+            }
+        }
+        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        busy.into_iter().for_each(|it| it.join().expect("it ends"));
+        let after = moves(&lan);
+        println!("{stalls} stalls of 300 ms beside 8 busy threads for {seconds} s: {} moves", after - before);
+        assert_eq!(after, before);
+    });
+}
