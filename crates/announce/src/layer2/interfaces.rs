@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
 use nix::{
@@ -19,8 +19,9 @@ use crate::netlink::{
 };
 
 const ETHERNET: u16 = 1;
-/// For documentation (RFC 5737), so that only the default route leads there.
-const FAR_AWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// For documentation (RFC 5737, RFC 3849), so that only the default route leads there.
+const FAR_AWAY: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interfaces(BTreeMap<u32, Interface>);
@@ -75,11 +76,10 @@ impl Interfaces {
         best.map(|(_, link, mac)| Place { link, mac })
     }
 
-    /// An IPv4 address of ours in the subnet of another.
-    pub(crate) fn beside(&self, index: u32, other: Ipv4Addr) -> Option<Ipv4Addr> {
+    /// An address of ours in the subnet of another.
+    pub(crate) fn beside(&self, index: u32, other: IpAddr) -> Option<IpAddr> {
         let subnets = &self.get(index)?.subnets;
-        let near = subnets.iter().find(|(own, prefix)| contains(*own, *prefix, other.into()));
-        near.and_then(|(own, _)| if let IpAddr::V4(own) = own { Some(*own) } else { None })
+        subnets.iter().find(|(own, prefix)| contains(*own, *prefix, other)).map(|(own, _)| *own)
     }
 }
 
@@ -111,32 +111,51 @@ fn contains(own: IpAddr, prefix: u8, address: IpAddr) -> bool {
     }
 }
 
-/// The router of the default route, and the interface that leads there.
-pub(crate) fn gateway() -> io::Result<Option<(u32, Ipv4Addr)>> {
-    // struct rtmsg: family, length of the destination, and what is not said.
-    let mut header = [0_u8; 12];
-    let [family, length, ..] = &mut header;
-    (*family, *length) = (u8::try_from(libc::AF_INET).unwrap_or(0), 32);
-    let request = Request::new(libc::RTM_GETROUTE, &header).attribute(libc::RTA_DST, &FAR_AWAY.octets());
+/// The router of the default route, and the interface that leads there. Of two, that of IPv4.
+pub(crate) fn gateway() -> io::Result<Option<(u32, IpAddr)>> {
     let mut socket = Socket::open(SockProtocol::NetlinkRoute)?;
-    let answer = socket.ask(request, |kind, payload| (kind == libc::RTM_NEWROUTE).then(|| route(payload)));
-    match answer {
-        Ok(route) => Ok(route.flatten()),
-        Err(error) if error.raw_os_error() == Some(libc::ENETUNREACH) => Ok(None),
-        Err(error) => Err(error),
+    for to in FAR_AWAY {
+        let answer =
+            socket.ask(question(to), |kind, payload| (kind == libc::RTM_NEWROUTE).then(|| route(payload)));
+        match answer {
+            Ok(Some(Some(found))) => return Ok(Some(found)),
+            Ok(_) => {}
+            // No route; or the kernel lacks the family.
+            Err(error) if error.raw_os_error().is_some() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+fn question(to: IpAddr) -> Request {
+    // struct rtmsg: family, length of the destination, and what is not said.
+    let asked = |family: i32, octets: &[u8]| {
+        let mut header = [0_u8; 12];
+        let [its_family, length, ..] = &mut header;
+        *its_family = u8::try_from(family).unwrap_or(0);
+        *length = u8::try_from(octets.len().saturating_mul(8)).unwrap_or(0);
+        Request::new(libc::RTM_GETROUTE, &header).attribute(libc::RTA_DST, octets)
+    };
+    match to {
+        IpAddr::V4(to) => asked(libc::AF_INET, &to.octets()),
+        IpAddr::V6(to) => asked(libc::AF_INET6, &to.octets()),
     }
 }
 
-fn route(payload: &[u8]) -> Option<(u32, Ipv4Addr)> {
+fn route(payload: &[u8]) -> Option<(u32, IpAddr)> {
     let (mut link, mut gateway) = (None, None);
     for (kind, value) in attributes(payload.get(12..)?) {
         match kind {
             libc::RTA_OIF => link = u32_at(value, 0),
-            libc::RTA_GATEWAY => gateway = <[u8; 4]>::try_from(value).ok(),
+            libc::RTA_GATEWAY => {
+                let v4 = <[u8; 4]>::try_from(value).map(IpAddr::from);
+                gateway = v4.or_else(|_| <[u8; 16]>::try_from(value).map(IpAddr::from)).ok();
+            }
             _ => {}
         }
     }
-    Some((link?, gateway?.into()))
+    Some((link?, gateway?))
 }
 
 #[cfg(test)]

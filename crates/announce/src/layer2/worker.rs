@@ -54,7 +54,7 @@ pub(super) struct Worker {
     links: BTreeMap<(u32, Family), LinkSocket>,
     beats: Option<BeatSocket>,
     groups: Groups,
-    gateway: Option<(u32, Ipv4Addr)>,
+    gateway: Option<(u32, IpAddr)>,
     /// A socket that is needed cannot be opened.
     lacks: bool,
     looked: Now,
@@ -186,7 +186,7 @@ impl Worker {
                 Some((self.interfaces.place(address)?.link, Family::of(address)))
             })
             .collect();
-        let gateway = self.gateway.map(|(index, _)| (index, Family::Arp));
+        let gateway = self.gateway.map(|(index, gateway)| (index, Family::of(gateway)));
         let interfaces = &self.interfaces;
         self.links.retain(|key, _| {
             (needed.contains(key) || gateway == Some(*key)) && interfaces.get(key.0).is_some()
@@ -212,8 +212,8 @@ impl Worker {
 
     /// It is asked only where there are peers.
     fn open_gateway(&mut self) {
-        if let Some((index, _)) = self.gateway.filter(|_| !self.wanted.peers.is_empty()) {
-            self.open_link((index, Family::Arp));
+        if let Some((index, gateway)) = self.gateway.filter(|_| !self.wanted.peers.is_empty()) {
+            self.open_link((index, Family::of(gateway)));
         }
     }
 
@@ -238,7 +238,7 @@ impl Worker {
                         let answer = Answer { machine: &mut self.machine, socket, link: *index };
                         match family {
                             Family::Arp => answer.arp(frame, self.gateway),
-                            Family::Ndp => answer.ndp(frame),
+                            Family::Ndp => answer.ndp(frame, self.gateway),
                         }
                     }
                     Ok(None) => break,
@@ -304,12 +304,23 @@ impl Worker {
 
     fn ask_gateway(&self) {
         let Some((index, gateway)) = self.gateway else { return };
-        let own = self.interfaces.beside(index, gateway).unwrap_or(Ipv4Addr::UNSPECIFIED);
-        if let (Some(socket), Some(interface)) =
-            (self.links.get(&(index, Family::Arp)), self.interfaces.get(index))
-        {
-            let _ = socket.send(&Arp::request(interface.mac, own, gateway));
-        }
+        let key = (index, Family::of(gateway));
+        let (Some(socket), Some(interface)) = (self.links.get(&key), self.interfaces.get(index)) else {
+            return;
+        };
+        let own = self.interfaces.beside(index, gateway);
+        // What is lost is asked again.
+        let _ = match (own, gateway) {
+            (own, IpAddr::V4(gateway)) => {
+                let own = own.and_then(|it| if let IpAddr::V4(own) = it { Some(own) } else { None });
+                let own = own.unwrap_or(Ipv4Addr::UNSPECIFIED);
+                socket.send(&Arp::request(interface.mac, own, gateway))
+            }
+            (Some(IpAddr::V6(own)), IpAddr::V6(gateway)) => {
+                socket.send(&Solicitation::request(interface.mac, own, gateway))
+            }
+            (_, IpAddr::V6(_)) => Ok(()),
+        };
     }
 
     /// What changed, to who asks.
@@ -361,10 +372,10 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    fn arp(self, frame: &[u8], gateway: Option<(u32, Ipv4Addr)>) {
+    fn arp(self, frame: &[u8], gateway: Option<(u32, IpAddr)>) {
         let Some(arp) = Arp::read(frame) else { return };
         let time = now();
-        if arp.operation == Operation::Reply && gateway == Some((self.link, arp.sender)) {
+        if arp.operation == Operation::Reply && gateway == Some((self.link, arp.sender.into())) {
             self.machine.gateway_answered();
         }
         if !arp.sender.is_unspecified() {
@@ -378,13 +389,16 @@ impl Answer<'_> {
         }
     }
 
-    fn ndp(self, frame: &[u8]) {
+    fn ndp(self, frame: &[u8], gateway: Option<(u32, IpAddr)>) {
         let time = now();
         if let Some(asked) = Solicitation::read(frame) {
             if let Some(mac) = self.machine.answers(time, asked.target.into(), self.link) {
                 let _ = self.socket.send(&asked.reply(mac));
             }
         } else if let Some(said) = Advertisement::read(frame) {
+            if gateway == Some((self.link, said.target.into())) {
+                self.machine.gateway_answered();
+            }
             self.machine.dispute(time, said.target.into(), self.link, said.mac);
         }
     }

@@ -71,6 +71,7 @@ impl Way {
                 // The kernel took it along.
                 namespace.address("eth0", &format!("fd77::{}/64", owner + 1));
                 namespace.route("default", "10.77.0.254");
+                namespace.route("default", "fd77::254");
             }
             Way::CutOff => lan.mend(owner),
         }
@@ -132,6 +133,23 @@ fn an_owner_whose_link_is_down_is_replaced() {
 #[test]
 fn an_owner_that_is_cut_off_though_its_link_is_up_is_replaced() {
     fails_over(Way::CutOff);
+}
+
+#[test]
+fn hosts_that_have_ipv6_alone_fail_over_and_notice_that_they_are_cut_off() {
+    in_a_network_of_its_own(|| {
+        let mut lan = Lan::of(2, false);
+        lan.start_all(V6);
+        let pinger = Pinger::start(&lan.client, ip(V6));
+        let owner = pinger.until_answered();
+        let (gone, at) = (lan.at(&owner), Instant::now());
+        lan.hosts.iter().for_each(|it| it.until_it_says(&format!("{V6}: State {{ what: ")));
+        lan.cut(gone);
+        let took = pinger.outage(at, &owner);
+        println!("IPv6 alone, cut off: {took:?} without an answer");
+        assert!(took < BOUND, "{took:?}");
+        lan.hosts[gone].until_it_says("Isolated");
+    });
 }
 
 #[test]
@@ -261,7 +279,8 @@ fn nothing_moves_while_the_machine_is_busy_and_owners_stall() {
         until("all is well", || is_well(&lan));
         let moves = |lan: &Lan| {
             let told = lan.hosts.iter().map(|it| it.states());
-            told.filter_map(|it| it.split_once("moves: ")?.1.split(',').next()?.parse::<u64>().ok()).sum::<u64>()
+            told.filter_map(|it| it.split_once("moves: ")?.1.split(',').next()?.parse::<u64>().ok())
+                .sum::<u64>()
         };
         let before = moves(&lan);
         let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

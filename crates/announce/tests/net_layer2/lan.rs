@@ -14,6 +14,7 @@ pub(crate) struct Lan {
     pub(crate) switch: Namespace,
     pub(crate) client: Namespace,
     pub(crate) hosts: Vec<Machine>,
+    has_v4: bool,
 }
 
 pub(crate) struct Machine {
@@ -28,6 +29,11 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 
 impl Lan {
     pub(crate) fn new(hosts: usize) -> Lan {
+        Lan::of(hosts, true)
+    }
+
+    /// With IPv6, and with IPv4 or without.
+    pub(crate) fn of(hosts: usize, has_v4: bool) -> Lan {
         let switch = Namespace::create("switch");
         switch.ip(&["link", "add", "br0", "type", "bridge"]);
         switch.address("br0", "10.77.0.254/24");
@@ -36,9 +42,12 @@ impl Lan {
             let namespace = Namespace::create(role);
             namespace.cable("eth0", &switch, &format!("p{last}"));
             switch.ip(&["link", "set", &format!("p{last}"), "master", "br0", "up"]);
-            namespace.address("eth0", &format!("10.77.0.{last}/24"));
+            if has_v4 {
+                namespace.address("eth0", &format!("10.77.0.{last}/24"));
+                namespace.route("default", "10.77.0.254");
+            }
             namespace.address("eth0", &format!("fd77::{last}/64"));
-            namespace.route("default", "10.77.0.254");
+            namespace.route("default", "fd77::254");
             namespace
         };
         let client = plug("client", 9);
@@ -48,7 +57,7 @@ impl Lan {
             process: None,
         };
         let hosts = (0..hosts).map(machine).collect();
-        Lan { switch, client, hosts }
+        Lan { switch, client, hosts, has_v4 }
     }
 
     pub(crate) fn start(&mut self, host: usize, addresses: &str) {
@@ -56,13 +65,34 @@ impl Lan {
     }
 
     pub(crate) fn start_with(&mut self, host: usize, addresses: &str, key: &str) {
+        self.start_by(host, addresses, key, &[]);
+    }
+
+    /// Without NET_RAW.
+    pub(crate) fn start_restricted(&mut self, host: usize, addresses: &str) {
+        self.start_by(
+            host,
+            addresses,
+            KEY,
+            &["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw", "--"],
+        );
+    }
+
+    fn start_by(&mut self, host: usize, addresses: &str, key: &str, by: &[&str]) {
         let all = self.hosts.iter().enumerate();
-        let peers: Vec<String> = all.map(|(at, it)| format!("{}=10.77.0.{}", it.name, at + 1)).collect();
+        let net = if self.has_v4 { "10.77.0." } else { "fd77::" };
+        let peers: Vec<String> = all.map(|(at, it)| format!("{}={net}{}", it.name, at + 1)).collect();
         let this = &mut self.hosts[host];
         let told = format!("{};{key};{};{addresses}", this.name, peers.join(","));
         let program = std::env::current_exe().expect("this test");
-        let mut command = this.namespace.command(&program.to_string_lossy());
-        command.args(["--ignored", "--exact", "host::a_host"]).env(VARIABLE, told).stdout(Stdio::null());
+        let program = program.to_string_lossy();
+        let line = [by, &[&*program]].concat();
+        let mut command = this.namespace.command(line[0]);
+        command
+            .args(&line[1..])
+            .args(["--ignored", "--exact", "host::a_host"])
+            .env(VARIABLE, told)
+            .stdout(Stdio::null());
         this.process = Some(Running::start(&mut command));
     }
 

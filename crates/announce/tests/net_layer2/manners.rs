@@ -1,6 +1,6 @@
 //! What is announced beside others, and what is not.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
 
 use seaway_testkit::topology::{in_a_network_of_its_own, until};
 
@@ -117,6 +117,38 @@ fn nothing_is_announced_without_a_key_or_without_a_subnet() {
         lan.hosts[1].namespace.address("eth0", "10.78.0.200/24");
         lan.hosts[1].until_it_says("what: Announcing");
         assert!(answers(&tap.heard(), address(), mac(&lan.client)).is_empty());
+    });
+}
+
+#[test]
+fn what_is_missing_is_told_and_asked_for_again() {
+    in_a_network_of_its_own(|| {
+        let mut lan = Lan::new(2);
+        lan.start_restricted(0, V4);
+        lan.hosts[0].until_it_says("NotPermitted");
+        assert!(lan.hosts[0].states().contains("answering: false"));
+        // Another program has the port of heartbeats.
+        let port = lan.hosts[1].namespace.run(|| UdpSocket::bind("0.0.0.0:1939")).expect("it is free");
+        lan.start(1, V4);
+        lan.hosts[1].until_it_says("NotPermitted");
+        drop(port);
+        lan.hosts[1].until_it_says("what: Announcing");
+    });
+}
+
+#[test]
+fn hosts_listen_for_who_asks_for_their_ipv6_addresses_while_they_announce_them() {
+    in_a_network_of_its_own(|| {
+        let mut lan = Lan::new(1);
+        let group = "ff02::1:ff00:100";
+        let listens =
+            |lan: &Lan| lan.hosts[0].namespace.ip(&["-6", "maddr", "show", "dev", "eth0"]).contains(group);
+        assert!(!listens(&lan));
+        lan.start(0, V6);
+        lan.hosts[0].until_it_says("what: Announcing");
+        until("switches send it what asks for the address", || listens(&lan));
+        lan.hosts[0].tell("want ").expect("it heard");
+        until("it left", || !listens(&lan));
     });
 }
 

@@ -38,7 +38,6 @@ pub(crate) struct Advertisement {
 
 impl Solicitation {
     pub(crate) const PROBE: usize = 78;
-    #[cfg(test)]
     const FRAME: usize = 86;
 
     pub(crate) fn read(frame: &[u8]) -> Option<Solicitation> {
@@ -63,7 +62,6 @@ impl Solicitation {
     }
 
     /// "Who has `target`?", asked by who has `source`.
-    #[cfg(test)]
     pub(crate) fn request(mac: Mac, source: Ipv6Addr, target: Ipv6Addr) -> [u8; Solicitation::FRAME] {
         let group = solicited_node(target);
         let option = mac_option(SOURCE_MAC, mac);

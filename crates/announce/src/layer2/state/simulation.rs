@@ -345,6 +345,28 @@ fn who_hears_neither_a_peer_nor_its_gateway_stops_before_another_begins() {
 }
 
 #[test]
+fn a_host_that_comes_back_has_its_addresses_once_it_was_well_for_a_second() {
+    let mut network = Network::new(3, 23);
+    network.start_all();
+    network.until("owners", one_each);
+    network.run(Duration::from_secs(3));
+    let owner = network.answering(1)[0];
+    network.hosts[owner].machine = None;
+    network.until("another owner", one_each);
+    network.start(owner);
+    let took = network.until("it has it again", |it| it.answering(1) == [owner]);
+    assert!((millis(1_000)..millis(1_500)).contains(&took), "{took:?}");
+    // One that does not stay well never gets it.
+    for _ in 0..8 {
+        network.hosts[owner].machine = None;
+        network.run(millis(700));
+        network.start(owner);
+        network.run(millis(900));
+        assert_ne!(network.answering(1), [owner]);
+    }
+}
+
+#[test]
 fn two_that_do_not_hear_each_other_are_told_by_a_third() {
     let mut network = Network::new(3, 17);
     network.start_all();
