@@ -16,6 +16,7 @@ pub(crate) mod packet;
 mod settings;
 mod sockets;
 mod state;
+mod succession;
 mod worker;
 
 pub use announcer::Announcer;

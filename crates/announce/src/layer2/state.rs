@@ -13,11 +13,12 @@ mod decide;
 mod peer;
 #[cfg(test)]
 mod simulation;
+mod succession;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     net::IpAddr,
     time::Duration,
 };
@@ -79,8 +80,10 @@ pub(crate) struct Machine {
     granted: Now,
     last_tick: Now,
     isolated: bool,
-    /// Peers are only heard, since then.
+    /// Peers are only heard, since then, and nothing is begun.
     listening: Option<Now>,
+    /// What the process before us announced: it goes on.
+    inherited: BTreeSet<IpAddr>,
     dirty: bool,
     /// When something has to be decided again, though no news comes.
     reconsider: Option<Now>,
@@ -115,6 +118,7 @@ impl Machine {
             last_tick: now,
             isolated: false,
             listening: Some(now),
+            inherited: BTreeSet::new(),
             dirty: true,
             reconsider: None,
             timer: None,
@@ -174,8 +178,15 @@ impl Machine {
             }
             if is_new {
                 held.place = place(address);
+                if self.inherited.remove(&address) && held.ours && held.place.is_some() {
+                    held.announce(now);
+                }
             }
             self.addresses.insert(address, held);
+        }
+        // What the next process does not serve ends with the one before.
+        if !self.addresses.is_empty() {
+            self.inherited.clear();
         }
         for (address, old) in before {
             // One that is wanted of other candidates goes on as it was.

@@ -25,6 +25,7 @@ use super::{
     settings::{Mac, Settings, State, Wanted, What},
     sockets::{BUFFER, BeatSocket, Family, Groups, LinkSocket},
     state::{Action, Machine, Now},
+    succession::Succession,
 };
 use crate::{Error, Watch};
 
@@ -53,6 +54,7 @@ pub(super) struct Worker {
     interfaces: Interfaces,
     links: BTreeMap<(u32, Family), LinkSocket>,
     beats: Option<BeatSocket>,
+    succession: Succession,
     groups: Groups,
     gateway: Option<(u32, IpAddr)>,
     /// A socket that is needed cannot be opened.
@@ -86,6 +88,7 @@ impl Worker {
             interfaces: Interfaces::default(),
             links: BTreeMap::new(),
             beats: None,
+            succession: Succession::default(),
             groups: Groups::default(),
             gateway: None,
             lacks: false,
@@ -105,6 +108,17 @@ impl Worker {
             self.turn();
             self.wait();
         }
+        self.end();
+    }
+
+    /// A successor on this machine goes on with it all; without one it is let go, and peers are told.
+    fn end(mut self) {
+        let left = if self.succession.has_successor() { self.machine.bequeath(now()) } else { Vec::new() };
+        if let (Some(key), false) = (&self.settings.key, left.is_empty()) {
+            self.beats = None;
+            self.succession.bequeath(key, &left);
+            return;
+        }
         for _ in 0..FAREWELLS {
             self.machine.stop(now(), &mut self.actions);
             self.act();
@@ -116,6 +130,13 @@ impl Worker {
         // News of interfaces is all looked at together. A watch that fails says so by that, too.
         let moved = self.watch.events().map_or(true, |events| !events.is_empty());
         let time = now();
+        self.succession.accept();
+        if let Some(key) = &self.settings.key
+            && let Some(left) = self.succession.inherit(key, &mut self.buffer)
+        {
+            self.machine.inherit(time, &left);
+            self.look_again = time;
+        }
         if moved {
             self.look_again = self.look_again.min(self.looked.saturating_add(REST));
         }
@@ -137,9 +158,8 @@ impl Worker {
         let pause = until.saturating_sub(time).saturating_add(Duration::from_micros(999));
         let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::from(100_u8));
         let sockets = self.links.values().map(AsFd::as_fd).chain(self.beats.as_ref().map(AsFd::as_fd));
-        let own = [self.watch.as_fd(), self.shared.wake.as_fd()];
-        let mut polled: Vec<_> =
-            own.into_iter().chain(sockets).map(|it| PollFd::new(it, PollFlags::POLLIN)).collect();
+        let own = [self.watch.as_fd(), self.shared.wake.as_fd()].into_iter().chain(self.succession.sockets());
+        let mut polled: Vec<_> = own.chain(sockets).map(|it| PollFd::new(it, PollFlags::POLLIN)).collect();
         // Interrupted or not, the turn looks at everything.
         let _ = poll(&mut polled, timeout);
         let _ = self.shared.wake.read();
@@ -174,7 +194,16 @@ impl Worker {
         let has_peers = self.wanted.peers.iter().any(|peer| peer.name != self.settings.host);
         let needs_beats = has_peers && self.settings.key.is_some();
         if needs_beats && self.beats.is_none() {
-            self.beats = BeatSocket::open(self.settings.port).ok();
+            match BeatSocket::open(self.settings.port) {
+                Ok(socket) => {
+                    self.beats = Some(socket);
+                    self.succession.listen(self.settings.port);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    self.succession.wait_behind(self.settings.port);
+                }
+                Err(_) => {}
+            }
         }
         self.lacks = needs_beats && self.beats.is_none();
         let needed: Vec<(u32, Family)> = self

@@ -203,6 +203,39 @@ fn a_planned_move_loses_next_to_nothing_and_so_does_a_stop() {
 }
 
 #[test]
+fn the_next_process_on_a_machine_goes_on_and_nothing_moves() {
+    in_a_network_of_its_own(|| {
+        let mut lan = Lan::new(3);
+        lan.start_all(&both());
+        let pinger = Pinger::start(&lan.client, ip(V4));
+        let owner = lan.at(&pinger.until_answered());
+        until("all is well", || is_well(&lan));
+        let moves = |lan: &Lan| {
+            lan.hosts
+                .iter()
+                .filter(|it| !it.states().contains("moves: 0"))
+                .map(|it| it.name.clone())
+                .collect()
+        };
+        let before: Vec<String> = moves(&lan);
+        let at = Instant::now();
+        let predecessor = lan.start_next(owner, &both());
+        lan.hosts[owner].until_it_says("NotPermitted");
+        predecessor.stop(&lan.hosts[owner].namespace);
+        until("all is well again", || is_well(&lan));
+        // For longer than peers wait for one that is gone.
+        let stopped = Instant::now();
+        while stopped.elapsed() < Duration::from_secs(2) {
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+        println!("the next process: {} lost", pinger.lost(at));
+        assert_eq!(pinger.answered_by().as_ref(), Some(&lan.hosts[owner].name));
+        assert_eq!(moves(&lan), before);
+        assert!(lan.hosts[owner].states().contains("what: Announcing"));
+    });
+}
+
+#[test]
 fn an_owner_that_was_frozen_answers_no_question_after_another_began() {
     in_a_network_of_its_own(|| {
         let mut lan = Lan::new(3);

@@ -10,11 +10,11 @@ use seaway_announce::{
     layer2::{Announcer, Key, Peer, Settings, Timing, Wanted, WantedAddress},
 };
 use seaway_model::Name;
+use socket2::{Domain, Socket, Type};
 
-/// `name;key;peer=address,…;address,…`: this host, its key, all hosts, and what it serves.
+/// `name;key;peer=address,…;address,…;port`: this host, its key, all hosts, what it serves, and where it takes commands.
 pub(crate) const VARIABLE: &str = "SEAWAY_TEST_HOST";
 pub(crate) const ECHO: u16 = 7;
-pub(crate) const CONTROL: &str = "127.0.0.1:9";
 
 struct Host {
     name: Name,
@@ -38,7 +38,9 @@ fn list(text: &str) -> Vec<IpAddr> {
 #[ignore = "run by another test, as a host"]
 fn a_host() {
     let told = std::env::var(VARIABLE).expect("it says who this is");
-    let [name, key, peers, served] = told.split(';').collect::<Vec<_>>()[..] else { panic!("{told}") };
+    let [name, key, peers, served, control] = told.split(';').collect::<Vec<_>>()[..] else {
+        panic!("{told}")
+    };
     let peers = peers.split(',').filter_map(|it| it.split_once('='));
     let peers =
         peers.map(|(name, at)| Peer { name: name.into(), addresses: vec![at.parse().expect("an address")] });
@@ -49,7 +51,7 @@ fn a_host() {
     ArpSettings::default().enforce_for_good(&links.links().expect("interfaces"));
     for address in &served {
         links.add(*address).expect("added");
-        let socket = UdpSocket::bind((*address, ECHO)).expect("it is on lo");
+        let socket = shared((*address, ECHO).into());
         let answer = name.to_owned();
         thread::spawn(move || echo(&socket, &answer));
     }
@@ -61,7 +63,7 @@ fn a_host() {
     };
     let announcer = Announcer::start(settings, |_| {}).expect("a thread");
     announcer.want(host.wanted(&served));
-    let control = UdpSocket::bind(CONTROL).expect("a port");
+    let control = UdpSocket::bind(("127.0.0.1", control.parse().expect("a port"))).expect("it is free");
     let mut buffer = [0; 2_000];
     loop {
         let (length, from) = control.recv_from(&mut buffer).expect("a command");
@@ -81,6 +83,14 @@ fn a_host() {
     }
 }
 
+/// As where a process hands its sockets to the next one.
+fn shared(at: SocketAddr) -> UdpSocket {
+    let socket = Socket::new(Domain::for_address(at), Type::DGRAM, None).expect("a socket");
+    socket.set_reuse_port(true).expect("shared");
+    socket.bind(&at.into()).expect("it is on lo");
+    socket.into()
+}
+
 /// What came, and the name.
 fn echo(socket: &UdpSocket, name: &str) {
     let mut buffer = [0; 64];
@@ -91,11 +101,10 @@ fn echo(socket: &UdpSocket, name: &str) {
 }
 
 /// Tells a host in the network of the calling thread something, and gives its answer.
-pub(crate) fn control(command: &str) -> Option<String> {
+pub(crate) fn control(port: u16, command: &str) -> Option<String> {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.set_read_timeout(Some(std::time::Duration::from_secs(1))).expect("a time-out");
-    let at: SocketAddr = CONTROL.parse().expect("an address");
-    socket.send_to(command.as_bytes(), at).ok()?;
+    socket.send_to(command.as_bytes(), ("127.0.0.1", port)).ok()?;
     let mut buffer = [0; 9_000];
     let length = socket.recv(&mut buffer).ok()?;
     Some(String::from_utf8_lossy(&buffer[..length]).into_owned())

@@ -21,6 +21,8 @@ pub(crate) struct Machine {
     pub(crate) namespace: Namespace,
     pub(crate) name: String,
     process: Option<Running>,
+    /// Where its process takes commands.
+    port: u16,
 }
 
 pub(crate) fn ip(text: &str) -> IpAddr {
@@ -55,6 +57,7 @@ impl Lan {
             namespace: plug(&format!("h{at}"), at + 1),
             name: format!("host-{at}"),
             process: None,
+            port: 9,
         };
         let hosts = (0..hosts).map(machine).collect();
         Lan { switch, client, hosts, has_v4 }
@@ -78,12 +81,21 @@ impl Lan {
         );
     }
 
+    /// Another process on that host, which goes on when the one before, which it gives, has stopped.
+    pub(crate) fn start_next(&mut self, host: usize, addresses: &str) -> Predecessor {
+        let this = &mut self.hosts[host];
+        let before = Predecessor { port: this.port, process: this.process.take().expect("it runs") };
+        this.port += 1;
+        self.start(host, addresses);
+        before
+    }
+
     fn start_by(&mut self, host: usize, addresses: &str, key: &str, by: &[&str]) {
         let all = self.hosts.iter().enumerate();
         let net = if self.has_v4 { "10.77.0." } else { "fd77::" };
         let peers: Vec<String> = all.map(|(at, it)| format!("{}={net}{}", it.name, at + 1)).collect();
         let this = &mut self.hosts[host];
-        let told = format!("{};{key};{};{addresses}", this.name, peers.join(","));
+        let told = format!("{};{key};{};{addresses};{}", this.name, peers.join(","), this.port);
         let program = std::env::current_exe().expect("this test");
         let program = program.to_string_lossy();
         let line = [by, &[&*program]].concat();
@@ -114,6 +126,18 @@ impl Lan {
     }
 }
 
+pub(crate) struct Predecessor {
+    port: u16,
+    process: Running,
+}
+
+impl Predecessor {
+    pub(crate) fn stop(self, on: &Namespace) {
+        on.run(|| control(self.port, "stop ")).expect("it heard");
+        drop(self.process);
+    }
+}
+
 impl Machine {
     fn signal(&self, name: &str) {
         let id = self.process.as_ref().expect("it runs").id();
@@ -133,7 +157,7 @@ impl Machine {
     }
 
     pub(crate) fn tell(&self, command: &str) -> Option<String> {
-        self.namespace.run(|| control(command))
+        self.namespace.run(|| control(self.port, command))
     }
 
     pub(crate) fn states(&self) -> String {

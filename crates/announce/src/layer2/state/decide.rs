@@ -12,7 +12,7 @@ impl Machine {
         now.saturating_sub(self.contact(now)) <= self.timing.lease
     }
 
-    fn contact(&self, now: Now) -> Now {
+    pub(super) fn contact(&self, now: Now) -> Now {
         if self.peers.is_empty() {
             // Nobody would take anything.
             return now;
@@ -77,11 +77,12 @@ impl Machine {
 
     /// What we serve and could announce.
     pub(super) fn claims(&self) -> Vec<Claim> {
-        if self.isolated || self.listening.is_some() {
+        if self.isolated {
             return Vec::new();
         }
         let able = self.addresses.values().filter(|held| {
-            held.ours && held.place.is_some() && !matches!(held.phase, Phase::Conflict { .. })
+            let is_free = self.listening.is_none() || held.is_announced();
+            is_free && held.ours && held.place.is_some() && !matches!(held.phase, Phase::Conflict { .. })
         });
         able.map(|held| Claim { address: held.address(), announcing: held.is_announced() }).collect()
     }
@@ -105,9 +106,16 @@ impl Machine {
 
     fn decide_one(&mut self, now: Now, held: &mut Held) {
         let may = held.ours && held.place.is_some() && !self.lacks_key();
-        if !may || self.isolated || self.listening.is_some() {
+        if !may || self.isolated {
             held.phase = Phase::Idle;
             held.orphaned = None;
+            return;
+        }
+        if self.listening.is_some() {
+            // What was inherited goes on; after a lease that ended, there is nothing.
+            if !held.is_announced() {
+                held.phase = Phase::Idle;
+            }
             return;
         }
         let mut announcers = false;

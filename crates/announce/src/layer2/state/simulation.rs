@@ -481,7 +481,7 @@ proptest! {
                 for last in network.found.clone() {
                     let count = twice.entry(last).or_default();
                     *count += 1;
-                    prop_assert!(*count <= 60, "{last} for {count} ms: {}", network.told());
+                    prop_assert!(*count <= 20, "{last} for {count} ms: {}", network.told());
                 }
             }
         }
