@@ -151,7 +151,7 @@ impl Machine {
             wanted.peers.iter().map(|peer| &peer.name).filter(|name| **name != self.host).collect();
         let same_peers =
             names.len() == self.peers.len() && names.iter().all(|it| self.peers.contains_key(*it));
-        if self.peers.is_empty() && !names.is_empty() {
+        if self.peers.is_empty() && !names.is_empty() && self.inherited.is_empty() {
             self.granted = now;
             if !self.addresses.values().any(Held::is_announced) {
                 self.listening = Some(now);

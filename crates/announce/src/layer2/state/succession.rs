@@ -10,20 +10,21 @@ const AHEAD: u64 = 1 << 20;
 impl Machine {
     /// What the next process needs to know; nothing, if there is nothing to go on with.
     pub(crate) fn bequeath(&self, now: Now) -> Vec<Message> {
-        let age = now.saturating_sub(self.contact(now));
         let announced: Vec<_> = self.claims().into_iter().filter(|it| it.announcing).collect();
-        if announced.is_empty() || age > self.timing.lease {
+        if announced.is_empty() || !self.has_lease(now) {
             return Vec::new();
         }
+        // By a clock that both processes have, for the next one may be stopped before it reads this.
+        let contact = u64::try_from(self.contact(now).as_nanos()).unwrap_or(0);
         let parts = heartbeat::parts(&announced);
         let count = u8::try_from(parts.len()).unwrap_or(u8::MAX);
         let message = |(part, claims)| Message {
             from: self.host.clone(),
             to: self.host.clone(),
             stamp: Stamp { boot: self.boot, sequence: self.sequence },
-            acknowledged: Stamp::default(),
+            acknowledged: Stamp { boot: contact, sequence: 0 },
             macs: Vec::new(),
-            hears: vec![(0, u16::try_from(age.as_millis()).unwrap_or(u16::MAX))],
+            hears: Vec::new(),
             version: self.version,
             part,
             parts: count,
@@ -37,12 +38,16 @@ impl Machine {
         let Some(first) = left.first() else { return };
         let is_whole = left.len() == usize::from(first.parts)
             && left.iter().all(|it| it.from == self.host && it.to == self.host && it.stamp == first.stamp);
-        let age = first.hears.first().map(|(_, age)| Duration::from_millis((*age).into()));
-        let Some(age) = age.filter(|age| is_whole && *age <= self.timing.lease) else { return };
+        let contact = Duration::from_nanos(first.acknowledged.boot);
+        // In another time namespace it may be yet to come.
+        let age = now.checked_sub(contact);
+        if !is_whole || age.is_none_or(|age| age > self.timing.lease) {
+            return;
+        }
         self.boot = first.stamp.boot;
         self.sequence = first.stamp.sequence.saturating_add(AHEAD);
         self.version = first.version;
-        self.granted = now.saturating_sub(age);
+        self.granted = contact;
         self.isolated = false;
         self.listening = Some(now);
         self.inherited = left.iter().flat_map(|it| &it.claims).map(|it| it.address).collect();
