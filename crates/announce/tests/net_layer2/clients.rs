@@ -201,9 +201,12 @@ pub(crate) fn answers(frames: &[Vec<u8>], address: Ipv4Addr, to: [u8; 6]) -> Vec
         .collect()
 }
 
+/// Who answered, and when.
+type Told = Arc<Mutex<Vec<(Instant, [u8; 6])>>>;
+
 /// Asks by ARP each ten milliseconds until it is dropped.
 pub(crate) struct Asker {
-    told: Arc<Mutex<Vec<(Instant, [u8; 6])>>>,
+    told: Told,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -211,7 +214,7 @@ pub(crate) struct Asker {
 impl Asker {
     pub(crate) fn start(on: &Namespace, own: Ipv4Addr, address: Ipv4Addr) -> Asker {
         let (tap, mac) = (Tap::open(on, ARP), crate::lan::mac(on));
-        let (told, ended) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<AtomicBool>::default());
+        let (told, ended) = (Told::default(), Arc::<AtomicBool>::default());
         let (all, end) = (told.clone(), ended.clone());
         let thread = thread::spawn(move || {
             let request = arp([0xff; 6], 1, (mac, own), address);
