@@ -48,6 +48,9 @@ pub struct Outcome {
     /// `None`: the attack leaves no honest clients there.
     pub shared: Option<Pair>,
     pub other: Pair,
+    /// Of clients that ask the member itself, in floods: hostile clients share a core with clients and members, and what these wait
+    /// for each other there is no work of the contender.
+    pub direct: Option<Pair>,
     /// Bytes.
     pub before: u64,
     pub peak: u64,
@@ -78,6 +81,8 @@ impl Outcome {
 }
 
 const STARVED: f64 = 30.0;
+/// Of so many requests to the contender there is one to the member itself.
+const DIRECT: f64 = 4.0;
 
 pub fn measure(
     programs: &Programs,
@@ -92,6 +97,11 @@ pub fn measure(
     let mut sets = vec![Set::new(Box::new(Requests::new(to(ports::OTHER), false)), rate)];
     if let Some(asks) = shared(&epoll, attack.shared, to(attack.shared.port()))? {
         sets.push(Set::new(asks, rate));
+    }
+    let direct = attack.is_flood().then_some(sets.len());
+    if direct.is_some() {
+        let member = SocketAddrV4::new(ports::OTHER_MEMBER, ports::HTTP_MEMBER);
+        sets.push(Set::new(Box::new(Requests::new(member, false)), rate / DIRECT));
     }
     let nanos = |time: Duration| time.as_nanos() as u64;
     // Connections are opened, and everything has its place.
@@ -131,10 +141,12 @@ pub fn measure(
     ensure!(after > 0, "the contender ended under the attack:\n{}", running.last_words());
 
     let pair = |set: &mut Set| pair(set.asks.asked(), &[first, last], hot, come);
+    let direct = direct.and_then(|at| sets.get_mut(at).map(pair));
     let other = pair(&mut sets[0]);
     Ok(Outcome {
-        shared: sets.get_mut(1).map(pair),
+        shared: sets.get_mut(1).filter(|_| direct.is_none()).map(pair),
         other,
+        direct,
         before,
         peak,
         after,

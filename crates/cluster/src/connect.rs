@@ -10,7 +10,7 @@ use std::{
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api, Client, Config, Resource,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{KubeConfigOptions, Kubeconfig},
     core::DynamicResourceScope,
 };
 use seaway_model::{Kind, Name};
@@ -18,7 +18,9 @@ use tokio::{sync::watch, time::timeout};
 use tracing::{debug, warn};
 
 mod keepalive;
+mod kubeconfig;
 
+pub use self::kubeconfig::KubeconfigFault;
 use crate::{
     answer::{ApiError, Cause},
     kinds::{Pace, WatchedKind},
@@ -80,13 +82,15 @@ pub enum AccessError {
     Kubeconfig {
         path: PathBuf,
         #[source]
-        source: KubeconfigError,
+        source: KubeconfigFault,
     },
+    #[error("the kubeconfig cannot be used: correct it, or name another with --kubeconfig FILE")]
+    Detected(#[source] KubeconfigFault),
     #[error("the context {context} of the kubeconfig cannot be used: see kubectl config get-contexts")]
     Context {
         context: String,
         #[source]
-        source: KubeconfigError,
+        source: KubeconfigFault,
     },
     #[error(
         "this process does not run in a pod, or the pod has no ServiceAccount: name a kubeconfig with --kubeconfig FILE"
@@ -95,7 +99,7 @@ pub enum AccessError {
     #[error(
         "there is neither a kubeconfig nor the ServiceAccount of a pod: name a kubeconfig with --kubeconfig FILE"
     )]
-    NotFound(#[source] kube::config::InferConfigError),
+    NotFound(#[source] kube::config::InClusterError),
     #[error("the credentials cannot be used")]
     Unusable(#[source] Box<kube::Error>),
 }
@@ -271,7 +275,7 @@ async fn find(access: &Access) -> Result<ConnectionConfig, AccessError> {
     let mut own = None;
     let mut config = match &access.credentials {
         CredentialSource::Detected => {
-            let config = Config::infer().await.map_err(AccessError::NotFound)?;
+            let config = detect().await?;
             let pod = Config::incluster().ok().filter(|pod| pod.cluster_url == config.cluster_url);
             own = pod.map(|it| Name::from(it.default_namespace));
             config
@@ -283,16 +287,13 @@ async fn find(access: &Access) -> Result<ConnectionConfig, AccessError> {
         }
         CredentialSource::Context(context) => {
             let fail = |source| AccessError::Context { context: context.clone(), source };
-            let file = Kubeconfig::read().map_err(fail)?;
-            let options =
-                KubeConfigOptions { context: Some(context.clone()), ..KubeConfigOptions::default() };
-            Config::from_custom_kubeconfig(file, &options).await.map_err(fail)?
+            let file = kubeconfig::find().map_err(fail)?;
+            configured(file, Some(context)).await.map_err(fail)?
         }
         CredentialSource::Kubeconfig { path, context } => {
             let fail = |source| AccessError::Kubeconfig { path: path.clone(), source };
-            let file = Kubeconfig::read_from(path).map_err(fail)?;
-            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
-            Config::from_custom_kubeconfig(file, &options).await.map_err(fail)?
+            let file = kubeconfig::read(path).map_err(fail)?;
+            configured(file, context.as_ref()).await.map_err(fail)?
         }
     };
     config.connect_timeout = Some(access.pace.answer);
@@ -304,6 +305,28 @@ async fn find(access: &Access) -> Result<ConnectionConfig, AccessError> {
     let server = config.cluster_url.to_string().into();
     let client = keepalive::client(config).map_err(|error| AccessError::Unusable(Box::new(error)))?;
     Ok(ConnectionConfig { client, server, own })
+}
+
+/// As kubectl does: without a kubeconfig, or with an empty one, those of the pod. One that cannot be read is a mistake, not a reason to
+/// ask another cluster.
+async fn detect() -> Result<Config, AccessError> {
+    let found = match kubeconfig::find() {
+        Ok(file) if !kubeconfig::is_empty(&file) => {
+            return configured(file, None).await.map_err(AccessError::Detected);
+        }
+        Ok(_) => None,
+        Err(fault) if fault.is_absence() => Some(fault),
+        Err(fault) => return Err(AccessError::Detected(fault)),
+    };
+    if let Some(fault) = found {
+        debug!(%fault, "no kubeconfig");
+    }
+    Config::incluster().map_err(AccessError::NotFound)
+}
+
+async fn configured(file: Kubeconfig, context: Option<&String>) -> Result<Config, KubeconfigFault> {
+    let options = KubeConfigOptions { context: context.cloned(), ..KubeConfigOptions::default() };
+    Ok(Config::from_custom_kubeconfig(file, &options).await?)
 }
 
 /// Why a request to the API server failed.

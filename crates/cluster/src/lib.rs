@@ -51,7 +51,7 @@ mod writer;
 
 pub use answer::api_server;
 pub use claims::{AddressDriver, AddressStep};
-pub use connect::{Access, AccessError, Cluster, CredentialSource, RequestError};
+pub use connect::{Access, AccessError, Cluster, CredentialSource, KubeconfigFault, RequestError};
 pub use copies::{CopyKeeper, CopyPace, NamedCertificates};
 pub use hold::{FinalizerDriver, FinalizerStep};
 pub use host::{HostInspection, HostReports, ProgramInfo, StatusPage};

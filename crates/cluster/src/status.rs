@@ -101,7 +101,7 @@ impl fmt::Display for StatusStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StatusStep::Write(output) => write!(f, "write {output}"),
-            StatusStep::Tell(note) => write!(f, "tell {note}"),
+            StatusStep::Tell(note) => write!(f, "record the event {note}"),
             StatusStep::Annotate(at) => write!(f, "annotate its address {at}"),
             StatusStep::Correct(it) => {
                 write!(

@@ -11,6 +11,7 @@ mod endpoints;
 mod http_route;
 mod known_fields;
 mod meta;
+mod near_misses;
 mod pool;
 mod secret;
 mod service;
@@ -133,7 +134,8 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         root.child("apiVersion").fault(why);
         None
     };
-    let ignored = known_fields::unknown_fields(known.kind, node);
+    let mut ignored = known_fields::unknown_fields(known.kind, node);
+    ignored.extend(near_misses::near_misses(known.kind, node));
     Some(match known.result(node, facts, faults) {
         // What is missing may be there under another name.
         Err(mut broken) => {
@@ -192,6 +194,13 @@ const NOT_SERVED: &[(&str, &str, &str)] = &[
 
 /// A kind that is not ours is nobody's mistake, unless it nearly is one of ours.
 fn misspelt(node: &Node, version: &str, kind: &str) -> Option<Reading> {
+    if let Some(known) = KNOWN.iter().find(|known| known.name == kind)
+        && is_of_kubernetes(group(version))
+    {
+        let known = known.version;
+        let why = format!("no matches for kind {kind:?} in version {version:?} (did you mean {known:?}?)");
+        return refuse(node.child("apiVersion")?, "apiVersion", &why);
+    }
     let names: Vec<&str> =
         KNOWN.iter().filter(|known| known.group() == group(version)).map(|known| known.name).collect();
     // A Pod is no Node with two letters wrong.
@@ -201,6 +210,12 @@ fn misspelt(node: &Node, version: &str, kind: &str) -> Option<Reading> {
         "kind",
         &format!("no matches for kind {kind:?} in version {version:?} (did you mean {near:?}?)"),
     )
+}
+
+/// A group in which others may not define kinds of the same name: `Service` is Knative's, too.
+fn is_of_kubernetes(group: &str) -> bool {
+    matches!(group, "" | "apps" | "autoscaling" | "batch" | "extensions" | "policy")
+        || group.ends_with(".k8s.io")
 }
 
 fn refuse(node: &Node, field: &str, message: &str) -> Option<Reading> {
@@ -371,6 +386,17 @@ pub(crate) mod tests {
             typo,
             ["2 kind: no matches for kind \"Servise\" in version \"v1\" (did you mean \"Service\"?)"]
         );
+        for (version, kind, right) in [
+            ("apps/v1", "Service", "v1"),
+            ("v1", "EndpointSlice", "discovery.k8s.io/v1"),
+            ("v1", "AddressPool", "seaway.dev/v1alpha1"),
+        ] {
+            let told = faults(&format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: x}}\n"));
+            let expected = format!(
+                "1 apiVersion: no matches for kind {kind:?} in version {version:?} (did you mean {right:?}?)"
+            );
+            assert_eq!(told, [expected]);
+        }
         assert!(faults("apiVersio")[0].contains("not an object"));
     }
 

@@ -49,7 +49,7 @@ fn exposed_map(item: &Field<'_>, key: Name, l4: L4) -> Option<Exposed> {
         Some(IntOrText::Text(text)) => port_name(text),
         None => {
             if !port.is_set() {
-                port.required("the Service's port, by number or by name");
+                port.required("the number or the name of a port of that Service");
             }
             None
         }

@@ -127,12 +127,12 @@ async fn who_does_not_lead_writes_nothing() {
     let leading = campaign.leading();
     campaign.resign().await;
     let driver = AddressDriver::new(cluster, leading);
-    let unit = Unit::Address("192.0.2.13".parse().expect("an address"));
-    let wanted = desired("192.0.2.13", &["a"]);
+    let unit = Unit::Address("192.0.2.39".parse().expect("an address"));
+    let wanted = desired("192.0.2.39", &["a"]);
     let mut observed = driver.observe(&unit, &wanted).await.expect("is observed");
     let steps = driver.steps(&wanted, &observed);
     driver.apply(&unit, &steps[0], &mut observed).await.expect_err("it does not lead");
-    assert!(scene.try_kubectl(&["get", "address", "192-0-2-13"], "").is_err());
+    assert!(scene.try_kubectl(&["get", "address", "192-0-2-39"], "").is_err());
     scene.kubectl(&["delete", "lease", "nobody", "-n", "default", "--ignore-not-found"]);
 }
 

@@ -178,7 +178,9 @@ impl Attempt {
             (Stage::Challenged { answered: Err(why), .. }, _) if lasts > self.time_to_answer() => {
                 Some(Step::Abandon(match self.challenge {
                     ChallengeType::Http01 | ChallengeType::TlsAlpn01 => {
-                        format!("the front door does not answer for it itself: {why}")
+                        format!(
+                            "Seaway checked the challenge itself, and the front door does not answer it as it should: {why}"
+                        )
                     }
                     ChallengeType::Dns01 => why.clone(),
                 }))

@@ -217,7 +217,9 @@ pub fn keys(section: &str) -> Vec<&'static str> {
 fn left_to_others(conf: &CloudConf) -> impl Iterator<Item = String> + '_ {
     OTHERS.iter().flat_map(move |(section, key, why)| {
         let entries = conf.ini.entries(section).filter(|it| it.key.eq_ignore_ascii_case(key));
-        entries.map(move |entry| format!("{}: [{section}] {key}: {why}", conf.place(entry.line)))
+        entries.map(move |entry| {
+            format!("{}: [{section}] {key} has no effect on Seaway: {why}", conf.place(entry.line))
+        })
     })
 }
 
@@ -254,7 +256,8 @@ fn set<T, O>(
         for entry in entries.iter().filter(|it| it.key.eq_ignore_ascii_case(key)) {
             let value = entry.value().trim();
             let Err(why) = set(it, value) else { continue };
-            let line = format!("{}: [{section}] {key}: {why}", conf.place(entry.line));
+            let line =
+                format!("{}: [{section}] {key} has no effect on Seaway: {why}", conf.place(entry.line));
             // A number that nothing can be done with is one all the same.
             let is_number = value.parse::<u64>().is_ok() && !DURATIONS.contains(key);
             match TYPED.contains(key) && !is_number {

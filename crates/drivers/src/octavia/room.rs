@@ -206,9 +206,11 @@ impl Short {
         let Short { what, limit, used, needs, option } = self;
         let network = option.starts_with("--");
         let message = match network {
-            true => format!("the project may have no more {what}; this needs {needs}, and nothing was made"),
+            true => {
+                format!("the project may have no more {what}; this needs {needs}, and nothing was created")
+            }
             false => format!(
-                "the project may have {limit} {what}, and has {used}; this needs {needs} more, and nothing was made"
+                "the project may have {limit} {what}, and has {used}; this needs {needs} more, and nothing was created"
             ),
         };
         let more = match network {

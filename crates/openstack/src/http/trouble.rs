@@ -91,7 +91,10 @@ impl Subject<'_> {
 
     pub(super) fn too_large(&self, most: usize) -> AttemptError {
         let message = format!("the reply of {} is larger than {} MiB", self.host(), most >> 20);
-        let fix = format!("this is not OpenStack, or a list without paging: check {}", self.address_from);
+        let fix = format!(
+            "check {}: either it is no API of OpenStack, or it does not paginate its lists",
+            self.address_from
+        );
         AttemptError { error: Error::new(Class::TooLarge, message).with_fix(fix), sent: true }
     }
 

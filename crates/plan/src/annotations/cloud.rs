@@ -134,7 +134,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[NAMED, theirs!("load-balancer-id")],
-        help: "the id of an existing load balancer, which the Service takes over or shares (clouds)",
+        help: "the id of an existing load balancer, which the Service adopts or shares (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.named = Some(it)),
     },
     Row {

@@ -19,7 +19,7 @@ pub(crate) const CLIENT_AUTHORITY: &str = "seaway.dev/client-ca-container";
 pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[CALLED],
-        help: "the name of an existing load balancer, which the Service takes over or shares, as with load-balancer-id (clouds)",
+        help: "the name of an existing load balancer, which the Service adopts or shares, as with load-balancer-id (clouds)",
         set: |wishes, text| named(text).map(|it| wishes.cloud.called = Some(it)),
     },
     Row {

@@ -206,7 +206,7 @@ impl World {
             problems.push(front_door::not_redirected(owner.object(), "frontDoor.tls.redirect".into()));
         }
         for (ip, id, other) in grant.iter().flat_map(|it| &it.conflicts) {
-            let message = format!("port {id} on {ip} belongs to {other}");
+            let message = format!("port {id} on {ip} is already used by {other}");
             problems.push(
                 Problem::new(owner.object(), Reason::PortConflict, message)
                     .at(if id.port == self.config.front_door.tls.port {

@@ -50,7 +50,7 @@ pub(super) fn backend<'s>(section: &'s Section, http: bool, context: &mut Contex
             for (_, line) in &all {
                 context.report.closed(
                     &line.place,
-                    "Seaway speaks TLS to members only where it reads HTTP: nothing is opened",
+                    "Seaway speaks TLS to members only where it reads HTTP: no listener is created for it",
                 );
             }
             return None;

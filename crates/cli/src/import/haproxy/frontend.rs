@@ -240,18 +240,20 @@ fn own<'s>(frontend: &Frontend<'s>, context: &mut Context<'s>) -> Result<()> {
             _ => None,
         });
         let why = match backend {
-            _ if bind.closed.is_some() => "what stands there is not understood: nothing is opened",
+            _ if bind.closed.is_some() => {
+                "what stands there is not understood: no listener is created for it"
+            }
             _ if bind.ssl => {
-                "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: nothing is opened"
+                "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: no listener is created for it"
             }
             _ if bind.proxy_protocol => {
-                "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: nothing is opened"
+                "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: no listener is created for it"
             }
             _ if bind.address.is_some() => {
-                "it is only at one address, and the front door is at another port: run a second seaway for it; nothing is opened"
+                "it is only at one address, and the front door is at another port: run a second seaway for it; no listener is created for it"
             }
             None => {
-                "at a port that is not the front door's, Seaway leads all requests to one backend: nothing is opened"
+                "at a port that is not the front door's, Seaway leads all requests to one backend: no listener is created for it"
             }
             Some(backend) => {
                 context.proxy.listeners.push(OwnListener {

@@ -52,7 +52,9 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
     }
     let Some(to) = default.as_deref().and_then(|it| context.backend(it)) else {
         for bind in binds {
-            context.report.left_out(&bind.line.place, "no backend is known for it: nothing is opened");
+            context
+                .report
+                .left_out(&bind.line.place, "no backend is known for it: no listener is created for it");
         }
         return Ok(());
     };
@@ -83,10 +85,10 @@ pub(super) fn read<'s>(section: &'s Section, binds: &[Bind<'s>], context: &mut C
             (Some(why), _) => why,
             (None, Bind { closed: Some(why), .. }) => why,
             (None, it) if it.ssl => {
-                "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: nothing is opened"
+                "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: no listener is created for it"
             }
             (None, it) if it.proxy_protocol && !sources.is_empty() => {
-                "HAProxy compares networks with the address in the PROXY protocol or that of the proxy: nothing is opened"
+                "HAProxy compares these networks with the address in the PROXY header, or with the proxy's own, and Seaway cannot tell which: no listener is created for it"
             }
             _ => {
                 if bind.proxy_protocol {
@@ -147,7 +149,7 @@ impl Admitted {
                                 self.only(networks.iter().chain(accepted.iter()).cloned().collect());
                             }
                             _ if at == line.words.len() && !accepted.is_empty() => self.only(accepted.clone()),
-                            _ => self.close(line, "Seaway names networks that may connect, or may not (seaway.dev/denied-source-ranges), and refuses by nothing else: nothing is opened", context),
+                            _ => self.close(line, "Seaway names networks that may connect, or may not (seaway.dev/denied-source-ranges), and refuses by nothing else: no listener is created for it", context),
                         }
                     }
                 }
@@ -174,7 +176,7 @@ impl Admitted {
                 word if MOVES.iter().any(|it| word.starts_with(it)) => {
                     self.close(
                         line,
-                        "it decides which address is the client's, or who serves it: nothing is opened",
+                        "it decides which address is the client's, or who serves it: no listener is created for it",
                         context,
                     );
                 }
@@ -189,7 +191,8 @@ impl Admitted {
         if self.sources.as_ref().is_some_and(Vec::is_empty) {
             // An empty list would let all in.
             self.closed.get_or_insert_with(|| {
-                "no network is in all lists of those that may connect: nothing is opened".to_owned()
+                "no network is in all lists of those that may connect: no listener is created for it"
+                    .to_owned()
             });
         }
     }
@@ -218,7 +221,7 @@ fn passthrough<'s>(
     if protected || bind.closed.is_some() || bind.proxy_protocol || bind.address.is_some() || bind.ssl {
         context.report.closed(
             &bind.line.place,
-            "the front door passes TLS on at all of its addresses, to every client: nothing is opened",
+            "the front door passes TLS on at all of its addresses, to every client: no listener is created for it",
         );
         return Ok(());
     }

@@ -230,7 +230,7 @@ impl Ingress<'_, '_> {
         if hosts.is_empty() || self.options.closed.is_some() || !self.options.sources.is_empty() {
             return context
                 .report
-                .closed(at, "TLS is passed through by host names, to every client: nothing is opened");
+                .closed(at, "TLS is passed through by host names, to every client: no listener is created for it");
         }
         let wanted = context.wanted.entry(key.clone()).or_default();
         wanted.insert("tls-passthrough", "true".to_owned());

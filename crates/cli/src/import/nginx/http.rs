@@ -264,19 +264,19 @@ fn own(server: &Server<'_>, all: &[Server<'_>], context: &mut Context) {
         });
         let why = match (listen, backend) {
             (it, _) if it.ssl => {
-                "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: nothing is opened"
+                "Seaway ends TLS at other ports than the front door's with a Secret that seaway.dev/tls names: no listener is created for it"
             }
             (it, _) if it.proxy_protocol => {
-                "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: nothing is opened"
+                "seaway.dev/proxy-protocol-from of a LoadBalancer says who must send it: no listener is created for it"
             }
             (it, _) if it.address.is_some() => {
-                "it is only at one address, and the front door is at another port: run a second seaway for it; nothing is opened"
+                "it is only at one address, and the front door is at another port: run a second seaway for it; no listener is created for it"
             }
             _ if sharing > 1 => {
-                "several servers are at this port, which is not the front door's: nothing is opened"
+                "several servers are at this port, which is not the front door's: no listener is created for it"
             }
             (_, None) => {
-                "at a port that is not the front door's, Seaway leads all requests to one backend: nothing is opened"
+                "at a port that is not the front door's, Seaway leads all requests to one backend: no listener is created for it"
             }
             (_, Some(backend)) => {
                 let annotations = BTreeMap::from([("protocol", "http".to_owned())]);

@@ -51,7 +51,7 @@ fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
     let listens = listens(block, &mut context.report);
     if let Some(why) = &access.closed {
         for (_, written) in &listens {
-            context.report.closed(&written.place, &format!("nothing is opened: {why}"));
+            context.report.closed(&written.place, &format!("no listener is created for it: {why}"));
         }
         return;
     }
@@ -73,7 +73,7 @@ fn server(block: &[Directive], scopes: &Scopes<'_>, context: &mut Context) {
         }
         None => context.report.left_out(
             &pass.place,
-            "it names no backend that Seaway can connect to: ADDRESS:PORT, or NAME:PORT with a name that DNS knows (two parts at least): nothing is opened",
+            "it names no backend that Seaway can connect to: ADDRESS:PORT, or NAME:PORT with a name that DNS knows (two parts at least): no listener is created for it",
         ),
     }
 }
@@ -115,13 +115,13 @@ fn open(listen: &Listen, written: &Directive, backend: usize, sources: &[String]
     if listen.ssl {
         context.report.closed(
             &written.place,
-            "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: nothing is opened",
+            "TLS at a Service's own address ends with a Secret that seaway.dev/tls names: no listener is created for it",
         );
         return;
     }
     if listen.proxy_protocol {
         if !sources.is_empty() {
-            context.report.closed(&written.place, "nginx compares networks with the proxy's address here, and Seaway with the client's: nothing is opened");
+            context.report.closed(&written.place, "nginx compares networks with the proxy's address here, and Seaway with the client's: no listener is created for it");
             return;
         }
         annotations.insert("proxy-protocol-from", "0.0.0.0/0, ::/0".to_owned());
@@ -168,14 +168,14 @@ fn passthrough(
     if !sources.is_empty() || listen.proxy_protocol || listen.address.is_some() {
         context.report.closed(
             &written.place,
-            "the front door passes TLS on at all of its addresses, to every client: nothing is opened",
+            "the front door passes TLS on at all of its addresses, to every client: no listener is created for it",
         );
         return;
     }
     if context.proxy.door.https.is_some_and(|it| it != listen.port) && !context.proxy.routes.is_empty() {
         context.report.left_out(
             &written.place,
-            "the front door has one port with TLS, and it is another one: nothing is opened",
+            "the front door has one port with TLS, and it is another one: no listener is created for it",
         );
         return;
     }

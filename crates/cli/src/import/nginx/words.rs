@@ -141,10 +141,14 @@ const LEFT_OUT: [(&str, &str); 14] = [
     ),
 ];
 
-const PROTECTS: [(&str, &str); 6] = [
+const PROTECTS: [(&str, &str); 7] = [
     (
-        "auth_request auth_request_set auth_jwt auth_pam auth_ldap auth_digest oidc_provider",
-        "Seaway asks no other service who a client is: let the backend do it",
+        "auth_request auth_request_set",
+        "not translated: `seaway.dev/forward-auth` asks another Service (docs/authentication.md)",
+    ),
+    (
+        "auth_jwt auth_pam auth_ldap auth_digest oidc_provider",
+        "Seaway does not verify these: let the backend do it, or a Service that `seaway.dev/forward-auth` asks (docs/authentication.md)",
     ),
     (
         "limit_req limit_conn",

@@ -52,7 +52,10 @@ pub(super) fn tidy(proxy: &mut Proxy, report: &mut Report) {
     let mut routes = distinct(routes, report);
     for route in routes.iter().filter(|it| it.decodes && it.is_protected() && !is_spelled(it)) {
         if matches!(&route.condition.path, PathRule::Prefix(path) if path.len() > 60) {
-            report.differs(&route.place, "the path is so long that other spellings of it are not protected");
+            report.differs(
+                &route.place,
+                "the path is so long that its percent-encoded and other equivalent forms are not protected",
+            );
         }
     }
     if routes.len() > MOST_ROUTES {
