@@ -11,8 +11,6 @@
 mod address;
 mod decide;
 mod peer;
-#[cfg(test)]
-mod simulation;
 mod succession;
 #[cfg(test)]
 mod tests;

@@ -439,10 +439,10 @@ fn now() -> Now {
 }
 
 fn boot() -> u64 {
-    let mut bytes = [0; 8];
+    let mut bytes = [0_u8; 8];
     // It fails only where there is no randomness at all; the time tells lives apart as well.
     let number = match rand::fill(&mut bytes) {
-        Ok(()) => u64::from_ne_bytes(bytes),
+        Ok(()) => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
         Err(_) => u64::try_from(now().as_nanos()).unwrap_or(1),
     };
     number.max(1)

@@ -1,5 +1,7 @@
 //! One host, and what it is told.
 
+mod simulation;
+
 use std::{net::IpAddr, time::Duration};
 
 use super::{Action, Claim, Machine, Message, Now, Place, Stamp};
