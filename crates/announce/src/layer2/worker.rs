@@ -24,7 +24,7 @@ use super::{
     packet::{Advertisement, Arp, Operation, Solicitation},
     settings::{Mac, Settings, State, Wanted, What},
     sockets::{BUFFER, BeatSocket, Family, Groups, LinkSocket},
-    state::{Action, Machine, Now},
+    state::{Action, Machine, Now, Place},
     succession::Succession,
 };
 use crate::{Error, Watch};
@@ -113,10 +113,13 @@ impl Worker {
 
     /// A successor on this machine goes on with it all; without one it is let go, and peers are told.
     fn end(mut self) {
-        let left = if self.succession.has_successor() { self.machine.bequeath(now()) } else { Vec::new() };
-        if let (Some(key), false) = (&self.settings.key, left.is_empty()) {
+        let has_successor = self.succession.has_successor(&self.settings);
+        let left = if has_successor { self.machine.bequeath(now()) } else { Vec::new() };
+        if let (Some(key), false) = (&self.settings.key, left.is_empty())
+            && self.succession.bequeath(key, &left)
+        {
+            // Before its successor hears that this process is gone.
             self.beats = None;
-            self.succession.bequeath(key, &left);
             return;
         }
         for _ in 0..FAREWELLS {
@@ -130,7 +133,7 @@ impl Worker {
         // News of interfaces is all looked at together. A watch that fails says so by that, too.
         let moved = self.watch.events().map_or(true, |events| !events.is_empty());
         let time = now();
-        self.succession.accept();
+        self.succession.accept(&self.settings);
         if let Some(key) = &self.settings.key
             && let Some(left) = self.succession.inherit(key, &mut self.buffer)
         {
@@ -175,12 +178,18 @@ impl Worker {
             self.interfaces = found;
         }
         let wanted = self.open_sockets(time);
-        let interfaces = &self.interfaces;
+        let (interfaces, links) = (&self.interfaces, &self.links);
+        // Where no socket could be opened, nothing is announced.
+        let place = |address: IpAddr| {
+            let place: Place = interfaces.place(address)?;
+            links.contains_key(&(place.link, Family::of(address))).then_some(place)
+        };
         let mut macs: Vec<Mac> =
             self.links.keys().filter_map(|(index, _)| Some(interfaces.get(*index)?.mac)).collect();
+        macs.sort_unstable();
         macs.dedup();
-        self.machine.set_places(time, macs, |address| interfaces.place(address));
-        self.machine.want(time, wanted, |address| interfaces.place(address), &mut self.actions);
+        self.machine.set_places(time, macs, place);
+        self.machine.want(time, wanted, place, &mut self.actions);
         if let Ok(found) = gateway() {
             self.gateway = found.filter(|(index, _)| interfaces.get(*index).is_some());
             self.open_gateway();
@@ -193,14 +202,14 @@ impl Worker {
     fn open_sockets(&mut self, time: Now) -> Wanted {
         let has_peers = self.wanted.peers.iter().any(|peer| peer.name != self.settings.host);
         let needs_beats = has_peers && self.settings.key.is_some();
-        if needs_beats && self.beats.is_none() {
+        if needs_beats && self.beats.is_none() && !self.succession.is_waiting() {
             match BeatSocket::open(self.settings.port) {
                 Ok(socket) => {
                     self.beats = Some(socket);
                     self.succession.listen(self.settings.port);
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    self.succession.wait_behind(self.settings.port);
+                    self.succession.wait_behind(self.settings.port, &self.settings);
                 }
                 Err(_) => {}
             }
@@ -221,7 +230,11 @@ impl Worker {
             (needed.contains(key) || gateway == Some(*key)) && interfaces.get(key.0).is_some()
         });
         for key in needed {
-            self.lacks |= !self.open_link(key);
+            if let Err(error) = self.open_link(key) {
+                // Another interface may be well; without the capability, none is.
+                self.lacks |= error.kind() == io::ErrorKind::PermissionDenied;
+                self.look_again = time.saturating_add(RETRY);
+            }
         }
         if !self.lacks {
             return self.wanted.clone();
@@ -230,19 +243,19 @@ impl Worker {
         Wanted { peers: self.wanted.peers.clone(), addresses: Vec::new() }
     }
 
-    fn open_link(&mut self, key: (u32, Family)) -> bool {
-        if self.links.contains_key(&key) {
-            return true;
+    fn open_link(&mut self, key: (u32, Family)) -> io::Result<()> {
+        let interface = self.interfaces.get(key.0);
+        if let Some(interface) = interface.filter(|_| !self.links.contains_key(&key)) {
+            self.links.insert(key, LinkSocket::open(&interface.link, key.1)?);
         }
-        let Some(interface) = self.interfaces.get(key.0) else { return false };
-        let opened = LinkSocket::open(&interface.link, key.1);
-        opened.is_ok_and(|socket| self.links.insert(key, socket).is_none())
+        Ok(())
     }
 
     /// It is asked only where there are peers.
     fn open_gateway(&mut self) {
         if let Some((index, gateway)) = self.gateway.filter(|_| !self.wanted.peers.is_empty()) {
-            self.open_link((index, Family::of(gateway)));
+            // Without it, it counts as one that does not answer.
+            let _ = self.open_link((index, Family::of(gateway)));
         }
     }
 
@@ -294,6 +307,8 @@ impl Worker {
                     IpAddr::V4(address) => socket.send(&Arp::probe(mac, address)),
                     IpAddr::V6(address) => socket.send(&Solicitation::probe(mac, address)),
                 }),
+                // It may have been frozen since that was decided.
+                Action::Announce(address) if !self.answers(address) => {}
                 Action::Announce(address) => {
                     if let (IpAddr::V6(address), Some(place)) = (address, self.machine.place(address)) {
                         self.groups.join(address, place.link);
@@ -310,6 +325,11 @@ impl Worker {
                 Action::AskGateway => self.ask_gateway(),
             }
         }
+    }
+
+    fn answers(&self, address: IpAddr) -> bool {
+        let place = self.machine.place(address);
+        place.is_some_and(|it| self.machine.answers(now(), address, it.link).is_some())
     }
 
     fn send(&self, message: &Message) {
@@ -378,7 +398,9 @@ impl Worker {
         let before = locked(&self.shared.told).0.clone();
         let all = if self.lacks {
             let wanted = self.wanted.addresses.iter();
-            wanted.map(|it| (it.address.to_canonical(), (What::NotPermitted, false))).collect()
+            // The process before this one announces them.
+            let what = if self.succession.is_waiting() { What::Probing } else { What::NotPermitted };
+            wanted.map(|it| (it.address.to_canonical(), (what.clone(), false))).collect()
         } else {
             self.machine.states(time)
         };
@@ -407,7 +429,9 @@ impl Answer<'_> {
         if arp.operation == Operation::Reply && gateway == Some((self.link, arp.sender.into())) {
             self.machine.gateway_answered();
         }
-        if !arp.sender.is_unspecified() {
+        if arp.sender.is_unspecified() {
+            self.machine.rival(time, arp.target.into(), self.link, arp.sender_mac);
+        } else {
             self.machine.dispute(time, arp.sender.into(), self.link, arp.sender_mac);
         }
         let is_asked = arp.operation == Operation::Request && arp.sender != arp.target;
@@ -421,6 +445,9 @@ impl Answer<'_> {
     fn ndp(self, frame: &[u8], gateway: Option<(u32, IpAddr)>) {
         let time = now();
         if let Some(asked) = Solicitation::read(frame) {
+            if asked.source.is_unspecified() {
+                self.machine.rival(time, asked.target.into(), self.link, asked.mac);
+            }
             if let Some(mac) = self.machine.answers(time, asked.target.into(), self.link) {
                 let _ = self.socket.send(&asked.reply(mac));
             }
