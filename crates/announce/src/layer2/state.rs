@@ -319,6 +319,10 @@ impl Machine {
         self.addresses.get(&address)?.place
     }
 
+    pub(crate) fn has_peer(&self, name: &Name) -> bool {
+        self.peers.contains_key(name)
+    }
+
     /// Whether a peer was silent for a while, so that other ways to it are tried.
     pub(crate) fn is_quiet(&self, now: Now, peer: &Name) -> bool {
         let quiet = self.timing.interval.saturating_mul(4);

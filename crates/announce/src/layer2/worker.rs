@@ -15,6 +15,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     time::{ClockId, clock_gettime},
 };
+use seaway_model::Name;
 use seaway_watchdog::Heartbeat;
 
 use super::{
@@ -22,7 +23,7 @@ use super::{
     heartbeat::Message,
     interfaces::{Interfaces, gateway},
     packet::{Advertisement, Arp, Operation, Solicitation},
-    settings::{Mac, Settings, State, Wanted, What},
+    settings::{Mac, Peer, Settings, State, Wanted, What},
     sockets::{BUFFER, BeatSocket, Family, Groups, LinkSocket},
     state::{Action, Machine, Now, Place},
     succession::Succession,
@@ -38,6 +39,9 @@ const RETRY: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(50);
 /// Routes are looked at again so often.
 const GATEWAY: Duration = Duration::from_secs(5);
+/// A host that has the key and is not known as a peer yet counts as one for so long after its last message.
+const ACQUAINTANCE: Duration = Duration::from_secs(10);
+const MOST_STRANGERS: usize = 64;
 /// That an address was let go is said so often, since there is no later message that says it.
 const FAREWELLS: usize = 3;
 
@@ -51,6 +55,8 @@ pub(super) struct Worker {
     watch: Watch,
     machine: Machine,
     wanted: Wanted,
+    /// Hosts with our key that are no peers as far as we were told: where they are, and until when they count.
+    strangers: BTreeMap<Name, (IpAddr, Now)>,
     interfaces: Interfaces,
     links: BTreeMap<(u32, Family), LinkSocket>,
     beats: Option<BeatSocket>,
@@ -85,6 +91,7 @@ impl Worker {
             watch: Watch::open()?,
             machine,
             wanted: Wanted::default(),
+            strangers: BTreeMap::new(),
             interfaces: Interfaces::default(),
             links: BTreeMap::new(),
             beats: None,
@@ -200,8 +207,13 @@ impl Worker {
 
     /// What may be announced with the sockets that there are: all that is wanted, or nothing.
     fn open_sockets(&mut self, time: Now) -> Wanted {
-        let has_peers = self.wanted.peers.iter().any(|peer| peer.name != self.settings.host);
-        let needs_beats = has_peers && self.settings.key.is_some();
+        self.strangers.retain(|_, (_, until)| time < *until);
+        let mut wanted = self.wanted.clone();
+        let named: Vec<Name> = wanted.peers.iter().map(|it| it.name.clone()).collect();
+        let others = self.strangers.iter().filter(|(name, _)| !named.contains(name));
+        wanted.peers.extend(others.map(|(name, (at, _))| Peer { name: name.clone(), addresses: vec![*at] }));
+        let has_peers = wanted.peers.iter().any(|peer| peer.name != self.settings.host);
+        let needs_beats = self.settings.key.is_some();
         if needs_beats && self.beats.is_none() && !self.succession.is_waiting() {
             match BeatSocket::open(self.settings.port) {
                 Ok(socket) => {
@@ -214,7 +226,7 @@ impl Worker {
                 Err(_) => {}
             }
         }
-        self.lacks = needs_beats && self.beats.is_none();
+        self.lacks = needs_beats && has_peers && self.beats.is_none();
         let needed: Vec<(u32, Family)> = self
             .wanted
             .addresses
@@ -236,11 +248,11 @@ impl Worker {
                 self.look_again = time.saturating_add(RETRY);
             }
         }
-        if !self.lacks {
-            return self.wanted.clone();
+        if self.lacks {
+            self.look_again = time.saturating_add(RETRY);
+            wanted.addresses.clear();
         }
-        self.look_again = time.saturating_add(RETRY);
-        Wanted { peers: self.wanted.peers.clone(), addresses: Vec::new() }
+        wanted
     }
 
     fn open_link(&mut self, key: (u32, Family)) -> io::Result<()> {
@@ -253,7 +265,8 @@ impl Worker {
 
     /// It is asked only where there are peers.
     fn open_gateway(&mut self) {
-        if let Some((index, gateway)) = self.gateway.filter(|_| !self.wanted.peers.is_empty()) {
+        let has_peers = !self.wanted.peers.is_empty() || !self.strangers.is_empty();
+        if let Some((index, gateway)) = self.gateway.filter(|_| has_peers) {
             // Without it, it counts as one that does not answer.
             let _ = self.open_link((index, Family::of(gateway)));
         }
@@ -263,10 +276,22 @@ impl Worker {
     fn hear(&mut self) {
         let (Some(socket), Some(key)) = (&self.beats, &self.settings.key) else { return };
         for _ in 0..BEATS {
-            let Some(bytes) = socket.receive(&mut self.buffer) else { return };
-            if let Some(message) = Message::read(key, bytes) {
-                self.machine.receive(now(), message);
+            let Some((bytes, at)) = socket.receive(&mut self.buffer) else { return };
+            let Some(message) = Message::read(key, bytes) else { continue };
+            let time = now();
+            let is_told = self.machine.has_peer(&message.from);
+            if let Some((_, until)) = self.strangers.get_mut(&message.from) {
+                *until = time.saturating_add(ACQUAINTANCE);
+            } else if !is_told
+                && message.to == self.settings.host
+                && message.from != message.to
+                && self.strangers.len() < MOST_STRANGERS
+            {
+                // It knows of us before we were told of it.
+                self.strangers.insert(message.from.clone(), (at, time.saturating_add(ACQUAINTANCE)));
+                self.look_again = time;
             }
+            self.machine.receive(time, message);
         }
     }
 
@@ -334,8 +359,11 @@ impl Worker {
 
     fn send(&self, message: &Message) {
         let (Some(socket), Some(key)) = (&self.beats, &self.settings.key) else { return };
-        let Some(peer) = self.wanted.peers.iter().find(|peer| peer.name == message.to) else { return };
         let bytes = message.write(key);
+        let Some(peer) = self.wanted.peers.iter().find(|peer| peer.name == message.to) else {
+            let stranger = self.strangers.get(&message.to);
+            return stranger.into_iter().for_each(|(at, _)| socket.send(&bytes, *at, self.settings.port));
+        };
         // Other ways to it are tried while it is silent.
         let ways = if self.machine.is_quiet(now(), &message.to) { peer.addresses.len() } else { 1 };
         for address in peer.addresses.iter().take(ways) {

@@ -118,6 +118,12 @@ impl Machine {
             }
             return;
         }
+        if let Phase::Conflict { theirs, .. } = held.phase
+            && self.peers.values().any(|peer| peer.macs.contains(&theirs))
+        {
+            // It was one of our hosts, which was not known yet.
+            held.phase = Phase::Idle;
+        }
         let mut announcers = false;
         let mut better_announcer = false;
         // The one that could take it and comes before us: since when.

@@ -99,7 +99,10 @@ impl Peer {
         (self.counted, self.latest, self.heard) = (stamp, stamp, Some(now));
         self.acknowledged = self.acknowledged.max(Some(sent));
         self.knows = message.known;
-        self.macs.clone_from(&message.macs);
+        if self.macs != message.macs {
+            self.macs.clone_from(&message.macs);
+            changed = true;
+        }
         (true, self.assemble(now, message) || changed)
     }
 

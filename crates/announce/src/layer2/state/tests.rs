@@ -191,6 +191,18 @@ fn a_probe_that_a_host_of_ours_answers_does_not_make_an_address_free() {
 }
 
 #[test]
+fn a_conflict_with_a_host_that_turns_out_to_be_ours_is_none() {
+    let mut host = Host::new(&["b"], true);
+    host.pass(600);
+    host.machine.dispute(host.now, address(), 1, THEIRS);
+    assert!(matches!(host.what(), What::Conflict { .. }));
+    let message = host.message(5, true);
+    host.machine.receive(host.now, message);
+    host.pass(1);
+    assert_eq!(host.what(), What::Standby { owner: "b".into() });
+}
+
+#[test]
 fn of_two_that_probe_at_once_the_one_with_the_smaller_mac_goes_on() {
     let (smaller, larger) = (Mac([2, 0, 0, 0, 0, 0]), THEIRS);
     let mut host = Host::new(&[], false);
