@@ -9,20 +9,20 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use aws_lc_rs::rand;
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    time::{ClockId, clock_gettime},
 };
 use seaway_model::Name;
 use seaway_watchdog::Heartbeat;
 
 use super::{
     announcer::{Shared, locked},
+    answer::Answer,
+    clock::{boot, now},
     heartbeat::Message,
     interfaces::{Interfaces, gateway},
-    packet::{Advertisement, Arp, Operation, Solicitation},
+    packet::{Advertisement, Arp, Solicitation},
     settings::{Mac, Peer, Settings, State, Wanted, What},
     sockets::{BUFFER, BeatSocket, Family, Groups, LinkSocket},
     state::{Action, Machine, Now, Place},
@@ -441,64 +441,4 @@ impl Worker {
         };
         all.into_iter().map(state).collect()
     }
-}
-
-/// What a frame asks, and our answer. Nothing is allocated.
-struct Answer<'a> {
-    machine: &'a mut Machine,
-    socket: &'a LinkSocket,
-    link: u32,
-}
-
-impl Answer<'_> {
-    fn arp(self, frame: &[u8], gateway: Option<(u32, IpAddr)>) {
-        let Some(arp) = Arp::read(frame) else { return };
-        let time = now();
-        if arp.operation == Operation::Reply && gateway == Some((self.link, arp.sender.into())) {
-            self.machine.gateway_answered();
-        }
-        if arp.sender.is_unspecified() {
-            self.machine.rival(time, arp.target.into(), self.link, arp.sender_mac);
-        } else {
-            self.machine.dispute(time, arp.sender.into(), self.link, arp.sender_mac);
-        }
-        let is_asked = arp.operation == Operation::Request && arp.sender != arp.target;
-        let answers = |machine: &Machine| machine.answers(time, arp.target.into(), self.link);
-        if let Some(mac) = is_asked.then(|| answers(self.machine)).flatten() {
-            // A queue that is full loses it; who asked asks again.
-            let _ = self.socket.send(&arp.reply(mac));
-        }
-    }
-
-    fn ndp(self, frame: &[u8], gateway: Option<(u32, IpAddr)>) {
-        let time = now();
-        if let Some(asked) = Solicitation::read(frame) {
-            if asked.source.is_unspecified() {
-                self.machine.rival(time, asked.target.into(), self.link, asked.mac);
-            }
-            if let Some(mac) = self.machine.answers(time, asked.target.into(), self.link) {
-                let _ = self.socket.send(&asked.reply(mac));
-            }
-        } else if let Some(said) = Advertisement::read(frame) {
-            if gateway == Some((self.link, said.target.into())) {
-                self.machine.gateway_answered();
-            }
-            self.machine.dispute(time, said.target.into(), self.link, said.mac);
-        }
-    }
-}
-
-/// Goes on while the machine is suspended, so that no lease outlives that.
-fn now() -> Now {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Now::ZERO, Into::into)
-}
-
-fn boot() -> u64 {
-    let mut bytes = [0_u8; 8];
-    // It fails only where there is no randomness at all; the time tells lives apart as well.
-    let number = match rand::fill(&mut bytes) {
-        Ok(()) => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
-        Err(_) => u64::try_from(now().as_nanos()).unwrap_or(1),
-    };
-    number.max(1)
 }
