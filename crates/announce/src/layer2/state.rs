@@ -201,6 +201,7 @@ impl Machine {
                 held.before.retain(|name| self.peers.contains_key(name));
                 held.before.extend(new.iter().copied().filter(precedes).cloned());
             }
+            held.precede = self.peers.keys().map(|name| held.before.contains(name)).collect();
             if is_new {
                 held.place = place(address);
                 if self.inherited.remove(&address) && held.ours && held.place.is_some() {

@@ -28,8 +28,11 @@ pub(super) struct Held {
     /// This host is a candidate.
     pub(super) ours: bool,
     pub(super) place: Option<Place>,
-    /// The peers that come before this host.
+    /// The peers that come before this host; and of each peer, in the order of their names, whether it does.
     pub(super) before: BTreeSet<Name>,
+    pub(super) precede: Vec<bool>,
+    /// The host of ours that announces it.
+    pub(super) owner: Option<Name>,
     pub(super) phase: Phase,
     /// No host of ours is known to have it: then another machine may, and is asked for before it is announced.
     pub(super) cold: bool,
@@ -73,6 +76,8 @@ impl Held {
             wanted,
             place: None,
             before: BTreeSet::new(),
+            precede: Vec::new(),
+            owner: None,
             phase: Phase::Idle,
             cold: true,
             orphaned: None,

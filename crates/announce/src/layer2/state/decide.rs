@@ -6,6 +6,15 @@ use seaway_model::Name;
 
 use super::{AT_ONCE, Action, Claim, Due, Held, Machine, Now, PACE, PATIENCE, Peer, Phase, What};
 
+/// What peers say of an address.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    is_announced: bool,
+    is_announced_by_better: bool,
+    /// One that could take it comes before us: since when.
+    better: Option<Now>,
+}
+
 impl Machine {
     /// Someone who would take our addresses has heard of us so lately that he does not do so yet.
     pub(super) fn has_lease(&self, now: Now) -> bool {
@@ -94,9 +103,10 @@ impl Machine {
     pub(super) fn decide(&mut self, now: Now, actions: &mut Vec<Action>) {
         self.revision = self.revision.wrapping_add(1);
         let mut addresses = std::mem::take(&mut self.addresses);
-        for held in addresses.values_mut() {
+        let said = self.said_by_peers(&mut addresses);
+        for (held, said) in addresses.values_mut().zip(said) {
             let was_announced = held.is_announced();
-            self.decide_one(now, held);
+            self.decide_one(now, held, said);
             if was_announced && !held.is_announced() {
                 actions.push(Action::LetGo(held.address()));
             }
@@ -104,7 +114,30 @@ impl Machine {
         self.addresses = addresses;
     }
 
-    fn decide_one(&mut self, now: Now, held: &mut Held) {
+    /// What all peers say of each address, in the order of addresses. Both are sorted, so that thousands of each cost no searches.
+    fn said_by_peers(&self, addresses: &mut BTreeMap<IpAddr, Held>) -> Vec<Said> {
+        let mut all = vec![Said::default(); addresses.len()];
+        addresses.values_mut().for_each(|held| held.owner = None);
+        for (at, (name, peer)) in self.peers.iter().enumerate() {
+            let mut claims = peer.claims.iter().peekable();
+            for ((address, held), said) in addresses.iter_mut().zip(&mut all) {
+                while claims.next_if(|(claimed, _)| *claimed < address).is_some() {}
+                let Some((_, claim)) = claims.next_if(|(claimed, _)| *claimed == address) else { continue };
+                let precedes = held.precede.get(at).copied().unwrap_or(false);
+                if claim.announcing {
+                    said.is_announced = true;
+                    said.is_announced_by_better |= precedes;
+                    held.passed.remove(name);
+                    held.owner.get_or_insert_with(|| name.clone());
+                } else if precedes && !held.passed.contains(name) {
+                    said.better = Some(said.better.map_or(claim.since, |since| since.min(claim.since)));
+                }
+            }
+        }
+        all
+    }
+
+    fn decide_one(&mut self, now: Now, held: &mut Held, said: Said) {
         let may = held.ours && held.place.is_some() && !self.lacks_key();
         if !may || self.isolated {
             held.phase = Phase::Idle;
@@ -124,23 +157,13 @@ impl Machine {
             // It was one of our hosts, which was not known yet.
             held.phase = Phase::Idle;
         }
-        let mut announcers = false;
-        let mut better_announcer = false;
-        // The one that could take it and comes before us: since when.
-        let mut better: Option<Now> = None;
-        for (name, peer) in &self.peers {
-            let Some(claim) = peer.claims.get(&held.address()) else { continue };
-            let precedes = held.before.contains(name);
-            if claim.announcing {
-                announcers = true;
-                better_announcer |= precedes;
-                held.passed.remove(name);
-            } else if precedes && !held.passed.contains(name) {
-                better = Some(better.map_or(claim.since, |at| at.min(claim.since)));
-            }
+        let Said { is_announced: announcers, is_announced_by_better: better_announcer, better } = said;
+        if !held.passed.is_empty() {
+            let address = held.address();
+            let claims =
+                |name: &Name| self.peers.get(name).is_some_and(|it| it.claims.contains_key(&address));
+            held.passed.retain(claims);
         }
-        let address = held.address();
-        held.passed.retain(|name| self.peers.get(name).is_some_and(|it| it.claims.contains_key(&address)));
         if announcers {
             held.cold = false;
             held.was_elsewhere = true;
@@ -272,13 +295,7 @@ impl Machine {
                 None => What::Announcing,
             },
             Phase::Probing { .. } => What::Probing,
-            Phase::Idle => self.owner(held).map_or(What::Probing, |owner| What::Standby { owner }),
+            Phase::Idle => held.owner.clone().map_or(What::Probing, |owner| What::Standby { owner }),
         }
-    }
-
-    /// Who announces it.
-    fn owner(&self, held: &Held) -> Option<Name> {
-        let announces = |peer: &Peer| peer.claims.get(&held.address()).is_some_and(|it| it.announcing);
-        self.peers.iter().find(|(_, peer)| announces(peer)).map(|(name, _)| name.clone())
     }
 }
