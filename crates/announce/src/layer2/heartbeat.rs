@@ -12,7 +12,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use aws_lc_rs::hmac;
 use seaway_model::Name;
 
 use super::settings::{Key, Mac};
@@ -126,8 +125,8 @@ impl Message {
                 }
             }
         }
-        let tag = hmac::sign(&key.0, &bytes);
-        bytes.extend(tag.as_ref());
+        let tag = key.sign(&bytes);
+        bytes.extend(tag.iter().flat_map(|tag| tag.as_ref()));
         bytes
     }
 
@@ -137,7 +136,9 @@ impl Message {
             return None;
         }
         let (said, tag) = bytes.split_at_checked(bytes.len().checked_sub(TAG)?)?;
-        hmac::verify(&key.0, said, tag).ok()?;
+        if !key.verifies(said, tag) {
+            return None;
+        }
         Message::parse(said)
     }
 
@@ -257,12 +258,26 @@ mod tests {
     }
 
     #[test]
+    fn one_secret_replaces_another_while_both_are_accepted() {
+        let (old, new) = ("a secret of thirty-two characters", "its successor of the same length");
+        let both = [format!("{old}\n{new}\n"), format!("{new}\n\n{old}")].map(|it| Key::new(&it));
+        for one in &both {
+            let bytes = message().write(one);
+            assert!(both.iter().all(|other| Message::read(other, &bytes).is_some()));
+        }
+        assert!(Message::read(&Key::new(old), &message().write(&both[0])).is_some());
+        assert!(Message::read(&Key::new(old), &message().write(&both[1])).is_none());
+        let none = Key::new(" \n");
+        assert_eq!(Message::read(&none, &message().write(&none)), None);
+    }
+
+    #[test]
     fn what_a_later_version_adds_is_passed_over() {
         let key = Key::new("a secret of thirty-two characters");
         let bytes = message().write(&key);
         let mut said = bytes[..bytes.len() - TAG].to_vec();
         said.extend(b"a field of the future");
-        said.extend(hmac::sign(&key.0, &said).as_ref().to_vec());
+        said.extend(key.sign(&said).expect("a secret").as_ref().to_vec());
         assert_eq!(Message::read(&key, &said), Some(message()));
     }
 

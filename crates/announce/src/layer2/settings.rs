@@ -23,11 +23,30 @@ impl Settings {
 
 /// Derived from the secret that all hosts share.
 #[derive(Clone)]
-pub struct Key(pub(crate) Arc<hmac::Key>);
+pub struct Key(Arc<[hmac::Key]>);
+
+/// So that what another program signs with the same secret is nothing here.
+const PURPOSE: &[u8] = b"seaway layer2 1";
 
 impl Key {
+    /// Of several lines each is a secret: the first signs, and all are accepted, so that one replaces another without hosts that
+    /// do not hear each other.
     pub fn new(secret: &str) -> Key {
-        Key(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())))
+        let lines = secret.lines().map(str::trim).filter(|it| !it.is_empty());
+        let derived = |secret: &str| {
+            let secret = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+            hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&secret, PURPOSE).as_ref())
+        };
+        Key(lines.map(derived).collect())
+    }
+
+    /// Nothing, without a secret.
+    pub(crate) fn sign(&self, said: &[u8]) -> Option<hmac::Tag> {
+        self.0.first().map(|key| hmac::sign(key, said))
+    }
+
+    pub(crate) fn verifies(&self, said: &[u8], tag: &[u8]) -> bool {
+        self.0.iter().any(|key| hmac::verify(key, said, tag).is_ok())
     }
 }
 

@@ -195,7 +195,8 @@ impl Groups {
         if self.sockets.last().is_some_and(joins) {
             return self.sockets.len().checked_sub(1);
         }
-        let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).ok()?;
+        // Nothing is received by it.
+        let socket = UdpSocket::bind((Ipv6Addr::LOCALHOST, 0)).ok()?;
         let is_joined = joins(&socket);
         self.sockets.push(socket);
         if is_joined { self.sockets.len().checked_sub(1) } else { None }

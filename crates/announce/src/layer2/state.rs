@@ -42,6 +42,8 @@ const PACE: Duration = Duration::from_millis(5);
 const PARTS_AT_ONCE: usize = 8;
 /// Who is heard, and has not said yet what it claims, is waited for so long.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Who was cut off for so long asks again whether another machine has what it takes (RFC 5227, 2.1).
+const LONG_APART: Duration = Duration::from_secs(10);
 /// Larger groups beat less often.
 const FEW_PEERS: usize = 16;
 
@@ -90,6 +92,8 @@ pub(crate) struct Machine {
     granted: Now,
     last_tick: Now,
     isolated: bool,
+    /// Since when it is, or was last.
+    lapsed: Now,
     /// Peers are only heard, since then, and nothing is begun.
     listening: Option<Now>,
     /// What the process before us announced: it goes on.
@@ -131,6 +135,7 @@ impl Machine {
             granted: now,
             last_tick: now,
             isolated: false,
+            lapsed: now,
             listening: Some(now),
             inherited: BTreeSet::new(),
             dirty: true,

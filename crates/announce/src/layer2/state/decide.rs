@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use seaway_model::Name;
 
-use super::{AT_ONCE, Action, Claim, Due, Held, Machine, Now, PACE, PATIENCE, Peer, Phase, What};
+use super::{AT_ONCE, Action, Claim, Due, Held, LONG_APART, Machine, Now, PACE, PATIENCE, Peer, Phase, What};
 
 /// What peers say of an address.
 #[derive(Clone, Copy, Default)]
@@ -48,6 +48,9 @@ impl Machine {
         let has_lease = self.has_lease(now);
         if self.isolated == has_lease {
             self.isolated = !has_lease;
+            if self.isolated {
+                self.lapsed = now;
+            }
             self.listening = Some(now);
             self.dirty = true;
         }
@@ -60,8 +63,8 @@ impl Machine {
         if all_are_known || now.saturating_sub(since) >= patience {
             self.listening = None;
             self.dirty = true;
-            // Whoever is not heard may announce what was theirs.
-            let idle = self.addresses.values_mut().filter(|held| !all_are_known && !held.is_announced());
+            let is_unknown = !all_are_known && since.saturating_sub(self.lapsed) >= LONG_APART;
+            let idle = self.addresses.values_mut().filter(|held| is_unknown && !held.is_announced());
             idle.for_each(|held| held.cold = true);
         }
     }

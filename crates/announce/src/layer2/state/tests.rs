@@ -256,6 +256,28 @@ fn what_comes_back_on_a_link_is_probed_first() {
 }
 
 #[test]
+fn a_host_that_was_cut_off_for_long_probes_and_one_that_was_for_a_moment_does_not() {
+    for (away, probes) in [(2_000, 0), (20_000, 3)] {
+        let mut host = Host::new(&["b"], true);
+        host.machine.set_gateway(true);
+        let answer = |host: &mut Host, millis: u64| {
+            let mut actions = Vec::new();
+            for _ in 0..millis {
+                actions.extend(host.pass(1));
+                host.machine.gateway_answered();
+            }
+            actions.iter().filter(|it| **it == Action::Probe(address())).count()
+        };
+        assert_eq!(answer(&mut host, 2_000), 3);
+        assert_eq!(host.what(), What::Announcing);
+        host.pass(away);
+        assert_eq!(host.what(), What::Isolated);
+        assert_eq!(answer(&mut host, 2_000), probes, "{away} ms");
+        assert_eq!(host.what(), What::Announcing);
+    }
+}
+
+#[test]
 fn a_better_host_that_could_and_does_not_is_passed_over_for_good() {
     let last = |it: &u8| IpAddr::from([192, 0, 2, *it]);
     let better = |it: &u8| rank("b", last(it)) < rank("a", last(it));
