@@ -8,7 +8,7 @@ use super::{AT_ONCE, Action, Claim, Due, Held, LONG_APART, Machine, Now, PACE, P
 
 /// What peers say of an address.
 #[derive(Clone, Copy, Default)]
-struct Said {
+struct PeerClaims {
     is_announced: bool,
     is_announced_by_better: bool,
     /// One that could take it comes before us: since when.
@@ -118,8 +118,8 @@ impl Machine {
     }
 
     /// What all peers say of each address, in the order of addresses. Both are sorted, so that thousands of each cost no searches.
-    fn said_by_peers(&self, addresses: &mut BTreeMap<IpAddr, Held>) -> Vec<Said> {
-        let mut all = vec![Said::default(); addresses.len()];
+    fn said_by_peers(&self, addresses: &mut BTreeMap<IpAddr, Held>) -> Vec<PeerClaims> {
+        let mut all = vec![PeerClaims::default(); addresses.len()];
         addresses.values_mut().for_each(|held| held.owner = None);
         for (at, (name, peer)) in self.peers.iter().enumerate() {
             let mut claims = peer.claims.iter().peekable();
@@ -140,7 +140,7 @@ impl Machine {
         all
     }
 
-    fn decide_one(&mut self, now: Now, held: &mut Held, said: Said) {
+    fn decide_one(&mut self, now: Now, held: &mut Held, said: PeerClaims) {
         let may = held.ours && held.place.is_some() && !self.lacks_key();
         if !may || self.isolated {
             held.phase = Phase::Idle;
@@ -160,7 +160,7 @@ impl Machine {
             // It was one of our hosts, which was not known yet.
             held.phase = Phase::Idle;
         }
-        let Said { is_announced: announcers, is_announced_by_better: better_announcer, better } = said;
+        let PeerClaims { is_announced: announcers, is_announced_by_better: better_announcer, better } = said;
         if !held.passed.is_empty() {
             let address = held.address();
             let claims =
