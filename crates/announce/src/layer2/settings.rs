@@ -104,7 +104,7 @@ pub struct Peer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedAddress {
     pub address: IpAddr,
-    /// The hosts that may announce it; this one only if it is among them.
+    /// The hosts that may announce it: this one only if it is among them. Which others could now, they say themselves.
     pub candidates: Arc<[Name]>,
 }
 
