@@ -1,4 +1,4 @@
-//! The manifests in `deploy/kubernetes`, held against the program: its arguments, its files, the roles that it needs.
+//! The manifests of `deploy/kubernetes`, held against the program: its arguments, its files, the roles that it needs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,6 +34,13 @@ fn manifest(name: &str) -> Vec<Json> {
     text.split("\n---\n").map(|it| json(&tree::parse(it).unwrap()[0])).collect()
 }
 
+/// All objects of a way to install it, but for definitions and roles: as kustomize makes them, which `kubernetes_native` compares.
+fn way(name: &str) -> Vec<Json> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/kustomize");
+    let text = fs::read_to_string(folder.join(format!("{name}.yaml"))).unwrap();
+    text.split("\n---\n").map(|it| json(&tree::parse(it).unwrap()[0])).collect()
+}
+
 fn text(it: &Json) -> &str {
     it.as_str().unwrap_or_else(|| panic!("{it} is no text"))
 }
@@ -60,17 +67,14 @@ fn keys<'j>(objects: &'j [Json], kind: &str, name: &Json) -> BTreeSet<&'j str> {
     data.into_iter().filter_map(Json::as_object).flat_map(|it| it.keys().map(String::as_str)).collect()
 }
 
-const OPENSTACK: [&str; 2] = ["openstack.yaml", "openstack-secret.yaml"];
-const NATIVE: [&str; 2] = ["controller.yaml", "node.yaml"];
-
-fn all(files: &[&str]) -> Vec<Json> {
-    files.iter().flat_map(|it| manifest(it)).collect()
+fn openstack() -> Vec<Json> {
+    way("openstack").into_iter().chain(manifest("openstack/openstack-secret.yaml")).collect()
 }
 
 #[test]
 fn every_container_is_called_as_the_program_takes_it() {
     let mut called = 0;
-    for objects in [all(&OPENSTACK), all(&NATIVE)] {
+    for objects in [openstack(), way("bare-metal")] {
         for pod in pods(&objects) {
             for container in items(&pod["initContainers"]).chain(items(&pod["containers"])) {
                 let line = line(container);
@@ -84,13 +88,13 @@ fn every_container_is_called_as_the_program_takes_it() {
 
 #[test]
 fn every_file_that_a_controller_is_told_of_is_mounted_where_it_is_looked_for() {
-    for (files, wanted) in [(OPENSTACK, 2), (NATIVE, 1)] {
-        let objects = all(&files);
-        let pod = pods(&objects)[0];
+    for (objects, wanted) in [(openstack(), 2), (way("bare-metal"), 1)] {
+        let is_controller = |it: &&Json| it["serviceAccountName"] == "seaway-controller";
+        let pod = pods(&objects).into_iter().find(is_controller).unwrap();
         let container = &pod["containers"][0];
-        let Command::Controller(it) = Cli::parse_from(line(container)).command else { panic!("{files:?}") };
+        let Command::Controller(it) = Cli::parse_from(line(container)).command else { panic!("{container}") };
         let named: Vec<_> = it.member.config.iter().chain(&it.cloud.cloud_config).cloned().collect();
-        assert_eq!(named.len(), wanted, "{files:?}");
+        assert_eq!(named.len(), wanted, "{named:?}");
         for file in named {
             let folder = file.parent().unwrap().to_str().unwrap();
             let mount = items(&container["volumeMounts"]).find(|it| it["mountPath"] == folder);
@@ -132,14 +136,14 @@ fn only_controllers_of_a_cloud_may_patch_services_and_all_roles_that_are_bound_e
     let roles = names_of_roles();
     let inside = &["seaway-leader", "seaway-lease-reader", "seaway-records"][..];
     for (file, everywhere) in [
-        ("controller.yaml", &["seaway-controller", "seaway-reader"][..]),
-        ("openstack.yaml", &["seaway-cloud", "seaway-controller", "seaway-reader"]),
+        ("hosts-outside", &["seaway-controller", "seaway-reader"][..]),
+        ("openstack", &["seaway-cloud", "seaway-controller", "seaway-reader"]),
     ] {
         let expected: BTreeMap<String, BTreeSet<String>> =
             [("ClusterRoleBinding", everywhere), ("RoleBinding", inside)]
                 .map(|(kind, roles)| (kind.to_owned(), roles.iter().map(|it| (*it).to_owned()).collect()))
                 .into();
-        let bound = bound(&manifest(file));
+        let bound = bound(&way(file));
         assert_eq!(bound, expected, "{file}");
         assert!(bound.values().flatten().all(|it| roles.contains(it)), "{file}: {roles:?}");
     }
@@ -154,8 +158,11 @@ fn certificates_yaml_binds_no_role_in_the_whole_cluster() {
         bound.collect::<Vec<_>>()
     };
     let copies = ["RoleBinding seaway-copies", "RoleBinding seaway-copies-reader"];
-    assert_eq!(bound("certificates.yaml"), copies);
-    assert_eq!(bound("certificates-everywhere.yaml"), ["ClusterRoleBinding seaway-certificates"]);
+    assert_eq!(bound("components/certificates/certificates.yaml"), copies);
+    assert_eq!(
+        bound("components/certificates-everywhere/certificates-everywhere.yaml"),
+        ["ClusterRoleBinding seaway-certificates"]
+    );
 }
 
 /// Names of the roles that `seaway crds` prints.
@@ -166,8 +173,7 @@ fn names_of_roles() -> BTreeSet<String> {
 
 #[test]
 fn probes_ask_where_they_are_answered_and_hosts_have_no_host_ports() {
-    for (files, host) in [(&NATIVE[..], true), (&OPENSTACK[..], false)] {
-        let objects = all(files);
+    for (objects, host) in [(way("bare-metal"), true), (openstack(), false)] {
         for pod in pods(&objects) {
             let container = &pod["containers"][0];
             let member = match Cli::parse_from(line(container)).command {
@@ -189,14 +195,14 @@ fn probes_ask_where_they_are_answered_and_hosts_have_no_host_ports() {
             }
         }
     }
-    let policy = &manifest("network-policy.yaml")[0];
-    let template = all(&NATIVE).into_iter().find(|it| it["kind"] == "Deployment").unwrap();
+    let policy = &manifest("components/network-policy/network-policy.yaml")[0];
+    let template = way("bare-metal").into_iter().find(|it| it["kind"] == "Deployment").unwrap();
     assert_eq!(policy["spec"]["podSelector"], template["spec"]["selector"]);
 }
 
 #[test]
 fn pods_have_no_rights_that_nothing_uses_and_a_limit_of_memory() {
-    let objects = all(&NATIVE);
+    let objects = way("bare-metal");
     let mut added = BTreeSet::new();
     for pod in pods(&objects) {
         for container in items(&pod["containers"]) {
@@ -211,26 +217,25 @@ fn pods_have_no_rights_that_nothing_uses_and_a_limit_of_memory() {
 
 #[test]
 fn a_controller_of_a_cloud_is_run_as_one_without_but_for_its_secret() {
-    let deployment = |file: &str| {
-        let objects = manifest(file);
-        objects.into_iter().find(|it| it["kind"] == "Deployment").unwrap()
-    };
-    let (plain, mut clouded) = (deployment("controller.yaml"), deployment("openstack.yaml"));
+    let deployment = |name: &str| way(name).into_iter().find(|it| it["kind"] == "Deployment").unwrap();
+    let (plain, mut clouded) = (deployment("bare-metal"), deployment("openstack"));
     assert_eq!(clouded["spec"]["replicas"], 2);
     let pod = &mut clouded["spec"]["template"]["spec"];
     assert_eq!(pod["securityContext"].as_object_mut().unwrap().remove("fsGroup"), Some(json!(65_532)));
-    let secret = pod["volumes"].as_array_mut().unwrap().pop().unwrap();
+    let cloud = |it: &Json| it["name"] == "cloud";
+    let volumes = pod["volumes"].as_array_mut().unwrap();
+    let secret = volumes.remove(volumes.iter().position(cloud).unwrap());
     // Its owner and its group may read it, no other user.
     assert_eq!(secret["secret"]["defaultMode"], 0o440, "{secret}");
     let container = &mut pod["containers"][0];
-    container["volumeMounts"].as_array_mut().unwrap().pop();
+    container["volumeMounts"].as_array_mut().unwrap().retain(|it| !cloud(it));
     container["args"].as_array_mut().unwrap().truncate(5);
     assert_eq!(clouded, plain);
 }
 
 /// With these lines of its own commented out or in force.
 fn cloud_conf(in_force: bool) -> String {
-    let objects = all(&OPENSTACK);
+    let objects = openstack();
     let secret = objects.iter().find(|it| it["kind"] == "Secret").unwrap();
     let lines = text(&secret["stringData"]["cloud.conf"]).lines();
     let line = |it: &str| match it.strip_prefix('#') {
@@ -253,18 +258,19 @@ fn the_files_of_the_manifests_are_understood_with_every_line_in_force() {
     }
     // Who installs Seaway beside what is there gets no Service of others: those without a class are asked for by name.
     for (name, usual) in [
-        ("controller.yaml", ByDefault::None),
-        ("bare-metal.yaml", ByDefault::Native),
-        ("openstack.yaml", ByDefault::None),
+        ("beside-metallb", ByDefault::None),
+        ("bare-metal", ByDefault::Native),
+        ("hosts-outside", ByDefault::Native),
+        ("openstack", ByDefault::None),
     ] {
-        let objects = manifest(name);
+        let objects = way(name);
         let map = objects.iter().find(|it| it["kind"] == "ConfigMap").unwrap();
         let file = folder.path().join("seaway.yaml");
         fs::write(&file, text(&map["data"]["seaway.yaml"])).unwrap();
         let settings = settings::load(Some(&file)).unwrap();
         assert_eq!(settings.by_default, Some(usual), "{name}");
     }
-    let objects = all(&OPENSTACK);
+    let objects = openstack();
     let secret = objects.iter().find(|it| it["kind"] == "Secret").unwrap();
     let clouds = json(&tree::parse(text(&secret["stringData"]["clouds.yaml"])).unwrap()[0]);
     assert_eq!(clouds["clouds"]["openstack"]["cacert"], "/etc/seaway-cloud/ca.crt");

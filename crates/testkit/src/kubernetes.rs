@@ -43,7 +43,7 @@ mod pool;
 
 pub use access::{client, nodes_ready};
 pub use backup::Backup;
-pub use cluster::{Cluster, Options};
+pub use cluster::{Cluster, Options, kubectl_alone};
 pub use gate::Gate;
 pub use metallb::METALLB;
 pub use node::{Node, NodeOptions};

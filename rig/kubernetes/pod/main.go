@@ -4,6 +4,7 @@
 //	pod tcp [PORT]      greets with the pod's name, then says back what it hears
 //	pod udp [PORT]      says back what it hears, after the pod's name
 //	pod stubborn        does not end when it is asked to
+//	pod enter …         is no image: it becomes a program of one that is unpacked (enter.go)
 //
 // Paths of web: /slow?for=2s answers later; /status/503 with that status; POST /unready and POST /ready decide what
 // GET /ready answers. Asked to end, it serves on for the time in $LINGER, then finishes what is under way.
@@ -27,6 +28,10 @@ import (
 var name = os.Getenv("HOSTNAME")
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "enter" {
+		fmt.Fprintln(os.Stderr, "pod:", enter(os.Args[2:]))
+		os.Exit(1)
+	}
 	image, port := "", "80"
 	if len(os.Args) > 1 {
 		image = os.Args[1]

@@ -7,14 +7,12 @@ use seaway_testkit::{
     topology::{Rights, until, until_within},
 };
 
-use crate::scene::{A_TERM, POOL, Scene, deployment, service};
+use crate::{
+    kustomize::{Own, deploy},
+    scene::{A_TERM, POOL, Scene, deployment, service},
+};
 
 const SYSTEM: &str = "seaway-system";
-
-fn manifest(name: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes");
-    fs::read_to_string(folder.join(name)).expect("is there")
-}
 
 fn in_system(scene: &Scene, arguments: &[&str]) -> String {
     scene.cluster.try_kubectl(&[arguments, &["-n", SYSTEM]].concat(), "").unwrap_or_default()
@@ -38,12 +36,9 @@ fn is_read_only(process: u32, at: &str) -> bool {
 fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
     let Some(mut scene) = Scene::bare() else { return };
     scene.nodes = ["a", "b"].into_iter().map(|name| scene.cluster.node(name)).collect();
-    scene.cluster.define(&manifest("crds.yaml"));
-    // Without certificates.yaml, for nobody names any.
-    for name in ["roles.yaml", "controller.yaml", "node.yaml", "policies.yaml", "network-policy.yaml"] {
-        // As bare-metal.yaml says: applied by itself it would come after the first pods have read the other.
-        scene.cluster.apply(&manifest(name).replace("defaultDriver: none", "defaultDriver: native"));
-    }
+    // Without certificates, for nobody names any.
+    let own = Own::of("bare-metal", &["policies", "network-policy"], "");
+    scene.cluster.kubectl(&["apply", "-k", &own.path()]);
     scene.cluster.apply(POOL);
     for (pool, way) in ["203.0.113.0/28", "2001:db8:113::/124"].into_iter().zip(scene.nodes[0].addresses()) {
         scene.outside.route(pool, way);
@@ -134,10 +129,9 @@ fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
 fn our_manifest_for_openstack_makes_controllers_that_know_their_cloud_and_may_do_what_they_need() {
     let Some(mut scene) = Scene::bare() else { return };
     scene.nodes = ["a", "b"].into_iter().map(|name| scene.cluster.node(name)).collect();
-    scene.cluster.define(&manifest("crds.yaml"));
-    for name in ["roles.yaml", "openstack.yaml", "openstack-secret.yaml"] {
-        scene.cluster.apply(&manifest(name));
-    }
+    scene.cluster.kubectl(&["apply", "-k", &deploy().join("openstack").to_string_lossy()]);
+    let secret = fs::read_to_string(deploy().join("openstack/openstack-secret.yaml"));
+    scene.cluster.apply(&secret.expect("is there"));
     let ready = [
         "get",
         "deployment/seaway-controller",

@@ -159,10 +159,20 @@ impl Scene {
         Scene::with_grace("10m")
     }
 
+    /// As `bare`; pods of Seaway run from an image that is unpacked there.
+    pub(crate) fn of_image(root: &Path) -> Option<Scene> {
+        let images = [("seaway".to_owned(), vec!["/seaway".to_owned()])].into();
+        let roots = [("seaway".to_owned(), root.to_owned())].into();
+        Scene::on(Options { images, roots, node_grace: "10m".to_owned(), ..Options::default() })
+    }
+
     fn with_grace(node_grace: &str) -> Option<Scene> {
         let images = [("seaway".to_owned(), vec![SEAWAY.to_owned()])].into();
-        let node_grace = node_grace.to_owned();
-        let cluster = Arc::new(Cluster::up(&Options { images, node_grace, ..Options::default() })?);
+        Scene::on(Options { images, node_grace: node_grace.to_owned(), ..Options::default() })
+    }
+
+    fn on(options: Options) -> Option<Scene> {
+        let cluster = Arc::new(Cluster::up(&options)?);
         let outside = cluster.neighbour("outside");
         let folder = tempfile::tempdir().expect("a folder");
         let configuration = "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}}";

@@ -22,9 +22,11 @@ mod front_door;
 mod fuzz_seeds;
 mod harness;
 mod health;
+mod helm;
 mod holding_up;
 mod http_options;
 mod http_routes;
+mod image;
 mod imports;
 mod in_namespace;
 mod lifecycle;
@@ -43,6 +45,8 @@ mod pressure;
 mod proxy_protocol;
 mod rights;
 mod seeing;
+#[path = "../shared/image.rs"]
+mod shared_image;
 mod succession;
 #[path = "../shared/thousand_changes.rs"]
 mod thousand_changes;

@@ -39,6 +39,8 @@ pub struct Options {
     pub node_grace: String,
     /// Programs by the name of their image, with first arguments, beside those of `rig/kubernetes/pod`.
     pub images: BTreeMap<String, Vec<String>>,
+    /// Where an image of `images` is unpacked: its containers see these files alone. Others see those of the machine.
+    pub roots: BTreeMap<String, PathBuf>,
 }
 
 impl Options {
@@ -53,6 +55,7 @@ impl Default for Options {
             services: "10.96.0.0/12,fd00:96::/108".to_owned(),
             node_grace: "10s".to_owned(),
             images: BTreeMap::new(),
+            roots: BTreeMap::new(),
         }
     }
 }
@@ -62,6 +65,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Cluster {
     images: BTreeMap<String, Vec<String>>,
+    roots: BTreeMap<String, PathBuf>,
     made: AtomicU16,
     ways: Mutex<Vec<(Weak<Place>, Ways)>>,
     /// No other test gets it.
@@ -90,6 +94,7 @@ impl Cluster {
     fn on(plane: ControlPlane, options: &Options) -> Cluster {
         Cluster {
             images: images(options),
+            roots: options.roots.clone(),
             made: AtomicU16::new(1),
             ways: Mutex::default(),
             spoilt: AtomicBool::default(),
@@ -281,6 +286,10 @@ impl Cluster {
         &self.images
     }
 
+    pub(super) fn roots(&self) -> &BTreeMap<String, PathBuf> {
+        &self.roots
+    }
+
     /// A number that nobody else in this cluster has.
     pub(super) fn next(&self) -> u16 {
         self.made.fetch_add(1, Ordering::Relaxed)
@@ -332,6 +341,19 @@ impl Drop for Cluster {
             false => pool::give_back(plane),
         }
     }
+}
+
+/// What kubectl prints without any cluster, or what it complains of. Nothing, and the test is skipped, where none is installed.
+#[track_caller]
+pub fn kubectl_alone(arguments: &[&str]) -> Option<Result<String, String>> {
+    if !is_possible() {
+        return None;
+    }
+    let programs = PathBuf::from(last_line(&command(&path("install"), &[])));
+    let output = Command::new(programs.join("kubectl")).args(arguments).stdin(Stdio::null()).output();
+    let output = output.expect("kubectl starts");
+    let text = |it: &[u8]| String::from_utf8_lossy(it).into_owned();
+    Some(if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) })
 }
 
 #[track_caller]

@@ -11,6 +11,7 @@ mod logs;
 mod pod;
 mod probes;
 mod program;
+mod root;
 mod sandbox;
 mod volumes;
 mod walls;

@@ -46,6 +46,7 @@ pub(super) struct Place {
     control: Arc<Namespace>,
     port: String,
     pub(super) images: BTreeMap<String, Vec<String>>,
+    pub(super) roots: BTreeMap<String, PathBuf>,
 }
 
 /// The interface that leads to the cluster: no other is called so.
@@ -78,6 +79,7 @@ impl Node {
             api: cluster.services().next().map(first_of).unwrap_or_default(),
             programs: cluster.programs().to_owned(),
             images: cluster.images().clone(),
+            roots: cluster.roots().clone(),
             authority: cluster.folder().join("certificates/ca.crt"),
             control: cluster.network().clone(),
             port,

@@ -34,6 +34,7 @@ fn write(place: &Place, folder: &Path, namespace: &str, token: &str) -> io::Resu
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join("token"), token)?;
     std::fs::write(folder.join("namespace"), namespace)?;
-    std::fs::copy(&place.authority, folder.join("ca.crt"))?;
+    // Not with the rights of the file: a pod's user is another one than its owner.
+    std::fs::write(folder.join("ca.crt"), std::fs::read(&place.authority)?)?;
     Ok(())
 }

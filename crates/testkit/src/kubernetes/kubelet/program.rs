@@ -3,7 +3,7 @@ use std::{fs::OpenOptions, os::unix::process::CommandExt, path::Path, process::S
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
 use tokio::process::{Child, Command};
 
-use super::{sandbox::Sandbox, walls};
+use super::{root, sandbox::Sandbox, walls};
 use crate::{
     kubernetes::node::Place,
     topology::{Namespace, Running},
@@ -36,7 +36,11 @@ impl Program<'_> {
             _ => return Err(format!("no image is called {image:?}")),
         };
         line.extend(self.container.args.iter().flatten().cloned());
-        let mut command = self.command(&walls::around(self.place, self.pod, self.container, line)?);
+        let around = match self.place.roots.get(image) {
+            Some(root) => root::around(self.place, self.pod, self.container, root, line)?,
+            None => walls::around(self.place, self.pod, self.container, line)?,
+        };
+        let mut command = self.command(&around);
         let log = log_of(self.place, self.pod, &self.container.name);
         let log = OpenOptions::new().create(true).append(true).open(log).map_err(|it| it.to_string())?;
         let also = log.try_clone().map_err(|it| it.to_string())?;

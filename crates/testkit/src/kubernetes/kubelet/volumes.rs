@@ -37,16 +37,26 @@ pub(super) async fn prepare(place: &Place, client: &Client, pod: &Pod) -> Result
     Ok(())
 }
 
-/// Where a container has them. One of a kind that this does not know is not there.
+/// Where a container on the machine's own files has them.
 pub(super) fn mounts(place: &Place, pod: &Pod, container: &Container) -> Vec<Mount> {
+    let mut mounts = asked(place, pod, container);
+    for mount in &mut mounts {
+        // A machine's /var/run is its /run.
+        if let Some(rest) = mount.at.strip_prefix("/var").filter(|rest| rest.starts_with("/run/")) {
+            mount.at = rest.to_owned();
+        }
+    }
+    mounts
+}
+
+/// Where a container asks for them. One of a kind that this does not know is not there.
+pub(super) fn asked(place: &Place, pod: &Pod, container: &Container) -> Vec<Mount> {
     let volumes: Vec<&Volume> = pod.spec.iter().flat_map(|it| it.volumes.iter().flatten()).collect();
     let of = |name: &str| volumes.iter().find(|it| it.name == name).map(|it| folder_of(place, pod, it));
     let mounts = container.volume_mounts.iter().flatten();
     let known = mounts.filter_map(|it| {
-        // A container's /var/run is its /run.
-        let at = it.mount_path.strip_prefix("/var").filter(|rest| rest.starts_with("/run/"));
-        let at = at.unwrap_or(&it.mount_path).to_owned();
-        Some(Mount { folder: of(&it.name)?, at, read_only: it.read_only == Some(true) })
+        let read_only = it.read_only == Some(true);
+        Some(Mount { folder: of(&it.name)?, at: it.mount_path.clone(), read_only })
     });
     known.filter(|it| it.folder.is_dir()).collect()
 }

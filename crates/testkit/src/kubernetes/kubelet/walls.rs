@@ -78,6 +78,18 @@ pub(super) fn around(
 
 /// What takes rights away from a program.
 fn rights(context: &SecurityContext) -> Vec<String> {
+    let bounding = kept(context).iter().fold("-all".to_owned(), |all, one| format!("{all},+{one}"));
+    let mut setpriv =
+        vec!["setpriv".to_owned(), format!("--bounding-set={bounding}"), "--inh-caps=-all".to_owned()];
+    if context.allow_privilege_escalation == Some(false) {
+        setpriv.push("--no-new-privs".to_owned());
+    }
+    setpriv.push("--".to_owned());
+    setpriv
+}
+
+/// What a container may do at most: capabilities by their names in lower case, without `cap_`.
+pub(super) fn kept(context: &SecurityContext) -> BTreeSet<String> {
     let lower = |names: Option<&Vec<String>>| -> BTreeSet<String> {
         names.into_iter().flatten().map(|it| it.to_lowercase()).collect()
     };
@@ -89,12 +101,5 @@ fn rights(context: &SecurityContext) -> Vec<String> {
         false => USUAL.iter().map(|it| (*it).to_owned()).filter(|it| !drop.contains(it)).collect(),
     };
     kept.extend(add);
-    let bounding = kept.iter().fold("-all".to_owned(), |all, one| format!("{all},+{one}"));
-    let mut setpriv =
-        vec!["setpriv".to_owned(), format!("--bounding-set={bounding}"), "--inh-caps=-all".to_owned()];
-    if context.allow_privilege_escalation == Some(false) {
-        setpriv.push("--no-new-privs".to_owned());
-    }
-    setpriv.push("--".to_owned());
-    setpriv
+    kept
 }
