@@ -13,6 +13,7 @@ use seaway_model::L4;
 
 use crate::{
     diag::{Listener, tables},
+    layer2::{Key, Mac, heartbeat::Message as Said, packet},
     netlink::message::{Message, Messages, Request, attributes, u32_at, value},
     watch::{Event, event},
 };
@@ -121,4 +122,49 @@ fn written(at: SocketAddr) -> String {
     };
     let words = octets.chunks(4).map(|it| u32::from_ne_bytes([it[0], it[1], it[2], it[3]]));
     format!("{}:{:04X}", words.map(|it| format!("{it:08X}")).collect::<String>(), at.port())
+}
+
+/// What is read of ARP and NDP is all that the frame says, and is answered to who asked: one interface, and not a group, but for
+/// those who have no address yet.
+pub fn neighbors(bytes: &[u8]) {
+    use packet::{Advertisement, Arp, Solicitation};
+    const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
+    if let Some(arp) = Arp::read(bytes) {
+        assert!(bytes.len() >= Arp::FRAME && arp.sender_mac.is_unicast(), "{arp:?}");
+        let written = arp.write(Mac(bytes[..6].try_into().expect("six")));
+        assert_eq!(Arp::read(&written), Some(arp));
+        assert!(written[..6] == bytes[..6] && written[12..] == bytes[12..Arp::FRAME], "{arp:?}");
+        let reply = arp.reply(OURS);
+        assert!(reply[..6] == arp.sender_mac.0 && reply[28..32] == arp.target.octets());
+    }
+    // Mutations seldom have the right checksum.
+    let mut frame = bytes.to_vec();
+    packet::set_checksum(&mut frame);
+    for frame in [bytes, &frame] {
+        let (asked, said) = (Solicitation::read(frame), Advertisement::read(frame));
+        assert!(asked.is_none() || said.is_none());
+        let is_alone = |target: std::net::Ipv6Addr| !target.is_multicast() && !target.is_unspecified();
+        if let Some(said) = said {
+            assert!(is_alone(said.target) && said.mac.is_unicast() && frame[62..78] == said.target.octets());
+        }
+        let Some(asked) = asked else { continue };
+        assert!(is_alone(asked.target) && asked.mac.is_unicast() && frame[62..78] == asked.target.octets());
+        let reply = asked.reply(OURS);
+        let answer = Advertisement::read(&reply).expect("what we say is well-formed");
+        assert_eq!((answer.target, answer.mac), (asked.target, OURS));
+        assert_eq!(answer.is_solicited, !asked.source.is_unspecified());
+        assert!(reply[..6] == asked.mac.0 || asked.source.is_unspecified() && reply[..2] == [0x33, 0x33]);
+    }
+}
+
+/// A heartbeat that is read is written again as it came, and whatever has no signature of the key is refused.
+pub fn heartbeat(bytes: &[u8]) {
+    let key = Key::new("a secret that has thirty-two characters");
+    assert_eq!(Said::read(&key, bytes), None);
+    let Some(message) = Said::parse(bytes) else { return };
+    let written = message.write(&key);
+    // What a later version added is not ours to repeat.
+    assert!(bytes.starts_with(&written[..written.len() - 32]), "{message:?}");
+    // What others with the key say may be longer than what we read.
+    assert!(Said::read(&key, &written).is_none_or(|it| it == message));
 }

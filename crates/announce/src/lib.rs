@@ -10,14 +10,15 @@
 //!   divert ─ replies to clients' addresses come to our sockets                 NETLINK_NETFILTER
 //!   Sockets ── all, listeners ──► who listens where ──► conflicts           NETLINK_SOCK_DIAG
 //!   Process ── owners ──► which process has a socket                        /proc/*/fd
+//!   layer2::Announcer ── want ──► neighbors learn where addresses are       ARP, NDP, heartbeats
 //! ```
 //!
 //! *Presence* is an address being on `lo` of this host, so that sockets may bind it. Only addresses
 //! that carry our mark are ever removed. Everything acts on the network namespace of the calling
 //! thread; calls block, for as long as the kernel takes to answer one message.
 //!
-//! What this crate does not know: which addresses should be present (that is planned), what serves
-//! there, and, as yet, how the network learns of them: no ARP, NDP or BGP is spoken here.
+//! What this crate does not know: which addresses should be present or announced (that is planned), and what
+//! serves there. No BGP is spoken here.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
@@ -28,6 +29,7 @@ mod divert;
 mod error;
 pub mod fuzz;
 mod guard;
+pub mod layer2;
 mod links;
 mod netlink;
 mod nft;

@@ -65,6 +65,25 @@ impl Socket {
         }
     }
 
+    /// One question that has one answer, or none.
+    pub(crate) fn ask<T>(
+        &mut self,
+        request: Request,
+        read: impl Fn(u16, &[u8]) -> Option<T>,
+    ) -> io::Result<Option<T>> {
+        self.send(request, libc::NLM_F_REQUEST | libc::NLM_F_ACK)?;
+        let mut answer = None;
+        loop {
+            for message in self.receive()? {
+                match message? {
+                    Message::Data { kind, payload, .. } => answer = answer.or_else(|| read(kind, payload)),
+                    Message::Done { result, .. } => return result.map(|()| answer),
+                    Message::Foreign => {}
+                }
+            }
+        }
+    }
+
     /// Several changes that happen together or not at all, as netfilter has them: the first and the last only mark
     /// where it begins and ends.
     pub(crate) fn batch(&mut self, requests: &[(Request, i32)]) -> io::Result<()> {

@@ -22,3 +22,13 @@ fn the_netlink_reader_holds_over_seeds_and_mutations() {
 fn the_reader_of_socket_tables_holds_over_seeds_and_mutations() {
     mutate::hold(&corpus("tables"), 20_000, weigh, fuzz::tables);
 }
+
+#[test]
+fn the_reader_of_arp_and_ndp_holds_over_seeds_and_mutations() {
+    mutate::hold(&corpus("neighbors"), 20_000, weigh, fuzz::neighbors);
+}
+
+#[test]
+fn the_reader_of_heartbeats_holds_over_seeds_and_mutations() {
+    mutate::hold(&corpus("heartbeat"), 20_000, weigh, fuzz::heartbeat);
+}

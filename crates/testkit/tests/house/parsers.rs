@@ -21,12 +21,14 @@ const READS: [&str; 11] = [
 ];
 
 /// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
-const PARSERS: [(&str, &[&str]); 51] = [
+const PARSERS: [(&str, &[&str]); 53] = [
     ("acme/src/dns.rs", &["dns"]),
     ("acme/src/dns/", &["dns"]),
     ("admin/src/page/filter.rs", &["filter"]),
     ("announce/src/diag.rs", &["netlink"]),
     ("announce/src/diag/tables.rs", &["tables"]),
+    ("announce/src/layer2/heartbeat.rs", &["heartbeat"]),
+    ("announce/src/layer2/packet/", &["neighbors"]),
     ("announce/src/netlink/message.rs", &["netlink"]),
     ("cli/src/import.rs", &["import"]),
     ("cli/src/import/", &["import"]),
