@@ -60,8 +60,8 @@ fn keys<'j>(objects: &'j [Json], kind: &str, name: &Json) -> BTreeSet<&'j str> {
     data.into_iter().filter_map(Json::as_object).flat_map(|it| it.keys().map(String::as_str)).collect()
 }
 
-const OPENSTACK: [&str; 2] = ["openstack.yaml", "openstack-secret.yaml"];
-const NATIVE: [&str; 2] = ["controller.yaml", "node.yaml"];
+const OPENSTACK: [&str; 2] = ["openstack/openstack.yaml", "openstack/openstack-secret.yaml"];
+const NATIVE: [&str; 2] = ["base/controller.yaml", "components/hosts/node.yaml"];
 
 fn all(files: &[&str]) -> Vec<Json> {
     files.iter().flat_map(|it| manifest(it)).collect()
@@ -132,8 +132,8 @@ fn only_controllers_of_a_cloud_may_patch_services_and_all_roles_that_are_bound_e
     let roles = names_of_roles();
     let inside = &["seaway-leader", "seaway-lease-reader", "seaway-records"][..];
     for (file, everywhere) in [
-        ("controller.yaml", &["seaway-controller", "seaway-reader"][..]),
-        ("openstack.yaml", &["seaway-cloud", "seaway-controller", "seaway-reader"]),
+        ("base/controller.yaml", &["seaway-controller", "seaway-reader"][..]),
+        ("openstack/openstack.yaml", &["seaway-cloud", "seaway-controller", "seaway-reader"]),
     ] {
         let expected: BTreeMap<String, BTreeSet<String>> =
             [("ClusterRoleBinding", everywhere), ("RoleBinding", inside)]
@@ -154,8 +154,11 @@ fn certificates_yaml_binds_no_role_in_the_whole_cluster() {
         bound.collect::<Vec<_>>()
     };
     let copies = ["RoleBinding seaway-copies", "RoleBinding seaway-copies-reader"];
-    assert_eq!(bound("certificates.yaml"), copies);
-    assert_eq!(bound("certificates-everywhere.yaml"), ["ClusterRoleBinding seaway-certificates"]);
+    assert_eq!(bound("components/certificates/certificates.yaml"), copies);
+    assert_eq!(
+        bound("components/certificates-everywhere/certificates-everywhere.yaml"),
+        ["ClusterRoleBinding seaway-certificates"]
+    );
 }
 
 /// Names of the roles that `seaway crds` prints.
@@ -189,7 +192,7 @@ fn probes_ask_where_they_are_answered_and_hosts_have_no_host_ports() {
             }
         }
     }
-    let policy = &manifest("network-policy.yaml")[0];
+    let policy = &manifest("components/network-policy/network-policy.yaml")[0];
     let template = all(&NATIVE).into_iter().find(|it| it["kind"] == "Deployment").unwrap();
     assert_eq!(policy["spec"]["podSelector"], template["spec"]["selector"]);
 }
@@ -215,7 +218,7 @@ fn a_controller_of_a_cloud_is_run_as_one_without_but_for_its_secret() {
         let objects = manifest(file);
         objects.into_iter().find(|it| it["kind"] == "Deployment").unwrap()
     };
-    let (plain, mut clouded) = (deployment("controller.yaml"), deployment("openstack.yaml"));
+    let (plain, mut clouded) = (deployment("base/controller.yaml"), deployment("openstack/openstack.yaml"));
     assert_eq!(clouded["spec"]["replicas"], 2);
     let pod = &mut clouded["spec"]["template"]["spec"];
     assert_eq!(pod["securityContext"].as_object_mut().unwrap().remove("fsGroup"), Some(json!(65_532)));
@@ -253,9 +256,9 @@ fn the_files_of_the_manifests_are_understood_with_every_line_in_force() {
     }
     // Who installs Seaway beside what is there gets no Service of others: those without a class are asked for by name.
     for (name, usual) in [
-        ("controller.yaml", ByDefault::None),
-        ("bare-metal.yaml", ByDefault::Native),
-        ("openstack.yaml", ByDefault::None),
+        ("base/controller.yaml", ByDefault::None),
+        ("bare-metal/configuration.yaml", ByDefault::Native),
+        ("openstack/openstack.yaml", ByDefault::None),
     ] {
         let objects = manifest(name);
         let map = objects.iter().find(|it| it["kind"] == "ConfigMap").unwrap();

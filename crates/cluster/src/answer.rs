@@ -216,8 +216,9 @@ impl From<ApiError> for Failure {
 
 /// Which no part of Seaway is by default, and nobody asks before an object names a Secret.
 const BIND_CERTIFICATES: &str = "A Service, a route or the configuration names a certificate in a Secret. As an administrator: \
-     kubectl apply -f deploy/kubernetes/certificates.yaml, which binds the ClusterRole seaway-copies-reader (hosts), and bind \
-     seaway-certificates (controllers) in the namespaces of the Secrets; or let nothing name a Secret.";
+     kubectl apply -f deploy/kubernetes/components/certificates/certificates.yaml, which binds the ClusterRole \
+     seaway-copies-reader (hosts), and bind seaway-certificates (controllers) in the namespaces of the Secrets; or let \
+     nothing name a Secret.";
 
 /// Whatever it asks for, it is asked again after this.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(600);

@@ -2,7 +2,7 @@
 
 /// CustomResourceDefinitions of AddressPool, Address, LoadBalancerHost, LoadBalancerHostSlice and NameOwner.
 pub fn definitions() -> &'static str {
-    include_str!("../../../deploy/kubernetes/crds.yaml")
+    include_str!("../../../deploy/kubernetes/base/crds.yaml")
 }
 
 /// ClusterRoles: `seaway-reader` for all, `seaway-controller` and `seaway-node` beside it, `seaway-cloud` for controllers of a
@@ -10,7 +10,7 @@ pub fn definitions() -> &'static str {
 /// `seaway-certificates`, `seaway-copies` and `seaway-copies-reader` where Secrets are used; `seaway-viewer` and `seaway-counters` for people;
 /// `seaway-reviewer` where metrics are shown by TLS, `seaway-metrics-reader` for who reads them.
 pub fn roles() -> &'static str {
-    include_str!("../../../deploy/kubernetes/roles.yaml")
+    include_str!("../../../deploy/kubernetes/base/roles.yaml")
 }
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn the_page_of_our_objects_is_that_of_the_definitions() {
         let mut page = String::from(
-            "# Objects\n\n<!-- Written by a test from deploy/kubernetes/crds.yaml; see CONTRIBUTING.md -->\n\n\
+            "# Objects\n\n<!-- Written by a test from deploy/kubernetes/base/crds.yaml; see CONTRIBUTING.md -->\n\n\
              The custom resources of Seaway: group `seaway.dev`, version `v1alpha1`, all without a namespace. `kubectl explain\n\
              addresspool.spec` says the same, and `seaway crds` prints the definitions. [manifests.md](manifests.md#addresspool) has an\n\
              AddressPool and the defaults of its fields.\n",
@@ -252,7 +252,7 @@ mod tests {
     fn who_leads_writes_one_lease_and_policies_know_the_names_of_all_that_is_written() {
         let rule = roles().lines().find(|it| it.contains("resourceNames: [seaway-controller]"));
         assert!(rule.is_some_and(|it| it.contains("[leases]")) && crate::LEADER == "seaway-controller");
-        let policies = include_str!("../../../deploy/kubernetes/policies.yaml");
+        let policies = include_str!("../../../deploy/kubernetes/components/policies/policies.yaml");
         assert_eq!(documents(policies).len(), 8);
         let prefix = format!("'{}' + variables.host", crate::watch::pulses::HOST_LEASE_PREFIX);
         let finalizers = [seaway_manifests::FINALIZER, seaway_manifests::OWN_FINALIZER];

@@ -22,7 +22,7 @@ use crate::{
 
 /// Who serves without a cloud has no right to patch Services.
 const BIND: &str =
-    "and bind the ClusterRole seaway-cloud to the controller (deploy/kubernetes/openstack.yaml)";
+    "and bind the ClusterRole seaway-cloud to the controller (deploy/kubernetes/openstack/openstack.yaml)";
 
 /// Writes the finalizer of Services, while it leads.
 pub struct FinalizerDriver {

@@ -80,7 +80,7 @@ impl TokenReviewer {
                 match &answer {
                     ApiError::Forbidden(why) => {
                         warn!(
-                            "permission for metrics cannot be checked by TokenReview and SubjectAccessReview (deploy/kubernetes/metrics.yaml): {why}"
+                            "permission for metrics cannot be checked by TokenReview and SubjectAccessReview (deploy/kubernetes/components/metrics/metrics.yaml): {why}"
                         );
                     }
                     other => {

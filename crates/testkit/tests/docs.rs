@@ -318,10 +318,20 @@ fn quoted(cell: &str) -> BTreeSet<String> {
 }
 
 fn deployed() -> Vec<(PathBuf, String)> {
-    let folders = ["deploy", "deploy/kubernetes"].map(|it| root().join(it));
-    let entries = folders.iter().flat_map(|it| fs::read_dir(it).expect("manifests"));
-    let paths = entries.map(|it| it.expect("readable").path()).filter(|it| it.is_file());
-    paths.map(|it| (it.clone(), fs::read_to_string(&it).expect("readable"))).collect()
+    let mut files = Vec::new();
+    let mut folders = vec![root().join("deploy")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("manifests") {
+            let entry = entry.expect("readable");
+            match entry.file_type().expect("readable") {
+                it if it.is_dir() => folders.push(entry.path()),
+                // The same file, elsewhere.
+                it if it.is_symlink() => {}
+                _ => files.push((entry.path(), fs::read_to_string(entry.path()).expect("readable"))),
+            }
+        }
+    }
+    files
 }
 
 #[test]

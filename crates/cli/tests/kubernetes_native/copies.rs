@@ -18,7 +18,8 @@ const KEPT: Duration = Duration::from_secs(240);
 
 /// As `deploy/kubernetes` has it, for users of this test; controllers may read the Secrets of one namespace alone.
 fn let_in(scene: &Scene) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes/certificates.yaml");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kubernetes");
+    let file = folder.join("components/certificates/certificates.yaml");
     let manifest = fs::read_to_string(file).expect("is there");
     let parts = manifest.split("\n---\n");
     let user = |text: &str, name: &str| {

@@ -38,9 +38,15 @@ fn is_read_only(process: u32, at: &str) -> bool {
 fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
     let Some(mut scene) = Scene::bare() else { return };
     scene.nodes = ["a", "b"].into_iter().map(|name| scene.cluster.node(name)).collect();
-    scene.cluster.define(&manifest("crds.yaml"));
+    scene.cluster.define(&manifest("base/crds.yaml"));
     // Without certificates.yaml, for nobody names any.
-    for name in ["roles.yaml", "controller.yaml", "node.yaml", "policies.yaml", "network-policy.yaml"] {
+    for name in [
+        "base/roles.yaml",
+        "base/controller.yaml",
+        "components/hosts/node.yaml",
+        "components/policies/policies.yaml",
+        "components/network-policy/network-policy.yaml",
+    ] {
         // As bare-metal.yaml says: applied by itself it would come after the first pods have read the other.
         scene.cluster.apply(&manifest(name).replace("defaultDriver: none", "defaultDriver: native"));
     }
@@ -134,8 +140,8 @@ fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
 fn our_manifest_for_openstack_makes_controllers_that_know_their_cloud_and_may_do_what_they_need() {
     let Some(mut scene) = Scene::bare() else { return };
     scene.nodes = ["a", "b"].into_iter().map(|name| scene.cluster.node(name)).collect();
-    scene.cluster.define(&manifest("crds.yaml"));
-    for name in ["roles.yaml", "openstack.yaml", "openstack-secret.yaml"] {
+    scene.cluster.define(&manifest("base/crds.yaml"));
+    for name in ["base/roles.yaml", "openstack/openstack.yaml", "openstack/openstack-secret.yaml"] {
         scene.cluster.apply(&manifest(name));
     }
     let ready = [

@@ -5,7 +5,7 @@ use seaway_testkit::topology::{Namespace, until};
 
 use crate::{cluster::Shared, scene::service};
 
-const POLICIES: &str = include_str!("../../../../deploy/kubernetes/policies.yaml");
+const POLICIES: &str = include_str!("../../../../deploy/kubernetes/components/policies/policies.yaml");
 /// Nobody's address, by which is seen that kube-proxy takes the traffic of external addresses.
 const NOBODY_S: &str = "198.51.100.77";
 /// What a Service of the shop listens at, and a node port of the hostile namespace.

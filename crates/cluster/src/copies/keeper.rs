@@ -371,8 +371,8 @@ impl Copying {
     }
 }
 
-const APPLY: &str = "As an administrator: kubectl apply -f deploy/kubernetes/certificates.yaml, which makes the namespace and \
-     binds the ClusterRoles seaway-copies and seaway-copies-reader in it. It is tried again.";
+const APPLY: &str = "As an administrator: kubectl apply -f deploy/kubernetes/components/certificates/certificates.yaml, \
+     which makes the namespace and binds the ClusterRoles seaway-copies and seaway-copies-reader in it. It is tried again.";
 
 fn too_long(object: &ObjectRef) -> Problem {
     let message = format!("{object} is not copied for hosts: its namespace and name together are too long");

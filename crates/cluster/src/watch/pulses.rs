@@ -201,7 +201,7 @@ fn not_permitted(answer: &ApiError, namespace: &str) -> Option<Problem> {
     let problem = Problem::new(ObjectRef::new(Kind::Config, "", "hostLeases"), Reason::NotPermitted, message);
     Some(problem.fix(
         "As an administrator, bind the ClusterRole seaway-lease-reader to the controllers in that namespace, as \
-         deploy/kubernetes/controller.yaml and openstack.yaml do.",
+         deploy/kubernetes/base/controller.yaml does.",
     ))
 }
 

@@ -68,7 +68,7 @@ async fn host(kubeconfig: &Path) -> Cluster {
 #[tokio::test]
 async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_secret() {
     let Some(scene) = installed() else { return };
-    scene.apply(&manifest("certificates.yaml"));
+    scene.apply(&manifest("components/certificates/certificates.yaml"));
     scene.apply("apiVersion: v1\nkind: Node\nmetadata: {name: a}\n");
     for namespace in ["shop", "bank"] {
         scene.kubectl(&["create", "namespace", namespace]);

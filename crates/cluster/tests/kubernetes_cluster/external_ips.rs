@@ -1,5 +1,5 @@
 //! Whom a Service of somebody's may take addresses from by `spec.externalIPs`: nobody whose address is of a pool. On a real API
-//! server, by the policies of `deploy/kubernetes/policies.yaml`.
+//! server, by the policies of `deploy/kubernetes/components/policies`.
 
 use k8s_openapi::api::core::v1::Service;
 use kube::{
@@ -10,7 +10,7 @@ use seaway_testkit::kubernetes::client;
 use serde_json::json;
 
 use crate::{
-    policies::{installed, manifest, refused},
+    policies::{POLICIES, installed, manifest, refused},
     scene::{Scene, eventually},
 };
 
@@ -148,7 +148,7 @@ async fn a_service_takes_no_address_of_a_pool_by_its_external_ips() {
 async fn services_are_written_where_address_pools_are_not_defined() {
     let Some(scene) = Scene::alone() else { return };
     scene.apply("apiVersion: v1\nkind: Namespace\nmetadata: {name: seaway-system}\n");
-    scene.apply(&manifest("policies.yaml"));
+    scene.apply(&manifest(POLICIES));
     let services = services(&scene).await;
     let many: Vec<String> = (1..=65).map(|at| format!("192.0.2.{at}")).collect();
     eventually("policies count", async || {

@@ -8,7 +8,7 @@ use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Unit};
 use seaway_testkit::conformance::converges;
 
 use crate::{
-    policies::{SYSTEM, by_token, connect, installed, manifest},
+    policies::{POLICIES, SYSTEM, by_token, connect, installed, manifest},
     scene::{Heard, Scene, eventually},
 };
 
@@ -129,8 +129,8 @@ async fn a_service_with_a_class_is_held_by_our_own_finalizer_which_no_other_cont
 #[tokio::test]
 async fn a_policy_that_does_not_know_our_finalizer_lets_the_common_one_hold_a_service() {
     let Some(scene) = installed() else { return };
-    let before = manifest("policies.yaml").replace(&format!(", '{OWN}']"), "]");
-    assert_ne!(before, manifest("policies.yaml"));
+    let before = manifest(POLICIES).replace(&format!(", '{OWN}']"), "]");
+    assert_ne!(before, manifest(POLICIES));
     scene.apply(&before);
     let folder = tempfile::tempdir().expect("a folder");
     let cluster = connect(&by_token(&scene, folder.path(), "seaway-controller", &[])).await;

@@ -1,4 +1,4 @@
-//! What roles cannot say, said by the policies of `deploy/kubernetes/policies.yaml`: on a real API server, with real tokens.
+//! What roles cannot say, said by the policies of `deploy/kubernetes/components/policies`: on a real API server, with real tokens.
 
 use std::{
     fs,
@@ -20,6 +20,9 @@ use serde_json::{Value, json};
 
 use crate::scene::{PACE, Scene, eventually};
 
+/// Of the manifests.
+pub(crate) const POLICIES: &str = "components/policies/policies.yaml";
+
 pub(crate) const SYSTEM: &str = "seaway-system";
 
 pub(crate) fn manifest(name: &str) -> String {
@@ -31,7 +34,7 @@ pub(crate) fn manifest(name: &str) -> String {
 pub(crate) fn installed() -> Option<Scene> {
     let scene = Scene::alone()?;
     scene.cluster.define(seaway_cluster::crds::definitions());
-    for name in ["roles.yaml", "openstack.yaml", "node.yaml", "policies.yaml"] {
+    for name in ["base/roles.yaml", "openstack/openstack.yaml", "components/hosts/node.yaml", POLICIES] {
         scene.apply(&manifest(name));
     }
     Some(scene)
