@@ -20,6 +20,7 @@ mod deploy;
 pub mod fuzz;
 mod import;
 mod init;
+mod layer2;
 mod kubectl;
 mod look;
 mod member;

@@ -210,7 +210,7 @@ impl Serving {
         if let Some(settings) =
             apply_reloaded(read, &process.settings, &process.log, Some(&self.host.proxy)).await
         {
-            control.configure(settings.config.clone(), settings.pems.clone()).await;
+            control.configure(&settings).await;
             process.settings = settings;
             info!("configuration reloaded");
         }
@@ -270,6 +270,9 @@ impl Serving {
 
     /// A successor serves: what is connected here may finish, and its addresses are not touched.
     async fn leave(&mut self) -> Result<ExitCode> {
+        let host = self.host.clone();
+        // The successor announces from now on: it has the same name.
+        tokio::task::spawn_blocking(move || host.stop_announcing()).await?;
         let (proxy, patience) = (self.host.proxy.clone(), self.process.settings.drain);
         self.drain(move || proxy.drain(Instant::now() + patience).cut).await
     }
