@@ -324,9 +324,9 @@ impl Member {
                 .inspect_err(|error| warn!(%error, "changes of this machine's addresses cannot be watched"))
                 .ok()
         });
-        let layer2 = host.as_ref().map(|host| {
-            Layer2Carrier::start(host, &handle, settings.layer2.clone(), &watchdog, &mut parts)
-        });
+        let layer2 = host
+            .as_ref()
+            .map(|host| Layer2Carrier::start(host, &handle, settings.layer2.clone(), &watchdog, &mut parts));
         parts.extend(watch.parts());
         parts.extend(pems.iter().map(PemWatch::part));
         parts.extend(addresses.iter().map(AddressWatch::part));

@@ -15,7 +15,9 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use seaway_announce::layer2::{Announcer, Counters, Key, Peer, Settings, State, Timing, Wanted, WantedAddress, What};
+use seaway_announce::layer2::{
+    Announcer, Counters, Key, Peer, Settings, State, Timing, Wanted, WantedAddress, What,
+};
 use seaway_drivers::{acme::read_secret, presence::Presence};
 use seaway_model::{
     Name, Time,
@@ -156,14 +158,11 @@ impl Layer2 {
     /// Every host may announce what it offers itself: who that is, hosts tell each other.
     fn wanted(&self, wanted: &Layer2Wanted) -> Wanted {
         let peers = wanted.peers.iter();
-        let candidates: Arc<[Name]> =
-            peers.clone().map(|it| &it.name).chain([&self.host]).cloned().collect();
+        let candidates: Arc<[Name]> = peers.clone().map(|it| &it.name).chain([&self.host]).cloned().collect();
         // One that the machine had before, as by keepalived, is not ours to announce.
         let offered = wanted.offered.iter().filter(|ip| self.presence.is_ours(**ip));
         Wanted {
-            peers: peers
-                .map(|it| Peer { name: it.name.clone(), addresses: it.addresses.clone() })
-                .collect(),
+            peers: peers.map(|it| Peer { name: it.name.clone(), addresses: it.addresses.clone() }).collect(),
             addresses: offered
                 .map(|ip| WantedAddress { address: *ip, candidates: candidates.clone() })
                 .collect(),
@@ -275,9 +274,8 @@ fn failed<'a>(
     };
     let detail: Name = error.to_string().into();
     let since = time(SystemTime::now());
-    let state = |ip: &IpAddr| {
-        (*ip, Layer2State { what, interface: Name::default(), since, detail: detail.clone() })
-    };
+    let state =
+        |ip: &IpAddr| (*ip, Layer2State { what, interface: Name::default(), since, detail: detail.clone() });
     offered.into_iter().map(state).collect()
 }
 
@@ -290,8 +288,7 @@ fn told(states: &BTreeMap<IpAddr, State>) -> BTreeMap<IpAddr, Layer2State> {
             What::Standby { owner } => (Layer2Progress::Standby, owner.to_string()),
             What::NoInterface => (Layer2Progress::NoInterface, String::new()),
             What::Conflict { ours, theirs } => {
-                let what =
-                    if it.answering { Layer2Progress::Contested } else { Layer2Progress::Conflict };
+                let what = if it.answering { Layer2Progress::Contested } else { Layer2Progress::Conflict };
                 (what, format!("{theirs}; this host has {ours}"))
             }
             What::Isolated => (Layer2Progress::Isolated, String::new()),
@@ -369,7 +366,10 @@ mod tests {
             told(&[(ip, state)].into()).remove(&ip).expect("is told")
         };
         assert_eq!(said(false).detail.as_str(), "02:00:00:00:00:02; this host has 02:00:00:00:00:01");
-        assert_eq!((said(false).what, said(true).what), (Layer2Progress::Conflict, Layer2Progress::Contested));
+        assert_eq!(
+            (said(false).what, said(true).what),
+            (Layer2Progress::Conflict, Layer2Progress::Contested)
+        );
         assert_eq!(said(true).interface.as_str(), "eth0");
     }
 }

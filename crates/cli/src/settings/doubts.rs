@@ -42,7 +42,9 @@ fn secrets_of_orders(settings: &Settings) -> impl Iterator<Item = String> + '_ {
 /// Without it hosts announce nothing where there are others.
 fn key_of_layer2(settings: &Settings) -> Option<String> {
     let why = seaway_node::read_key(settings.layer2.key_file.as_ref()?).err()?;
-    Some(format!("layer2.keyFile: {why}. Until it is readable, addresses of pools with announce: l2 are not announced."))
+    Some(format!(
+        "layer2.keyFile: {why}. Until it is readable, addresses of pools with announce: l2 are not announced."
+    ))
 }
 
 /// Sockets of a load balancer are bound whether the address is there or not; this one is not.

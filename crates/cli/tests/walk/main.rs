@@ -27,6 +27,7 @@ mod http_options;
 mod http_routes;
 mod imports;
 mod in_namespace;
+mod layer2;
 mod lifecycle;
 mod limits;
 mod loops;

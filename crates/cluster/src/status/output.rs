@@ -160,8 +160,10 @@ impl Output {
         let unannounced = |conditions: &[Condition]| {
             let of = conditions.iter().find(|it| *it.kind == *ANNOUNCED);
             // Who wrote `announce: none` needs no advice.
-            of.filter(|it| it.status == ConditionStatus::False && *it.reason != *AnnouncedReason::Disabled.as_str())
-                .map(|it| (it.reason.clone(), it.message.clone()))
+            of.filter(|it| {
+                it.status == ConditionStatus::False && *it.reason != *AnnouncedReason::Disabled.as_str()
+            })
+            .map(|it| (it.reason.clone(), it.message.clone()))
         };
         if let (Some((reason, message)), None) =
             (unannounced(&self.conditions), unannounced(&published.conditions))

@@ -47,10 +47,7 @@ impl World {
             true => BTreeSet::new(),
             false => {
                 let present = self.present().addresses.into_iter();
-                present
-                    .filter(|(ip, owners)| self.offers(own, *ip, owners))
-                    .map(|(ip, _)| ip)
-                    .collect()
+                present.filter(|(ip, owners)| self.offers(own, *ip, owners)).map(|(ip, _)| ip).collect()
             }
         };
         Some(Layer2Wanted { asked, peers: self.layer2_peers(host), offered })
@@ -125,12 +122,20 @@ impl World {
                 format!("{ip}: host {host} announces it on {interface} since {since}"),
             );
         }
+        // Without a cluster, the other host says so to this one alone.
+        let by_another = said().find(|(_, it)| it.what == Layer2Progress::Standby && !it.detail.is_empty());
+        if let Some((host, state)) = by_another {
+            let message = format!("{ip}: host {} announces it, says host {host}", state.detail);
+            return (AnnouncedReason::Layer2, message);
+        }
         let worst = said().filter(|(_, it)| it.what > Layer2Progress::Probing).max_by_key(|(_, it)| {
             // A conflict is what all hosts have in common.
             (is_conflict(it.what), it.what)
         });
         match worst {
-            Some((host, state)) => (AnnouncedReason::Layer2Failed, format!("{ip}: host {host} {}", why(state))),
+            Some((host, state)) => {
+                (AnnouncedReason::Layer2Failed, format!("{ip}: host {host} {}", why(state)))
+            }
             None => (
                 AnnouncedReason::Layer2Pending,
                 format!("{ip}: no host has said yet that it announces it (announce: l2)"),
@@ -232,7 +237,9 @@ fn why(state: &Layer2State) -> String {
         }
         Layer2Progress::Conflict => format!("another machine answers for it ({})", state.detail),
         Layer2Progress::NoInterface => "none of its interfaces has an address of that network".to_owned(),
-        Layer2Progress::NoKey => "there are other hosts, and no key to agree with them (layer2.keyFile)".to_owned(),
+        Layer2Progress::NoKey => {
+            "there are other hosts, and no key to agree with them (layer2.keyFile)".to_owned()
+        }
         Layer2Progress::NotPermitted => "it needs the Linux capability NET_RAW".to_owned(),
         Layer2Progress::Isolated => "it hears no other host and reaches no gateway".to_owned(),
         Layer2Progress::Announcing | Layer2Progress::Standby | Layer2Progress::Probing => {

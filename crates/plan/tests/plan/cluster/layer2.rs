@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    AddressState, Announce, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, ObjectRef, Outcome, Reason, Time,
+    AddressState, Announce, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, ObjectRef, Outcome,
+    Reason, Time,
     announced::{AnnouncedReason, ConditionStatus},
     fact::{AddressPool, FactRef, HostReport, HostSays, Meta, Node, Service, TargetPort},
     layer2::{Layer2, Layer2Peer, Layer2Progress, Layer2State},
@@ -27,7 +28,9 @@ fn layer2_pool() -> Change {
 
 fn state(what: Layer2Progress) -> Layer2State {
     let detail = match what {
-        Layer2Progress::Conflict | Layer2Progress::Contested => "02:00:00:00:00:09; this host has 02:00:00:00:00:01",
+        Layer2Progress::Conflict | Layer2Progress::Contested => {
+            "02:00:00:00:00:09; this host has 02:00:00:00:00:01"
+        }
         _ => "",
     };
     Layer2State { what, interface: "eth0".into(), since: Time(1_795_798_984_000), detail: detail.into() }
@@ -60,12 +63,8 @@ fn node(name: &str, at: &str, labels: &[&str]) -> Change {
 }
 
 fn serving(service: &Service, more: Vec<Change>) -> World {
-    let told = vec![
-        layer2_pool(),
-        put(service),
-        written(AT, &[service], AddressState::Held, 5),
-        heard(here(None)),
-    ];
+    let told =
+        vec![layer2_pool(), put(service), written(AT, &[service], AddressState::Held, 5), heard(here(None))];
     let mut world = on_host(told.into_iter().chain(more).collect());
     open(&mut world, service);
     world
@@ -167,19 +166,11 @@ fn a_host_that_drains_withdraws_first_and_closes_its_sockets_then() {
 #[test]
 fn a_pool_that_cannot_be_seen_withdraws_nothing() {
     let mut world = serving(&shop(), vec![heard(here(Some(Layer2Progress::Standby)))]);
-    world.apply(Change::Gone(FactRef::Object(ObjectRef::new(
-        Kind::AddressPool,
-        "",
-        "public",
-    ))));
+    world.apply(Change::Gone(FactRef::Object(ObjectRef::new(Kind::AddressPool, "", "public"))));
     assert_eq!(offered(&world), [AT]);
     let never = {
         let mut world = serving(&shop(), Vec::new());
-        world.apply(Change::Gone(FactRef::Object(ObjectRef::new(
-            Kind::AddressPool,
-            "",
-            "public",
-        ))));
+        world.apply(Change::Gone(FactRef::Object(ObjectRef::new(Kind::AddressPool, "", "public"))));
         world
     };
     assert_eq!(offered(&never), Vec::<String>::new(), "it was never announced");
@@ -247,6 +238,23 @@ fn it_is_announced_once_a_host_says_so() {
     assert_eq!(told(&world).1, AnnouncedReason::Layer2Pending);
 }
 
+/// Without a cluster, hosts know of each other by heartbeats alone.
+#[test]
+fn a_host_that_stands_by_knows_who_announces() {
+    let at = "192.0.2.10";
+    let by = |detail: &str| {
+        let standing = Layer2State { detail: detail.into(), ..state(Layer2Progress::Standby) };
+        heard(HostReport { layer2: [(ip(at), standing)].into(), ..applied("a", 9) })
+    };
+    let mut world = leader(vec![layer2_pool(), put(&shop())]);
+    tell(&mut world, by("b"));
+    let announced = |world: &World| status(world, &shop()).announced.expect("is told");
+    assert_eq!(announced(&world).reason, AnnouncedReason::Layer2);
+    assert_eq!(announced(&world).message, format!("{at}: host b announces it, says host a"));
+    tell(&mut world, by(""));
+    assert_eq!(announced(&world).reason, AnnouncedReason::Layer2Pending);
+}
+
 #[test]
 fn what_keeps_hosts_from_announcing_is_a_problem_with_its_fix() {
     for (what, reason, parts) in [
@@ -258,7 +266,11 @@ fn what_keeps_hosts_from_announcing_is_a_problem_with_its_fix() {
         (Layer2Progress::Contested, Reason::AddressConflict, vec!["announces it, and another machine"]),
         (Layer2Progress::NoKey, Reason::Layer2Failed, vec!["no key", "openssl rand -hex 32"]),
         (Layer2Progress::NotPermitted, Reason::NotPermitted, vec!["NET_RAW"]),
-        (Layer2Progress::NoInterface, Reason::Layer2Failed, vec!["none of its interfaces", "announce: static"]),
+        (
+            Layer2Progress::NoInterface,
+            Reason::Layer2Failed,
+            vec!["none of its interfaces", "announce: static"],
+        ),
         (Layer2Progress::Isolated, Reason::Layer2Failed, vec!["no gateway"]),
     ] {
         let mut world = leader(vec![layer2_pool(), put(&shop())]);
@@ -301,7 +313,8 @@ fn a_host_reports_what_it_announces_and_not_what_it_only_stands_by_for() {
     let said = world.said().expect("a host").layer2;
     assert_eq!(said.keys().copied().collect::<Vec<_>>(), [ip(AT), ip("192.0.2.19")]);
 
-    let many = (0..2_000_u32).map(|it| (ip(&format!("10.9.{}.{}", it / 250, it % 250)), state(Layer2Progress::Announcing)));
+    let many = (0..2_000_u32)
+        .map(|it| (ip(&format!("10.9.{}.{}", it / 250, it % 250)), state(Layer2Progress::Announcing)));
     let world = on_host(vec![heard(HostReport { layer2: many.collect(), ..here(None) })]);
     assert_eq!(world.said().expect("a host").layer2.len(), HostSays::MOST_LAYER2);
 }
