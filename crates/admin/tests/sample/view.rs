@@ -101,6 +101,7 @@ fn door(count: u64) -> ServiceView {
         name: "frontDoor".into(),
         addresses: vec![ip("203.0.113.80")],
         not_announced: None,
+        announced_by: None,
         listeners: vec![ListenerView {
             http: http(count * 9, 3),
             ..listener("203.0.113.80", 80, L4::Tcp, "http", count)
@@ -131,6 +132,7 @@ fn dns(count: u64) -> ServiceView {
         name: "dns".into(),
         addresses: vec![ip("203.0.113.53")],
         not_announced: Some("set <announce: static>".into()),
+        announced_by: None,
         urls: vec![],
         history: None,
         listeners: vec![
@@ -171,6 +173,7 @@ fn legacy() -> ServiceView {
         name: HOSTILE.into(),
         addresses: vec![ip("198.51.100.20")],
         not_announced: Some("it is not even served".into()),
+        announced_by: None,
         urls: vec!["javascript:alert(1)".into(), format!("http://{HOSTILE}/")],
         history: None,
         listeners: vec![ListenerView {

@@ -11,13 +11,15 @@ use serde_json::{Value, json};
 
 use crate::address::{read_time, time_text};
 
-/// So much is told of what is wrong with one of them.
+/// So much is told of what is wrong with one of them, and of so many: the object has a bound.
 const LONGEST_DETAIL: usize = 200;
+const DETAILS: usize = 200;
 
 pub(super) fn write(states: &BTreeMap<IpAddr, Layer2State>) -> Vec<Value> {
-    let one = |(ip, it): (&IpAddr, &Layer2State)| {
+    let one = |(at, (ip, it)): (usize, (&IpAddr, &Layer2State))| {
         let mut said = json!({ "address": ip, "state": it.what.as_str(), "since": time_text(it.since) });
-        let detail: String = it.detail.chars().take(LONGEST_DETAIL).collect();
+        let length = if at < DETAILS { LONGEST_DETAIL } else { 0 };
+        let detail: String = it.detail.chars().take(length).collect();
         for (key, text) in [("interface", it.interface.as_str()), ("detail", &detail)] {
             if let Some(said) = said.as_object_mut().filter(|_| !text.is_empty()) {
                 said.insert(key.to_owned(), text.into());
@@ -25,7 +27,7 @@ pub(super) fn write(states: &BTreeMap<IpAddr, Layer2State>) -> Vec<Value> {
         }
         said
     };
-    states.iter().map(one).collect()
+    states.iter().enumerate().map(one).collect()
 }
 
 pub(super) fn read(list: &Field<'_>) -> BTreeMap<IpAddr, Layer2State> {
