@@ -50,6 +50,8 @@ impl Lan {
         };
         let (client, web) = (plug("client", "10.40.0.10"), plug("web", "10.40.0.20"));
         let edges = [plug("edge1", "10.40.0.1"), plug("edge2", "10.40.0.2")];
+        // A host that hears no other one has to reach its gateway.
+        edges.iter().for_each(|it| it.route("default", "10.40.0.10"));
         let answers = web.run(|| Web::start_at("web", "10.40.0.20:8080"));
         let folder = Folder::new();
         folder.write("pool.yaml", POOL);

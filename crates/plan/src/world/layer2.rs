@@ -240,7 +240,10 @@ fn why(state: &Layer2State) -> String {
         Layer2Progress::NoKey => {
             "there are other hosts, and no key to agree with them (layer2.keyFile)".to_owned()
         }
-        Layer2Progress::NotPermitted => "it needs the Linux capability NET_RAW".to_owned(),
+        Layer2Progress::NotPermitted => {
+            "it lacks the Linux capability NET_RAW, or another process has its UDP port for heartbeats"
+                .to_owned()
+        }
         Layer2Progress::Isolated => "it hears no other host and reaches no gateway".to_owned(),
         Layer2Progress::Announcing | Layer2Progress::Standby | Layer2Progress::Probing => {
             state.what.as_str().to_owned()
