@@ -18,6 +18,7 @@ mod half_open;
 mod hears;
 mod honoured;
 mod host_addresses;
+mod layer2;
 mod leaders;
 mod leavings;
 mod looking;
