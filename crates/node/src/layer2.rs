@@ -75,6 +75,8 @@ struct Status {
     /// What is wrong with the file, as it was logged.
     key_trouble: Option<String>,
     looked: Option<Instant>,
+    /// This process announces nothing any more.
+    ended: bool,
 }
 
 struct Running {
@@ -99,6 +101,9 @@ impl Layer2 {
         changed: &Arc<dyn Fn() + Send + Sync>,
     ) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.ended {
+            return;
+        }
         if !wanted.asked {
             if state.running.is_some() {
                 state.end();
@@ -169,9 +174,10 @@ impl Layer2 {
         }
     }
 
-    /// Withdraws everything and tells other hosts; returns once that is done.
+    /// Withdraws everything and tells other hosts; returns once that is done. What is passed on late begins nothing again.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.ended = true;
         state.end();
         self.presence.note_layer2(BTreeMap::new());
     }

@@ -56,8 +56,8 @@ fn announcer(scene: &Scene) -> String {
 
 #[test]
 fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
-    let Some(scene) = Scene::bare() else { return };
-    let mut scene = Scene { configuration: CONFIGURATION, ..scene };
+    let Some(mut scene) = Scene::bare() else { return };
+    scene.configuration = CONFIGURATION;
     scene.write_private("layer2.key", KEY);
     scene.nodes = ["a", "b"].into_iter().map(|name| scene.cluster.node(name)).collect();
     scene.install();

@@ -66,6 +66,10 @@ impl Lan {
 
     /// The host of this number, 0 or 1; `layer2`: what `seaway.yaml` says of it.
     fn start(&self, edge: usize, layer2: &str) -> Running {
+        self.start_with(edge, layer2, &[])
+    }
+
+    fn start_with(&self, edge: usize, layer2: &str, more: &[&str]) -> Running {
         let config = self.file(&format!("edge-{edge}.yaml"));
         let text =
             format!("host: {{name: edge-{}}}\ndrain: 2s\nfrontDoor: {{enabled: false}}\n{layer2}", edge + 1);
@@ -73,6 +77,7 @@ impl Lan {
         let (manifests, state) = (self.folder.manifests(), self.state(edge));
         let arguments =
             ["run", "--config", path(&config), "--manifests", path(&manifests), "--state-dir", path(&state)];
+        let arguments = [&arguments[..], more].concat();
         self.edges[edge].start(env!("CARGO_BIN_EXE_seaway"), &arguments)
     }
 
@@ -172,6 +177,27 @@ fn a_host_that_stops_withdraws_before_it_closes_its_sockets() {
         println!("planned move: {} connections were late", late.len());
         assert!(refused.is_empty(), "{refused:?}");
         assert!(late.len() <= 2, "{late:?}");
+    });
+}
+
+/// Who has asked before knows the way; who has not waits for a moment.
+#[test]
+fn the_next_process_of_a_host_announces_once_the_one_before_has_let_go() {
+    in_a_network_of_its_own(|| {
+        let lan = Lan::new();
+        let mut before = lan.start(0, "");
+        lan.until_served();
+        let _next = lan.start_with(0, "", &["--take-over"]);
+        let mut failed = Vec::new();
+        while before.is_running() {
+            failed.extend(lan.asks().err());
+        }
+        assert!(failed.is_empty(), "{failed:?}");
+        lan.client.ip(&["neigh", "flush", "dev", "eth0"]);
+        let took = lan.until_served();
+        println!("take-over: a client that knows no way is served after {took:?}");
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        until("it is told", || lan.announced(0).0 == "True");
     });
 }
 

@@ -108,6 +108,7 @@ impl World {
         // Looked up before the last addresses were applied, and told after.
         let is_ours = self.roles.host.as_ref() == Some(&report.host);
         let report = &self.by_versions_of_now(report);
+        let report = &self.without_old_news(report, is_ours);
         if is_ours && before.as_ref().is_some_and(|it| report.applied < it.applied) {
             return;
         }

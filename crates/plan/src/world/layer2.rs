@@ -9,6 +9,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
+    sync::Arc,
 };
 
 use seaway_model::{
@@ -107,6 +108,14 @@ impl World {
             let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { .. }, _));
             self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(Dirt::Unit));
         }
+    }
+
+    /// A host does not hear each word of others: what one of them announced a while ago tells it nothing.
+    pub(super) fn without_old_news(&self, report: &Arc<HostReport>, is_ours: bool) -> Arc<HostReport> {
+        if is_ours || self.roles.host.is_none() || report.layer2.is_empty() {
+            return report.clone();
+        }
+        Arc::new(HostReport { layer2: BTreeMap::new(), ..HostReport::clone(report) })
     }
 
     /// Whether hosts announce it, by what they say.

@@ -14,8 +14,10 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// NET_BIND_SERVICE, NET_ADMIN and NET_RAW.
-    pub const NETWORK: u64 = 1 << 10 | 1 << 12 | 1 << 13;
+    /// NET_BIND_SERVICE and NET_ADMIN.
+    pub const NETWORK: u64 = 1 << 10 | 1 << 12;
+    /// NET_RAW.
+    pub const RAW: u64 = 1 << 13;
 
     /// Of every thread of a process; empty once it has ended.
     #[track_caller]
