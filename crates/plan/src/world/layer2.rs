@@ -13,7 +13,7 @@ use std::{
 };
 
 use seaway_model::{
-    Announce, Dirt, Name, Owner, Problem, Reason, Time, Unit,
+    Announce, Dirt, Fact, Name, Owner, Problem, Reason, Time, Unit,
     announced::AnnouncedReason,
     fact::{AddressPool, HostReport},
     layer2::{Layer2Peer, Layer2Progress, Layer2State},
@@ -107,6 +107,17 @@ impl World {
         if is_ours && self.drains && before.is_some_and(announces) && !announces(now) {
             let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { .. }, _));
             self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(Dirt::Unit));
+        }
+    }
+
+    /// Whether what this host may announce, or what is told of it, may be another by it, though no Unit is.
+    pub fn concerns_layer2(&self, fact: &Fact) -> bool {
+        let Some(host) = self.roles.host.as_ref() else { return false };
+        match fact {
+            Fact::Host(report) => self.index.host(&report.host) != Some(report),
+            Fact::Node(node) => node.meta.name == *host,
+            Fact::AddressPool(_) => true,
+            _ => false,
         }
     }
 
