@@ -228,9 +228,10 @@ impl Ingress<'_, '_> {
     fn pass(&self, route: &Route, key: &Key, at: &Place, context: &mut Context<'_>) {
         let hosts: Vec<String> = route.condition.hosts.iter().map(Host::written).collect();
         if hosts.is_empty() || self.options.closed.is_some() || !self.options.sources.is_empty() {
-            return context
-                .report
-                .closed(at, "TLS is passed through by host names, to every client: no listener is created for it");
+            return context.report.closed(
+                at,
+                "TLS is passed through by host names, to every client: no listener is created for it",
+            );
         }
         let wanted = context.wanted.entry(key.clone()).or_default();
         wanted.insert("tls-passthrough", "true".to_owned());
