@@ -81,9 +81,9 @@ fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
     scene.cluster.apply(SERVICE);
     let applied = began.elapsed();
     until("a client in the network is served", || asks(&scene).is_ok());
-    println!("from kubectl apply to the first answer: {:?}, of which kubectl {applied:?}", began.elapsed());
+    eprintln!("from kubectl apply to the first answer: {:?}, of which kubectl {applied:?}", began.elapsed());
     let owner = announcer(&scene);
-    println!("the Service says who announces it after {:?}", began.elapsed());
+    eprintln!("the Service says who announces it after {:?}", began.elapsed());
     assert_eq!(announced(&scene, "status"), "True");
     let other = if owner == "a" { "b" } else { "a" };
     let said = |host: &str| scene.field(&format!("lbhost/{host}"), "{.status.layer2[*].state}");
@@ -114,14 +114,14 @@ fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
             }
         }
     });
-    println!("a host drained: {refused} connections were refused, {late} were late");
+    eprintln!("a host drained: {refused} connections were refused, {late} were late");
     for node in &scene.nodes {
         let metrics =
             node.namespace().curl(&format!("{}metrics", scene.page(node.name()))).unwrap_or_default();
         metrics
             .lines()
             .filter(|it| it.starts_with("seaway_layer2"))
-            .for_each(|it| println!("{}: {it}", node.name()));
+            .for_each(|it| eprintln!("{}: {it}", node.name()));
     }
     assert_eq!((refused, late), (0, 0));
     scene.cluster.kubectl(&["patch", "loadbalancerhost", &owner, "--type", "merge", "-p", &patch(false)]);
@@ -131,6 +131,6 @@ fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
     scene.kill(&owner);
     let began = Instant::now();
     until("another host answers", || asks(&scene).is_ok());
-    println!("the owner was killed: another host answers after {:?}", began.elapsed());
+    eprintln!("the owner was killed: another host answers after {:?}", began.elapsed());
     until("the Service names it", || announcer(&scene) == other);
 }

@@ -144,7 +144,7 @@ fn an_address_fails_over_between_two_hosts_that_share_a_key() {
         // Killed: it cannot say anything any more.
         hosts[owner] = None;
         let took = lan.until_served();
-        println!("the owner was killed: another serves after {took:?}");
+        eprintln!("the owner was killed: another serves after {took:?}");
         assert!(took < Duration::from_secs(3), "{took:?}");
         assert_eq!(lan.owner(), Some(other));
         assert_eq!(lan.client.curl("http://10.40.0.100/").as_deref(), Ok("web"));
@@ -174,7 +174,7 @@ fn a_host_that_stops_withdraws_before_it_closes_its_sockets() {
         }
         assert!(stopped.join().expect("no panic").success());
         assert_eq!(lan.owner(), Some(1 - owner));
-        println!("planned move: {} connections were late", late.len());
+        eprintln!("planned move: {} connections were late", late.len());
         assert!(refused.is_empty(), "{refused:?}");
         assert!(late.len() <= 2, "{late:?}");
     });
@@ -195,7 +195,7 @@ fn the_next_process_of_a_host_announces_once_the_one_before_has_let_go() {
         assert!(failed.is_empty(), "{failed:?}");
         lan.client.ip(&["neigh", "flush", "dev", "eth0"]);
         let took = lan.until_served();
-        println!("take-over: a client that knows no way is served after {took:?}");
+        eprintln!("take-over: a client that knows no way is served after {took:?}");
         assert!(took < Duration::from_secs(5), "{took:?}");
         until("it is told", || lan.announced(0).0 == "True");
     });
@@ -224,7 +224,7 @@ fn one_host_alone_needs_no_key_and_without_the_word_nothing_is_announced() {
         let began = Instant::now();
         let _host = lan.start(0, "");
         until("it is served", || lan.announced(0).1 == "NotAnnounced");
-        println!("served after {:?}", began.elapsed());
+        eprintln!("served after {:?}", began.elapsed());
         let at: IpAddr = [10, 40, 0, 100].into();
         until("it is on lo", || lan.edges[0].ip(&["address", "show", "dev", "lo"]).contains(&at.to_string()));
         assert!(lan.asks().is_err(), "nothing answers for it");
@@ -232,7 +232,7 @@ fn one_host_alone_needs_no_key_and_without_the_word_nothing_is_announced() {
 
         lan.folder.write("pool.yaml", POOL);
         let took = lan.until_served();
-        println!("from the word `l2` to the first answer: {took:?}");
+        eprintln!("from the word `l2` to the first answer: {took:?}");
         assert!(took < Duration::from_secs(2), "{took:?}");
         until("it is told", || lan.announced(0).0 == "True");
         assert!(lan.announced(0).2.contains("host edge-1 announces it on eth0"), "{:?}", lan.announced(0));

@@ -274,6 +274,10 @@ fn why(state: &Layer2State) -> String {
 }
 
 /// `2026-11-27T17:05:03Z`.
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a part is never more than the whole of which it is taken, and 64 bits of milliseconds are no more than 2^54 seconds"
+)]
 fn utc(time: Time) -> String {
     let seconds = time.0 / 1_000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
