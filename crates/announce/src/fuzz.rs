@@ -163,7 +163,8 @@ pub fn heartbeat(bytes: &[u8]) {
     assert_eq!(Said::read(&key, bytes), None);
     let Some(message) = Said::parse(bytes) else { return };
     let written = message.write(&key);
-    assert_eq!(written[..written.len() - 32], *bytes, "{message:?}");
+    // What a later version added is not ours to repeat.
+    assert!(bytes.starts_with(&written[..written.len() - 32]), "{message:?}");
     // What others with the key say may be longer than what we read.
     assert!(Said::read(&key, &written).is_none_or(|it| it == message));
 }

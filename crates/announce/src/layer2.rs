@@ -9,6 +9,8 @@
 //! A host announces an address only while it serves it, and only on an interface whose subnet has it.
 
 mod announcer;
+mod answer;
+mod clock;
 mod election;
 pub(crate) mod heartbeat;
 mod interfaces;

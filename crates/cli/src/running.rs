@@ -114,6 +114,13 @@ fn stands(member: &MemberView) -> String {
             format!("{state}: {}", member.last_error)
         }
         MemberState::Draining => format!("{state}, with {} connections", member.sessions.current),
+        // `seaway drain` sets it, too, whatever the manifests say.
+        _ if member.weight == 0 => {
+            format!(
+                "{state}, with weight 0: it gets no new clients, and has {} connections",
+                member.sessions.current
+            )
+        }
         _ => state.to_owned(),
     }
 }

@@ -11,8 +11,7 @@ pub(crate) fn rank(host: &str, address: IpAddr) -> [u8; 32] {
 
 /// Says in few bytes whom a host hears.
 pub(crate) fn short(host: &str) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = hashed(host);
-    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    hashed(host).iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 fn hashed(text: &str) -> [u8; 32] {

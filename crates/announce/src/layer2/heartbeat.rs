@@ -1,8 +1,11 @@
 //! What hosts say to each other: a datagram, authenticated as a whole.
 //!
 //! ```text
-//!   "SWL2" 1 │ boot, sequence │ acknowledged boot, sequence │ name │ to │ MACs │ hears │ version, part, parts │ claims │ HMAC
+//!   "SWL2" 1 │ boot, sequence │ acknowledged boot, sequence │ known │ name │ to │ MACs │ hears │ version, part, parts │ claims │
+//!   what later versions add │ HMAC
 //! ```
+//!
+//! What follows the claims is not read, so that hosts of different versions hear each other. What is there stays as it is.
 //!
 //! A message counts only if it acknowledges what its receiver sent a moment ago. So neither a recorded message nor one of a
 //! host that was frozen counts, and who hears a peer knows that it is heard.
@@ -21,10 +24,10 @@ pub(crate) const LONGEST: usize = 1_452;
 /// Of a Kubernetes Node's name.
 const LONGEST_NAME: usize = 253;
 /// Together with two long names, these stay below `LONGEST`.
-const MOST_MACS: usize = 4;
+const MOST_MACS: usize = 16;
 const MOST_HEARD: usize = 32;
 /// Bytes of claims in one part.
-const ROOM: usize = 500;
+pub(crate) const ROOM: usize = 420;
 const MOST_PARTS: usize = 255;
 
 /// A moment in the life of a process: which life, and how many messages it had sent by then.
@@ -42,6 +45,8 @@ pub(crate) struct Message {
     pub(crate) stamp: Stamp,
     /// The newest of the receiver's that was heard; a boot of 0 for none.
     pub(crate) acknowledged: Stamp,
+    /// The version of the receiver's claims of which the sender has all parts.
+    pub(crate) known: Option<u32>,
     /// Of the interfaces on which it announces.
     pub(crate) macs: Vec<Mac>,
     /// Whom it hears, by [`short`](super::election::short), and how many milliseconds ago.
@@ -67,16 +72,16 @@ impl Claim {
 }
 
 /// The claims in parts that each fit a message; one empty part if there are none. What is beyond all parts is left out.
-pub(crate) fn parts(claims: &[Claim]) -> Vec<Vec<Claim>> {
+pub(crate) fn parts(claims: &[Claim], most: usize) -> Vec<Vec<Claim>> {
     let mut parts = vec![Vec::new()];
-    let mut room = ROOM;
+    let mut room = most;
     for claim in claims {
         if claim.length() > room {
             if parts.len() == MOST_PARTS {
                 break;
             }
             parts.push(Vec::new());
-            room = ROOM;
+            room = most;
         }
         room = room.saturating_sub(claim.length());
         parts.last_mut().into_iter().for_each(|part| part.push(*claim));
@@ -92,6 +97,8 @@ impl Message {
         {
             bytes.extend(number.to_be_bytes());
         }
+        bytes.push(self.known.is_some().into());
+        bytes.extend(self.known.unwrap_or(0).to_be_bytes());
         for name in [&self.from, &self.to] {
             let name = name.as_bytes().get(..LONGEST_NAME).unwrap_or(name.as_bytes());
             bytes.push(u8::try_from(name.len()).unwrap_or(0));
@@ -138,18 +145,24 @@ impl Message {
         let mut rest = Reader(said.strip_prefix(&MAGIC)?);
         let mut stamp = || Some(Stamp { boot: rest.u64()?, sequence: rest.u64()? });
         let (stamp, acknowledged) = (stamp()?, stamp()?);
+        let known = match (rest.array()?, u32::from_be_bytes(rest.array()?)) {
+            ([0], 0) => None,
+            ([1], version) => Some(version),
+            _ => return None,
+        };
         let (from, to) = (rest.name()?, rest.name()?);
         let macs = rest.many(MOST_MACS, |rest| rest.array().map(Mac))?;
         let hears = rest.many(MOST_HEARD, |rest| Some((rest.u64()?, u16::from_be_bytes(rest.array()?))))?;
         let version = u32::from_be_bytes(rest.array()?);
         let [part, parts] = rest.array()?;
         let claims = rest.many(u8::MAX.into(), Reader::claim)?;
-        let is_well = rest.0.is_empty() && part < parts && stamp.boot != 0;
+        let is_well = part < parts && stamp.boot != 0;
         is_well.then_some(Message {
             from,
             to,
             stamp,
             acknowledged,
+            known,
             macs,
             hears,
             version,
@@ -214,6 +227,7 @@ mod tests {
             to: "b".into(),
             stamp: Stamp { boot: 7, sequence: 9 },
             acknowledged: Stamp { boot: 8, sequence: 3 },
+            known: Some(2),
             macs: vec![Mac([2, 0, 0, 0, 0, 1])],
             hears: vec![(17, 20)],
             version: 4,
@@ -243,12 +257,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_later_version_adds_is_passed_over() {
+        let key = Key::new("a secret of thirty-two characters");
+        let bytes = message().write(&key);
+        let mut said = bytes[..bytes.len() - TAG].to_vec();
+        said.extend(b"a field of the future");
+        said.extend(hmac::sign(&key.0, &said).as_ref().to_vec());
+        assert_eq!(Message::read(&key, &said), Some(message()));
+    }
+
+    #[test]
     fn the_longest_message_fits_a_frame() {
         let key = Key::new("a secret of thirty-two characters");
         let name = Name::from("n".repeat(300));
         let claim = |last| Claim { address: IpAddr::from([192, 0, 2, last]), announcing: true };
         let claims: Vec<_> = (0..=255).map(claim).collect();
-        let parts = parts(&claims);
+        let parts = parts(&claims, ROOM);
         let whole = Message {
             from: name.clone(),
             to: name,
@@ -264,15 +288,15 @@ mod tests {
 
     #[test]
     fn claims_are_cut_into_parts_that_together_are_all_of_them() {
-        assert_eq!(parts(&[]), [[]]);
+        assert_eq!(parts(&[], ROOM), [[]]);
         let claims: Vec<_> = (0..1_000_u32)
             .map(|it| Claim { address: Ipv4Addr::from(it).into(), announcing: it % 2 == 0 })
             .collect();
-        let cut = parts(&claims);
-        assert_eq!((cut.len(), cut.concat()), (10, claims));
+        let cut = parts(&claims, ROOM);
+        assert_eq!((cut.len(), cut.concat()), (12, claims));
         let many: Vec<_> = (0..100_000_u32)
             .map(|it| Claim { address: Ipv4Addr::from(it).into(), announcing: false })
             .collect();
-        assert_eq!(parts(&many).len(), MOST_PARTS);
+        assert_eq!(parts(&many, ROOM).len(), MOST_PARTS);
     }
 }

@@ -19,9 +19,11 @@ use crate::netlink::{
 };
 
 const ETHERNET: u16 = 1;
-/// For documentation (RFC 5737, RFC 3849), so that only the default route leads there.
-const FAR_AWAY: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+/// A root name server: the default route leads there, and no filter of bogus networks has it. Nothing is sent.
+const FAR_AWAY: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)),
+];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interfaces(BTreeMap<u32, Interface>);
@@ -40,7 +42,9 @@ impl Interfaces {
     /// Those that are up and have a carrier.
     pub(crate) fn observe() -> io::Result<Interfaces> {
         let usable = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
-        let all: Vec<_> = getifaddrs()?.filter(|it| it.flags.contains(usable)).collect();
+        let unusable = InterfaceFlags::IFF_NOARP | InterfaceFlags::IFF_POINTOPOINT;
+        let is_usable = |flags: InterfaceFlags| flags.contains(usable) && !flags.intersects(unusable);
+        let all: Vec<_> = getifaddrs()?.filter(|it| is_usable(it.flags)).collect();
         let mut subnets: BTreeMap<&str, Vec<(IpAddr, u8)>> = BTreeMap::new();
         for it in &all {
             let subnet = it.address.as_ref().zip(it.netmask.as_ref()).and_then(|(at, mask)| subnet(at, mask));
@@ -100,12 +104,12 @@ fn contains(own: IpAddr, prefix: u8, address: IpAddr) -> bool {
         (IpAddr::V4(own), IpAddr::V4(address)) => {
             let rest = 32_u32.saturating_sub(prefix.into());
             let part = |it: Ipv4Addr| it.to_bits().checked_shr(rest).unwrap_or(0);
-            rest > 0 && part(own) == part(address)
+            (1..32).contains(&rest) && part(own) == part(address)
         }
         (IpAddr::V6(own), IpAddr::V6(address)) => {
             let rest = 128_u32.saturating_sub(prefix.into());
             let part = |it: u128| it.checked_shr(rest).unwrap_or(0);
-            rest > 0 && part(own.to_bits()) == part(address.to_bits())
+            (1..128).contains(&rest) && part(own.to_bits()) == part(address.to_bits())
         }
         _ => false,
     }
@@ -169,7 +173,7 @@ mod tests {
             ("192.0.2.1", 24, "192.0.3.1", false),
             ("192.0.2.1", 32, "192.0.2.1", false),
             ("192.0.2.1", 31, "192.0.2.0", true),
-            ("192.0.2.1", 0, "203.0.113.1", true),
+            ("192.0.2.1", 0, "203.0.113.1", false),
             ("192.0.2.1", 24, "2001:db8::1", false),
             ("2001:db8::1", 64, "2001:db8::ffff:1", true),
             ("2001:db8::1", 64, "2001:db8:0:1::1", false),

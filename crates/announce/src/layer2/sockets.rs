@@ -145,10 +145,10 @@ impl BeatSocket {
         }
     }
 
-    /// The next one; `None` if there is none.
-    pub(crate) fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
-        let length = self.socket.recv(buffer).ok()?;
-        buffer.get(..length)
+    /// The next one, and who sent it; `None` if there is none.
+    pub(crate) fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<(&'a [u8], IpAddr)> {
+        let (length, from) = self.socket.recv_from(buffer).ok()?;
+        Some((buffer.get(..length)?, from.ip().to_canonical()))
     }
 
     /// What cannot be sent is lost, as on any network.

@@ -11,8 +11,6 @@
 mod address;
 mod decide;
 mod peer;
-#[cfg(test)]
-mod simulation;
 mod succession;
 #[cfg(test)]
 mod tests;
@@ -40,6 +38,10 @@ pub(crate) type Now = Duration;
 /// Announcements at once; what is left follows after [`PACE`], since switches learn slowly.
 const AT_ONCE: usize = 64;
 const PACE: Duration = Duration::from_millis(5);
+/// Parts of claims that are said with one beat to a peer that lacks some.
+const PARTS_AT_ONCE: usize = 8;
+/// Who is heard, and has not said yet what it claims, is waited for so long.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Larger groups beat less often.
 const FEW_PEERS: usize = 16;
 
@@ -65,12 +67,20 @@ pub(crate) struct Machine {
     /// Our messages of the last moments, and when they were sent.
     sent: VecDeque<(u64, Now)>,
     peers: BTreeMap<Name, Peer>,
+    /// By which messages name them.
+    shorts: BTreeMap<u64, Name>,
     addresses: BTreeMap<IpAddr, Held>,
     wanted: Wanted,
     /// What we said last, in parts, and its version.
     said: Vec<Claim>,
     parts: Vec<Vec<Claim>>,
     version: u32,
+    /// Bytes of claims in one message.
+    room: usize,
+    /// The next part to be said.
+    turn: usize,
+    /// As of which revision that is all.
+    said_revision: u64,
     next_beat: Now,
     macs: Vec<Mac>,
     has_gateway: bool,
@@ -104,11 +114,15 @@ impl Machine {
             sequence: 0,
             sent: VecDeque::new(),
             peers: BTreeMap::new(),
+            shorts: BTreeMap::new(),
             addresses: BTreeMap::new(),
             wanted: Wanted::default(),
             said: Vec::new(),
-            parts: heartbeat::parts(&[]),
+            parts: heartbeat::parts(&[], heartbeat::ROOM),
             version: 0,
+            room: heartbeat::ROOM,
+            turn: 0,
+            said_revision: 0,
             next_beat: now,
             macs: Vec::new(),
             has_gateway: false,
@@ -149,18 +163,26 @@ impl Machine {
         }
         let names: Vec<&Name> =
             wanted.peers.iter().map(|peer| &peer.name).filter(|name| **name != self.host).collect();
-        let same_peers =
-            names.len() == self.peers.len() && names.iter().all(|it| self.peers.contains_key(*it));
         if self.peers.is_empty() && !names.is_empty() && self.inherited.is_empty() {
             self.granted = now;
             if !self.addresses.values().any(Held::is_announced) {
                 self.listening = Some(now);
             }
         }
-        self.peers.retain(|name, _| names.contains(&name));
-        for name in names {
-            self.peers.entry(name.clone()).or_insert_with(|| Peer::new(short(name)));
+        let names: BTreeSet<&Name> = names.into_iter().collect();
+        // A host that is no peer any more may go on announcing.
+        let (stay, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.peers).into_iter().partition(|(name, _)| names.contains(name));
+        self.peers = stay;
+        let left = gone.values().flat_map(|it| &it.claims).filter(|(_, claim)| claim.announcing);
+        for (address, _) in left {
+            self.addresses.get_mut(address).into_iter().for_each(|held| held.cold = true);
         }
+        let new: Vec<&Name> = names.into_iter().filter(|it| !self.peers.contains_key(*it)).collect();
+        for name in &new {
+            self.peers.insert((*name).clone(), Peer::new(short(name)));
+        }
+        self.shorts = self.peers.iter().map(|(name, peer)| (peer.short, name.clone())).collect();
         let mut before = std::mem::take(&mut self.addresses);
         for it in &wanted.addresses {
             let address = it.address.to_canonical();
@@ -171,10 +193,13 @@ impl Machine {
             let is_new = old.is_none();
             let mut held = old.unwrap_or_else(|| Held::new(it.clone(), &self.host));
             held.wanted.address = address;
-            if is_new || !same_peers {
-                let ours = rank(&self.host, address);
-                let precedes = |name: &&Name| (rank(name, address), *name) < (ours, &self.host);
+            let ours = if is_new || !new.is_empty() { rank(&self.host, address) } else { [0; 32] };
+            let precedes = |name: &&Name| (rank(name, address), *name) < (ours, &self.host);
+            if is_new {
                 held.before = self.peers.keys().filter(precedes).cloned().collect();
+            } else {
+                held.before.retain(|name| self.peers.contains_key(name));
+                held.before.extend(new.iter().copied().filter(precedes).cloned());
             }
             if is_new {
                 held.place = place(address);
@@ -207,9 +232,12 @@ impl Machine {
         self.macs = macs;
         for (address, held) in &mut self.addresses {
             let new = place(*address);
-            if std::mem::replace(&mut held.place, new) != new && new.is_some() {
+            let old = std::mem::replace(&mut held.place, new);
+            if old != new && new.is_some() {
                 held.repeat(now);
             }
+            // Who is on a network that we come to is not known.
+            held.cold |= old.is_none() && new.is_some();
         }
         self.dirty = true;
     }
@@ -223,32 +251,60 @@ impl Machine {
         self.gateway_answered = self.gateway_asked;
     }
 
-    pub(crate) fn receive(&mut self, now: Now, message: Message) {
+    pub(crate) fn receive(&mut self, now: Now, mut message: Message) {
         self.forget_sent(now);
         let acknowledged = message.acknowledged;
         let sent = if acknowledged.boot == self.boot { self.sent_at(acknowledged.sequence) } else { None };
         if message.to != self.host {
             return;
         }
-        if let Some(peer) = self.peers.get_mut(&message.from) {
-            let was_heard = peer.is_heard(now, self.timing.dead);
-            let changed = peer.receive(now, message, sent, self.timing.dead);
-            self.dirty |= changed || !was_heard;
+        let Some(peer) = self.peers.get_mut(&message.from) else { return };
+        let hears = std::mem::take(&mut message.hears);
+        let was_heard = peer.is_heard(now, self.timing.dead);
+        let (counts, changed) = peer.receive(now, message, sent, self.timing.dead);
+        self.dirty |= changed || counts && !was_heard;
+        for (short, age) in hears.into_iter().filter(|_| counts) {
+            let at = now.saturating_sub(Duration::from_millis(age.into()));
+            let other = self.shorts.get(&short).and_then(|name| self.peers.get_mut(name));
+            other.into_iter().for_each(|it| it.told = it.told.max(Some(at)));
         }
     }
 
     /// Another machine says on this interface that it has the address.
     pub(crate) fn dispute(&mut self, now: Now, address: IpAddr, link: u32, theirs: Mac) {
-        let is_own = self.macs.contains(&theirs);
-        if is_own || self.peers.values().any(|peer| peer.macs.contains(&theirs)) {
+        // Once our lease has ended, another one has it by right.
+        let has_lease = self.has_lease(now);
+        let Some(held) = self.addresses.get_mut(&address) else { return };
+        let is_elsewhere = held.place.is_none_or(|place| place.link != link);
+        if is_elsewhere || self.macs.contains(&theirs) || held.is_announced() && !has_lease {
             return;
         }
-        let Some(held) = self.addresses.get_mut(&address) else { return };
-        if held.place.is_some_and(|place| place.link == link)
-            && held.dispute(now, theirs, self.timing.conflict)
-        {
+        let mut of_peers = self.peers.values().filter(|peer| peer.macs.contains(&theirs)).peekable();
+        if of_peers.peek().is_some() {
+            let says_so = of_peers.any(|it| it.claims.get(&address).is_some_and(|it| it.announcing));
+            if !says_so && held.contest(now, self.timing.settle) {
+                self.counters.overlaps = self.counters.overlaps.saturating_add(1);
+                self.dirty = true;
+            }
+            return;
+        }
+        // Others that found the same do not ask again at the same time.
+        let pause = Duration::from_millis(self.boot.checked_rem(2_000).unwrap_or(0));
+        if held.dispute(now, theirs, self.timing.conflict.saturating_add(pause)) {
             self.counters.conflicts = self.counters.conflicts.saturating_add(1);
             self.dirty = true;
+        }
+    }
+
+    /// Another machine asks on this interface whether it may have the address (RFC 5227, 2.1.1). Of two that ask at once, the one
+    /// with the smaller MAC goes on.
+    pub(crate) fn rival(&mut self, now: Now, address: IpAddr, link: u32, theirs: Mac) {
+        let is_probed = |held: &Held| {
+            matches!(held.phase, Phase::Probing { .. }) && held.place.is_some_and(|it| theirs < it.mac)
+        };
+        let is_peer = self.peers.values().any(|peer| peer.macs.contains(&theirs));
+        if !is_peer && self.addresses.get(&address).is_some_and(is_probed) {
+            self.dispute(now, address, link, theirs);
         }
     }
 
@@ -261,6 +317,10 @@ impl Machine {
 
     pub(crate) fn place(&self, address: IpAddr) -> Option<Place> {
         self.addresses.get(&address)?.place
+    }
+
+    pub(crate) fn has_peer(&self, name: &Name) -> bool {
+        self.peers.contains_key(name)
     }
 
     /// Whether a peer was silent for a while, so that other ways to it are tried.
@@ -299,7 +359,8 @@ impl Machine {
     pub(crate) fn next(&self, now: Now) -> Now {
         let far = now.saturating_add(Duration::from_secs(1));
         let beat = (!self.peers.is_empty() && self.has_key).then_some(self.next_beat);
-        let gone = self.peers.values().filter_map(|peer| self.gone_at(peer)).filter(|at| *at > now).min();
+        let alive = self.peers.values().filter_map(Peer::alive);
+        let gone = alive.map(|at| at.saturating_add(self.timing.dead)).filter(|at| *at > now).min();
         let listening = self.listening.map(|since| since.saturating_add(self.timing.dead));
         let all = [beat, gone, listening.filter(|at| *at > now), self.reconsider, self.timer];
         all.into_iter().flatten().min().map_or(far, |at| at.min(far))
@@ -321,30 +382,37 @@ impl Machine {
         if self.peers.is_empty() || !self.has_key {
             return;
         }
-        let claims = self.claims();
-        let changed = claims != self.said;
-        if changed {
-            self.parts = heartbeat::parts(&claims);
-            self.said = claims;
-            self.version = self.version.wrapping_add(1);
-        }
-        if changed {
-            for part in 0..self.parts.len() {
-                self.say(now, part, actions);
-            }
-        } else if now >= self.next_beat {
-            let count = u64::try_from(self.parts.len()).unwrap_or(1).max(1);
-            let part = self.sequence.checked_rem(count).unwrap_or(0);
-            self.say(now, usize::try_from(part).unwrap_or(0), actions);
-        } else {
+        let changed = self.revision != self.said_revision && self.has_other_claims();
+        if !changed && now < self.next_beat {
             return;
+        }
+        let lacks = |peer: &Peer| peer.knows != Some(self.version);
+        let at_once = if self.peers.values().any(lacks) { self.parts.len().min(PARTS_AT_ONCE) } else { 1 };
+        for turn in 0..at_once {
+            let part = self.turn.checked_rem(self.parts.len()).unwrap_or(0);
+            self.turn = part.saturating_add(1);
+            self.say(now, part, turn == 0, actions);
         }
         let groups = self.peers.len().div_ceil(FEW_PEERS).clamp(1, 4);
         let pause = self.timing.interval.saturating_mul(u32::try_from(groups).unwrap_or(1));
         self.next_beat = now.saturating_add(pause);
     }
 
-    fn say(&mut self, now: Now, part: usize, actions: &mut Vec<Action>) {
+    /// Than were said last. From now on they are said.
+    fn has_other_claims(&mut self) -> bool {
+        self.said_revision = self.revision;
+        let claims = self.claims();
+        let changed = claims != self.said;
+        if changed {
+            self.parts = heartbeat::parts(&claims, self.room);
+            self.said = claims;
+            self.version = self.version.wrapping_add(1);
+        }
+        changed
+    }
+
+    /// To all, or to those that do not know all parts.
+    fn say(&mut self, now: Now, part: usize, to_all: bool, actions: &mut Vec<Action>) {
         self.sequence = self.sequence.saturating_add(1);
         self.forget_sent(now);
         self.sent.push_back((self.sequence, now));
@@ -359,12 +427,14 @@ impl Machine {
             .collect();
         let turn = self.sequence.checked_rem(hears.len().max(1).try_into().unwrap_or(1)).unwrap_or(0);
         hears.rotate_left(usize::try_from(turn).unwrap_or(0));
-        for (name, peer) in &self.peers {
+        let version = self.version;
+        for (name, peer) in self.peers.iter().filter(|(_, it)| to_all || it.knows != Some(version)) {
             actions.push(Action::Send(Message {
                 from: self.host.clone(),
                 to: name.clone(),
                 stamp: Stamp { boot: self.boot, sequence: self.sequence },
                 acknowledged: peer.latest,
+                known: peer.known(),
                 macs: self.macs.clone(),
                 hears: hears.clone(),
                 version: self.version,

@@ -9,22 +9,23 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use aws_lc_rs::rand;
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    time::{ClockId, clock_gettime},
 };
+use seaway_model::Name;
 use seaway_watchdog::Heartbeat;
 
 use super::{
     announcer::{Shared, locked},
+    answer::Answer,
+    clock::{boot, now},
     heartbeat::Message,
     interfaces::{Interfaces, gateway},
-    packet::{Advertisement, Arp, Operation, Solicitation},
-    settings::{Mac, Settings, State, Wanted, What},
+    packet::{Advertisement, Arp, Solicitation},
+    settings::{Mac, Peer, Settings, State, Wanted, What},
     sockets::{BUFFER, BeatSocket, Family, Groups, LinkSocket},
-    state::{Action, Machine, Now},
+    state::{Action, Machine, Now, Place},
     succession::Succession,
 };
 use crate::{Error, Watch};
@@ -38,6 +39,9 @@ const RETRY: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(50);
 /// Routes are looked at again so often.
 const GATEWAY: Duration = Duration::from_secs(5);
+/// A host that has the key and is not known as a peer yet counts as one for so long after its last message.
+const ACQUAINTANCE: Duration = Duration::from_secs(10);
+const MOST_STRANGERS: usize = 64;
 /// That an address was let go is said so often, since there is no later message that says it.
 const FAREWELLS: usize = 3;
 
@@ -51,6 +55,8 @@ pub(super) struct Worker {
     watch: Watch,
     machine: Machine,
     wanted: Wanted,
+    /// Hosts with our key that are no peers as far as we were told: where they are, and until when they count.
+    strangers: BTreeMap<Name, (IpAddr, Now)>,
     interfaces: Interfaces,
     links: BTreeMap<(u32, Family), LinkSocket>,
     beats: Option<BeatSocket>,
@@ -85,6 +91,7 @@ impl Worker {
             watch: Watch::open()?,
             machine,
             wanted: Wanted::default(),
+            strangers: BTreeMap::new(),
             interfaces: Interfaces::default(),
             links: BTreeMap::new(),
             beats: None,
@@ -113,10 +120,13 @@ impl Worker {
 
     /// A successor on this machine goes on with it all; without one it is let go, and peers are told.
     fn end(mut self) {
-        let left = if self.succession.has_successor() { self.machine.bequeath(now()) } else { Vec::new() };
-        if let (Some(key), false) = (&self.settings.key, left.is_empty()) {
+        let has_successor = self.succession.has_successor(&self.settings);
+        let left = if has_successor { self.machine.bequeath(now()) } else { Vec::new() };
+        if let (Some(key), false) = (&self.settings.key, left.is_empty())
+            && self.succession.bequeath(key, &left)
+        {
+            // Before its successor hears that this process is gone.
             self.beats = None;
-            self.succession.bequeath(key, &left);
             return;
         }
         for _ in 0..FAREWELLS {
@@ -130,7 +140,7 @@ impl Worker {
         // News of interfaces is all looked at together. A watch that fails says so by that, too.
         let moved = self.watch.events().map_or(true, |events| !events.is_empty());
         let time = now();
-        self.succession.accept();
+        self.succession.accept(&self.settings);
         if let Some(key) = &self.settings.key
             && let Some(left) = self.succession.inherit(key, &mut self.buffer)
         {
@@ -175,12 +185,18 @@ impl Worker {
             self.interfaces = found;
         }
         let wanted = self.open_sockets(time);
-        let interfaces = &self.interfaces;
+        let (interfaces, links) = (&self.interfaces, &self.links);
+        // Where no socket could be opened, nothing is announced.
+        let place = |address: IpAddr| {
+            let place: Place = interfaces.place(address)?;
+            links.contains_key(&(place.link, Family::of(address))).then_some(place)
+        };
         let mut macs: Vec<Mac> =
             self.links.keys().filter_map(|(index, _)| Some(interfaces.get(*index)?.mac)).collect();
+        macs.sort_unstable();
         macs.dedup();
-        self.machine.set_places(time, macs, |address| interfaces.place(address));
-        self.machine.want(time, wanted, |address| interfaces.place(address), &mut self.actions);
+        self.machine.set_places(time, macs, place);
+        self.machine.want(time, wanted, place, &mut self.actions);
         if let Ok(found) = gateway() {
             self.gateway = found.filter(|(index, _)| interfaces.get(*index).is_some());
             self.open_gateway();
@@ -191,21 +207,26 @@ impl Worker {
 
     /// What may be announced with the sockets that there are: all that is wanted, or nothing.
     fn open_sockets(&mut self, time: Now) -> Wanted {
-        let has_peers = self.wanted.peers.iter().any(|peer| peer.name != self.settings.host);
-        let needs_beats = has_peers && self.settings.key.is_some();
-        if needs_beats && self.beats.is_none() {
+        self.strangers.retain(|_, (_, until)| time < *until);
+        let mut wanted = self.wanted.clone();
+        let named: Vec<Name> = wanted.peers.iter().map(|it| it.name.clone()).collect();
+        let others = self.strangers.iter().filter(|(name, _)| !named.contains(name));
+        wanted.peers.extend(others.map(|(name, (at, _))| Peer { name: name.clone(), addresses: vec![*at] }));
+        let has_peers = wanted.peers.iter().any(|peer| peer.name != self.settings.host);
+        let needs_beats = self.settings.key.is_some();
+        if needs_beats && self.beats.is_none() && !self.succession.is_waiting() {
             match BeatSocket::open(self.settings.port) {
                 Ok(socket) => {
                     self.beats = Some(socket);
                     self.succession.listen(self.settings.port);
                 }
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    self.succession.wait_behind(self.settings.port);
+                    self.succession.wait_behind(self.settings.port, &self.settings);
                 }
                 Err(_) => {}
             }
         }
-        self.lacks = needs_beats && self.beats.is_none();
+        self.lacks = needs_beats && has_peers && self.beats.is_none();
         let needed: Vec<(u32, Family)> = self
             .wanted
             .addresses
@@ -221,28 +242,33 @@ impl Worker {
             (needed.contains(key) || gateway == Some(*key)) && interfaces.get(key.0).is_some()
         });
         for key in needed {
-            self.lacks |= !self.open_link(key);
+            if let Err(error) = self.open_link(key) {
+                // Another interface may be well; without the capability, none is.
+                self.lacks |= error.kind() == io::ErrorKind::PermissionDenied;
+                self.look_again = time.saturating_add(RETRY);
+            }
         }
-        if !self.lacks {
-            return self.wanted.clone();
+        if self.lacks {
+            self.look_again = time.saturating_add(RETRY);
+            wanted.addresses.clear();
         }
-        self.look_again = time.saturating_add(RETRY);
-        Wanted { peers: self.wanted.peers.clone(), addresses: Vec::new() }
+        wanted
     }
 
-    fn open_link(&mut self, key: (u32, Family)) -> bool {
-        if self.links.contains_key(&key) {
-            return true;
+    fn open_link(&mut self, key: (u32, Family)) -> io::Result<()> {
+        let interface = self.interfaces.get(key.0);
+        if let Some(interface) = interface.filter(|_| !self.links.contains_key(&key)) {
+            self.links.insert(key, LinkSocket::open(&interface.link, key.1)?);
         }
-        let Some(interface) = self.interfaces.get(key.0) else { return false };
-        let opened = LinkSocket::open(&interface.link, key.1);
-        opened.is_ok_and(|socket| self.links.insert(key, socket).is_none())
+        Ok(())
     }
 
     /// It is asked only where there are peers.
     fn open_gateway(&mut self) {
-        if let Some((index, gateway)) = self.gateway.filter(|_| !self.wanted.peers.is_empty()) {
-            self.open_link((index, Family::of(gateway)));
+        let has_peers = !self.wanted.peers.is_empty() || !self.strangers.is_empty();
+        if let Some((index, gateway)) = self.gateway.filter(|_| has_peers) {
+            // Without it, it counts as one that does not answer.
+            let _ = self.open_link((index, Family::of(gateway)));
         }
     }
 
@@ -250,10 +276,22 @@ impl Worker {
     fn hear(&mut self) {
         let (Some(socket), Some(key)) = (&self.beats, &self.settings.key) else { return };
         for _ in 0..BEATS {
-            let Some(bytes) = socket.receive(&mut self.buffer) else { return };
-            if let Some(message) = Message::read(key, bytes) {
-                self.machine.receive(now(), message);
+            let Some((bytes, at)) = socket.receive(&mut self.buffer) else { return };
+            let Some(message) = Message::read(key, bytes) else { continue };
+            let time = now();
+            let is_told = self.machine.has_peer(&message.from);
+            if let Some((_, until)) = self.strangers.get_mut(&message.from) {
+                *until = time.saturating_add(ACQUAINTANCE);
+            } else if !is_told
+                && message.to == self.settings.host
+                && message.from != message.to
+                && self.strangers.len() < MOST_STRANGERS
+            {
+                // It knows of us before we were told of it.
+                self.strangers.insert(message.from.clone(), (at, time.saturating_add(ACQUAINTANCE)));
+                self.look_again = time;
             }
+            self.machine.receive(time, message);
         }
     }
 
@@ -294,6 +332,8 @@ impl Worker {
                     IpAddr::V4(address) => socket.send(&Arp::probe(mac, address)),
                     IpAddr::V6(address) => socket.send(&Solicitation::probe(mac, address)),
                 }),
+                // It may have been frozen since that was decided.
+                Action::Announce(address) if !self.answers(address) => {}
                 Action::Announce(address) => {
                     if let (IpAddr::V6(address), Some(place)) = (address, self.machine.place(address)) {
                         self.groups.join(address, place.link);
@@ -312,10 +352,18 @@ impl Worker {
         }
     }
 
+    fn answers(&self, address: IpAddr) -> bool {
+        let place = self.machine.place(address);
+        place.is_some_and(|it| self.machine.answers(now(), address, it.link).is_some())
+    }
+
     fn send(&self, message: &Message) {
         let (Some(socket), Some(key)) = (&self.beats, &self.settings.key) else { return };
-        let Some(peer) = self.wanted.peers.iter().find(|peer| peer.name == message.to) else { return };
         let bytes = message.write(key);
+        let Some(peer) = self.wanted.peers.iter().find(|peer| peer.name == message.to) else {
+            let stranger = self.strangers.get(&message.to);
+            return stranger.into_iter().for_each(|(at, _)| socket.send(&bytes, *at, self.settings.port));
+        };
         // Other ways to it are tried while it is silent.
         let ways = if self.machine.is_quiet(now(), &message.to) { peer.addresses.len() } else { 1 };
         for address in peer.addresses.iter().take(ways) {
@@ -378,7 +426,9 @@ impl Worker {
         let before = locked(&self.shared.told).0.clone();
         let all = if self.lacks {
             let wanted = self.wanted.addresses.iter();
-            wanted.map(|it| (it.address.to_canonical(), (What::NotPermitted, false))).collect()
+            // The process before this one announces them.
+            let what = if self.succession.is_waiting() { What::Probing } else { What::NotPermitted };
+            wanted.map(|it| (it.address.to_canonical(), (what.clone(), false))).collect()
         } else {
             self.machine.states(time)
         };
@@ -391,59 +441,4 @@ impl Worker {
         };
         all.into_iter().map(state).collect()
     }
-}
-
-/// What a frame asks, and our answer. Nothing is allocated.
-struct Answer<'a> {
-    machine: &'a mut Machine,
-    socket: &'a LinkSocket,
-    link: u32,
-}
-
-impl Answer<'_> {
-    fn arp(self, frame: &[u8], gateway: Option<(u32, IpAddr)>) {
-        let Some(arp) = Arp::read(frame) else { return };
-        let time = now();
-        if arp.operation == Operation::Reply && gateway == Some((self.link, arp.sender.into())) {
-            self.machine.gateway_answered();
-        }
-        if !arp.sender.is_unspecified() {
-            self.machine.dispute(time, arp.sender.into(), self.link, arp.sender_mac);
-        }
-        let is_asked = arp.operation == Operation::Request && arp.sender != arp.target;
-        let answers = |machine: &Machine| machine.answers(time, arp.target.into(), self.link);
-        if let Some(mac) = is_asked.then(|| answers(self.machine)).flatten() {
-            // A queue that is full loses it; who asked asks again.
-            let _ = self.socket.send(&arp.reply(mac));
-        }
-    }
-
-    fn ndp(self, frame: &[u8], gateway: Option<(u32, IpAddr)>) {
-        let time = now();
-        if let Some(asked) = Solicitation::read(frame) {
-            if let Some(mac) = self.machine.answers(time, asked.target.into(), self.link) {
-                let _ = self.socket.send(&asked.reply(mac));
-            }
-        } else if let Some(said) = Advertisement::read(frame) {
-            if gateway == Some((self.link, said.target.into())) {
-                self.machine.gateway_answered();
-            }
-            self.machine.dispute(time, said.target.into(), self.link, said.mac);
-        }
-    }
-}
-
-/// Goes on while the machine is suspended, so that no lease outlives that.
-fn now() -> Now {
-    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Now::ZERO, Into::into)
-}
-
-fn boot() -> u64 {
-    let mut bytes = [0; 8];
-    // It fails only where there is no randomness at all; the time tells lives apart as well.
-    let number = match rand::fill(&mut bytes) {
-        Ok(()) => u64::from_ne_bytes(bytes),
-        Err(_) => u64::try_from(now().as_nanos()).unwrap_or(1),
-    };
-    number.max(1)
 }

@@ -15,6 +15,8 @@ pub(crate) struct Lan {
     pub(crate) client: Namespace,
     pub(crate) hosts: Vec<Machine>,
     has_v4: bool,
+    /// Hosts that are started next know of those up to this one; of all, without.
+    pub(crate) knows: Option<usize>,
 }
 
 pub(crate) struct Machine {
@@ -60,7 +62,7 @@ impl Lan {
             port: 9,
         };
         let hosts = (0..hosts).map(machine).collect();
-        Lan { switch, client, hosts, has_v4 }
+        Lan { switch, client, hosts, has_v4, knows: None }
     }
 
     pub(crate) fn start(&mut self, host: usize, addresses: &str) {
@@ -91,7 +93,8 @@ impl Lan {
     }
 
     fn start_by(&mut self, host: usize, addresses: &str, key: &str, by: &[&str]) {
-        let all = self.hosts.iter().enumerate();
+        let knows = self.knows;
+        let all = self.hosts.iter().enumerate().filter(|(at, _)| knows.is_none_or(|knows| *at <= knows));
         let net = if self.has_v4 { "10.77.0." } else { "fd77::" };
         let peers: Vec<String> = all.map(|(at, it)| format!("{}={net}{}", it.name, at + 1)).collect();
         let this = &mut self.hosts[host];

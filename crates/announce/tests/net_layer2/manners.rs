@@ -137,6 +137,24 @@ fn what_is_missing_is_told_and_asked_for_again() {
 }
 
 #[test]
+fn a_host_with_the_key_counts_before_others_were_told_of_it() {
+    in_a_network_of_its_own(|| {
+        let mut lan = Lan::new(2);
+        lan.knows = Some(0);
+        lan.start(0, V4);
+        lan.hosts[0].until_it_says("what: Announcing");
+        lan.knows = None;
+        lan.start(1, V4);
+        // One of both, as the order has it; and no conflict.
+        until("both know who announces it", || {
+            let states = lan.hosts.iter().map(|it| it.states()).collect::<String>();
+            states.matches("what: Announcing").count() == 1 && states.matches("what: Standby").count() == 1
+        });
+        assert!(lan.hosts.iter().all(|it| it.states().contains("conflicts: 0")));
+    });
+}
+
+#[test]
 fn hosts_listen_for_who_asks_for_their_ipv6_addresses_while_they_announce_them() {
     in_a_network_of_its_own(|| {
         let mut lan = Lan::new(1);

@@ -98,7 +98,7 @@ pub(crate) fn tries(shared: &Shared) {
     for port in OF_MACHINES {
         shared.is_refused(&format!("host-{port}"), &format!("port {port}/TCP is reserved on hosts' own"));
     }
-    shared.is_refused(&format!("host-{DOOR}"), "belongs to configuration frontDoor");
+    shared.is_refused(&format!("host-{DOOR}"), "is already used by configuration frontDoor");
     // The pool has 16, of which the shop has one: three quarters are given to whoever comes first.
     let many: Vec<String> = (0..16).map(|at| service(&format!("many-{at}"), pods)).collect();
     shared.applies(&many.join("---"));

@@ -170,10 +170,10 @@ fn a_check_beside_a_running_process_blames_the_service_that_came_later() {
         stdout(&run(&arguments))
     };
     let beside = check(&["--state-dir", path(&state)]);
-    assert!(beside.contains("belongs to Service default/web"), "{beside}");
+    assert!(beside.contains("is already used by Service default/web"), "{beside}");
     // Without it nobody knows; and it says by which rule this one was chosen.
     let alone = check(&["--state-dir", path(&manifests)]);
-    assert!(alone.contains("belongs to Service default/broken"), "{alone}");
+    assert!(alone.contains("is already used by Service default/broken"), "{alone}");
     assert!(alone.contains("when Seaway starts, the older Service gets it"), "{alone}");
 }
 

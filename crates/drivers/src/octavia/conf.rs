@@ -380,7 +380,10 @@ mod tests {
              [BlockStorage]\nbs-version=v3\n",
         );
         assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told.iter().all(|it| it.contains("] public-network-name: ")), "{told:?}");
+        assert!(
+            told.iter().all(|it| it.contains("] public-network-name has no effect on Seaway: ")),
+            "{told:?}"
+        );
         assert_eq!((found.provider.as_str(), found.balance), ("ovn", None));
         assert_eq!(found.place.floating_network.as_deref(), Some("net-1"));
         assert_eq!(found.place.floating_subnet, Some(FloatingSubnet::Named("public*".into())));

@@ -277,6 +277,10 @@ impl View<'_> {
             return None;
         }
         at_served_addresses(claim, grant);
+        if let Some(problem) = self.only_at_ipv6(claim, pool, grant) {
+            granted.problems.push(problem);
+            granted.waits = Waits::Holder;
+        }
         Some(granted)
     }
 

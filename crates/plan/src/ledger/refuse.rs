@@ -10,7 +10,7 @@ use seaway_model::{
 };
 
 use super::{
-    claim::Claim,
+    claim::{Claim, Grant},
     decide::{Decision, Places, View, Waits, Wish},
     holdings::Bar,
     hosts,
@@ -18,6 +18,28 @@ use super::{
 };
 
 impl View<'_> {
+    /// It asked for either family, and others have its port at the hosts' IPv4 addresses: whoever asks for it there gets theirs.
+    pub(super) fn only_at_ipv6(&self, claim: &Claim, pool: &AddressPool, granted: &Grant) -> Option<Problem> {
+        let asks_for_either = claim.families.policy == FamilyPolicy::Single
+            && claim.families.first.is_none()
+            && claim.requested.is_empty()
+            && claim.exactly.is_empty();
+        // Of ports that it lacks at addresses that it has, its Problems say who has them.
+        let is_told = !granted.conflicts.is_empty() || granted.addresses.is_empty();
+        if !asks_for_either || is_told || granted.addresses.iter().any(IpAddr::is_ipv4) {
+            return None;
+        }
+        let mut at = self.published_by(claim, pool).filter(IpAddr::is_ipv4);
+        let (ip, (id, other)) = at.find_map(|ip| Some((ip, self.holdings.conflicts(ip, claim).next()?)))?;
+        let message = format!(
+            "port {id} on {ip} is already used by {other}: this Service is served at IPv6 addresses only"
+        );
+        let problem = Problem::new(claim.owner.object(), Reason::PortConflict, message);
+        Some(problem.fix(
+            "Choose another port for one of the two. If clients are to use IPv6, say so: spec.ipFamilies: [IPv6].",
+        ))
+    }
+
     pub(super) fn refuse(
         &self,
         claim: &Claim,

@@ -457,7 +457,7 @@ fn conflicts(demand: &Demand, grant: &Grant, is_cluster: bool) -> Vec<Problem> {
         let field = field_of(demand, *id);
         let other = other.named_for(&demand.owner, is_cluster);
         problems.push(
-            Problem::new(demand.owner.object(), Reason::PortConflict, format!("port {id} on {ip} belongs to {other}"))
+            Problem::new(demand.owner.object(), Reason::PortConflict, format!("port {id} on {ip} is already used by {other}"))
                 .at(field)
                 .fix("Choose another port, or write an AddressPool so that each Service has an address of its own. \
                     The Service that has the port keeps it; when Seaway starts, the older Service gets it, else the \

@@ -31,11 +31,15 @@ pub(super) struct Held {
     /// The peers that come before this host.
     pub(super) before: BTreeSet<Name>,
     pub(super) phase: Phase,
-    /// No host of ours is known to have announced it: then another machine may have it.
+    /// No host of ours is known to have it: then another machine may, and is asked for before it is announced.
     pub(super) cold: bool,
     /// No host announces it since then, though a better one could.
     pub(super) orphaned: Option<Now>,
+    /// Better ones that could announce it and did not: they are neither waited for nor yielded to.
+    pub(super) passed: BTreeSet<Name>,
     pub(super) disputed: Option<(Mac, Now)>,
+    /// When another host of ours, which does not say that it announces it, last did.
+    contested: Option<Now>,
     defended: Option<Now>,
     /// Another host of ours announces it, too.
     pub(super) overlaps: bool,
@@ -72,7 +76,9 @@ impl Held {
             phase: Phase::Idle,
             cold: true,
             orphaned: None,
+            passed: BTreeSet::new(),
             disputed: None,
+            contested: None,
             defended: None,
             overlaps: false,
             was_elsewhere: false,
@@ -138,24 +144,45 @@ impl Held {
         }
     }
 
-    /// Another machine says that it has it: whether that is news.
+    /// Another machine says that it has it: whether that is news. Packets of one dispute are one.
     pub(super) fn dispute(&mut self, now: Now, theirs: Mac, pause: Duration) -> bool {
-        match self.phase {
-            Phase::Idle => return false,
-            Phase::Probing { .. } | Phase::Conflict { .. } => {
+        let known = self.disputed_by(now);
+        match &mut self.phase {
+            Phase::Idle => false,
+            Phase::Probing { .. } => {
                 self.phase = Phase::Conflict { theirs, again: now.saturating_add(pause) };
+                true
             }
-            Phase::Announcing { .. } => {
-                self.disputed = Some((theirs, now));
+            Phase::Conflict { again, .. } => {
+                *again = now.saturating_add(pause);
+                false
+            }
+            Phase::Announcing { next, .. } => {
                 if self.defended.is_none_or(|at| now.saturating_sub(at) >= DEFEND) {
                     self.defended = Some(now);
-                    if let Phase::Announcing { next, .. } = &mut self.phase {
-                        *next = now;
-                    }
+                    *next = now;
                 }
+                self.disputed = Some((known.unwrap_or(theirs), now));
+                known.is_none()
             }
         }
-        true
+    }
+
+    /// Another host of ours says on the wire that it has it, though not to us: whether that is news.
+    pub(super) fn contest(&mut self, now: Now, pause: Duration) -> bool {
+        match &mut self.phase {
+            // It will say so to us as well.
+            Phase::Probing { sent, next } => {
+                (*sent, *next) = (0, now.saturating_add(pause));
+                false
+            }
+            Phase::Announcing { .. } if self.contested.is_none_or(|at| now.saturating_sub(at) >= pause) => {
+                self.contested = Some(now);
+                self.repeat(now);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Who disputes it, if that was not long ago.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use seaway_model::Name;
 
-use super::{AT_ONCE, Action, Claim, Due, Held, Machine, Now, PACE, Peer, Phase, What, rank};
+use super::{AT_ONCE, Action, Claim, Due, Held, Machine, Now, PACE, PATIENCE, Peer, Phase, What};
 
 impl Machine {
     /// Someone who would take our addresses has heard of us so lately that he does not do so yet.
@@ -44,22 +44,22 @@ impl Machine {
         }
         let Some(since) = self.listening.filter(|_| !self.isolated) else { return };
         let all_are_known = self.peers.values().all(|peer| peer.is_known_since(since));
-        if all_are_known || now.saturating_sub(since) >= self.timing.dead {
+        // One that is heard may announce something, and has not said so yet.
+        let lacks = |peer: &Peer| peer.is_heard(now, self.timing.dead) && peer.known().is_none();
+        let is_any_lacking = self.peers.values().any(lacks);
+        let patience = if is_any_lacking { PATIENCE } else { self.timing.dead };
+        if all_are_known || now.saturating_sub(since) >= patience {
             self.listening = None;
             self.dirty = true;
+            // Whoever is not heard may announce what was theirs.
+            let idle = self.addresses.values_mut().filter(|held| !all_are_known && !held.is_announced());
+            idle.for_each(|held| held.cold = true);
         }
-    }
-
-    /// When it counts as gone, if nobody hears of it any more.
-    pub(super) fn gone_at(&self, peer: &Peer) -> Option<Now> {
-        let told =
-            self.peers.values().filter(|it| it.heard().is_some()).filter_map(|it| it.heard_of(peer.short));
-        peer.heard().into_iter().chain(told).max().map(|at| at.saturating_add(self.timing.dead))
     }
 
     /// It lives: we hear it, or one whom we hear does.
     fn is_alive(&self, peer: &Peer, now: Now) -> bool {
-        self.gone_at(peer).is_some_and(|at| now < at)
+        peer.alive().is_some_and(|at| now.saturating_sub(at) < self.timing.dead)
     }
 
     pub(super) fn watch_peers(&mut self, now: Now) {
@@ -118,6 +118,12 @@ impl Machine {
             }
             return;
         }
+        if let Phase::Conflict { theirs, .. } = held.phase
+            && self.peers.values().any(|peer| peer.macs.contains(&theirs))
+        {
+            // It was one of our hosts, which was not known yet.
+            held.phase = Phase::Idle;
+        }
         let mut announcers = false;
         let mut better_announcer = false;
         // The one that could take it and comes before us: since when.
@@ -128,10 +134,13 @@ impl Machine {
             if claim.announcing {
                 announcers = true;
                 better_announcer |= precedes;
-            } else if precedes && held.candidates().contains(name) {
+                held.passed.remove(name);
+            } else if precedes && !held.passed.contains(name) {
                 better = Some(better.map_or(claim.since, |at| at.min(claim.since)));
             }
         }
+        let address = held.address();
+        held.passed.retain(|name| self.peers.get(name).is_some_and(|it| it.claims.contains_key(&address)));
         if announcers {
             held.cold = false;
             held.was_elsewhere = true;
@@ -162,6 +171,7 @@ impl Machine {
                 let patience = self.timing.settle.saturating_mul(2);
                 let until = held.orphaned.get_or_insert(now).saturating_add(patience);
                 if now >= until {
+                    held.passed.clone_from(&held.before);
                     self.take(now, held);
                 } else {
                     self.reconsider_at(Some(until));
@@ -266,11 +276,9 @@ impl Machine {
         }
     }
 
-    /// Who announces it; else who will.
+    /// Who announces it.
     fn owner(&self, held: &Held) -> Option<Name> {
-        let claims =
-            self.peers.iter().filter_map(|(name, peer)| Some((name, peer.claims.get(&held.address())?)));
-        let first = claims.min_by_key(|(name, claim)| (!claim.announcing, rank(name, held.address())));
-        first.map(|(name, _)| name.clone())
+        let announces = |peer: &Peer| peer.claims.get(&held.address()).is_some_and(|it| it.announcing);
+        self.peers.iter().find(|(_, peer)| announces(peer)).map(|(name, _)| name.clone())
     }
 }

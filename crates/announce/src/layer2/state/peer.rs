@@ -21,8 +21,10 @@ pub(super) struct Peer {
     pub(super) acknowledged: Option<Now>,
     /// It was heard without a gap since.
     since: Now,
-    /// Whom it hears, and when it last did.
-    hears: BTreeMap<u64, Now>,
+    /// When others last heard it, as they say.
+    pub(super) told: Option<Now>,
+    /// The version of our claims of which it has all parts.
+    pub(super) knows: Option<u32>,
     pub(super) claims: BTreeMap<IpAddr, PeerClaim>,
     /// Of its claims, as soon as they are complete.
     version: Option<u32>,
@@ -51,9 +53,14 @@ impl Peer {
         self.heard
     }
 
-    /// When it last heard that other host.
-    pub(super) fn heard_of(&self, short: u64) -> Option<Now> {
-        self.hears.get(&short).copied()
+    /// When it was last heard, by us or by one whom we hear.
+    pub(super) fn alive(&self) -> Option<Now> {
+        self.heard.max(self.told)
+    }
+
+    /// The version of its claims of which we have all parts.
+    pub(super) fn known(&self) -> Option<u32> {
+        self.version
     }
 
     /// All that it claims is known, by messages that came since then.
@@ -61,8 +68,15 @@ impl Peer {
         self.acknowledged.is_some_and(|at| at >= begun) && self.version.is_some()
     }
 
-    /// `sent`: when that of ours was sent which it acknowledges, if that was a moment ago. Tells whether its claims changed.
-    pub(super) fn receive(&mut self, now: Now, message: Message, sent: Option<Now>, dead: Duration) -> bool {
+    /// `sent`: when that of ours was sent which it acknowledges, if that was a moment ago. Tells whether it
+    /// counts, and whether claims changed.
+    pub(super) fn receive(
+        &mut self,
+        now: Now,
+        message: Message,
+        sent: Option<Now>,
+        dead: Duration,
+    ) -> (bool, bool) {
         let stamp = message.stamp;
         let is_same_life = stamp.boot == self.latest.boot;
         let Some(sent) = sent else {
@@ -71,10 +85,10 @@ impl Peer {
             if is_newer && (stamp.boot == self.counted.boot || !self.is_heard(now, dead)) {
                 self.latest = stamp;
             }
-            return false;
+            return (false, false);
         };
         if stamp.boot == self.counted.boot && stamp.sequence <= self.counted.sequence {
-            return false;
+            return (false, false);
         }
         let mut changed = false;
         if stamp.boot != self.counted.boot || !self.is_heard(now, dead) {
@@ -84,18 +98,18 @@ impl Peer {
         }
         (self.counted, self.latest, self.heard) = (stamp, stamp, Some(now));
         self.acknowledged = self.acknowledged.max(Some(sent));
-        for (short, age) in &message.hears {
-            // Bounded by how many hosts there are: its sender has the key.
-            self.hears.insert(*short, now.saturating_sub(Duration::from_millis((*age).into())));
+        self.knows = message.known;
+        if self.macs != message.macs {
+            self.macs.clone_from(&message.macs);
+            changed = true;
         }
-        self.macs.clone_from(&message.macs);
-        self.assemble(now, message) || changed
+        (true, self.assemble(now, message) || changed)
     }
 
-    /// What it claimed and heard counts no more, since it is gone.
+    /// What it claimed and knew counts no more, since it is gone.
     pub(super) fn forget(&mut self) {
         self.claims.clear();
-        self.hears.clear();
+        self.knows = None;
         (self.version, self.assembling) = (None, None);
     }
 

@@ -16,13 +16,14 @@ impl Machine {
         }
         // By a clock that both processes have, for the next one may be stopped before it reads this.
         let contact = u64::try_from(self.contact(now).as_nanos()).unwrap_or(0);
-        let parts = heartbeat::parts(&announced);
+        let parts = heartbeat::parts(&announced, self.room);
         let count = u8::try_from(parts.len()).unwrap_or(u8::MAX);
         let message = |(part, claims)| Message {
             from: self.host.clone(),
             to: self.host.clone(),
             stamp: Stamp { boot: self.boot, sequence: self.sequence },
             acknowledged: Stamp { boot: contact, sequence: 0 },
+            known: None,
             macs: Vec::new(),
             hears: Vec::new(),
             version: self.version,
@@ -46,7 +47,9 @@ impl Machine {
         }
         self.boot = first.stamp.boot;
         self.sequence = first.stamp.sequence.saturating_add(AHEAD);
-        self.version = first.version;
+        // Another one in any case: what the next process does not serve must not count as said.
+        self.version = first.version.wrapping_add(1);
+        self.next_beat = now;
         self.granted = contact;
         self.isolated = false;
         self.listening = Some(now);

@@ -1,9 +1,12 @@
 //! One host, and what it is told.
 
+mod simulation;
+
 use std::{net::IpAddr, time::Duration};
 
 use super::{Action, Claim, Machine, Message, Now, Place, Stamp};
 use crate::layer2::{
+    election::rank,
     packet::Arp,
     settings::{Mac, Peer, Timing, Wanted, WantedAddress, What},
 };
@@ -67,6 +70,7 @@ impl Host {
             to: "a".into(),
             stamp: Stamp { boot: 8, sequence },
             acknowledged: ours.expect("it beats"),
+            known: None,
             macs: vec![THEIRS],
             hears: Vec::new(),
             version: 1,
@@ -168,6 +172,116 @@ fn a_message_counts_once_and_only_if_it_answers_what_we_said_just_now() {
     host.machine.receive(host.now, Message { stamp: Stamp { boot: 8, sequence: 900 }, ..first });
     host.pass(1);
     assert_ne!(host.what(), owner);
+}
+
+#[test]
+fn a_probe_that_a_host_of_ours_answers_does_not_make_an_address_free() {
+    let mut host = Host::new(&["b"], true);
+    let message = Message { claims: Vec::new(), ..host.message(5, false) };
+    host.machine.receive(host.now, message);
+    host.pass(100);
+    assert_eq!(host.what(), What::Probing);
+    host.machine.dispute(host.now, address(), 1, THEIRS);
+    for sequence in 6..16 {
+        let message = Message { claims: Vec::new(), ..host.message(sequence, false) };
+        host.machine.receive(host.now, message);
+    }
+    assert_eq!(host.what(), What::Probing, "it will say so to us as well");
+    assert_eq!(host.machine.counters().conflicts, 0);
+}
+
+#[test]
+fn a_conflict_with_a_host_that_turns_out_to_be_ours_is_none() {
+    let mut host = Host::new(&["b"], true);
+    host.pass(600);
+    host.machine.dispute(host.now, address(), 1, THEIRS);
+    assert!(matches!(host.what(), What::Conflict { .. }));
+    let message = host.message(5, true);
+    host.machine.receive(host.now, message);
+    host.pass(1);
+    assert_eq!(host.what(), What::Standby { owner: "b".into() });
+}
+
+#[test]
+fn of_two_that_probe_at_once_the_one_with_the_smaller_mac_goes_on() {
+    let (smaller, larger) = (Mac([2, 0, 0, 0, 0, 0]), THEIRS);
+    let mut host = Host::new(&[], false);
+    host.pass(150);
+    host.machine.rival(host.now, address(), 1, larger);
+    assert_eq!(host.what(), What::Probing);
+    host.machine.rival(host.now, address(), 1, smaller);
+    assert_eq!(host.what(), What::Conflict { ours: OURS, theirs: smaller });
+    // Who asks for what is announced gets an answer.
+    let mut host = Host::new(&[], false);
+    host.pass(1_000);
+    host.machine.rival(host.now, address(), 1, smaller);
+    assert_eq!(host.what(), What::Announcing);
+}
+
+#[test]
+fn packets_of_one_dispute_are_one_conflict_with_the_first_mac() {
+    let mut host = Host::new(&[], false);
+    host.pass(1_000);
+    let revision = host.machine.revision();
+    for other in 20..200 {
+        host.machine.dispute(host.now, address(), 1, Mac([2, 0, 0, 0, 0, other]));
+        host.pass(1);
+    }
+    assert_eq!(host.what(), What::Conflict { ours: OURS, theirs: Mac([2, 0, 0, 0, 0, 20]) });
+    assert_eq!(host.machine.counters().conflicts, 1);
+    assert_eq!(host.machine.revision(), revision + 1, "told once");
+}
+
+#[test]
+fn what_a_host_announced_that_is_no_peer_any_more_is_probed_first() {
+    let mut host = Host::new(&["b"], true);
+    let message = host.message(5, true);
+    host.machine.receive(host.now, message);
+    host.pass(1);
+    assert_eq!(host.what(), What::Standby { owner: "b".into() });
+    host.machine.want(host.now, wanted(&[], &[address()]), |_| Some(PLACE), &mut Vec::new());
+    assert_eq!(host.pass(10), [Action::Probe(address())]);
+    host.machine.dispute(host.now, address(), 1, THEIRS);
+    assert_eq!(host.what(), What::Conflict { ours: OURS, theirs: THEIRS });
+}
+
+#[test]
+fn what_comes_back_on_a_link_is_probed_first() {
+    let mut host = Host::new(&[], false);
+    host.pass(1_000);
+    host.machine.set_places(host.now, Vec::new(), |_| None);
+    host.pass(10);
+    host.machine.set_places(host.now, vec![OURS], |_| Some(PLACE));
+    assert_eq!(host.pass(10), [Action::Probe(address())]);
+}
+
+#[test]
+fn a_better_host_that_could_and_does_not_is_passed_over_for_good() {
+    let last = |it: &u8| IpAddr::from([192, 0, 2, *it]);
+    let better = |it: &u8| rank("b", last(it)) < rank("a", last(it));
+    let address = last(&(1..255).find(better).expect("one of many"));
+    let mut host = Host::new(&["b"], true);
+    host.machine.want(host.now, wanted(&["b"], &[address]), |_| Some(PLACE), &mut Vec::new());
+    let mut announced = 0;
+    for sequence in 1..200 {
+        // It claims another address now and then, so that everything is decided again.
+        let mut message = host.message(sequence, false);
+        let other = IpAddr::from([198, 51, 100, u8::try_from(sequence / 4).expect("small")]);
+        message.claims = [address, other].map(|address| Claim { address, announcing: false }).to_vec();
+        message.version = u32::try_from(sequence).expect("small");
+        host.machine.receive(host.now, message);
+        host.pass(1);
+        let is_announced = host.machine.answers(host.now, address, 1).is_some();
+        assert!(is_announced || announced == 0, "it is kept");
+        announced += u32::from(is_announced);
+    }
+    assert!(announced > 100, "{announced}");
+    // It does: then it is the better one again.
+    let mut message = host.message(1_000, true);
+    (message.claims, message.version) = (vec![Claim { address, announcing: true }], 1_000);
+    host.machine.receive(host.now, message);
+    host.pass(1);
+    assert_eq!(host.machine.answers(host.now, address, 1), None);
 }
 
 #[test]

@@ -254,7 +254,7 @@ fn an_address_and_port_that_a_service_has_is_a_problem_of_the_younger_alone() {
         .map(ToString::to_string)
         .collect();
     assert_eq!(conflicts.len(), 1, "{conflicts:?}");
-    assert!(conflicts[0].contains("belongs to configuration frontDoor"), "{conflicts:?}");
+    assert!(conflicts[0].contains("is already used by configuration frontDoor"), "{conflicts:?}");
 }
 
 #[test]

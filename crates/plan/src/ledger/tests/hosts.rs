@@ -154,3 +154,26 @@ fn a_pool_that_is_used_up_says_which_hosts_report_addresses_of_it_as_their_own()
     let (_, message) = ledger.told("four").remove(0);
     assert!(message.ends_with("hosts' own (host b reports 1)"), "{message}");
 }
+
+#[test]
+fn who_asks_for_either_family_and_gets_only_ipv6_is_told_who_has_its_port() {
+    let mut ledger = settled(&[]);
+    ledger.put_host(&report("one", &["192.0.2.1", "2001:db8::1"]));
+    let either = |name: &str| Claim {
+        families: Families { policy: FamilyPolicy::Single, first: None, second: None },
+        ..claim(name)
+    };
+    assert_eq!(ledger.ask(either("a")), "192.0.2.1");
+    assert_eq!(ledger.ask(either("b")), "2001:db8::1 PortConflict");
+    let told = ledger.told("b");
+    assert!(told[0].1.contains("port 80/TCP on 192.0.2.1 is already used by"), "{told:?}");
+    // Asked again it is the same; who says that it wants IPv6 is told nothing, and neither is who has another port.
+    assert_eq!(ledger.ask(either("b")), "2001:db8::1 PortConflict");
+    let six = Families { policy: FamilyPolicy::Single, first: Some(V6), second: None };
+    assert_eq!(ledger.ask(Claim { families: six, ..either("b") }), "2001:db8::1");
+    assert_eq!(ledger.ask(Claim { ports: [tcp(81)].into(), ..either("c") }), "192.0.2.1");
+    // The port becomes free: nothing is wrong any more.
+    assert_eq!(ledger.ask(either("b")), "2001:db8::1 PortConflict");
+    ledger.release_fully("a");
+    assert!(ledger.told("b").is_empty(), "{:?}", ledger.told("b"));
+}

@@ -44,6 +44,6 @@ fn whoever_has_a_port_of_a_shared_address_is_named_within_its_namespace_alone() 
             world.problems().into_iter().filter(|it| it.reason == Reason::PortConflict).collect();
         let [problem] = &problems[..] else { panic!("{problems:?}") };
         assert_eq!(problem.object.name.as_str(), "web");
-        assert_eq!(problem.message, format!("port 80/TCP on 192.0.2.10 belongs to {told}"));
+        assert_eq!(problem.message, format!("port 80/TCP on 192.0.2.10 is already used by {told}"));
     }
 }

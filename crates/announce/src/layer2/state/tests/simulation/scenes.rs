@@ -152,7 +152,7 @@ fn a_host_that_comes_back_has_its_addresses_once_it_was_well_for_a_second() {
     }
 }
 
-/// Its next process begins so much later.
+/// Its next process begins so much later, and may serve nothing.
 fn succeed(network: &mut Network, host: usize, pause: Duration) {
     let now = network.now;
     let left = network.hosts[host].machine.take().expect("it runs").bequeath(now);
@@ -181,6 +181,39 @@ fn the_next_process_of_a_host_goes_on_with_its_life() {
             network.step();
         }
         assert!(network.moves() == 0 && one_each(&network), "{}", network.told());
+    }
+}
+
+#[test]
+fn a_next_process_that_serves_nothing_of_it_lets_it_go_at_once() {
+    let mut network = Network::new(3, 29);
+    network.start_all();
+    network.until("owners", one_each);
+    network.run(Duration::from_secs(3));
+    let owner = network.answering(1)[0];
+    network.hosts[owner].wants = Vec::new();
+    succeed(&mut network, owner, millis(10));
+    let took = network.until("others have it all", one_each);
+    assert!(took <= millis(30), "{took:?}");
+}
+
+#[test]
+fn a_host_that_starts_again_waits_until_it_knows_all_that_others_announce() {
+    for lost in [0, 200] {
+        let mut network = Network::new(3, 41);
+        network.room = 5;
+        network.start_all();
+        network.until("owners", one_each);
+        network.lost = lost;
+        for host in (0..3).cycle().take(9) {
+            network.hosts[host].machine = None;
+            network.run(millis(600));
+            network.start(host);
+            for _ in 0..2_500 {
+                network.step();
+                assert_eq!(network.found, [] as [u8; 0], "{}", network.told());
+            }
+        }
     }
 }
 

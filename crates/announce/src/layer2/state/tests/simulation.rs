@@ -48,6 +48,8 @@ struct Network {
     cut: Vec<[usize; 2]>,
     /// Parts that reach the gateway.
     with_gateway: Vec<usize>,
+    /// Bytes of claims in one message.
+    room: usize,
     boots: u64,
     began: BTreeMap<u8, u32>,
     found: Vec<u8>,
@@ -71,6 +73,7 @@ impl Network {
             lost: 0,
             cut: Vec::new(),
             with_gateway: vec![0],
+            room: 420,
             boots: 0,
             began: BTreeMap::new(),
             found: Vec::new(),
@@ -88,6 +91,7 @@ impl Network {
         self.boots += 1;
         let mut machine = Machine::new(name(host), Timing::default(), true, self.boots, self.now);
         machine.set_gateway(self.hosts[host].has_gateway);
+        machine.room = self.room;
         machine.set_places(self.now, vec![mac(host)], |_| None);
         self.hosts[host].machine = Some(machine);
         self.hosts[host].inbox.clear();
@@ -231,6 +235,8 @@ enum Fault {
     Drain(usize, u8),
     Serve(usize),
     Lose(u64),
+    /// These two do not hear each other.
+    Cut(usize, usize),
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -244,6 +250,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         (host.clone(), 1..=3_u8).prop_map(|(host, last)| Fault::Drain(host, last)),
         host.prop_map(Fault::Serve),
         (0..50_u64).prop_map(Fault::Lose),
+        (0..4_usize, 0..4_usize).prop_map(|(one, other)| Fault::Cut(one, other)),
     ]
 }
 
@@ -256,12 +263,15 @@ proptest! {
         // In the first of three, who is cut off reaches no gateway; then all reach one, or know of none, and both sides of a
         // split go on.
         gateways in 0..3_u8,
+        // All claims fit one message, or one does.
+        has_room in any::<bool>(),
         faults in proptest::collection::vec((fault(), 5..1_500_u64), 1..25),
     ) {
         let mut network = Network::new(4, seed);
         network.hosts.iter_mut().for_each(|it| it.has_gateway = gateways != 2);
         network.with_gateway = if gateways == 1 { (0..=4).collect() } else { vec![0] };
         network.start_all();
+        network.room = if has_room { 420 } else { 5 };
         let mut split = None;
         // Hosts that start at once may find each other only after both began.
         let mut twice: BTreeMap<u8, u64> = BTreeMap::new();
@@ -273,7 +283,10 @@ proptest! {
                 Fault::Start(_) => {}
                 // It reaches nobody, nor the gateway.
                 Fault::Split(host) => network.hosts[host].part = 1 + host,
-                Fault::Heal => network.hosts.iter_mut().for_each(|it| it.part = 0),
+                Fault::Heal => {
+                    network.hosts.iter_mut().for_each(|it| it.part = 0);
+                    network.cut.clear();
+                }
                 Fault::Drain(host, last) => {
                     network.hosts[host].wants.retain(|it| *it != last);
                     network.want(host);
@@ -283,10 +296,14 @@ proptest! {
                     network.want(host);
                 }
                 Fault::Lose(lost) => network.lost = lost,
+                Fault::Cut(one, other) if one != other => network.cut.push([one, other]),
+                Fault::Cut(..) => {}
             }
             for _ in 0..time {
                 network.step();
-                if gateways != 0 && network.hosts.iter().any(|it| it.part != 0) {
+                // Several cuts are a split, in which all reach the gateway.
+                let is_apart = gateways != 0 && network.hosts.iter().any(|it| it.part != 0);
+                if is_apart || !network.cut.is_empty() {
                     split = Some(network.now);
                 }
                 if split.is_some_and(|at| network.now - at <= Duration::from_secs(1)) {
@@ -299,7 +316,7 @@ proptest! {
                 }
             }
         }
-        network.lost = 0;
+        (network.lost, network.cut) = (0, Vec::new());
         for host in 0..4 {
             network.hosts[host].part = 0;
             network.hosts[host].wants = vec![1, 2, 3];
