@@ -7,7 +7,7 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -75,6 +75,8 @@ struct Status {
     /// What is wrong with the file, as it was logged.
     key_trouble: Option<String>,
     looked: Option<Instant>,
+    /// When it could not be started, and why.
+    failed: Option<(Instant, String)>,
     /// This process announces nothing any more.
     ended: bool,
 }
@@ -117,18 +119,38 @@ impl Layer2 {
         if state.running.as_ref().is_some_and(is_other) || has_another_key {
             state.end();
         }
+        if wanted.needs_key && state.key.is_none() {
+            state.end();
+            let states = self.all(&wanted.offered, Layer2Progress::NoKey, &Name::default());
+            if self.presence.note_layer2(states) {
+                changed();
+            }
+            return;
+        }
         if state.running.is_none() {
+            if state.failed.as_ref().is_some_and(|(at, _)| at.elapsed() < LOOK_AGAIN) {
+                return;
+            }
             match self.start(&state, settings, changed) {
                 Ok(announcer) => {
                     let watching = watchdog.map(|it| it.watch([announcer.part()]));
                     let has_key = state.key.is_some();
+                    state.failed = None;
                     state.running = Some(Running { watching, announcer, port: settings.port, has_key });
                     info!(port = settings.port, "addresses are announced by ARP and NDP (announce: l2)");
                 }
                 Err(error) => {
-                    warn!(%error, "addresses cannot be announced by ARP and NDP; retrying");
-                    let failed = failed(&wanted.offered, &error);
-                    if self.presence.note_layer2(failed) {
+                    let why = error.to_string();
+                    if state.failed.as_ref().is_none_or(|(_, told)| *told != why) {
+                        warn!(%error, "addresses cannot be announced by ARP and NDP; retrying");
+                    }
+                    let what = match error {
+                        seaway_announce::Error::NotPermitted { .. } => Layer2Progress::NotPermitted,
+                        _ => Layer2Progress::Failed,
+                    };
+                    let states = self.all(&wanted.offered, what, &why.as_str().into());
+                    state.failed = Some((Instant::now(), why));
+                    if self.presence.note_layer2(states) {
                         changed();
                     }
                     return;
@@ -154,10 +176,28 @@ impl Layer2 {
         };
         let (presence, changed) = (self.presence.clone(), changed.clone());
         Announcer::start(settings, move |states| {
-            if presence.note_layer2(told(states)) {
+            let states = told(states);
+            log_changes(&presence.layer2(), &states);
+            if presence.note_layer2(states) {
                 changed();
             }
         })
+    }
+
+    /// All in one state, since when they were in it.
+    fn all(
+        &self,
+        offered: &BTreeSet<IpAddr>,
+        what: Layer2Progress,
+        detail: &Name,
+    ) -> BTreeMap<IpAddr, Layer2State> {
+        let (before, now) = (self.presence.layer2(), time(SystemTime::now()));
+        let state = |ip: &IpAddr| {
+            let same = before.get(ip).filter(|it| it.what == what && it.detail == *detail);
+            let since = same.map_or(now, |it| it.since);
+            (*ip, Layer2State { what, interface: Name::default(), since, detail: detail.clone() })
+        };
+        offered.iter().map(state).collect()
     }
 
     /// Every host may announce what it offers itself: who that is, hosts tell each other.
@@ -270,19 +310,25 @@ pub fn read_key(file: &Path) -> Result<SecretString, String> {
     Ok(SecretString::from(key.to_owned()))
 }
 
-fn failed<'a>(
-    offered: impl IntoIterator<Item = &'a IpAddr>,
-    error: &seaway_announce::Error,
-) -> BTreeMap<IpAddr, Layer2State> {
-    let what = match error {
-        seaway_announce::Error::NotPermitted { .. } => Layer2Progress::NotPermitted,
-        _ => Layer2Progress::Failed,
+/// What operators look for first; of many at once, a few.
+fn log_changes(before: &BTreeMap<IpAddr, Layer2State>, now: &BTreeMap<IpAddr, Layer2State>) {
+    const MOST: usize = 20;
+    let what = |states: &BTreeMap<IpAddr, Layer2State>, ip: &IpAddr| states.get(ip).map(|it| it.what);
+    let is_announced = |states: &BTreeMap<IpAddr, Layer2State>, ip: &IpAddr| {
+        what(states, ip).is_some_and(Layer2Progress::is_announcing)
     };
-    let detail: Name = error.to_string().into();
-    let since = time(SystemTime::now());
-    let state =
-        |ip: &IpAddr| (*ip, Layer2State { what, interface: Name::default(), since, detail: detail.clone() });
-    offered.into_iter().map(state).collect()
+    let all: BTreeSet<&IpAddr> = before.keys().chain(now.keys()).collect();
+    let changed: Vec<&IpAddr> =
+        all.into_iter().filter(|ip| is_announced(before, ip) != is_announced(now, ip)).collect();
+    for ip in changed.iter().take(MOST) {
+        match is_announced(now, ip) {
+            true => info!(address = %ip, "address announced by this host"),
+            false => info!(address = %ip, "address no longer announced by this host"),
+        }
+    }
+    if let Some(more @ 1..) = changed.len().checked_sub(MOST) {
+        info!(more, "more addresses announced by this host, or no longer");
+    }
 }
 
 fn told(states: &BTreeMap<IpAddr, State>) -> BTreeMap<IpAddr, Layer2State> {

@@ -299,7 +299,10 @@ impl World {
             HostSays { applied: own.applied, addresses: own.addresses.clone(), ..HostSays::default() };
         // Hosts that only stand by say nothing: whoever announces does.
         let is_news = |it: &&Layer2State| it.what != Layer2Progress::Standby;
-        let layer2 = own.layer2.iter().filter(|(_, it)| is_news(it)).take(HostSays::MOST_LAYER2);
+        let mut layer2: Vec<_> = own.layer2.iter().filter(|(_, it)| is_news(it)).collect();
+        // Of many, what is wrong first.
+        layer2.sort_by_key(|(_, it)| it.what.is_announcing());
+        let layer2 = layer2.into_iter().take(HostSays::MOST_LAYER2);
         said.layer2 = layer2.map(|(ip, it)| (*ip, it.clone())).collect();
         said.held = own.holds.iter().copied().filter(|ip| !wanted.addresses.contains_key(ip)).collect();
         for (ip, owners) in &wanted.addresses {
@@ -343,7 +346,7 @@ impl World {
         Some(if waited_for { said } else { before.clone() })
     }
 
-    pub(super) fn serves_here(&self, owner: &Owner, ip: IpAddr) -> bool {
+    fn serves_here(&self, owner: &Owner, ip: IpAddr) -> bool {
         // Its `spec.drain` says so already, in one word for all.
         let Some(state) = self.owners.get(owner).filter(|_| !self.drains) else { return true };
         let load_balancer = &state.planned.load_balancer;

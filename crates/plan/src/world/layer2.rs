@@ -13,11 +13,12 @@ use std::{
 };
 
 use seaway_model::{
-    Announce, Dirt, Fact, Name, Owner, Problem, Reason, Time, Unit,
+    Announce, Dirt, Fact, Kind, ListenerId, Name, Owner, Problem, Reason, Time, Unit,
     announced::AnnouncedReason,
     fact::{AddressPool, HostReport},
     layer2::{Layer2Peer, Layer2Progress, Layer2State},
-    load_balancer::Bind,
+    load_balancer::{Bind, MemberState},
+    outcome::Serving,
     unit::Place,
 };
 
@@ -30,6 +31,8 @@ pub struct Layer2Wanted {
     /// Some pool asks for it: other hosts hear this one, though it has nothing to offer.
     pub asked: bool,
     pub peers: Vec<Layer2Peer>,
+    /// Also while there is no other host: one may come at any time.
+    pub needs_key: bool,
     /// Those that this host serves now.
     pub offered: BTreeSet<IpAddr>,
 }
@@ -51,16 +54,16 @@ impl World {
                 present.filter(|(ip, owners)| self.offers(own, *ip, owners)).map(|(ip, _)| ip).collect()
             }
         };
-        Some(Layer2Wanted { asked, peers: self.layer2_peers(host), offered })
+        let needs_key = self.config.pools.cluster;
+        Some(Layer2Wanted { asked, peers: self.layer2_peers(host), needs_key, offered })
     }
 
     fn offers(&self, own: &HostReport, ip: IpAddr, owners: &[Owner]) -> bool {
         let pool = self.addresses.get(&ip).map(|it| &it.pool);
         let asks = pool.is_some_and(|pool| {
-            let mut pools = self.ledger.pools_called(pool).peekable();
             // A pool that cannot be seen withdraws nothing.
-            let is_unseen = pools.peek().is_none();
-            pools.any(is_layer2) || is_unseen && own.layer2.contains_key(&ip)
+            let is_unseen = self.ledger.pools_called(pool).next().is_none();
+            self.asks_layer2(ip) || is_unseen && own.layer2.contains_key(&ip)
         });
         // An address that the machine has itself, as by keepalived, is not ours to announce.
         asks && own.holds.contains(&ip)
@@ -68,15 +71,22 @@ impl World {
             && owners.iter().any(|owner| self.can_take_clients(owner, ip))
     }
 
-    /// Its sockets are open; with `externalTrafficPolicy: Local`, it has a member here.
+    /// Some of its sockets are open: one that nobody can open does not take the others away. With `externalTrafficPolicy: Local`, it
+    /// has a member here that takes new clients.
     fn can_take_clients(&self, owner: &Owner, ip: IpAddr) -> bool {
         let Some(state) = self.owners.get(owner) else { return false };
         let is_local_only = state.demand.as_ref().is_some_and(|it| it.service.local_only);
         let load_balancer = &state.planned.load_balancer;
+        let mut members = load_balancer.pools.values().flat_map(|it| &it.members);
+        let is_open = |at: &Serving| {
+            let id = ListenerId { l4: at.protocol, port: at.port };
+            at.ip == ip && load_balancer.listeners.contains_key(&id)
+        };
+        let mut serving =
+            state.units.iter().filter_map(|it| self.outcomes.get(it)).flat_map(|it| &it.serving);
         load_balancer.binds.contains(&Bind::Ledger(ip))
-            && !load_balancer.listeners.is_empty()
-            && (!is_local_only || state.planned.members > 0)
-            && self.serves_here(owner, ip)
+            && (!is_local_only || members.any(|it| it.state == MemberState::Ready))
+            && serving.any(is_open)
     }
 
     /// All other hosts, those too that have not reported for a while: they may announce.
@@ -148,7 +158,10 @@ impl World {
             let message = format!("{ip}: host {} announces it, says host {host}", state.detail);
             return (AnnouncedReason::Layer2, message);
         }
-        let worst = said().filter(|(_, it)| it.what > Layer2Progress::Probing).max_by_key(|(_, it)| {
+        // A host that asks the network first may announce it in a moment, whatever others lack.
+        let is_probing = said().any(|(_, it)| it.what == Layer2Progress::Probing);
+        let failed = said().filter(|(_, it)| it.what > Layer2Progress::Probing && !is_probing);
+        let worst = failed.max_by_key(|(_, it)| {
             // A conflict is what all hosts have in common.
             (is_conflict(it.what), it.what)
         });
@@ -195,7 +208,12 @@ impl World {
 
     fn asks_layer2(&self, ip: IpAddr) -> bool {
         let pool = self.addresses.get(&ip).map(|it| it.pool.as_str());
-        pool.is_some_and(|pool| self.ledger.pools_called(pool).any(is_layer2))
+        let pools = || pool.into_iter().flat_map(|pool| self.ledger.pools_called(pool));
+        // A pool of MetalLB may be called the same: its speaker announces its addresses.
+        let is_of_metallb = |it: &AddressPool| {
+            it.object.kind == Kind::IPAddressPool && it.ranges.iter().any(|it| it.contains(ip))
+        };
+        pools().any(is_layer2) && !pools().any(is_of_metallb)
     }
 
     fn key_fix(&self) -> &'static str {
@@ -257,9 +275,7 @@ fn why(state: &Layer2State) -> String {
         }
         Layer2Progress::Conflict => format!("another machine answers for it ({})", state.detail),
         Layer2Progress::NoInterface => "none of its interfaces has an address of that network".to_owned(),
-        Layer2Progress::NoKey => {
-            "there are other hosts, and no key to agree with them (layer2.keyFile)".to_owned()
-        }
+        Layer2Progress::NoKey => "it has no key to agree with other hosts (layer2.keyFile)".to_owned(),
         Layer2Progress::NotPermitted => {
             "it lacks the Linux capability NET_RAW, or another process has its UDP port for heartbeats"
                 .to_owned()

@@ -120,6 +120,28 @@ fn a_host_serves_before_it_offers() {
     assert_eq!(offered(&world), [AT]);
 }
 
+/// A port that no host can open does not take the others away.
+#[test]
+fn a_service_that_gets_a_port_is_offered_all_the_while() {
+    let mut world = serving(&shop(), Vec::new());
+    let more =
+        service("shop", &[("main", 8080, TargetPort::Number(80)), ("more", 8081, TargetPort::Number(81))]);
+    world.apply(put(&more));
+    assert_eq!(offered(&world), [AT]);
+}
+
+/// Names of pools are often the same in a migration.
+#[test]
+fn an_address_of_a_pool_of_metallb_is_its_speakers() {
+    let mut world = serving(&shop(), Vec::new());
+    let Change::Put(Fact::AddressPool(it)) = pool(("192.0.2.10", "192.0.2.19")) else {
+        panic!("it is a pool")
+    };
+    let object = ObjectRef::new(Kind::IPAddressPool, "metallb-system", "public");
+    world.apply(Change::Put(Fact::AddressPool(Arc::new(AddressPool { object, ..AddressPool::clone(&it) }))));
+    assert_eq!(offered(&world), Vec::<String>::new());
+}
+
 #[test]
 fn a_node_that_is_excluded_offers_nothing() {
     let exclude = "node.kubernetes.io/exclude-from-external-load-balancers";
