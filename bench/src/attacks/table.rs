@@ -253,7 +253,9 @@ impl Table {
 }
 
 fn is_noisy(outcome: &Outcome) -> bool {
-    outcome.generator > GENERATOR || (outcome.queued > QUEUED && outcome.foreign > FOREIGN)
+    // What clients wait for on their own core is measured in floods, and taken off.
+    let is_busy = outcome.generator > GENERATOR && outcome.direct.is_none();
+    is_busy || (outcome.queued > QUEUED && outcome.foreign > FOREIGN)
 }
 
 /// What may be said of a target.

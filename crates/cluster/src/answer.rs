@@ -160,7 +160,7 @@ impl ApiError {
                     watched.kind
                 );
                 match watched.need {
-                    Need::Foreign | Need::Reported => told(Reason::NotInstalled, message),
+                    Need::Optional | Need::ReportOnly => told(Reason::NotInstalled, message),
                     _ => told(Reason::NotInstalled, message).fix(format!("As an administrator: {INSTALL}")),
                 }
             }

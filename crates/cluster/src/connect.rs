@@ -23,7 +23,7 @@ mod kubeconfig;
 pub use self::kubeconfig::KubeconfigFault;
 use crate::{
     answer::{ApiError, Cause},
-    kinds::{Pace, WatchedKind},
+    kinds::{WatchTimings, WatchedKind},
     metallb,
     object_cache::ObjectCache,
     raw_object::RawObject,
@@ -39,7 +39,7 @@ pub struct Access {
     pub metallb: Name,
     /// Certificates are read as copies in this namespace, and no other Secrets are watched. For hosts.
     pub copies: Option<Name>,
-    pub pace: Pace,
+    pub pace: WatchTimings,
 }
 
 impl Access {
@@ -53,7 +53,7 @@ impl Default for Access {
             namespace: None,
             metallb: Access::METALLB.into(),
             copies: None,
-            pace: Pace::default(),
+            pace: WatchTimings::default(),
         }
     }
 }
@@ -157,7 +157,7 @@ impl Cluster {
         &self.0.namespace
     }
 
-    pub(crate) fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self) -> WatchTimings {
         self.0.access.pace
     }
 

@@ -1,7 +1,7 @@
 //! Copies of certificates: hosts read these, and no other Secret of the cluster.
 //!
 //! ```text
-//!     Secret shop/tls ─► controllers ─► Keeper: Secret seaway-certificates/shop.tls ─► hosts: Secret shop/tls
+//!     Secret shop/tls ─► controllers ─► CopyWriter: Secret seaway-certificates/shop.tls ─► hosts: Secret shop/tls
 //! ```
 //! The leader copies what is named, one Secret each, into one namespace, and deletes a copy when nothing names it. A host
 //! turns a copy back into what it is a copy of, so nothing but its watch knows of copies. Of a Secret only what
@@ -13,7 +13,7 @@ mod plan;
 use seaway_manifests::tree::{Node, Value};
 use seaway_model::{Kind, Name, ObjectRef, fact::TLS_SECRET};
 
-pub use self::keeper::{CopyKeeper, CopyPace, NamedCertificates};
+pub use self::keeper::{CopyTimings, CopyWriter, NamedCertificates};
 use crate::raw_object::RawObject;
 
 /// The `type` of copies.

@@ -205,11 +205,11 @@ mod tests {
         for it in &WATCHED {
             let role = match (it.kind, it.need) {
                 (Kind::Secret, _) => "seaway-certificates",
-                (_, Need::Reported) => "seaway-controller",
+                (_, Need::ReportOnly) => "seaway-controller",
                 _ => "seaway-reader",
             };
             uses(role, it.group, it.plural, &["list", "watch"]);
-            if it.kind != Kind::Secret && it.need != Need::Reported {
+            if it.kind != Kind::Secret && it.need != Need::ReportOnly {
                 uses("seaway-viewer", it.group, it.plural, &["list"]);
             }
             assert!(it.need != Need::Required || role == "seaway-reader");

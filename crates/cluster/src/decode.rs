@@ -17,16 +17,16 @@ use crate::{
     status::{ADDRESS, BALANCER, PREFIX},
 };
 
-/// What an object came to.
+/// How an object was decoded.
 #[derive(Debug)]
 pub(crate) enum Decoded {
     Fact(Fact),
-    /// What of it is understood; what is not is left out.
-    Partly(Fact, Vec<Problem>),
+    /// The parts that are understood; the others are left out.
+    Partial(Fact, Vec<Problem>),
     /// It is not for us.
-    Nothing,
-    /// Nothing of it is followed.
-    Broken(ObjectRef, Vec<Problem>),
+    Ignored,
+    /// No part of it is used.
+    Invalid(ObjectRef, Vec<Problem>),
 }
 
 pub(crate) fn read(kind: Kind, told: &RawObject) -> Decoded {
@@ -34,24 +34,24 @@ pub(crate) fn read(kind: Kind, told: &RawObject) -> Decoded {
     let object = || ObjectRef::new(kind, told.namespace(), told.name());
     match kind {
         // A slice that belongs to no Service is somebody else's.
-        Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => Decoded::Nothing,
+        Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => Decoded::Ignored,
         _ if metallb::is_announcement(kind) => {
-            Decoded::Broken(object(), vec![metallb::not_acted_on_problem(object())])
+            Decoded::Invalid(object(), vec![metallb::not_acted_on_problem(object())])
         }
         Kind::Address => judged(object(), tree, |root| address::read(root).map(Fact::Address)),
         Kind::LoadBalancerHost => judged(object(), tree, |root| host::read(root).map(Fact::Host)),
         Kind::NameOwner => judged(object(), tree, |root| name_owner::read(root).map(Fact::NameOwner)),
         _ => match read_accepted(kind, tree) {
             Some(Ok(read)) => match read.object.facts.into_iter().next() {
-                None => Decoded::Nothing,
+                None => Decoded::Ignored,
                 Some(fact) if read.left_out.is_empty() => Decoded::Fact(fact),
-                Some(fact) => Decoded::Partly(fact, left_out(&object(), read.left_out)),
+                Some(fact) => Decoded::Partial(fact, left_out(&object(), read.left_out)),
             },
             Some(Err(broken)) => {
                 let object = object();
-                Decoded::Broken(object.clone(), problems(&object, broken.faults))
+                Decoded::Invalid(object.clone(), problems(&object, broken.faults))
             }
-            None => Decoded::Nothing,
+            None => Decoded::Ignored,
         },
     }
 }
@@ -61,7 +61,7 @@ fn judged(object: ObjectRef, tree: &Node, read: impl Fn(&Field<'_>) -> Option<Fa
     let fact = read(&Field::root(tree, &faults));
     match fact.filter(|_| faults.is_empty()) {
         Some(fact) => Decoded::Fact(fact),
-        None => Decoded::Broken(object.clone(), problems(&object, faults.into_sorted())),
+        None => Decoded::Invalid(object.clone(), problems(&object, faults.into_sorted())),
     }
 }
 
@@ -206,7 +206,7 @@ pub(crate) mod tests {
     #[test]
     fn an_object_that_cannot_be_read_is_told_by_field() {
         let told = told(r#"{"metadata": {"name": "a"}, "spec": {"addresses": ["here"]}}"#);
-        let Decoded::Broken(object, problems) = read(Kind::AddressPool, &told) else { panic!("is refused") };
+        let Decoded::Invalid(object, problems) = read(Kind::AddressPool, &told) else { panic!("is refused") };
         assert_eq!(object, ObjectRef::new(Kind::AddressPool, "", "a"));
         assert_eq!(&*problems[0].field, "spec.addresses[0]");
         assert!(problems[0].place.is_none(), "there is no file");
@@ -218,7 +218,7 @@ pub(crate) mod tests {
             r#"{"metadata": {"name": "a", "namespace": "x"}, "spec": {"type": "LoadBalancer", "ports": [
                 {"name": "new", "port": 443, "protocol": "QUIC"}, {"name": "web", "port": 8080}]}}"#,
         );
-        let Decoded::Partly(Fact::Service(service), problems) = read(Kind::Service, &told) else {
+        let Decoded::Partial(Fact::Service(service), problems) = read(Kind::Service, &told) else {
             panic!("it is followed")
         };
         assert_eq!(service.ports.iter().map(|it| it.port).collect::<Vec<_>>(), [8080]);
@@ -229,7 +229,7 @@ pub(crate) mod tests {
     #[test]
     fn a_slice_of_no_service_is_nobodys_mistake() {
         let orphan = told(r#"{"metadata": {"name": "a", "namespace": "x"}, "addressType": "IPv4"}"#);
-        assert!(matches!(read(Kind::EndpointSlice, &orphan), Decoded::Nothing));
+        assert!(matches!(read(Kind::EndpointSlice, &orphan), Decoded::Ignored));
     }
 
     #[test]

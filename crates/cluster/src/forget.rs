@@ -29,7 +29,7 @@ impl Cluster {
 
     /// Deletes the LoadBalancerHost of a host, and its Lease, if that may be: it holds nothing without the other.
     ///
-    /// Hosts that watch each other do not hear of deletions (`watch/part.rs`): so it has no address before that. Who may not write that deletes it all
+    /// Hosts that watch each other do not hear of deletions (`watch/scope.rs`): so it has no address before that. Who may not write that deletes it all
     /// the same, and hosts find out later.
     pub async fn forget_host(&self, host: &str) -> Result<(), RequestError> {
         let of = WatchedKind::known(Kind::LoadBalancerHost);

@@ -42,15 +42,15 @@ fn followed(kind: Kind, object: &RawObject) -> Option<Fact> {
     };
     match decode::read(kind, object) {
         Decoded::Fact(fact) => Some(fact),
-        Decoded::Partly(fact, left_out) => {
+        Decoded::Partial(fact, left_out) => {
             explained(&left_out);
             Some(fact)
         }
-        Decoded::Broken(_, problems) => {
+        Decoded::Invalid(_, problems) => {
             explained(&problems);
             None
         }
-        Decoded::Nothing => None,
+        Decoded::Ignored => None,
     }
 }
 

@@ -39,22 +39,22 @@ pub struct FinalizerState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinalizerStep {
-    /// By the common finalizer.
-    Hold,
-    /// By ours, and by the common one no more, if that is ours, too.
-    HoldByOwn {
+    /// Adds the common finalizer.
+    AddCommon,
+    /// Adds our own finalizer, and removes the common one where that is ours, too (`instead`).
+    AddOwn {
         instead: bool,
     },
-    Release,
+    Remove,
 }
 
 impl fmt::Display for FinalizerStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            FinalizerStep::Hold | FinalizerStep::HoldByOwn { .. } => {
+            FinalizerStep::AddCommon | FinalizerStep::AddOwn { .. } => {
                 "add the finalizer, so that the Service is not deleted before its load balancer"
             }
-            FinalizerStep::Release => "remove the finalizer: the load balancer is deleted",
+            FinalizerStep::Remove => "remove the finalizer: the load balancer is deleted",
         })
     }
 }
@@ -64,14 +64,14 @@ impl FinalizerStep {
     pub(crate) fn body(self, uid: &str) -> Value {
         let (common, own) = (seaway_manifests::FINALIZER, seaway_manifests::OWN_FINALIZER);
         match self {
-            FinalizerStep::Hold => json!({ "metadata": { "uid": uid, "finalizers": [common] } }),
-            FinalizerStep::HoldByOwn { instead: false } => {
+            FinalizerStep::AddCommon => json!({ "metadata": { "uid": uid, "finalizers": [common] } }),
+            FinalizerStep::AddOwn { instead: false } => {
                 json!({ "metadata": { "uid": uid, "finalizers": [own] } })
             }
-            FinalizerStep::HoldByOwn { instead: true } => json!({ "metadata": {
+            FinalizerStep::AddOwn { instead: true } => json!({ "metadata": {
                 "uid": uid, "finalizers": [own], "$deleteFromPrimitiveList/finalizers": [common]
             } }),
-            FinalizerStep::Release => {
+            FinalizerStep::Remove => {
                 json!({ "metadata": { "uid": uid, "$deleteFromPrimitiveList/finalizers": [common, own] } })
             }
         }
@@ -84,10 +84,10 @@ impl FinalizerStep {
         match wanted {
             // Of one that is being deleted no finalizer can be added.
             true if by.class && !by.leaving => {
-                (!by.own || instead).then_some(FinalizerStep::HoldByOwn { instead })
+                (!by.own || instead).then_some(FinalizerStep::AddOwn { instead })
             }
-            true => (!held).then_some(FinalizerStep::Hold),
-            false => held.then_some(FinalizerStep::Release),
+            true => (!held).then_some(FinalizerStep::AddCommon),
+            false => held.then_some(FinalizerStep::Remove),
         }
     }
 }
@@ -138,8 +138,8 @@ impl Driver for FinalizerDriver {
         self.leading.require_leading()?;
         let mut written = self.cluster.merge_service(object, &step.body(uid)).await;
         // A policy of before there was ours lets the common one be written alone.
-        if let (FinalizerStep::HoldByOwn { .. }, Err(ApiError::Forbidden(_))) = (step, &written) {
-            written = self.cluster.merge_service(object, &FinalizerStep::Hold.body(uid)).await;
+        if let (FinalizerStep::AddOwn { .. }, Err(ApiError::Forbidden(_))) = (step, &written) {
+            written = self.cluster.merge_service(object, &FinalizerStep::AddCommon.body(uid)).await;
         }
         match written {
             Ok(published) => {
@@ -186,19 +186,19 @@ mod tests {
             ("service.kubernetes.io/load-balancer-cleanup", "seaway.dev/load-balancer-cleanup");
         let delete = "$deleteFromPrimitiveList/finalizers";
         assert_eq!(
-            FinalizerStep::Hold.body("u"),
+            FinalizerStep::AddCommon.body("u"),
             json!({ "metadata": { "uid": "u", "finalizers": [common] } })
         );
         assert_eq!(
-            FinalizerStep::HoldByOwn { instead: false }.body("u"),
+            FinalizerStep::AddOwn { instead: false }.body("u"),
             json!({ "metadata": { "uid": "u", "finalizers": [own] } })
         );
         assert_eq!(
-            FinalizerStep::HoldByOwn { instead: true }.body("u"),
+            FinalizerStep::AddOwn { instead: true }.body("u"),
             json!({ "metadata": { "uid": "u", "finalizers": [own], delete: [common] } })
         );
         assert_eq!(
-            FinalizerStep::Release.body("u"),
+            FinalizerStep::Remove.body("u"),
             json!({ "metadata": { "uid": "u", delete: [common, own] } })
         );
     }
@@ -212,22 +212,22 @@ mod tests {
             class,
             leaving,
         };
-        let own = |instead| Some(FinalizerStep::HoldByOwn { instead });
+        let own = |instead| Some(FinalizerStep::AddOwn { instead });
         for (said, held, let_go) in [
-            (by(false, false, false, false, false), Some(FinalizerStep::Hold), None),
-            (by(false, true, true, false, false), None, Some(FinalizerStep::Release)),
-            (by(false, true, false, false, false), None, Some(FinalizerStep::Release)),
+            (by(false, false, false, false, false), Some(FinalizerStep::AddCommon), None),
+            (by(false, true, true, false, false), None, Some(FinalizerStep::Remove)),
+            (by(false, true, false, false, false), None, Some(FinalizerStep::Remove)),
             // It had a class once.
-            (by(true, false, false, false, false), None, Some(FinalizerStep::Release)),
+            (by(true, false, false, false, false), None, Some(FinalizerStep::Remove)),
             (by(false, false, false, true, false), own(false), None),
-            (by(true, false, false, true, false), None, Some(FinalizerStep::Release)),
+            (by(true, false, false, true, false), None, Some(FinalizerStep::Remove)),
             // Of a version that knew the common one alone.
-            (by(false, true, true, true, false), own(true), Some(FinalizerStep::Release)),
-            (by(true, true, true, true, false), own(true), Some(FinalizerStep::Release)),
-            (by(false, true, true, true, true), None, Some(FinalizerStep::Release)),
+            (by(false, true, true, true, false), own(true), Some(FinalizerStep::Remove)),
+            (by(true, true, true, true, false), own(true), Some(FinalizerStep::Remove)),
+            (by(false, true, true, true, true), None, Some(FinalizerStep::Remove)),
             // Another wrote it, and has something to take away.
-            (by(false, true, false, true, false), own(false), Some(FinalizerStep::Release)),
-            (by(true, true, false, true, false), None, Some(FinalizerStep::Release)),
+            (by(false, true, false, true, false), own(false), Some(FinalizerStep::Remove)),
+            (by(true, true, false, true, false), None, Some(FinalizerStep::Remove)),
         ] {
             assert_eq!(
                 (FinalizerStep::of(true, said), FinalizerStep::of(false, said)),

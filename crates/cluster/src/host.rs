@@ -238,7 +238,7 @@ fn api_version() -> String {
     format!("{API_GROUP}/{API_VERSION}")
 }
 
-/// `changed`: its addresses are others than before, which other hosts select by (`watch/part.rs`).
+/// `changed`: its addresses are others than before, which other hosts select by (`watch/scope.rs`).
 #[allow(clippy::indexing_slicing, reason = "an object that was made here: a key that it lacks is added")]
 pub(crate) fn status(running: &ProgramInfo, says: &HostSays, changed: bool) -> Value {
     let mut length = 0_usize;

@@ -21,12 +21,12 @@ pub(crate) struct WatchedKind {
 pub(crate) enum Need {
     /// Nothing is planned before it was listed.
     Required,
-    /// Ours: without it something that Seaway offers cannot be asked for.
-    Offered,
-    /// Somebody else's: a cluster without it has none, and nobody misses any.
-    Foreign,
-    /// Somebody else's that Seaway does not act on, which controllers report. Who may not list it reports nothing.
-    Reported,
+    /// Its absence is a Problem: a feature of Seaway needs it.
+    Expected,
+    /// Another project's: a cluster may be without it.
+    Optional,
+    /// Another project's that Seaway does not act on: controllers report its objects, where they may list them.
+    ReportOnly,
 }
 
 pub(crate) const API_GROUP: &str = "seaway.dev";
@@ -38,17 +38,17 @@ pub(crate) const WATCHED: [WatchedKind; 14] = [
     WatchedKind::new(Kind::Node, "", "v1", "nodes", Need::Required),
     WatchedKind::new(Kind::Namespace, "", "v1", "namespaces", Need::Required),
     WatchedKind::new(Kind::Address, API_GROUP, API_VERSION, "addresses", Need::Required),
-    WatchedKind::new(Kind::AddressPool, API_GROUP, API_VERSION, "addresspools", Need::Offered),
-    WatchedKind::new(Kind::LoadBalancerHost, API_GROUP, API_VERSION, "loadbalancerhosts", Need::Offered),
-    WatchedKind::new(Kind::NameOwner, API_GROUP, API_VERSION, "nameowners", Need::Offered),
-    WatchedKind::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Need::Foreign),
-    WatchedKind::new(Kind::L2Advertisement, "metallb.io", "v1beta1", "l2advertisements", Need::Reported),
-    WatchedKind::new(Kind::BGPAdvertisement, "metallb.io", "v1beta1", "bgpadvertisements", Need::Reported),
-    WatchedKind::new(Kind::BGPPeer, "metallb.io", "v1beta2", "bgppeers", Need::Reported),
-    WatchedKind::new(Kind::HTTPRoute, "gateway.networking.k8s.io", "v1", "httproutes", Need::Foreign),
+    WatchedKind::new(Kind::AddressPool, API_GROUP, API_VERSION, "addresspools", Need::Expected),
+    WatchedKind::new(Kind::LoadBalancerHost, API_GROUP, API_VERSION, "loadbalancerhosts", Need::Expected),
+    WatchedKind::new(Kind::NameOwner, API_GROUP, API_VERSION, "nameowners", Need::Expected),
+    WatchedKind::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Need::Optional),
+    WatchedKind::new(Kind::L2Advertisement, "metallb.io", "v1beta1", "l2advertisements", Need::ReportOnly),
+    WatchedKind::new(Kind::BGPAdvertisement, "metallb.io", "v1beta1", "bgpadvertisements", Need::ReportOnly),
+    WatchedKind::new(Kind::BGPPeer, "metallb.io", "v1beta2", "bgppeers", Need::ReportOnly),
+    WatchedKind::new(Kind::HTTPRoute, "gateway.networking.k8s.io", "v1", "httproutes", Need::Optional),
     WatchedKind {
         fields: Some("type=kubernetes.io/tls"),
-        ..WatchedKind::new(Kind::Secret, "", "v1", "secrets", Need::Offered)
+        ..WatchedKind::new(Kind::Secret, "", "v1", "secrets", Need::Expected)
     },
 ];
 
@@ -69,16 +69,16 @@ impl WatchedKind {
         API_GROUP,
         API_VERSION,
         "loadbalancerhostslices",
-        Need::Offered,
+        Need::Expected,
     );
 
     /// Only written.
     pub(crate) const EVENTS: WatchedKind =
-        WatchedKind::new(Kind::Event, "events.k8s.io", "v1", "events", Need::Foreign);
+        WatchedKind::new(Kind::Event, "events.k8s.io", "v1", "events", Need::Optional);
 
     /// Of hosts and of who leads.
     pub(crate) const LEASES: WatchedKind =
-        WatchedKind::new(Kind::Config, "coordination.k8s.io", "v1", "leases", Need::Offered);
+        WatchedKind::new(Kind::Config, "coordination.k8s.io", "v1", "leases", Need::Expected);
 
     /// What the kinds that are not of the core are defined by, one by one.
     pub(crate) const DEFINITIONS: WatchedKind = WatchedKind::new(
@@ -86,7 +86,7 @@ impl WatchedKind {
         "apiextensions.k8s.io",
         "v1",
         "customresourcedefinitions",
-        Need::Foreign,
+        Need::Optional,
     );
 
     /// Whether a controller plans nothing before it was listed: who may hold an address is known by what hosts report, and
@@ -130,7 +130,7 @@ impl WatchedKind {
 
 /// What is told of a cluster, to hosts and controllers.
 pub fn kinds() -> impl Iterator<Item = Kind> {
-    WATCHED.iter().filter(|it| it.need != Need::Reported).map(|it| it.kind)
+    WATCHED.iter().filter(|it| it.need != Need::ReportOnly).map(|it| it.kind)
 }
 
 /// Without these nothing is planned.
@@ -138,9 +138,9 @@ pub fn required_kinds() -> impl Iterator<Item = Kind> {
     WATCHED.iter().filter(|it| it.need == Need::Required).map(|it| it.kind)
 }
 
-/// How patient watches are; tests are less so.
+/// Intervals and timeouts of watches; shorter ones in tests.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct WatchTimings {
     /// A failed request is asked again after this, then after twice as long, …
     pub first_retry: Duration,
     /// … up to this.
@@ -163,9 +163,9 @@ pub struct Pace {
     pub gather: Duration,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace {
+impl Default for WatchTimings {
+    fn default() -> WatchTimings {
+        WatchTimings {
             first_retry: Duration::from_millis(500),
             longest_retry: Duration::from_secs(30),
             look_for: Duration::from_secs(60),

@@ -7,8 +7,8 @@
 //!         │                               │                               ▼
 //!         └── Address, status, Event ◄────┴───── Addresses, Statuses ◄── engine
 //!         └── finalizer ◄─────────────────────── Holds ◄─────────────────┤
-//!         └── copies of certificates ◄────────── Keeper ◄────────────────┤
-//!         └── NameOwner ◄─────────────────────── NameKeeper ◄────────────┤
+//!         └── copies of certificates ◄────────── CopyWriter ◄────────────┤
+//!         └── NameOwner ◄─────────────────────── NameOwnerWriter ◄───────┤
 //!         └── LoadBalancerHostSlice ◄─────────── gather ◄── LoadBalancerHosts, as they are watched
 //!         └── Lease, LoadBalancerHost ◄───────── Leadership, HostReports
 //! ```
@@ -21,8 +21,8 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod address;
+mod address_driver;
 mod answer;
-mod claims;
 mod connect;
 mod copies;
 pub mod crds;
@@ -31,9 +31,9 @@ mod forget;
 pub mod fuzz;
 mod hold;
 mod host;
+mod inspect;
 mod kinds;
 mod lease;
-mod look;
 mod metallb;
 mod moment;
 mod name_owner;
@@ -49,16 +49,18 @@ mod status;
 mod watch;
 mod writer;
 
+pub use address_driver::{AddressDriver, AddressStep};
 pub use answer::api_server;
-pub use claims::{AddressDriver, AddressStep};
 pub use connect::{Access, AccessError, Cluster, CredentialSource, KubeconfigFault, RequestError};
-pub use copies::{CopyKeeper, CopyPace, NamedCertificates};
+pub use copies::{CopyTimings, CopyWriter, NamedCertificates};
 pub use hold::{FinalizerDriver, FinalizerStep};
 pub use host::{HostInspection, HostReports, ProgramInfo, StatusPage};
-pub use kinds::{Pace, kinds, required_kinds};
+pub use inspect::{HostLiveness, Inspection, InspectionError, ServiceInspection};
+/// The name that `cli` still uses.
+pub use kinds::WatchTimings as Pace;
+pub use kinds::{WatchTimings, kinds, required_kinds};
 pub use lease::{LEADER, LeaderElection, Leading, LeaseTimings};
-pub use look::{HostLiveness, Inspection, InspectionError, ServiceInspection};
-pub use name_owner::{FirstClaims, NameKeeper, NamePace};
+pub use name_owner::{FirstClaims, NameOwnerTimings, NameOwnerWriter};
 pub use pools::{AddressCounts, PoolReport, PoolReports};
 pub use records::{LeaderRecords, MAX_LINES, MAX_RELEASED, RECORDS, RecordStore};
 pub use reviews::{ReviewOutcome, TokenReviewer};

@@ -20,7 +20,7 @@ use seaway_model::{fact::NameOwner, load_balancer::HostPattern};
 use serde_json::{Value, json};
 
 pub use self::{
-    keeper::{NameKeeper, NamePace},
+    keeper::{NameOwnerTimings, NameOwnerWriter},
     plan::FirstClaims,
 };
 use crate::kinds::{API_GROUP, API_VERSION};

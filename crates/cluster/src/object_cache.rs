@@ -12,7 +12,7 @@ use seaway_model::{Address, Kind, Name, announced::ConditionStatus};
 /// plan that it works for.
 #[derive(Default)]
 pub(crate) struct ObjectCache {
-    addresses: Mutex<HashMap<IpAddr, Claim>>,
+    addresses: Mutex<HashMap<IpAddr, AddressObject>>,
     services: Mutex<HashMap<(Name, Name), Published>>,
     /// Of a time before the store was set back: whatever is told of them is newer.
     old_addresses: Mutex<HashSet<IpAddr>>,
@@ -21,7 +21,7 @@ pub(crate) struct ObjectCache {
 
 /// An Address object.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Claim {
+pub(crate) struct AddressObject {
     pub(crate) address: Arc<Address>,
     pub(crate) object: Name,
     pub(crate) version: Version,
@@ -126,7 +126,7 @@ impl Published {
 }
 
 impl ObjectCache {
-    pub(crate) fn address(&self, ip: IpAddr) -> Option<Claim> {
+    pub(crate) fn address(&self, ip: IpAddr) -> Option<AddressObject> {
         lock(&self.addresses).get(&ip).cloned()
     }
 
@@ -141,12 +141,12 @@ impl ObjectCache {
     }
 
     /// A watch may tell what a driver has overwritten meanwhile.
-    pub(crate) fn put_address(&self, claim: Claim) {
+    pub(crate) fn put_address(&self, object: AddressObject) {
         let mut addresses = lock(&self.addresses);
-        let before = addresses.get(&claim.address.ip);
-        let before = before.filter(|_| !lock(&self.old_addresses).remove(&claim.address.ip));
-        if before.is_none_or(|before| claim.version.is_not_older_than(&before.version)) {
-            addresses.insert(claim.address.ip, claim);
+        let before = addresses.get(&object.address.ip);
+        let before = before.filter(|_| !lock(&self.old_addresses).remove(&object.address.ip));
+        if before.is_none_or(|before| object.version.is_not_older_than(&before.version)) {
+            addresses.insert(object.address.ip, object);
         }
     }
 
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    fn claim(version: &str, pool: &str) -> Claim {
+    fn object(version: &str, pool: &str) -> AddressObject {
         let address = Address {
             ip: [192, 0, 2, 1].into(),
             pool: pool.into(),
@@ -209,17 +209,21 @@ mod tests {
             state: AddressState::Held,
             version: 0,
         };
-        Claim { address: Arc::new(address), object: "192-0-2-1".into(), version: Version(version.into()) }
+        AddressObject {
+            address: Arc::new(address),
+            object: "192-0-2-1".into(),
+            version: Version(version.into()),
+        }
     }
 
     #[test]
     fn what_a_watch_tells_late_does_not_undo_what_was_written_since() {
         let seen = ObjectCache::default();
         let ip = [192, 0, 2, 1].into();
-        seen.put_address(claim("9", "a"));
-        seen.put_address(claim("10", "b"));
-        seen.put_address(claim("9", "a"));
-        assert_eq!(seen.address(ip), Some(claim("10", "b")));
+        seen.put_address(object("9", "a"));
+        seen.put_address(object("10", "b"));
+        seen.put_address(object("9", "a"));
+        assert_eq!(seen.address(ip), Some(object("10", "b")));
         seen.remove_address(ip, &Version("9".into()));
         assert!(seen.address(ip).is_some());
         seen.remove_address(ip, &Version("11".into()));
@@ -230,13 +234,13 @@ mod tests {
     fn what_is_told_after_a_store_was_set_back_counts_though_its_version_is_lower() {
         let seen = ObjectCache::default();
         let ip = [192, 0, 2, 1].into();
-        seen.put_address(claim("500", "b"));
+        seen.put_address(object("500", "b"));
         seen.forget_versions(Kind::Address);
-        seen.put_address(claim("80", "a"));
-        assert_eq!(seen.address(ip), Some(claim("80", "a")));
-        seen.put_address(claim("79", "late"));
-        assert_eq!(seen.address(ip), Some(claim("80", "a")), "and from then on as always");
-        seen.put_address(claim("500", "b"));
+        seen.put_address(object("80", "a"));
+        assert_eq!(seen.address(ip), Some(object("80", "a")));
+        seen.put_address(object("79", "late"));
+        assert_eq!(seen.address(ip), Some(object("80", "a")), "and from then on as always");
+        seen.put_address(object("500", "b"));
         seen.forget_versions(Kind::Address);
         seen.remove_address(ip, &Version("81".into()));
         assert_eq!(seen.address(ip), None, "no list has it any more");

@@ -55,7 +55,7 @@ fn services() -> &'static WatchedKind {
 /// What cannot be read is there all the same.
 fn read(told: &RawObject) -> Result<Arc<Service>, String> {
     match decode::read(Kind::Service, told) {
-        Decoded::Fact(Fact::Service(it)) | Decoded::Partly(Fact::Service(it), _) => Ok(it),
+        Decoded::Fact(Fact::Service(it)) | Decoded::Partial(Fact::Service(it), _) => Ok(it),
         _ => Err(format!("Service {}/{} exists, but cannot be decoded", told.namespace(), told.name())),
     }
 }

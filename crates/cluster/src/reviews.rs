@@ -24,7 +24,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::{sync::Semaphore, time::timeout};
 use tracing::{debug, warn};
 
-use self::cache::{Cache, CacheLookup, Standing, digest};
+use self::cache::{Cache, CacheLookup, TokenHistory, digest};
 use crate::{answer::ApiError, connect::Cluster};
 
 /// Scrapers wait for ten seconds.
@@ -66,13 +66,13 @@ impl TokenReviewer {
     /// Whether who has this token and comes from there may get the path.
     pub async fn review(&self, token: &SecretString, from: IpAddr) -> ReviewOutcome {
         let token_digest = digest(token.expose_secret());
-        let standing = match self.cache().look_up(&token_digest, from, Instant::now()) {
+        let history = match self.cache().look_up(&token_digest, from, Instant::now()) {
             CacheLookup::Known(review) => return review,
             CacheLookup::Refuse => return ReviewOutcome::Busy,
-            CacheLookup::Ask(standing) => standing,
+            CacheLookup::Review(history) => history,
         };
         let [good, others] = &self.0.asking;
-        let asking = if standing == Standing::Good { good } else { others };
+        let asking = if history == TokenHistory::RecentlyAllowed { good } else { others };
         let Ok(_turn) = asking.try_acquire() else { return ReviewOutcome::Busy };
         let review = match timeout(PATIENCE, self.ask(token)).await {
             Ok(Ok(review)) => review,

@@ -86,11 +86,11 @@ pub struct ObservedStatus {
 pub enum StatusStep {
     Write(Output),
     /// As an event.
-    Tell(EventText),
+    RecordEvent(EventText),
     /// As an annotation.
     Annotate(IpAddr),
-    /// In the annotation that names its load balancer.
-    Correct(Replaced),
+    /// Corrects the annotation that names its load balancer.
+    FixLoadBalancerId(Replaced),
 }
 
 fn problems_of(status: Option<&Arc<Status>>) -> &[Problem] {
@@ -101,9 +101,9 @@ impl fmt::Display for StatusStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StatusStep::Write(output) => write!(f, "write {output}"),
-            StatusStep::Tell(note) => write!(f, "record the event {note}"),
+            StatusStep::RecordEvent(note) => write!(f, "record the event {note}"),
             StatusStep::Annotate(at) => write!(f, "annotate its address {at}"),
-            StatusStep::Correct(it) => {
+            StatusStep::FixLoadBalancerId(it) => {
                 write!(
                     f,
                     "annotate the id of its load balancer {}, because {} does not exist any more",
@@ -294,11 +294,11 @@ impl Driver for StatusDriver {
         };
         let outdated = outdated.filter(|it| observed.corrected.as_ref() != Some(&it.gone));
         let annotated = lacking.map(StatusStep::Annotate).into_iter();
-        let annotated = annotated.chain(outdated.cloned().map(StatusStep::Correct));
+        let annotated = annotated.chain(outdated.cloned().map(StatusStep::FixLoadBalancerId));
         if output.is_published(published) {
             return annotated.collect();
         }
-        let notes = output.events(published).into_iter().map(StatusStep::Tell);
+        let notes = output.events(published).into_iter().map(StatusStep::RecordEvent);
         [StatusStep::Write(output.clone())].into_iter().chain(notes).chain(annotated).collect()
     }
 
@@ -329,13 +329,13 @@ impl Driver for StatusDriver {
         self.leading.require_leading()?;
         match step {
             StatusStep::Write(output) => self.write(object, uid, output, observed).await,
-            StatusStep::Tell(_) | StatusStep::Annotate(_) | StatusStep::Correct(_)
+            StatusStep::RecordEvent(_) | StatusStep::Annotate(_) | StatusStep::FixLoadBalancerId(_)
                 if observed.trouble.is_some() =>
             {
                 Ok(())
             }
             StatusStep::Annotate(at) => self.annotate(object, &annotation::body(uid, *at), observed).await,
-            StatusStep::Correct(it) => {
+            StatusStep::FixLoadBalancerId(it) => {
                 let Some(published) = &observed.published else { return Ok(()) };
                 let body = annotation::body_of_balancer(uid, published, &it.by);
                 if let Unit::Status(owner) = unit {
@@ -344,7 +344,7 @@ impl Driver for StatusDriver {
                 }
                 self.annotate(object, &body, observed).await
             }
-            StatusStep::Tell(note) => {
+            StatusStep::RecordEvent(note) => {
                 self.events.write(object, uid, note).await;
                 Ok(())
             }

@@ -11,18 +11,18 @@
 //! Nothing is kept of an object but its name; what drivers compare with goes into [`ObjectCache`](crate::object_cache::ObjectCache).
 
 mod copied;
-mod definition;
-mod feed;
+mod crd_watch;
 mod gather;
 mod hosts;
 mod known;
 mod namespaces;
-mod part;
 pub(crate) mod pulses;
 mod readiness;
+mod reflector;
+mod restored;
 mod retry;
+mod scope;
 mod secrets;
-mod set_back;
 pub(crate) mod slices;
 mod troubles;
 
@@ -36,8 +36,10 @@ use tokio::{
 };
 use tracing::error;
 
-use self::{feed::Feed, hosts::Hosts, part::WatchScope, readiness::ApiReadiness, secrets::Secrets};
-pub use self::{part::selector_of_host, secrets::WantedSecrets};
+use self::{
+    hosts::Hosts, readiness::ApiReadiness, reflector::Reflector, scope::WatchScope, secrets::Secrets,
+};
+pub use self::{scope::selector_of_host, secrets::WantedSecrets};
 use crate::{
     connect::Cluster,
     kinds::{Need, WATCHED, WatchedKind},
@@ -121,17 +123,17 @@ impl Cluster {
         let (complain, troubles) = mpsc::channel(WATCHED.len());
         let mut watch = Watch { wanted, hosts: hosts.clone(), tasks: JoinSet::new(), parts: Vec::new() };
         for watched in watched_by(pulses) {
-            for part in parts(watched.kind, host) {
+            for scope in scopes(watched.kind, host) {
                 let secrets = (watched.kind == Kind::Secret).then(|| Secrets::new(wishes.clone()));
                 let shared = (hosts.clone(), readiness.clone());
-                let feed =
-                    Feed::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, shared);
-                let mut feed = feed.with_scope(part);
+                let reflector =
+                    Reflector::new(self.clone(), watched, changes.clone(), complain.clone(), secrets, shared);
+                let mut reflector = reflector.with_scope(scope);
                 if pulses == HostLeases::Watched {
-                    feed = feed.for_controller();
+                    reflector = reflector.for_controller();
                 }
-                known.clone().for_each(|fact| feed.assume_known(fact));
-                watch.spawn(format!("the watch of {}", watched.kind), feed.run());
+                known.clone().for_each(|fact| reflector.assume_known(fact));
+                watch.spawn(format!("the watch of {}", watched.kind), reflector.run());
             }
         }
         if pulses == HostLeases::Watched {
@@ -145,10 +147,10 @@ impl Cluster {
 
 /// What is only reported is for controllers to report: a host asks for nothing that changes nothing that it does.
 fn watched_by(pulses: HostLeases) -> impl Iterator<Item = &'static WatchedKind> {
-    WATCHED.iter().filter(move |it| it.need != Need::Reported || pulses == HostLeases::Watched)
+    WATCHED.iter().filter(move |it| it.need != Need::ReportOnly || pulses == HostLeases::Watched)
 }
 
-fn parts(kind: Kind, host: Option<&Name>) -> Vec<WatchScope> {
+fn scopes(kind: Kind, host: Option<&Name>) -> Vec<WatchScope> {
     match (kind, host) {
         (Kind::LoadBalancerHost, Some(host)) => WatchScope::of_host(host).into(),
         _ => vec![WatchScope::All],

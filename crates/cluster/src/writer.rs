@@ -56,8 +56,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Access, Cluster, CopyKeeper, CopyPace, CredentialSource, HostReports, LeaderElection, Leading,
-        LeaseTimings, NameKeeper, NamePace, PoolReports, ProgramInfo, StatusDriver,
+        Access, Cluster, CopyTimings, CopyWriter, CredentialSource, HostReports, LeaderElection, Leading,
+        LeaseTimings, NameOwnerTimings, NameOwnerWriter, PoolReports, ProgramInfo, StatusDriver,
     };
 
     const PATIENCE: Duration = Duration::from_secs(120);
@@ -107,8 +107,8 @@ mod tests {
         let pools = PoolReports::start(cluster, leading());
         let statuses = StatusDriver::new(cluster.clone(), leading(), seaway_engine::ProblemLog::default());
         let to = changes.clone();
-        let keeper = CopyKeeper::start(cluster, leading(), Name::from("copies"), CopyPace::default(), to);
-        let names = NameKeeper::start(cluster, leading(), NamePace::default(), changes.clone());
+        let keeper = CopyWriter::start(cluster, leading(), Name::from("copies"), CopyTimings::default(), to);
+        let names = NameOwnerWriter::start(cluster, leading(), NameOwnerTimings::default(), changes.clone());
         let writers = [
             ("the Lease leader", &campaign.task),
             ("the report of this host", &reports.writer),

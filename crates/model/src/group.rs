@@ -38,17 +38,17 @@ pub struct Openings {
     /// Who may come, where a provider leaves clients their addresses; empty means everybody.
     pub sources: Vec<IpNet>,
     pub provider: Option<Name>,
-    pub from: From,
+    pub from: SourceNetwork,
     /// It comes from where its VIP is: `from` tells where that is made, and one that is there may be elsewhere.
     pub at_vip: bool,
     /// What is open for these ports stays as it is: no rule is added and none is removed.
     pub frozen: bool,
 }
 
-/// Where a load balancer is, when it reaches members. By id.
+/// The network from which a load balancer reaches its members, by its id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum From {
-    /// Nobody said: in the subnet that the Nodes are in.
+pub enum SourceNetwork {
+    /// None is configured: the subnet of the Nodes.
     #[default]
     Nodes,
     Subnet(Name),

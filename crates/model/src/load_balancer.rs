@@ -154,8 +154,8 @@ impl Listener {
         ListenerId { l4: self.l4, port: self.port }
     }
 
-    /// What flows through it is not merely passed on: HTTP, or TLS, of which the first message is read at least.
-    pub fn is_understood(&self) -> bool {
+    /// Its bytes are parsed, not merely passed on: HTTP, or TLS, of which the first message is read at least.
+    pub fn needs_parsing(&self) -> bool {
         self.protocol == Protocol::Http || self.tls.is_some()
     }
 }
@@ -261,7 +261,7 @@ pub struct Outside {
     pub timeouts: CloudTimeouts,
     /// A certificate that is shown and that nobody here has.
     pub tls: Option<CloudTls>,
-    pub tls_terms: CloudTlsTerms,
+    pub tls_terms: CloudTlsOptions,
     /// Ports in plaintext whose clients are to be sent to https.
     pub to_https: BTreeSet<ListenerId>,
     /// Members that only the configuration of the cloud leaves out (its node-selector, its address-sort-order), of each port:
@@ -299,11 +299,11 @@ pub struct Outside {
     /// Which of those that are not its own it may begin to share.
     pub join: JoinLoadBalancers,
     pub tags: CloudTags,
-    pub pending: CloudPending,
+    pub pending: StuckPolicy,
     pub headers: BTreeMap<ListenerId, CloudHeaders>,
-    pub probe: CloudProbe,
+    pub probe: CloudHealthMonitor,
     pub member_tls: CloudMemberTls,
-    pub clients: CloudClients,
+    pub clients: CloudClientAuth,
     pub vip: CloudVip,
     /// Who says the same shares a load balancer: a namespace, and a word.
     pub group: Option<Name>,

@@ -20,8 +20,8 @@ use seaway_model::{
     config::{Defaults, MembersFrom},
     fact::Labels,
     load_balancer::{
-        Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, HttpTerms, Limits, MemberLimit,
-        Passive, ProxyVersion, RateLimit, RequestRate, Timeouts, TlsProfile,
+        Balance, CheckKind, CookieKey, CookieMode, HealthCheck, HostPattern, Limits, MemberLimit, Passive,
+        PoolHttpOptions, ProxyVersion, RateLimit, RequestRate, Timeouts, TlsProfile,
     },
     name::ObjectRef,
 };
@@ -114,7 +114,7 @@ pub struct HttpWishes {
     pub paths: Vec<Name>,
     pub strip_prefix: Option<bool>,
     pub cookie: Option<(Name, CookieMode)>,
-    pub terms: HttpTerms,
+    pub terms: PoolHttpOptions,
     /// How often each client may ask.
     pub rate: Option<RequestRate>,
     /// The Secret with the users who may.
@@ -151,7 +151,7 @@ impl HttpWishes {
 
     fn of(defaults: &Defaults) -> HttpWishes {
         HttpWishes {
-            terms: HttpTerms { reuse: defaults.reuse, ..HttpTerms::default() },
+            terms: PoolHttpOptions { reuse: defaults.reuse, ..PoolHttpOptions::default() },
             ..HttpWishes::default()
         }
     }

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use seaway_model::{
     L4, ListenerId, Name, Problem, Reason,
-    config::{CloudDefaults, CloudPlace, MembersFrom},
+    config::{CloudDefaults, CloudNetworks, MembersFrom},
     fact::FamilyPolicy,
     load_balancer::{
-        CheckKind, CloudClients, CloudHeaders, CloudPending, CloudProbe, CloudTls, CloudTlsTerms, CloudVip,
-        Explicit, Floating, HealthCheck, Limits, Named, Outside, ProbeKind, Protocol,
+        CheckKind, CloudClientAuth, CloudHeaders, CloudHealthMonitor, CloudTls, CloudTlsOptions, CloudVip,
+        Explicit, Floating, HealthCheck, Limits, Named, Outside, ProbeKind, Protocol, StuckPolicy,
     },
 };
 
@@ -64,21 +64,21 @@ impl Demand {
 
     /// Who says how members are probed wants them probed.
     fn asks_by(&self) -> bool {
-        let CloudProbe { kind, path, codes, .. } = &self.wishes.cloud.probe;
+        let CloudHealthMonitor { kind, path, codes, .. } = &self.wishes.cloud.probe;
         let is_any = kind.is_some() || path.is_some() || codes.is_some();
         is_any || self.ports.iter().any(|it| self.wishes.cloud.probe_at.of(&it.port).is_some())
     }
 
     /// A kind of check that is asked for in our own words counts more.
-    fn probe(&self, usual: &CloudDefaults) -> CloudProbe {
+    fn probe(&self, usual: &CloudDefaults) -> CloudHealthMonitor {
         let own = &self.wishes.cloud.probe;
         if self.wishes.written.keys().any(|it| it.starts_with(CHECK)) {
-            return CloudProbe::default();
+            return CloudHealthMonitor::default();
         }
         let (path, codes) = (own.path.clone().or_else(|| usual.probe.path.clone()), own.codes.clone());
         let of_http = (own.path.is_some() || own.codes.is_some()).then_some(ProbeKind::Http);
         let at = |it: &DemandPort| Some((it.id(), self.wishes.cloud.probe_at.of(&it.port)?));
-        CloudProbe {
+        CloudHealthMonitor {
             kinds: self.ports.iter().filter_map(at).collect(),
             kind: own.kind.or(usual.probe.kind).or(of_http),
             path,
@@ -101,13 +101,13 @@ impl Demand {
     pub(crate) fn outside(&self) -> Option<Outside> {
         let (_, usual) = self.cloud.as_ref()?;
         let wishes = &self.wishes.cloud;
-        let nothing = CloudPlace::default();
+        let nothing = CloudNetworks::default();
         let class = wishes.class.as_ref().and_then(|it| usual.classes.get(it)).unwrap_or(&nothing);
         let internal = usual.internal || wishes.internal.or(class.internal).unwrap_or(false);
         let own = &wishes.place;
         // Of what the outside reaches, the class says where it is; of what is internal, the Service.
         let [first, second] = if internal { [own, class] } else { [class, own] };
-        let one = |of: fn(&CloudPlace) -> &Option<Name>, order: [&CloudPlace; 3]| {
+        let one = |of: fn(&CloudNetworks) -> &Option<Name>, order: [&CloudNetworks; 3]| {
             order.into_iter().find_map(|it| of(it).clone())
         };
         let subnet = one(|it| &it.subnet, [first, second, &usual.place]);
@@ -143,7 +143,7 @@ impl Demand {
             zone: wishes.zone.clone().or_else(|| usual.zone.clone()),
             timeouts: wishes.timeouts.or(usual.timeouts),
             tls: self.cloud_tls(usual),
-            tls_terms: CloudTlsTerms {
+            tls_terms: CloudTlsOptions {
                 profile: self.wishes.tls.profile.unwrap_or_default(),
                 hsts: self.wishes.tls.hsts.filter(|it| *it > 0),
             },
@@ -178,7 +178,7 @@ impl Demand {
                     .unwrap_or_default(),
                 qos: one(|it| &it.vip_qos, [own, class, &usual.place]),
             },
-            pending: CloudPending {
+            pending: StuckPolicy {
                 limit: wishes.pending_limit.or(usual.pending.limit),
                 rebuild: wishes.rebuild_pending.unwrap_or(usual.pending.rebuild),
             },
@@ -256,9 +256,9 @@ impl Demand {
     }
 
     /// Those of a Secret are of no use there.
-    fn clients(&self) -> CloudClients {
+    fn clients(&self) -> CloudClientAuth {
         let (cloud, tls) = (&self.wishes.cloud, &self.wishes.tls);
-        CloudClients {
+        CloudClientAuth {
             authority: cloud.client_authority.clone(),
             revoked: cloud.client_revoked.clone(),
             optional: tls.clients_optional,

@@ -329,12 +329,12 @@ pub(crate) fn backend_tls(
     let authorities = |name: &Name| {
         let object = ObjectRef::new(Kind::Secret, meta.namespace.clone(), name.clone());
         // Without them nobody is believed.
-        Trust::Authorities(certificates.held(&object).map(|it| it.authorities.clone()).unwrap_or_default())
+        Trust::CaBundle(certificates.held(&object).map(|it| it.authorities.clone()).unwrap_or_default())
     };
     let trust = match &wishes.authorities {
-        _ if wishes.anybody => Trust::Anybody,
+        _ if wishes.anybody => Trust::InsecureSkipVerify,
         Some(name) => authorities(name),
-        None => Trust::Machine,
+        None => Trust::SystemRoots,
     };
     let usual = format!("{}.{}.svc", meta.name, meta.namespace).into();
     Some(Arc::new(BackendTls { name: wishes.name.clone(), usual, trust }))

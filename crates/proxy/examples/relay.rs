@@ -7,7 +7,7 @@ use std::{error::Error, net::SocketAddr, sync::Arc};
 use seaway_model::{
     L4, LbKey, Listener, Member, Pool, PoolId,
     load_balancer::{
-        BackendProtocol, Balance, HealthCheck, HttpOptions, HttpTerms, Limits, MemberState, Passive,
+        BackendProtocol, Balance, HealthCheck, HttpOptions, Limits, MemberState, Passive, PoolHttpOptions,
         Protocol, Rule, Timeouts,
     },
     name::Owner,
@@ -76,7 +76,7 @@ fn relay_pool(owner: Owner, id: PoolId, members: &[SocketAddr]) -> Pool {
         member_limit: None,
         proxy: None,
         transparent: false,
-        http: HttpTerms::default(),
+        http: PoolHttpOptions::default(),
         members: members.iter().map(member).collect(),
     }
 }

@@ -1,16 +1,16 @@
 //! The access log: one line for each request and each TCP connection, or for one of so many.
 //!
 //! ```text
-//!   worker: Line ──► Pages (its own) ──try_send──► writer thread ──► file or standard output
+//!   worker: Line ──► LogBuffer (its own) ──try_send──► writer thread ──► file or standard output
 //!                                     └─ full: dropped and counted
 //! ```
-//! Nobody who moves data ever waits for a disk.
+//! A worker never waits for a disk.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
+mod buffer;
 mod connection;
 mod line;
-mod pages;
 mod writer;
 
 use std::{
@@ -25,9 +25,9 @@ use arc_swap::ArcSwapOption;
 
 use self::writer::Writer;
 pub(crate) use self::{
+    buffer::LogBuffer,
     connection::{ConnectionLine, Ending, RefusedClient},
     line::{Line, Stamp},
-    pages::Pages,
 };
 
 /// What is written of requests and connections, and where.
@@ -37,7 +37,7 @@ pub struct AccessLog {
     pub to: AccessTo,
     /// One request, or connection, of so many.
     pub one_of: u32,
-    /// Connections are written down, too, where they carry no requests.
+    /// Connections are logged, too, where they carry no requests.
     pub connections: bool,
     /// And UDP flows.
     pub flows: bool,
@@ -63,69 +63,70 @@ pub enum AccessTo {
 #[error("the access log cannot be written")]
 pub struct AccessLogError(#[from] std::io::Error);
 
-/// Where workers find out whether requests are written down, and leave what they wrote.
+/// Workers ask it whether requests are logged, and where to send what they wrote.
 #[derive(Default)]
 pub(crate) struct Access {
-    journal: ArcSwapOption<Journal>,
+    sink: ArcSwapOption<AccessLogSink>,
     writer: Mutex<Option<Writer>>,
-    /// Lines that came to nothing.
+    /// Lines that were dropped.
     lost: Arc<AtomicU64>,
 }
 
-pub(crate) struct Journal {
+/// What to log, and the way to the writer thread.
+pub(crate) struct AccessLogSink {
     pub(crate) settings: AccessLog,
-    pages: std::sync::mpsc::SyncSender<Page>,
+    batches: std::sync::mpsc::SyncSender<LogBatch>,
     lost: Arc<AtomicU64>,
 }
 
-/// Whole lines.
-pub(crate) struct Page {
+/// Whole lines, sent to the writer thread together.
+pub(crate) struct LogBatch {
     text: Vec<u8>,
     lines: u64,
 }
 
-/// One line of any kind.
-pub(crate) trait Written {
+/// One line of the log, of any kind.
+pub(crate) trait LogEntry {
     fn write(&self, form: AccessForm, stamp: &mut Stamp, out: &mut Vec<u8>);
 }
 
 impl AccessLog {
-    /// Whether this one is written down, if not all are.
+    /// Whether this one is logged, if not all are.
     pub(crate) fn takes(&self, draw: impl FnOnce() -> u64) -> bool {
         self.one_of <= 1 || draw().is_multiple_of(self.one_of.into())
     }
 }
 
 impl Access {
-    /// From now on requests are written there. What is told again is begun again: a file that was moved away is
+    /// Logs requests there from now on. The same settings open the file again: one that was moved away is
     /// followed by a new one.
     pub(crate) fn write(&self, settings: Option<AccessLog>) -> Result<(), AccessLogError> {
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(settings) = settings else {
-            self.journal.store(None);
+            self.sink.store(None);
             *writer = None;
             return Ok(());
         };
         // Opened before the old one is let go: one that cannot be opened changes nothing.
-        let (begun, pages) = Writer::begin(&settings.to, self.lost.clone())?;
-        self.journal.store(Some(Arc::new(Journal { settings, pages, lost: self.lost.clone() })));
+        let (begun, batches) = Writer::begin(&settings.to, self.lost.clone())?;
+        self.sink.store(Some(Arc::new(AccessLogSink { settings, batches, lost: self.lost.clone() })));
         *writer = Some(begun);
         Ok(())
     }
 
-    /// `None`: nobody wants to know.
-    pub(crate) fn journal(&self) -> Option<Arc<Journal>> {
+    /// `None`: requests are not logged.
+    pub(crate) fn sink(&self) -> Option<Arc<AccessLogSink>> {
         // Mostly there is none, which costs one look.
-        self.journal.load().as_ref().cloned()
+        self.sink.load().as_ref().cloned()
     }
 
-    /// The same for a connection; `draw` gives any number, for when not all are written down.
-    pub(crate) fn journal_of_connections(&self, draw: impl FnOnce() -> u64) -> Option<Arc<Journal>> {
-        self.journal().filter(|it| it.settings.connections && it.settings.takes(draw))
+    /// The same for a connection; `draw` gives any number, for when only one of so many is logged.
+    pub(crate) fn sink_of_connections(&self, draw: impl FnOnce() -> u64) -> Option<Arc<AccessLogSink>> {
+        self.sink().filter(|it| it.settings.connections && it.settings.takes(draw))
     }
 
-    pub(crate) fn journal_of_flows(&self, draw: impl FnOnce() -> u64) -> Option<Arc<Journal>> {
-        self.journal().filter(|it| it.settings.flows && it.settings.takes(draw))
+    pub(crate) fn sink_of_flows(&self, draw: impl FnOnce() -> u64) -> Option<Arc<AccessLogSink>> {
+        self.sink().filter(|it| it.settings.flows && it.settings.takes(draw))
     }
 
     pub(crate) fn lost(&self) -> u64 {

@@ -41,12 +41,12 @@ pub(crate) struct ClientRates {
     sets: OnceLock<Box<[Mutex<Set>]>>,
 }
 
-/// Who has asked.
+/// By what a limit tells clients apart.
 #[derive(Clone, Copy, Debug, Hash)]
-pub(crate) enum Asking<'a> {
-    By(IpAddr),
+pub(crate) enum RateLimitKey<'a> {
+    Address(IpAddr),
     /// The value of the header or cookie by which the limit tells clients apart.
-    Saying(&'a [u8]),
+    Value(&'a [u8]),
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl ClientRates {
     }
 
     /// One more request, at this time in milliseconds. If it is beyond the limit: the seconds after which one would not be.
-    pub(crate) fn admit(&self, limit: &RateLimit, client: Asking<'_>, now: u64) -> Result<(), u64> {
+    pub(crate) fn admit(&self, limit: &RateLimit, client: RateLimitKey<'_>, now: u64) -> Result<(), u64> {
         let now = now.saturating_mul(SECOND / 1_000);
         // Rounded up: rather a little less than the rate than more.
         let interval = SECOND.div_ceil(u64::from(limit.rate.per_second.max(1)));
@@ -122,14 +122,16 @@ impl Set {
 }
 
 /// Only what this limit tells clients apart by is compared.
-fn by<'l>(limit: &'l RateLimit, client: Asking<'_>) -> Option<&'l ClientKey> {
-    matches!(client, Asking::Saying(_)).then_some(&limit.rate.key)
+fn by<'l>(limit: &'l RateLimit, client: RateLimitKey<'_>) -> Option<&'l ClientKey> {
+    matches!(client, RateLimitKey::Value(_)).then_some(&limit.rate.key)
 }
 
 /// One client of IPv6 has a /64 at least.
-fn network(client: Asking<'_>) -> Asking<'_> {
+fn network(client: RateLimitKey<'_>) -> RateLimitKey<'_> {
     match client {
-        Asking::By(IpAddr::V6(ip)) => Asking::By(IpAddr::V6((u128::from(ip) >> 64 << 64).into())),
+        RateLimitKey::Address(IpAddr::V6(ip)) => {
+            RateLimitKey::Address(IpAddr::V6((u128::from(ip) >> 64 << 64).into()))
+        }
         other => other,
     }
 }

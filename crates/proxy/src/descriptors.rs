@@ -27,7 +27,7 @@ use std::{
 use seaway_model::{LbKey, Name};
 
 use crate::{
-    arrivals::{Arrivals, PerSecond},
+    new_connections::{NewConnectionLimiter, PerSecond},
     sys::{self, Waker},
 };
 
@@ -53,25 +53,25 @@ pub(crate) struct Descriptors {
     all: AtomicU32,
     scarce: AtomicBool,
     reported_at: AtomicU64,
-    pub(crate) arrivals: Arrivals,
+    pub(crate) new_connections: NewConnectionLimiter,
 }
 
-/// One that a load balancer has beside those of its clients, as long as it is open.
-pub(crate) struct Taken(Arc<Share>);
+/// Counts one descriptor that a load balancer has beside those of its clients, as long as that is open.
+pub(crate) struct DescriptorGuard(Arc<DescriptorShare>);
 
-impl Drop for Taken {
+impl Drop for DescriptorGuard {
     fn drop(&mut self) {
         self.0.give_back(1);
     }
 }
 
-/// Sockets that a load balancer listens with, as long as they are open.
-pub(crate) struct Listening {
-    share: Arc<Share>,
+/// Counts the sockets that a load balancer listens with, as long as they are open.
+pub(crate) struct ListeningGuard {
+    share: Arc<DescriptorShare>,
     sockets: u32,
 }
 
-impl Drop for Listening {
+impl Drop for ListeningGuard {
     fn drop(&mut self) {
         self.share.namespace.listening.fetch_sub(self.sockets, Relaxed);
         self.share.listening.fetch_sub(self.sockets, Relaxed);
@@ -88,11 +88,11 @@ struct Namespace {
     all: AtomicU32,
     /// Sockets that listen.
     listening: AtomicU32,
-    arrivals: PerSecond,
+    new_connections: PerSecond,
 }
 
-/// What a load balancer has of them.
-pub(crate) struct Share {
+/// The descriptors of one load balancer.
+pub(crate) struct DescriptorShare {
     held: AtomicU32,
     listening: AtomicU32,
     of: Arc<Descriptors>,
@@ -117,7 +117,7 @@ impl Descriptors {
             all: AtomicU32::new(0),
             scarce: AtomicBool::new(false),
             reported_at: AtomicU64::new(0),
-            arrivals: Arrivals::default(),
+            new_connections: NewConnectionLimiter::default(),
         }
     }
 
@@ -192,13 +192,13 @@ impl Descriptors {
     }
 }
 
-impl Share {
-    pub(crate) fn new(of: Arc<Descriptors>, load_balancer: LbKey) -> Arc<Share> {
+impl DescriptorShare {
+    pub(crate) fn new(of: Arc<Descriptors>, load_balancer: LbKey) -> Arc<DescriptorShare> {
         let namespace = of.namespace(&load_balancer);
         if namespace.all.fetch_add(1, Relaxed) == 0 {
             of.all.fetch_add(1, Relaxed);
         }
-        Arc::new(Share {
+        Arc::new(DescriptorShare {
             held: AtomicU32::new(0),
             listening: AtomicU32::new(0),
             of,
@@ -208,9 +208,9 @@ impl Share {
     }
 
     /// Of whoever has all to itself.
-    pub(crate) fn unlimited() -> Arc<Share> {
+    pub(crate) fn unlimited() -> Arc<DescriptorShare> {
         let of = Arc::new(Descriptors::within(u64::MAX, |_, _| 0));
-        Arc::new(Share {
+        Arc::new(DescriptorShare {
             held: AtomicU32::new(0),
             listening: AtomicU32::new(0),
             of,
@@ -221,11 +221,11 @@ impl Share {
 
     /// One more client may come in this second. What is nobody's in particular is never refused: others come by it as well.
     pub(crate) fn admits(&self, now: u64) -> bool {
-        let admitted = self.of.arrivals.admit(&self.namespace.arrivals, now);
+        let admitted = self.of.new_connections.admit(&self.namespace.new_connections, now);
         if admitted || !self.is_owned() {
             return true;
         }
-        if self.of.arrivals.is_news(now) {
+        if self.of.new_connections.is_news(now) {
             tracing::warn!(
                 load_balancer = ?self.load_balancer,
                 "the namespace of this load balancer has more than its share of the new connections per \
@@ -246,14 +246,14 @@ impl Share {
     }
 
     /// It listens with so many.
-    pub(crate) fn listen(self: &Arc<Share>, sockets: usize) -> Listening {
+    pub(crate) fn listen(self: &Arc<DescriptorShare>, sockets: usize) -> ListeningGuard {
         let sockets = u32::try_from(sockets).unwrap_or(u32::MAX);
         self.namespace.listening.fetch_add(sockets, Relaxed);
         self.listening.fetch_add(sockets, Relaxed);
-        Listening { share: self.clone(), sockets }
+        ListeningGuard { share: self.clone(), sockets }
     }
 
-    /// Takes so many, unless others need them more; they are given back by [`Share::give_back`].
+    /// Takes so many, unless others need them more; they are given back by [`DescriptorShare::give_back`].
     pub(crate) fn take(&self, count: u32, now: u64) -> bool {
         // Nearly always there is enough.
         if self.of.were_few() && self.has_its_share() && self.of.are_few() {
@@ -265,8 +265,8 @@ impl Share {
     }
 
     /// One more for a client that is in already.
-    pub(crate) fn take_one(self: &Arc<Share>, now: u64) -> Option<Taken> {
-        self.take(1, now).then(|| Taken(self.clone()))
+    pub(crate) fn take_one(self: &Arc<DescriptorShare>, now: u64) -> Option<DescriptorGuard> {
+        self.take(1, now).then(|| DescriptorGuard(self.clone()))
     }
 
     pub(crate) fn take_anyway(&self, count: u32) {
@@ -328,7 +328,7 @@ fn next_number(of: &Descriptors, others: usize) -> u64 {
     next.map_or(of.limit, |next| next.fd().as_raw_fd() as u64)
 }
 
-impl Drop for Share {
+impl Drop for DescriptorShare {
     fn drop(&mut self) {
         if self.load_balancer.is_some() && self.namespace.all.fetch_sub(1, Relaxed) == 1 {
             self.of.all.fetch_sub(1, Relaxed);
@@ -346,17 +346,17 @@ mod tests {
         Arc::new(Descriptors::within(limit, |it, _| it.last.load(Relaxed)))
     }
 
-    fn share(of: &Arc<Descriptors>) -> Arc<Share> {
-        Share::new(of.clone(), LbKey::Whole)
+    fn share(of: &Arc<Descriptors>) -> Arc<DescriptorShare> {
+        DescriptorShare::new(of.clone(), LbKey::Whole)
     }
 
-    fn share_of(of: &Arc<Descriptors>, namespace: &str, index: usize) -> Arc<Share> {
+    fn share_of(of: &Arc<Descriptors>, namespace: &str, index: usize) -> Arc<DescriptorShare> {
         let object = ObjectRef::new(Kind::Service, namespace, format!("service-{index}"));
-        Share::new(of.clone(), LbKey::Of(Owner::Object { object, uid: "1".into() }))
+        DescriptorShare::new(of.clone(), LbKey::Of(Owner::Object { object, uid: "1".into() }))
     }
 
     /// Of so many clients; each takes two descriptors, and nobody leaves.
-    fn served(of: &Descriptors, share: &Share, clients: u32) -> usize {
+    fn served(of: &Descriptors, share: &DescriptorShare, clients: u32) -> usize {
         let one = |_: &u32| {
             let served = share.take(2, 1);
             of.last.fetch_add(if served { 2 } else { 0 }, Relaxed);
@@ -436,10 +436,10 @@ mod tests {
     #[test]
     fn load_balancers_of_a_namespace_share_its_new_connections_and_those_of_nobody_are_let_in() {
         let of = within(u64::MAX);
-        of.arrivals.share(1_000);
+        of.new_connections.set_limit(1_000);
         let flood: Vec<_> = (0..3).map(|index| share_of(&of, "flood", index)).collect();
         let (shop, front_door) = (share_of(&of, "shop", 0), share(&of));
-        let come = |share: &Share, count: usize| (0..count).filter(|_| share.admits(5_000)).count();
+        let come = |share: &DescriptorShare, count: usize| (0..count).filter(|_| share.admits(5_000)).count();
         assert_eq!((come(&front_door, 1), come(&shop, 1)), (1, 1));
         assert_eq!(flood.iter().map(|it| come(it, 10_000)).sum::<usize>(), 798);
         assert_eq!(come(&shop, 1_000), 249, "a quarter, with the one before");

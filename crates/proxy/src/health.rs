@@ -12,12 +12,12 @@
 mod call;
 mod changes;
 mod check;
+mod fair_queue;
 pub(crate) mod fuzz;
 mod probe;
 mod registry;
 mod request_queue;
 mod rounds;
-mod waiting;
 
 use std::{
     io,

@@ -27,7 +27,7 @@
 //! A task is a future that only ever runs on its worker, and awaits only streams and its own deadline: an event leads
 //! straight to it, no waker is asked. Streams of HTTP/2 share a connection, and wake whoever drives it. Nothing is
 //! allocated for a request on a connection of HTTP/1.1 that is kept alive: what a request needs ([`scratch::Scratch`])
-//! comes from a shelf and goes back there.
+//! comes from a pool of its worker and goes back there.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
@@ -51,7 +51,7 @@ mod h2_upstream;
 mod handshakes;
 mod heads;
 mod idle_connections;
-mod marks;
+mod loop_marker;
 mod mirror;
 mod passing;
 mod question;
@@ -83,7 +83,7 @@ use std::{
 
 use seaway_model::L4;
 
-pub(crate) use self::marks::Mark;
+pub(crate) use self::loop_marker::LoopMarker;
 use self::{
     handshakes::Computed,
     task_state::TaskState,
@@ -91,11 +91,11 @@ use self::{
 };
 use crate::{
     access::RefusedClient,
-    listening_sockets::{Admission, Newcomer},
-    running::{Place, Refusal, RunningListener},
+    listening_sockets::{AcceptOutcome, AcceptedConnection},
+    running::{Refusal, RunningListener, WaiterId},
     shared::Shared,
     sys::{self, Event},
-    worker::{Budget, Command, Kind, Lane, Link, Slab, Source, Token, Turn, Wheel},
+    worker::{Budget, Command, FairnessKey, Kind, Link, Slab, Source, Token, Turn, Wheel},
 };
 
 pub(crate) struct Http {
@@ -124,23 +124,27 @@ impl Http {
 
     /// At once, or among the others who have much to do.
     fn come(&mut self, token: Token, turn: &mut Turn) {
-        let lane = self.context.listening().lane(token);
-        let Some(lane) = lane else { return };
-        if !turn.must_wait(lane) {
+        let fairness_key = self.context.listening().fairness_key(token);
+        let Some(fairness_key) = fairness_key else { return };
+        if !turn.must_wait(fairness_key) {
             return self.accept(token, turn);
         }
         if self.context.listening().wait(token.index()) {
-            self.context.postpone(lane, token.index() as usize, Runnable::ListeningSocket(token));
+            self.context.postpone(fairness_key, token.index() as usize, Runnable::ListeningSocket(token));
         }
     }
 
     fn happen(&mut self, index: u32, turn: &mut Turn) {
         let Some(task) = self.tasks.get_mut(index) else { return };
-        if !turn.must_wait(task.task_state.lane()) {
+        if !turn.must_wait(task.task_state.fairness_key()) {
             return self.run(index);
         }
         if !task.task_state.is_woken() {
-            self.context.postpone(task.task_state.lane(), task.task_state.client(), Runnable::Woken(index));
+            self.context.postpone(
+                task.task_state.fairness_key(),
+                task.task_state.client(),
+                Runnable::Woken(index),
+            );
         }
     }
 
@@ -156,29 +160,29 @@ impl Http {
     fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> bool {
         let admission = self.context.listening().admit(listening_socket, turn);
         match admission {
-            Admission::Nobody => return false,
-            Admission::TurnedAway(client) => client.iter().for_each(|it| self.context.turned_away(it)),
-            Admission::Newcomer(newcomer) => self.welcome(newcomer, turn),
+            AcceptOutcome::None => return false,
+            AcceptOutcome::Refused(client) => client.iter().for_each(|it| self.context.turned_away(it)),
+            AcceptOutcome::Accepted(accepted) => self.start_connection(accepted, turn),
         }
         true
     }
 
-    fn welcome(&mut self, newcomer: Newcomer, turn: &Turn) {
+    fn start_connection(&mut self, accepted: AcceptedConnection, turn: &Turn) {
         if turn.shared.memory.is_far_beyond() {
-            turn_away(&newcomer, &turn.shared);
-            let Newcomer { peer, listener, .. } = newcomer;
+            turn_away(&accepted, &turn.shared);
+            let AcceptedConnection { peer, listener, .. } = accepted;
             return self.context.turned_away(&RefusedClient { peer, listener, why: Refusal::Resources });
         }
         let task_state =
-            Rc::new(TaskState::new(Some(newcomer.listener.clone()), turn.now).passed(newcomer.passes));
-        let future = Box::pin(arrival::arrive(self.context.clone(), task_state.clone(), newcomer));
+            Rc::new(TaskState::new(Some(accepted.listener.clone()), turn.now).passed(accepted.passes));
+        let future = Box::pin(arrival::serve_connection(self.context.clone(), task_state.clone(), accepted));
         // It registers its stream, and awaits the first bytes.
         self.begin((task_state, future));
     }
 
     fn begin(&mut self, (task_state, future): Begun) {
         let index = self.tasks.next().0;
-        task_state.sit(index);
+        task_state.set_index(index);
         self.tasks.insert(Task { future, task_state, link: Link::default(), due: u64::MAX });
         self.run(index);
     }
@@ -199,25 +203,26 @@ impl Http {
         }
         while let Some(runnable) = self.context.next_runnable() {
             let of = match &runnable {
-                Runnable::Woken(index) => {
-                    self.tasks.get_mut(*index).map(|it| (it.task_state.lane(), it.task_state.client()))
-                }
-                Runnable::Begun((task_state, _)) => Some((task_state.lane(), task_state.client())),
+                Runnable::Woken(index) => self
+                    .tasks
+                    .get_mut(*index)
+                    .map(|it| (it.task_state.fairness_key(), it.task_state.client())),
+                Runnable::Begun((task_state, _)) => Some((task_state.fairness_key(), task_state.client())),
                 Runnable::ListeningSocket(_) => None,
             };
             // One that has ended meanwhile is woken in vain.
-            if let Some((lane, client)) = of {
-                self.context.postpone(lane, client, runnable);
+            if let Some((fairness_key, client)) = of {
+                self.context.postpone(fairness_key, client, runnable);
             }
         }
         let is_contended = turn.is_contended();
         let mut older = if is_contended { Budget::timed() } else { Budget::of(MOST_IN_A_TURN) };
         while older.is_left()
-            && let Some((lane, runnable)) = self.context.next_of_backlog()
+            && let Some((fairness_key, runnable)) = self.context.next_of_backlog()
         {
-            self.go_on_as(lane, runnable, turn);
+            self.go_on_as(fairness_key, runnable, turn);
             match is_contended {
-                true => self.context.charge(lane, older.spend_time()),
+                true => self.context.charge(fairness_key, older.spend_time()),
                 // A single one is charged nothing: reading the clock costs as much as a short task.
                 false => older.spend(),
             }
@@ -231,17 +236,17 @@ impl Http {
 
     fn has_computed(&self, computed: Option<Computed>) {
         let Some(Computed { of, took, is_awaited }) = computed else { return };
-        self.context.charge(of.lane(), took);
+        self.context.charge(of.fairness_key(), took);
         if is_awaited {
             self.context.wake(&of);
         }
     }
 
-    fn go_on_as(&mut self, lane: Lane, runnable: Runnable, turn: &mut Turn) {
+    fn go_on_as(&mut self, fairness_key: FairnessKey, runnable: Runnable, turn: &mut Turn) {
         match runnable {
             Runnable::ListeningSocket(token)
                 if self.context.listening().is_secure(token)
-                    && self.context.handshakes.hold_back(lane, token) =>
+                    && self.context.handshakes.hold_back(fairness_key, token) =>
             {
                 self.context.listening().hold(token, turn);
             }
@@ -265,11 +270,11 @@ impl Http {
         {
             budget.spend();
             let Some(task) = self.tasks.get_mut(index) else { continue };
-            if !turn.must_wait(task.task_state.lane()) {
+            if !turn.must_wait(task.task_state.fairness_key()) {
                 self.run(index);
             } else if !task.task_state.is_woken() {
                 self.context.postpone(
-                    task.task_state.lane(),
+                    task.task_state.fairness_key(),
                     task.task_state.client(),
                     Runnable::Woken(index),
                 );
@@ -300,7 +305,7 @@ impl Http {
         }
     }
 
-    fn close_doors(&mut self, turn: &mut Turn, which: impl Fn(&Arc<RunningListener>) -> bool) {
+    fn accept_pending_and_close(&mut self, turn: &mut Turn, which: impl Fn(&Arc<RunningListener>) -> bool) {
         let listening = self.context.listening().of(which);
         for index in listening {
             while self.admit(index, turn) {}
@@ -364,13 +369,13 @@ impl Http {
 const MOST_IN_A_TURN: usize = 64;
 
 /// Nothing is held for a client that came when too much was held already.
-fn turn_away(newcomer: &Newcomer, shared: &Shared) {
+fn turn_away(accepted: &AcceptedConnection, shared: &Shared) {
     shared.memory.refused.fetch_add(1, Relaxed);
-    newcomer.listener.refuse(Refusal::Resources);
-    newcomer.listener.leave();
+    accepted.listener.refuse(Refusal::Resources);
+    accepted.listener.leave();
     shared.connection_ended();
     // If it fails the client sees an end instead of a reset.
-    let _ = sys::reset_when_closed(newcomer.fd.as_fd());
+    let _ = sys::reset_when_closed(accepted.fd.as_fd());
 }
 
 /// How the wheel reaches the links of tasks.
@@ -403,20 +408,20 @@ impl Source for Http {
     fn command(&mut self, command: &Command, turn: &mut Turn) {
         self.context.come_to(turn);
         match command {
-            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.is_understood() => {
+            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && listener.needs_parsing() => {
                 self.context.listening().open(listener.clone(), socket.clone(), turn);
             }
-            Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
+            Command::Close(listener) => self.accept_pending_and_close(turn, |of| Arc::ptr_eq(of, listener)),
             Command::Relinquish => self.context.listening().leave(turn),
             Command::StopAccepting(_) => {
                 self.context.stop();
-                self.close_doors(turn, |_: &Arc<RunningListener>| true);
+                self.accept_pending_and_close(turn, |_: &Arc<RunningListener>| true);
             }
             Command::SweepAt(at) => {
                 self.context.sweeps().at(*at);
                 self.context.forget_gone();
             }
-            Command::Called(Place::Task(index)) => self.happen(*index, turn),
+            Command::WakeWaiter(WaiterId::Task(index)) => self.happen(*index, turn),
             Command::Cut => {
                 for index in self.tasks.indexes() {
                     self.end(index);

@@ -34,20 +34,19 @@
 //!   `worker::Slab`), and `Worker::run` passes events of that kind on. A token may be stale.
 //! - `Command::Open` carries a listener and a bound socket for this worker; each source takes those that are its own.
 //!   `Close` names the listener by its `Arc`, `SweepAt` says when a drain ends: then whatever is on a member with
-//!   `leaving_since()`, or came through a listener with `closed_at()`, longer ago than `timeouts.drain`, is ended.
+//!   `draining_since()`, or came through a listener with `closed_at()`, longer ago than `timeouts.drain`, is ended.
 //! - `tick` comes after the events of a turn, and at the latest after `patience`. The time is `turn.now`; deadlines go
 //!   into a `worker::Wheel`.
-//! - `listener.tuned().pool(…)` gives the pool for a newcomer, `pool.choose(…)` the member, with a
+//! - `listener.config().pool(…)` gives the pool for a newcomer, `pool.choose(…)` the member, with a
 //!   `seaway_snapshot::Cursor` per pool and worker. `engage`/`disengage` count what is open on it, `pool.failed` and
 //!   `member.served` feed passive ejection, `listener.enter`/`leave`/`refuse` the limits.
 //! - System calls live below `sys`, and `unsafe` nowhere else.
 //!
 //! The prober thread is no source: it is told of every pool that is put, and tells what it found by
 //! `pool.set_health(&member, Health::Down, now)`, which answers whether that is news. A successor's sockets go into
-//! `shared.adopted` before `open` is called; the sockets to hand over are `listener.sockets()`.
+//! `shared.inherited` before `open` is called; the sockets to hand over are `listener.sockets()`.
 
 mod access;
-mod arrivals;
 mod client_rates;
 mod descriptors;
 #[cfg(test)]
@@ -59,6 +58,7 @@ mod http;
 mod latency;
 mod listening_sockets;
 mod memory;
+mod new_connections;
 mod open;
 mod own_sockets;
 mod passwords;

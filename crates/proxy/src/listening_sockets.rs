@@ -1,4 +1,4 @@
-//! Listening sockets and who comes in through them.
+//! Listening sockets, and the clients that are accepted there.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
@@ -15,7 +15,7 @@ use crate::{
     running::{Refusal, RunningListener},
     shared::Shared,
     sys::{self, KernelAddress},
-    worker::{Kind, Lane, Slab, Token, Turn},
+    worker::{FairnessKey, Kind, Slab, Token, Turn},
 };
 
 pub(crate) struct ListeningSockets {
@@ -47,16 +47,16 @@ const MOST_BESIDE_OTHERS: u32 = 4;
 /// Milliseconds between attempts to let somebody in while nobody leaves.
 const REOPEN_AFTER: u64 = 100;
 
-/// Whom a look at a listening socket brought.
-pub(crate) enum Admission {
-    /// Nobody waits, or nobody can come in now.
-    Nobody,
-    TurnedAway(Option<RefusedClient>),
-    Newcomer(Newcomer),
+/// What an attempt to accept at a listening socket came to.
+pub(crate) enum AcceptOutcome {
+    /// No client waits, or none can be accepted now.
+    None,
+    Refused(Option<RefusedClient>),
+    Accepted(AcceptedConnection),
 }
 
 /// Counted as a connection of the listener: who has it tells when it leaves.
-pub(crate) struct Newcomer {
+pub(crate) struct AcceptedConnection {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: SocketAddr,
     pub(crate) listener: Arc<RunningListener>,
@@ -113,16 +113,16 @@ impl ListeningSockets {
     }
 
     /// Whose listening socket it is, if it is still there.
-    pub(crate) fn lane(&mut self, token: Token) -> Option<Lane> {
+    pub(crate) fn fairness_key(&mut self, token: Token) -> Option<FairnessKey> {
         self.listening
             .of_generation(token.index(), token.generation())
-            .map(|listening_socket| listening_socket.listener.lane)
+            .map(|listening_socket| listening_socket.listener.fairness_key)
     }
 
     /// Its clients speak TLS with us.
     pub(crate) fn is_secure(&mut self, token: Token) -> bool {
         let listening_socket = self.listening.of_generation(token.index(), token.generation());
-        listening_socket.is_some_and(|it| it.listener.tuned().listener.tls.is_some())
+        listening_socket.is_some_and(|it| it.listener.config().listener.tls.is_some())
     }
 
     /// It waits for its turn; `false`: as it did before.
@@ -164,41 +164,41 @@ impl ListeningSockets {
         listening_socket.burst
     }
 
-    pub(crate) fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> Admission {
+    pub(crate) fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> AcceptOutcome {
         if turn.shared.descriptors.are_scarce() {
             turn.shared.report_scarcity();
             self.shut(listening_socket, turn);
-            return Admission::Nobody;
+            return AcceptOutcome::None;
         }
         if !self.has_spare(&turn.shared) {
             self.shut(listening_socket, turn);
-            return Admission::Nobody;
+            return AcceptOutcome::None;
         }
         let Some(ListeningSocket { listener, socket, .. }) = self.listening.get_mut(listening_socket) else {
-            return Admission::Nobody;
+            return AcceptOutcome::None;
         };
         let (fd, peer) = match sys::accept(socket.as_fd()) {
             Ok(newcomer) => newcomer,
-            Err(error) if sys::would_block(&error) => return Admission::Nobody,
+            Err(error) if sys::would_block(&error) => return AcceptOutcome::None,
             Err(error) if sys::out_of_descriptors(&error) => {
                 turn.shared.out_of_descriptors(&error);
                 self.shut(listening_socket, turn);
-                return Admission::Nobody;
+                return AcceptOutcome::None;
             }
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Admission::Nobody,
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return AcceptOutcome::None,
             // Of this newcomer's network, says accept(2); the next one may be well.
-            Err(_) => return Admission::TurnedAway(None),
+            Err(_) => return AcceptOutcome::Refused(None),
         };
         if !turn.shared.descriptors.note(fd.as_fd()) {
             turn.shared.report_scarcity();
         }
         let listener = listener.clone();
-        let tuned = listener.tuned();
-        let trusted = tuned.trusts(peer.ip());
+        let config = listener.config();
+        let trusted = config.trusts(peer.ip());
         let passes = turn.shared.own_sockets.passes(fd.as_fd(), peer, listener.at);
         // Requests share connections: first their marks tell, and they can be told why.
         let most_passes = if self.kind == Kind::HttpListener { 2 * MOST_PASSES } else { MOST_PASSES };
-        let refusal = if !trusted && !tuned.admits(peer.ip()) {
+        let refusal = if !trusted && !config.admits(peer.ip()) {
             Some(Refusal::Source)
         } else if passes >= most_passes {
             turn.shared.report_loop(listener.at);
@@ -207,18 +207,18 @@ impl ListeningSockets {
             turn.shared.memory.refused.fetch_add(1, Relaxed);
             Some(Refusal::Resources)
         } else {
-            listener.enter(&tuned, turn.now).err()
+            listener.enter(&config, turn.now).err()
         };
         if let Some(refusal) = refusal {
             listener.refuse(refusal);
             // If it fails the client sees an end instead of a reset.
             let _ = sys::reset_when_closed(fd.as_fd());
-            drop(tuned);
-            return Admission::TurnedAway(Some(RefusedClient { peer, listener, why: refusal }));
+            drop(config);
+            return AcceptOutcome::Refused(Some(RefusedClient { peer, listener, why: refusal }));
         }
-        drop(tuned);
+        drop(config);
         turn.shared.connection_began();
-        Admission::Newcomer(Newcomer { fd, peer, listener, trusted, passes })
+        AcceptOutcome::Accepted(AcceptedConnection { fd, peer, listener, trusted, passes })
     }
 
     pub(crate) fn somebody_left(&mut self, now: u64) {
@@ -300,8 +300,8 @@ mod tests {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap();
         let planned = Arc::new(balancing::listener(at.port()));
-        let tuned = LoadBalancerState::default().tune(&LbKey::Whole, planned.clone(), None);
-        let listener = Arc::new(RunningListener::new(LbKey::Whole, at, planned.id(), tuned));
+        let config = LoadBalancerState::default().listener_config(&LbKey::Whole, planned.clone(), None);
+        let listener = Arc::new(RunningListener::new(LbKey::Whole, at, planned.id(), config));
         let epoll = Arc::new(Epoll::new().unwrap());
         let shared = Arc::new(Shared::new(vec![Arc::new(Mailbox::new().unwrap())]));
         let mut turn = Turn::new(0, epoll.clone(), Box::default(), shared);

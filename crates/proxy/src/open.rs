@@ -68,24 +68,24 @@ pub enum SteerError {
     Socket(#[from] io::Error),
 }
 
-/// Sockets that a predecessor has passed on, by what they listen to.
-pub(crate) type Adopted = Mutex<HashMap<Place, Vec<OwnedFd>>>;
+/// Sockets that the previous process has passed on, by address and protocol.
+pub(crate) type InheritedSockets = Mutex<HashMap<SocketKey, Vec<OwnedFd>>>;
 
-type Place = (SocketAddr, L4);
+type SocketKey = (SocketAddr, L4);
 
 /// Sockets that are about to be closed by the workers.
 #[derive(Default)]
-pub(crate) struct Closing(Mutex<HashMap<Place, Vec<Weak<OwnedFd>>>>);
+pub(crate) struct Closing(Mutex<HashMap<SocketKey, Vec<Weak<OwnedFd>>>>);
 
-/// Sockets of ours that stand for all addresses, for as long as they are open.
+/// Our sockets on 0.0.0.0 or [::], for as long as they are open.
 #[derive(Default)]
-pub(crate) struct Wide(Mutex<HashMap<Place, Vec<Weak<OwnedFd>>>>);
+pub(crate) struct WildcardSockets(Mutex<HashMap<SocketKey, Vec<Weak<OwnedFd>>>>);
 
-impl Wide {
+impl WildcardSockets {
     pub(crate) fn add(&self, at: SocketAddr, l4: L4, sockets: &[Arc<OwnedFd>]) {
         if at.ip().is_unspecified() {
-            let mut wide = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            wide.insert((at, l4), sockets.iter().map(Arc::downgrade).collect());
+            let mut wildcard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            wildcard.insert((at, l4), sockets.iter().map(Arc::downgrade).collect());
         }
     }
 
@@ -96,8 +96,8 @@ impl Wide {
             IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
-        let wide = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let sockets = wide.get(&(SocketAddr::new(all, at.port()), l4));
+        let wildcard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sockets = wildcard.get(&(SocketAddr::new(all, at.port()), l4));
         sockets.is_some_and(|it| it.iter().any(|socket| socket.strong_count() > 0))
     }
 }
@@ -135,7 +135,7 @@ pub(crate) fn sockets(
     workers: usize,
     adopted: Vec<OwnedFd>,
     closing: Option<Instant>,
-    wide: &Wide,
+    wildcard: &WildcardSockets,
 ) -> Result<Vec<OwnedFd>, OpenError> {
     if l4 == L4::Udp && !adopted.is_empty() {
         // One more would change which socket the kernel gives a client's datagrams to, and so tear flows apart.
@@ -143,7 +143,7 @@ pub(crate) fn sockets(
     }
     let mut sockets = adopted;
     while sockets.len() < workers {
-        let joins = !sockets.is_empty() || wide.covers(at, l4);
+        let joins = !sockets.is_empty() || wildcard.covers(at, l4);
         let in_use = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
         let socket = match bound(at, l4, joins) {
             Err(error) if !joins && in_use(&error) && only_ours(at, l4) => bound(at, l4, true),
@@ -202,8 +202,8 @@ pub(crate) fn steered_again(at: SocketAddr, adopted: &[OwnedFd], steering: Optio
 
 /// Whoever has it has it for all addresses: clients of a single one can be steered past.
 fn only_wide(at: SocketAddr) -> bool {
-    let wide = |conflict: &Conflict| conflict.listener.at.ip().is_unspecified();
-    conflicts(at, L4::Tcp).is_ok_and(|all| !all.is_empty() && all.iter().all(wide))
+    let wildcard = |conflict: &Conflict| conflict.listener.at.ip().is_unspecified();
+    conflicts(at, L4::Tcp).is_ok_and(|all| !all.is_empty() && all.iter().all(wildcard))
 }
 
 /// Nobody has it. Asking keeps nobody from binding it meanwhile who may do so beside connections of before.
@@ -320,10 +320,10 @@ mod tests {
     /// An address of this test alone, on which every port is free.
     const OWN: Ipv4Addr = Ipv4Addr::new(127, 19, 83, 1);
 
-    fn opened(at: SocketAddr, wide: &Wide) -> Result<Vec<Arc<OwnedFd>>, OpenError> {
+    fn opened(at: SocketAddr, wildcard: &WildcardSockets) -> Result<Vec<Arc<OwnedFd>>, OpenError> {
         let opened: Vec<_> =
-            sockets(at, L4::Tcp, 2, Vec::new(), None, wide)?.into_iter().map(Arc::new).collect();
-        wide.add(at, L4::Tcp, &opened);
+            sockets(at, L4::Tcp, 2, Vec::new(), None, wildcard)?.into_iter().map(Arc::new).collect();
+        wildcard.add(at, L4::Tcp, &opened);
         Ok(opened)
     }
 
@@ -333,19 +333,20 @@ mod tests {
 
     #[test]
     fn a_socket_for_all_addresses_and_one_for_a_single_one_stand_beside_each_other() {
-        let wide = Wide::default();
+        let wildcard = WildcardSockets::default();
         // Below those that the kernel gives away: it stays ours while nobody has it.
         let mut ports = (10_000..30_000).map(|port| (Ipv4Addr::UNSPECIFIED, port).into());
-        let all =
-            ports.find_map(|at| sockets(at, L4::Tcp, 1, Vec::new(), None, &wide).ok()).expect("a free port");
+        let all = ports
+            .find_map(|at| sockets(at, L4::Tcp, 1, Vec::new(), None, &wildcard).ok())
+            .expect("a free port");
         let all: Vec<_> = all.into_iter().map(Arc::new).collect();
         let port = port_of(&all);
-        wide.add((Ipv4Addr::UNSPECIFIED, port).into(), L4::Tcp, &all);
-        let single = opened((OWN, port).into(), &wide).expect("beside it");
+        wildcard.add((Ipv4Addr::UNSPECIFIED, port).into(), L4::Tcp, &all);
+        let single = opened((OWN, port).into(), &wildcard).expect("beside it");
         drop(all);
-        let again = opened((Ipv4Addr::UNSPECIFIED, port).into(), &wide).expect("the other way round");
+        let again = opened((Ipv4Addr::UNSPECIFIED, port).into(), &wildcard).expect("the other way round");
         drop((single, again));
-        assert!(!wide.covers((OWN, port).into(), L4::Tcp), "it is closed");
+        assert!(!wildcard.covers((OWN, port).into(), L4::Tcp), "it is closed");
     }
 
     #[test]
@@ -353,8 +354,8 @@ mod tests {
         let steering = Steering::unavailable(|port| port == 22, "it is a test");
         let past = |port: u16| {
             let at = SocketAddr::from((OWN, port));
-            let wide = Wide::default();
-            let open = || sockets(at, L4::Tcp, 1, Vec::new(), None, &wide);
+            let wildcard = WildcardSockets::default();
+            let open = || sockets(at, L4::Tcp, 1, Vec::new(), None, &wildcard);
             sockets_past_the_machine(at, 1, &steering, open).map(|_| ())
         };
         let refused = past(22).expect_err("it is the machine's");
@@ -377,7 +378,7 @@ mod tests {
         let stranger = TcpListener::bind((OWN, 0)).expect("bound");
         let port = stranger.local_addr().expect("bound").port();
         for ip in [Ipv4Addr::UNSPECIFIED, OWN] {
-            let refused = opened((ip, port).into(), &Wide::default()).expect_err("it is taken");
+            let refused = opened((ip, port).into(), &WildcardSockets::default()).expect_err("it is taken");
             assert!(matches!(refused, OpenError::Foreign { .. }), "{refused:?}");
         }
     }
@@ -386,7 +387,7 @@ mod tests {
     fn an_old_socket_of_ours_that_the_kernel_still_closes_is_waited_for() {
         let old = TcpListener::bind((OWN, 0)).expect("bound");
         let at = old.local_addr().expect("bound");
-        let open = |closing| sockets(at, L4::Tcp, 1, Vec::new(), closing, &Wide::default());
+        let open = |closing| sockets(at, L4::Tcp, 1, Vec::new(), closing, &WildcardSockets::default());
         assert!(open(None).is_err(), "it is taken");
         thread::scope(|scope| {
             let opener = scope.spawn(|| open(Instant::now().checked_add(TURN)).map(|_| ()));

@@ -11,7 +11,7 @@
 //! to those of other processes of this machine. What was translated on its way to us (`kube-proxy`) is found by where
 //! it was meant to go. A socket of UDP has its port to itself.
 //!
-//! What comes back from another machine, or with another's address, is not found here: see `http/marks.rs` for HTTP,
+//! What comes back from another machine, or with another's address, is not found here: see `http/loop_marker.rs` for HTTP,
 //! and `descriptors.rs` for what one load balancer may take at most.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
@@ -31,7 +31,7 @@ use std::{
 use arc_swap::ArcSwap;
 
 use crate::{
-    reach::arrived_at,
+    reach::local_destination,
     sys::{self, KernelAddress},
 };
 
@@ -135,7 +135,7 @@ impl OwnSockets {
         if !self.may_be_ours(peer.ip()) {
             return 0;
         }
-        let arrived = arrived_at(fd, listener);
+        let arrived = local_destination(fd, listener);
         let found = self.find(peer, arrived);
         let meant = || sys::meant_for(fd).filter(|meant| *meant != arrived);
         found.or_else(|| self.find(peer, meant()?)).unwrap_or(0)

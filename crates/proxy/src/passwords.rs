@@ -18,11 +18,11 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod bcrypt;
-mod known;
+mod fair_queue;
 mod pi;
 mod queue;
+mod recent;
 mod sha_crypt;
-mod turns;
 
 use std::{
     net::IpAddr,
@@ -41,7 +41,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 
 use self::queue::Queue;
 use crate::{
-    running::Place,
+    running::WaiterId,
     worker::{Command, Mailbox},
 };
 
@@ -115,7 +115,7 @@ impl Passwords {
             state: AtomicU8::new(0),
             waiters: Mutex::default(),
         };
-        let (client, cost) = (network(attempt.client), turns::cost(hash));
+        let (client, cost) = (network(attempt.client), fair_queue::cost(hash));
         self.queue.submit(fingerprint, &attempt.auth.of, client, cost, verification, waiter)
     }
 }
@@ -149,7 +149,7 @@ impl Verification {
         self.state.store(if is_right { RIGHT } else { WRONG }, SeqCst);
         let waiters = std::mem::take(&mut *self.waiters.lock().unwrap_or_else(PoisonError::into_inner));
         for waiter in waiters {
-            waiter.mailbox.post([Command::Called(Place::Task(waiter.task))]);
+            waiter.mailbox.post([Command::WakeWaiter(WaiterId::Task(waiter.task))]);
         }
     }
 }

@@ -22,7 +22,7 @@ use seaway_watchdog::Part;
 
 use crate::{
     access::{AccessLog, AccessLogError},
-    descriptors::Share,
+    descriptors::DescriptorShare,
     health::Prober,
     memory::MemoryLimits,
     open::{self, OpenError},
@@ -129,7 +129,7 @@ impl Proxy {
         let sockets = state
             .listeners
             .iter()
-            .map(|(place, listener)| (*place, listener.tuned().listener.clone()))
+            .map(|(place, listener)| (*place, listener.config().listener.clone()))
             .collect();
         let pools = state.pools.iter().filter_map(|(id, pool)| {
             let live = pool.live();
@@ -186,7 +186,7 @@ impl Proxy {
         state.put_certificate(name, keys);
         // Authorities of clients are part of a listener's terms.
         let concerned = |listener: &Arc<RunningListener>| {
-            let tls = listener.tuned().listener.tls.clone();
+            let tls = listener.config().listener.tls.clone();
             tls.as_ref()
                 .and_then(|tls| tls.clients.as_ref())
                 .is_some_and(|clients| clients.authorities == *name)
@@ -196,8 +196,12 @@ impl Proxy {
             state.forget_terms();
         }
         for listener in listeners {
-            let tuned = state.tune(key, listener.tuned().listener.clone(), self.shared().tickets.as_ref());
-            listener.retune(tuned);
+            let config = state.listener_config(
+                key,
+                listener.config().listener.clone(),
+                self.shared().tickets.as_ref(),
+            );
+            listener.set_config(config);
         }
     }
 
@@ -247,7 +251,7 @@ impl Proxy {
             return Ok(());
         }
         let adopted = {
-            let mut adopted = self.shared().adopted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut adopted = self.shared().inherited.lock().unwrap_or_else(PoisonError::into_inner);
             adopted.remove(&(at, id.l4)).unwrap_or_default()
         };
         let share = self.share_of(key);
@@ -258,9 +262,9 @@ impl Proxy {
         let adopted = if steered { adopted } else { Vec::new() };
         let workers = &self.shared().workers;
         let closing = self.shared().closing.wait(at, id.l4);
-        let wide = &self.shared().wide;
+        let wildcard = &self.shared().wildcard;
         let adopts = !adopted.is_empty();
-        let open = || open::sockets(at, id.l4, workers.len(), adopted, closing, wide);
+        let open = || open::sockets(at, id.l4, workers.len(), adopted, closing, wildcard);
         let sockets = match steering.filter(|_| id.l4 == L4::Tcp && !adopts) {
             Some(steering) => open::sockets_past_the_machine(at, workers.len(), steering, open)?,
             None => open()?,
@@ -269,12 +273,12 @@ impl Proxy {
         for socket in &sockets {
             let _ = self.shared().descriptors.saw(socket.as_fd());
         }
-        wide.add(at, id.l4, &sockets);
+        wildcard.add(at, id.l4, &sockets);
         let mut registry = self.shared().registry.lock();
         let state = registry.entry(key.clone()).or_default();
-        let tuned = state.tune(key, listener, self.shared().tickets.as_ref());
+        let config = state.listener_config(key, listener, self.shared().tickets.as_ref());
         let share = state.share(share);
-        let running = Arc::new(RunningListener::new(key.clone(), at, id, tuned).sharing(share));
+        let running = Arc::new(RunningListener::new(key.clone(), at, id, config).sharing(share));
         running.set_sockets(sockets.clone());
         state.listeners.insert((ip, id), running.clone());
         for (index, worker) in workers.iter().enumerate() {
@@ -285,9 +289,9 @@ impl Proxy {
     }
 
     /// What it has of the descriptors; of one that listens nowhere yet, a new one.
-    fn share_of(&self, key: &LbKey) -> Arc<Share> {
+    fn share_of(&self, key: &LbKey) -> Arc<DescriptorShare> {
         let known = self.shared().registry.lock().get(key).and_then(LoadBalancerState::known_share);
-        known.unwrap_or_else(|| Share::new(self.shared().descriptors.clone(), key.clone()))
+        known.unwrap_or_else(|| DescriptorShare::new(self.shared().descriptors.clone(), key.clone()))
     }
 
     /// Same socket; new rules, limits, timeouts or sources hold for whoever comes from now on.
@@ -295,7 +299,7 @@ impl Proxy {
         let mut registry = self.shared().registry.lock();
         let Some(state) = registry.get_mut(key) else { return };
         let Some(running) = state.listeners.get(&(ip, listener.id())).cloned() else { return };
-        running.retune(state.tune(key, listener, self.shared().tickets.as_ref()));
+        running.set_config(state.listener_config(key, listener, self.shared().tickets.as_ref()));
     }
 
     /// Accepts nobody any more. Who is there may finish within the listener's drain time.
@@ -311,7 +315,7 @@ impl Proxy {
         }
         let sockets = running.close(now);
         self.shared().closing.add(running.at, id.l4, &sockets);
-        let drain = running.tuned().listener.timeouts.drain;
+        let drain = running.config().listener.timeouts.drain;
         state.closed.push(running.clone());
         drop(registry);
         // Others never heard of it. (What it does not say of its sockets may be anywhere.)
@@ -343,7 +347,7 @@ impl Proxy {
     pub fn share_new_connections(&self, per_worker: Option<u32>) {
         let workers = self.shared().workers.len() as u64;
         let most = u64::from(per_worker.unwrap_or_default()).saturating_mul(workers);
-        self.shared().descriptors.arrivals.share(most);
+        self.shared().descriptors.new_connections.set_limit(most);
     }
 
     /// What is held for clients, for whom the rest of the statistics is too much.

@@ -54,8 +54,8 @@ impl Cursors {
     }
 }
 
-/// What was missing was ours, not the member's: descriptors, memory, or a port to connect from.
-pub(crate) fn is_own_want(error: &io::Error) -> bool {
+/// This host lacks something, not the member: descriptors, memory, or a port to connect from.
+pub(crate) fn is_local_shortage(error: &io::Error) -> bool {
     sys::out_of_descriptors(error)
         || error.raw_os_error() == Some(libc::EADDRNOTAVAIL)
         || error.kind() == io::ErrorKind::QuotaExceeded
@@ -75,7 +75,7 @@ pub(crate) fn note_failure(
 }
 
 /// The PROXY header that tells a member who the client is, and where it wanted to go.
-pub(crate) fn introduction(
+pub(crate) fn proxy_header(
     version: ProxyVersion,
     peer: SocketAddr,
     destination: Option<SocketAddr>,
@@ -93,8 +93,8 @@ pub(crate) fn introduction(
     bytes
 }
 
-/// Where a client has come to: the listener's address, or the one of those that it stands for.
-pub(crate) fn arrived_at(client: BorrowedFd<'_>, listener: SocketAddr) -> SocketAddr {
+/// The address that a client connected to: the listener's, or the one of those that it stands for.
+pub(crate) fn local_destination(client: BorrowedFd<'_>, listener: SocketAddr) -> SocketAddr {
     if listener.ip().is_unspecified() { sys::local_address(client).unwrap_or(listener) } else { listener }
 }
 
@@ -114,15 +114,15 @@ pub(crate) fn connect(
     if !shared.descriptors.allow(fd.as_fd()) {
         return Err(io::Error::from_raw_os_error(libc::EMFILE));
     }
-    appear_as(client, fd.as_fd(), address)?;
+    bind_as_client(client, fd.as_fd(), address)?;
     member.is_target(&shared.own_sockets);
     let own_socket =
         shared.own_sockets.connect(fd.as_fd(), (member.at, address), (passes, client.is_some()))?;
     Ok((fd, own_socket))
 }
 
-/// As who connects, where he is to be seen and is of the member's family.
-pub(crate) fn appear_as(
+/// Binds to the client's address, where the member is to see it and has the same family.
+pub(crate) fn bind_as_client(
     client: Option<IpAddr>,
     fd: BorrowedFd<'_>,
     member: &KernelAddress,

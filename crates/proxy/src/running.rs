@@ -10,10 +10,10 @@ mod answers;
 mod last_use;
 mod listener;
 mod member;
+mod passthrough;
 mod pool;
 mod queue;
 mod source_filter;
-mod through;
 
 use std::{
     collections::BTreeMap,
@@ -28,17 +28,17 @@ use seaway_model::{
 };
 
 use crate::{
-    descriptors::Share,
-    tls::{Keys, Slot, Terms, Tickets},
+    descriptors::DescriptorShare,
+    tls::{CertificateSlot, Keys, ListenerTls, Tickets},
 };
 
 pub(crate) use answers::Answers;
 pub use listener::Refusal;
-pub(crate) use listener::{AuthPool, Mirror, RunningListener, Tuned};
+pub(crate) use listener::{ForwardAuthPool, ListenerConfig, Mirror, RunningListener};
 pub(crate) use member::RunningMember;
 pub use member::{Health, HealthHistory};
-pub(crate) use pool::{Choice, RunningPool, Waiting};
-pub(crate) use queue::{Place, Wish};
+pub(crate) use pool::{MemberSelection, RunningPool, Waiting};
+pub(crate) use queue::{SelectionRequest, WaiterId};
 pub(crate) use source_filter::SourceFilter;
 
 /// Everything by load balancer.
@@ -54,14 +54,14 @@ pub(crate) struct LoadBalancerState {
     pub(crate) closed: Vec<Arc<RunningListener>>,
     pub(crate) pools: BTreeMap<PoolId, Arc<RunningPool>>,
     /// Empty as long as nobody has put one: listeners and certificates may come in any order.
-    certificates: BTreeMap<ObjectRef, Arc<Slot>>,
+    certificates: BTreeMap<ObjectRef, Arc<CertificateSlot>>,
     /// What is in them, to be told at once.
     pub(crate) shown: Arc<BTreeMap<ObjectRef, Arc<Certificate>>>,
-    /// What was made of listeners, as long as it is used.
-    tuned: Vec<Weak<Tuned>>,
-    terms: Vec<(Arc<TlsByName>, Protocol, Arc<Terms>)>,
+    /// Made of listeners, as long as they are used.
+    configs: Vec<Weak<ListenerConfig>>,
+    listener_tls: Vec<(Arc<TlsByName>, Protocol, Arc<ListenerTls>)>,
     /// What its listeners have of the descriptors, once it has one.
-    share: Option<Arc<Share>>,
+    share: Option<Arc<DescriptorShare>>,
 }
 
 impl Registry {
@@ -86,15 +86,15 @@ impl LoadBalancerState {
     }
 
     /// Another thread may have given it one first.
-    pub(crate) fn share(&mut self, new: Arc<Share>) -> Arc<Share> {
+    pub(crate) fn share(&mut self, new: Arc<DescriptorShare>) -> Arc<DescriptorShare> {
         self.share.get_or_insert(new).clone()
     }
 
-    pub(crate) fn known_share(&self) -> Option<Arc<Share>> {
+    pub(crate) fn known_share(&self) -> Option<Arc<DescriptorShare>> {
         self.share.clone()
     }
 
-    fn certificate(&mut self, name: &ObjectRef) -> Arc<Slot> {
+    fn certificate(&mut self, name: &ObjectRef) -> Arc<CertificateSlot> {
         self.certificates.entry(name.clone()).or_default().clone()
     }
 
@@ -107,64 +107,65 @@ impl LoadBalancerState {
         self.certificate(name).put(keys);
     }
 
-    /// A listener on several addresses is made once, and so are terms that several share or that outlive a change of
+    /// A listener on several addresses is made once, and so is the configuration of TLS that several share or that outlives a change of
     /// rules: thousands of names are not gone through again.
-    pub(crate) fn tune(
+    pub(crate) fn listener_config(
         &mut self,
         key: &LbKey,
         listener: Arc<Listener>,
         tickets: Option<&Arc<Tickets>>,
-    ) -> Arc<Tuned> {
-        self.tuned.retain(|it| it.strong_count() > 0);
-        let known: Vec<Arc<Tuned>> = self.tuned.iter().filter_map(Weak::upgrade).collect();
-        if let Some(tuned) = known.iter().find(|it| Arc::ptr_eq(&it.listener, &listener)) {
-            return tuned.clone();
+    ) -> Arc<ListenerConfig> {
+        self.configs.retain(|it| it.strong_count() > 0);
+        let known: Vec<Arc<ListenerConfig>> = self.configs.iter().filter_map(Weak::upgrade).collect();
+        if let Some(config) = known.iter().find(|it| Arc::ptr_eq(&it.listener, &listener)) {
+            return config.clone();
         }
-        let terms = listener.tls.as_ref().filter(|tls| tls.ends_here());
-        let terms = terms.and_then(|tls| self.terms(&listener, tls, tickets));
+        let listener_tls = listener.tls.as_ref().filter(|tls| tls.ends_here());
+        let listener_tls = listener_tls.and_then(|tls| self.listener_tls(&listener, tls, tickets));
         let before = known.iter().rfind(|it| it.listener.id() == listener.id());
         let before = before.map(Arc::as_ref);
-        let tuned = Arc::new(Tuned::new(listener, terms, before, |id| self.pool(key, id)));
-        self.tuned.push(Arc::downgrade(&tuned));
-        tuned
+        let config = Arc::new(ListenerConfig::new(listener, listener_tls, before, |id| self.pool(key, id)));
+        self.configs.push(Arc::downgrade(&config));
+        config
     }
 
-    fn terms(
+    fn listener_tls(
         &mut self,
         listener: &Listener,
         tls: &Arc<TlsByName>,
         tickets: Option<&Arc<Tickets>>,
-    ) -> Option<Arc<Terms>> {
+    ) -> Option<Arc<ListenerTls>> {
         let protocol = listener.protocol;
-        self.terms.retain(|(tls, ..)| Arc::strong_count(tls) > 1);
-        let known = self.terms.iter().find(|(known, of, _)| Arc::ptr_eq(known, tls) && *of == protocol);
-        if let Some((.., terms)) = known {
-            return Some(terms.clone());
+        self.listener_tls.retain(|(tls, ..)| Arc::strong_count(tls) > 1);
+        let known =
+            self.listener_tls.iter().find(|(known, of, _)| Arc::ptr_eq(known, tls) && *of == protocol);
+        if let Some((.., listener_tls)) = known {
+            return Some(listener_tls.clone());
         }
         // The first that the client knows, too. What is not HTTP has no name.
         let protocols: &[&[u8]] = if protocol == Protocol::Http { &[b"h2", b"http/1.1"] } else { &[] };
-        let before = self.terms.iter().rfind(|(_, of, _)| *of == protocol);
-        let before = before.map(|(tls, _, terms)| (tls.clone(), terms.clone()));
-        let before = before.as_ref().map(|(tls, terms)| (&**tls, &**terms));
-        let terms = Terms::new(tls, protocols, tickets, before, |name| self.certificate(name));
-        let terms = terms.inspect_err(
+        let before = self.listener_tls.iter().rfind(|(_, of, _)| *of == protocol);
+        let before = before.map(|(tls, _, listener_tls)| (tls.clone(), listener_tls.clone()));
+        let before = before.as_ref().map(|(tls, listener_tls)| (&**tls, &**listener_tls));
+        let listener_tls = ListenerTls::new(tls, protocols, tickets, before, |name| self.certificate(name));
+        let listener_tls = listener_tls.inspect_err(
             |error| tracing::error!(listener = %listener.name, %error, "a listener cannot be opened"),
         );
-        let terms = Arc::new(terms.ok()?);
-        self.terms.push((tls.clone(), protocol, terms.clone()));
-        Some(terms)
+        let listener_tls = Arc::new(listener_tls.ok()?);
+        self.listener_tls.push((tls.clone(), protocol, listener_tls.clone()));
+        Some(listener_tls)
     }
 
     /// Whoever vouches for clients is another: nothing that was made with it is used again.
     pub(crate) fn forget_terms(&mut self) {
-        self.tuned.clear();
-        self.terms.clear();
+        self.configs.clear();
+        self.listener_tls.clear();
     }
 
     /// The longest time for which a listener here lets connections to a removed member go on, and all others.
     pub(crate) fn drains(&self) -> Vec<Duration> {
         let all = self.listeners.values().chain(&self.closed);
-        let mut drains: Vec<_> = all.map(|listener| listener.tuned().listener.timeouts.drain).collect();
+        let mut drains: Vec<_> = all.map(|listener| listener.config().listener.timeouts.drain).collect();
         drains.sort_unstable();
         drains.dedup();
         drains
@@ -226,14 +227,17 @@ mod tests {
         let tls = Arc::new(TlsByName { default: vec![object], ..TlsByName::default() });
         let listener = Listener { tls: Some(tls), ..seaway_testkit::balancing::listener(443) };
         let first = Arc::new(listener.clone());
-        let one = state.tune(&key, first.clone(), None);
-        assert!(Arc::ptr_eq(&one, &state.tune(&key, first, None)));
-        let other = state.tune(&key, Arc::new(Listener { rules: Vec::new(), ..listener }), None);
-        let terms = |it: &Tuned| it.terms.clone().expect("TLS");
-        assert!(!Arc::ptr_eq(&one, &other) && Arc::ptr_eq(&terms(&one), &terms(&other)));
+        let one = state.listener_config(&key, first.clone(), None);
+        assert!(Arc::ptr_eq(&one, &state.listener_config(&key, first, None)));
+        let other = state.listener_config(&key, Arc::new(Listener { rules: Vec::new(), ..listener }), None);
+        let listener_tls = |it: &ListenerConfig| it.listener_tls.clone().expect("TLS");
+        assert!(!Arc::ptr_eq(&one, &other) && Arc::ptr_eq(&listener_tls(&one), &listener_tls(&other)));
         state.forget_terms();
-        let again = state.tune(&key, one.listener.clone(), None);
-        assert!(!Arc::ptr_eq(&terms(&one), &terms(&again)), "who vouches for clients is another");
+        let again = state.listener_config(&key, one.listener.clone(), None);
+        assert!(
+            !Arc::ptr_eq(&listener_tls(&one), &listener_tls(&again)),
+            "who vouches for clients is another"
+        );
     }
 
     #[test]
@@ -245,10 +249,10 @@ mod tests {
         let mut listener = seaway_testkit::balancing::listener(80);
         listener.protocol = Protocol::Http;
         listener.rules = (0..100).map(rule).collect();
-        let one = state.tune(&key, Arc::new(listener.clone()), None);
+        let one = state.listener_config(&key, Arc::new(listener.clone()), None);
         listener.rules.remove(10);
         listener.rules.insert(50, rule(1_000));
-        let other = state.tune(&key, Arc::new(listener), None);
+        let other = state.listener_config(&key, Arc::new(listener), None);
         assert_eq!(other.unlike(&one), ["1000"]);
     }
 

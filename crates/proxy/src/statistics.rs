@@ -160,7 +160,7 @@ fn of_listener(listener: &RunningListener) -> ListenerStatistics {
         key: listener.key.clone(),
         ip: listener.at.ip(),
         id: listener.id,
-        listener: listener.tuned().listener.clone(),
+        listener: listener.config().listener.clone(),
         closed: listener.closed_at().is_some(),
         traffic: Traffic {
             current: listener.active(),

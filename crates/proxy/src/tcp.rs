@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   listening socket ──accept──► Header? ──► choose a member ──► Connecting ──► Open ──► gone
-//!   ../listening_sockets.rs     header.rs   onward.rs      ◄── another one      relay.rs
+//!   ../listening_sockets.rs     header.rs   connect.rs       ◄── another one      relay.rs
 //! ```
 //!
 //! Sockets are watched for edges, once, and never changed again. What was read goes out at once from the worker's one
@@ -11,9 +11,9 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod arrival;
+mod connect;
 mod connection;
 mod header;
-mod onward;
 mod relay;
 
 use std::{os::fd::AsFd, sync::Arc};
@@ -22,13 +22,13 @@ use seaway_model::L4;
 
 use self::connection::{Connection, Phase, Side};
 use crate::{
-    access::{ConnectionLine, Ending, Pages, RefusedClient},
+    access::{ConnectionLine, Ending, LogBuffer, RefusedClient},
     listening_sockets::ListeningSockets,
     pipes::Pipes,
     reach::Cursors,
-    running::{Place, Refusal, RunningListener},
+    running::{Refusal, RunningListener, WaiterId},
     sys::{self, Event},
-    worker::{Budget, Command, Fair, Kind, Link, Slab, Source, Sweeps, Token, Turn, Wheel},
+    worker::{Budget, Command, FairQueue, Kind, Link, Slab, Source, Sweeps, Token, Turn, Wheel},
 };
 
 pub(crate) struct Tcp {
@@ -38,11 +38,11 @@ pub(crate) struct Tcp {
     /// Had more to move than is fair in one turn.
     unfinished: Vec<Token>,
     /// What is done as is fair, where others have much to do, too.
-    waiting: Fair<Waiting>,
+    waiting: FairQueue<Waiting>,
     pipes: Pipes,
     cursors: Cursors,
     sweeps: Sweeps,
-    pages: Pages,
+    log_buffer: LogBuffer,
 }
 
 enum Waiting {
@@ -60,11 +60,11 @@ impl Tcp {
             connections: Slab::default(),
             wheel: Wheel::new(sys::millis()),
             unfinished: Vec::new(),
-            waiting: Fair::default(),
+            waiting: FairQueue::default(),
             pipes: Pipes::default(),
             cursors: Cursors::new(worker),
             sweeps: Sweeps::default(),
-            pages: Pages::default(),
+            log_buffer: LogBuffer::default(),
         }
     }
 
@@ -77,22 +77,22 @@ impl Tcp {
     fn happen(&mut self, token: Token, event: Event, turn: &mut Turn) {
         let (index, _) = Side::of(token.index());
         let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
-        let lane = connection.listener.lane;
-        if !turn.must_wait(lane) {
+        let fairness_key = connection.listener.fairness_key;
+        if !turn.must_wait(fairness_key) {
             return self.connection_event(token, event, turn);
         }
         let waiting = Waiting::Event(token, event, connection.tried());
-        self.waiting.push(lane, index as usize, waiting);
+        self.waiting.push(fairness_key, index as usize, waiting);
     }
 
     fn come(&mut self, token: Token, turn: &mut Turn) {
-        let Some(lane) = self.listening.lane(token) else { return };
-        if !turn.must_wait(lane) {
+        let Some(fairness_key) = self.listening.fairness_key(token) else { return };
+        if !turn.must_wait(fairness_key) {
             return self.accept(token, turn);
         }
         if self.listening.wait(token.index()) {
             self.waiting.push(
-                lane,
+                fairness_key,
                 usize::MAX.saturating_sub(token.index() as usize),
                 Waiting::ListeningSocket(token),
             );
@@ -102,7 +102,7 @@ impl Tcp {
     fn run_waiting(&mut self, turn: &mut Turn) {
         let mut budget = Budget::timed();
         while budget.is_left()
-            && let Some((lane, waiting)) = self.waiting.pop()
+            && let Some((fairness_key, waiting)) = self.waiting.pop()
         {
             match waiting {
                 Waiting::Event(token, event, tried) => {
@@ -116,7 +116,7 @@ impl Tcp {
                 Waiting::Unfinished(token) => self.finish(token, turn),
                 Waiting::ListeningSocket(token) => self.accept(token, turn),
             }
-            self.waiting.charge(lane, budget.spend_time());
+            self.waiting.charge(fairness_key, budget.spend_time());
         }
     }
 
@@ -186,7 +186,7 @@ impl Tcp {
             self.wheel.drop(index, links(&mut self.connections));
             match phase {
                 Phase::Header => self.refuse(index, Refusal::Header, turn),
-                Phase::Queued => self.look_again(index, turn),
+                Phase::Queued => self.poll_queue(index, turn),
                 Phase::Connecting => self.unreachable(index, "no answer in time", turn),
                 Phase::Open => self.end(index, Ending::IdleTimeout, turn),
             }
@@ -231,33 +231,33 @@ impl Tcp {
             }
         }
         connection.tell_bytes(turn.now);
-        self.write_down(&connection, how, turn);
+        self.log(&connection, how, turn);
         drop(connection);
         turn.shared.connection_ended();
         self.listening.somebody_left(turn.now);
     }
 
     /// What became of it, where anybody wants to know.
-    fn write_down(&mut self, of: &Connection, ending: Ending, turn: &Turn) {
-        let journal = turn.shared.access.journal_of_connections(|| self.cursors.draw());
-        let Some(journal) = journal else { return };
+    fn log(&mut self, of: &Connection, ending: Ending, turn: &Turn) {
+        let sink = turn.shared.access.sink_of_connections(|| self.cursors.draw());
+        let Some(sink) = sink else { return };
         let line = ConnectionLine {
             client: of.peer,
             listener: &of.listener,
             pool: of.pool.as_ref().map_or("", |it| &it.id.0),
             member: of.target.as_ref().map(|it| it.at),
-            sent: of.told_out,
-            received: of.told_in,
+            sent: of.reported_out,
+            received: of.reported_in,
             connect: of.connect.map(u64::from),
             took: turn.now.saturating_sub(of.began),
             ending,
         };
-        self.pages.add(&journal, &line, turn.now);
+        self.log_buffer.add(&sink, &line, turn.now);
     }
 
     fn turned_away(&mut self, client: &RefusedClient, turn: &Turn) {
-        if let Some(journal) = turn.shared.access.journal_of_connections(|| self.cursors.draw()) {
-            self.pages.add(&journal, &client.line(), turn.now);
+        if let Some(sink) = turn.shared.access.sink_of_connections(|| self.cursors.draw()) {
+            self.log_buffer.add(&sink, &client.line(), turn.now);
         }
     }
 
@@ -286,17 +286,17 @@ impl Source for Tcp {
 
     fn command(&mut self, command: &Command, turn: &mut Turn) {
         match command {
-            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && !listener.is_understood() => {
+            Command::Open(listener, socket) if listener.id.l4 == L4::Tcp && !listener.needs_parsing() => {
                 self.listening.open(listener.clone(), socket.clone(), turn);
             }
-            Command::Close(listener) => self.close_doors(turn, |of| Arc::ptr_eq(of, listener)),
+            Command::Close(listener) => self.accept_pending_and_close(turn, |of| Arc::ptr_eq(of, listener)),
             Command::Relinquish => self.listening.leave(turn),
-            Command::StopAccepting(_) => self.close_doors(turn, |_: &Arc<RunningListener>| true),
+            Command::StopAccepting(_) => self.accept_pending_and_close(turn, |_: &Arc<RunningListener>| true),
             Command::SweepAt(at) => {
                 self.sweeps.at(*at);
                 self.cursors.forget_gone();
             }
-            Command::Called(Place::Connection(token)) => self.called(*token, turn),
+            Command::WakeWaiter(WaiterId::Connection(token)) => self.on_queue_result(*token, turn),
             Command::Cut => {
                 for index in self.connections.indexes() {
                     self.end(index, Ending::Drained, turn);
@@ -308,15 +308,15 @@ impl Source for Tcp {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
-        turn.goes_on(&self.waiting);
+        turn.note_backlog(&self.waiting);
         for token in std::mem::take(&mut self.unfinished) {
             let (index, _) = Side::of(token.index());
             let Some(connection) = self.connections.of_generation(index, token.generation()) else {
                 continue;
             };
-            let lane = connection.listener.lane;
-            match turn.must_wait(lane) {
-                true => self.waiting.push(lane, index as usize, Waiting::Unfinished(token)),
+            let fairness_key = connection.listener.fairness_key;
+            match turn.must_wait(fairness_key) {
+                true => self.waiting.push(fairness_key, index as usize, Waiting::Unfinished(token)),
                 false => self.finish(token, turn),
             }
         }
@@ -326,7 +326,7 @@ impl Source for Tcp {
         self.expire(turn);
         self.sweep(turn);
         self.listening.tick(turn);
-        self.pages.tick(turn.now);
+        self.log_buffer.tick(turn.now);
     }
 
     fn next_timeout(&self, now: u64) -> Option<u64> {
@@ -337,7 +337,7 @@ impl Source for Tcp {
             self.wheel.next_timeout(now),
             self.sweeps.next_timeout(now),
             self.listening.next_timeout(now),
-            self.pages.next_timeout(now),
+            self.log_buffer.next_timeout(now),
         ];
         patiences.into_iter().flatten().min()
     }

@@ -1,7 +1,7 @@
 //! TLS with clients: certificates by name, swapped without a restart.
 //!
 //! ```text
-//!   put_certificate ──► Slot (ArcSwap) ◄── Names (exact, wildcard, default) ◄── Terms, one rustls config per listener
+//!   put_certificate ──► CertificateSlot (ArcSwap) ◄── Names (exact, wildcard, default) ◄── ListenerTls, one rustls config per listener
 //!                                              ▲
 //!                                        ClientHello: the name, and what signatures the client knows
 //! ```
@@ -40,11 +40,11 @@ pub(crate) use upstream::UpstreamTls;
 pub(crate) use validation::Validations;
 pub use validation::shows_validation;
 
-/// Where a certificate of that name is, or will be.
+/// Where the certificate of one Secret is, or will be.
 #[derive(Debug, Default)]
-pub(crate) struct Slot(ArcSwapOption<Keys>);
+pub(crate) struct CertificateSlot(ArcSwapOption<Keys>);
 
-impl Slot {
+impl CertificateSlot {
     pub(crate) fn put(&self, keys: Option<Arc<Keys>>) {
         self.0.store(keys);
     }
@@ -57,17 +57,17 @@ impl Slot {
 /// For one client at once.
 const MOST_TICKETS: usize = 4;
 
-/// How one listener speaks TLS.
-pub(crate) struct Terms {
+/// The configuration of TLS of one listener.
+pub(crate) struct ListenerTls {
     pub(crate) config: Arc<ServerConfig>,
     /// The value of `Strict-Transport-Security`.
     pub(crate) hsts: Option<String>,
     names: Arc<Names>,
 }
 
-/// What cannot be spoken: no client would get through.
+/// Why a listener cannot speak TLS: no client would get through.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TermsError {
+pub(crate) enum ListenerTlsError {
     #[error("there are no CA certificates for client certificates yet")]
     NoAuthorities,
     #[error("the CA certificates for client certificates cannot be used")]
@@ -76,16 +76,16 @@ pub(crate) enum TermsError {
     Setup(#[source] rustls::Error),
 }
 
-impl Terms {
+impl ListenerTls {
     /// `before`: what it takes the place of. Names that are in both are not looked up again.
     pub(crate) fn new(
         tls: &TlsByName,
         protocols: &[&[u8]],
         tickets: Option<&Arc<Tickets>>,
-        before: Option<(&TlsByName, &Terms)>,
-        mut slot: impl FnMut(&ObjectRef) -> Arc<Slot>,
-    ) -> Result<Terms, TermsError> {
-        let before = before.map(|(tls, terms)| (tls, &*terms.names));
+        before: Option<(&TlsByName, &ListenerTls)>,
+        mut slot: impl FnMut(&ObjectRef) -> Arc<CertificateSlot>,
+    ) -> Result<ListenerTls, ListenerTlsError> {
+        let before = before.map(|(tls, listener_tls)| (tls, &*listener_tls.names));
         let names = Arc::new(Names::new(tls, before, &mut slot));
         let versions: &[&SupportedProtocolVersion] = match tls.profile {
             TlsProfile::Modern => &[&TLS13],
@@ -93,16 +93,16 @@ impl Terms {
         };
         let provider = Arc::new(aws_lc_rs::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone());
-        let builder = builder.with_protocol_versions(versions).map_err(TermsError::Setup)?;
+        let builder = builder.with_protocol_versions(versions).map_err(ListenerTlsError::Setup)?;
         let builder = match &tls.clients {
             None => builder.with_no_client_auth(),
             Some(clients) => {
-                let authorities = slot(&clients.authorities).keys().ok_or(TermsError::NoAuthorities)?;
+                let authorities = slot(&clients.authorities).keys().ok_or(ListenerTlsError::NoAuthorities)?;
                 let mut roots = RootCertStore::empty();
                 roots.add_parsable_certificates(authorities.authorities());
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
                 let verifier = if clients.required { verifier } else { verifier.allow_unauthenticated() };
-                builder.with_client_cert_verifier(verifier.build().map_err(TermsError::Authorities)?)
+                builder.with_client_cert_verifier(verifier.build().map_err(ListenerTlsError::Authorities)?)
             }
         };
         let mut config = builder.with_cert_resolver(names.clone());
@@ -121,24 +121,24 @@ impl Terms {
             config.send_tls13_tickets = 0;
         }
         let hsts = tls.hsts.map(|seconds| format!("max-age={seconds}"));
-        Ok(Terms { config: Arc::new(config), hsts, names })
+        Ok(ListenerTls { config: Arc::new(config), hsts, names })
     }
 }
 
 /// Slots by what clients ask for.
 #[derive(Debug)]
 struct Names {
-    exact: HashMap<Name, Arc<[Arc<Slot>]>>,
+    exact: HashMap<Name, Arc<[Arc<CertificateSlot>]>>,
     /// By what follows `*.`.
-    under: HashMap<Name, Arc<[Arc<Slot>]>>,
-    default: Arc<[Arc<Slot>]>,
+    under: HashMap<Name, Arc<[Arc<CertificateSlot>]>>,
+    default: Arc<[Arc<CertificateSlot>]>,
 }
 
 impl Names {
     fn new(
         tls: &TlsByName,
         before: Option<(&TlsByName, &Names)>,
-        slot: &mut impl FnMut(&ObjectRef) -> Arc<Slot>,
+        slot: &mut impl FnMut(&ObjectRef) -> Arc<CertificateSlot>,
     ) -> Names {
         let nothing = BTreeMap::new();
         let (known, exact, under) = match before {
@@ -161,7 +161,7 @@ impl Names {
     }
 
     /// Exact, then by the nearest wildcard of one label (RFC 6125), then the default.
-    fn slots(&self, name: Option<&str>) -> &[Arc<Slot>] {
+    fn slots(&self, name: Option<&str>) -> &[Arc<CertificateSlot>] {
         let Some(name) = name else { return &self.default };
         // rustls gives names in lower case.
         let wildcard = || name.split_once('.').and_then(|(_, rest)| self.under.get(rest));
@@ -171,7 +171,7 @@ impl Names {
 
 impl ResolvesServerCert for Names {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let fitting = |slots: &[Arc<Slot>]| {
+        let fitting = |slots: &[Arc<CertificateSlot>]| {
             let mut keys = slots.iter().filter_map(|slot| slot.keys());
             keys.find_map(|keys| keys.fitting(hello.signature_schemes()))
         };
@@ -199,7 +199,7 @@ mod tests {
             .into(),
             ..TlsByName::default()
         };
-        let mut slots: HashMap<ObjectRef, Arc<Slot>> = HashMap::new();
+        let mut slots: HashMap<ObjectRef, Arc<CertificateSlot>> = HashMap::new();
         let names = Names::new(&tls, None, &mut |object: &ObjectRef| {
             slots.entry(object.clone()).or_default().clone()
         });

@@ -16,11 +16,11 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
+mod datagram_rate;
 mod flows;
 mod forward;
 mod inherit;
 mod listening_socket;
-mod pace;
 
 use std::{collections::HashMap, io, os::fd::AsFd, sync::Arc};
 
@@ -28,16 +28,16 @@ use seaway_model::L4;
 use seaway_snapshot::Cursor;
 
 use self::{
+    datagram_rate::DatagramRate,
     flows::{FlowId, Flows},
     forward::Flow,
     listening_socket::ListeningSocket,
-    pace::Pace,
 };
 use crate::{
-    access::{ConnectionLine, Ending, Pages},
+    access::{ConnectionLine, Ending, LogBuffer},
     running::{RunningListener, RunningPool},
     sys::{self, Event, Inbox, Outbox},
-    worker::{Budget, Command, Fair, Kind, Lane, Slab, Source, Sweeps, Token, Turn},
+    worker::{Budget, Command, FairQueue, FairnessKey, Kind, Slab, Source, Sweeps, Token, Turn},
 };
 
 /// Flows of a process. Each has a descriptor and a few hundred bytes, in the kernel about two thousand.
@@ -52,7 +52,7 @@ const BESIDE_OTHERS: usize = 8;
 /// After a drain, in milliseconds.
 const LAST_REPLIES: u64 = 1_000;
 
-pub(crate) use self::pace::BREATH;
+pub(crate) use self::datagram_rate::BATCH_DELAY;
 
 pub(crate) struct Udp {
     worker: usize,
@@ -60,10 +60,10 @@ pub(crate) struct Udp {
     buffers: Option<Box<Buffers>>,
     listening: Slab<ListeningSocket>,
     flows: Flows<Flow>,
-    waiting: Fair<Token>,
+    waiting: FairQueue<Token>,
     cursors: HashMap<usize, Cursor>,
     sweeps: Sweeps,
-    pace: Pace,
+    datagram_rate: DatagramRate,
     /// Datagrams of this turn.
     handled: u32,
     accepts: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Udp {
     frozen: bool,
     /// The header of the flow that is being opened.
     header: Vec<u8>,
-    pages: Pages,
+    log_buffer: LogBuffer,
 }
 
 struct Buffers {
@@ -86,21 +86,21 @@ impl Udp {
             buffers: None,
             listening: Slab::default(),
             flows: Flows::new(now),
-            waiting: Fair::default(),
+            waiting: FairQueue::default(),
             cursors: HashMap::new(),
             sweeps: Sweeps::default(),
-            pace: Pace::default(),
+            datagram_rate: DatagramRate::default(),
             handled: 0,
             accepts: true,
             frozen: false,
             header: Vec::new(),
-            pages: Pages::default(),
+            log_buffer: LogBuffer::default(),
         }
     }
 
-    /// Datagrams come so fast that it pays to let some gather: see [`pace`].
-    pub(crate) fn wants_a_breath(&self) -> bool {
-        self.pace.wants_a_breath() && !self.is_behind()
+    /// Datagrams come so fast that it pays to let some gather: see [`datagram_rate`].
+    pub(crate) fn should_batch(&self) -> bool {
+        self.datagram_rate.should_batch() && !self.is_behind()
     }
 
     /// Something was too much for the turn before.
@@ -109,14 +109,17 @@ impl Udp {
     }
 
     /// Whose it is, if that is still there.
-    fn lane(&mut self, token: Token) -> Option<Lane> {
+    fn fairness_key(&mut self, token: Token) -> Option<FairnessKey> {
         let (index, generation) = (token.index(), token.generation());
         match index & DOOR {
-            0 => self.flows.of(FlowId { slot: index, generation }).map(|entry| entry.flow.listener.lane),
+            0 => self
+                .flows
+                .of(FlowId { slot: index, generation })
+                .map(|entry| entry.flow.listener.fairness_key),
             _ => self
                 .listening
                 .of_generation(index & !DOOR, generation)
-                .map(|listening_socket| listening_socket.listener.lane),
+                .map(|listening_socket| listening_socket.listener.fairness_key),
         }
     }
 
@@ -136,11 +139,11 @@ impl Udp {
     fn run_waiting(&mut self, turn: &mut Turn) {
         let mut budget = Budget::timed();
         while budget.is_left()
-            && let Some((lane, token)) = self.waiting.pop()
+            && let Some((fairness_key, token)) = self.waiting.pop()
         {
             self.is_noted(token, false);
             self.handle(token, turn);
-            self.waiting.charge(lane, budget.spend_time());
+            self.waiting.charge(fairness_key, budget.spend_time());
         }
     }
 
@@ -165,8 +168,8 @@ impl Udp {
         let Some(mut buffers) = self.buffers.take() else { return };
         if let Some(entry) = self.listening.get_mut(listening_socket) {
             let (listener, socket) = (entry.listener.clone(), entry.socket.clone());
-            let tuned = listener.tuned();
-            entry.suit(&tuned);
+            let config = listener.config();
+            entry.suit(&config);
             let most = if turn.is_contended() { BESIDE_OTHERS } else { sys::BATCH };
             match buffers.inbox.receive(socket.as_fd(), most, entry.coalesces) {
                 Ok(count) => {
@@ -178,7 +181,7 @@ impl Udp {
                             self.forward(
                                 listening_socket,
                                 &listener,
-                                &tuned,
+                                &config,
                                 (peer, datagram, segment),
                                 turn,
                             );
@@ -314,7 +317,7 @@ impl Udp {
         if let Some(entry) = self.flows.remove(slot) {
             turn.shared.flow_ended();
             if let Some(ending) = how
-                && let Some(journal) = turn.shared.access.journal_of_flows(|| self.flows.draw())
+                && let Some(sink) = turn.shared.access.sink_of_flows(|| self.flows.draw())
             {
                 let flow = &entry.flow;
                 let line = ConnectionLine {
@@ -328,7 +331,7 @@ impl Udp {
                     took: turn.now.saturating_sub(flow.began),
                     ending,
                 };
-                self.pages.add(&journal, &line, turn.now);
+                self.log_buffer.add(&sink, &line, turn.now);
             }
             entry.flow.end();
         }
@@ -346,12 +349,12 @@ impl Udp {
 
 impl Source for Udp {
     fn event(&mut self, token: Token, _event: Event, turn: &mut Turn) {
-        let Some(lane) = self.lane(token) else { return };
-        if !turn.must_wait(lane) {
+        let Some(fairness_key) = self.fairness_key(token) else { return };
+        if !turn.must_wait(fairness_key) {
             return self.handle(token, turn);
         }
         if !self.is_noted(token, true) {
-            self.waiting.push(lane, token.index() as usize, token);
+            self.waiting.push(fairness_key, token.index() as usize, token);
         }
     }
 
@@ -372,14 +375,14 @@ impl Source for Udp {
                 // Nobody waits for it any more: then a thaw follows.
                 let _ = export.send(exported);
             }
-            Command::Called(_) => {}
+            Command::WakeWaiter(_) => {}
             Command::Thaw => self.thaw(turn),
             Command::Relinquish => self.relinquish(turn),
             Command::Inherit => {
                 for listening_socket in self.listening.indexes() {
                     self.inherit(listening_socket, turn);
                 }
-                self.wake_doors(turn);
+                self.resume_listeners(turn);
             }
             Command::Quit => {}
             #[cfg(test)]
@@ -388,11 +391,11 @@ impl Source for Udp {
     }
 
     fn tick(&mut self, turn: &mut Turn) {
-        turn.goes_on(&self.waiting);
+        turn.note_backlog(&self.waiting);
         if self.is_behind() {
             self.run_waiting(turn);
         }
-        self.pace.note(self.handled, turn.now);
+        self.datagram_rate.note(self.handled, turn.now);
         self.handled = 0;
         self.flush();
         if self.frozen {
@@ -403,7 +406,7 @@ impl Source for Udp {
             let how = if is_drained { Ending::Drained } else { Ending::IdleTimeout };
             self.end(slot, Some(how), turn);
         }
-        self.pages.tick(turn.now);
+        self.log_buffer.tick(turn.now);
         self.sweep(turn);
     }
 
@@ -415,7 +418,7 @@ impl Source for Udp {
             return None;
         }
         let flows = self.flows.wake_at().map(|at| at.saturating_sub(now));
-        self.sweeps.next_timeout(now).into_iter().chain(flows).chain(self.pages.next_timeout(now)).min()
+        self.sweeps.next_timeout(now).into_iter().chain(flows).chain(self.log_buffer.next_timeout(now)).min()
     }
 }
 

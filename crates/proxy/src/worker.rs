@@ -26,7 +26,7 @@ use std::{
 use seaway_watchdog::{Heartbeat, Part};
 
 pub(crate) use budget::Budget;
-pub(crate) use fair::{Fair, Lane};
+pub(crate) use fair::{FairQueue, FairnessKey};
 pub(crate) use mailbox::Mailbox;
 pub(crate) use slab::Slab;
 pub(crate) use sweeps::Sweeps;
@@ -36,7 +36,7 @@ pub(crate) use wheel::{Link, Wheel};
 use crate::{
     http::Http,
     latency::WorkerNumber,
-    running::{Place, RunningListener},
+    running::{RunningListener, WaiterId},
     shared::Shared,
     sys::{self, Alarm, Epoll, Event, Events},
     takeover::TransferredFlow,
@@ -72,8 +72,8 @@ pub(crate) struct Turn {
     pub(crate) shared: Arc<Shared>,
     /// More events came than one can wait for.
     crowded: bool,
-    /// Whose the last event was, and in which turn it was another's than the one before.
-    lane: Lane,
+    /// For whom the last event was, and in which turn it was another than the one before.
+    fairness_key: FairnessKey,
     mixed: u64,
     /// When that was.
     mixed_at: u64,
@@ -99,7 +99,7 @@ impl Turn {
             worker,
             shared,
             crowded: false,
-            lane: Lane::default(),
+            fairness_key: FairnessKey::default(),
             mixed: 0,
             mixed_at: 0,
             transport_is_behind: false,
@@ -110,16 +110,16 @@ impl Turn {
         WorkerNumber { index: self.worker, of: self.shared.workers.len() }
     }
 
-    /// So many events have come. `behind`: some work was too much for the turn before.
-    pub(crate) fn comes_with(&mut self, events: usize, behind: bool) {
+    /// Begins a turn with so many events. `behind`: some work was too much for the turn before.
+    pub(crate) fn begin(&mut self, events: usize, behind: bool) {
         self.crowded = events > CROWD || self.crowded && behind;
     }
 
     /// Something is to be done for that load balancer. `true`: others have a lot to do, too, so it takes its place among
-    /// them (see [`Fair`]); else it is done at once.
-    pub(crate) fn must_wait(&mut self, lane: Lane) -> bool {
-        if self.lane != lane {
-            self.lane = lane;
+    /// them (see [`FairQueue`]); else it is done at once.
+    pub(crate) fn must_wait(&mut self, fairness_key: FairnessKey) -> bool {
+        if self.fairness_key != fairness_key {
+            self.fairness_key = fairness_key;
             self.mixed = self.number;
             self.mixed_at = self.now;
         }
@@ -128,15 +128,15 @@ impl Turn {
 
     /// What waits since earlier turns goes on: whoever waits for long, as one does whose last piece took long, has no events
     /// meanwhile, and is there all the same.
-    pub(crate) fn goes_on<T>(&mut self, waiting: &Fair<T>) {
-        if waiting.has_others_than(self.lane) {
+    pub(crate) fn note_backlog<T>(&mut self, waiting: &FairQueue<T>) {
+        if waiting.has_others_than(self.fairness_key) {
             self.mixed = self.number;
             self.mixed_at = self.now;
         }
     }
 
     /// What was put off for the sake of others is not done yet: done by the worker now, it would delay the next of them.
-    pub(crate) fn stays_shared(&mut self) {
+    pub(crate) fn note_deferred(&mut self) {
         if self.now.saturating_sub(self.mixed_at) < ALONE_FOR {
             self.mixed = self.number;
         }
@@ -157,8 +157,8 @@ pub(crate) enum Command {
     SweepAt(u64),
     /// All listeners. Dropped by everybody who has let in who waited.
     StopAccepting(mpsc::Sender<()>),
-    /// There may be room for a client that waits in the queue of a pool, or its password was verified.
-    Called(Place),
+    /// Wakes a client: there may be room for it in the queue of a pool, or its password was verified.
+    WakeWaiter(WaiterId),
     /// End everything.
     Cut,
     /// A successor is about to take over: UDP rests, and its flows are told.
@@ -229,7 +229,7 @@ impl Worker {
             self.turn.now = sys::millis();
             self.turn.number = self.turn.number.wrapping_add(1);
             self.turn.shared.memory.look_at_groups(self.turn.now);
-            self.turn.comes_with(events.len(), sources.are_behind());
+            self.turn.begin(events.len(), sources.are_behind());
             self.turn.transport_is_behind = sources.tcp.is_behind() || sources.udp.is_behind();
             let mut only_datagrams = true;
             for index in 0..events.len() {
@@ -249,8 +249,8 @@ impl Worker {
                 }
             }
             sources.all().into_iter().for_each(|source| source.tick(&mut self.turn));
-            if only_datagrams && sources.udp.wants_a_breath() {
-                thread::sleep(udp::BREATH);
+            if only_datagrams && sources.udp.should_batch() {
+                thread::sleep(udp::BATCH_DELAY);
             }
         }
     }

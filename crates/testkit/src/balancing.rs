@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use seaway_model::{
     L4, Listener, Member, Owner, Pool, PoolId,
     load_balancer::{
-        BackendProtocol, Balance, HttpOptions, HttpTerms, Limits, MemberState, Protocol, Rule, Timeouts,
+        BackendProtocol, Balance, HttpOptions, Limits, MemberState, PoolHttpOptions, Protocol, Rule, Timeouts,
     },
 };
 
@@ -49,7 +49,7 @@ pub fn pool(members: &[SocketAddr]) -> Pool {
         member_limit: None,
         proxy: None,
         transparent: false,
-        http: HttpTerms::default(),
+        http: PoolHttpOptions::default(),
         members,
     }
 }

@@ -44,3 +44,25 @@ fn what_is_not_met_stands_first_and_only_seaway_has_targets() {
     table.lacks.push("in the host's network".to_owned());
     assert!(table.markdown().starts_with("**Undecided: 1 of 1"), "{}", table.markdown());
 }
+
+#[test]
+fn a_busy_core_of_clients_is_noise_only_where_nothing_tells_what_it_costs_them() {
+    let pair = || Pair { quiet: Served::default(), attacked: Served::default(), lost: 0, first_error: None };
+    let outcome = |direct, foreign| Outcome {
+        shared: None,
+        other: pair(),
+        direct,
+        before: 0,
+        peak: 0,
+        after: 0,
+        ended: 0,
+        generator: GENERATOR + 1.0,
+        contender: 100.0,
+        contender_quiet: 15.0,
+        queued: QUEUED + 1.0,
+        foreign,
+    };
+    assert!(is_noisy(&outcome(None, 0.0)));
+    assert!(!is_noisy(&outcome(Some(pair()), 0.0)));
+    assert!(is_noisy(&outcome(Some(pair()), FOREIGN + 1.0)), "others had the cores");
+}

@@ -82,7 +82,7 @@ fn said(glance: &Glance, key: &ServiceKey) -> String {
         |it: &&seaway_cluster::ServiceInspection| (&it.namespace, &it.name) == (&key.namespace, &key.name);
     let Some(said) = glance.sight.services.iter().find(of) else { return String::new() };
     let mut text = String::new();
-    let addresses: Vec<&str> = said.addresses.iter().map(Name::as_str).collect();
+    let addresses: Vec<&str> = said.ingress.iter().map(Name::as_str).collect();
     if !addresses.is_empty() {
         let _ = writeln!(text, "Published: {}", addresses.join(", "));
     }

@@ -73,7 +73,7 @@ fn row(glance: &Glance, overview: &Overview) -> Row {
     let told = glance.pages.values().flatten().map(|it| connections(it, Some(key)));
     let sum =
         |a: Connections, b: Connections| Connections { open: a.open + b.open, total: a.total + b.total };
-    let published: Vec<String> = said.addresses.iter().map(ToString::to_string).collect();
+    let published: Vec<String> = said.ingress.iter().map(ToString::to_string).collect();
     let planned = overview.status.addresses.iter().map(|it| format!("({it})"));
     Row {
         class: overview.demand.as_ref().and_then(|it| it.service.class.clone()),

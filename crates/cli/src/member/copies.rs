@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use seaway_cluster::{Cluster, CopyKeeper, CopyPace, Leading, NamedCertificates, api_server};
+use seaway_cluster::{Cluster, CopyTimings, CopyWriter, Leading, NamedCertificates, api_server};
 use seaway_engine::Handle;
 use seaway_model::Name;
 use seaway_plan::World;
@@ -19,7 +19,7 @@ pub(super) fn keep(
     handle: Handle,
 ) -> (Part, impl Future<Output = ()> + use<>) {
     let keeper =
-        CopyKeeper::start(cluster, leading, namespace.clone(), CopyPace::default(), handle.changes());
+        CopyWriter::start(cluster, leading, namespace.clone(), CopyTimings::default(), handle.changes());
     let part = keeper.part();
     let names = async move {
         let mut moved = handle.moved();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use seaway_cluster::{Cluster, FirstClaims, Leading, NameKeeper, NamePace, api_server};
+use seaway_cluster::{Cluster, FirstClaims, Leading, NameOwnerTimings, NameOwnerWriter, api_server};
 use seaway_engine::Handle;
 use seaway_plan::World;
 use seaway_watchdog::Part;
@@ -16,7 +16,7 @@ pub(super) fn keep(
     leading: Leading,
     handle: Handle,
 ) -> (Part, impl Future<Output = ()> + use<>) {
-    let keeper = NameKeeper::start(cluster, leading, NamePace::default(), handle.changes());
+    let keeper = NameOwnerWriter::start(cluster, leading, NameOwnerTimings::default(), handle.changes());
     let part = keeper.part();
     let claims = async move {
         let mut moved = handle.moved();

@@ -53,7 +53,7 @@ pub struct NamedCertificates {
 
 /// How patient it is; tests are less so.
 #[derive(Clone, Copy, Debug)]
-pub struct CopyPace {
+pub struct CopyTimings {
     /// A copy that nothing names is deleted after this.
     pub keep: Duration,
     /// Others may have changed copies: all are looked at again this often.
@@ -62,9 +62,9 @@ pub struct CopyPace {
     pub pause: Duration,
 }
 
-impl Default for CopyPace {
-    fn default() -> CopyPace {
-        CopyPace {
+impl Default for CopyTimings {
+    fn default() -> CopyTimings {
+        CopyTimings {
             keep: Duration::from_secs(60),
             look: Duration::from_secs(300),
             pause: Duration::from_millis(500),
@@ -79,21 +79,21 @@ const TOLD: usize = 20;
 const PAGE: u32 = 500;
 
 /// Keeps copies, while it leads and until it is dropped.
-pub struct CopyKeeper {
-    says: watch::Sender<Option<NamedCertificates>>,
+pub struct CopyWriter {
+    desired: watch::Sender<Option<NamedCertificates>>,
     pub(crate) writer: OwnedTask,
 }
 
-impl CopyKeeper {
+impl CopyWriter {
     /// Copies into `namespace`. Problems are told to `changes`.
     pub fn start(
         cluster: &Cluster,
         leading: Leading,
         namespace: Name,
-        pace: CopyPace,
+        pace: CopyTimings,
         changes: mpsc::Sender<Change>,
-    ) -> CopyKeeper {
-        let (says, heard) = watch::channel(None);
+    ) -> CopyWriter {
+        let (desired, heard) = watch::channel(None);
         let copying = Copying {
             cluster: cluster.clone(),
             leading,
@@ -104,7 +104,10 @@ impl CopyKeeper {
             failures: 0,
             again: None,
         };
-        CopyKeeper { says, writer: OwnedTask::spawn("copies of certificates", copying.run(heard, changes)) }
+        CopyWriter {
+            desired,
+            writer: OwnedTask::spawn("copies of certificates", copying.run(heard, changes)),
+        }
     }
 
     /// For the watchdog.
@@ -113,7 +116,7 @@ impl CopyKeeper {
     }
 
     pub fn set_wanted(&self, named: NamedCertificates) {
-        self.says.send_if_modified(|before| {
+        self.desired.send_if_modified(|before| {
             let changed = before.as_ref() != Some(&named);
             *before = Some(named);
             changed
@@ -125,7 +128,7 @@ struct Copying {
     cluster: Cluster,
     leading: Leading,
     namespace: Name,
-    pace: CopyPace,
+    pace: CopyTimings,
     seen: Option<CurrentCopies>,
     /// Since when nothing names a copy.
     unnamed: BTreeMap<String, Instant>,

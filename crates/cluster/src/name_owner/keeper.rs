@@ -33,16 +33,16 @@ use crate::{
 
 /// How patient it is; tests are less so.
 #[derive(Clone, Copy, Debug)]
-pub struct NamePace {
+pub struct NameOwnerTimings {
     /// A name that its namespace claims no more is its own for so long.
     pub keep: Duration,
     /// Much may change at once: it is written at most this often.
     pub pause: Duration,
 }
 
-impl Default for NamePace {
-    fn default() -> NamePace {
-        NamePace { keep: Duration::from_secs(600), pause: Duration::from_millis(500) }
+impl Default for NameOwnerTimings {
+    fn default() -> NameOwnerTimings {
+        NameOwnerTimings { keep: Duration::from_secs(600), pause: Duration::from_millis(500) }
     }
 }
 
@@ -52,20 +52,20 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 const TOLD: usize = 20;
 
 /// Writes NameOwners, while it leads and until it is dropped.
-pub struct NameKeeper {
-    says: watch::Sender<Option<FirstClaims>>,
+pub struct NameOwnerWriter {
+    desired: watch::Sender<Option<FirstClaims>>,
     pub(crate) writer: OwnedTask,
 }
 
-impl NameKeeper {
+impl NameOwnerWriter {
     /// Problems are told to `changes`.
     pub fn start(
         cluster: &Cluster,
         leading: Leading,
-        pace: NamePace,
+        pace: NameOwnerTimings,
         changes: mpsc::Sender<Change>,
-    ) -> NameKeeper {
-        let (says, heard) = watch::channel(None);
+    ) -> NameOwnerWriter {
+        let (desired, heard) = watch::channel(None);
         let keeping = Keeping {
             cluster: cluster.clone(),
             leading,
@@ -74,7 +74,7 @@ impl NameKeeper {
             failures: 0,
             again: None,
         };
-        NameKeeper { says, writer: OwnedTask::spawn("owners of names", keeping.run(heard, changes)) }
+        NameOwnerWriter { desired, writer: OwnedTask::spawn("owners of names", keeping.run(heard, changes)) }
     }
 
     /// For the watchdog.
@@ -84,7 +84,7 @@ impl NameKeeper {
 
     /// `None`: nobody knows, or nothing is to be recorded. What is recorded stays.
     pub fn set_claims(&self, claims: Option<FirstClaims>) {
-        self.says.send_if_modified(|before| {
+        self.desired.send_if_modified(|before| {
             let changed = *before != claims;
             *before = claims;
             changed
@@ -95,7 +95,7 @@ impl NameKeeper {
 struct Keeping {
     cluster: Cluster,
     leading: Leading,
-    pace: NamePace,
+    pace: NameOwnerTimings,
     unclaimed: Unclaimed,
     /// In a row.
     failures: u32,
@@ -126,7 +126,7 @@ impl Keeping {
             let says = heard.borrow_and_update().clone();
             let next = later(self.pace.pause);
             let problems = match says {
-                Some(says) => self.keep(&says).await,
+                Some(desired) => self.keep(&desired).await,
                 None => {
                     self.unclaimed.forget();
                     self.again = None;
@@ -141,12 +141,12 @@ impl Keeping {
     }
 
     /// Once: all that is to be done now.
-    async fn keep(&mut self, says: &FirstClaims) -> Vec<Problem> {
-        let wanted = self.unclaimed.desired_records(says, self.pace.keep, Instant::now());
+    async fn keep(&mut self, desired: &FirstClaims) -> Vec<Problem> {
+        let wanted = self.unclaimed.desired_records(desired, self.pace.keep, Instant::now());
         let mut problems: Vec<Problem> = wanted.values().filter_map(beyond).collect();
         let mut failed = false;
         for Wanted { owner, .. } in wanted.values() {
-            let recorded = says.recorded.get(&owner.namespace).map(|it| &**it);
+            let recorded = desired.recorded.get(&owner.namespace).map(|it| &**it);
             if recorded.map_or(owner.is_empty(), |it| it == owner) {
                 continue;
             }

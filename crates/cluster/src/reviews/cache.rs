@@ -37,15 +37,15 @@ pub(super) fn digest(token: &str) -> Digest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CacheLookup {
     Known(ReviewOutcome),
-    Ask(Standing),
+    Review(TokenHistory),
     Refuse,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It was allowed within the hour.
-    Good,
-    New,
+pub(super) enum TokenHistory {
+    /// The token was allowed within the hour.
+    RecentlyAllowed,
+    Unknown,
 }
 
 pub(super) struct Cache {
@@ -83,7 +83,7 @@ impl Cache {
                 return CacheLookup::Known(known.review);
             }
             if known.good_until.is_some_and(|it| now < it) {
-                return CacheLookup::Ask(Standing::Good);
+                return CacheLookup::Review(TokenHistory::RecentlyAllowed);
             }
         }
         let count = self.sources.len().max(1) as u64;
@@ -92,7 +92,7 @@ impl Cache {
         let source = self.sources.get_mut(at);
         // Who has taken all of his own takes nothing of what is for all.
         let may = source.is_some_and(|it| it.take(FROM_EACH, now)) && self.all.take(FROM_ALL, now);
-        if may { CacheLookup::Ask(Standing::New) } else { CacheLookup::Refuse }
+        if may { CacheLookup::Review(TokenHistory::Unknown) } else { CacheLookup::Refuse }
     }
 
     pub(super) fn record(&mut self, token: Digest, review: ReviewOutcome, now: Instant) {
@@ -143,7 +143,7 @@ fn network(from: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    const NEW: CacheLookup = CacheLookup::Ask(Standing::New);
+    const NEW: CacheLookup = CacheLookup::Review(TokenHistory::Unknown);
 
     fn ip(text: &str) -> IpAddr {
         text.parse().expect("an address")
@@ -167,7 +167,7 @@ mod tests {
         );
         assert_eq!(
             cache.look_up(&good, from, after(begin, 61)),
-            CacheLookup::Ask(Standing::Good),
+            CacheLookup::Review(TokenHistory::RecentlyAllowed),
             "rights may end"
         );
         assert_eq!(cache.look_up(&bad, from, after(begin, 11)), NEW, "they may begin");
@@ -197,7 +197,10 @@ mod tests {
         let many = flood(&mut cache, &|it| IpAddr::V4((it << 8).into()));
         assert!(many <= 20, "{many} questions");
         assert_eq!(cache.look_up(&digest("new"), ip("198.51.100.1"), now), CacheLookup::Refuse);
-        assert_eq!(cache.look_up(&good, ip("198.51.100.1"), now), CacheLookup::Ask(Standing::Good));
+        assert_eq!(
+            cache.look_up(&good, ip("198.51.100.1"), now),
+            CacheLookup::Review(TokenHistory::RecentlyAllowed)
+        );
         let later = after(now, 2);
         assert!(flood(&mut cache, &|it| IpAddr::V4((it << 8).into())) == 0, "time alone brings more");
         let brought = (0..64).map(|it| ip(&format!("203.0.113.{it}")));

@@ -13,7 +13,7 @@ use seaway_model::{
 use serde_json::{Value, json};
 
 use crate::{
-    look::ServiceInspection,
+    inspect::ServiceInspection,
     object_cache::{Condition, Ingress, Port, Published},
 };
 
@@ -219,7 +219,7 @@ impl Published {
         ServiceInspection {
             namespace,
             name,
-            addresses: self.ingress.iter().map(|it| it.at.clone()).collect(),
+            ingress: self.ingress.iter().map(|it| it.at.clone()).collect(),
             ready: ready.map(|it| (it.status.is_true(), it.reason.clone(), it.message.clone())),
             announced: announced.map(|it| (it.status, it.reason.clone(), it.message.clone())),
             problems: lines(&self.conditions).map(str::to_owned).collect(),

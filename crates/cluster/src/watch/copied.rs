@@ -7,12 +7,12 @@ use seaway_model::{Kind, ObjectRef};
 use tracing::warn;
 
 use super::{
-    feed::{Feed, ListenerGone, key},
     known::Key,
+    reflector::{ListenerGone, Reflector, key},
 };
 use crate::{answer::ApiError, copies, raw_object::RawObject};
 
-impl Feed {
+impl Reflector {
     fn reads_copies(&self) -> bool {
         self.watched.kind == Kind::Secret && self.cluster.copies_namespace().is_some()
     }

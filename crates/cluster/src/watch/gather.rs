@@ -1,6 +1,6 @@
 //! The leader gathers the addresses that hosts say they have, for all hosts to hear of (slices.rs).
 //!
-//! Many hosts that start together are written together: at once for the first, then once in [`Pace::gather`] at most. Nothing is
+//! Many hosts that start together are written together: at once for the first, then once in [`WatchTimings::gather`] at most. Nothing is
 //! written by who does not lead at that moment, nor over another version than the one that was looked at, and nothing before
 //! all hosts were listed: a host that is missing in a list that was cut would lose the protection of its addresses.
 

@@ -7,7 +7,7 @@ use std::{
 
 use seaway_model::{Change, Fact, Name, fact::FactRef, fact::HostReport};
 
-use super::{gather::HostAddresses, pulses::HostLife};
+use super::{gather::HostAddresses, pulses::HostLeaseState};
 
 #[derive(Default)]
 pub(super) struct Hosts {
@@ -17,7 +17,7 @@ pub(super) struct Hosts {
 
 struct Host {
     report: Arc<HostReport>,
-    told: HostLife,
+    told: HostLeaseState,
     /// The store was set back to a time before it had an object.
     missing: bool,
 }
@@ -27,16 +27,16 @@ impl Hosts {
     pub(super) fn put_report(&self, report: Arc<HostReport>) -> bool {
         self.addresses.put(&report.host, &report.own());
         let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = hosts.get(&report.host).map_or(HostLife::Lives, |it| it.told);
+        let told = hosts.get(&report.host).map_or(HostLeaseState::Active, |it| it.told);
         hosts.insert(report.host.clone(), Host { report, told, missing: false });
-        told == HostLife::Lives
+        told == HostLeaseState::Active
     }
 
     /// Its object is gone: whether that is to be told.
     pub(super) fn remove(&self, host: &str) -> bool {
         self.addresses.remove(host);
         let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.remove(host).is_some_and(|it| it.told != HostLife::Gone)
+        hosts.remove(host).is_some_and(|it| it.told != HostLeaseState::Gone)
     }
 
     /// A store that was set back has no object of it: it may live, and is gone after the quarantine, unless it says something by
@@ -47,9 +47,9 @@ impl Hosts {
         let Some(known) = hosts.get_mut(host) else { return false };
         known.missing = true;
         match known.told {
-            HostLife::Lives => true,
-            HostLife::Silent => false,
-            HostLife::Gone => {
+            HostLeaseState::Active => true,
+            HostLeaseState::Expired => false,
+            HostLeaseState::Gone => {
                 hosts.remove(host);
                 false
             }
@@ -61,22 +61,22 @@ impl Hosts {
     }
 
     /// Notes whether a host lives; returns the change for the World, if that is one.
-    pub(super) fn set_life(&self, host: &str, life: HostLife) -> Option<Change> {
+    pub(super) fn set_life(&self, host: &str, life: HostLeaseState) -> Option<Change> {
         let mut hosts = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if life == HostLife::Gone && hosts.get(host).is_some_and(|it| it.missing) {
+        if life == HostLeaseState::Gone && hosts.get(host).is_some_and(|it| it.missing) {
             return hosts.remove(host).map(|it| Change::Gone(FactRef::Host(it.report.host.clone())));
         }
         let host = hosts.get_mut(host).filter(|it| it.told != life)?;
         // One that is gone is known by nobody, and cannot be silent.
         let told = std::mem::replace(&mut host.told, life);
         Some(match life {
-            HostLife::Lives => Change::Put(Fact::Host(host.report.clone())),
-            HostLife::Silent if told == HostLife::Gone => {
+            HostLeaseState::Active => Change::Put(Fact::Host(host.report.clone())),
+            HostLeaseState::Expired if told == HostLeaseState::Gone => {
                 host.told = told;
                 return None;
             }
-            HostLife::Silent => Change::Silent(host.report.host.clone()),
-            HostLife::Gone => Change::Gone(FactRef::Host(host.report.host.clone())),
+            HostLeaseState::Expired => Change::Silent(host.report.host.clone()),
+            HostLeaseState::Gone => Change::Gone(FactRef::Host(host.report.host.clone())),
         })
     }
 }
@@ -90,19 +90,19 @@ mod tests {
         let hosts = Hosts::default();
         let report = |applied| Arc::new(HostReport { host: "a".into(), applied, ..HostReport::default() });
         assert!(hosts.put_report(report(1)));
-        assert!(hosts.set_life("a", HostLife::Lives).is_none());
-        assert!(matches!(hosts.set_life("a", HostLife::Silent), Some(Change::Silent(_))));
+        assert!(hosts.set_life("a", HostLeaseState::Active).is_none());
+        assert!(matches!(hosts.set_life("a", HostLeaseState::Expired), Some(Change::Silent(_))));
         assert!(!hosts.put_report(report(2)));
-        match hosts.set_life("a", HostLife::Lives) {
+        match hosts.set_life("a", HostLeaseState::Active) {
             Some(Change::Put(Fact::Host(it))) => assert_eq!(it.applied, 2),
             other => panic!("{other:?}"),
         }
-        assert!(hosts.set_life("a", HostLife::Silent).is_some());
-        assert!(matches!(hosts.set_life("a", HostLife::Gone), Some(Change::Gone(_))));
-        assert!(hosts.set_life("a", HostLife::Silent).is_none(), "nobody knows it any more");
+        assert!(hosts.set_life("a", HostLeaseState::Expired).is_some());
+        assert!(matches!(hosts.set_life("a", HostLeaseState::Gone), Some(Change::Gone(_))));
+        assert!(hosts.set_life("a", HostLeaseState::Expired).is_none(), "nobody knows it any more");
         assert!(!hosts.remove("a"), "it was told already");
         hosts.put_report(report(3));
-        hosts.set_life("a", HostLife::Silent);
+        hosts.set_life("a", HostLeaseState::Expired);
         assert!(hosts.remove("a"), "somebody deleted it: what it held is free");
     }
 
@@ -115,14 +115,14 @@ mod tests {
         hosts.put_report(report());
         assert!(hosts.mark_missing("a"));
         assert_eq!(hosts.names(), ["a".into()], "its Lease is looked at");
-        assert!(matches!(hosts.set_life("a", HostLife::Silent), Some(Change::Silent(_))));
+        assert!(matches!(hosts.set_life("a", HostLeaseState::Expired), Some(Change::Silent(_))));
         assert!(!hosts.mark_missing("a"), "it is told already");
-        assert!(is_gone(hosts.set_life("a", HostLife::Gone)));
+        assert!(is_gone(hosts.set_life("a", HostLeaseState::Gone)));
         assert!(hosts.names().is_empty(), "it is forgotten");
         hosts.put_report(report());
         hosts.mark_missing("a");
         assert!(hosts.put_report(report()), "it lives");
-        assert!(is_gone(hosts.set_life("a", HostLife::Gone)));
+        assert!(is_gone(hosts.set_life("a", HostLeaseState::Gone)));
         assert_eq!(hosts.names(), ["a".into()], "its object is there");
         assert!(!hosts.mark_missing("a"), "it was told as gone");
         assert!(hosts.names().is_empty());

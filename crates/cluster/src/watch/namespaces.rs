@@ -12,7 +12,7 @@ use seaway_model::{Kind, Name, Problem, Reason};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    feed::{Feed, ListenerGone, key},
+    reflector::{ListenerGone, Reflector, key},
     secrets::Secrets,
 };
 use crate::{
@@ -29,7 +29,7 @@ type WatchResult = Result<WatchEvent<RawObject>, Option<ApiError>>;
 
 type Events = Pin<Box<dyn Stream<Item = WatchResult> + Send>>;
 
-impl Feed {
+impl Reflector {
     /// In which namespaces Secrets are named; none, where they are not all that is wanted, or where copies are read.
     fn namespaces(&self) -> BTreeSet<Name> {
         let secrets = self.secrets.as_ref().filter(|_| self.cluster.copies_namespace().is_none());
@@ -50,7 +50,7 @@ impl Feed {
             }
         }
         let lets_us = followed.iter().map(|(namespace, _)| namespace.clone()).collect();
-        self.tell_refused_ones(&lets_us).await?;
+        self.send_forbidden(&lets_us).await?;
         if followed.is_empty() {
             let bind = (!refused.is_empty()).then(|| bind(refused.iter().map(|(namespace, _)| namespace)));
             return self.fail_for("list", refusal, bind).await;
@@ -83,7 +83,7 @@ impl Feed {
         &mut self,
         namespace: &Name,
     ) -> Result<Result<Option<String>, ApiError>, ListenerGone> {
-        let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
+        let mut params = ListParams { limit: Some(PAGE), ..self.list_params() };
         loop {
             let api = self.cluster.namespaced_api(self.watched, namespace);
             let page = match self.cluster.within_deadline(api.list(&params)).await {
@@ -91,7 +91,7 @@ impl Feed {
                 Err(answer) => return Ok(Err(answer)),
             };
             if page.items.iter().any(|it| self.known.was_newer(&key(it), it.version())) {
-                self.set_back().await?;
+                self.note_restored().await?;
                 return Ok(Ok(None));
             }
             for told in page.items {
@@ -107,7 +107,7 @@ impl Feed {
 
     async fn watch_namespace(&self, namespace: &Name, version: &str) -> Result<Events, ApiError> {
         let params =
-            WatchParams { field_selector: self.selection().field_selector, ..WatchParams::default() };
+            WatchParams { field_selector: self.list_params().field_selector, ..WatchParams::default() };
         let api = self.cluster.namespaced_api(self.watched, namespace);
         let watch = self.cluster.within_deadline(api.watch(&params, version)).await?;
         Ok(Box::pin(until_the_end(Box::pin(watch), self.cluster.pace().silence)))
@@ -132,7 +132,7 @@ impl Feed {
                     if !self.is_kind_wanted() {
                         return Ok(());
                     }
-                    self.look_at_secrets().await?;
+                    self.sync_secrets().await?;
                     if self.namespaces() != *namespaces {
                         // Much may be named at once.
                         sleep(pace.first_retry).await;

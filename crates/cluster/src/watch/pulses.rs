@@ -35,12 +35,12 @@ use crate::{answer::ApiError, connect::Cluster, lease::LeaseTimings};
 /// What hosts' Leases are called.
 pub(crate) const HOST_LEASE_PREFIX: &str = "seaway-host-";
 
-/// What a host is told as.
+/// What the Lease of a host says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HostLife {
-    Lives,
+pub(super) enum HostLeaseState {
+    Active,
     /// It may be there.
-    Silent,
+    Expired,
     Gone,
 }
 
@@ -54,12 +54,12 @@ struct LeaseState {
 }
 
 impl LeaseState {
-    fn life(&self, quarantine: Duration) -> HostLife {
+    fn life(&self, quarantine: Duration) -> HostLeaseState {
         match self.unchanged {
-            _ if self.given_back => HostLife::Gone,
-            unchanged if unchanged < self.term => HostLife::Lives,
-            unchanged if unchanged < self.term.saturating_add(quarantine) => HostLife::Silent,
-            _ => HostLife::Gone,
+            _ if self.given_back => HostLeaseState::Gone,
+            unchanged if unchanged < self.term => HostLeaseState::Active,
+            unchanged if unchanged < self.term.saturating_add(quarantine) => HostLeaseState::Expired,
+            _ => HostLeaseState::Gone,
         }
     }
 }
@@ -92,11 +92,11 @@ pub(super) async fn watch_host_leases(cluster: Cluster, hosts: Arc<Hosts>, chang
                 for (host, life) in lives {
                     let Some(change) = hosts.set_life(&host, life) else { continue };
                     match life {
-                        HostLife::Lives => info!(%host, "host is back: its Lease is renewed"),
-                        HostLife::Silent => {
+                        HostLeaseState::Active => info!(%host, "host is back: its Lease is renewed"),
+                        HostLeaseState::Expired => {
                             warn!(?quarantine, %host, "host is silent: its Lease has expired; its addresses stay reserved during the quarantine");
                         }
-                        HostLife::Gone => warn!(%host, "host is dead: its Lease was released"),
+                        HostLeaseState::Gone => warn!(%host, "host is dead: its Lease was released"),
                     }
                     if changes.send(change).await.is_err() {
                         return;
@@ -217,7 +217,7 @@ fn feel(
     hosts: &[Name],
     passed: Duration,
     quarantine: Duration,
-) -> Vec<(Name, HostLife)> {
+) -> Vec<(Name, HostLeaseState)> {
     let (mut told, mut listed) = (Vec::new(), BTreeSet::new());
     for lease in leases {
         let name = lease.metadata.name.unwrap_or_default();
@@ -269,14 +269,14 @@ pub(crate) fn fuzz_leases(leases: &[Lease]) {
     let expected = |lease: &Lease| {
         let spec = lease.spec.clone().unwrap_or_default();
         match (spec.holder_identity.as_deref(), spec.lease_duration_seconds) {
-            (None | Some(""), _) => HostLife::Gone,
-            (_, Some(0)) => HostLife::Silent,
-            _ => HostLife::Lives,
+            (None | Some(""), _) => HostLeaseState::Gone,
+            (_, Some(0)) => HostLeaseState::Expired,
+            _ => HostLeaseState::Active,
         }
     };
     let others = || hosts.iter().filter(|it| !listed.contains(it)).cloned();
-    let first: Vec<(Name, HostLife)> = (leases.iter().filter_map(|it| Some((of(it)?, expected(it)))))
-        .chain(others().map(|it| (it, HostLife::Lives)))
+    let first: Vec<(Name, HostLeaseState)> = (leases.iter().filter_map(|it| Some((of(it)?, expected(it)))))
+        .chain(others().map(|it| (it, HostLeaseState::Active)))
         .collect();
     let mut pulses = BTreeMap::new();
     let mut after = |leases: &[Lease], passed| {
@@ -285,7 +285,7 @@ pub(crate) fn fuzz_leases(leases: &[Lease]) {
     assert_eq!(after(leases, Duration::ZERO), first);
     assert_eq!(after(leases, Duration::ZERO), first, "no time has passed");
     assert!(
-        after(leases, Duration::MAX).iter().all(|(_, life)| *life == HostLife::Gone),
+        after(leases, Duration::MAX).iter().all(|(_, life)| *life == HostLeaseState::Gone),
         "nobody lives for ever"
     );
     let renewed = |lease: &Lease| {
@@ -297,7 +297,7 @@ pub(crate) fn fuzz_leases(leases: &[Lease]) {
     let again = after(&renewed, Duration::MAX);
     let (lives, none) = again.split_at(named.len());
     assert_eq!(lives, first.get(..named.len()).expect("as many"), "who renews its Lease is as it was");
-    assert!(none.iter().all(|(_, life)| *life == HostLife::Gone));
+    assert!(none.iter().all(|(_, life)| *life == HostLeaseState::Gone));
     let left: Vec<Name> = after(&[], Duration::ZERO).into_iter().map(|(host, _)| host).collect();
     assert_eq!(left, hosts, "whom nobody knows is forgotten");
 }
@@ -335,18 +335,18 @@ mod tests {
         let mut after = |passed, version: &str, holder| {
             let leases = vec![lease("a", version, holder), lease("b", "7", None), Lease::default()];
             let told = feel(&mut pulses, leases, &["a".into(), "b".into()], seconds(passed), QUARANTINE);
-            assert_eq!(told[1], ("b".into(), HostLife::Gone), "who ended in order holds nothing");
+            assert_eq!(told[1], ("b".into(), HostLeaseState::Gone), "who ended in order holds nothing");
             told[0].1
         };
-        assert_eq!(after(0, "1", Some("x")), HostLife::Lives);
-        assert_eq!(after(39, "1", Some("x")), HostLife::Lives);
+        assert_eq!(after(0, "1", Some("x")), HostLeaseState::Active);
+        assert_eq!(after(39, "1", Some("x")), HostLeaseState::Active);
         // Nobody knows how long it was until this list came.
-        assert_eq!(after(0, "1", Some("x")), HostLife::Lives);
-        assert_eq!(after(1, "1", Some("x")), HostLife::Silent);
-        assert_eq!(after(5, "2", Some("x")), HostLife::Lives, "it answers");
-        assert_eq!(after(3_639, "2", Some("x")), HostLife::Silent);
-        assert_eq!(after(1, "2", Some("x")), HostLife::Gone, "the quarantine is over");
-        assert_eq!(after(1, "2", None), HostLife::Gone);
+        assert_eq!(after(0, "1", Some("x")), HostLeaseState::Active);
+        assert_eq!(after(1, "1", Some("x")), HostLeaseState::Expired);
+        assert_eq!(after(5, "2", Some("x")), HostLeaseState::Active, "it answers");
+        assert_eq!(after(3_639, "2", Some("x")), HostLeaseState::Expired);
+        assert_eq!(after(1, "2", Some("x")), HostLeaseState::Gone, "the quarantine is over");
+        assert_eq!(after(1, "2", None), HostLeaseState::Gone);
     }
 
     #[test]
@@ -359,10 +359,10 @@ mod tests {
             };
             let known = ["a".into()];
             after(0, first, &known);
-            assert_eq!(after(30, Vec::new(), &known), Some(HostLife::Lives), "it may be there");
-            assert_eq!(after(10, Vec::new(), &known), Some(HostLife::Silent));
-            assert_eq!(after(3_600, Vec::new(), &known), Some(HostLife::Gone));
-            assert_eq!(after(0, vec![lease("a", "2", Some("x"))], &known), Some(HostLife::Lives));
+            assert_eq!(after(30, Vec::new(), &known), Some(HostLeaseState::Active), "it may be there");
+            assert_eq!(after(10, Vec::new(), &known), Some(HostLeaseState::Expired));
+            assert_eq!(after(3_600, Vec::new(), &known), Some(HostLeaseState::Gone));
+            assert_eq!(after(0, vec![lease("a", "2", Some("x"))], &known), Some(HostLeaseState::Active));
             assert_eq!(after(10, Vec::new(), &[]), None, "its object was deleted: it is forgotten");
         }
     }

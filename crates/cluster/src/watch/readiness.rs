@@ -1,4 +1,4 @@
-//! Whether a refusal is believed.
+//! When an API server's refusals count.
 //!
 //! An API server that has just begun knows no definitions and has read no rights: it answers that a kind is not there, or
 //! is not for us, and would have us plan without pools a moment before it lists our Addresses. So refusals count only
@@ -7,33 +7,33 @@
 use seaway_model::Kind;
 use tokio::sync::{Mutex, watch};
 
-/// What must have been listed.
-pub(super) const WITNESS: Kind = Kind::Address;
+/// The kind that an API server must have listed before its refusals count.
+pub(super) const READINESS_KIND: Kind = Kind::Address;
 
 #[derive(Default)]
 pub(super) struct ApiReadiness {
-    earned: watch::Sender<bool>,
-    /// Somebody was permitted what was forbidden before: the same hand may have permitted more.
+    ready: watch::Sender<bool>,
+    /// A kind is permitted that was forbidden before: others may be permitted now, too.
     permitted: watch::Sender<()>,
-    /// How often the store was set back.
+    /// How often the store was restored to an older state.
     pub(super) epoch: watch::Sender<u64>,
-    /// Held by whoever tells that it was.
+    /// Held while a watch reports that it was.
     pub(super) telling: Mutex<()>,
 }
 
 impl ApiReadiness {
     /// The API server has listed Addresses: from now on its refusals count.
     pub(super) fn set_ready(&self) {
-        self.earned.send_if_modified(|earned| !std::mem::replace(earned, true));
+        self.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        *self.earned.borrow()
+        *self.ready.borrow()
     }
 
     pub(super) async fn until_ready(&self) {
         // The sender is ours, so it waits for ever rather than fail.
-        let _ = self.earned.subscribe().wait_for(|it| *it).await;
+        let _ = self.ready.subscribe().wait_for(|it| *it).await;
     }
 
     pub(super) fn note_permission(&self) {

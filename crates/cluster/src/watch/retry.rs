@@ -12,12 +12,12 @@ use tokio::time::sleep;
 use tracing::debug;
 
 use super::{
-    feed::{Feed, ListenerGone},
+    reflector::{ListenerGone, Reflector},
     secrets::Secrets,
 };
 use crate::{
     answer::ApiError,
-    kinds::{Need, Pace},
+    kinds::{Need, WatchTimings},
 };
 
 /// An API server that has just begun may know no definitions yet: so often in a row it has to say that there is none.
@@ -28,8 +28,8 @@ const NEVER: Duration = Duration::from_secs(u64::MAX / 2);
 /// The pause after so many failures in a row. `seed` spreads hosts, and the kinds of one host.
 ///
 /// What is absent or forbidden stays so until an administrator acts. It is asked for soon at first, for definitions may be
-/// on their way; then once in [`Pace::look_for`] and up to a quarter more, never more often.
-pub(super) fn pause(pace: &Pace, answer: &ApiError, failures: u32, seed: u64) -> Duration {
+/// on their way; then once in [`WatchTimings::look_for`] and up to a quarter more, never more often.
+pub(super) fn pause(pace: &WatchTimings, answer: &ApiError, failures: u32, seed: u64) -> Duration {
     if !is_lasting(answer) {
         let pause = backoff(failures, pace.first_retry, pace.longest_retry, seed);
         return match answer {
@@ -41,7 +41,7 @@ pub(super) fn pause(pace: &Pace, answer: &ApiError, failures: u32, seed: u64) ->
     if pause < pace.look_for { pause } else { pace.look_for.saturating_add(jitter(pace.look_for, seed)) }
 }
 
-impl Feed {
+impl Reflector {
     /// Tells what is wrong, and waits until it is worth to ask again.
     pub(super) async fn fail(&mut self, verb: &str, answer: ApiError) -> Result<(), ListenerGone> {
         self.fail_for(verb, answer, None).await
@@ -71,9 +71,9 @@ impl Feed {
         }
         let passing = answer.is_transient();
         let is_missed = match watched.need {
-            Need::Required | Need::Offered => true,
-            Need::Foreign => answer != ApiError::NotFound,
-            Need::Reported => !missing,
+            Need::Required | Need::Expected => true,
+            Need::Optional => answer != ApiError::NotFound,
+            Need::ReportOnly => !missing,
         };
         if !is_missed {
             debug!("{}", problem.message);
@@ -84,7 +84,7 @@ impl Feed {
             self.clear_trouble().await?;
             (self.failures, self.missing) = (failures, missing);
         // A watch that was cut once is begun again, and nobody need know.
-        } else if self.part.speaks_for_its_kind() && (self.failures > 1 || !self.synced || !passing) {
+        } else if self.scope.speaks_for_its_kind() && (self.failures > 1 || !self.synced || !passing) {
             debug!("{}", problem.message);
             self.troubled = true;
             self.troubles.send((watched.kind, Some(problem))).await.map_err(|_| ListenerGone)?;
@@ -92,7 +92,7 @@ impl Feed {
         // What is not there, or not for us, counts as empty. What was known once goes on where we may not look; but where
         // the kind is no more, none is left.
         let optional = missing && !self.required;
-        if optional && self.believed {
+        if optional && self.refusal_confirmed {
             if self.missing >= NO_SUCH_KIND {
                 self.known.begin_list();
                 for key in self.known.finish_list() {
@@ -105,11 +105,11 @@ impl Feed {
         let absent = answer == ApiError::NotFound;
         let pause = sleep(self.pause(&answer));
         let defined = tokio::select! {
-            () = self.readiness.until_ready(), if optional && !self.believed => {
-                self.believed = true;
+            () = self.readiness.until_ready(), if optional && !self.refusal_confirmed => {
+                self.refusal_confirmed = true;
                 false
             }
-            () = self.definition.changed(&self.cluster, self.watched), if absent => true,
+            () = self.crd_watch.changed(&self.cluster, self.watched), if absent => true,
             () = self.readiness.until_permission(), if self.forbidden => true,
             () = Secrets::not_needed(&self.secrets) => false,
             // All kinds are told again, those as well of which there are none.
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn pauses(answer: &ApiError, seed: u64) -> Vec<Duration> {
-        (1..40).map(|failures| pause(&Pace::default(), answer, failures, seed)).collect()
+        (1..40).map(|failures| pause(&WatchTimings::default(), answer, failures, seed)).collect()
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn hosts_that_wait_for_the_same_do_not_ask_at_the_same_moment() {
-        let once = |seed| pause(&Pace::default(), &ApiError::NotFound, 20, seed).as_millis();
+        let once = |seed| pause(&WatchTimings::default(), &ApiError::NotFound, 20, seed).as_millis();
         let different: BTreeSet<u128> = (0..100).map(once).collect();
         assert!(different.len() > 50, "{different:?}");
     }
@@ -185,8 +185,9 @@ mod tests {
         let seeds = |plural| processes.iter().map(|it| seed(it, plural, 7)).collect::<BTreeSet<u64>>();
         assert_eq!(seeds("secrets").len(), 100, "one for each process");
         assert!(seeds("secrets").is_disjoint(&seeds("nodes")));
-        let pauses =
-            seeds("secrets").into_iter().map(|it| pause(&Pace::default(), &ApiError::NotFound, 20, it));
+        let pauses = seeds("secrets")
+            .into_iter()
+            .map(|it| pause(&WatchTimings::default(), &ApiError::NotFound, 20, it));
         assert!(pauses.collect::<BTreeSet<_>>().len() > 50);
     }
 
@@ -194,9 +195,12 @@ mod tests {
     fn what_passes_by_itself_is_asked_for_more_often_and_as_the_server_wishes() {
         let unreachable =
             pauses(&ApiError::Unreachable(crate::answer::Cause::Connection, "away".to_owned()), 3);
-        assert!(unreachable.iter().all(|it| *it <= Pace::default().longest_retry * 5 / 4), "{unreachable:?}");
+        assert!(
+            unreachable.iter().all(|it| *it <= WatchTimings::default().longest_retry * 5 / 4),
+            "{unreachable:?}"
+        );
         let after = Some(Duration::from_secs(300));
         let busy = ApiError::Busy { code: 429, why: "later".to_owned(), after };
-        assert_eq!(pause(&Pace::default(), &busy, 1, 0), Duration::from_secs(300));
+        assert_eq!(pause(&WatchTimings::default(), &busy, 1, 0), Duration::from_secs(300));
     }
 }

@@ -21,8 +21,8 @@ use tokio::{
 };
 
 use super::{
-    feed::{Feed, ListenerGone},
     known::Key,
+    reflector::{ListenerGone, Reflector},
 };
 use crate::{answer::ApiError, moment::later, raw_object::RawObject};
 
@@ -113,7 +113,7 @@ impl Secrets {
     }
 
     /// It was told before this began.
-    pub(super) fn recall(&mut self, secret: &Secret) {
+    pub(super) fn restore(&mut self, secret: &Secret) {
         let object = secret.object.clone();
         match &*secret.kind {
             _ if secret.withheld => self.withheld.insert(object),
@@ -122,7 +122,7 @@ impl Secrets {
         };
     }
 
-    pub(super) fn is_told_whole(&mut self, key: &Key) {
+    pub(super) fn mark_delivered(&mut self, key: &Key) {
         self.withheld.remove(&object(key));
         self.missing.remove(&object(key));
     }
@@ -159,14 +159,14 @@ fn object(key: &Key) -> ObjectRef {
     ObjectRef::new(Kind::Secret, key.namespace.clone(), key.name.clone())
 }
 
-impl Feed {
+impl Reflector {
     /// Whether this kind is to be watched: Secrets only while one is wanted.
     pub(super) fn is_kind_wanted(&self) -> bool {
         self.secrets.as_ref().is_none_or(|it| Secrets::wants_any(&it.wanted.borrow()))
     }
 
     /// Of what becomes named it is told whether it is there.
-    pub(super) async fn tell_asked_by_name(&mut self) -> Result<(), ListenerGone> {
+    pub(super) async fn report_on_demand(&mut self) -> Result<(), ListenerGone> {
         match self.secrets.is_some() && self.is_kind_wanted() {
             true => self.send(Change::NotAsked(self.watched.kind)).await,
             // It is told below.
@@ -196,7 +196,7 @@ impl Feed {
         Ok(())
     }
 
-    pub(super) async fn look_at_secrets(&mut self) -> Result<(), ListenerGone> {
+    pub(super) async fn sync_secrets(&mut self) -> Result<(), ListenerGone> {
         let told = self.known.told_keys();
         let Some(secrets) = &mut self.secrets else { return Ok(()) };
         let (look, drop) = secrets.catch_up(&told);
@@ -211,7 +211,7 @@ impl Feed {
     }
 
     /// It was asked for, and is not there or not for us: until this is told, whoever names it waits. What is known stays.
-    pub(super) async fn tell_absent(&mut self, object: &ObjectRef) -> Result<(), ListenerGone> {
+    pub(super) async fn send_absent(&mut self, object: &ObjectRef) -> Result<(), ListenerGone> {
         let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
         if self.known.has(&key) || self.secrets.is_none() {
             return Ok(());
@@ -220,12 +220,12 @@ impl Feed {
     }
 
     /// The same of all that are named, but for these namespaces.
-    pub(super) async fn tell_refused_ones(&mut self, but: &BTreeSet<Name>) -> Result<(), ListenerGone> {
+    pub(super) async fn send_forbidden(&mut self, but: &BTreeSet<Name>) -> Result<(), ListenerGone> {
         let Some(secrets) = &self.secrets else { return Ok(()) };
         let wanted = secrets.wanted.borrow().clone();
         let WantedSecrets::These(these) = wanted else { return Ok(()) };
         for object in these.iter().filter(|it| !but.contains(&it.namespace)) {
-            self.tell_absent(object).await?;
+            self.send_absent(object).await?;
         }
         Ok(())
     }
@@ -237,8 +237,8 @@ impl Feed {
             return Ok(());
         }
         let fact = Fact::Secret(Secret::withheld(object(key)).into());
-        let parting = self.known.put(key, fact.reference());
-        self.part(parting).await?;
+        let forgotten = self.known.put(key, fact.reference());
+        self.send_forgotten(forgotten).await?;
         self.send(Change::Put(fact)).await
     }
 
@@ -263,7 +263,7 @@ impl Feed {
     async fn fetch(&mut self, object: &ObjectRef) -> Result<(), ListenerGone> {
         if self.fetch_copy(object).await? {
             let refused = self.secrets.as_ref().is_some_and(|it| it.refused);
-            return if refused { self.tell_absent(object).await } else { Ok(()) };
+            return if refused { self.send_absent(object).await } else { Ok(()) };
         }
         let copies = self.cluster.copies_namespace().is_some();
         let key = Key { namespace: object.namespace.clone(), name: object.name.clone() };
@@ -289,13 +289,13 @@ impl Feed {
                     secrets.fetched.remove(object);
                     secrets.missing.insert(object.clone());
                 }
-                self.tell_absent(object).await
+                self.send_absent(object).await
             }
             Err(ApiError::NotFound) => {
                 if let Some(secrets) = &mut self.secrets {
                     secrets.fetched.remove(object);
                 }
-                self.tell_absent(object).await?;
+                self.send_absent(object).await?;
                 self.remove(&key, "").await?;
                 if let Some(secrets) = &mut self.secrets {
                     secrets.missing.insert(object.clone());
@@ -309,7 +309,7 @@ impl Feed {
                     secrets.fetched.insert(object.clone());
                 }
                 match answer {
-                    ApiError::Forbidden(_) => self.tell_absent(object).await,
+                    ApiError::Forbidden(_) => self.send_absent(object).await,
                     _ => Ok(()),
                 }
             }
@@ -378,7 +378,7 @@ mod tests {
         let secrets = secrets.as_mut().expect("they are there");
         assert_eq!(secrets.catch_up(&[]).0, [object(&key("a"))]);
         assert_eq!(secrets.missing, [object(&key("a"))].into());
-        secrets.is_told_whole(&key("a"));
+        secrets.mark_delivered(&key("a"));
         assert!(secrets.missing.is_empty());
     }
 

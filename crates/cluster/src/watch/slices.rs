@@ -5,7 +5,7 @@
 //!     LoadBalancerHosts ─► leader (gather.rs) ─► LoadBalancerHostSlices ─► every host: each host's addresses
 //!
 //!     no slices: the first is waited for a while (the leader may be about to start), then LoadBalancerHosts themselves
-//!     are watched (part.rs), and slices again as soon as they are there
+//!     are watched (scope.rs), and slices again as soon as they are there
 //! ```
 //! The slice [`FIRST`] is written last of all, and names the others: where they are not all there, somebody deleted one, and what
 //! it said is not taken for gone.
@@ -29,9 +29,9 @@ use tokio::time::{Instant, sleep_until};
 use tracing::info;
 
 use super::{
-    feed::{Feed, ListenerGone},
     known::Key,
-    part::WatchScope,
+    reflector::{ListenerGone, Reflector},
+    scope::WatchScope,
 };
 use crate::{
     kinds::{API_GROUP, API_VERSION, WatchedKind},
@@ -128,7 +128,7 @@ impl WatchScope {
     }
 
     /// Returns when no slice came in time. Never, where none is waited for.
-    pub(super) async fn waited_for_slices(&self) {
+    pub(super) async fn slices_timeout(&self) {
         match self {
             WatchScope::Others { slices: HostSlices { used: true, until: Some(until), .. }, .. } => {
                 sleep_until(*until).await
@@ -144,25 +144,25 @@ impl WatchScope {
     }
 }
 
-impl Feed {
+impl Reflector {
     /// One of the slices, as it is now.
     pub(super) async fn put_slice(&mut self, told: &RawObject) -> Result<(), ListenerGone> {
-        let Some(slices) = self.part.slices() else { return Ok(()) };
+        let Some(slices) = self.scope.slices() else { return Ok(()) };
         let slice = read(told);
         let hosts = slice.hosts.clone();
         let (changed, gone) = slices.put(&told.name().into(), slice);
-        self.known.note_version(&super::feed::key(told), told.version());
+        self.known.note_version(&super::reflector::key(told), told.version());
         let key = |host: &Name| Key { namespace: Name::default(), name: host.clone() };
         for host in hosts.keys() {
             self.known.note_listed(key(host));
         }
         for (host, addresses) in changed {
             let key = key(&host);
-            if !self.part.has(&key) {
+            if !self.scope.has(&key) {
                 continue;
             }
-            let parting = self.known.put(&key, FactRef::Host(host.clone()));
-            self.part(parting).await?;
+            let forgotten = self.known.put(&key, FactRef::Host(host.clone()));
+            self.send_forgotten(forgotten).await?;
             let report = HostReport { host, addresses, applied: APPLIED, ..HostReport::default() };
             let report = Arc::new(report);
             if self.hosts.put_report(report.clone()) {
@@ -178,7 +178,7 @@ impl Feed {
     /// All slices are listed, and they are not all there. True: they are waited for. False: no longer.
     pub(super) fn waits_for_slices(&mut self) -> Option<bool> {
         let patience = self.cluster.pace().slices;
-        let slices = self.part.slices().filter(|it| it.used)?;
+        let slices = self.scope.slices().filter(|it| it.used)?;
         if slices.are_whole() {
             slices.until = None;
             return None;
@@ -204,20 +204,20 @@ impl Feed {
             why,
             "LoadBalancerHostSlices cannot be used: the LoadBalancerHost of each host is watched instead"
         );
-        let Some(slices) = self.part.slices() else { return };
+        let Some(slices) = self.scope.slices() else { return };
         *slices = HostSlices::unused();
         self.turn(WatchedKind::known(Kind::LoadBalancerHost));
     }
 
     /// Where each host's own object is watched: whether slices have come meanwhile, so that all is to be listed by them.
-    pub(super) async fn have_slices_come(&mut self) -> bool {
-        if self.part.slices().is_none_or(|it| it.used) {
+    pub(super) async fn switch_to_slices_if_present(&mut self) -> bool {
+        if self.scope.slices().is_none_or(|it| it.used) {
             return false;
         }
         let first = ListParams::default().fields(&format!("metadata.name={FIRST}"));
         let listed = self.cluster.within_deadline(self.cluster.api(&WatchedKind::SLICES).list(&first)).await;
         if listed.is_ok_and(|it| !it.items.is_empty()) {
-            self.part.slices().into_iter().for_each(|it| *it = HostSlices::default());
+            self.scope.slices().into_iter().for_each(|it| *it = HostSlices::default());
             self.turn(&WatchedKind::SLICES);
             return true;
         }
@@ -227,7 +227,7 @@ impl Feed {
     /// To other objects, of which nothing was heard.
     fn turn(&mut self, watched: &'static WatchedKind) {
         self.watched = watched;
-        (self.failures, self.missing, self.heard) = (0, 0, None);
+        (self.failures, self.missing, self.last_version) = (0, 0, None);
         self.known.forget_versions();
     }
 }

@@ -8,7 +8,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use seaway_cluster::{
-    Access, Cluster, CopyKeeper, CopyPace, CredentialSource, LEADER, LeaderElection, LeaseTimings,
+    Access, Cluster, CopyTimings, CopyWriter, CredentialSource, LEADER, LeaderElection, LeaseTimings,
     NamedCertificates, WantedSecrets,
 };
 use seaway_model::{Change, Fact, Kind, ObjectRef, fact::FactRef, load_balancer::Certificate};
@@ -23,7 +23,7 @@ use crate::{
 };
 
 const COPIES: &str = "seaway-certificates";
-const SOON: CopyPace = CopyPace {
+const SOON: CopyTimings = CopyTimings {
     // What nothing names goes in the same turn in which that is seen.
     keep: Duration::ZERO,
     look: Duration::from_secs(300),
@@ -85,10 +85,10 @@ async fn a_stolen_host_token_reads_copies_of_named_certificates_and_no_other_sec
     let campaign = LeaderElection::start(&control, LEADER, "test", LeaseTimings::LEADER);
     campaign.leading().changed_from(false).await;
     let (tell, mut told) = mpsc::channel(64);
-    let keeper = CopyKeeper::start(&control, campaign.leading(), COPIES.into(), SOON, tell.clone());
+    let keeper = CopyWriter::start(&control, campaign.leading(), COPIES.into(), SOON, tell.clone());
     // Another who does not lead.
     let second = LeaderElection::start(&control, LEADER, "second", LeaseTimings::LEADER);
-    let idle = CopyKeeper::start(&control, second.leading(), COPIES.into(), SOON, tell);
+    let idle = CopyWriter::start(&control, second.leading(), COPIES.into(), SOON, tell);
     idle.set_wanted(named(&[("rival", "one")]));
     keeper.set_wanted(named(&[("tls", "one"), ("taken", "one")]));
     let copy = eventually("it is copied", async || copies.get("shop.tls").await.ok()).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{LeaderElection, Leading, LeaseTimings, Pace};
+use seaway_cluster::{LeaderElection, Leading, LeaseTimings, WatchTimings};
 use seaway_testkit::kubernetes::Gate;
 use tokio::time::{Instant, timeout};
 
@@ -68,7 +68,7 @@ async fn a_leader_who_is_cut_off_stops_before_the_next_begins() {
     let Some(scene) = Scene::up("cut") else { return };
     let name = scene.namespace.clone();
     let gate = Gate::here(&scene.kubeconfig);
-    let impatient = Pace { answer: Duration::from_secs(1), ..PACE };
+    let impatient = WatchTimings { answer: Duration::from_secs(1), ..PACE };
     let lonely = LeaderElection::start(&connect(gate.kubeconfig(), impatient).await, &name, "lonely", TERMS);
     leads(&mut lonely.leading(), true).await;
     let other = LeaderElection::start(&scene.connect().await, &name, "other", TERMS);

@@ -20,7 +20,7 @@ use kube::{
     api::{PostParams, WatchEvent, WatchParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use seaway_cluster::{HostLeases, HostReports, Leading, Pace, ProgramInfo, selector_of_host};
+use seaway_cluster::{HostLeases, HostReports, Leading, ProgramInfo, WatchTimings, selector_of_host};
 use seaway_model::{Change, Fact, Name, fact::HostSays};
 use seaway_testkit::{kubernetes, skip};
 use serde_json::json;
@@ -126,7 +126,7 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
     let began = Instant::now();
 
     // What they watch: their own object, slices of all, and Addresses.
-    let patient = Pace { answer: PATIENCE, ..PACE };
+    let patient = WatchTimings { answer: PATIENCE, ..PACE };
     let cluster = connect(&scene.kubeconfig, patient).await;
     let says = |host: usize, applied| HostSays {
         applied,
@@ -156,7 +156,8 @@ async fn one_more_address_is_written_once_by_each_of_500_hosts_and_heard_by_none
         });
     }
     // And a controller.
-    let gathering = connect(&scene.kubeconfig, Pace { gather: Pace::default().gather, ..patient }).await;
+    let gathering =
+        connect(&scene.kubeconfig, WatchTimings { gather: WatchTimings::default().gather, ..patient }).await;
     let (tell, mut changes) = mpsc::channel(1_024);
     let mut controller = gathering.watch(tell.clone(), HostLeases::Ignored);
     controller.gather_addresses(&gathering, Leading::always(), tell);

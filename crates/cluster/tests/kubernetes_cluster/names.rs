@@ -7,7 +7,7 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams, PostParams},
     core::GroupVersionKind,
 };
-use seaway_cluster::{FirstClaims, LEADER, LeaderElection, LeaseTimings, NameKeeper, NamePace};
+use seaway_cluster::{FirstClaims, LEADER, LeaderElection, LeaseTimings, NameOwnerTimings, NameOwnerWriter};
 use seaway_model::{
     Change, Fact,
     fact::{FactRef, NameOwner},
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// What is not claimed goes in the same turn in which that is seen.
-const SOON: NamePace = NamePace { keep: Duration::ZERO, pause: Duration::from_millis(20) };
+const SOON: NameOwnerTimings = NameOwnerTimings { keep: Duration::ZERO, pause: Duration::from_millis(20) };
 
 fn owner(namespace: &str, hosts: &[&str]) -> NameOwner {
     let hosts = hosts.iter().map(|it| HostPattern::Exact((*it).into())).collect();
@@ -57,8 +57,8 @@ async fn the_leader_records_who_claimed_a_name_first_and_hosts_read_it() {
     campaign.leading().changed_from(false).await;
     let second = LeaderElection::start(&control, LEADER, "second", LeaseTimings::LEADER);
     let (tell, mut told) = mpsc::channel(64);
-    let keeper = NameKeeper::start(&control, campaign.leading(), SOON, tell.clone());
-    let idle = NameKeeper::start(&control, second.leading(), SOON, tell);
+    let keeper = NameOwnerWriter::start(&control, campaign.leading(), SOON, tell.clone());
+    let idle = NameOwnerWriter::start(&control, second.leading(), SOON, tell);
 
     let (one, two, evil) =
         (owner("shop", &["a.example"]), owner("shop", &["a.example", "b.example"]), owner("evil", &[]));

@@ -19,7 +19,7 @@ fn has(heard: &Heard, name: &str) -> bool {
 async fn nothing_is_planned_without_our_definitions_and_nothing_is_lost_over_restarts_of_the_api_server() {
     let Some(scene) = Scene::alone() else { return };
     let kubernetes = ObjectRef::new(Kind::Config, "", "kubernetes");
-    let pace = seaway_cluster::Pace { answer: std::time::Duration::from_secs(3), ..PACE };
+    let pace = seaway_cluster::WatchTimings { answer: std::time::Duration::from_secs(3), ..PACE };
     let mut heard = Heard::of(&connect(&scene.kubeconfig, pace).await);
     let missing = "does not have Address (addresses.seaway.dev, seaway.dev/v1alpha1)";
     heard.until("it is told what is missing", |it| it.told_of(&kubernetes).contains(missing)).await;

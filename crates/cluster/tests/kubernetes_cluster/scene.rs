@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_cluster::{Access, Cluster, CredentialSource, HostLeases, Pace, WantedSecrets, Watch};
+use seaway_cluster::{Access, Cluster, CredentialSource, HostLeases, WantedSecrets, Watch, WatchTimings};
 use seaway_model::{Change, Kind, ObjectRef, Problem};
 use seaway_testkit::{kubernetes, told::Told};
 use tokio::{
@@ -21,7 +21,7 @@ use tokio::{
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Impatient, where patience would only make a test longer.
-pub(crate) const PACE: Pace = Pace {
+pub(crate) const PACE: WatchTimings = WatchTimings {
     first_retry: Duration::from_millis(50),
     longest_retry: Duration::from_millis(400),
     look_for: Duration::from_millis(200),
@@ -127,7 +127,7 @@ pub(crate) fn logged() -> tracing::subscriber::DefaultGuard {
     tracing::subscriber::set_default(subscriber)
 }
 
-pub(crate) async fn connect(kubeconfig: &Path, pace: Pace) -> Cluster {
+pub(crate) async fn connect(kubeconfig: &Path, pace: WatchTimings) -> Cluster {
     let credentials = CredentialSource::Kubeconfig { path: kubeconfig.to_owned(), context: None };
     // Tests have namespaces of their own, all at once: pools of all are read.
     let namespace = Some("default".into());

@@ -13,7 +13,7 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams, WatchEvent, WatchParams},
     core::GroupVersionKind,
 };
-use seaway_cluster::{Pace, crds};
+use seaway_cluster::{WatchTimings, crds};
 use seaway_model::{Fact, Kind, ObjectRef, Reason, fact::FactRef};
 use seaway_testkit::{
     faults::{Fault, Hold},
@@ -58,7 +58,7 @@ async fn what_is_compacted_away_is_listed_again_and_what_stayed_is_never_gone() 
         scene.apply_here(&service(name, 80));
     }
     let gate = Gate::here(&scene.kubeconfig);
-    let cluster = connect(gate.kubeconfig(), Pace { answer: Duration::from_secs(120), ..PACE }).await;
+    let cluster = connect(gate.kubeconfig(), WatchTimings { answer: Duration::from_secs(120), ..PACE }).await;
     let mut heard = Heard::of(&cluster);
     heard.until_synced().await;
     let direct = client(&scene.kubeconfig).await;
@@ -100,7 +100,7 @@ async fn a_watch_of_what_never_changes_lives_on_bookmarks() {
     scene.cluster.define(crds::definitions());
     let gate = Gate::here(&scene.kubeconfig);
     // Longer than an API server waits with a bookmark: nothing else comes sooner.
-    let pace = Pace { silence: Duration::from_secs(90), ..PACE };
+    let pace = WatchTimings { silence: Duration::from_secs(90), ..PACE };
     let mut heard = Heard::of(&connect(gate.kubeconfig(), pace).await);
     heard.until_synced().await;
     let pools = "GET /apis/seaway.dev/v1alpha1/addresspools";
@@ -146,7 +146,7 @@ async fn connections_that_are_half_open_are_given_up_and_nothing_is_gone_by_that
         scene.apply_here(&service(name, 80));
     }
     let gate = Gate::here(&scene.kubeconfig);
-    let pace = Pace { silence: Duration::from_secs(3), answer: Duration::from_secs(2), ..PACE };
+    let pace = WatchTimings { silence: Duration::from_secs(3), answer: Duration::from_secs(2), ..PACE };
     let mut heard = Heard::of(&connect(gate.kubeconfig(), pace).await);
     heard.until_synced().await;
     let (goes, comes, stays) =

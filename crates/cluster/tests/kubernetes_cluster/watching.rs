@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{Pace, WantedSecrets};
+use seaway_cluster::{WantedSecrets, WatchTimings};
 use seaway_model::{Fact, Kind, ObjectRef, Reason, fact::FactRef};
 use seaway_testkit::kubernetes::{Gate, METALLB};
 
@@ -42,7 +42,7 @@ async fn a_partition_tells_nothing_as_gone_and_its_end_all_that_changed() {
     }
     let gate = Gate::here(&scene.kubeconfig);
     // A watch that is half open is noticed by its silence alone.
-    let pace = Pace { silence: Duration::from_secs(3), answer: Duration::from_secs(1), ..PACE };
+    let pace = WatchTimings { silence: Duration::from_secs(3), answer: Duration::from_secs(1), ..PACE };
     let cluster = connect(gate.kubeconfig(), pace).await;
     let mut heard = Heard::of(&cluster);
     heard.until_synced().await;

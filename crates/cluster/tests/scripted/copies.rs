@@ -151,7 +151,7 @@ async fn secrets_of_namespaces_that_bind_the_role_are_watched_where_the_whole_cl
             ],
         ),
     ];
-    let patient = seaway_cluster::Pace { look_for: std::time::Duration::from_secs(3_600), ..pace() };
+    let patient = seaway_cluster::WatchTimings { look_for: std::time::Duration::from_secs(3_600), ..pace() };
     let mut heard = begin_at(patient, Kind::Secret, &[], scripts).await;
     assert_eq!(heard.next().await, "not asked");
     heard.watch.secret_interest().set_wanted(named(&[("default", "c"), ("closed", "x")]));

@@ -2,13 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_cluster::{Cluster, FirstClaims, Leading, NameKeeper, NamePace};
+use seaway_cluster::{Cluster, FirstClaims, Leading, NameOwnerTimings, NameOwnerWriter};
 use seaway_model::{Change, fact::NameOwner, load_balancer::HostPattern};
 use tokio::{sync::mpsc, time::timeout};
 
 use crate::server::{Answer, server, status};
 
-const PACE: NamePace = NamePace { keep: Duration::from_secs(600), pause: Duration::from_millis(20) };
+const PACE: NameOwnerTimings =
+    NameOwnerTimings { keep: Duration::from_secs(600), pause: Duration::from_millis(20) };
 
 fn owner(namespace: &str, hosts: &[&str]) -> NameOwner {
     let hosts = hosts.iter().map(|it| HostPattern::Exact((*it).into())).collect();
@@ -32,9 +33,9 @@ fn object(namespace: &str, version: u8, hosts: &str) -> String {
     )
 }
 
-fn leader(cluster: &Cluster) -> (NameKeeper, mpsc::Receiver<Change>) {
+fn leader(cluster: &Cluster) -> (NameOwnerWriter, mpsc::Receiver<Change>) {
     let (tell, told) = mpsc::channel(64);
-    (NameKeeper::start(cluster, Leading::always(), PACE, tell), told)
+    (NameOwnerWriter::start(cluster, Leading::always(), PACE, tell), told)
 }
 
 async fn next(asked: &mut mpsc::UnboundedReceiver<String>) -> String {
@@ -114,9 +115,9 @@ async fn what_a_namespace_no_longer_claims_is_removed_only_as_it_was_looked_at()
     ];
     let cart = vec![Answer::Whole(201, object("cart", 5, r#""cart.example""#))];
     let (cluster, mut asked, _folder) = server(vec![("/nameowners/shop", shop), ("/nameowners", cart)]).await;
-    let pace = NamePace { keep: Duration::ZERO, ..PACE };
+    let pace = NameOwnerTimings { keep: Duration::ZERO, ..PACE };
     let (tell, _told) = mpsc::channel(64);
-    let keeper = NameKeeper::start(&cluster, Leading::always(), pace, tell);
+    let keeper = NameOwnerWriter::start(&cluster, Leading::always(), pace, tell);
     keeper.set_claims(says(&[], &[&one]));
     next(&mut asked).await;
     let removed = next(&mut asked).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{HostLeases, Pace, WantedSecrets};
+use seaway_cluster::{HostLeases, WantedSecrets, WatchTimings};
 use seaway_model::{Kind, ObjectRef};
 
 use crate::{
@@ -47,7 +47,7 @@ async fn no_secret_is_asked_for_while_nobody_names_one_and_nothing_is_wrong_then
 
 #[tokio::test]
 async fn a_refusal_of_secrets_is_no_trouble_any_more_once_nobody_names_one() {
-    let patient = Pace { first_retry: NEVER, look_for: NEVER, ..pace() };
+    let patient = WatchTimings { first_retry: NEVER, look_for: NEVER, ..pace() };
     let mut heard = begin_at(patient, Kind::Secret, &[], vec![("/secrets?", vec![forbidden()])]).await;
     assert_eq!(heard.next().await, "not asked");
     let wishes = heard.watch.secret_interest();
@@ -80,7 +80,7 @@ async fn a_kind_that_is_absent_is_asked_for_as_soon_as_it_is_defined() {
             vec![Answer::Whole(200, list("11", &[])), Answer::Stream(events.into())],
         ),
     ];
-    let patient = Pace { first_retry: NEVER, look_for: NEVER, ..pace() };
+    let patient = WatchTimings { first_retry: NEVER, look_for: NEVER, ..pace() };
     let mut heard = begin_at(patient, Kind::IPAddressPool, &[], scripts).await;
     let mut told = Vec::new();
     while told.last().is_none_or(|it| it != "put p") {
@@ -129,7 +129,7 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
     assert!(heard.next().await.starts_with("Unsupported"), "and no refusal was told before");
 
     // One refusal does not have the other kind ask at once, and again.
-    let patient = Pace { first_retry: NEVER, look_for: NEVER, ..pace() };
+    let patient = WatchTimings { first_retry: NEVER, look_for: NEVER, ..pace() };
     let refused = || (0..9).map(|_| forbidden()).collect();
     let scripts = vec![("/l2advertisements?", refused()), ("/bgppeers?", refused())];
     let mut heard = begin_as(HostLeases::Watched, patient, Kind::BGPPeer, &[], scripts).await;

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::{Access, Cluster, CredentialSource, Pace};
+use seaway_cluster::{Access, Cluster, CredentialSource, WatchTimings};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -37,21 +37,21 @@ pub(crate) async fn server(
     server_at(pace(), scripts).await
 }
 
-pub(crate) fn pace() -> Pace {
-    Pace {
+pub(crate) fn pace() -> WatchTimings {
+    WatchTimings {
         first_retry: Duration::from_millis(20),
         longest_retry: Duration::from_millis(60),
         look_for: Duration::from_millis(60),
         silence: Duration::from_secs(4),
         slices: Duration::from_millis(20),
         gather: Duration::from_millis(20),
-        ..Pace::default()
+        ..WatchTimings::default()
     }
 }
 
 /// Asked by somebody of this patience.
 pub(crate) async fn server_at(
-    pace: Pace,
+    pace: WatchTimings,
     scripts: Vec<(&'static str, Vec<Answer>)>,
 ) -> (Cluster, mpsc::UnboundedReceiver<String>, tempfile::TempDir) {
     server_with(pace, None, scripts).await
@@ -59,7 +59,7 @@ pub(crate) async fn server_at(
 
 /// Asked by somebody who reads certificates as copies in that namespace.
 pub(crate) async fn server_with(
-    pace: Pace,
+    pace: WatchTimings,
     copies: Option<&str>,
     scripts: Vec<(&'static str, Vec<Answer>)>,
 ) -> (Cluster, mpsc::UnboundedReceiver<String>, tempfile::TempDir) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seaway_cluster::{HostLeases, Leading, Pace};
+use seaway_cluster::{HostLeases, Leading, WatchTimings};
 use seaway_model::{Change, Reason};
 use tokio::{sync::mpsc, time::timeout};
 
@@ -27,8 +27,8 @@ fn of_each() -> (&'static str, Vec<Answer>) {
 }
 
 /// Longer than any test.
-fn patient() -> Pace {
-    Pace { slices: Duration::from_secs(3_600), ..pace() }
+fn patient() -> WatchTimings {
+    WatchTimings { slices: Duration::from_secs(3_600), ..pace() }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_cluster::{HostLeases, Pace, WantedSecrets, Watch};
+use seaway_cluster::{HostLeases, WantedSecrets, Watch, WatchTimings};
 use seaway_model::{
     Change, Fact, Kind, ObjectRef,
     fact::{FactRef, HostReport, Secret, TLS_SECRET},
@@ -43,7 +43,7 @@ async fn begin_with_all(kind: Kind, known: &[Fact], scripts: Vec<(&'static str, 
 }
 
 pub(crate) async fn begin_at(
-    pace: Pace,
+    pace: WatchTimings,
     kind: Kind,
     known: &[Fact],
     scripts: Vec<(&'static str, Vec<Answer>)>,
@@ -53,7 +53,7 @@ pub(crate) async fn begin_at(
 
 pub(crate) async fn begin_as(
     pulses: HostLeases,
-    pace: Pace,
+    pace: WatchTimings,
     kind: Kind,
     known: &[Fact],
     scripts: Vec<(&'static str, Vec<Answer>)>,
@@ -69,7 +69,10 @@ pub(crate) async fn begin_as_host(scripts: Vec<(&'static str, Vec<Answer>)>) -> 
     begin_as_patient_host(pace(), scripts).await
 }
 
-pub(crate) async fn begin_as_patient_host(pace: Pace, scripts: Vec<(&'static str, Vec<Answer>)>) -> Heard {
+pub(crate) async fn begin_as_patient_host(
+    pace: WatchTimings,
+    scripts: Vec<(&'static str, Vec<Answer>)>,
+) -> Heard {
     let (cluster, asked, folder) = server_at(pace, scripts).await;
     let (tell, changes) = mpsc::channel(64);
     let watch = cluster.watch_as_host(&"me".into(), std::iter::empty(), tell);
@@ -78,7 +81,7 @@ pub(crate) async fn begin_as_patient_host(pace: Pace, scripts: Vec<(&'static str
 
 /// By a host that reads copies in that namespace.
 pub(crate) async fn begin_copied(
-    pace: Pace,
+    pace: WatchTimings,
     copies: &str,
     scripts: Vec<(&'static str, Vec<Answer>)>,
 ) -> Heard {

@@ -57,7 +57,7 @@ pub fn steps(wanted: Option<&LoadBalancer>, running: &Running) -> Vec<Step> {
         match running.sockets.get(&(*ip, *id)) {
             None => steps.push(Step::Open(*ip, (*listener).clone())),
             // What is understood and what is only passed on are served by different hands.
-            Some(it) if it.is_understood() != listener.is_understood() => {
+            Some(it) if it.needs_parsing() != listener.needs_parsing() => {
                 steps.push(Step::Close(*ip, *id));
                 steps.push(Step::Open(*ip, (*listener).clone()));
             }

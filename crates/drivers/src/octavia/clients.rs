@@ -4,7 +4,7 @@
 
 use seaway_model::{
     Listener as WishedListener, LoadBalancer as Wish, Name, Problem, Reason,
-    load_balancer::{CloudClients, Outside},
+    load_balancer::{CloudClientAuth, Outside},
 };
 use seaway_openstack::{
     octavia::{ClientAuthentication, Listener, ListenerChange, NewListener, Protocol},
@@ -22,7 +22,7 @@ use super::{
 const GIVEN: &str = "seaway.dev/client-certificates";
 
 pub(super) fn ask(wanted: &mut Wanted, outside: &Outside) {
-    let CloudClients { authority, revoked, optional, .. } = &outside.clients;
+    let CloudClientAuth { authority, revoked, optional, .. } = &outside.clients;
     let Some(authority) = authority else { return };
     let listeners = wanted.listeners.values_mut().map(|it| &mut it.listener);
     for it in listeners.filter(|it| it.protocol == Protocol::TerminatedHttps) {
@@ -70,7 +70,7 @@ pub(super) fn reset(change: &mut ListenerChange, wish: &NewListener, there: &Lis
 /// Such a port is not made.
 pub(super) fn refused(wish: &Wish, listener: &WishedListener, can: &Abilities) -> Vec<Problem> {
     let Some(outside) = &wish.options.outside else { return Vec::new() };
-    let CloudClients { authority, revoked, .. } = &outside.clients;
+    let CloudClientAuth { authority, revoked, .. } = &outside.clients;
     let by_secret = outside.clients.by_secret || listener.tls.as_ref().is_some_and(|it| it.clients.is_some());
     let is_asked = authority.is_some() || by_secret || outside.clients.unvouched;
     if revoked.is_none() && !is_asked {

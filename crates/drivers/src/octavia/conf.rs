@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use seaway_model::{
     Name,
-    config::{CloudDefaults, CloudPlace, FloatingSubnet},
+    config::{CloudDefaults, CloudNetworks, FloatingSubnet},
     load_balancer::Balance,
 };
 use seaway_openstack::credentials::{CloudConf, ini::Entry};
@@ -87,7 +87,7 @@ const BALANCER: &[Row<CloudDefaults>] = &[
     ("rebuild-on-pending", |it, text| truth(text).map(|yes| it.pending.rebuild = yes)),
 ];
 
-const PLACE: &[Row<CloudPlace>] = &[
+const PLACE: &[Row<CloudNetworks>] = &[
     ("network-id", |it, text| some(text).map(|id| it.network = Some(id))),
     ("subnet-id", |it, text| some(text).map(|id| it.subnet = Some(id))),
     ("member-subnet-id", |it, text| some(text).map(|id| it.member_subnet = Some(id))),
@@ -162,7 +162,7 @@ pub fn read(conf: &CloudConf) -> Read {
     let told = &mut remarks;
     let entries: Vec<&Entry> = conf.ini.entries("LoadBalancer").collect();
     set(conf, "LoadBalancer", &entries, BALANCER, &mut found, PLACE, told);
-    let mut place = CloudPlace::default();
+    let mut place = CloudNetworks::default();
     set(conf, "LoadBalancer", &entries, PLACE, &mut place, BALANCER, told);
     found.place = place;
     for section in conf.ini.subsections("LoadBalancerClass") {
@@ -173,7 +173,7 @@ pub fn read(conf: &CloudConf) -> Read {
             ));
             continue;
         };
-        let mut class = CloudPlace::default();
+        let mut class = CloudNetworks::default();
         let entries: Vec<&Entry> = section.entries.iter().collect();
         set::<_, ()>(conf, "LoadBalancerClass", &entries, PLACE, &mut class, &[], told);
         found.classes.insert(name.as_str().into(), class);

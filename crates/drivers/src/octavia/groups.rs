@@ -22,7 +22,7 @@ use std::{sync::Arc, time::Duration};
 use seaway_engine::{Conclusion, Doubt, Driver, Failure, Removal};
 use seaway_model::{
     Desired, Group, Name, Owner, Problem, Reason, Unit,
-    group::{From, Openings},
+    group::{Openings, SourceNetwork},
 };
 use seaway_openstack::{Service, neutron::NewSecurityGroup};
 
@@ -255,7 +255,8 @@ fn problems(group: &Group, there: &Observed) -> Vec<(Owner, Problem)> {
             );
             tell(owner, Reason::Failed, message, "Give it a spec.providerID: openstack:///ID of its server.");
         }
-        let is_its = |from: &From| *from == openings.from || there.beside(owner).any(|it| it == from);
+        let is_its =
+            |from: &SourceNetwork| *from == openings.from || there.beside(owner).any(|it| it == from);
         if let Some((_, why)) = there.unknown().find(|(from, _)| is_its(from)) {
             let message =
                 format!("the addresses from which its load balancer reaches Nodes are not known: {why}");

@@ -79,9 +79,9 @@ pub(super) fn refused(wish: &Wish, pool: &WishedPool, owner: &Owner, can: &Abili
         let message = format!("this provider of load balancers has no {}", Ability::MemberTls.as_str());
         refuse(Reason::Unsupported, message, "Remove seaway.dev/backend-tls, or choose another provider.");
     }
-    if authorities.is_none() && tls.trust != Trust::Anybody {
+    if authorities.is_none() && tls.trust != Trust::InsecureSkipVerify {
         let message = match tls.trust {
-            Trust::Authorities(_) => {
+            Trust::CaBundle(_) => {
                 "load balancers of a cloud cannot use a Secret with the certificate authorities of members"
                     .to_owned()
             }

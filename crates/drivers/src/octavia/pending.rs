@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use seaway_engine::Failure;
-use seaway_model::{Desired, LoadBalancer as Wish, Name, Problem, Reason, Unit, load_balancer::CloudPending};
+use seaway_model::{Desired, LoadBalancer as Wish, Name, Problem, Reason, Unit, load_balancer::StuckPolicy};
 use seaway_openstack::{
     octavia::{LoadBalancer, Provisioning},
     resource::Id,
@@ -153,11 +153,11 @@ impl Octavia {
     }
 }
 
-fn terms(desired: &Desired) -> CloudPending {
+fn terms(desired: &Desired) -> StuckPolicy {
     let of = |wish: &Wish| wish.options.outside.as_ref().map(|it| it.pending);
     match desired {
         Desired::LoadBalancer(wish) => of(wish).unwrap_or_default(),
-        _ => CloudPending::default(),
+        _ => StuckPolicy::default(),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use seaway_model::{
     L4, ListenerId, LoadBalancer as Wish, Owner, Pool, Problem, Reason,
-    load_balancer::{CloudProbe, HealthCheck, Outside, ProbeKind},
+    load_balancer::{CloudHealthMonitor, HealthCheck, Outside, ProbeKind},
 };
 use seaway_openstack::{
     octavia::{MonitorType, NewHealthMonitor},
@@ -35,7 +35,7 @@ pub(super) fn ask(wanted: &mut Wanted, wish: &Wish, outside: &Outside, can: &Abi
     }
 }
 
-fn write(monitor: &mut NewHealthMonitor, kind: ProbeKind, probe: &CloudProbe) {
+fn write(monitor: &mut NewHealthMonitor, kind: ProbeKind, probe: &CloudHealthMonitor) {
     monitor.r#type = MonitorType::from(kind.as_str());
     if kind == ProbeKind::UdpConnect {
         monitor.delay = monitor.delay.max(LEAST_UDP_DELAY);

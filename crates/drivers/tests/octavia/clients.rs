@@ -5,7 +5,7 @@ use std::sync::Arc;
 use seaway_engine::{Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
-    load_balancer::{CloudClients, CloudTls},
+    load_balancer::{CloudClientAuth, CloudTls},
 };
 use seaway_openstack::{
     barbican::{NewSecret, Payload, Secret},
@@ -29,7 +29,7 @@ async fn secret(scene: &Scene, name: &str) -> String {
 }
 
 /// TLS ends at 443, and 80 is in plaintext.
-fn wish(scene: &Scene, shown: Option<&str>, others: &[&str], clients: CloudClients) -> Wish {
+fn wish(scene: &Scene, shown: Option<&str>, others: &[&str], clients: CloudClientAuth) -> Wish {
     let mut wish = scene.wish(&[80, 443], &[1]);
     let outside = wish.options.outside.as_mut().unwrap();
     outside.tls = shown.map(|reference| CloudTls {
@@ -43,8 +43,8 @@ fn wish(scene: &Scene, shown: Option<&str>, others: &[&str], clients: CloudClien
     wish
 }
 
-fn asking(authority: &str, optional: bool) -> CloudClients {
-    CloudClients { authority: Some(authority.into()), optional, ..CloudClients::default() }
+fn asking(authority: &str, optional: bool) -> CloudClientAuth {
+    CloudClientAuth { authority: Some(authority.into()), optional, ..CloudClientAuth::default() }
 }
 
 async fn at(scene: &Scene, port: u16) -> Listener {
@@ -80,7 +80,7 @@ async fn clients_have_to_show_certificates_where_tls_ends_as_long_as_that_is_ask
     scene.restarted();
     assert_eq!(scene.reach(&asked).await, ["change the listener of 443/TCP"]);
     scene.restarted();
-    let none = wish(&scene, Some(&shown), &[], CloudClients::default());
+    let none = wish(&scene, Some(&shown), &[], CloudClientAuth::default());
     assert_eq!(scene.reach(&none).await, ["change the listener of 443/TCP"]);
     let tls = at(&scene, 443).await;
     assert_eq!(tls.client_authentication, Some(ClientAuthentication::None));
@@ -92,21 +92,22 @@ async fn clients_have_to_show_certificates_where_tls_ends_as_long_as_that_is_ask
 async fn several_certificates_are_shown_and_one_that_is_not_there_is_told() {
     let scene = Scene::set().await;
     let (shown, other) = (secret(&scene, "shop").await, secret(&scene, "blog").await);
-    scene.reach(&wish(&scene, Some(&shown), &[&other], CloudClients::default())).await;
+    scene.reach(&wish(&scene, Some(&shown), &[&other], CloudClientAuth::default())).await;
     assert_eq!(at(&scene, 443).await.sni_container_refs, [other.as_str()]);
-    let told =
-        scene.reach_telling(&wish(&scene, Some(&shown), &[&other, NOWHERE], CloudClients::default())).await;
+    let told = scene
+        .reach_telling(&wish(&scene, Some(&shown), &[&other, NOWHERE], CloudClientAuth::default()))
+        .await;
     assert!(told.iter().any(|it| it.message.contains(NOWHERE)), "{told:?}");
     assert_eq!(at(&scene, 443).await.sni_container_refs, [other.as_str()], "what is shown stays");
-    scene.reach(&wish(&scene, Some(&shown), &[], CloudClients::default())).await;
+    scene.reach(&wish(&scene, Some(&shown), &[], CloudClientAuth::default())).await;
     assert_eq!(at(&scene, 443).await.sni_container_refs, [""; 0]);
 }
 
 #[tokio::test]
 async fn nothing_is_served_without_the_certificates_that_are_asked_for() {
-    let by_secret = CloudClients { by_secret: true, ..CloudClients::default() };
-    let revoked = CloudClients { revoked: Some(NOWHERE.into()), ..CloudClients::default() };
-    let unvouched = CloudClients { unvouched: true, ..CloudClients::default() };
+    let by_secret = CloudClientAuth { by_secret: true, ..CloudClientAuth::default() };
+    let revoked = CloudClientAuth { revoked: Some(NOWHERE.into()), ..CloudClientAuth::default() };
+    let unvouched = CloudClientAuth { unvouched: true, ..CloudClientAuth::default() };
     for (provider, minor, ends_tls, clients, why) in [
         ("amphora", 30, true, unvouched.clone(), "no certificate authority is named"),
         ("amphora", 30, false, unvouched, "TLS ends at none"),

@@ -6,7 +6,7 @@ use seaway_drivers::octavia::groups::Groups;
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{
     Desired, Group, Kind, L4, Name, ObjectRef, Owner, Unit,
-    group::{CloudNode, From, Openings},
+    group::{CloudNode, Openings, SourceNetwork},
     load_balancer::Family,
 };
 use seaway_openstack::{
@@ -65,7 +65,7 @@ impl Town {
                 ports: ports.iter().map(|it| (L4::Tcp, *it)).collect(),
                 families: vec![Family::V4],
                 provider: Some("amphora".into()),
-                from: From::Subnet(self.scene.subnet.as_str().into()),
+                from: SourceNetwork::Subnet(self.scene.subnet.as_str().into()),
                 ..Openings::default()
             };
             (owner(name), Arc::new(openings))
@@ -368,7 +368,7 @@ async fn every_wish_is_reached_from_every_other_and_nothing_is_left() {
     let other = town.wish(&[("mail", &[30_026])], &nodes[1..]);
     let mut anywhere = two.clone();
     for openings in anywhere.openings.values_mut() {
-        Arc::make_mut(openings).from = From::Nodes;
+        Arc::make_mut(openings).from = SourceNetwork::Nodes;
     }
     let wanted: Vec<Desired> = [&one, &two, &other, &anywhere, &one].map(wanted).into();
     converges(&town.driver, &unit(), &wanted).await;
@@ -475,7 +475,7 @@ async fn where_nobody_knows_what_comes_from_it_is_told_and_nothing_is_closed() {
     let mut wish = town.wish(&[("shop", &[30_080]), ("mail", &[30_025])], &nodes);
     town.reach(&wish).await;
     let mail = wish.openings.get_mut(&owner("mail")).unwrap();
-    Arc::make_mut(mail).from = From::Subnet("00000000-0000-4000-8000-00000000dead".into());
+    Arc::make_mut(mail).from = SourceNetwork::Subnet("00000000-0000-4000-8000-00000000dead".into());
     let told = town.told(&wish).await;
     assert_eq!(town.rules().await.len(), 2);
     assert_eq!(told.problems.len(), 1, "{:?}", told.problems);

@@ -55,7 +55,7 @@ async fn members_are_spoken_to_by_tls_as_long_as_it_is_asked_for() {
         certificate: Some(shown.as_str().into()),
     };
     let (tls, plain) =
-        (wish(&scene, Some(Trust::Machine), refs), wish(&scene, None, CloudMemberTls::default()));
+        (wish(&scene, Some(Trust::SystemRoots), refs), wish(&scene, None, CloudMemberTls::default()));
     scene.reach(&tls).await;
     let pool = scene.pools().await.remove(0);
     assert_eq!(pool.tls_enabled, Some(true));
@@ -100,21 +100,21 @@ async fn what_cannot_be_promised_is_refused_before_anything_is_made() {
         (
             "amphora",
             30,
-            Trust::Machine,
+            Trust::SystemRoots,
             none(),
             "no certificate authority is named to verify the certificates of members",
         ),
         (
             "amphora",
             30,
-            Trust::Authorities("PEM".into()),
+            Trust::CaBundle("PEM".into()),
             none(),
             "a Secret with the certificate authorities of members",
         ),
-        ("amphora", 30, Trust::Machine, named("my-ca"), "is no reference"),
-        ("amphora", 30, Trust::Anybody, revoked, "none is named"),
-        ("amphora", 7, Trust::Anybody, none(), "has no TLS to members"),
-        ("ovn", 30, Trust::Anybody, none(), "has no TLS to members"),
+        ("amphora", 30, Trust::SystemRoots, named("my-ca"), "is no reference"),
+        ("amphora", 30, Trust::InsecureSkipVerify, revoked, "none is named"),
+        ("amphora", 7, Trust::InsecureSkipVerify, none(), "has no TLS to members"),
+        ("ovn", 30, Trust::InsecureSkipVerify, none(), "has no TLS to members"),
     ] {
         let scene = Scene::with(provider).await;
         scene.fake.octavia_speaks(minor);
@@ -123,7 +123,7 @@ async fn what_cannot_be_promised_is_refused_before_anything_is_made() {
         assert!(scene.balancers().await.is_empty());
     }
     let scene = Scene::set().await;
-    scene.reach(&wish(&scene, Some(Trust::Anybody), none())).await;
+    scene.reach(&wish(&scene, Some(Trust::InsecureSkipVerify), none())).await;
     assert_eq!(scene.pools().await.remove(0).tls_enabled, Some(true), "by choice members may be anybody");
 }
 
@@ -131,7 +131,7 @@ async fn what_cannot_be_promised_is_refused_before_anything_is_made() {
 async fn a_port_that_serves_stays_as_it_is_when_tls_with_its_members_is_refused() {
     let scene = Scene::set().await;
     scene.reach(&wish(&scene, None, CloudMemberTls::default())).await;
-    let mut asked = wish(&scene, Some(Trust::Machine), CloudMemberTls::default());
+    let mut asked = wish(&scene, Some(Trust::SystemRoots), CloudMemberTls::default());
     let told = scene.reach_telling(&asked).await;
     assert!(
         told.iter().any(|it| it

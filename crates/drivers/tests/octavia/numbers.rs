@@ -13,7 +13,7 @@ use seaway_drivers::octavia::groups::Groups;
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{
     Desired, Group, Kind, L4, LoadBalancer, ObjectRef, Owner, Unit,
-    group::{CloudNode, From, Openings},
+    group::{CloudNode, Openings, SourceNetwork},
     load_balancer::{Family, HealthCheck, Rule},
 };
 use seaway_openstack::{
@@ -280,7 +280,7 @@ fn opened(scene: &Scene, services: &[(u16, &[u16])], nodes: &[u8]) -> (Unit, Des
             ports: ports.iter().map(|it| (L4::Tcp, 30_000 + it + 3 * number)).collect(),
             families: vec![Family::V4],
             provider: Some("amphora".into()),
-            from: From::Subnet(scene.subnet.as_str().into()),
+            from: SourceNetwork::Subnet(scene.subnet.as_str().into()),
             ..Openings::default()
         };
         (owner(*number), Arc::new(openings))

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use seaway_drivers::octavia::groups::Groups;
 use seaway_model::{
     Desired, Group, Kind, L4, LoadBalancer as Wish, ObjectRef, Owner, Unit,
-    group::{From, Openings},
+    group::{Openings, SourceNetwork},
     load_balancer::{Family, Named},
 };
 use seaway_openstack::{
@@ -48,7 +48,7 @@ fn opened(owner: Owner, port: u16, subnet: &Id<Subnet>) -> (Owner, Arc<Openings>
         ports: vec![(L4::Tcp, port)],
         families: vec![Family::V4],
         provider: Some("amphora".into()),
-        from: From::Subnet(subnet.as_str().into()),
+        from: SourceNetwork::Subnet(subnet.as_str().into()),
         at_vip: true,
         ..Openings::default()
     };

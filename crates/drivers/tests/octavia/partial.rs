@@ -6,7 +6,7 @@ use seaway_drivers::octavia::groups::Groups;
 use seaway_engine::{Driver, Failure};
 use seaway_model::{
     Desired, Group, L4, LoadBalancer, Reason, Unit,
-    group::{From, Openings},
+    group::{Openings, SourceNetwork},
     load_balancer::{Family, Protocol},
 };
 use seaway_testkit::conformance::comes_to_rest;
@@ -135,7 +135,7 @@ async fn let_in(there: &'static str, asked: &str, restarts: bool) -> (Vec<String
             ports: vec![(L4::Tcp, 30_080)],
             families: vec![Family::V4],
             provider: Some(provider.into()),
-            from: From::Subnet(scene.subnet.as_str().into()),
+            from: SourceNetwork::Subnet(scene.subnet.as_str().into()),
             ..Openings::default()
         };
         let openings = [(owner(), Arc::new(openings))].into();

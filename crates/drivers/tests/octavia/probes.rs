@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     L4, LoadBalancer as Wish,
-    load_balancer::{CheckKind, CloudProbe, HealthCheck, ProbeKind},
+    load_balancer::{CheckKind, CloudHealthMonitor, HealthCheck, ProbeKind},
 };
 use seaway_openstack::{octavia::HealthMonitor, resource::Query};
 
@@ -16,7 +16,7 @@ fn wish(scene: &Scene, kind: Option<ProbeKind>, is_own: bool) -> Wish {
         Arc::make_mut(pool).health = Some(HealthCheck::default());
     }
     let path = Some("/healthz".into());
-    let probe = CloudProbe { kind, path, is_own, ..CloudProbe::default() };
+    let probe = CloudHealthMonitor { kind, path, is_own, ..CloudHealthMonitor::default() };
     wish.options.outside.as_mut().unwrap().probe = probe;
     wish
 }
@@ -100,7 +100,8 @@ async fn single_ports_are_probed_by_kinds_of_their_own() {
         Arc::make_mut(pool).health = Some(HealthCheck::default());
     }
     let kinds = [(tcp(80), ProbeKind::Http), (tcp(443), ProbeKind::TlsHello)].into();
-    wish.options.outside.as_mut().unwrap().probe = CloudProbe { kinds, ..CloudProbe::default() };
+    wish.options.outside.as_mut().unwrap().probe =
+        CloudHealthMonitor { kinds, ..CloudHealthMonitor::default() };
     scene.reach(&wish).await;
     let all = scene.cloud.all::<HealthMonitor>().list::<HealthMonitor>(Query::all()).await.unwrap();
     let mut kinds: Vec<_> = all.iter().map(|it| it.r#type.as_str().to_owned()).collect();

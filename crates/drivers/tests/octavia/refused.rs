@@ -6,7 +6,7 @@ use seaway_drivers::octavia::{Joining, Octavia, groups::Groups};
 use seaway_engine::Driver;
 use seaway_model::{
     Desired, Group, L4, Unit,
-    group::{CloudNode, From, Openings},
+    group::{CloudNode, Openings, SourceNetwork},
     load_balancer::Family,
 };
 use seaway_openstack::{Class, Error};
@@ -125,7 +125,7 @@ async fn while_a_cloud_is_away_for_ten_minutes_groups_and_audits_ask_no_more_tha
             ports: [(L4::Tcp, 30_080)].into(),
             families: vec![Family::V4],
             provider: Some("amphora".into()),
-            from: From::Subnet(scene.subnet.as_str().into()),
+            from: SourceNetwork::Subnet(scene.subnet.as_str().into()),
             ..Openings::default()
         };
         let node = CloudNode {

@@ -9,7 +9,7 @@ use seaway_drivers::octavia::{
 use seaway_engine::{Driver, Failure};
 use seaway_model::{
     Desired, Group, L4, LoadBalancer, Owner, Unit,
-    group::{CloudNode, From, Openings},
+    group::{CloudNode, Openings, SourceNetwork},
     load_balancer::{Family, Named},
     unit::Former,
 };
@@ -60,7 +60,7 @@ impl Town {
             ports: [(L4::Tcp, 30_080)].into(),
             families: vec![Family::V4],
             provider: Some("amphora".into()),
-            from: From::Subnet(self.scene.subnet.as_str().into()),
+            from: SourceNetwork::Subnet(self.scene.subnet.as_str().into()),
             ..Openings::default()
         };
         self.group.openings.insert(owner, Arc::new(openings));

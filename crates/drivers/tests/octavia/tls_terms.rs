@@ -5,7 +5,7 @@ use std::sync::Arc;
 use seaway_engine::{Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
-    load_balancer::{CloudTlsTerms, TlsByName, TlsProfile},
+    load_balancer::{CloudTlsOptions, TlsByName, TlsProfile},
 };
 use seaway_openstack::{
     octavia::{Listener, ListenerChange},
@@ -19,9 +19,9 @@ use crate::{
 
 const MODERN: [&str; 1] = ["TLSv1.3"];
 const USUAL: [&str; 2] = ["TLSv1.2", "TLSv1.3"];
-const TERMS: CloudTlsTerms = CloudTlsTerms { profile: TlsProfile::Modern, hsts: Some(3_600) };
+const TERMS: CloudTlsOptions = CloudTlsOptions { profile: TlsProfile::Modern, hsts: Some(3_600) };
 
-fn asking(mut wish: Wish, terms: CloudTlsTerms) -> Wish {
+fn asking(mut wish: Wish, terms: CloudTlsOptions) -> Wish {
     for listener in wish.listeners.values_mut() {
         let tls = Arc::make_mut(listener).tls.as_mut();
         tls.into_iter().for_each(|it| {
@@ -54,10 +54,10 @@ async fn versions_and_hsts_are_asked_for_wherever_tls_ends_and_go_when_nobody_as
         };
         for (terms, versions, seconds) in [
             (TERMS, &MODERN[..], Some(3_600)),
-            (CloudTlsTerms { hsts: Some(60), ..TERMS }, &MODERN, Some(60)),
-            (CloudTlsTerms { hsts: None, ..TERMS }, &MODERN, None),
-            (CloudTlsTerms { hsts: Some(60), ..CloudTlsTerms::default() }, &USUAL, Some(60)),
-            (CloudTlsTerms::default(), &USUAL, None),
+            (CloudTlsOptions { hsts: Some(60), ..TERMS }, &MODERN, Some(60)),
+            (CloudTlsOptions { hsts: None, ..TERMS }, &MODERN, None),
+            (CloudTlsOptions { hsts: Some(60), ..CloudTlsOptions::default() }, &USUAL, Some(60)),
+            (CloudTlsOptions::default(), &USUAL, None),
         ] {
             let wish = asking(plain.clone(), terms);
             scene.reach(&wish).await;
@@ -89,7 +89,7 @@ async fn what_somebody_else_gave_a_listener_stays_until_the_service_asks() {
     scene.restarted();
     assert_eq!(scene.reach(&plain).await, [""; 0]);
     // One of the two is asked for, and then is not: the other was never ours.
-    let hsts = asking(plain.clone(), CloudTlsTerms { hsts: Some(60), ..CloudTlsTerms::default() });
+    let hsts = asking(plain.clone(), CloudTlsOptions { hsts: Some(60), ..CloudTlsOptions::default() });
     assert_eq!(scene.reach(&hsts).await, ["change the listener of 443/TCP"]);
     assert_eq!(scene.reach(&plain).await, ["change the listener of 443/TCP"]);
     let there = listener(&scene).await;

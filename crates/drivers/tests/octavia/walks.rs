@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use seaway_model::{
     Config, L4,
-    config::{CloudDefaults, CloudPlace},
+    config::{CloudDefaults, CloudNetworks},
     fact::{Families, FamilyPolicy, Held, Meta, Node, Service, ServiceKind, ServicePort, TargetPort},
     load_balancer::{Balance, Family},
 };
@@ -427,7 +427,7 @@ fn nodes(numbers: &[u8]) -> Vec<Node> {
 fn config(scene: &Scene, container: &str, setting: Setting) -> Config {
     let mut usual = CloudDefaults { classless: true, ..CloudDefaults::default() };
     usual.place.subnet = Some(scene.subnet.as_str().into());
-    usual.classes.insert(EDGE.into(), CloudPlace::default());
+    usual.classes.insert(EDGE.into(), CloudNetworks::default());
     match setting {
         Setting::Usual => {}
         Setting::NotByDefault => usual.classless = false,

@@ -10,7 +10,7 @@ use std::{
 use ipnet::IpNet;
 
 use crate::{
-    load_balancer::{Balance, CloudPending, CloudProbe, CloudTags, CloudTimeouts, HealthCheck},
+    load_balancer::{Balance, CloudHealthMonitor, CloudTags, CloudTimeouts, HealthCheck, StuckPolicy},
     name::Name,
 };
 
@@ -27,12 +27,12 @@ pub struct CloudDefaults {
     pub provider: Name,
     /// `None`: what the provider usually does.
     pub balance: Option<Balance>,
-    pub place: CloudPlace,
+    pub place: CloudNetworks,
     /// Pools are probed, like this.
     pub monitor: bool,
     pub check: HealthCheck,
     /// What that is, where something else is said than a connection.
-    pub probe: CloudProbe,
+    pub probe: CloudHealthMonitor,
     /// Ports of members are opened to load balancers.
     pub groups: bool,
     /// No floating IP, whatever a Service says.
@@ -54,18 +54,18 @@ pub struct CloudDefaults {
     pub rebuild: bool,
     /// On all that is made, beside what a Service asks for.
     pub tags: CloudTags,
-    pub pending: CloudPending,
+    pub pending: StuckPolicy,
     pub timeouts: CloudTimeouts,
     /// As many may be at one listener.
     pub connections: Option<u32>,
     /// `[LoadBalancerClass "gold"]`.
-    pub classes: BTreeMap<Name, CloudPlace>,
+    pub classes: BTreeMap<Name, CloudNetworks>,
     pub networking: CloudNetworking,
 }
 
 /// Where load balancers, members and floating IPs are. By id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CloudPlace {
+pub struct CloudNetworks {
     pub network: Option<Name>,
     pub subnet: Option<Name>,
     pub member_subnet: Option<Name>,
@@ -133,7 +133,7 @@ impl Default for CloudDefaults {
             classless: false,
             provider: "amphora".into(),
             balance: None,
-            place: CloudPlace::default(),
+            place: CloudNetworks::default(),
             monitor: false,
             check: HealthCheck {
                 interval: Duration::from_secs(5),
@@ -142,7 +142,7 @@ impl Default for CloudDefaults {
                 fall: 3,
                 ..HealthCheck::default()
             },
-            probe: CloudProbe::default(),
+            probe: CloudHealthMonitor::default(),
             groups: false,
             internal: false,
             nodes: Vec::new(),
@@ -156,7 +156,7 @@ impl Default for CloudDefaults {
             cascade: true,
             rebuild: false,
             tags: CloudTags::default(),
-            pending: CloudPending::default(),
+            pending: StuckPolicy::default(),
             timeouts: CloudTimeouts::default(),
             connections: None,
             classes: BTreeMap::new(),

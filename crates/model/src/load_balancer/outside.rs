@@ -31,9 +31,9 @@ impl CloudTags {
     }
 }
 
-/// What is done about a load balancer that Octavia leaves PENDING.
+/// What is done about a load balancer that is stuck: Octavia leaves it PENDING.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CloudPending {
+pub struct StuckPolicy {
     /// After this its owner is told; `None`: as is usual.
     pub limit: Option<Duration>,
     /// Another is made beside one that never was ready.
@@ -49,7 +49,7 @@ pub struct CloudHeaders {
 
 /// How members are asked, where that is said in a cloud's own words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CloudProbe {
+pub struct CloudHealthMonitor {
     pub kind: Option<ProbeKind>,
     /// What the Service says of single ports.
     pub kinds: BTreeMap<ListenerId, ProbeKind>,
@@ -61,7 +61,7 @@ pub struct CloudProbe {
     pub is_own: bool,
 }
 
-impl CloudProbe {
+impl CloudHealthMonitor {
     /// Of a port, and whether its Service says so.
     pub fn at(&self, id: ListenerId) -> Option<(ProbeKind, bool)> {
         let of_port = self.kinds.get(&id).map(|it| (*it, true));
@@ -116,7 +116,7 @@ pub struct CloudMemberTls {
 
 /// Certificates that clients have to show where TLS ends: references to the cloud's own store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CloudClients {
+pub struct CloudClientAuth {
     pub authority: Option<Name>,
     pub revoked: Option<Name>,
     /// A client without one is served, too.
@@ -129,7 +129,7 @@ pub struct CloudClients {
 
 /// How TLS is spoken with clients where it ends by a certificate of the cloud's own store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CloudTlsTerms {
+pub struct CloudTlsOptions {
     pub profile: TlsProfile,
     /// `Strict-Transport-Security`, in seconds.
     pub hsts: Option<u32>,

@@ -51,7 +51,7 @@ pub struct Pool {
     pub proxy: Option<ProxyVersion>,
     /// Members see the client's address as that of the connection: their answers come back through this host.
     pub transparent: bool,
-    pub http: HttpTerms,
+    pub http: PoolHttpOptions,
     /// Sorted by address, without doubles.
     pub members: Vec<Member>,
 }
@@ -67,7 +67,7 @@ pub struct MemberLimit {
 
 /// What holds of requests to these members, where it is not what the listener says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HttpTerms {
+pub struct PoolHttpOptions {
     /// Bytes of a request's body; `u64::MAX` is no limit.
     pub body: Option<u64>,
     pub connect: Option<Duration>,

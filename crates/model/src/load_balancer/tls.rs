@@ -60,15 +60,15 @@ pub struct BackendTls {
     pub trust: Trust,
 }
 
-/// Who vouches for members.
+/// How the certificate of a member is verified.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Trust {
-    /// Those whom the serving machine trusts.
-    Machine,
-    /// These, as PEM; none: nobody is believed.
-    Authorities(Name),
-    /// They may be anybody: against listeners, not against those in between.
-    Anybody,
+    /// By the CA certificates of the machine that serves.
+    SystemRoots,
+    /// By these CA certificates, as PEM; if there are none, no member is trusted.
+    CaBundle(Name),
+    /// Not at all: TLS then protects from eavesdropping, not from a man in the middle.
+    InsecureSkipVerify,
 }
 
 /// As Mozilla names them.

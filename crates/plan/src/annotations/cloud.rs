@@ -4,9 +4,9 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use seaway_model::{
     Name,
-    config::{CloudPlace, FloatingSubnet},
+    config::{CloudNetworks, FloatingSubnet},
     fact::Labels,
-    load_balancer::{CloudMemberTls, CloudProbe, CloudTags, CloudTimeouts, Explicit, ProbeKind},
+    load_balancer::{CloudHealthMonitor, CloudMemberTls, CloudTags, CloudTimeouts, Explicit, ProbeKind},
 };
 
 use super::{OfPorts, Row, http::yes_or_no, octavia};
@@ -31,7 +31,7 @@ pub struct CloudWishes {
     /// What it says about that, or about what protects, is not understood.
     pub unclear: bool,
     pub class: Option<Name>,
-    pub place: CloudPlace,
+    pub place: CloudNetworks,
     pub port: Option<Name>,
     /// The id of a load balancer that is there.
     pub named: Option<Name>,
@@ -43,7 +43,7 @@ pub struct CloudWishes {
     pub timeouts: CloudTimeouts,
     pub monitor: Option<bool>,
     pub check: CheckTerms,
-    pub probe: CloudProbe,
+    pub probe: CloudHealthMonitor,
     /// Kinds of probes of single ports.
     pub probe_at: OfPorts<ProbeKind>,
     pub member_tls: CloudMemberTls,

@@ -172,7 +172,7 @@ mod tests {
 
     use seaway_model::{
         Config, Kind, ObjectRef,
-        load_balancer::{HttpTerms, Reuse},
+        load_balancer::{PoolHttpOptions, Reuse},
     };
 
     use crate::annotations::Wishes;
@@ -188,7 +188,7 @@ mod tests {
         ];
         let annotations = annotations.map(|(name, value)| (name.into(), value.into())).into();
         assert_eq!(wishes.read(&ObjectRef::new(Kind::Service, "default", "shop"), &annotations), []);
-        let terms = HttpTerms {
+        let terms = PoolHttpOptions {
             body: Some(10 << 20),
             connect: Some(Duration::from_secs(2)),
             answer: Some(Duration::from_secs(180)),

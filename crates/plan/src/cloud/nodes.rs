@@ -7,7 +7,7 @@ use seaway_model::{
     Member, Name,
     config::MembersFrom,
     fact::{FamilyPolicy, Node},
-    group::{CloudNode, From, Openings},
+    group::{CloudNode, Openings, SourceNetwork},
     load_balancer::{Balance, Bind, Family, MemberState, Outside},
     outcome::Shown,
 };
@@ -164,10 +164,10 @@ impl Demand {
         ports.sort();
         let at_vip = outside.member_subnet.is_none();
         let from = match (outside.member_subnet.or(outside.subnet), outside.port, outside.network) {
-            (Some(subnet), _, _) => From::Subnet(subnet),
-            (None, Some(port), _) => From::Port(port),
-            (None, None, Some(network)) => From::Network(network),
-            (None, None, None) => From::Nodes,
+            (Some(subnet), _, _) => SourceNetwork::Subnet(subnet),
+            (None, Some(port), _) => SourceNetwork::Port(port),
+            (None, None, Some(network)) => SourceNetwork::Network(network),
+            (None, None, None) => SourceNetwork::Nodes,
         };
         let health = self.local_check().and_then(|it| it.port);
         Some(Openings {

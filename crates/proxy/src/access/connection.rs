@@ -4,7 +4,7 @@ use std::{io::Write, net::SocketAddr, sync::Arc};
 
 use seaway_model::L4;
 
-use super::{AccessForm, Stamp, Written, line};
+use super::{AccessForm, LogEntry, Stamp, line};
 use crate::running::{Refusal, RunningListener};
 
 /// What became of a connection.
@@ -102,7 +102,7 @@ impl ConnectionLine<'_> {
         // A Vec takes all that is written to it.
         let _ =
             write!(out, "{client} - - [{}] \"{} {} ", stamp.common, self.listener.id.l4, self.listener.at);
-        line::put_plain(out, self.listener.tuned().listener.name.as_bytes());
+        line::put_plain(out, self.listener.config().listener.name.as_bytes());
         let _ = match self.member {
             Some(member) => write!(out, " {member}"),
             None => write!(out, " -"),
@@ -131,8 +131,8 @@ impl ConnectionLine<'_> {
             "{{\"time\":\"{}.{millis:03}Z\",\"client\":\"{client}\",\"client_port\":{port},\"protocol\":\"{protocol}\",\"address\":\"{}\"",
             stamp.begun, self.listener.at
         );
-        let tuned = self.listener.tuned();
-        for (name, value) in [("listener", &*tuned.listener.name), ("pool", self.pool)] {
+        let config = self.listener.config();
+        for (name, value) in [("listener", &*config.listener.name), ("pool", self.pool)] {
             if !value.is_empty() {
                 let _ = write!(out, ",\"{name}\":\"");
                 line::put_json(out, value.as_bytes());
@@ -154,7 +154,7 @@ impl ConnectionLine<'_> {
     }
 }
 
-impl Written for ConnectionLine<'_> {
+impl LogEntry for ConnectionLine<'_> {
     fn write(&self, form: AccessForm, stamp: &mut Stamp, out: &mut Vec<u8>) {
         match form {
             AccessForm::Common => self.common(stamp, out),

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::{AccessForm, Written};
+use super::{AccessForm, LogEntry};
 
 /// What became of a request. What is empty was not said.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ impl Stamp {
     }
 }
 
-impl Written for Line<'_> {
+impl LogEntry for Line<'_> {
     fn write(&self, form: AccessForm, stamp: &mut Stamp, out: &mut Vec<u8>) {
         match form {
             AccessForm::Common => self.common(stamp, out),

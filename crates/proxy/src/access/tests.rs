@@ -7,7 +7,7 @@ use seaway_model::{L4, LbKey, ListenerId, PoolId};
 use seaway_testkit::balancing;
 
 use super::*;
-use crate::running::{Refusal, RunningListener, RunningPool, Tuned};
+use crate::running::{ListenerConfig, Refusal, RunningListener, RunningPool};
 
 const LINE: Line<'static> = Line {
     client: std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 7)),
@@ -96,10 +96,10 @@ fn a_writer_that_takes_nothing_costs_lines_and_never_time() {
         flows: false,
     };
     access.write(Some(settings)).unwrap();
-    let (journal, mut pages) = (access.journal().unwrap(), Pages::default());
+    let (sink, mut buffer) = (access.sink().unwrap(), LogBuffer::default());
     let begun = Instant::now();
     for now in 0..20_000 {
-        pages.add(&journal, &LINE, now);
+        buffer.add(&sink, &LINE, now);
     }
     assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
     assert!(access.lost() > 1_000, "{}", access.lost());
@@ -118,12 +118,12 @@ fn a_log_that_is_told_again_goes_on_in_a_new_file() {
     };
     let access = Access::default();
     access.write(Some(settings.clone())).unwrap();
-    let mut pages = Pages::default();
-    pages.add(&access.journal().unwrap(), &LINE, 1);
+    let mut buffer = LogBuffer::default();
+    buffer.add(&access.sink().unwrap(), &LINE, 1);
     fs::rename(&path, &moved).unwrap();
     access.write(Some(settings)).unwrap();
-    pages.add(&access.journal().unwrap(), &Line { status: 404, ..LINE }, 2);
-    drop(pages);
+    buffer.add(&access.sink().unwrap(), &Line { status: 404, ..LINE }, 2);
+    drop(buffer);
     access.write(None).unwrap();
     // Nobody waits for who wrote the file that was moved away.
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -155,10 +155,10 @@ fn a_connection_is_one_line_in_each_form_whatever_names_say() {
     listener.name = hostile.into();
     let key = LbKey::Of(balancing::owner());
     let pool = |pool: &PoolId| RunningPool::empty(key.clone(), pool.clone());
-    let tuned = Tuned::new(Arc::new(listener), None, None, pool);
+    let config = ListenerConfig::new(Arc::new(listener), None, None, pool);
     let id = ListenerId { l4: L4::Tcp, port: 443 };
     let at = ([203, 0, 113, 7], 443).into();
-    let listener = RunningListener::new(key.clone(), at, id, Arc::new(tuned));
+    let listener = RunningListener::new(key.clone(), at, id, Arc::new(config));
     let line = ConnectionLine {
         client: "[::ffff:192.0.2.7]:999".parse().unwrap(),
         listener: &listener,

@@ -14,11 +14,11 @@ use std::{
     time::Duration,
 };
 
-use super::{AccessTo, Page};
+use super::{AccessTo, LogBatch};
 
-/// Pages that wait for it, of all workers: some megabytes at most.
+/// Batches that wait for it, of all workers: some megabytes at most.
 const WAITING: usize = 64;
-/// How long the last pages of a log that is over are waited for.
+/// How long the last batches of a log that is over are waited for.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Ends when everybody who could send it something is gone. Dropped, it waits for that, but not for ever: the disk may.
@@ -27,7 +27,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn begin(to: &AccessTo, lost: Arc<AtomicU64>) -> io::Result<(Writer, SyncSender<Page>)> {
+    pub(super) fn begin(to: &AccessTo, lost: Arc<AtomicU64>) -> io::Result<(Writer, SyncSender<LogBatch>)> {
         let out: Box<dyn Write + Send> = match to {
             AccessTo::StandardOutput => Box::new(io::stdout()),
             AccessTo::File(path) => Box::new(open(path)?),
@@ -38,27 +38,27 @@ impl Writer {
     fn begin_with(
         mut out: Box<dyn Write + Send>,
         lost: Arc<AtomicU64>,
-    ) -> io::Result<(Writer, SyncSender<Page>)> {
-        let (pages, coming) = sync_channel::<Page>(WAITING);
+    ) -> io::Result<(Writer, SyncSender<LogBatch>)> {
+        let (batches, coming) = sync_channel::<LogBatch>(WAITING);
         let (tell, done) = sync_channel(1);
         thread::Builder::new().name("access-log".into()).spawn(move || {
-            // Each failure costs its page: this comes to an end.
+            // Each failure costs its batch: this comes to an end.
             while catch_unwind(AssertUnwindSafe(|| write_on(&mut *out, &coming, &lost))).is_err() {
                 tracing::error!("access log: the writer failed; at most 16 KiB of lines are lost");
             }
             // Nobody may be waiting any more.
             let _ = tell.send(());
         })?;
-        Ok((Writer { done }, pages))
+        Ok((Writer { done }, batches))
     }
 }
 
-/// Until nobody can send anything any more. It may wait for whoever takes the log: pages that do not fit meanwhile are lost.
-fn write_on(out: &mut dyn Write, coming: &Receiver<Page>, lost: &AtomicU64) {
+/// Until nobody can send anything any more. It may wait for whoever takes the log: batches that do not fit meanwhile are lost.
+fn write_on(out: &mut dyn Write, coming: &Receiver<LogBatch>, lost: &AtomicU64) {
     let mut well = true;
-    for page in coming {
-        let unwritten = Unwritten(lost, page.lines);
-        match out.write_all(&page.text).and_then(|()| out.flush()) {
+    for batch in coming {
+        let unwritten = Unwritten(lost, batch.lines);
+        match out.write_all(&batch.text).and_then(|()| out.flush()) {
             Ok(()) => {
                 std::mem::forget(unwritten);
                 well = true;
@@ -118,11 +118,11 @@ mod tests {
     fn a_writer_that_dies_goes_on_with_the_next_page_and_counts_what_is_lost() {
         let (tell, written) = channel();
         let lost = Arc::new(AtomicU64::new(0));
-        let (writer, pages) = Writer::begin_with(Box::new(Fails(tell)), lost.clone()).expect("a thread");
+        let (writer, batches) = Writer::begin_with(Box::new(Fails(tell)), lost.clone()).expect("a thread");
         for (text, lines) in [("one", 1), ("bad", 7), ("two", 1), ("bad", 3), ("three", 1)] {
-            pages.send(Page { text: text.into(), lines }).expect("it takes pages");
+            batches.send(LogBatch { text: text.into(), lines }).expect("it takes batches");
         }
-        drop(pages);
+        drop(batches);
         let all: Vec<_> = written.iter().collect();
         assert_eq!(all, [b"one".to_vec(), b"two".to_vec(), b"three".to_vec()]);
         assert_eq!(lost.load(Relaxed), 10);
@@ -142,11 +142,11 @@ mod tests {
             }
         }
         let (release, wait) = channel();
-        let (_writer, pages) =
+        let (_writer, batches) =
             Writer::begin_with(Box::new(Hangs(wait)), Arc::new(AtomicU64::new(0))).expect("a thread");
-        let page = || Page { text: b"line".to_vec(), lines: 1 };
-        let taken = (0..10 * WAITING).filter(|_| pages.try_send(page()).is_ok()).count();
+        let batch = || LogBatch { text: b"line".to_vec(), lines: 1 };
+        let taken = (0..10 * WAITING).filter(|_| batches.try_send(batch()).is_ok()).count();
         assert!((WAITING..=WAITING + 1).contains(&taken), "{taken}");
-        drop((pages, release));
+        drop((batches, release));
     }
 }

@@ -15,12 +15,12 @@ fn by_address(per_second: u32, burst: u32) -> RateLimit {
     limit("default/shop", per_second, burst, ClientKey::Address)
 }
 
-fn v4(number: u32) -> Asking<'static> {
-    Asking::By(IpAddr::V4(number.into()))
+fn v4(number: u32) -> RateLimitKey<'static> {
+    RateLimitKey::Address(IpAddr::V4(number.into()))
 }
 
-fn v6(text: &str) -> Asking<'static> {
-    Asking::By(text.parse().unwrap())
+fn v6(text: &str) -> RateLimitKey<'static> {
+    RateLimitKey::Address(text.parse().unwrap())
 }
 
 #[test]
@@ -67,10 +67,10 @@ fn clients_are_told_apart_as_the_limit_says() {
         (v6("2001:db8::1"), v6("2001:db8::ffff:ffff:ffff:ffff"), ClientKey::Address, true),
         (v6("2001:db8::1"), v6("2001:db8:0:1::1"), ClientKey::Address, false),
         (v6("::1"), v4(1), ClientKey::Address, false),
-        (Asking::Saying(b"a"), Asking::Saying(b"a"), header.clone(), true),
-        (Asking::Saying(b"a"), Asking::Saying(b"b"), header.clone(), false),
-        (Asking::Saying(b"a"), v4(1), header, false),
-        (Asking::Saying(b"a"), Asking::Saying(b"a"), cookie, true),
+        (RateLimitKey::Value(b"a"), RateLimitKey::Value(b"a"), header.clone(), true),
+        (RateLimitKey::Value(b"a"), RateLimitKey::Value(b"b"), header.clone(), false),
+        (RateLimitKey::Value(b"a"), v4(1), header, false),
+        (RateLimitKey::Value(b"a"), RateLimitKey::Value(b"a"), cookie, true),
     ] {
         fresh += 1;
         let limit = limit(&format!("default/s{fresh}"), 1, 1, key);

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::sys;
 
-pub(super) struct Call {
+pub(super) struct H2CheckExchange {
     raw: Raw,
     connection: Connection<()>,
     /// The stream of the question.
@@ -43,14 +43,17 @@ const MOST_HEARD: usize = 256 << 10;
 const OURS: Ours =
     Ours { head: 16 << 10, streams: 0, stream_window: 1 << 16, connection_window: 1 << 17, is_shared: false };
 
-impl Call {
-    pub(super) fn begin((socket, session): (Rc<OwnedFd>, Option<ClientConnection>), check: &Check) -> Call {
+impl H2CheckExchange {
+    pub(super) fn begin(
+        (socket, session): (Rc<OwnedFd>, Option<ClientConnection>),
+        check: &Check,
+    ) -> H2CheckExchange {
         let mut connection = Connection::client(OURS);
         let key = match &check.kind {
             CheckKind::Grpc { service } => ask_by_grpc(&mut connection, check, service),
             _ => ask_by_get(&mut connection, check),
         };
-        Call {
+        H2CheckExchange {
             raw: Raw { socket, session },
             connection,
             key,
@@ -67,7 +70,7 @@ impl Call {
         match self.go_on() {
             Ok(check_result) => Some(check_result),
             Err(error) if sys::would_block(&error) => None,
-            Err(error) => Some(CheckResult::Ill(format!("no HTTP/2: {error}"))),
+            Err(error) => Some(CheckResult::Failed(format!("no HTTP/2: {error}"))),
         }
     }
 
@@ -81,7 +84,7 @@ impl Call {
             let mut page = [0; 4 << 10];
             let count = self.raw.read(&mut page)?;
             if count == 0 {
-                return Ok(CheckResult::Ill("closed before an answer".into()));
+                return Ok(CheckResult::Failed("closed before an answer".into()));
             }
             if let Some(check_result) = self.hear(page.get(..count).unwrap_or_default())? {
                 return Ok(check_result);
@@ -93,7 +96,7 @@ impl Call {
     pub(super) fn hear(&mut self, piece: &[u8]) -> io::Result<Option<CheckResult>> {
         self.heard = self.heard.saturating_add(piece.len());
         if self.heard > MOST_HEARD {
-            return Ok(Some(CheckResult::Ill("sent frames without end".into())));
+            return Ok(Some(CheckResult::Failed("sent frames without end".into())));
         }
         self.rest.extend_from_slice(piece);
         self.listen()
@@ -132,13 +135,13 @@ impl Call {
                     (true, key)
                 }
                 FrameEvent::Reset { reason, .. } => {
-                    return Ok(Some(CheckResult::Ill(format!(
+                    return Ok(Some(CheckResult::Failed(format!(
                         "no HTTP/2: it has ended the stream: {}",
                         reason.0
                     ))));
                 }
                 FrameEvent::Leaves { last } if self.key.is_none_or(|key| key.id > last) => {
-                    return Ok(Some(CheckResult::Ill("closed before an answer".into())));
+                    return Ok(Some(CheckResult::Failed("closed before an answer".into())));
                 }
                 _ => continue,
             };
@@ -161,13 +164,14 @@ impl Call {
         if !self.is_grpc() {
             // As the same answer of HTTP/1.1 would be.
             let check_result = self.check.on_answer(&self.answer, ends);
-            return check_result.or_else(|| ends.then(|| CheckResult::Ill("closed before an answer".into())));
+            return check_result
+                .or_else(|| ends.then(|| CheckResult::Failed("closed before an answer".into())));
         }
         if self.status != 200 {
-            return Some(CheckResult::Ill(format!("answered status {}", self.status)));
+            return Some(CheckResult::Failed(format!("answered status {}", self.status)));
         }
         if self.answer.len() > LONGEST {
-            return Some(CheckResult::Ill("the response is too long for a health check".into()));
+            return Some(CheckResult::Failed("the response is too long for a health check".into()));
         }
         ends.then(|| judge(self.code, &self.answer))
     }
@@ -220,16 +224,16 @@ fn question(service: &str) -> Vec<u8> {
 fn judge(status: Option<u32>, message: &[u8]) -> CheckResult {
     match status {
         Some(0) => {}
-        Some(12) => return CheckResult::Ill("does not know grpc.health.v1".into()),
-        Some(5) => return CheckResult::Ill("does not know that service".into()),
-        Some(code) => return CheckResult::Ill(format!("answered gRPC status {code}")),
-        None => return CheckResult::Ill("answered without a gRPC status".into()),
+        Some(12) => return CheckResult::Failed("does not know grpc.health.v1".into()),
+        Some(5) => return CheckResult::Failed("does not know that service".into()),
+        Some(code) => return CheckResult::Failed(format!("answered gRPC status {code}")),
+        None => return CheckResult::Failed("answered without a gRPC status".into()),
     }
     match message.get(5..) {
-        Some([8, 1, ..]) => CheckResult::Well,
-        Some([8, 2, ..]) => CheckResult::Ill("is not serving".into()),
-        Some([8, 3, ..]) => CheckResult::Ill("does not know that service".into()),
-        _ => CheckResult::Ill("does not know its health".into()),
+        Some([8, 1, ..]) => CheckResult::Passed,
+        Some([8, 2, ..]) => CheckResult::Failed("is not serving".into()),
+        Some([8, 3, ..]) => CheckResult::Failed("does not know that service".into()),
+        _ => CheckResult::Failed("does not know its health".into()),
     }
 }
 
@@ -299,7 +303,7 @@ mod tests {
             (Some(14), &[0, 0, 0, 0, 2, 8, 1], false),
             (None, &[0, 0, 0, 0, 2, 8, 1], false),
         ] {
-            assert_eq!(judge(status, message) == CheckResult::Well, well, "{status:?} {message:?}");
+            assert_eq!(judge(status, message) == CheckResult::Passed, well, "{status:?} {message:?}");
         }
     }
 }

@@ -28,13 +28,13 @@ pub(super) struct Check {
     pub(super) tls: Option<(Arc<BackendTls>, Option<Name>)>,
 }
 
-/// What one look at a member showed.
+/// What one check of a member showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CheckResult {
-    Well,
-    Ill(String),
-    /// Our own lack of something, which says nothing about the member.
-    Unable(String),
+    Passed,
+    Failed(String),
+    /// This host lacked something, such as descriptors: that says nothing about the member.
+    NotRun(String),
 }
 
 /// More of an answer is not looked at.
@@ -94,7 +94,7 @@ impl Check {
     }
 
     /// What is said before anything else, TLS included.
-    pub(super) fn introduction(&self) -> Vec<u8> {
+    pub(super) fn proxy_header(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self.proxy {
             Some(ProxyVersion::V2) => encode(Version::V2, &Origin::Local, &mut out),
@@ -124,31 +124,31 @@ impl Check {
 
     /// The verdict once a connection stands and the question is sent, if that is enough.
     pub(super) fn on_connected(&self) -> Option<CheckResult> {
-        matches!(self.kind, CheckKind::Tcp).then_some(CheckResult::Well)
+        matches!(self.kind, CheckKind::Tcp).then_some(CheckResult::Passed)
     }
 
     /// The verdict on the bytes so far; `ended` when no more will come.
     pub(super) fn on_answer(&self, bytes: &[u8], ended: bool) -> Option<CheckResult> {
         match &self.kind {
             CheckKind::Tcp | CheckKind::Grpc { .. } | CheckKind::Udp { expect: None, .. } => {
-                Some(CheckResult::Well)
+                Some(CheckResult::Passed)
             }
             CheckKind::Udp { expect: Some(expect), .. } => Some(if contains(bytes, expect.as_bytes()) {
-                CheckResult::Well
+                CheckResult::Passed
             } else {
-                CheckResult::Ill("answered something else than expected".into())
+                CheckResult::Failed("answered something else than expected".into())
             }),
             CheckKind::Http { status: (low, high), expect, .. } => match status(bytes) {
-                Status::Partial if ended => Some(CheckResult::Ill("closed before an answer".into())),
+                Status::Partial if ended => Some(CheckResult::Failed("closed before an answer".into())),
                 Status::Partial => None,
-                Status::Invalid => Some(CheckResult::Ill("answered something that is not HTTP".into())),
+                Status::Invalid => Some(CheckResult::Failed("answered something that is not HTTP".into())),
                 Status::Code(code) if !(*low..=*high).contains(&code) => {
-                    Some(CheckResult::Ill(format!("answered status {code}")))
+                    Some(CheckResult::Failed(format!("answered status {code}")))
                 }
                 Status::Code(_) => match expect {
                     Some(expect) if !contains(bytes, expect.as_bytes()) => (ended || bytes.len() >= LONGEST)
-                        .then(|| CheckResult::Ill("answered without the text that is expected".into())),
-                    _ => Some(CheckResult::Well),
+                        .then(|| CheckResult::Failed("answered without the text that is expected".into())),
+                    _ => Some(CheckResult::Passed),
                 },
             },
         }
@@ -158,9 +158,9 @@ impl Check {
     pub(super) fn on_silence(&self, connected: bool) -> CheckResult {
         match &self.kind {
             // UDP owes nobody an answer; a dead port would have refused by now.
-            CheckKind::Udp { expect: None, .. } => CheckResult::Well,
-            _ if !connected => CheckResult::Ill(format!("no connection within {:?}", self.timeout)),
-            _ => CheckResult::Ill(format!("no answer within {:?}", self.timeout)),
+            CheckKind::Udp { expect: None, .. } => CheckResult::Passed,
+            _ if !connected => CheckResult::Failed(format!("no connection within {:?}", self.timeout)),
+            _ => CheckResult::Failed(format!("no answer within {:?}", self.timeout)),
         }
     }
 }
@@ -237,11 +237,11 @@ mod tests {
     #[test]
     fn udp_silence_is_health_unless_an_answer_is_expected() {
         let silent = check(CheckKind::Udp { send: "x".into(), expect: None });
-        assert_eq!(silent.on_silence(true), CheckResult::Well);
+        assert_eq!(silent.on_silence(true), CheckResult::Passed);
         let asking = check(CheckKind::Udp { send: "x".into(), expect: Some("pong".into()) });
-        assert!(matches!(asking.on_silence(true), CheckResult::Ill(_)));
-        assert_eq!(asking.on_answer(b"a pong!", false), Some(CheckResult::Well));
-        assert!(matches!(asking.on_answer(b"what", false), Some(CheckResult::Ill(_))));
+        assert!(matches!(asking.on_silence(true), CheckResult::Failed(_)));
+        assert_eq!(asking.on_answer(b"a pong!", false), Some(CheckResult::Passed));
+        assert!(matches!(asking.on_answer(b"what", false), Some(CheckResult::Failed(_))));
     }
 
     #[test]
@@ -251,10 +251,10 @@ mod tests {
         let question = String::from_utf8(http.question()).unwrap();
         assert!(question.starts_with("GET /up HTTP/1.1\r\nHost: 192.0.2.1:80\r\n"), "{question}");
         assert!(question.ends_with("Connection: close\r\n\r\n"), "{question}");
-        assert_eq!(http.on_answer(b"HTTP/1.1 302 Found\r\n", false), Some(CheckResult::Well));
-        assert!(matches!(http.on_answer(b"HTTP/1.1 500 x\r\n", false), Some(CheckResult::Ill(_))));
+        assert_eq!(http.on_answer(b"HTTP/1.1 302 Found\r\n", false), Some(CheckResult::Passed));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 500 x\r\n", false), Some(CheckResult::Failed(_))));
         assert_eq!(http.on_answer(b"HTTP/1.1 5", false), None);
-        assert!(matches!(http.on_answer(b"HTTP/1.1 5", true), Some(CheckResult::Ill(_))));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 5", true), Some(CheckResult::Failed(_))));
     }
 
     #[test]
@@ -263,19 +263,19 @@ mod tests {
         let http = check(CheckKind::Http { path, host: None, status, expect: Some("ready".into()) });
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nnot ready";
         assert_eq!(http.on_answer(&answer[..answer.len() - 1], false), None, "more is to come");
-        assert_eq!(http.on_answer(answer, false), Some(CheckResult::Well));
-        assert!(matches!(http.on_answer(b"HTTP/1.1 200 OK\r\n\r\nno", true), Some(CheckResult::Ill(_))));
-        assert!(matches!(http.on_answer(b"HTTP/1.1 500 ready\r\n", false), Some(CheckResult::Ill(_))));
+        assert_eq!(http.on_answer(answer, false), Some(CheckResult::Passed));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 200 OK\r\n\r\nno", true), Some(CheckResult::Failed(_))));
+        assert!(matches!(http.on_answer(b"HTTP/1.1 500 ready\r\n", false), Some(CheckResult::Failed(_))));
         let endless = [&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[b'x'; LONGEST]].concat();
-        assert!(matches!(http.on_answer(&endless, false), Some(CheckResult::Ill(_))));
+        assert!(matches!(http.on_answer(&endless, false), Some(CheckResult::Failed(_))));
     }
 
     #[test]
     fn a_member_that_expects_a_proxy_header_is_told_that_the_check_is_local() {
         let mut check = check(CheckKind::Tcp);
-        assert!(check.question().is_empty() && check.introduction().is_empty());
+        assert!(check.question().is_empty() && check.proxy_header().is_empty());
         check.proxy = Some(ProxyVersion::V2);
-        let question = check.introduction();
+        let question = check.proxy_header();
         assert_eq!(&question[..12], b"\r\n\r\n\0\r\nQUIT\n");
         assert_eq!(question[12], 0x20);
     }

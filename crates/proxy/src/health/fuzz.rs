@@ -10,7 +10,7 @@ use seaway_model::{
 };
 
 use super::{
-    call::Call,
+    call::H2CheckExchange,
     check::{Check, CheckResult},
 };
 use crate::http::fuzz::pool_of_one;
@@ -25,18 +25,21 @@ pub fn call(bytes: &[u8]) {
             ..pool_of_one()
         };
         let check = Check::of(&pool, &pool.members[0]).expect("it is checked");
-        let begin = || Call::begin((nowhere.clone(), None), &check);
+        let begin = || H2CheckExchange::begin((nowhere.clone(), None), &check);
         let whole = found(begin(), &mut std::iter::once(bytes));
         for size in [1, 13] {
             assert_eq!(found(begin(), &mut bytes.chunks(size)), whole, "cut into pieces of {size} bytes");
         }
-        if matches!(kind, CheckKind::Grpc { .. }) && whole == Ok(Some(CheckResult::Well)) {
+        if matches!(kind, CheckKind::Grpc { .. }) && whole == Ok(Some(CheckResult::Passed)) {
             assert_eq!(data(bytes).get(5..7), Some(&[8, 1][..]), "it does not say that it serves");
         }
     }
 }
 
-fn found(mut call: Call, pieces: &mut dyn Iterator<Item = &[u8]>) -> Result<Option<CheckResult>, String> {
+fn found(
+    mut call: H2CheckExchange,
+    pieces: &mut dyn Iterator<Item = &[u8]>,
+) -> Result<Option<CheckResult>, String> {
     for piece in pieces {
         let check_result = call.hear(piece).map_err(|error| error.to_string())?;
         assert!(call.held() <= MOST_HELD, "{} bytes are held", call.held());

@@ -10,7 +10,7 @@ use rustls::ClientConnection;
 use seaway_model::load_balancer::BackendProtocol;
 
 use super::{
-    call::Call,
+    call::H2CheckExchange,
     check::{Check, CheckResult},
 };
 use crate::{sys, tls::UpstreamTls};
@@ -24,7 +24,7 @@ pub(super) struct Probe {
     said: usize,
     answer: Vec<u8>,
     /// What is asked by gRPC, and answered there.
-    call: Option<Box<Call>>,
+    call: Option<Box<H2CheckExchange>>,
 }
 
 /// What became of an attempt to begin.
@@ -57,10 +57,13 @@ impl Probe {
             Some((tls, resolved)) => UpstreamTls::of(tls, protocol).begin(resolved.as_ref()).map(Some),
             None => Ok(None),
         };
-        let mut question = check.introduction();
+        let mut question = check.proxy_header();
         let (mut within, mut call) = (None, None);
         if check.uses_http2() {
-            call = Some(Box::new(Call::begin((socket.clone(), begin(BackendProtocol::Http2)?), check)));
+            call = Some(Box::new(H2CheckExchange::begin(
+                (socket.clone(), begin(BackendProtocol::Http2)?),
+                check,
+            )));
         } else if let Some(session) = begin(BackendProtocol::Http1)? {
             within = Some(Box::new(Within { session, question: check.question(), said: 0 }));
         } else {
@@ -194,8 +197,8 @@ fn judge(error: &io::Error) -> CheckResult {
         _ => error.to_string(),
     };
     if ours || sys::out_of_descriptors(error) {
-        CheckResult::Unable(reason)
+        CheckResult::NotRun(reason)
     } else {
-        CheckResult::Ill(reason)
+        CheckResult::Failed(reason)
     }
 }

@@ -141,9 +141,9 @@ impl CheckRegistry {
     pub(super) fn note(&mut self, slot: usize, check_result: &CheckResult, now: u64) {
         let Some(target) = self.targets.get_mut(slot) else { return };
         let (well, reason) = match check_result {
-            CheckResult::Well => (true, "checks succeeded"),
-            CheckResult::Ill(reason) => (false, reason.as_str()),
-            CheckResult::Unable(_) => return,
+            CheckResult::Passed => (true, "checks succeeded"),
+            CheckResult::Failed(reason) => (false, reason.as_str()),
+            CheckResult::NotRun(_) => return,
         };
         if !well {
             for checked_member in target.checked_members.iter().filter_map(|id| self.checked_members.get(*id))

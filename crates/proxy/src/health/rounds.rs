@@ -16,9 +16,9 @@ use seaway_watchdog::Heartbeat;
 use super::{
     Request, RequestQueue,
     check::{Check, CheckResult},
+    fair_queue::FairCheckQueue,
     probe::{Begun, Probe},
     registry::CheckRegistry,
-    waiting::Waiting,
 };
 use crate::sys::{Epoll, Events, millis};
 
@@ -34,7 +34,7 @@ pub(super) struct Rounds {
     out: BinaryHeap<Reverse<(u64, LbKey, PoolId, SocketAddr)>>,
     open: HashMap<u64, Open>,
     /// Due, and not begun yet.
-    waiting: Waiting<Visit>,
+    waiting: FairCheckQueue<Visit>,
     /// Some of these may begin at once.
     has_more: bool,
     random: Jitter,
@@ -88,7 +88,7 @@ impl Rounds {
             due: BinaryHeap::new(),
             out: BinaryHeap::new(),
             open: HashMap::new(),
-            waiting: Waiting::new(most_open),
+            waiting: FairCheckQueue::new(most_open),
             has_more: false,
             random: Jitter::new(),
             lacking: false,
@@ -250,7 +250,7 @@ impl Rounds {
         };
         // Edges: told once of the connection and once of the answer, never to be changed in between.
         if let Err(error) = self.epoll.watch_edges(probe.socket(), visit.mark()) {
-            self.conclude(visit, &check, &CheckResult::Unable(error.to_string()));
+            self.conclude(visit, &check, &CheckResult::NotRun(error.to_string()));
             return None;
         }
         let time_up = millis().saturating_add(check.timeout.as_millis() as u64);
@@ -275,12 +275,12 @@ impl Rounds {
 
     fn conclude(&mut self, visit: Visit, check: &Check, check_result: &CheckResult) {
         match check_result {
-            CheckResult::Unable(lack) if !self.lacking => {
+            CheckResult::NotRun(lack) if !self.lacking => {
                 self.lacking = true;
                 tracing::warn!(%lack, member = %check.at, "a health check cannot be made; members keep their state");
             }
-            CheckResult::Unable(_) => {}
-            CheckResult::Well | CheckResult::Ill(_) => self.lacking = false,
+            CheckResult::NotRun(_) => {}
+            CheckResult::Passed | CheckResult::Failed(_) => self.lacking = false,
         }
         if self.check_registry.target(visit.slot as usize, visit.generation).is_none() {
             return;

@@ -26,31 +26,31 @@ use super::{
 use crate::{
     access::RefusedClient,
     hops::{self, MOST_HOPS},
-    listening_sockets::Newcomer,
+    listening_sockets::AcceptedConnection,
     memory::{ConnectionMemory, Reservation},
     reach,
     running::{Refusal, RunningListener},
     shared::Shared,
-    tls::{Terms, Validations},
+    tls::{ListenerTls, Validations},
 };
 
-/// Who the client is: the same for all that it asks.
-pub(super) struct ClientIdentity {
+/// The connection of a client, the same for all its requests.
+pub(super) struct DownstreamConnection {
     pub(super) peer: SocketAddr,
-    /// Where it wanted to go.
+    /// The address that the client connected to.
     pub(super) destination: Option<SocketAddr>,
     /// What members are told of how many of us it came through.
     pub(super) hops: u8,
     pub(super) listener: Arc<RunningListener>,
     pub(super) told: ForwardedClient,
-    /// How TLS is spoken with it.
-    pub(super) terms: Option<Arc<Terms>>,
+    /// The configuration of TLS, where it ends here.
+    pub(super) listener_tls: Option<Arc<ListenerTls>>,
     /// What it holds, with all its streams.
     pub(super) memory: Rc<ConnectionMemory>,
     /// Of that, what the connection itself holds.
     held: Reservation,
     shared: Arc<Shared>,
-    /// When it came.
+    /// When it was accepted.
     pub(super) came: u64,
 }
 
@@ -59,7 +59,7 @@ const OF_CONNECTION: usize = 4 << 10;
 const OF_TLS: usize = 12 << 10;
 
 /// As long as it lives, the listener and the process count it.
-impl Drop for ClientIdentity {
+impl Drop for DownstreamConnection {
     fn drop(&mut self) {
         self.memory.leave();
         self.listener.leave();
@@ -67,9 +67,9 @@ impl Drop for ClientIdentity {
     }
 }
 
-impl ClientIdentity {
+impl DownstreamConnection {
     pub(super) fn timeout(&self, which: impl Fn(&Timeouts) -> Duration) -> u64 {
-        which(&self.listener.tuned().listener.timeouts).as_millis() as u64
+        which(&self.listener.config().listener.timeouts).as_millis() as u64
     }
 
     pub(super) fn hold_more(&self, bytes: usize) {
@@ -82,7 +82,7 @@ impl ClientIdentity {
         self.shared.memory.refused.fetch_add(1, Relaxed);
     }
 
-    /// Nothing is done for it.
+    /// Refuses the client.
     fn turn_away(&self, context: &WorkerContext, why: Refusal) {
         self.listener.refuse(why);
         context.turned_away(&RefusedClient { peer: self.peer, listener: self.listener.clone(), why });
@@ -90,7 +90,7 @@ impl ClientIdentity {
 
     /// Of a request's head.
     pub(super) fn limits(&self) -> Limits {
-        let limits = self.listener.tuned().listener.http.limits;
+        let limits = self.listener.config().listener.http.limits;
         Limits {
             head: limits.head as usize,
             target: limits.target as usize,
@@ -99,20 +99,24 @@ impl ClientIdentity {
     }
 }
 
-pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>, newcomer: Newcomer) {
-    let Newcomer { fd, peer, listener, trusted, .. } = newcomer;
+pub(super) async fn serve_connection(
+    context: Rc<WorkerContext>,
+    task_state: Rc<TaskState>,
+    accepted: AcceptedConnection,
+) {
+    let AcceptedConnection { fd, peer, listener, trusted, .. } = accepted;
     let told = ForwardedClient::new(peer, listener.at.port(), false);
     let shared = context.shared.clone();
     let memory = context.memory.connection(context.now());
     task_state.hold(memory.clone());
     let held = memory.reserve(OF_CONNECTION);
-    let mut who = ClientIdentity {
+    let mut downstream = DownstreamConnection {
         peer,
         destination: None,
         hops: 0,
         listener,
         told,
-        terms: None,
+        listener_tls: None,
         memory,
         held,
         shared,
@@ -122,70 +126,74 @@ pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>
         Ok(stream) => stream,
         Err(error) => return context.shared.out_of_descriptors(&error),
     };
-    task_state.set_deadline(context.now().saturating_add(who.timeout(|it| it.header)));
+    task_state.set_deadline(context.now().saturating_add(downstream.timeout(|it| it.header)));
     let mut begun = None;
     if trusted {
         let mut scratch = context.scratch();
-        if let Err(refusal) = introduced(&mut who, &stream, &mut scratch).await {
-            who.turn_away(&context, refusal);
+        if let Err(refusal) = introduced(&mut downstream, &stream, &mut scratch).await {
+            downstream.turn_away(&context, refusal);
             return stream.reset();
         }
         begun = (!scratch.asked.is_empty()).then_some(scratch);
     }
-    who.destination = who.destination.or_else(|| Some(reach::arrived_at(stream.fd(), who.listener.at)));
-    let tuned = who.listener.tuned_now();
-    if let Some(tls) = &tuned.listener.tls
-        && (tuned.through.is_some() || tuned.validations.is_some())
+    downstream.destination = downstream
+        .destination
+        .or_else(|| Some(reach::local_destination(stream.fd(), downstream.listener.at)));
+    let config = downstream.listener.config_owned();
+    if let Some(tls) = &config.listener.tls
+        && (config.passthrough.is_some() || config.validations.is_some())
     {
         let mut scratch = begun.take().unwrap_or_else(|| context.scratch());
         let hello = match asked(&stream, &mut scratch).await {
             Ok(hello) => hello,
             Err(why) => {
-                tracing::debug!(listener = %who.listener.at, peer = %who.peer, why, "no TLS");
-                return who.turn_away(&context, Refusal::Tls);
+                tracing::debug!(listener = %downstream.listener.at, peer = %downstream.peer, why, "no TLS");
+                return downstream.turn_away(&context, Refusal::Tls);
             }
         };
         let name = hello.name.as_deref();
-        let validations = tuned.validations.as_ref().filter(|_| hello.is_validation);
+        let validations = config.validations.as_ref().filter(|_| hello.is_validation);
         if let Some(validations) = validations.filter(|it| name.is_some_and(|name| it.is_of(name))) {
-            return validated(&who, stream, validations, &scratch).await;
+            return validated(&downstream, stream, validations, &scratch).await;
         }
-        let through = tuned.through.as_ref();
-        if let Some(choice) = name.and_then(|name| through?.choice(name, tls)) {
+        let passthrough = config.passthrough.as_ref();
+        if let Some(choice) = name.and_then(|name| passthrough?.choice(name, tls)) {
             let number = context.cursors().draw();
             let pool = choice.pool(|| number).cloned();
-            let (end, who) = (End::Wire(stream), Rc::new(who));
-            let held = who.memory.reserve(0);
-            let client = Client { context, task_state, end, who, limit: Cell::new(u64::MAX), held };
+            let (end, downstream) = (End::Wire(stream), Rc::new(downstream));
+            let held = downstream.memory.reserve(0);
+            let client = Client { context, task_state, end, downstream, limit: Cell::new(u64::MAX), held };
             return passing::pass_to(&client, pool, Some(scratch)).await;
         }
         begun = Some(scratch);
     }
     let mut h2 = false;
-    if tuned.listener.tls.is_some() {
-        // Without terms nobody is served: what is asked for in TLS is never said in the open.
-        let Some(terms) = tuned.terms.clone() else { return who.turn_away(&context, Refusal::Tls) };
+    if config.listener.tls.is_some() {
+        // Without it no client is served: what is asked for in TLS is never answered in plaintext.
+        let Some(listener_tls) = config.listener_tls.clone() else {
+            return downstream.turn_away(&context, Refusal::Tls);
+        };
         let early = begun.take();
-        match secured(&mut who, &mut stream, terms, early.as_deref()).await {
+        match secured(&mut downstream, &mut stream, listener_tls, early.as_deref()).await {
             Ok(is_http_2) => h2 = is_http_2,
             Err(error) => {
-                tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "no TLS");
-                return who.turn_away(&context, Refusal::Tls);
+                tracing::debug!(listener = %downstream.listener.at, peer = %downstream.peer, %error, "no TLS");
+                return downstream.turn_away(&context, Refusal::Tls);
             }
         }
         early.into_iter().for_each(|scratch| context.put_back(scratch));
     }
-    let mut proxies = tuned.listener.http.trusted.iter();
-    who.told.believed = proxies.any(|range| range.contains(&who.peer.ip()));
-    let protocol = tuned.listener.protocol;
-    drop(tuned);
-    let who = Rc::new(who);
+    let mut proxies = config.listener.http.trusted.iter();
+    downstream.told.believed = proxies.any(|range| range.contains(&downstream.peer.ip()));
+    let protocol = config.listener.protocol;
+    drop(config);
+    let downstream = Rc::new(downstream);
     if h2 {
-        return streams::serve(context, task_state, who, stream, None).await;
+        return streams::serve(context, task_state, downstream, stream, None).await;
     }
-    let held = who.memory.reserve(0);
+    let held = downstream.memory.reserve(0);
     let client =
-        Client { context, task_state, end: End::Wire(stream), who, limit: Cell::new(u64::MAX), held };
+        Client { context, task_state, end: End::Wire(stream), downstream, limit: Cell::new(u64::MAX), held };
     if protocol == Protocol::Opaque {
         return passing::pass_through(&client).await;
     }
@@ -193,7 +201,11 @@ pub(super) async fn arrive(context: Rc<WorkerContext>, task_state: Rc<TaskState>
 }
 
 /// Reads the PROXY header that trusted peers must send first.
-async fn introduced(who: &mut ClientIdentity, stream: &Stream, scratch: &mut Scratch) -> Result<(), Refusal> {
+async fn introduced(
+    downstream: &mut DownstreamConnection,
+    stream: &Stream,
+    scratch: &mut Scratch,
+) -> Result<(), Refusal> {
     let header = poll_fn(|_| {
         loop {
             match proxy::parse(scratch.asked.filled()) {
@@ -212,17 +224,17 @@ async fn introduced(who: &mut ClientIdentity, stream: &Stream, scratch: &mut Scr
     });
     let (length, source, destination, hops) = header.await.ok_or(Refusal::Header)?;
     if hops >= MOST_HOPS {
-        who.shared.report_loop(who.listener.at);
+        downstream.shared.report_loop(downstream.listener.at);
         return Err(Refusal::Loop);
     }
-    who.hops = hops.saturating_add(1);
+    downstream.hops = hops.saturating_add(1);
     scratch.asked.consume(length);
     if let Some(source) = source {
-        who.peer = source;
-        who.destination = destination;
-        who.told = ForwardedClient::new(source, who.listener.at.port(), false);
+        downstream.peer = source;
+        downstream.destination = destination;
+        downstream.told = ForwardedClient::new(source, downstream.listener.at.port(), false);
     }
-    if who.listener.tuned().admits(who.peer.ip()) { Ok(()) } else { Err(Refusal::Source) }
+    if downstream.listener.config().admits(downstream.peer.ip()) { Ok(()) } else { Err(Refusal::Source) }
 }
 
 /// Whom the client wants to speak with by TLS. What it says stays where it is.
@@ -250,44 +262,49 @@ async fn asked(stream: &Stream, scratch: &mut Scratch) -> Result<ClientHello, &'
 }
 
 /// A certificate authority sees what it came for, and nothing follows (RFC 8737, section 3).
-async fn validated(who: &ClientIdentity, mut stream: Stream, validations: &Validations, early: &Scratch) {
+async fn validated(
+    downstream: &DownstreamConnection,
+    mut stream: Stream,
+    validations: &Validations,
+    early: &Scratch,
+) {
     let shaking = async {
         let connection = ServerConnection::new(validations.config.clone()).map_err(io::Error::other)?;
         let session = Session::new(connection).receive(&stream, early.asked.filled()).await?;
-        who.hold_more(OF_TLS);
+        downstream.hold_more(OF_TLS);
         stream.start_tls(session).await?;
         stream.part();
         io::Result::Ok(())
     };
     if let Err(error) = shaking.await {
-        tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "a host name is not checked");
-        who.listener.refuse(Refusal::Tls);
+        tracing::debug!(listener = %downstream.listener.at, peer = %downstream.peer, %error, "a host name is not checked");
+        downstream.listener.refuse(Refusal::Tls);
     }
 }
 
 /// Tells whether HTTP/2 was agreed on. What came `early` is the beginning of the hello.
 async fn secured(
-    who: &mut ClientIdentity,
+    downstream: &mut DownstreamConnection,
     stream: &mut Stream,
-    terms: Arc<Terms>,
+    listener_tls: Arc<ListenerTls>,
     early: Option<&Scratch>,
 ) -> io::Result<bool> {
-    let connection = ServerConnection::new(terms.config.clone()).map_err(io::Error::other)?;
+    let connection = ServerConnection::new(listener_tls.config.clone()).map_err(io::Error::other)?;
     let mut session = Session::new(connection);
     if let Some(scratch) = early {
         session = session.receive(stream, scratch.asked.filled()).await?;
     }
-    who.hold_more(OF_TLS);
+    downstream.hold_more(OF_TLS);
     stream.start_tls(session).await?;
-    who.told = ForwardedClient::new(who.peer, who.listener.at.port(), true);
+    downstream.told = ForwardedClient::new(downstream.peer, downstream.listener.at.port(), true);
     let mut h2 = false;
     if let Some(session) = stream.session() {
         if let Some([certificate, ..]) = session.connection().peer_certificates() {
-            who.told =
-                ForwardedClient::new(who.peer, who.listener.at.port(), true).with_certificate(certificate);
+            downstream.told = ForwardedClient::new(downstream.peer, downstream.listener.at.port(), true)
+                .with_certificate(certificate);
         }
         h2 = session.connection().alpn_protocol() == Some(b"h2");
     }
-    who.terms = Some(terms);
+    downstream.listener_tls = Some(listener_tls);
     Ok(h2)
 }

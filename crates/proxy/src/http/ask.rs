@@ -5,8 +5,9 @@ use std::{future::poll_fn, io, net::IpAddr, os::fd::AsFd, rc::Rc, sync::Arc, tas
 use seaway_wire::http::{Limits, Reading};
 
 use super::{
-    arrival::ClientIdentity, end::End, exchange::Short, flow::Broken, reuse::NextUse, scratch::Scratch,
-    serve::Client, session::Session, stream::Stream, task_state::TaskState, worker_context::WorkerContext,
+    arrival::DownstreamConnection, end::End, exchange::ExchangeState, flow::Broken, reuse::NextUse,
+    scratch::Scratch, serve::Client, session::Session, stream::Stream, task_state::TaskState,
+    worker_context::WorkerContext,
 };
 use crate::{
     latency::Span,
@@ -35,7 +36,7 @@ pub(super) enum UpstreamError {
 impl UpstreamError {
     /// No connection to it came about.
     pub(super) fn of_connecting(error: io::Error) -> UpstreamError {
-        if reach::is_own_want(&error) {
+        if reach::is_local_shortage(&error) {
             UpstreamError::Ours(error)
         } else {
             UpstreamError::Again(error.to_string())
@@ -65,44 +66,51 @@ pub(super) struct MemberAnswer {
 pub(super) async fn ask_alone(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     pool: &RunningPool,
     member: &Arc<RunningMember>,
     fresh_only: bool,
 ) -> (Result<MemberAnswer, UpstreamError>, bool) {
     // A connection of HTTP/1.1 has one session, streams have one each.
     let is_one_of_many = matches!(client.end, End::H2Stream(_));
-    if is_one_of_many && pool.live().upstream_tls.is_some() && !client.who.memory.admits(Session::HELD) {
-        client.who.refuse_for_memory();
+    if is_one_of_many && pool.live().upstream_tls.is_some() && !client.downstream.memory.admits(Session::HELD)
+    {
+        client.downstream.refuse_for_memory();
         return (Err(UpstreamError::Refused(503)), false);
     }
-    let surely = !short.method.is_idempotent();
-    let kept = if fresh_only { None } else { client.context.kept().take(member, &client.who, surely) };
+    let surely = !state.method.is_idempotent();
+    let kept = if fresh_only { None } else { client.context.kept().take(member, &client.downstream, surely) };
     let reused = kept.is_some();
-    let mut next = short.next;
+    let mut next = state.next;
     let end = match kept {
         Some((mut stream, most)) => {
             next = next.min(most);
-            stream.charge(&client.who.memory);
+            stream.charge_memory(&client.downstream.memory);
             stream.taken_by(client.task_state.index());
             End::Wire(stream)
         }
         None => {
-            client.allow(short.connect);
+            client.allow(state.connect_timeout);
             let started = client.context.shared.started();
             // A connection of HTTP/1.1 counts as two; streams each need one beside.
-            let connected =
-                connect(&client.context, &client.task_state, &client.who, pool, member, is_one_of_many);
+            let connected = connect(
+                &client.context,
+                &client.task_state,
+                &client.downstream,
+                pool,
+                member,
+                is_one_of_many,
+            );
             match connected.await {
                 Ok(end) => {
-                    client.context.measured(pool, None, Span::Connect, started);
+                    client.context.record_latency(pool, None, Span::Connect, started);
                     end
                 }
                 Err(error) => return (Err(UpstreamError::of_connecting(error)), false),
             }
         }
     };
-    let asked = ask(client, scratch, short, &end, reused).await;
+    let asked = ask(client, scratch, state, &end, reused).await;
     (asked.map(|is_whole| MemberAnswer { end, is_whole, next }), reused)
 }
 
@@ -122,20 +130,26 @@ pub(super) fn choose(
 pub(super) async fn connect(
     context: &Rc<WorkerContext>,
     task_state: &TaskState,
-    who: &ClientIdentity,
+    downstream: &DownstreamConnection,
     pool: &RunningPool,
     member: &RunningMember,
     counts: bool,
 ) -> io::Result<End> {
-    let taken = if counts { Some(who.listener.take_descriptor(context.now())?) } else { None };
+    let taken = if counts { Some(downstream.listener.take_descriptor(context.now())?) } else { None };
     let mut stream = reached(context, task_state.index(), member).await?;
     stream.counts(taken);
     if let Some(version) = pool.live().compiled.pool().proxy {
-        let header = reach::introduction(version, who.peer, who.destination, who.listener.at, who.hops);
+        let header = reach::proxy_header(
+            version,
+            downstream.peer,
+            downstream.destination,
+            downstream.listener.at,
+            downstream.hops,
+        );
         stream.write_all(&header).await?;
     }
     secured(&mut stream, pool, member).await?;
-    stream.charge(&who.memory);
+    stream.charge_memory(&downstream.memory);
     Ok(End::Wire(stream))
 }
 
@@ -174,7 +188,7 @@ pub(super) async fn secured(
 pub(super) fn send_on(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     to: &End,
 ) -> Result<(), UpstreamError> {
     let Scratch { upward, asked, .. } = scratch;
@@ -187,7 +201,7 @@ pub(super) fn send_on(
         return Err(UpstreamError::of_client(&error));
     }
     if upward.moved != before {
-        client.allow(short.answer);
+        client.allow(state.response_timeout);
     }
     Ok(())
 }
@@ -196,12 +210,12 @@ pub(super) fn send_on(
 async fn ask(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     stream: &End,
     reused: bool,
 ) -> Result<bool, UpstreamError> {
-    let attempt = short.rule.attempt_timeout.map_or(u64::MAX, |time| time.as_millis() as u64);
-    client.allow(short.answer.min(attempt));
+    let attempt = state.rule.attempt_timeout.map_or(u64::MAX, |time| time.as_millis() as u64);
+    client.allow(state.response_timeout.min(attempt));
     let limits = Limits::default();
     let all_in_question = scratch.upward.is_over();
     scratch.answered.clear();
@@ -226,13 +240,13 @@ async fn ask(
                 let _ = stream.poll_flush();
             }
             if may_go_on && sent == scratch.question.len() {
-                send_on(client, scratch, short, stream)?;
+                send_on(client, scratch, state, stream)?;
             }
             if client.is_gone() {
                 return Poll::Ready(Err(UpstreamError::Client));
             }
             let untouched = scratch.answered.is_empty();
-            let may_repeat = untouched && all_in_question && (sent == 0 || short.method.is_idempotent());
+            let may_repeat = untouched && all_in_question && (sent == 0 || state.method.is_idempotent());
             let gone = |why: String| {
                 Poll::Ready(Err(if may_repeat {
                     UpstreamError::Again(why)
@@ -249,7 +263,7 @@ async fn ask(
                 Poll::Ready(Ok(0)) => return gone("closed before an answer".to_owned()),
                 Poll::Ready(Ok(_)) => {}
             }
-            match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
+            match scratch.response.read(scratch.answered.filled(), state.method, &limits) {
                 Reading::More => {}
                 Reading::Whole => return Poll::Ready(Ok(sent == scratch.question.len())),
                 Reading::Refused(refusal) => return Poll::Ready(Err(UpstreamError::Wrong(refusal.why))),

@@ -18,10 +18,10 @@ use super::{
     credentials::{self, Unauthenticated},
     end::End,
     forward_auth,
-    guard::{self, Denied},
+    guard::{self, RuleDenial},
     h2_upstream, mirror,
     question::{AddedHeaders, version_of},
-    queue::{self, Patience},
+    queue::{self, QueueDeadline},
     relay::relay,
     reuse::NextUse,
     rules::{self, RequestChanges, RequestView, redirected, rewritten},
@@ -32,7 +32,7 @@ use super::{
 use crate::{
     latency::Started,
     reach::{RETRIES, note_failure},
-    running::{Mirror, Refusal, RunningMember, RunningPool, Tuned, Wish},
+    running::{ListenerConfig, Mirror, Refusal, RunningMember, RunningPool, SelectionRequest},
 };
 
 /// What becomes of the client's connection.
@@ -44,17 +44,17 @@ pub(super) enum After {
     Close,
 }
 
-/// What is still needed of a request when its head has made room for the body.
+/// What is kept of a request after its head has made room for the body.
 #[derive(Clone, Copy)]
-pub(super) struct Short<'r> {
+pub(super) struct ExchangeState<'r> {
     /// When its head had come, where that is measured.
     pub(super) started: Started,
-    /// Who asks, as far as anybody is believed.
+    /// The client's address, as far as a proxy before us is believed.
     pub(super) client: IpAddr,
     pub(super) rule: &'r Rule,
     pub(super) options: &'r HttpOptions,
-    /// That every answer gets.
-    pub(super) lines: &'r str,
+    /// Lines that the rule adds to every response.
+    pub(super) response_headers: &'r str,
     /// By which the client keeps its member, and in which pool.
     pub(super) sticky: Option<(&'r Sticky, &'r RunningPool)>,
     pub(super) method: Method,
@@ -67,8 +67,8 @@ pub(super) struct Short<'r> {
     /// The member gets `Connection: close`.
     pub(super) closes: bool,
     /// How long may pass, in milliseconds: to connect to a member, and without a byte either way.
-    pub(super) connect: u64,
-    pub(super) answer: u64,
+    pub(super) connect_timeout: u64,
+    pub(super) response_timeout: u64,
 }
 
 /// Members that are asked whether they take a request before one waits.
@@ -79,32 +79,32 @@ fn millis(time: Duration) -> u64 {
 }
 
 pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
-    let tuned = client.who.listener.tuned_now();
+    let config = client.downstream.listener.config_owned();
     // A request of which nothing is found again is nobody's: by an empty path it would be another's.
     let Ok(head) = scratch.asked.part(0, scratch.request.length) else {
         return refuse(client, scratch, 500).await;
     };
-    if tuned.listener.http.request_id {
-        let believed = client.who.told.believed;
+    if config.listener.http.request_id {
+        let believed = client.downstream.told.believed;
         client.context.request_ids().put_request_id(&mut scratch.id, head, &scratch.request, believed);
     }
     let seen = RequestView { head, request: &scratch.request };
-    let found = tuned.routes.find(&seen);
-    let Some((found, rule)) = found.and_then(|it| Some((it, tuned.rule(it.rule)?))) else {
+    let found = config.routes.find(&seen);
+    let Some((found, rule)) = found.and_then(|it| Some((it, config.rule(it.rule)?))) else {
         return refuse(client, scratch, 404).await;
     };
-    client.task_state.works_for(&rule.owner);
-    let peer = client.who.peer.ip();
-    let asks = match client.who.told.believed {
-        true => believed::client(peer, head, &scratch.request, &tuned.listener.http.trusted),
+    client.task_state.charge_to(&rule.owner);
+    let peer = client.downstream.peer.ip();
+    let asks = match client.downstream.told.believed {
+        true => believed::client(peer, head, &scratch.request, &config.listener.http.trusted),
         false => BelievedClient { ip: peer, is_hidden: false },
     };
-    let mut short = Short {
+    let mut state = ExchangeState {
         started: client.context.shared.started(),
         client: asks.ip,
         rule,
-        options: &tuned.listener.http,
-        lines: "",
+        options: &config.listener.http,
+        response_headers: "",
         sticky: None,
         method: scratch.request.method,
         version: scratch.request.version,
@@ -113,41 +113,41 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         reuse: Reuse::Never,
         next: NextUse::Closed,
         closes: false,
-        connect: millis(tuned.listener.timeouts.connect),
-        answer: millis(tuned.listener.timeouts.answer),
+        connect_timeout: millis(config.listener.timeouts.connect),
+        response_timeout: millis(config.listener.timeouts.answer),
     };
-    scratch.record.asked_by(short.client);
+    scratch.record.set_client(state.client);
     client.limit(rule.timeout);
     // Nobody is invited to ask once more where nothing more is answered.
-    let may_persist = short.persists && !client.is_over();
+    let may_persist = state.persists && !client.is_over();
     // Before anything else of the rule is done: redirects and preflights tell of it, too.
-    match guard::admit(client, &tuned, found.rule, asks, head, &scratch.request) {
+    match guard::admit(client, &config, found.rule, asks, head, &scratch.request) {
         Ok(()) => {}
-        Err(Denied::Source) => {
-            client.who.listener.refuse(Refusal::Source);
+        Err(RuleDenial::Source) => {
+            client.downstream.listener.refuse(Refusal::Source);
             return refuse(client, scratch, 403).await;
         }
-        Err(Denied::Rate(seconds)) => {
-            client.who.listener.refuse(Refusal::ClientRate);
-            let (fields, body) = (format!("Retry-After: {seconds}\r\n"), page(&tuned, 429));
-            let head_only = short.method == Method::Head;
+        Err(RuleDenial::Rate(seconds)) => {
+            client.downstream.listener.refuse(Refusal::ClientRate);
+            let (fields, body) = (format!("Retry-After: {seconds}\r\n"), error_page(&config, 429));
+            let head_only = state.method == Method::Head;
             // Another connection would cost more than another answer.
-            let persists = skip_request(scratch) && may_persist;
+            let persists = consume_head(scratch) && may_persist;
             let answer = Answer { status: 429, fields: &fields, body, head_only, persists };
-            return client.say(scratch, &answer).await;
+            return client.respond(scratch, &answer).await;
         }
     }
     if !rule.auth.is_empty()
-        && let Err(why) = credentials::authenticate(client, rule, short.client, head, &scratch.request).await
+        && let Err(why) = credentials::authenticate(client, rule, state.client, head, &scratch.request).await
     {
-        return ask_for_password(client, scratch, short, may_persist, why).await;
+        return ask_for_password(client, scratch, state, may_persist, why).await;
     }
     let mut granted = Vec::new();
     if !rule.asks.is_empty() {
-        let all = tuned.asked_by(found.rule);
-        match Box::pin(forward_auth::ask(client, scratch, short, all)).await {
+        let all = config.auth_pools_of(found.rule);
+        match Box::pin(forward_auth::ask(client, scratch, state, all)).await {
             Ok(lines) => granted = lines,
-            Err(why) => return Box::pin(forward_auth::refuse_as(client, scratch, short, why)).await,
+            Err(why) => return Box::pin(forward_auth::refuse_as(client, scratch, state, why)).await,
         }
     }
     if cors::is_preflight(&seen)
@@ -155,89 +155,89 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     {
         let mut fields = String::new();
         cors::for_preflight(cors, &origin, &seen, &mut fields);
-        let persists = skip_request(scratch) && may_persist;
-        return client.say(scratch, &Answer { fields: &fields, persists, ..Answer::last(204) }).await;
+        let persists = consume_head(scratch) && may_persist;
+        return client.respond(scratch, &Answer { fields: &fields, persists, ..Answer::last(204) }).await;
     }
     let lines = rules::lines(rule, &seen, client);
-    short.lines = &lines;
+    state.response_headers = &lines;
     match &rule.action {
         Action::Forward(_) => {}
         Action::Respond { code, body } => {
-            let body = Some(body.as_str()).filter(|body| !body.is_empty()).or(page(&tuned, *code));
-            let persists = skip_request(scratch) && may_persist;
-            let head_only = short.method == Method::Head;
+            let body = Some(body.as_str()).filter(|body| !body.is_empty()).or(error_page(&config, *code));
+            let persists = consume_head(scratch) && may_persist;
+            let head_only = state.method == Method::Head;
             let answer = Answer { status: *code, fields: &lines, body, head_only, persists };
-            return client.say(scratch, &answer).await;
+            return client.respond(scratch, &answer).await;
         }
         Action::Redirect(redirect) => {
-            let location = redirected(redirect, &seen, found, &client.who.told);
+            let location = redirected(redirect, &seen, found, &client.downstream.told);
             let fields = format!("Location: {location}\r\n{lines}");
-            let persists = skip_request(scratch) && may_persist;
+            let persists = consume_head(scratch) && may_persist;
             let answer = Answer { fields: &fields, persists, ..Answer::last(redirect.code) };
-            return client.say(scratch, &answer).await;
+            return client.respond(scratch, &answer).await;
         }
     }
-    let mark = &client.context.shared.mark;
-    if mark.is_looped(head, &scratch.request) {
-        client.context.shared.report_loop(client.who.listener.at);
-        client.who.listener.refuse(Refusal::Loop);
+    let loop_marker = &client.context.shared.loop_marker;
+    if loop_marker.is_looped(head, &scratch.request) {
+        client.context.shared.report_loop(client.downstream.listener.at);
+        client.downstream.listener.refuse(Refusal::Loop);
         return refuse(client, scratch, 508).await;
     }
     let number = client.context.cursors().draw();
-    let Some(pool) = tuned.pool_of(found.rule, || number) else {
-        client.who.listener.refuse(Refusal::NoMember);
+    let Some(pool) = config.pool_of(found.rule, || number) else {
+        client.downstream.listener.refuse(Refusal::NoMember);
         return refuse(client, scratch, 503).await;
     };
     let mut pool = pool.clone();
     let mut sticky = Sticky::of(&pool, head, &scratch.request);
     if sticky.as_ref().is_none_or(|it| it.mark.is_none())
-        && let Some((theirs, known)) = kept_pool(&tuned, found.rule, head, &scratch.request)
+        && let Some((theirs, known)) = kept_pool(&config, found.rule, head, &scratch.request)
     {
         (pool, sticky) = (theirs.clone(), Some(known));
     }
     if let Some(sticky) = &mut sticky {
-        let secure = believed::asks_securely(&client.who.told, head, &scratch.request);
+        let secure = believed::asks_securely(&client.downstream.told, head, &scratch.request);
         sticky.within(rule, found, seen.path(), secure);
     }
-    short.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
+    state.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
     let (body, terms, protocol) = {
         let live = pool.live();
         let pool = live.compiled.pool();
         (scratch.request.body, pool.http, pool.protocol)
     };
-    short.reuse = terms.reuse;
-    short.next = NextUse::after_request(&scratch.request, terms.reuse, client.who.told.believed);
-    let switches = short.upgrade || body == Body::Tunnel;
-    short.closes = short.next == NextUse::Closed && !switches && protocol != BackendProtocol::Http2;
+    state.reuse = terms.reuse;
+    state.next = NextUse::after_request(&scratch.request, terms.reuse, client.downstream.told.believed);
+    let switches = state.upgrade || body == Body::Tunnel;
+    state.closes = state.next == NextUse::Closed && !switches && protocol != BackendProtocol::Http2;
     scratch.question.clear();
     let rewritten = rewritten(rule, found, &seen);
-    let introduction = AddedHeaders {
-        told: &client.who.told,
-        options: short.options,
+    let added = AddedHeaders {
+        told: &client.downstream.told,
+        options: state.options,
         id: &scratch.id,
         version: version_of(&scratch.request, matches!(client.end, End::H2Stream(_))),
-        mark,
-        closes: short.closes,
+        loop_marker,
+        closes: state.closes,
     };
     let is_guarded = !rule.auth.is_empty() || !rule.asks.is_empty();
     let asking = RequestChanges { rule, sticky: sticky.as_ref(), granted: &granted, is_guarded };
     let (out, request_ids) = (&mut scratch.question, client.context.request_ids());
-    introduction.question(out, head, &scratch.request, rewritten, &asking, request_ids);
-    short.connect = terms.connect.map_or(short.connect, millis);
-    short.answer = terms.answer.map_or(short.answer, millis);
-    let most = terms.body.unwrap_or(short.options.limits.body);
+    added.question(out, head, &scratch.request, rewritten, &asking, request_ids);
+    state.connect_timeout = terms.connect.map_or(state.connect_timeout, millis);
+    state.response_timeout = terms.answer.map_or(state.response_timeout, millis);
+    let most = terms.body.unwrap_or(state.options.limits.body);
     if matches!(body, Body::Length(length) if length > most) {
         return refuse(client, scratch, 413).await;
     }
     scratch.asked.consume(scratch.request.length);
-    forward(client, scratch, short, (body, most), &pool, tuned.mirrors_of(found.rule)).await
+    forward(client, scratch, state, (body, most), &pool, config.mirrors_of(found.rule)).await
 }
 
 /// Tells a client that its rule is for others.
 async fn ask_for_password(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     may_persist: bool,
     why: Unauthenticated,
 ) -> After {
@@ -245,27 +245,27 @@ async fn ask_for_password(
         Unauthenticated::Unknown(challenge) => (401, challenge),
         Unauthenticated::NoUsers => (503, String::new()),
         Unauthenticated::Busy => {
-            client.who.listener.refuse(Refusal::Resources);
+            client.downstream.listener.refuse(Refusal::Resources);
             (503, "Retry-After: 1\r\n".to_owned())
         }
         Unauthenticated::Gone => return After::Close,
     };
-    let tuned = client.who.listener.tuned_now();
-    let (body, head_only) = (page(&tuned, status), short.method == Method::Head);
+    let config = client.downstream.listener.config_owned();
+    let (body, head_only) = (error_page(&config, status), state.method == Method::Head);
     // Browsers ask again on the same connection.
-    let persists = skip_request(scratch) && may_persist;
-    client.say(scratch, &Answer { status, fields: &fields, body, head_only, persists }).await
+    let persists = consume_head(scratch) && may_persist;
+    client.respond(scratch, &Answer { status, fields: &fields, body, head_only, persists }).await
 }
 
 /// The pool that a client's cookie is of, where several share the requests: it keeps its member there, even of a pool
 /// that gets nothing new any more.
 fn kept_pool<'t>(
-    tuned: &'t Tuned,
+    config: &'t ListenerConfig,
     rule: usize,
     head: &[u8],
     request: &Request,
 ) -> Option<(&'t Arc<RunningPool>, Sticky)> {
-    let pools = tuned.pools_of(rule);
+    let pools = config.pools_of(rule);
     let mut several = pools.iter().filter(|_| pools.len() > 1);
     several.find_map(|(pool, _)| {
         let sticky = Sticky::of(pool, head, request).filter(|it| it.mark.is_some())?;
@@ -277,7 +277,7 @@ fn kept_pool<'t>(
 async fn forward(
     client: &Client,
     scratch: &mut Scratch,
-    mut short: Short<'_>,
+    mut state: ExchangeState<'_>,
     (body, most): (Body, u64),
     pool: &Arc<RunningPool>,
     mirrors: &[Mirror],
@@ -292,7 +292,7 @@ async fn forward(
     };
     let h2 = pool.live().compiled.pool().protocol == BackendProtocol::Http2;
     scratch.upward.begin(coming, body == Body::Chunked && !h2);
-    if !short.rule.auth.is_empty() || !short.rule.asks.is_empty() {
+    if !state.rule.auth.is_empty() || !state.rule.asks.is_empty() {
         // Some members read them as headers: they could say what only those may who have agreed.
         scratch.upward.leave_trailers_out();
     }
@@ -306,33 +306,34 @@ async fn forward(
     }
     scratch.question.append(&mut scratch.upward.out);
     scratch.upward.was_joined();
-    mirror::reflect(client, scratch, mirrors);
-    client.spare(scratch);
+    mirror::send_mirrors(client, scratch, mirrors);
+    client.release_buffers(scratch);
     let mut tried: Vec<Arc<RunningMember>> = Vec::new();
-    let (mut held, mut patience) = (None, Patience::default());
-    let retries = short.rule.retries.map_or(RETRIES, usize::from);
+    let (mut held, mut patience) = (None, QueueDeadline::default());
+    let retries = state.rule.retries.map_or(RETRIES, usize::from);
     // What a PROXY header says of one client holds for the whole connection.
     let introduces = pool.live().compiled.pool().proxy.is_some();
-    let mut fresh_only = introduces || (short.reuse == Reuse::Never && !h2);
+    let mut fresh_only = introduces || (state.reuse == Reuse::Never && !h2);
     if introduces {
-        short.next = NextUse::Closed;
+        state.next = NextUse::Closed;
     }
     loop {
-        let wish = || Wish {
-            client: short.client,
-            mark: short.sticky.and_then(|(sticky, _)| sticky.mark),
+        let selection = || SelectionRequest {
+            client: state.client,
+            cookie: state.sticky.and_then(|(sticky, _)| sticky.mark),
             tried: tried.clone(),
         };
         let choose = || {
-            let known = |(sticky, _): (&Sticky, _)| pool.marked(sticky.mark?, &tried, client.context.now());
-            short.sticky.and_then(known).or_else(|| match h2 {
-                true => choose_free(client, short.client, pool, &tried),
-                false => choose(&client.context, short.client, pool, &tried),
+            let known =
+                |(sticky, _): (&Sticky, _)| pool.by_cookie(sticky.mark?, &tried, client.context.now());
+            state.sticky.and_then(known).or_else(|| match h2 {
+                true => choose_free(client, state.client, pool, &tried),
+                false => choose(&client.context, state.client, pool, &tried),
             })
         };
         let engaged = match (held.take(), tried.len() <= retries) {
             (Some(member), _) => Ok(member),
-            (None, true) => queue::engage(client, pool, wish, &mut patience, choose).await,
+            (None, true) => queue::reserve_member(client, pool, selection, &mut patience, choose).await,
             (None, false) => Err(Refusal::NoMember),
         };
         let member = match engaged {
@@ -342,38 +343,38 @@ async fn forward(
                 return After::Close;
             }
             Err(why) => {
-                client.who.listener.refuse(why);
+                client.downstream.listener.refuse(why);
                 pool.refused(why);
                 return refuse(client, scratch, 503).await;
             }
         };
         let (result, reused) = if h2 {
-            let (result, reused) = h2_upstream::ask(client, scratch, short, pool, &member, fresh_only).await;
+            let (result, reused) = h2_upstream::ask(client, scratch, state, pool, &member, fresh_only).await;
             (result.map(|end| MemberAnswer { end, is_whole: true, next: NextUse::Closed }), reused)
         } else {
-            ask_alone(client, scratch, short, pool, &member, fresh_only).await
+            ask_alone(client, scratch, state, pool, &member, fresh_only).await
         };
         let unanswered = match result {
             Ok(asked) => {
-                scratch.record.led_to(pool, &member);
-                client.spare(scratch);
-                if client.who.memory.is_over() {
+                scratch.record.set_member(pool, &member);
+                client.release_buffers(scratch);
+                if client.downstream.memory.is_over() {
                     // Heads of answers that it does not take are bounded by nothing else.
-                    client.who.refuse_for_memory();
+                    client.downstream.refuse_for_memory();
                     asked.end.reset();
                     drop(asked);
                     client.end.reset();
                     client.task_state.disengage();
                     return After::Close;
                 }
-                let after = relay(client, scratch, short, asked, pool, &member).await;
+                let after = relay(client, scratch, state, asked, pool, &member).await;
                 client.task_state.disengage();
                 return after;
             }
             Err(unanswered) => unanswered,
         };
         // A connection that was kept had been closed meanwhile: that says nothing about the member. With a limit the room is kept.
-        if reused && matches!(unanswered, UpstreamError::Again(_)) && !client.who.memory.is_evicted() {
+        if reused && matches!(unanswered, UpstreamError::Again(_)) && !client.downstream.memory.is_evicted() {
             fresh_only = true;
             held = pool.member_limit().map(|_| member);
             if held.is_none() {
@@ -382,7 +383,7 @@ async fn forward(
             continue;
         }
         client.task_state.disengage();
-        if client.who.memory.is_evicted() {
+        if client.downstream.memory.is_evicted() {
             // Whatever came of it says nothing about the member.
             client.end.reset();
             return After::Close;
@@ -395,23 +396,23 @@ async fn forward(
                 503
             }
             UpstreamError::Again(why) => {
-                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
-                client.who.listener.retries.fetch_add(1, Relaxed);
+                note_failure(&client.downstream.listener, pool, &member, &why, client.context.now());
+                client.downstream.listener.retries.fetch_add(1, Relaxed);
                 member.retries.fetch_add(1, Relaxed);
                 tried.push(member);
                 continue;
             }
             UpstreamError::Lost(why) => {
-                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
+                note_failure(&client.downstream.listener, pool, &member, &why, client.context.now());
                 502
             }
             UpstreamError::Wrong(why) => {
                 tracing::debug!(member = %member.at, why, "not a valid HTTP response");
-                note_failure(&client.who.listener, pool, &member, why, client.context.now());
+                note_failure(&client.downstream.listener, pool, &member, why, client.context.now());
                 502
             }
             UpstreamError::Late => {
-                pool.kept_waiting(&member, client.context.now());
+                pool.note_response_timeout(&member, client.context.now());
                 504
             }
         };
@@ -445,17 +446,20 @@ fn choose_free(
 /// Answers a request that goes nowhere. Its body, if there is one, is not waited for.
 pub(super) async fn refuse(client: &Client, scratch: &mut Scratch, status: u16) -> After {
     let head_only = scratch.request.method == Method::Head;
-    let tuned = client.who.listener.tuned_now();
-    client.say(scratch, &Answer { head_only, body: page(&tuned, status), ..Answer::last(status) }).await
+    let config = client.downstream.listener.config_owned();
+    client
+        .respond(scratch, &Answer { head_only, body: error_page(&config, status), ..Answer::last(status) })
+        .await
 }
 
 /// What the operator wants to be said for that status.
-fn page(tuned: &Tuned, status: u16) -> Option<&str> {
-    tuned.listener.http.pages.get(&status).map(|page| page.as_str())
+fn error_page(config: &ListenerConfig, status: u16) -> Option<&str> {
+    config.listener.http.pages.get(&status).map(|page| page.as_str())
 }
 
 /// `true`: the next request begins right behind this one.
-pub(super) fn skip_request(scratch: &mut Scratch) -> bool {
+/// Drops the head of the request. `true`: no body follows, so the connection can be used again.
+pub(super) fn consume_head(scratch: &mut Scratch) -> bool {
     scratch.asked.consume(scratch.request.length);
     scratch.request.body == Body::None
 }

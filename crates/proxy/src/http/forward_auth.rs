@@ -14,9 +14,9 @@ use seaway_wire::http::{Body, Known, Method};
 use super::{
     ask::{MemberAnswer, UpstreamError, ask_alone, choose},
     credentials,
-    exchange::{After, Short, refuse, skip_request},
+    exchange::{After, ExchangeState, consume_head, refuse},
     question::{AddedHeaders, put},
-    queue::{self, Patience},
+    queue::{self, QueueDeadline},
     relay::relay,
     reuse::NextUse,
     rules::Nothing,
@@ -25,16 +25,16 @@ use super::{
 };
 use crate::{
     reach::note_failure,
-    running::{AuthPool, Refusal, RunningMember, RunningPool, Wish},
+    running::{ForwardAuthPool, Refusal, RunningMember, RunningPool, SelectionRequest},
 };
 
-/// Why a request is not served.
-pub(super) enum Refused {
-    /// This is the answer to it.
-    Answered(Box<Scratch>, MemberAnswer, Arc<RunningPool>, Arc<RunningMember>),
+/// Why forward auth did not allow a request.
+pub(super) enum ForwardAuthFailure {
+    /// The authorizing Service answered so; the client gets that answer.
+    Denied(Box<Scratch>, MemberAnswer, Arc<RunningPool>, Arc<RunningMember>),
     Unreachable,
-    /// The client has not waited for it.
-    Gone,
+    /// The client has left.
+    ClientGone,
 }
 
 /// In milliseconds: to connect, and until the answer begins.
@@ -42,34 +42,34 @@ const PATIENCE: u64 = 5_000;
 /// Members that are asked, until one answers.
 const ATTEMPTS: usize = 2;
 
-/// Lines for the member, after all have agreed.
+/// Lines for the member, after all have allowed the request.
 pub(super) async fn ask(
     client: &Client,
     scratch: &Scratch,
-    short: Short<'_>,
-    all: &[AuthPool],
-) -> Result<Vec<u8>, Refused> {
-    let introduction = AddedHeaders {
-        told: &client.who.told,
-        options: short.options,
+    state: ExchangeState<'_>,
+    all: &[ForwardAuthPool],
+) -> Result<Vec<u8>, ForwardAuthFailure> {
+    let added = AddedHeaders {
+        told: &client.downstream.told,
+        options: state.options,
         id: &scratch.id,
         version: "1.1",
-        mark: &client.context.shared.mark,
+        loop_marker: &client.context.shared.loop_marker,
         closes: true,
     };
     // All that the rule names are asked.
-    if all.len() != short.rule.asks.len() {
-        return Err(Refused::Unreachable);
+    if all.len() != state.rule.asks.len() {
+        return Err(ForwardAuthFailure::Unreachable);
     }
     let mut lines = Vec::new();
     for asked in all {
         let mut own = client.context.scratch();
         own.upward.begin(Body::None, false);
         own.upward.was_joined();
-        put_question(&mut own.question, scratch, (short.rule, &asked.auth), &introduction)
-            .ok_or(Refused::Unreachable)?;
-        let _held = client.who.memory.reserve(own.weight());
-        let (answer, member) = one_of(client, &mut own, of(short), &asked.pool).await?;
+        put_question(&mut own.question, scratch, (state.rule, &asked.auth), &added)
+            .ok_or(ForwardAuthFailure::Unreachable)?;
+        let _held = client.downstream.memory.reserve(own.weight());
+        let (answer, member) = one_of(client, &mut own, of(state), &asked.pool).await?;
         let status = own.response.status;
         match status {
             200..300 => {
@@ -82,10 +82,10 @@ pub(super) async fn ask(
                 client.task_state.disengage();
                 client.context.put_back(own);
             }
-            300.. => return Err(Refused::Answered(own, answer, asked.pool.clone(), member)),
+            300.. => return Err(ForwardAuthFailure::Denied(own, answer, asked.pool.clone(), member)),
             _ => {
                 client.task_state.disengage();
-                return Err(Refused::Unreachable);
+                return Err(ForwardAuthFailure::Unreachable);
             }
         }
     }
@@ -96,95 +96,99 @@ pub(super) async fn ask(
 pub(super) async fn refuse_as(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
-    why: Refused,
+    state: ExchangeState<'_>,
+    why: ForwardAuthFailure,
 ) -> After {
     match why {
-        Refused::Gone => After::Close,
-        Refused::Unreachable => {
-            client.who.listener.refuse(Refusal::NoMember);
+        ForwardAuthFailure::ClientGone => After::Close,
+        ForwardAuthFailure::Unreachable => {
+            client.downstream.listener.refuse(Refusal::NoMember);
             refuse(client, scratch, 503).await
         }
-        Refused::Answered(mut own, answer, pool, member) => {
+        ForwardAuthFailure::Denied(mut own, answer, pool, member) => {
             // A body that is not read is not passed over, either.
-            let persists = short.persists && scratch.request.body == Body::None;
-            let short = Short { persists, version: short.version, ..of(short) };
+            let persists = state.persists && scratch.request.body == Body::None;
+            let state = ExchangeState { persists, version: state.version, ..of(state) };
             std::mem::swap(&mut own.record, &mut scratch.record);
-            own.record.led_to(&pool, &member);
-            let after = relay(client, &mut own, short, answer, &pool, &member).await;
+            own.record.set_member(&pool, &member);
+            let after = relay(client, &mut own, state, answer, &pool, &member).await;
             client.task_state.disengage();
             std::mem::swap(&mut own.record, &mut scratch.record);
             client.context.put_back(own);
-            skip_request(scratch);
+            consume_head(scratch);
             after
         }
     }
 }
 
 /// How this is asked: on a connection of its own, without a body, and never for long.
-fn of(short: Short<'_>) -> Short<'_> {
-    Short {
+fn of(state: ExchangeState<'_>) -> ExchangeState<'_> {
+    ExchangeState {
         sticky: None,
-        method: if short.method == Method::Head { Method::Head } else { Method::Get },
+        method: if state.method == Method::Head { Method::Head } else { Method::Get },
         upgrade: false,
         reuse: Reuse::Never,
         next: NextUse::Closed,
         closes: true,
-        connect: short.connect.min(PATIENCE),
-        answer: short.answer.min(PATIENCE),
-        ..short
+        connect_timeout: state.connect_timeout.min(PATIENCE),
+        response_timeout: state.response_timeout.min(PATIENCE),
+        ..state
     }
 }
 
 async fn one_of(
     client: &Client,
     own: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     pool: &Arc<RunningPool>,
-) -> Result<(MemberAnswer, Arc<RunningMember>), Refused> {
-    let (mut tried, mut patience) = (Vec::new(), Patience::default());
+) -> Result<(MemberAnswer, Arc<RunningMember>), ForwardAuthFailure> {
+    let (mut tried, mut patience) = (Vec::new(), QueueDeadline::default());
     while tried.len() < ATTEMPTS {
-        let choose = || choose(&client.context, short.client, pool, &tried);
-        let wish = || Wish { client: short.client, mark: None, tried: tried.clone() };
-        let Ok(member) = queue::engage(client, pool, wish, &mut patience, choose).await else {
+        let choose = || choose(&client.context, state.client, pool, &tried);
+        let selection = || SelectionRequest { client: state.client, cookie: None, tried: tried.clone() };
+        let Ok(member) = queue::reserve_member(client, pool, selection, &mut patience, choose).await else {
             let is_gone = client.is_gone();
-            return Err(if is_gone { Refused::Gone } else { Refused::Unreachable });
+            return Err(if is_gone {
+                ForwardAuthFailure::ClientGone
+            } else {
+                ForwardAuthFailure::Unreachable
+            });
         };
-        let (result, _) = ask_alone(client, own, short, pool, &member, true).await;
+        let (result, _) = ask_alone(client, own, state, pool, &member, true).await;
         let why = match result {
             Ok(answer) => return Ok((answer, member)),
             Err(why) => why,
         };
         client.task_state.disengage();
         if client.is_gone() {
-            return Err(Refused::Gone);
+            return Err(ForwardAuthFailure::ClientGone);
         }
         match why {
-            UpstreamError::Client => return Err(Refused::Gone),
+            UpstreamError::Client => return Err(ForwardAuthFailure::ClientGone),
             UpstreamError::Again(why) => {
-                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
+                note_failure(&client.downstream.listener, pool, &member, &why, client.context.now());
                 tried.push(member);
             }
             UpstreamError::Lost(why) => {
-                note_failure(&client.who.listener, pool, &member, &why, client.context.now());
-                return Err(Refused::Unreachable);
+                note_failure(&client.downstream.listener, pool, &member, &why, client.context.now());
+                return Err(ForwardAuthFailure::Unreachable);
             }
             UpstreamError::Wrong(why) => {
-                note_failure(&client.who.listener, pool, &member, why, client.context.now());
-                return Err(Refused::Unreachable);
+                note_failure(&client.downstream.listener, pool, &member, why, client.context.now());
+                return Err(ForwardAuthFailure::Unreachable);
             }
             UpstreamError::Late => {
-                pool.kept_waiting(&member, client.context.now());
-                return Err(Refused::Unreachable);
+                pool.note_response_timeout(&member, client.context.now());
+                return Err(ForwardAuthFailure::Unreachable);
             }
             UpstreamError::Ours(error) => {
                 client.lacks(&error);
-                return Err(Refused::Unreachable);
+                return Err(ForwardAuthFailure::Unreachable);
             }
-            UpstreamError::Refused(_) => return Err(Refused::Unreachable),
+            UpstreamError::Refused(_) => return Err(ForwardAuthFailure::Unreachable),
         }
     }
-    Err(Refused::Unreachable)
+    Err(ForwardAuthFailure::Unreachable)
 }
 
 const METHOD: &[u8] = b"X-Forwarded-Method";
@@ -198,11 +202,11 @@ fn put_question(
     out: &mut Vec<u8>,
     scratch: &Scratch,
     (rule, auth): (&Rule, &ForwardAuth),
-    introduction: &AddedHeaders<'_>,
+    added: &AddedHeaders<'_>,
 ) -> Option<()> {
     let request = &scratch.request;
     let head = scratch.asked.part(0, request.length).ok()?;
-    if introduction.mark.is_looped(head, request) {
+    if added.loop_marker.is_looped(head, request) {
         return None;
     }
     let method: &[u8] = if request.method == Method::Head { b"HEAD " } else { b"GET " };
@@ -218,20 +222,20 @@ fn put_question(
             || is_granted(&rule.asks, name);
         // A password that was for us is nobody else's.
         let is_ours = credentials::is_authorization(name) && credentials::are_removed(rule);
-        if !field.hop && !is_of_body && !is_told && !is_ours && !introduction.is_ours_to_tell(field) {
+        if !field.hop && !is_of_body && !is_told && !is_ours && !added.is_ours_to_tell(field) {
             put(out, &[name, b": ", field.value.of(head), b"\r\n"]);
         }
     }
-    introduction.forwarded(out, head, request, &Nothing);
+    added.forwarded(out, head, request, &Nothing);
     put(out, &[METHOD, b": ", request.method_name.of(head), b"\r\n"]);
     let uri = request.path_and_query().of(head);
     // One that is empty would be taken for one that was not told.
     let slash: &[u8] = if uri.starts_with(b"/") { b"" } else { b"/" };
     put(out, &[URI, b": ", slash, uri, b"\r\n"]);
-    if let Some(certificate) = &introduction.told.certificate {
+    if let Some(certificate) = &added.told.certificate {
         put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
     }
-    put(out, &[b"CDN-Loop: ", introduction.mark.bytes(), b"\r\nConnection: close\r\n\r\n"]);
+    put(out, &[b"CDN-Loop: ", added.loop_marker.bytes(), b"\r\nConnection: close\r\n\r\n"]);
     Some(())
 }
 

@@ -8,7 +8,7 @@ use std::{net::IpAddr, sync::Arc};
 use ipnet::IpNet;
 use seaway_model::{
     L4, LbKey, Member, Owner, Pool, PoolId,
-    load_balancer::{Affinity, BackendProtocol, Balance, CookieMode, HttpTerms, MemberState},
+    load_balancer::{Affinity, BackendProtocol, Balance, CookieMode, MemberState, PoolHttpOptions},
 };
 use seaway_wire::http::{Limits, Reading, Request};
 
@@ -146,7 +146,7 @@ pub(crate) fn pool_of_one() -> Pool {
         member_limit: None,
         proxy: None,
         transparent: false,
-        http: HttpTerms::default(),
+        http: PoolHttpOptions::default(),
         members: vec![Member {
             at,
             host_name: None,

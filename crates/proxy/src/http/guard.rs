@@ -7,40 +7,40 @@ use seaway_model::load_balancer::ClientKey;
 use seaway_wire::http::{Known, Request};
 
 use super::{believed::BelievedClient, serve::Client};
-use crate::{client_rates::Asking, running::Tuned};
+use crate::{client_rates::RateLimitKey, running::ListenerConfig};
 
-/// Why a request is not answered by its rule.
+/// Why a rule denies a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Denied {
-    /// It comes from where nobody may ask, or nobody knows from where.
+pub(super) enum RuleDenial {
+    /// The address of the client is not allowed, or not known.
     Source,
-    /// One client has asked too often; the seconds after which it may again.
+    /// The client is over its rate limit; the seconds after which it may send a request again.
     Rate(u64),
 }
 
 /// Rules without ranges and limits cost two looks at what is not there.
 pub(super) fn admit(
     client: &Client,
-    tuned: &Tuned,
+    config: &ListenerConfig,
     rule: usize,
     asks: BelievedClient,
     head: &[u8],
     request: &Request,
-) -> Result<(), Denied> {
-    if let Some(sources) = tuned.sources_of(rule)
+) -> Result<(), RuleDenial> {
+    if let Some(sources) = config.sources_of(rule)
         && (asks.is_hidden || !sources.admits(asks.ip.to_canonical()))
     {
-        return Err(Denied::Source);
+        return Err(RuleDenial::Source);
     }
-    for limit in tuned.rule(rule).map_or(&[][..], |rule| &rule.rates) {
+    for limit in config.rule(rule).map_or(&[][..], |rule| &rule.rates) {
         let value = match &limit.rate.key {
             ClientKey::Address => None,
             ClientKey::Header(name) => header(name.as_bytes(), head, request),
             ClientKey::Cookie(name) => cookie(name.as_bytes(), head, request),
         };
-        let asking = value.map_or(Asking::By(asks.ip.to_canonical()), Asking::Saying);
+        let asking = value.map_or(RateLimitKey::Address(asks.ip.to_canonical()), RateLimitKey::Value);
         let rates = &client.context.shared.client_rates;
-        rates.admit(limit, asking, client.context.now()).map_err(Denied::Rate)?;
+        rates.admit(limit, asking, client.context.now()).map_err(RuleDenial::Rate)?;
     }
     Ok(())
 }

@@ -131,22 +131,22 @@ impl H2Connection {
         })
     }
 
-    /// To be written by: what is said waits until the driver's turn.
+    /// The state of HTTP/2 with a buffer to write to, which is sent in the turn of the driver.
     pub(super) fn connection(&self) -> RefMut<'_, Connection<StreamInbox>> {
         let mut connection = self.connection.borrow_mut();
         if connection.out.capacity() == 0 {
-            connection.out = self.context.sheet();
+            connection.out = self.context.take_buffer();
         }
         connection
     }
 
-    /// For what came: who takes it says little or nothing, and needs no sheet for it.
-    pub(super) fn taken(&self) -> RefMut<'_, Connection<StreamInbox>> {
+    /// The state of HTTP/2, to take what came: that writes little or nothing, and needs no buffer for it.
+    pub(super) fn state_mut(&self) -> RefMut<'_, Connection<StreamInbox>> {
         self.connection.borrow_mut()
     }
 
-    /// To be looked at: who says nothing needs no room to write.
-    pub(super) fn seen(&self) -> Ref<'_, Connection<StreamInbox>> {
+    /// The state of HTTP/2, to be read.
+    pub(super) fn state(&self) -> Ref<'_, Connection<StreamInbox>> {
         self.connection.borrow()
     }
 
@@ -180,7 +180,7 @@ impl H2Connection {
 
     /// A member takes another request now.
     pub(super) fn takes_another(&self) -> bool {
-        let connection = self.seen();
+        let connection = self.state();
         // How many streams it takes is the first thing that it says.
         let takes = connection.has_heard() && connection.takes_more() && connection.out.len() <= CROWD;
         takes && !self.is_over() && !connection.is_used_up()
@@ -188,13 +188,13 @@ impl H2Connection {
 
     /// A member has all the streams that it takes. One that takes none for the moment may say otherwise.
     pub(super) fn has_all_streams(&self) -> bool {
-        let connection = self.seen();
+        let connection = self.state();
         connection.has_heard() && connection.most_streams() > 0 && !connection.takes_more()
     }
 
     /// Which clients send bodies by it: this one, and any other.
     pub(super) fn sends(&self, client: &Rc<ConnectionMemory>) -> (bool, bool) {
-        let connection = self.seen();
+        let connection = self.state();
         let of = |inbox: &StreamInbox| inbox.held.as_ref().is_some_and(|held| Rc::ptr_eq(held.of(), client));
         connection.unsaid().fold((false, false), |(own, others), it| (own || of(it), others || !of(it)))
     }
@@ -273,7 +273,7 @@ impl H2Connection {
                 rest.drain(..used);
                 continue;
             }
-            let mut page = self.context.page();
+            let mut page = self.context.read_buffer();
             let count = ready!(self.stream.poll_read(&mut page))?;
             self.left.set((turn, left.saturating_sub(1)));
             if count == 0 {
@@ -410,8 +410,8 @@ impl H2Connection {
         }
     }
 
-    fn wake_all(&self, who: &RefCell<Vec<Rc<TaskState>>>) {
-        who.take().iter().for_each(|task_state| self.context.wake(task_state));
+    fn wake_all(&self, downstream: &RefCell<Vec<Rc<TaskState>>>) {
+        downstream.take().iter().for_each(|task_state| self.context.wake(task_state));
     }
 
     /// Writes what waits; nothing is held while nothing does.
@@ -426,8 +426,8 @@ impl H2Connection {
             self.sent.set(self.sent.get().saturating_add(written));
         }
         self.sent.set(0);
-        let sheet = std::mem::take(&mut self.connection.borrow_mut().out);
-        self.context.put_sheet_back(sheet);
+        let buffer = std::mem::take(&mut self.connection.borrow_mut().out);
+        self.context.return_buffer(buffer);
         self.wake_all(&self.crowded);
         self.note(self.stream.poll_flush())
     }
@@ -470,7 +470,7 @@ impl H2Connection {
         let mut left = MOST_UNTAKEN;
         poll_fn(|_| {
             loop {
-                let read = self.stream.poll_receive(&mut self.context.page());
+                let read = self.stream.poll_receive(&mut self.context.read_buffer());
                 left = match ready!(in_time(read)) {
                     Ok(count @ 1..) if count < left => left.saturating_sub(count),
                     _ => return Poll::Ready(()),

@@ -15,7 +15,7 @@ use seaway_wire::{
 use super::{
     answer::Answer,
     h2_connection::{FIRST_WINDOW, H2Connection},
-    h2_upstream::Place,
+    h2_upstream::StreamReservation,
     heads::{BodyForwarding, Changes},
     scratch::Buffer,
     stream_inbox::Head,
@@ -46,7 +46,7 @@ struct Window {
     /// What was taken since it last grew.
     taken: Cell<usize>,
     /// Among the streams of the member; it is free when this one is over.
-    place: Place,
+    reservation: StreamReservation,
 }
 
 impl Window {
@@ -78,9 +78,9 @@ impl H2Stream {
         key: Key,
         task_state: Rc<TaskState>,
         memory: Rc<ConnectionMemory>,
-        place: Place,
+        reservation: StreamReservation,
     ) -> H2Stream {
-        let window = Some(Window { memory, lent: Cell::new(0), taken: Cell::new(0), place });
+        let window = Some(Window { memory, lent: Cell::new(0), taken: Cell::new(0), reservation });
         let h2_stream =
             H2Stream { h2, key, task_state, is_unanswered: Cell::new(false), switches: false, window };
         if let Some(window) = h2_stream.window.as_ref().filter(|_| h2_stream.h2.expects_long_answers()) {
@@ -109,7 +109,7 @@ impl H2Stream {
         let Some(window) = &self.window else { return };
         let wanted = length.map_or(ANSWER_WINDOW, |it| u32::try_from(it).unwrap_or(u32::MAX));
         let wanted = wanted.min(ANSWER_WINDOW);
-        let is_all_here = self.h2.seen().with(self.key).is_none_or(|inbox| inbox.ended);
+        let is_all_here = self.h2.state().with(self.key).is_none_or(|inbox| inbox.ended);
         self.h2.note_answer(wanted > FIRST_WINDOW && (!is_all_here || window.lent.get() > 0));
         if wanted > window.size() && !is_all_here {
             self.lend(window, wanted.saturating_sub(window.size()));
@@ -130,13 +130,13 @@ impl H2Stream {
     /// Of a member: tells whether something waits on it that is not taken, and whether something was.
     pub(super) fn note(&self, waits: bool, moved: bool) {
         if let Some(window) = &self.window {
-            window.place.note(waits, moved, self.h2.context.now());
+            window.reservation.note(waits, moved, self.h2.context.now());
         }
     }
 
     /// Of a member: it has to make room for others, since what waits on it is not taken.
     pub(super) fn is_reclaimed(&self) -> bool {
-        self.window.as_ref().is_some_and(|window| window.place.is_reclaimed())
+        self.window.as_ref().is_some_and(|window| window.reservation.is_reclaimed())
     }
 
     pub(super) fn poll_takes(&self) -> Poll<()> {
@@ -148,16 +148,16 @@ impl H2Stream {
         if self.is_gone() {
             return Poll::Ready(());
         }
-        self.h2.poll_room(&self.h2.seen(), &self.task_state)
+        self.h2.poll_room(&self.h2.state(), &self.task_state)
     }
 
     pub(super) fn has_unread(&self) -> bool {
-        self.h2.seen().with(self.key).is_some_and(|inbox| !inbox.is_read())
+        self.h2.state().with(self.key).is_some_and(|inbox| !inbox.is_read())
     }
 
     /// The next head of a member's answer, interim or not. The error tells why there is none.
     pub(super) fn poll_head(&self) -> Poll<Result<Head, Reason>> {
-        let mut connection = self.h2.taken();
+        let mut connection = self.h2.state_mut();
         let Some(inbox) = connection.with_mut(self.key) else { return Poll::Ready(Err(Reason::CANCEL)) };
         let head = inbox.heads.pop_front();
         inbox.report_held();
@@ -171,12 +171,12 @@ impl H2Stream {
 
     /// Nothing comes after what was taken, no trailers either.
     pub(super) fn has_ended(&self) -> bool {
-        self.h2.seen().with(self.key).is_some_and(|inbox| inbox.is_through() && inbox.trailers.is_empty())
+        self.h2.state().with(self.key).is_some_and(|inbox| inbox.is_through() && inbox.trailers.is_empty())
     }
 
     /// As lines.
     pub(super) fn trailers(&self) -> Vec<u8> {
-        let mut connection = self.h2.taken();
+        let mut connection = self.h2.state_mut();
         let trailers = connection.with_mut(self.key).map(|inbox| std::mem::take(&mut inbox.trailers));
         let mut all = trailers.unwrap_or_default();
         if fields_of(&all).any(|(name, _)| !may_trail(name)) {
@@ -195,7 +195,7 @@ impl H2Stream {
         if self.is_gone() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        match self.h2.poll_room(&self.h2.seen(), &self.task_state) {
+        match self.h2.poll_room(&self.h2.state(), &self.task_state) {
             Poll::Pending if self.h2.context.is_late() => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             poll => poll.map(Ok),
         }
@@ -217,7 +217,7 @@ impl H2Stream {
 
     /// The peer has given the stream up, or is gone.
     pub(super) fn is_gone(&self) -> bool {
-        self.h2.is_over() || self.h2.seen().with(self.key).is_none_or(|inbox| inbox.reset.is_some())
+        self.h2.is_over() || self.h2.state().with(self.key).is_none_or(|inbox| inbox.reset.is_some())
     }
 
     pub(super) fn reset(&self) {

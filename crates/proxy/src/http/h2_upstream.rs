@@ -1,6 +1,7 @@
 //! Requests to members by HTTP/2. All clients of a worker share a few connections to each member (`h2_upstream/upstream.rs`).
 
-mod stuck;
+mod handle;
+mod stalled;
 mod upstream;
 
 use std::{collections::HashMap, future::poll_fn, io, net::SocketAddr, rc::Rc, sync::Arc, task::Poll};
@@ -10,12 +11,15 @@ use seaway_wire::{
     http2::{Block, Connection, Reason},
 };
 
-pub(super) use self::upstream::Place;
-use self::upstream::{Held, Upstream, Way};
+pub(super) use self::upstream::StreamReservation;
+use self::{
+    handle::H2Handle,
+    upstream::{NextConnection, Upstream},
+};
 use super::{
     ask::{UpstreamError, reached, secured, send_on},
     end::End,
-    exchange::Short,
+    exchange::ExchangeState,
     flow::Flow,
     h2_connection::{H2Connection, for_member},
     h2_stream::{H2Stream, fields_of},
@@ -46,9 +50,9 @@ pub(super) struct H2UpstreamPool {
 
 impl H2UpstreamPool {
     /// Connections end when nobody asks by them any more.
-    pub(super) fn forget_those_that_leave(&mut self) {
+    pub(super) fn forget_draining_members(&mut self) {
         self.by_member.retain(|_, upstream| {
-            let stays = upstream.member().leaving_since().is_none();
+            let stays = upstream.member().draining_since().is_none();
             if !stays {
                 upstream.close();
             }
@@ -66,7 +70,7 @@ impl H2UpstreamPool {
             return known.clone();
         }
         let upstream = Upstream::new(context, member);
-        if member.leaving_since().is_none() {
+        if member.draining_since().is_none() {
             self.by_member.insert(key, upstream.clone());
         }
         upstream
@@ -83,48 +87,48 @@ pub(super) fn is_free(client: &Client, member: &Arc<RunningMember>) -> bool {
 pub(super) async fn ask(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     pool: &RunningPool,
     member: &Arc<RunningMember>,
     fresh_only: bool,
 ) -> (Result<End, UpstreamError>, bool) {
     let upstream = client.context.h2_upstreams().of(&client.context, member);
-    let Some(place) = upstream.wait_for_stream(client, short.answer).await else {
+    let Some(reservation) = upstream.wait_for_stream(client, state.response_timeout).await else {
         let why = if client.is_gone() { UpstreamError::Client } else { UpstreamError::Refused(503) };
         return (Err(why), false);
     };
     let has_body = scratch.request.body != Body::None;
-    let mut way = match fresh_only {
-        true => Way::Open(upstream.opens()),
-        false => upstream.way(client, has_body, short.answer).await,
+    let mut next = match fresh_only {
+        true => NextConnection::Open(upstream.opens()),
+        false => upstream.next_connection(client, has_body, state.response_timeout).await,
     };
     let (h2, reused) = loop {
-        match way {
-            Way::By(h2) => break (h2, true),
-            Way::Open(opening) => {
-                client.allow(short.connect);
+        match next {
+            NextConnection::Existing(h2) => break (h2, true),
+            NextConnection::Open(opening) => {
+                client.allow(state.connect_timeout);
                 let started = client.context.shared.started();
                 let made = connect(client, pool, &upstream, member).await;
                 if let Ok(h2) = &made {
-                    client.context.measured(pool, None, Span::Connect, started);
+                    client.context.record_latency(pool, None, Span::Connect, started);
                     has_heard(h2, client).await;
                 }
                 drop(opening);
                 match made {
                     // Others were faster: its streams may last for long.
                     Ok(h2) if !fresh_only && h2.has_all_streams() => {
-                        way = upstream.way(client, has_body, short.answer).await;
+                        next = upstream.next_connection(client, has_body, state.response_timeout).await;
                     }
                     Ok(h2) => break (h2, false),
                     Err(error) => return (Err(UpstreamError::of_connecting(error)), false),
                 }
             }
-            Way::None => return (Err(UpstreamError::Refused(503)), false),
-            Way::Gone => return (Err(UpstreamError::Client), false),
+            NextConnection::Unavailable => return (Err(UpstreamError::Refused(503)), false),
+            NextConnection::ClientGone => return (Err(UpstreamError::Client), false),
         }
     };
     let is_secure = pool.live().upstream_tls.is_some();
-    let result = ask_by(&h2, client, scratch, short, (is_secure, member.at), place).await;
+    let result = ask_by(&h2, client, scratch, state, (is_secure, member.at), reservation).await;
     if !matches!(result, Ok(_) | Err(UpstreamError::Refused(_) | UpstreamError::Client)) {
         // It may be the connection's fault; those who are on it go on.
         upstream.forget(&h2);
@@ -137,16 +141,16 @@ async fn connect(
     pool: &RunningPool,
     upstream: &Rc<Upstream>,
     member: &Arc<RunningMember>,
-) -> io::Result<Held> {
+) -> io::Result<H2Handle> {
     let context = &client.context;
-    let taken = client.who.listener.take_descriptor(context.now())?;
+    let taken = client.downstream.listener.take_descriptor(context.now())?;
     let mut stream = reached(context, client.task_state.index(), member).await?;
     stream.counts(Some(taken));
     secured(&mut stream, pool, member).await?;
     if stream.session().is_some_and(|it| it.connection().alpn_protocol() != Some(b"h2")) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it does not speak HTTP/2"));
     }
-    stream.charge(&context.common);
+    stream.charge_memory(&context.common);
     let task_state = Rc::new(TaskState::new(None, context.now()));
     let ready = stream.ready();
     let connection = Connection::client(for_member(OURS.head));
@@ -166,9 +170,9 @@ async fn connect(
         }
         drop(stands);
     });
-    let held = Held(h2);
+    let held = H2Handle(h2);
     // Nobody else is to ask by it where all has ended meanwhile: it goes with this one.
-    if !context.is_stopping() && member.leaving_since().is_none() {
+    if !context.is_stopping() && member.draining_since().is_none() {
         upstream.add(&held);
     }
     Ok(held)
@@ -178,7 +182,7 @@ async fn connect(
 async fn has_heard(h2: &H2Connection, client: &Client) {
     client.allow(SETTINGS);
     poll_fn(|_| {
-        if h2.seen().has_heard() || h2.is_over() || client.context.is_late() || client.is_gone() {
+        if h2.state().has_heard() || h2.is_over() || client.context.is_late() || client.is_gone() {
             return Poll::Ready(());
         }
         h2.wait(&client.task_state);
@@ -197,7 +201,7 @@ async fn drive(h2: &Rc<H2Connection>, upstream: &Upstream, patience: u64) -> io:
         if polled.is_pending() && (h2.is_cut() || task_state.deadline() <= h2.context.now()) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        if is_of_use && h2.seen().is_used_up() {
+        if is_of_use && h2.state().is_used_up() {
             // A member that has said goodbye may wait for us to go.
             is_of_use = false;
             upstream.forget(h2);
@@ -215,9 +219,9 @@ async fn ask_by(
     h2: &Rc<H2Connection>,
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     (is_secure, at): (bool, SocketAddr),
-    place: Place,
+    reservation: StreamReservation,
 ) -> Result<End, UpstreamError> {
     let Scratch { question, repeated, upward, .. } = &mut *scratch;
     repeated.begin();
@@ -226,26 +230,31 @@ async fn ask_by(
     }
     let any_protocol = matches!(client.end, End::H2Stream(_));
     let protocol = switch::protocol(question, repeated, any_protocol);
-    client.allow(short.answer);
+    client.allow(state.response_timeout);
     takes(h2, client, protocol.is_some()).await?;
     let tunnels = protocol.is_some() || repeated.body == Body::Tunnel;
     let joined = repeated.length;
     let whole = upward.is_over();
     let ends = !tunnels && whole && joined == question.len() && upward.trailers().is_empty();
-    let inbox = StreamInbox::to(client.task_state.clone(), client.who.memory.reserve(0));
+    let inbox = StreamInbox::to(client.task_state.clone(), client.downstream.memory.reserve(0));
     let asked = h2.connection().ask(ends, inbox, |block| {
         put_question(block, question, repeated, protocol.as_deref(), is_secure, at);
     });
     h2.wake();
     let asked = asked.ok_or_else(|| UpstreamError::Again("it accepts no more requests".to_owned()))?;
-    let h2_stream =
-        H2Stream::asking(h2.clone(), asked, client.task_state.clone(), client.who.memory.clone(), place);
+    let h2_stream = H2Stream::asking(
+        h2.clone(),
+        asked,
+        client.task_state.clone(),
+        client.downstream.memory.clone(),
+        reservation,
+    );
     if whole && joined == question.len() && !upward.trailers().is_empty() {
         h2_stream.close_body(upward.trailers());
     }
     let end = End::H2Stream(h2_stream);
     scratch.downward.clear();
-    let answer = answered(&end, client, scratch, short, joined).await;
+    let answer = answered(&end, client, scratch, state, joined).await;
     // What goes before the answer goes whole.
     let informed = poll_fn(|_| scratch.downward.poll_write(&client.end)).await;
     let answer = answer.and_then(|it| informed.map(|()| it).map_err(|_| UpstreamError::Client));
@@ -257,7 +266,7 @@ async fn ask_by(
         }
     };
     let agreed = protocol.filter(|_| (200..300).contains(&head.status));
-    read_head(scratch, short, agreed.as_deref(), head)?;
+    read_head(scratch, state, agreed.as_deref(), head)?;
     if let End::H2Stream(h2_stream) = &end {
         h2_stream.open_window(match scratch.response.body {
             Body::None => Some(0),
@@ -274,7 +283,7 @@ async fn ask_by(
 /// Waits until another question may be asked; `protocol`: one that means to speak something else.
 async fn takes(h2: &H2Connection, client: &Client, protocol: bool) -> Result<(), UpstreamError> {
     poll_fn(|_| {
-        let connection = h2.seen();
+        let connection = h2.state();
         if client.is_gone() {
             return Poll::Ready(Err(UpstreamError::Client));
         }
@@ -301,7 +310,7 @@ async fn answered(
     end: &End,
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     joined: usize,
 ) -> Result<Head, UpstreamError> {
     let End::H2Stream(h2_stream) = end else { return Err(UpstreamError::Client) };
@@ -326,7 +335,7 @@ async fn answered(
         }
         let before = (sent, scratch.upward.moved);
         if sent == scratch.question.len() {
-            send_on(client, scratch, short, end)?;
+            send_on(client, scratch, state, end)?;
         }
         let waits = sent < scratch.question.len() || scratch.upward.is_stuck(&scratch.asked);
         h2_stream.note(waits, before != (sent, scratch.upward.moved));
@@ -341,7 +350,7 @@ async fn answered(
             }
             match h2_stream.poll_head() {
                 Poll::Ready(Ok(head)) if head.status < 200 => {
-                    inform(client, &mut scratch.downward, short, &head);
+                    inform(client, &mut scratch.downward, state, &head);
                 }
                 other => break other,
             }
@@ -352,7 +361,7 @@ async fn answered(
             Poll::Ready(Ok(head)) => Poll::Ready(Ok(head)),
             Poll::Ready(Err(reason)) => {
                 // Refused streams were not looked at (RFC 9113, section 8.7).
-                let may_repeat = whole && (reason == Reason::REFUSED || short.method.is_idempotent());
+                let may_repeat = whole && (reason == Reason::REFUSED || state.method.is_idempotent());
                 let why = format!("it has ended the stream: {}", reason.0);
                 Poll::Ready(Err(if may_repeat {
                     UpstreamError::Again(why)
@@ -368,11 +377,11 @@ async fn answered(
 }
 
 /// Passes an answer before the answer on, as strictly read as any.
-fn inform(client: &Client, downward: &mut Flow, short: Short<'_>, head: &Head) {
+fn inform(client: &Client, downward: &mut Flow, state: ExchangeState<'_>, head: &Head) {
     let lines = [&head.lines[..], b"\r\n"].concat();
     let mut response = Response::default();
-    if response.read(&lines, short.method, &OURS) == Reading::Whole && response.is_interim() {
-        put_interim(client, downward, short, &lines, &response);
+    if response.read(&lines, state.method, &OURS) == Reading::Whole && response.is_interim() {
+        put_interim(client, downward, state, &lines, &response);
     }
 }
 
@@ -413,7 +422,7 @@ fn put_question(
 /// The head as HTTP/1.1 would have said it, read as strictly.
 fn read_head(
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     agreed: Option<&[u8]>,
     head: Head,
 ) -> Result<(), UpstreamError> {
@@ -421,7 +430,7 @@ fn read_head(
     let has_length = |lines| fields_of(lines).any(|(name, _)| name == b"content-length");
     // Without a body there would be no end of it in HTTP/1.1.
     let bodiless =
-        short.method == Method::Head || agreed.is_some() || matches!(status, 100..=199 | 204 | 304);
+        state.method == Method::Head || agreed.is_some() || matches!(status, 100..=199 | 204 | 304);
     let length: &[u8] = if ends && !bodiless && !has_length(&lines) { b"content-length: 0\r\n" } else { b"" };
     let lines = match agreed {
         Some(protocol) => switch::agreement(&scratch.question, protocol, &lines),
@@ -430,7 +439,7 @@ fn read_head(
     scratch.answered.clear();
     [&lines[..], length, b"\r\n"].into_iter().for_each(|part| scratch.answered.put(part));
     scratch.response.begin();
-    match scratch.response.read(scratch.answered.filled(), short.method, &OURS) {
+    match scratch.response.read(scratch.answered.filled(), state.method, &OURS) {
         Reading::Whole => Ok(()),
         Reading::Refused(refusal) => Err(UpstreamError::Wrong(refusal.why)),
         Reading::More => Err(UpstreamError::Wrong("no head")),

@@ -29,7 +29,7 @@ use rustls::{Connection, IoState};
 use super::{task_state::TaskState, worker_context::WorkerContext};
 use crate::{
     sys,
-    worker::{Fair, Lane, Mailbox, Token},
+    worker::{FairQueue, FairnessKey, Mailbox, Token},
 };
 
 type Outcome = Result<IoState, rustls::Error>;
@@ -41,15 +41,15 @@ const LATE: u64 = 50;
 
 #[derive(Default)]
 pub(super) struct Handshakes {
-    waiting: RefCell<Fair<Rc<Piece>>>,
+    waiting: RefCell<FairQueue<Rc<Piece>>>,
     /// How many of each load balancer wait.
-    queued: RefCell<HashMap<Lane, usize>>,
+    queued: RefCell<HashMap<FairnessKey, usize>>,
     /// What the thread computes, and since when.
     at_work: RefCell<Option<(Rc<Piece>, u64)>>,
     /// Started when it is first needed. `None`: it could not be.
     helper: OnceCell<Option<Helper>>,
     /// Listening sockets that are not accepted from: their clients would only wait here, and hold memory meanwhile.
-    held_back: RefCell<Vec<(Lane, Token)>>,
+    held_back: RefCell<Vec<(FairnessKey, Token)>>,
 }
 
 /// One step of a handshake: what was read from the peer is to be processed.
@@ -145,10 +145,10 @@ impl Handshakes {
                 return None;
             }
         }
-        let (lane, piece) = self.pop()?;
+        let (fairness_key, piece) = self.pop()?;
         let mut connection = piece.connection.take()?;
         if self.at_work.borrow().is_none()
-            && !context.has_others_than(lane)
+            && !context.has_others_than(fairness_key)
             && let Some(Some(helper)) = self.helper.get()
         {
             match helper.work.send(connection) {
@@ -163,7 +163,7 @@ impl Handshakes {
     }
 
     fn finish(&self, piece: &Piece, done: Done) -> Computed {
-        self.waiting.borrow_mut().charge(piece.of.lane(), done.took);
+        self.waiting.borrow_mut().charge(piece.of.fairness_key(), done.took);
         let is_awaited = !piece.is_forgotten.get();
         if is_awaited {
             piece.connection.replace(Some(done.connection));
@@ -177,42 +177,43 @@ impl Handshakes {
         self.at_work.borrow().as_ref().is_some_and(|(_, since)| now.saturating_sub(*since) < LATE)
     }
 
-    fn push(&self, lane: Lane, client: usize, piece: Rc<Piece>) {
+    fn push(&self, fairness_key: FairnessKey, client: usize, piece: Rc<Piece>) {
         let mut queued = self.queued.borrow_mut();
-        let queued = queued.entry(lane).or_default();
+        let queued = queued.entry(fairness_key).or_default();
         *queued = queued.saturating_add(1);
-        self.waiting.borrow_mut().push(lane, client, piece);
+        self.waiting.borrow_mut().push(fairness_key, client, piece);
     }
 
     /// The next whose task has not ended.
-    fn pop(&self) -> Option<(Lane, Rc<Piece>)> {
+    fn pop(&self) -> Option<(FairnessKey, Rc<Piece>)> {
         loop {
-            let (lane, piece) = self.waiting.borrow_mut().pop()?;
-            if let Some(queued) = self.queued.borrow_mut().get_mut(&lane) {
+            let (fairness_key, piece) = self.waiting.borrow_mut().pop()?;
+            if let Some(queued) = self.queued.borrow_mut().get_mut(&fairness_key) {
                 *queued = queued.saturating_sub(1);
             }
             if !piece.is_forgotten.get() {
-                return Some((lane, piece));
+                return Some((fairness_key, piece));
             }
         }
     }
 
     /// `true`: nothing is accepted there until [`Handshakes::released`] returns it.
-    pub(super) fn hold_back(&self, lane: Lane, listening_socket: Token) -> bool {
-        let holds = self.queued.borrow().get(&lane).is_some_and(|it| *it >= MOST_WAITING);
+    pub(super) fn hold_back(&self, fairness_key: FairnessKey, listening_socket: Token) -> bool {
+        let holds = self.queued.borrow().get(&fairness_key).is_some_and(|it| *it >= MOST_WAITING);
         let mut held_back = self.held_back.borrow_mut();
-        if holds && !held_back.contains(&(lane, listening_socket)) {
-            held_back.push((lane, listening_socket));
+        if holds && !held_back.contains(&(fairness_key, listening_socket)) {
+            held_back.push((fairness_key, listening_socket));
         }
         holds
     }
 
     /// The listening sockets that are accepted from again.
-    pub(super) fn released(&self) -> Vec<(Lane, Token)> {
+    pub(super) fn released(&self) -> Vec<(FairnessKey, Token)> {
         let mut queued = self.queued.borrow_mut();
         queued.retain(|_, it| *it > 0);
-        let holds = |lane: &Lane| queued.get(lane).is_some_and(|it| *it >= MOST_WAITING);
-        self.held_back.borrow_mut().extract_if(.., |(lane, _)| !holds(lane)).collect()
+        let holds =
+            |fairness_key: &FairnessKey| queued.get(fairness_key).is_some_and(|it| *it >= MOST_WAITING);
+        self.held_back.borrow_mut().extract_if(.., |(fairness_key, _)| !holds(fairness_key)).collect()
     }
 
     /// Whether there is such a thread. It is started here, and the worker does not wait for it.
@@ -250,7 +251,7 @@ pub(super) async fn process(
         let outcome = connection.process_new_packets();
         return Ok((connection, outcome));
     };
-    let (lane, client) = (of.lane(), of.client());
+    let (fairness_key, client) = (of.fairness_key(), of.client());
     let piece = Rc::new(Piece {
         of,
         connection: RefCell::new(Some(connection)),
@@ -258,7 +259,7 @@ pub(super) async fn process(
         is_forgotten: Cell::new(false),
     });
     let waits = Waits(piece.clone());
-    context.handshakes.push(lane, client, piece);
+    context.handshakes.push(fairness_key, client, piece);
     poll_fn(|_| match (waits.0.outcome.take(), context.is_late()) {
         (Some(outcome), _) => {
             let connection = waits.0.connection.take().ok_or(io::ErrorKind::BrokenPipe);
@@ -324,7 +325,7 @@ mod tests {
                 outcome: RefCell::default(),
                 is_forgotten: Cell::new(false),
             });
-            self.context.handshakes.push(piece.of.lane(), piece.of.client(), piece.clone());
+            self.context.handshakes.push(piece.of.fairness_key(), piece.of.client(), piece.clone());
             Waits(piece)
         }
 
@@ -333,9 +334,9 @@ mod tests {
         }
     }
 
-    fn another() -> Lane {
+    fn another() -> FairnessKey {
         let object = ObjectRef::new(ObjectKind::Service, "shop", "web");
-        Lane::of(&LbKey::Of(Owner::Object { object, uid: "1".into() }))
+        FairnessKey::of(&LbKey::Of(Owner::Object { object, uid: "1".into() }))
     }
 
     #[test]
@@ -379,15 +380,15 @@ mod tests {
     fn nobody_is_let_in_while_enough_of_the_same_wait() {
         let starved = Starved::new();
         let (handshakes, socket) = (&starved.context.handshakes, Token::new(Kind::HttpListener, 7, 0));
-        let lane = TaskState::new(None, 0).lane();
+        let fairness_key = TaskState::new(None, 0).fairness_key();
         let pieces: Vec<_> = (0..MOST_WAITING).map(|_| starved.push()).collect();
         assert!(!handshakes.hold_back(another(), socket), "others are");
-        assert!(handshakes.hold_back(lane, socket));
+        assert!(handshakes.hold_back(fairness_key, socket));
         assert!(handshakes.released().is_empty());
         assert!(!starved.advance());
         let released = handshakes.released();
         assert_eq!(released.iter().map(|(_, token)| token.index()).collect::<Vec<_>>(), [7]);
-        assert!(!handshakes.hold_back(lane, socket));
+        assert!(!handshakes.hold_back(fairness_key, socket));
         drop(pieces);
     }
 }

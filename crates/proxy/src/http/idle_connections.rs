@@ -8,14 +8,14 @@ use std::{
     sync::Arc,
 };
 
-use self::queues::{Queue, Queues};
-use super::{arrival::ClientIdentity, reuse::NextUse, stream::Stream};
+use self::queues::{IdleQueues, ReuseClass};
+use super::{arrival::DownstreamConnection, reuse::NextUse, stream::Stream};
 use crate::running::RunningMember;
 
 #[derive(Default)]
 pub(super) struct IdleConnections {
     /// By the member's own place in memory, which its `Arc` here keeps from being anybody else's.
-    kept: Queues<One>,
+    kept: IdleQueues<One>,
     /// No one of them is too old before.
     next: u64,
 }
@@ -25,7 +25,7 @@ struct One {
     member: Arc<RunningMember>,
     until: u64,
     /// The client that it belongs to.
-    client: Option<Weak<ClientIdentity>>,
+    client: Option<Weak<DownstreamConnection>>,
 }
 
 /// Of either kind, per member and worker.
@@ -47,7 +47,7 @@ impl IdleConnections {
     pub(super) fn take(
         &mut self,
         member: &Arc<RunningMember>,
-        client: &Rc<ClientIdentity>,
+        client: &Rc<DownstreamConnection>,
         surely: bool,
     ) -> Option<(Stream, NextUse)> {
         while let Some(one) = self.newest(key(member), client) {
@@ -60,29 +60,29 @@ impl IdleConnections {
     }
 
     /// The one that was used last by this client alone, or else by anyone.
-    fn newest(&mut self, member: usize, client: &Rc<ClientIdentity>) -> Option<One> {
+    fn newest(&mut self, member: usize, client: &Rc<DownstreamConnection>) -> Option<One> {
         let is_own = |one: &One| one.client.as_ref().is_some_and(|it| it.as_ptr() == Rc::as_ptr(client));
         // Most clients have none, and need not search.
         let own = (Rc::weak_count(client) > 0)
-            .then(|| self.kept.remove_newest(member, Queue::ForOne, is_own))
+            .then(|| self.kept.remove_newest(member, ReuseClass::ForOne, is_own))
             .flatten();
-        own.or_else(|| self.kept.pop_newest(member, Queue::ForAnyone))
+        own.or_else(|| self.kept.pop_newest(member, ReuseClass::ForAnyone))
     }
 
     pub(super) fn keep(
         &mut self,
         stream: Stream,
         member: &Arc<RunningMember>,
-        (next, client): (NextUse, &Rc<ClientIdentity>),
+        (next, client): (NextUse, &Rc<DownstreamConnection>),
         now: u64,
     ) {
-        if next == NextUse::Closed || member.leaving_since().is_some() || !stream.is_untouched() {
+        if next == NextUse::Closed || member.draining_since().is_some() || !stream.is_untouched() {
             return;
         }
         let client = (next == NextUse::SameClient).then(|| Rc::downgrade(client));
-        let queue = if client.is_some() { Queue::ForOne } else { Queue::ForAnyone };
+        let queue = if client.is_some() { ReuseClass::ForOne } else { ReuseClass::ForAnyone };
         if self.kept.len_of(key(member), queue) == MOST {
-            if queue == Queue::ForAnyone {
+            if queue == ReuseClass::ForAnyone {
                 return;
             }
             // The client of the oldest may never come back.
@@ -96,16 +96,16 @@ impl IdleConnections {
         if !stream.is_untouched() {
             return;
         }
-        if self.kept.len_of(key(member), Queue::Closing) == MOST
-            && let Some(oldest) = self.kept.pop_oldest(key(member), Queue::Closing)
+        if self.kept.len_of(key(member), ReuseClass::Closing) == MOST
+            && let Some(oldest) = self.kept.pop_oldest(key(member), ReuseClass::Closing)
         {
             oldest.stream.reset();
         }
         let until = now.saturating_add(CLOSING);
-        self.push(Queue::Closing, One { stream, member: member.clone(), until, client: None });
+        self.push(ReuseClass::Closing, One { stream, member: member.clone(), until, client: None });
     }
 
-    fn push(&mut self, queue: Queue, one: One) {
+    fn push(&mut self, queue: ReuseClass, one: One) {
         self.next = if self.kept.is_empty() { one.until } else { self.next.min(one.until) };
         one.stream.belong_to(None);
         self.kept.push(key(&one.member), queue, one.stream.index(), one);
@@ -119,8 +119,8 @@ impl IdleConnections {
     }
 
     #[must_use = "streams are dropped when nothing is borrowed"]
-    pub(super) fn without_those_that_leave(&mut self) -> Vec<impl Sized + use<>> {
-        self.kept.remove_all(|one| one.member.leaving_since().is_some())
+    pub(super) fn take_of_draining_members(&mut self) -> Vec<impl Sized + use<>> {
+        self.kept.remove_all(|one| one.member.draining_since().is_some())
     }
 
     #[must_use = "streams are dropped when nothing is borrowed"]
@@ -128,7 +128,7 @@ impl IdleConnections {
         if self.kept.is_empty() || now < self.next {
             return Vec::new();
         }
-        for one in self.kept.all_of(Queue::Closing).filter(|one| one.until <= now) {
+        for one in self.kept.connections_in(ReuseClass::Closing).filter(|one| one.until <= now) {
             one.stream.reset();
         }
         let old = self.kept.remove_all(|one| one.until <= now);

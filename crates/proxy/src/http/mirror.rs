@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    arrival::ClientIdentity,
+    arrival::DownstreamConnection,
     ask::{choose, connect},
     end::End,
     scratch::Scratch,
@@ -19,7 +19,7 @@ use super::{
 use crate::running::{Mirror, RunningPool};
 
 /// Sends a copy of the question. What has a body that is still to come is not copied: nobody holds it up, or holds it.
-pub(super) fn reflect(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
+pub(super) fn send_mirrors(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
     for mirror in mirrors {
         let draw = client.context.cursors().draw() % 1000;
         if draw >= u64::from(mirror.per_mille) {
@@ -29,14 +29,19 @@ pub(super) fn reflect(client: &Client, scratch: &Scratch, mirrors: &[Mirror]) {
             tracing::debug!(pool = %mirror.pool.id, "a request with a long body is not mirrored");
             continue;
         }
-        if !client.who.memory.admits(scratch.question.len().saturating_mul(2)) {
+        if !client.downstream.memory.admits(scratch.question.len().saturating_mul(2)) {
             continue;
         }
-        let task_state = TaskState::new(Some(client.who.listener.clone()), client.context.now());
+        let task_state = TaskState::new(Some(client.downstream.listener.clone()), client.context.now());
         let task_state = Rc::new(task_state.passed(client.task_state.passes()));
         let copy = closing(&scratch.question);
-        let future =
-            send(client.context.clone(), task_state.clone(), client.who.clone(), mirror.pool.clone(), copy);
+        let future = send(
+            client.context.clone(),
+            task_state.clone(),
+            client.downstream.clone(),
+            mirror.pool.clone(),
+            copy,
+        );
         client.context.begin(task_state, future);
     }
 }
@@ -51,22 +56,23 @@ fn closing(question: &[u8]) -> Vec<u8> {
 async fn send(
     context: Rc<WorkerContext>,
     task_state: Rc<TaskState>,
-    who: Rc<ClientIdentity>,
+    downstream: Rc<DownstreamConnection>,
     pool: Arc<RunningPool>,
     question: Vec<u8>,
 ) {
-    let _held = who.memory.reserve(question.capacity());
-    let Some(member) = choose(&context, who.peer.ip(), &pool, &[]) else { return };
+    let _held = downstream.memory.reserve(question.capacity());
+    let Some(member) = choose(&context, downstream.peer.ip(), &pool, &[]) else { return };
     // A copy waits for nobody, and overtakes nobody who does.
     if pool.member_limit().is_some() && pool.has_waiting() || !member.try_engage(pool.member_limit()) {
         return;
     }
     context.is_on(&task_state, &member);
-    task_state.set_deadline(context.now().saturating_add(who.timeout(|it| it.connect)));
-    let Ok(End::Wire(stream)) = connect(&context, &task_state, &who, &pool, &member, true).await else {
+    task_state.set_deadline(context.now().saturating_add(downstream.timeout(|it| it.connect)));
+    let Ok(End::Wire(stream)) = connect(&context, &task_state, &downstream, &pool, &member, true).await
+    else {
         return;
     };
-    task_state.set_deadline(context.now().saturating_add(who.timeout(|it| it.answer)));
+    task_state.set_deadline(context.now().saturating_add(downstream.timeout(|it| it.answer)));
     if stream.write_all(&question).await.is_err() {
         return;
     }

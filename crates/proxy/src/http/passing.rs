@@ -6,7 +6,7 @@ use seaway_wire::http::Body;
 
 use super::{
     ask::{choose, connect},
-    queue::{self, Patience},
+    queue::{self, QueueDeadline},
     relay::tunnel,
     scratch::Scratch,
     serve::Client,
@@ -14,15 +14,15 @@ use super::{
 use crate::{
     access::{ConnectionLine, Ending},
     latency::Span,
-    reach::{RETRIES, is_own_want, note_failure},
-    running::{Refusal, RunningPool, Wish},
+    reach::{RETRIES, is_local_shortage, note_failure},
+    running::{Refusal, RunningPool, SelectionRequest},
 };
 
 /// TLS ends here, and what is in it goes on as it is.
 pub(super) async fn pass_through(client: &Client) {
-    let tuned = client.who.listener.tuned_now();
+    let config = client.downstream.listener.config_owned();
     let number = client.context.cursors().draw();
-    let pool = tuned.pool(|| number).cloned();
+    let pool = config.pool(|| number).cloned();
     pass_to(client, pool, None).await;
 }
 
@@ -31,11 +31,12 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
     let mut passing = Passing { client, pool, scratch: begun, member: None, connect: None, ending: None };
     let Some(pool) = passing.pool.clone() else { return passing.refuse(Refusal::NoMember) };
     let mut tried = Vec::new();
-    let (mut refusal, mut patience) = (Refusal::NoMember, Patience::default());
+    let (mut refusal, mut patience) = (Refusal::NoMember, QueueDeadline::default());
     while tried.len() <= RETRIES {
-        let wish = || Wish { client: client.who.peer.ip(), mark: None, tried: tried.clone() };
-        let choose = || choose(&client.context, client.who.peer.ip(), &pool, &tried);
-        let member = match queue::engage(client, &pool, wish, &mut patience, choose).await {
+        let selection =
+            || SelectionRequest { client: client.downstream.peer.ip(), cookie: None, tried: tried.clone() };
+        let choose = || choose(&client.context, client.downstream.peer.ip(), &pool, &tried);
+        let member = match queue::reserve_member(client, &pool, selection, &mut patience, choose).await {
             Ok(member) => member,
             Err(why) => {
                 refusal = why;
@@ -44,9 +45,9 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
         };
         client.allow(client.timeout(|it| it.connect));
         let (started, began) = (client.context.shared.started(), client.context.now());
-        match connect(&client.context, &client.task_state, &client.who, &pool, &member, false).await {
+        match connect(&client.context, &client.task_state, &client.downstream, &pool, &member, false).await {
             Ok(stream) => {
-                client.context.measured(&pool, Some(&member), Span::Connect, started);
+                client.context.record_latency(&pool, Some(&member), Span::Connect, started);
                 passing.member = Some(member.at);
                 passing.connect = Some(client.context.now().saturating_sub(began));
                 let scratch = passing.scratch.get_or_insert_with(|| client.context.scratch());
@@ -55,7 +56,7 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
                 passing.ending = Some(tunnel(client, scratch, &stream, &member).await);
                 return;
             }
-            Err(error) if is_own_want(&error) => {
+            Err(error) if is_local_shortage(&error) => {
                 client.task_state.disengage();
                 client.lacks(&error);
                 passing.ending = Some(Ending::Refused(Refusal::Resources));
@@ -63,7 +64,13 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
             }
             Err(error) => {
                 client.task_state.disengage();
-                note_failure(&client.who.listener, &pool, &member, &error.to_string(), client.context.now());
+                note_failure(
+                    &client.downstream.listener,
+                    &pool,
+                    &member,
+                    &error.to_string(),
+                    client.context.now(),
+                );
                 tried.push(member);
             }
         }
@@ -73,7 +80,7 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
         pool.refused(refusal);
         passing.refuse(refusal);
     } else {
-        let is_evicted = client.who.memory.is_evicted();
+        let is_evicted = client.downstream.memory.is_evicted();
         passing.ending = Some(if is_evicted { Ending::Evicted } else { Ending::ClientReset });
     }
     client.end.reset();
@@ -91,30 +98,30 @@ struct Passing<'c> {
 
 impl Passing<'_> {
     fn refuse(&mut self, why: Refusal) {
-        self.client.who.listener.refuse(why);
+        self.client.downstream.listener.refuse(why);
         self.ending = Some(Ending::Refused(why));
     }
 }
 
 impl Drop for Passing<'_> {
     fn drop(&mut self) {
-        let (context, who) = (&self.client.context, &self.client.who);
-        if let Some(journal) = context.journal_of_connections() {
+        let (context, downstream) = (&self.client.context, &self.client.downstream);
+        if let Some(sink) = context.sink_of_connections() {
             let is_open = self.member.is_some();
             let scratch = self.scratch.as_ref().filter(|_| is_open);
             let (received, sent) = scratch.map_or((0, 0), |it| (it.upward.moved, it.downward.moved));
             let line = ConnectionLine {
-                client: who.peer,
-                listener: &who.listener,
+                client: downstream.peer,
+                listener: &downstream.listener,
                 pool: self.pool.as_ref().map_or("", |it| &it.id.0),
                 member: self.member,
                 sent,
                 received,
                 connect: self.connect,
-                took: context.now().saturating_sub(who.came),
+                took: context.now().saturating_sub(downstream.came),
                 ending: self.ending.unwrap_or(Ending::Drained),
             };
-            context.write_down(&journal, &line);
+            context.log(&sink, &line);
         }
         if let Some(scratch) = self.scratch.take().filter(|_| self.ending.is_some()) {
             context.put_back(scratch);

@@ -7,7 +7,7 @@ use seaway_wire::http::{Body, Field, Known, Request, Version};
 
 use super::{
     heads::{Changes, ForwardedClient},
-    marks::{self, Mark},
+    loop_marker::{self, LoopMarker},
     request_id::{self, RequestIds},
 };
 
@@ -29,7 +29,7 @@ pub(super) struct AddedHeaders<'a> {
     /// The version of HTTP that the client speaks.
     pub(super) version: &'static str,
     /// That it has come through here.
-    pub(super) mark: &'a Mark,
+    pub(super) loop_marker: &'a LoopMarker,
     /// The member gets `Connection: close`: if it obeys, it takes nothing behind the body for a request.
     pub(super) closes: bool,
 }
@@ -74,7 +74,7 @@ impl AddedHeaders<'_> {
                 Known::Expect if request.body == Body::None => continue,
                 Known::TraceParent if !traced => continue,
                 _ if self.is_ours_to_tell(field) => continue,
-                Known::Other if marks::is_mark(field.name.of(head)) && !field.hop => {}
+                Known::Other if loop_marker::is_loop_marker(field.name.of(head)) && !field.hop => {}
                 // Nobody changes how long a body is.
                 Known::ContentLength => {}
                 Known::Other if !traced && request_id::is_trace_state(field.name.of(head)) => continue,
@@ -95,7 +95,7 @@ impl AddedHeaders<'_> {
         if let Some(name) = &self.options.via {
             put(out, &[b"Via: ", self.version.as_bytes(), b" ", name.as_bytes(), b"\r\n"]);
         }
-        put(out, &[b"CDN-Loop: ", self.mark.bytes(), b"\r\n"]);
+        put(out, &[b"CDN-Loop: ", self.loop_marker.bytes(), b"\r\n"]);
         if let Some(certificate) = &self.told.certificate {
             put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
         }

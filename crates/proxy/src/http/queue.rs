@@ -3,21 +3,23 @@
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use super::serve::Client;
-use crate::running::{Choice, Place, Refusal, RunningMember, RunningPool, Waiting, Wish};
+use crate::running::{
+    MemberSelection, Refusal, RunningMember, RunningPool, SelectionRequest, WaiterId, Waiting,
+};
 
-/// How a request waits in all its attempts together.
+/// Until when a request waits, in all its attempts together.
 #[derive(Default)]
-pub(super) struct Patience {
+pub(super) struct QueueDeadline {
     until: Option<u64>,
 }
 
 /// Chooses a member, by `choose` where there is no limit, and counts on it from now on. With a limit of connections it waits for one,
 /// behind those that wait.
-pub(super) async fn engage(
+pub(super) async fn reserve_member(
     client: &Client,
     pool: &Arc<RunningPool>,
-    wish: impl Fn() -> Wish,
-    patience: &mut Patience,
+    selection: impl Fn() -> SelectionRequest,
+    deadline: &mut QueueDeadline,
     choose: impl FnOnce() -> Option<Arc<RunningMember>>,
 ) -> Result<Arc<RunningMember>, Refusal> {
     let context = &client.context;
@@ -29,26 +31,26 @@ pub(super) async fn engage(
     };
     let at_once = || {
         let mut cursors = context.cursors();
-        pool.engage(&wish(), cursors.cursor_for(pool), context.now())
+        pool.reserve_member(&selection(), cursors.cursor_for(pool), context.now())
     };
     let queues = !limit.wait.is_zero();
     if !queues || !pool.has_waiting() {
         match at_once() {
-            Choice::Engaged(member) => {
+            MemberSelection::Reserved(member) => {
                 context.is_on(&client.task_state, &member);
                 return Ok(member);
             }
-            Choice::Nobody => return Err(Refusal::NoMember),
-            Choice::Full if !queues => return Err(Refusal::Connections),
-            Choice::Full => {}
+            MemberSelection::NoMember => return Err(Refusal::NoMember),
+            MemberSelection::Full if !queues => return Err(Refusal::Connections),
+            MemberSelection::Full => {}
         }
     }
     let until = context.now().saturating_add(limit.wait.as_millis() as u64);
-    let until = (*patience.until.get_or_insert(until)).min(client.limit.get());
-    let place = Place::Task(client.task_state.index());
-    let Some(waiting) = context.mailbox().and_then(|it| pool.wait(wish(), it, place)) else {
-        // Those in the line have no use for what room there is: they keep other members.
-        let Choice::Engaged(member) = at_once() else { return Err(Refusal::Connections) };
+    let until = (*deadline.until.get_or_insert(until)).min(client.limit.get());
+    let waiter = WaiterId::Task(client.task_state.index());
+    let Some(waiting) = context.mailbox().and_then(|it| pool.wait(selection(), it, waiter)) else {
+        // Those that wait have no use for what room there is: they keep other members.
+        let MemberSelection::Reserved(member) = at_once() else { return Err(Refusal::Connections) };
         context.is_on(&client.task_state, &member);
         return Ok(member);
     };
@@ -62,13 +64,13 @@ pub(super) async fn engage(
             None if client.is_gone() || context.now() >= until => return Err(Refusal::Connections),
             None => settled(client, &waiting, until).await,
         }
-        waiting.look_again(context.now());
+        waiting.poll(context.now());
     }
 }
 
 /// Until it has a member or none, is gone, or has waited for a while.
 async fn settled(client: &Client, waiting: &Waiting, until: u64) {
-    client.allow(until.saturating_sub(client.context.now()).min(Waiting::patience()));
+    client.allow(until.saturating_sub(client.context.now()).min(Waiting::poll_interval()));
     poll_fn(|_| match waiting.is_settled() || client.is_gone() || client.context.is_late() {
         true => Poll::Ready(()),
         false => Poll::Pending,

@@ -1,5 +1,5 @@
-//! What the access log is told of a request, gathered on its way: its head makes room for what comes after it before
-//! anybody knows what becomes of it.
+//! The fields of a request for the access log, copied on its way: its head makes room for what comes after it before
+//! the response is known.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -10,14 +10,14 @@ use seaway_wire::http::Known;
 
 use super::{believed, end::End, question::version_of, scratch::Scratch, serve::Client};
 use crate::{
-    access::{Journal, Line},
+    access::{AccessLogSink, Line},
     running::{RunningMember, RunningPool},
 };
 
 #[derive(Default)]
 pub(super) struct Record {
-    /// `None`: nobody wants to know of this one.
-    journal: Option<Arc<Journal>>,
+    /// `None`: this request is not logged.
+    sink: Option<Arc<AccessLogSink>>,
     began: u64,
     client: Option<IpAddr>,
     /// Method, target, host, referer and agent, one after another.
@@ -28,27 +28,27 @@ pub(super) struct Record {
     status: u16,
     sent: u64,
     received: u64,
-    led: Option<(Arc<RunningPool>, SocketAddr)>,
+    member: Option<(Arc<RunningPool>, SocketAddr)>,
 }
 
 impl Record {
-    pub(super) fn asked_by(&mut self, client: IpAddr) {
+    pub(super) fn set_client(&mut self, client: IpAddr) {
         self.client = Some(client);
     }
 
-    pub(super) fn answered(&mut self, status: u16, sent: impl FnOnce() -> usize) {
-        if self.journal.is_some() {
+    pub(super) fn set_response(&mut self, status: u16, sent: impl FnOnce() -> usize) {
+        if self.sink.is_some() {
             (self.status, self.sent) = (status, sent() as u64);
         }
     }
 
-    pub(super) fn led_to(&mut self, pool: &Arc<RunningPool>, member: &RunningMember) {
-        if self.journal.is_some() {
-            self.led = Some((pool.clone(), member.at));
+    pub(super) fn set_member(&mut self, pool: &Arc<RunningPool>, member: &RunningMember) {
+        if self.sink.is_some() {
+            self.member = Some((pool.clone(), member.at));
         }
     }
 
-    pub(super) fn moved(&mut self, received: u64, sent: u64) {
+    pub(super) fn set_bytes(&mut self, received: u64, sent: u64) {
         (self.received, self.sent) = (received, sent);
     }
 }
@@ -57,24 +57,24 @@ impl Client {
     /// A head has come, `whole` or one that is refused.
     pub(super) fn note(&self, scratch: &mut Scratch, whole: bool) {
         scratch.id.clear();
-        let Some(journal) = self.context.shared.access.journal() else { return };
-        if !journal.settings.takes(|| self.context.cursors().draw()) {
+        let Some(sink) = self.context.shared.access.sink() else { return };
+        if !sink.settings.takes(|| self.context.cursors().draw()) {
             return;
         }
         let Scratch { record, request, asked, .. } = scratch;
-        record.journal = Some(journal);
+        record.sink = Some(sink);
         record.began = self.context.now();
-        (record.client, record.led, record.status) = (None, None, 0);
-        record.moved(0, 0);
+        (record.client, record.member, record.status) = (None, None, 0);
+        record.set_bytes(0, 0);
         record.text.clear();
         record.ends = [0; 5];
-        (record.version, record.secure) = ("", self.who.told.scheme() == "https");
+        (record.version, record.secure) = ("", self.downstream.told.scheme() == "https");
         if !whole {
             return;
         }
         let head = asked.filled();
         record.version = version_of(request, matches!(self.end, End::H2Stream(_)));
-        record.secure = believed::asks_securely(&self.who.told, head, request);
+        record.secure = believed::asks_securely(&self.downstream.told, head, request);
         let field = |name: &[u8]| {
             let mut fields = request.fields.iter().filter(|field| field.known == Known::Other);
             fields.find(|field| field.name.of(head).eq_ignore_ascii_case(name)).map(|field| field.value)
@@ -99,12 +99,12 @@ impl Client {
     /// The request is over, however it ended.
     pub(super) fn tell(&self, scratch: &mut Scratch) {
         let Scratch { record, id, .. } = scratch;
-        let Some(journal) = record.journal.take() else { return };
+        let Some(sink) = record.sink.take() else { return };
         let [method, target, host, referer, agent] = record.ends;
         let part = |from: usize, to: usize| record.text.get(from..to).unwrap_or_default();
-        let listener = self.who.listener.tuned();
+        let listener = self.downstream.listener.config();
         let line = Line {
-            client: record.client.unwrap_or(self.who.peer.ip()).to_canonical(),
+            client: record.client.unwrap_or(self.downstream.peer.ip()).to_canonical(),
             method: part(0, method),
             target: part(method, target),
             version: record.version,
@@ -118,10 +118,10 @@ impl Client {
             took: self.context.now().saturating_sub(record.began),
             scheme: if record.secure { "https" } else { "http" },
             listener: &listener.listener.name,
-            pool: record.led.as_ref().map_or("", |(pool, _)| &pool.id.0),
-            member: record.led.as_ref().map(|(_, at)| *at),
+            pool: record.member.as_ref().map_or("", |(pool, _)| &pool.id.0),
+            member: record.member.as_ref().map(|(_, at)| *at),
         };
-        self.context.write_down(&journal, &line);
-        record.led = None;
+        self.context.log(&sink, &line);
+        record.member = None;
     }
 }

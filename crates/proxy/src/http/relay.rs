@@ -12,7 +12,7 @@ use seaway_wire::http::{Body, Limits, Method, Reading, Response, Version};
 use super::{
     ask::MemberAnswer,
     end::End,
-    exchange::{After, Short, refuse},
+    exchange::{After, ExchangeState, refuse},
     flow::{Broken, Flow},
     grpc::Outcome,
     heads::{self, BodyForwarding},
@@ -31,7 +31,7 @@ use crate::{
 pub(super) async fn relay(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     MemberAnswer { end: stream, is_whole, mut next }: MemberAnswer,
     pool: &RunningPool,
     member: &Arc<RunningMember>,
@@ -44,23 +44,23 @@ pub(super) async fn relay(
         };
         if response.is_interim() {
             is_invited |= response.status == 100;
-            put_interim(client, downward, short, head, response);
+            put_interim(client, downward, state, head, response);
             answered.consume(response.length);
             downward.begin(Body::None, false);
             let written = poll_fn(|_| downward.poll_write(&client.end)).await;
             if written.is_err() {
                 return After::Close;
             }
-            match next_head(client, scratch, short, &stream).await {
+            match next_head(client, scratch, state, &stream).await {
                 Ok(()) => continue,
-                Err(_) if client.who.memory.is_evicted() => {
+                Err(_) if client.downstream.memory.is_evicted() => {
                     stream.reset();
                     client.end.reset();
                     return After::Close;
                 }
                 Err(status) => {
                     match status {
-                        504 => pool.kept_waiting(member, client.context.now()),
+                        504 => pool.note_response_timeout(member, client.context.now()),
                         _ => pool.failed(
                             member,
                             "no final response after an interim one",
@@ -78,7 +78,7 @@ pub(super) async fn relay(
         Poll::Pending if client.context.is_late() => Poll::Ready(false),
         poll => poll.map(|()| true),
     });
-    client.allow(short.answer);
+    client.allow(state.response_timeout);
     if !takes.await {
         stream.reset();
         client.end.reset();
@@ -86,14 +86,14 @@ pub(super) async fn relay(
     }
     let status = scratch.response.status;
     let tunnels = scratch.response.body == Body::Tunnel;
-    if status == 101 && !short.upgrade {
+    if status == 101 && !state.upgrade {
         return refuse(client, scratch, 502).await;
     }
-    client.who.listener.answers.count(status);
+    client.downstream.listener.answers.count(status);
     member.answers.count(status);
-    client.context.measured(pool, Some(member), Span::FirstByte, short.started);
-    scratch.record.answered(status, || 0);
-    let may_persist = short.persists && !client.is_over();
+    client.context.record_latency(pool, Some(member), Span::FirstByte, state.started);
+    scratch.record.set_response(status, || 0);
+    let may_persist = state.persists && !client.is_over();
     let has_body = scratch.request.body != Body::None;
     let is_unread = has_body && next != NextUse::Closed && {
         let is_uninvited = reuse::expects(&scratch.request) && !is_invited;
@@ -106,14 +106,14 @@ pub(super) async fn relay(
     let Ok(head) = answered.part(0, response.length) else {
         return refuse(client, scratch, 502).await;
     };
-    next = next.after_answer(short.reuse, head, response);
-    let cookies = short.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
+    next = next.after_answer(state.reuse, head, response);
+    let cookies = state.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
     let answering = ResponseChanges {
-        rule: short.rule,
-        lines: short.lines,
-        sticky: short.sticky.map(|(sticky, _)| sticky),
+        rule: state.rule,
+        lines: state.response_headers,
+        sticky: state.sticky.map(|(sticky, _)| sticky),
         cookies: cookies.as_deref().unwrap_or_default(),
-        via: short.options.via.as_deref().map(|name| match &stream {
+        via: state.options.via.as_deref().map(|name| match &stream {
             End::Wire(_) if response.version == Version::Http10 => (name, "1.0"),
             End::Wire(_) => (name, "1.1"),
             End::H2Stream(_) => (name, "2"),
@@ -122,7 +122,7 @@ pub(super) async fn relay(
     downward.clear();
     let onward = match &client.end {
         End::Wire(_) => {
-            heads::answer(&mut downward.out, head, response, short.version, may_persist, &answering)
+            heads::answer(&mut downward.out, head, response, state.version, may_persist, &answering)
         }
         End::H2Stream(h2_stream) => h2_stream.answer(head, response, &answering),
     };
@@ -143,11 +143,11 @@ pub(super) async fn relay(
         stream.reset();
         return refuse(client, scratch, 502).await;
     }
-    let timeout = short.answer;
-    if client.who.memory.is_filling() {
+    let timeout = state.response_timeout;
+    if client.downstream.memory.is_filling() {
         scratch.forget_heads();
     }
-    client.weigh(scratch);
+    client.account_memory(scratch);
     let others = scratch.weight().saturating_sub(scratch.weight_of_bodies());
     let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     // A silent stream of HTTP/2 holds nothing but its place: calls that last are not cut.
@@ -173,24 +173,24 @@ pub(super) async fn relay(
         if downward.moved.wrapping_add(upward.moved) != before || stuck != was_stuck {
             was_stuck = stuck;
             client.allow(if stuck { timeout } else { quiet });
-            client.who.memory.progressed(client.context.now());
-            if client.who.memory.is_filling() {
+            client.downstream.memory.progressed(client.context.now());
+            if client.downstream.memory.is_filling() {
                 [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
                 [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
             }
-            client.weigh_parts(others, &[answered, asked], &[downward, upward]);
+            client.account_parts(others, &[answered, asked], &[downward, upward]);
         }
         result
     })
     .await;
-    client.who.listener.bytes_in.fetch_add(upward.moved, Relaxed);
-    client.who.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    client.downstream.listener.bytes_in.fetch_add(upward.moved, Relaxed);
+    client.downstream.listener.bytes_out.fetch_add(downward.moved, Relaxed);
     member.bytes_in.fetch_add(upward.moved, Relaxed);
     member.bytes_out.fetch_add(downward.moved, Relaxed);
-    record.moved(upward.moved, downward.moved);
+    record.set_bytes(upward.moved, downward.moved);
     match result {
         Ok(()) => {
-            client.context.measured(pool, None, Span::Request, short.started);
+            client.context.record_latency(pool, None, Span::Request, state.started);
             let status = outcome.status(status, downward.trailers());
             pool.answered(member, status, client.context.now());
         }
@@ -212,16 +212,16 @@ pub(super) async fn relay(
     // The next request begins behind it, whether or not the member has taken all of this one.
     let asked_all = upward.is_over();
     if let End::Wire(mut stream) = stream {
-        stream.charge(&client.context.common);
+        stream.charge_memory(&client.context.common);
         let is_done = upward.is_through() && answered.is_empty();
-        let switches = short.upgrade || short.method == Method::Connect;
+        let switches = state.upgrade || state.method == Method::Connect;
         if !is_done || is_unread || !is_whole || switches {
             // Closed by us, it would hold its port for a minute, and a client can do this as often as it likes.
             stream.reset();
-        } else if next == NextUse::Closed && short.closes {
+        } else if next == NextUse::Closed && state.closes {
             client.context.kept().part(stream, member, client.context.now());
         } else {
-            client.context.kept().keep(stream, member, (next, &client.who), client.context.now());
+            client.context.kept().keep(stream, member, (next, &client.downstream), client.context.now());
         }
     }
     match &client.end {
@@ -238,13 +238,13 @@ pub(super) async fn relay(
 pub(super) fn put_interim(
     client: &Client,
     downward: &mut Flow,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     head: &[u8],
     response: &Response,
 ) {
     match &client.end {
-        End::Wire(_) if short.version == Version::Http11 => {
-            heads::answer(&mut downward.out, head, response, short.version, short.persists, &Nothing);
+        End::Wire(_) if state.version == Version::Http11 => {
+            heads::answer(&mut downward.out, head, response, state.version, state.persists, &Nothing);
         }
         // HTTP/1.0 knows none.
         End::Wire(_) => {}
@@ -256,15 +256,15 @@ pub(super) fn put_interim(
 async fn next_head(
     client: &Client,
     scratch: &mut Scratch,
-    short: Short<'_>,
+    state: ExchangeState<'_>,
     stream: &End,
 ) -> Result<(), u16> {
-    client.allow(short.answer);
+    client.allow(state.response_timeout);
     let limits = Limits::default();
     scratch.response.begin();
     poll_fn(|_| {
         loop {
-            match scratch.response.read(scratch.answered.filled(), short.method, &limits) {
+            match scratch.response.read(scratch.answered.filled(), state.method, &limits) {
                 Reading::More => {}
                 Reading::Whole => return Poll::Ready(Ok(())),
                 Reading::Refused(_) => return Poll::Ready(Err(502)),
@@ -340,18 +340,18 @@ pub(super) async fn tunnel(
         stream.note((up && upward.is_stuck(asked)) || (down && downward.is_stuck(answered)), moved);
         if moved {
             client.allow(if up && down { idle } else { half_closed });
-            client.who.memory.progressed(client.context.now());
+            client.downstream.memory.progressed(client.context.now());
         }
-        if client.who.memory.is_filling() {
+        if client.downstream.memory.is_filling() {
             [&mut *answered, &mut *asked].into_iter().for_each(Buffer::trim);
             [&mut *downward, &mut *upward].into_iter().for_each(Flow::trim);
         }
-        client.weigh_parts(0, &[answered, asked], &[downward, upward]);
+        client.account_parts(0, &[answered, asked], &[downward, upward]);
         if up || down { Poll::Pending } else { Poll::Ready(first) }
     })
     .await;
     for (ins, outs) in [
-        (&client.who.listener.bytes_in, &client.who.listener.bytes_out),
+        (&client.downstream.listener.bytes_in, &client.downstream.listener.bytes_out),
         (&member.bytes_in, &member.bytes_out),
     ] {
         ins.fetch_add(upward.moved, Relaxed);
@@ -360,6 +360,6 @@ pub(super) async fn tunnel(
     if ending == Ending::MemberReset {
         member.resets.fetch_add(1, Relaxed);
     }
-    record.moved(upward.moved, downward.moved);
+    record.set_bytes(upward.moved, downward.moved);
     ending
 }

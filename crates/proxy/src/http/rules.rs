@@ -67,7 +67,9 @@ pub(super) struct ResponseChanges<'r> {
 /// Lines that every answer to this request gets. Mostly none, which costs nothing.
 pub(super) fn lines(rule: &Rule, asked: &impl RequestParts, client: &Client) -> String {
     let mut lines = String::new();
-    if let Some(hsts) = client.who.terms.as_ref().and_then(|terms| terms.hsts.as_deref()) {
+    if let Some(hsts) =
+        client.downstream.listener_tls.as_ref().and_then(|listener_tls| listener_tls.hsts.as_deref())
+    {
         for part in ["Strict-Transport-Security: ", hsts, "\r\n"] {
             lines.push_str(part);
         }

@@ -14,7 +14,7 @@ use seaway_wire::http::{Reading, Refusal};
 
 use super::{
     answer::Answer,
-    arrival::ClientIdentity,
+    arrival::DownstreamConnection,
     end::End,
     exchange::{self, After},
     flow::Flow,
@@ -30,7 +30,7 @@ pub(super) struct Client {
     pub(super) context: Rc<WorkerContext>,
     pub(super) task_state: Rc<TaskState>,
     pub(super) end: End,
-    pub(super) who: Rc<ClientIdentity>,
+    pub(super) downstream: Rc<DownstreamConnection>,
     /// When a rule's own time is over, whatever goes on.
     pub(super) limit: Cell<u64>,
     /// What the exchange holds.
@@ -59,14 +59,17 @@ impl Client {
                 return;
             }
             let mut scratch = begun.take().unwrap_or_else(|| self.context.scratch());
-            self.weigh(&scratch);
+            self.account_memory(&scratch);
             if first && self.begins_many(&mut scratch).await {
                 let End::Wire(stream) = self.end else { return };
-                return streams::serve(self.context, self.task_state, self.who, stream, Some(scratch)).await;
+                return streams::serve(self.context, self.task_state, self.downstream, stream, Some(scratch))
+                    .await;
             }
             for answered in 1.. {
                 match self.one(&mut scratch, &mut first).await {
-                    After::Next if self.who.memory.is_evicted() => return self.context.put_back(scratch),
+                    After::Next if self.downstream.memory.is_evicted() => {
+                        return self.context.put_back(scratch);
+                    }
                     After::Next if scratch.asked.is_empty() && !stream.is_readable() => break,
                     // What no member is asked is answered at once, and more may always have come meanwhile.
                     After::Next if answered % ROUNDS == 0 => self.context.next_turn().await,
@@ -116,14 +119,14 @@ impl Client {
         scratch.request.begin();
         let read = poll_fn(|_| self.poll_head(scratch, *first)).await;
         let is_new = std::mem::replace(first, false);
-        self.who.memory.progressed(self.context.now());
+        self.downstream.memory.progressed(self.context.now());
         let whole = matches!(read, Ok(Some(Reading::Whole)));
         if whole || !scratch.asked.is_empty() {
             self.note(scratch, whole);
         }
         let after = if whole && is_new && self.context.shared.memory.is_used_up() {
             // Those who were here before go on.
-            self.who.refuse_for_memory();
+            self.downstream.refuse_for_memory();
             exchange::refuse(self, scratch, 503).await
         } else {
             self.answer(scratch, read).await
@@ -133,12 +136,12 @@ impl Client {
     }
 
     /// Counts what the exchange holds now.
-    pub(super) fn weigh(&self, scratch: &Scratch) {
-        self.weigh_parts(scratch.weight(), &[], &[]);
+    pub(super) fn account_memory(&self, scratch: &Scratch) {
+        self.account_parts(scratch.weight(), &[], &[]);
     }
 
     /// The same, where not all is at hand: what is not, and the rest.
-    pub(super) fn weigh_parts(&self, others: usize, buffers: &[&mut Buffer], flows: &[&mut Flow]) {
+    pub(super) fn account_parts(&self, others: usize, buffers: &[&mut Buffer], flows: &[&mut Flow]) {
         let task = if matches!(self.end, End::H2Stream(_)) { streams::OF_STREAM } else { 0 };
         let buffers: usize = buffers.iter().map(|buffer| buffer.weight()).sum();
         let flows: usize = flows.iter().map(|flow| flow.weight()).sum();
@@ -146,24 +149,24 @@ impl Client {
     }
 
     /// Lets go of all that is not needed while a client or a member is waited for, where much is held.
-    pub(super) fn spare(&self, scratch: &mut Scratch) {
-        if self.who.memory.is_filling() {
+    pub(super) fn release_buffers(&self, scratch: &mut Scratch) {
+        if self.downstream.memory.is_filling() {
             scratch.trim();
         }
-        self.weigh(scratch);
+        self.account_memory(scratch);
     }
 
     async fn answer(&self, scratch: &mut Scratch, read: io::Result<Option<Reading>>) -> After {
         match read {
             Ok(Some(Reading::Refused(refusal))) => {
-                tracing::debug!(listener = %self.who.listener.at, peer = %self.who.peer, why = refusal.why, "refused");
+                tracing::debug!(listener = %self.downstream.listener.at, peer = %self.downstream.peer, why = refusal.why, "refused");
                 if refusal == Refusal::ANOTHER_PROTOCOL {
                     return After::Close;
                 }
                 exchange::refuse(self, scratch, refusal.status).await
             }
             Ok(Some(_)) => {
-                self.who.listener.requests.fetch_add(1, Relaxed);
+                self.downstream.listener.requests.fetch_add(1, Relaxed);
                 exchange::exchange(self, scratch).await
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut && !scratch.asked.is_empty() => {
@@ -174,7 +177,7 @@ impl Client {
     }
 
     fn poll_head(&self, scratch: &mut Scratch, first: bool) -> Poll<io::Result<Option<Reading>>> {
-        let limits = self.who.limits();
+        let limits = self.downstream.limits();
         loop {
             if !scratch.asked.is_empty() {
                 match scratch.request.read(scratch.asked.filled(), &limits) {
@@ -188,7 +191,7 @@ impl Client {
             if ready!(self.end.poll_fill(&mut scratch.asked))? == 0 {
                 return Poll::Ready(Ok(None));
             }
-            self.weigh(scratch);
+            self.account_memory(scratch);
             if nothing_yet && !first {
                 // The head has begun: from now on it has its own time.
                 self.task_state.set_deadline(self.context.now().saturating_add(self.timeout(|it| it.header)));
@@ -201,17 +204,17 @@ impl Client {
         if sys::out_of_descriptors(error) {
             self.context.shared.out_of_descriptors(error);
         }
-        self.who.listener.refuse(running::Refusal::Resources);
+        self.downstream.listener.refuse(running::Refusal::Resources);
     }
 
     /// It has left, or has to: nothing is done for it any more.
     pub(super) fn is_gone(&self) -> bool {
-        self.end.is_gone() || self.who.memory.is_evicted()
+        self.end.is_gone() || self.downstream.memory.is_evicted()
     }
 
     /// No further request is awaited from it.
     pub(super) fn is_over(&self) -> bool {
-        self.context.is_stopping() || self.who.listener.closed_at().is_some()
+        self.context.is_stopping() || self.downstream.listener.closed_at().is_some()
     }
 
     /// Nothing is awaited from it any more. Who has only just come may still be about to ask, and is closed unanswered
@@ -226,7 +229,7 @@ impl Client {
 
     /// In milliseconds.
     pub(super) fn timeout(&self, which: impl Fn(&seaway_model::load_balancer::Timeouts) -> Duration) -> u64 {
-        self.who.timeout(which)
+        self.downstream.timeout(which)
     }
 
     /// Lets what comes next take so long, in milliseconds, within the limit of its rule.
@@ -241,9 +244,9 @@ impl Client {
     }
 
     /// Answers in the place of a member.
-    pub(super) async fn say(&self, scratch: &mut Scratch, answer: &Answer<'_>) -> After {
-        self.who.listener.answers.count(answer.status);
-        scratch.record.answered(answer.status, || answer.length());
+    pub(super) async fn respond(&self, scratch: &mut Scratch, answer: &Answer<'_>) -> After {
+        self.downstream.listener.answers.count(answer.status);
+        scratch.record.set_response(answer.status, || answer.length());
         self.limit(None);
         self.allow(self.timeout(|it| it.answer));
         if let End::H2Stream(h2_stream) = &self.end {

@@ -109,7 +109,7 @@ impl Sticky {
         response: &Response,
     ) -> String {
         let live = pool.live();
-        let mark = live.compiled.mark_of(member.at).filter(|_| member.leaving_since().is_none());
+        let mark = live.compiled.mark_of(member.at).filter(|_| member.draining_since().is_none());
         let mark = mark.map(|mark| String::from_utf8_lossy(mark.as_bytes()).into_owned());
         let name = &self.name;
         let mut lines = String::new();

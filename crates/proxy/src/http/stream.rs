@@ -11,7 +11,7 @@ use std::{
 
 use super::{session::Session, worker_context::WorkerContext};
 use crate::{
-    descriptors::Taken,
+    descriptors::DescriptorGuard,
     memory::{ConnectionMemory, Reservation},
     own_sockets::OwnSocket,
     sys::{self, Event, Pipe},
@@ -21,7 +21,7 @@ pub(super) struct Stream {
     /// As it looks from the member; goes before the connection does.
     own_socket: Option<OwnSocket>,
     /// Of its load balancer's share, where its client does not count for it.
-    taken: Option<Taken>,
+    taken: Option<DescriptorGuard>,
     /// What its session holds; of whoever uses it now.
     held: Option<Reservation>,
     context: Rc<WorkerContext>,
@@ -101,12 +101,12 @@ impl Stream {
         self.own_socket = own_socket;
     }
 
-    pub(super) fn counts(&mut self, taken: Option<Taken>) {
+    pub(super) fn counts(&mut self, taken: Option<DescriptorGuard>) {
         self.taken = taken;
     }
 
-    /// From now on this client, or all of the worker, have what its session holds.
-    pub(super) fn charge(&mut self, memory: &Rc<ConnectionMemory>) {
+    /// Counts the memory of its TLS session for this client, or for all of the worker.
+    pub(super) fn charge_memory(&mut self, memory: &Rc<ConnectionMemory>) {
         if self.tls.is_some() {
             self.held = Some(memory.reserve(Session::HELD));
         }

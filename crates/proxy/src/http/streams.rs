@@ -8,7 +8,7 @@ use seaway_wire::{
 };
 
 use super::{
-    arrival::ClientIdentity,
+    arrival::DownstreamConnection,
     end::End,
     exchange,
     h2_connection::{H2Connection, MOST_STREAMS, for_client},
@@ -25,29 +25,29 @@ use super::{
 pub(super) async fn serve(
     context: Rc<WorkerContext>,
     task_state: Rc<TaskState>,
-    who: Rc<ClientIdentity>,
+    downstream: Rc<DownstreamConnection>,
     stream: Stream,
     begun: Option<Box<Scratch>>,
 ) {
-    let ours = for_client(who.limits().head, who.memory.most());
+    let ours = for_client(downstream.limits().head, downstream.memory.most());
     let h2 = H2Connection::new(
         context.clone(),
         stream,
         task_state.clone(),
         Connection::server(ours, false),
-        &who.memory,
+        &downstream.memory,
     );
-    who.hold_more(OF_HTTP_2);
+    downstream.hold_more(OF_HTTP_2);
     begun.into_iter().for_each(|begun| h2.take_begun(begun));
     let (mut leaving, abandoned) = (false, Rc::new(AbandonedStreams::default()));
-    let (keep_alive, answer) = (who.timeout(|it| it.keep_alive), who.timeout(|it| it.answer));
+    let (keep_alive, answer) = (downstream.timeout(|it| it.keep_alive), downstream.timeout(|it| it.answer));
     // Until the client has said anything in HTTP/2 it is as late as with any head.
     let idle_until = Cell::new(task_state.deadline());
     let end = poll_fn(|_| {
-        let over = context.is_stopping() || who.listener.closed_at().is_some();
+        let over = context.is_stopping() || downstream.listener.closed_at().is_some();
         let late = idle_until.get() <= context.now();
         let (is_idle, heard, begun) = {
-            let connection = h2.seen();
+            let connection = h2.state();
             (connection.held() == 0, connection.has_heard(), abandoned.begun.get())
         };
         if h2.gives_up(answer) <= context.now() {
@@ -67,10 +67,10 @@ pub(super) async fn serve(
             h2.connection().leave();
         }
         let polled = h2.poll_turn(
-            |connection, key, ends, asked| begin(&h2, &who, &abandoned, connection, key, ends, asked),
+            |connection, key, ends, asked| begin(&h2, &downstream, &abandoned, connection, key, ends, asked),
             || abandoned.refuse(),
         );
-        if late || heard != h2.seen().has_heard() || begun != abandoned.begun.get() {
+        if late || heard != h2.state().has_heard() || begun != abandoned.begun.get() {
             idle_until.set(context.now().saturating_add(keep_alive));
         }
         task_state.set_deadline(idle_until.get().min(h2.gives_up(answer)));
@@ -78,14 +78,14 @@ pub(super) async fn serve(
             h2.connection().break_off(Reason::TOO_MUCH);
             return Poll::Ready(Ok(()));
         }
-        let is_through = h2.is_written() && h2.seen().held() == 0;
-        if polled.is_pending() && is_through && h2.seen().has_left() {
+        let is_through = h2.is_written() && h2.state().held() == 0;
+        if polled.is_pending() && is_through && h2.state().has_left() {
             return Poll::Ready(Ok(()));
         }
         polled
     });
     if let Err(error) = end.await {
-        tracing::debug!(listener = %who.listener.at, peer = %who.peer, %error, "a connection has ended");
+        tracing::debug!(listener = %downstream.listener.at, peer = %downstream.peer, %error, "a connection has ended");
     }
     // What is said last is why.
     h2.part().await;
@@ -94,7 +94,7 @@ pub(super) async fn serve(
 /// Begins the task of a stream whose head the connection has just heard.
 fn begin(
     h2: &Rc<H2Connection>,
-    who: &Rc<ClientIdentity>,
+    downstream: &Rc<DownstreamConnection>,
     abandoned: &Rc<AbandonedStreams>,
     connection: &Connection<StreamInbox>,
     key: Key,
@@ -103,18 +103,18 @@ fn begin(
 ) -> Option<StreamInbox> {
     abandoned.begun.set(abandoned.begun.get().saturating_add(1));
     let head = connection.lines().len();
-    if !who.memory.admits(head.saturating_mul(2).saturating_add(OF_STREAM)) {
-        who.refuse_for_memory();
+    if !downstream.memory.admits(head.saturating_mul(2).saturating_add(OF_STREAM)) {
+        downstream.refuse_for_memory();
         // Whoever asks on and on although most is refused is ended.
         abandoned.given_up.set(abandoned.given_up.get().saturating_add(1));
         return None;
     }
-    let task_state = TaskState::new(Some(who.listener.clone()), h2.context.now())
+    let task_state = TaskState::new(Some(downstream.listener.clone()), h2.context.now())
         .passed(h2.driver().passes())
-        .of_client(&who.memory);
+        .of_client(&downstream.memory);
     let task_state = Rc::new(task_state);
     // Room that was used before is larger than what this one may need.
-    let mut scratch = if who.memory.is_filling() { Box::default() } else { h2.context.scratch() };
+    let mut scratch = if downstream.memory.is_filling() { Box::default() } else { h2.context.scratch() };
     scratch.asked.put(connection.lines());
     if !ends && !asked.is_sized && !asked.switches && !asked.connects {
         scratch.asked.put(b"transfer-encoding: chunked\r\n");
@@ -125,13 +125,13 @@ fn begin(
         context: h2.context.clone(),
         task_state: task_state.clone(),
         end: End::H2Stream(h2_stream),
-        who: who.clone(),
+        downstream: downstream.clone(),
         limit: Cell::new(u64::MAX),
-        held: who.memory.reserve(0),
+        held: downstream.memory.reserve(0),
     };
-    client.weigh(&scratch);
+    client.account_memory(&scratch);
     h2.context.begin(task_state.clone(), one(client, scratch, asked.is_too_large, abandoned.clone()));
-    Some(StreamInbox::to(task_state, who.memory.reserve(0)))
+    Some(StreamInbox::to(task_state, downstream.memory.reserve(0)))
 }
 
 /// What a connection of HTTP/2 holds without a stream, and what a stream holds: its task, and its places in both
@@ -164,7 +164,7 @@ impl AbandonedStreams {
 async fn one(client: Client, mut scratch: Box<Scratch>, is_too_large: bool, abandoned: Rc<AbandonedStreams>) {
     // Who gives up at once has asked nobody.
     if !client.end.is_gone() {
-        client.who.listener.requests.fetch_add(1, Relaxed);
+        client.downstream.listener.requests.fetch_add(1, Relaxed);
         answer(&client, &mut scratch, is_too_large).await;
     }
     if let End::H2Stream(h2_stream) = &client.end
@@ -173,7 +173,7 @@ async fn one(client: Client, mut scratch: Box<Scratch>, is_too_large: bool, aban
         abandoned.given_up.set(abandoned.given_up.get().saturating_add(1));
     }
     // Of a client that holds much it is not kept for others: that would be as much again.
-    if !client.who.memory.is_filling() {
+    if !client.downstream.memory.is_filling() {
         client.context.put_back(scratch);
     }
 }
@@ -183,7 +183,7 @@ async fn answer(client: &Client, scratch: &mut Scratch, is_too_large: bool) {
     // As strictly as what comes by HTTP/1.1: it goes on as that.
     let read = match is_too_large {
         true => Reading::More,
-        false => scratch.request.read(scratch.asked.filled(), &client.who.limits()),
+        false => scratch.request.read(scratch.asked.filled(), &client.downstream.limits()),
     };
     client.note(scratch, read == Reading::Whole);
     match read {

@@ -11,7 +11,7 @@ use seaway_model::Owner;
 use crate::{
     memory::ConnectionMemory,
     running::{RunningListener, RunningMember},
-    worker::Lane,
+    worker::FairnessKey,
 };
 
 pub(super) struct TaskState {
@@ -21,7 +21,7 @@ pub(super) struct TaskState {
     /// `None`: of the worker itself.
     listener: Option<Arc<RunningListener>>,
     /// Of whom was asked last, where several share the listener.
-    guest: Cell<Option<Lane>>,
+    route_owner: Cell<Option<FairnessKey>>,
     member: RefCell<Option<Arc<RunningMember>>>,
     /// The member for which it waits, by its place in memory.
     waits_at: Cell<Option<usize>>,
@@ -44,7 +44,7 @@ impl TaskState {
             is_woken: Cell::new(false),
             deadline: Cell::new(u64::MAX),
             listener,
-            guest: Cell::new(None),
+            route_owner: Cell::new(None),
             member: RefCell::new(None),
             waits_at: Cell::new(None),
             memory: OnceCell::new(),
@@ -72,17 +72,17 @@ impl TaskState {
     }
 
     /// Whose time it uses.
-    pub(super) fn lane(&self) -> Lane {
-        self.guest.get().unwrap_or_else(|| self.lane_of_listener())
+    pub(super) fn fairness_key(&self) -> FairnessKey {
+        self.route_owner.get().unwrap_or_else(|| self.key_of_listener())
     }
 
-    fn lane_of_listener(&self) -> Lane {
-        self.listener.as_ref().map_or_else(Lane::default, |it| it.lane)
+    fn key_of_listener(&self) -> FairnessKey {
+        self.listener.as_ref().map_or_else(FairnessKey::default, |it| it.fairness_key)
     }
 
     /// What it does from now on, it does for them.
-    pub(super) fn works_for(&self, owner: &Owner) {
-        self.guest.set(Some(self.lane_of_listener().of_guest(owner)));
+    pub(super) fn charge_to(&self, owner: &Owner) {
+        self.route_owner.set(Some(self.key_of_listener().of_route_owner(owner)));
     }
 
     /// Whether it waits for its turn, as it does from now on.
@@ -119,7 +119,7 @@ impl TaskState {
         self.index.get()
     }
 
-    pub(super) fn sit(&self, index: u32) {
+    pub(super) fn set_index(&self, index: u32) {
         self.index.set(index);
     }
 
@@ -147,10 +147,10 @@ impl TaskState {
     /// When its time to finish is over, if its listener was closed, or its member leaves.
     pub(super) fn drained_at(&self) -> Option<u64> {
         let listener = self.listener.as_ref()?;
-        let member = self.member.borrow().as_ref().and_then(|member| member.leaving_since());
+        let member = self.member.borrow().as_ref().and_then(|member| member.draining_since());
         let since = [member.map(|since| since.max(self.engaged.get())), listener.closed_at()];
         let since = since.into_iter().flatten().min()?;
-        let drain = listener.tuned().listener.timeouts.drain.as_millis() as u64;
+        let drain = listener.config().listener.timeouts.drain.as_millis() as u64;
         Some(since.saturating_add(drain))
     }
 }

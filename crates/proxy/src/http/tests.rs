@@ -87,16 +87,16 @@ impl ByHand {
         Arc::make_mut(&mut listener.rules[0]).action = action;
         listener.tls =
             certificate.map(|_| Arc::new(TlsByName { default: vec![own.clone()], ..TlsByName::default() }));
-        let tuned = {
+        let config = {
             let mut registry = shared.registry.lock();
             let state = registry.entry(LbKey::Whole).or_default();
             if let Some(certificate) = certificate {
                 let keys = Keys::read(&Arc::new(certificate.clone())).unwrap();
                 state.put_certificate(&own, Some(Arc::new(keys)));
             }
-            state.tune(&LbKey::Whole, Arc::new(listener.clone()), None)
+            state.listener_config(&LbKey::Whole, Arc::new(listener.clone()), None)
         };
-        let running = Arc::new(RunningListener::new(LbKey::Whole, at, listener.id(), tuned));
+        let running = Arc::new(RunningListener::new(LbKey::Whole, at, listener.id(), config));
         let epoll = Arc::new(Epoll::new().unwrap());
         let mut turn = Turn::new(0, epoll, Box::default(), shared);
         let mut http = Http::new(&turn);
@@ -119,11 +119,11 @@ impl ByHand {
         let mut listener = Listener { protocol: Protocol::Http, ..balancing::listener(at.port()) };
         change(&mut listener);
         let key = LbKey::Of(Owner::Config(name.into()));
-        let tuned = {
+        let config = {
             let mut registry = self.turn.shared.registry.lock();
-            registry.entry(key.clone()).or_default().tune(&key, Arc::new(listener.clone()), None)
+            registry.entry(key.clone()).or_default().listener_config(&key, Arc::new(listener.clone()), None)
         };
-        let running = Arc::new(RunningListener::new(key, at, listener.id(), tuned));
+        let running = Arc::new(RunningListener::new(key, at, listener.id(), config));
         self.http.command(&Command::Open(running, Arc::new(socket.into())), &mut self.turn);
         at
     }
@@ -132,7 +132,7 @@ impl ByHand {
     fn turn(&mut self) {
         self.turn.epoll.wait(&mut self.events, Some(0)).unwrap();
         self.turn.number += 1;
-        self.turn.comes_with(self.events.len(), self.http.is_behind());
+        self.turn.begin(self.events.len(), self.http.is_behind());
         for index in 0..self.events.len() {
             let event = self.events.at(index);
             self.http.event(Token::from(event.token), event, &mut self.turn);

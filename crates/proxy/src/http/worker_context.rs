@@ -23,7 +23,7 @@ use super::{
     task_state::{NOWHERE, TaskState},
 };
 use crate::{
-    access::{Journal, Pages, RefusedClient, Written},
+    access::{AccessLogSink, LogBuffer, LogEntry, RefusedClient},
     latency::{Span, Started, WorkerNumber},
     listening_sockets::ListeningSockets,
     memory::{ConnectionMemory, WorkerMemory},
@@ -32,7 +32,7 @@ use crate::{
     running::{RunningMember, RunningPool},
     shared::Shared,
     sys::{Epoll, Event},
-    worker::{Fair, Kind, Lane, Mailbox, Slab, Sweeps, Token, Turn},
+    worker::{FairQueue, FairnessKey, Kind, Mailbox, Slab, Sweeps, Token, Turn},
 };
 
 pub(super) struct WorkerContext {
@@ -48,18 +48,18 @@ pub(super) struct WorkerContext {
     streams: RefCell<Slab<Rc<Ready>>>,
     cursors: RefCell<Cursors>,
     request_ids: RefCell<RequestIds>,
-    pages: RefCell<Pages>,
+    log_buffer: RefCell<LogBuffer>,
     kept: RefCell<IdleConnections>,
     h2_upstreams: RefCell<H2UpstreamPool>,
     pub(super) pipes: Rc<RefCell<Pipes>>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
-    shelf: RefCell<Vec<Box<Scratch>>>,
-    /// Bytes of those on the shelf.
-    shelved: Cell<usize>,
+    scratch_pool: RefCell<Vec<Box<Scratch>>>,
+    /// Bytes of those in the pool.
+    pooled: Cell<usize>,
     /// What is read of HTTP/2, and dealt with at once.
-    page: RefCell<Vec<u8>>,
+    read_buffer: RefCell<Vec<u8>>,
     /// Where frames of HTTP/2 wait, empty.
-    sheets: RefCell<Vec<Vec<u8>>>,
+    buffers: RefCell<Vec<Vec<u8>>>,
     /// The task that runs.
     current: RefCell<Option<Rc<TaskState>>>,
     sweeps: RefCell<Sweeps>,
@@ -73,7 +73,7 @@ pub(super) struct WorkerContext {
     /// Tasks that others have woken or begun since the last turn, in that order.
     runnable: RefCell<VecDeque<Runnable>>,
     /// Those that were too many for their turn.
-    backlog: RefCell<Fair<Runnable>>,
+    backlog: RefCell<FairQueue<Runnable>>,
     pub(super) handshakes: Handshakes,
 }
 
@@ -90,13 +90,13 @@ pub(super) enum Runnable {
 }
 
 /// Bytes of buffers that wait for a request; more than these are given back.
-const MOST_ON_SHELF: usize = 1 << 20;
+const MAX_POOLED: usize = 1 << 20;
 /// And each is no larger: who gets it next is charged with it.
 const KEEP: usize = 24 << 10;
-const PAGE: usize = 32 << 10;
-const MOST_SHEETS: usize = 16;
+const READ_BUFFER: usize = 32 << 10;
+const MAX_BUFFERS: usize = 16;
 /// What waits in one turn of a connection is seldom more.
-const SHEET: usize = 32 << 10;
+const BUFFER: usize = 32 << 10;
 
 impl WorkerContext {
     pub(super) fn new(turn: &Turn) -> Rc<WorkerContext> {
@@ -113,14 +113,14 @@ impl WorkerContext {
             streams: RefCell::default(),
             cursors: RefCell::new(Cursors::new(turn.worker)),
             request_ids: RefCell::new(RequestIds::new()),
-            pages: RefCell::default(),
+            log_buffer: RefCell::default(),
             kept: RefCell::default(),
             h2_upstreams: RefCell::default(),
             pipes: Rc::default(),
-            shelf: RefCell::default(),
-            shelved: Cell::new(0),
-            page: RefCell::new(vec![0; PAGE]),
-            sheets: RefCell::default(),
+            scratch_pool: RefCell::default(),
+            pooled: Cell::new(0),
+            read_buffer: RefCell::new(vec![0; READ_BUFFER]),
+            buffers: RefCell::default(),
             current: RefCell::new(None),
             sweeps: RefCell::default(),
             stopping: Cell::new(false),
@@ -139,21 +139,21 @@ impl WorkerContext {
     }
 
     /// What began then has come about by that member.
-    pub(super) fn measured(
+    pub(super) fn record_latency(
         &self,
         pool: &RunningPool,
         member: Option<&RunningMember>,
         span: Span,
         started: Started,
     ) {
-        pool.measured(self.number, member, span, started);
+        pool.record_latency(self.number, member, span, started);
     }
 
     /// What is left over of earlier turns goes on.
     pub(super) fn go_on(&self, turn: &mut Turn) {
-        turn.goes_on(&self.backlog.borrow());
+        turn.note_backlog(&self.backlog.borrow());
         if self.handshakes.are_behind() {
-            turn.stays_shared();
+            turn.note_deferred();
         }
         self.come_to(turn);
     }
@@ -174,15 +174,15 @@ impl WorkerContext {
     }
 
     /// Somebody else than these has work that was too much for a turn.
-    pub(super) fn has_others_than(&self, lane: Lane) -> bool {
-        self.others_are_behind.get() || self.backlog.borrow().has_others_than(lane)
+    pub(super) fn has_others_than(&self, fairness_key: FairnessKey) -> bool {
+        self.others_are_behind.get() || self.backlog.borrow().has_others_than(fairness_key)
     }
 
     /// The running task, if a long piece of its work is better done elsewhere: others have much to do, too, and would not be served
     /// before it all the same.
     pub(super) fn delegates(&self) -> Option<Rc<TaskState>> {
         let current = self.current.borrow().clone()?;
-        let delegates = self.is_contended() && !self.has_others_than(current.lane());
+        let delegates = self.is_contended() && !self.has_others_than(current.fairness_key());
         (delegates && self.handshakes.has_thread(self)).then_some(current)
     }
 
@@ -264,16 +264,16 @@ impl WorkerContext {
     }
 
     /// It goes on in a later turn.
-    pub(super) fn postpone(&self, lane: Lane, client: usize, runnable: Runnable) {
-        self.backlog.borrow_mut().push(lane, client, runnable);
+    pub(super) fn postpone(&self, fairness_key: FairnessKey, client: usize, runnable: Runnable) {
+        self.backlog.borrow_mut().push(fairness_key, client, runnable);
     }
 
-    pub(super) fn next_of_backlog(&self) -> Option<(Lane, Runnable)> {
+    pub(super) fn next_of_backlog(&self) -> Option<(FairnessKey, Runnable)> {
         self.backlog.borrow_mut().pop()
     }
 
-    pub(super) fn charge(&self, lane: Lane, time: Duration) {
-        self.backlog.borrow_mut().charge(lane, time);
+    pub(super) fn charge(&self, fairness_key: FairnessKey, time: Duration) {
+        self.backlog.borrow_mut().charge(fairness_key, time);
     }
 
     pub(super) fn has_backlog(&self) -> bool {
@@ -286,8 +286,8 @@ impl WorkerContext {
         drop(runnable);
     }
 
-    pub(super) fn page(&self) -> RefMut<'_, Vec<u8>> {
-        self.page.borrow_mut()
+    pub(super) fn read_buffer(&self) -> RefMut<'_, Vec<u8>> {
+        self.read_buffer.borrow_mut()
     }
 
     /// Lets the others have their turn.
@@ -356,52 +356,52 @@ impl WorkerContext {
     }
 
     pub(super) fn scratch(&self) -> Box<Scratch> {
-        let Some(scratch) = self.shelf.borrow_mut().pop() else { return Box::default() };
-        self.shelved.set(self.shelved.get().saturating_sub(scratch.weight()));
+        let Some(scratch) = self.scratch_pool.borrow_mut().pop() else { return Box::default() };
+        self.pooled.set(self.pooled.get().saturating_sub(scratch.weight()));
         scratch
     }
 
     pub(super) fn put_back(&self, mut scratch: Box<Scratch>) {
         scratch.reset();
-        let shelved = self.shelved.get().saturating_add(scratch.weight());
-        if scratch.weight() <= KEEP && shelved <= MOST_ON_SHELF {
-            self.shelved.set(shelved);
-            self.shelf.borrow_mut().push(scratch);
+        let pooled = self.pooled.get().saturating_add(scratch.weight());
+        if scratch.weight() <= KEEP && pooled <= MAX_POOLED {
+            self.pooled.set(pooled);
+            self.scratch_pool.borrow_mut().push(scratch);
         }
     }
 
-    pub(super) fn write_down(&self, journal: &Arc<Journal>, line: &dyn Written) {
-        self.pages.borrow_mut().add(journal, line, self.now());
+    pub(super) fn log(&self, sink: &Arc<AccessLogSink>, line: &dyn LogEntry) {
+        self.log_buffer.borrow_mut().add(sink, line, self.now());
     }
 
     /// Where a connection that ends now is written down, if it is.
-    pub(super) fn journal_of_connections(&self) -> Option<Arc<Journal>> {
-        self.shared.access.journal_of_connections(|| self.cursors().draw())
+    pub(super) fn sink_of_connections(&self) -> Option<Arc<AccessLogSink>> {
+        self.shared.access.sink_of_connections(|| self.cursors().draw())
     }
 
     pub(super) fn turned_away(&self, client: &RefusedClient) {
-        if let Some(journal) = self.journal_of_connections() {
-            self.write_down(&journal, &client.line());
+        if let Some(sink) = self.sink_of_connections() {
+            self.log(&sink, &client.line());
         }
     }
 
-    pub(super) fn sheet(&self) -> Vec<u8> {
-        self.sheets.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SHEET))
+    pub(super) fn take_buffer(&self) -> Vec<u8> {
+        self.buffers.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(BUFFER))
     }
 
-    pub(super) fn put_sheet_back(&self, mut sheet: Vec<u8>) {
-        let mut sheets = self.sheets.borrow_mut();
-        if sheets.len() < MOST_SHEETS && (1..=2 * SHEET).contains(&sheet.capacity()) {
-            sheet.clear();
-            sheets.push(sheet);
+    pub(super) fn return_buffer(&self, mut buffer: Vec<u8>) {
+        let mut buffers = self.buffers.borrow_mut();
+        if buffers.len() < MAX_BUFFERS && (1..=2 * BUFFER).contains(&buffer.capacity()) {
+            buffer.clear();
+            buffers.push(buffer);
         }
     }
 
     pub(super) fn forget_gone(&self) {
         self.cursors().forget_gone();
-        let gone = self.kept().without_those_that_leave();
+        let gone = self.kept().take_of_draining_members();
         drop(gone);
-        self.h2_upstreams().forget_those_that_leave();
+        self.h2_upstreams().forget_draining_members();
     }
 
     /// Which turn of the worker this is.
@@ -413,7 +413,7 @@ impl WorkerContext {
         self.turns.set(self.turns.get().wrapping_add(1));
         let old = self.kept().without_the_old(turn.now);
         drop(old);
-        self.pages.borrow_mut().tick(turn.now);
+        self.log_buffer.borrow_mut().tick(turn.now);
         self.shared.memory.settle(turn.now);
         self.listening().tick(turn);
     }
@@ -423,9 +423,9 @@ impl WorkerContext {
         if waits || !self.unfinished.borrow().is_empty() {
             return Some(0);
         }
-        let pages = self.pages.borrow().next_timeout(now);
+        let log_buffer = self.log_buffer.borrow().next_timeout(now);
         [
-            pages,
+            log_buffer,
             self.memory.next_timeout(now),
             self.kept.borrow().next_timeout(now),
             self.listening.borrow().next_timeout(now),

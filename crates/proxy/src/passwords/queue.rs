@@ -11,8 +11,8 @@ use seaway_model::{Name, ObjectRef};
 
 use super::{
     Verdict, Verification, Waiter,
-    known::Known,
-    turns::{Clients, Turns},
+    fair_queue::{Clients, FairPasswordQueue},
+    recent::RecentFingerprints,
 };
 use crate::sys;
 
@@ -24,11 +24,11 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    right: Known,
-    wrong: Known,
+    right: RecentFingerprints,
+    wrong: RecentFingerprints,
     /// What waits, and what is hashed.
     waiting: HashMap<u128, Arc<Verification>>,
-    turns: Turns,
+    fair_queue: FairPasswordQueue,
     clients: Clients,
     hashed: Option<u128>,
     thread: Option<JoinHandle<()>>,
@@ -78,7 +78,7 @@ impl Queue {
         verification.awaited_by(waiter());
         state.waiting.insert(fingerprint, verification.clone());
         state.clients.add(client, &service.namespace);
-        state.turns.push(service, fingerprint, cost);
+        state.fair_queue.push(service, fingerprint, cost);
         drop(state);
         self.more.notify_one();
         Verdict::Later(verification)
@@ -152,12 +152,12 @@ impl Queue {
 
 impl State {
     fn admits(&self, service: &ObjectRef, client: IpAddr, cost: usize) -> bool {
-        self.clients.admits(client, &service.namespace) && self.turns.admits(service, cost)
+        self.clients.admits(client, &service.namespace) && self.fair_queue.admits(service, cost)
     }
 
     fn pop(&mut self) -> Option<Arc<Verification>> {
-        let State { turns, waiting, clients, hashed, .. } = self;
-        turns.pop(|fingerprint| {
+        let State { fair_queue, waiting, clients, hashed, .. } = self;
+        fair_queue.pop(|fingerprint| {
             let verification = waiting.get(&fingerprint)?.clone();
             // We have two: without a third, whoever waited has left.
             if Arc::strong_count(&verification) > 2 {

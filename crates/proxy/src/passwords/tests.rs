@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, time::Instant};
 
 use seaway_model::{Kind, ObjectRef, load_balancer::Users};
 
-use super::{known::Known, *};
+use super::{recent::RecentFingerprints, *};
 
 fn bytes<const N: usize>(hex: &str) -> [u8; N] {
     let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
@@ -171,7 +171,7 @@ fn who_waits_is_woken() {
     };
     assert!(result(&verification));
     let begun = Instant::now();
-    while !asker.mailbox.collect().iter().any(|it| matches!(it, Command::Called(Place::Task(7)))) {
+    while !asker.mailbox.collect().iter().any(|it| matches!(it, Command::WakeWaiter(WaiterId::Task(7)))) {
         assert!(begun.elapsed().as_secs() < 60);
         std::thread::yield_now();
     }
@@ -183,14 +183,14 @@ fn one_client_and_one_service_have_their_share_of_the_queue_and_no_more() {
     asker.passwords.queue.rest();
     let (shop, mail) = (auth("shop", hash()), auth("mail", hash()));
     let mut waiting = Vec::new();
-    for number in 0..turns::MOST_OF_CLIENT {
+    for number in 0..fair_queue::MOST_OF_CLIENT {
         waiting.push(asker.ask(&shop, "alice", &number.to_string()));
     }
     assert!(waiting.iter().all(|it| matches!(it, Verdict::Later(_))));
     assert!(matches!(asker.ask(&shop, "alice", "more"), Verdict::Busy));
     assert!(matches!(asker.ask(&shop, "alice", "0"), Verdict::Later(_)), "the same waits with the same");
     // A client of IPv6 is its /64.
-    for number in 0..turns::MOST_OF_CLIENT {
+    for number in 0..fair_queue::MOST_OF_CLIENT {
         waiting.push(asker.from(&format!("2001:db8::{number}"), &shop, "alice", &format!("six {number}")));
     }
     assert!(matches!(asker.from("2001:db8::ffff", &shop, "alice", "more"), Verdict::Busy));
@@ -203,7 +203,7 @@ fn one_client_and_one_service_have_their_share_of_the_queue_and_no_more() {
         }
         last += 1;
     };
-    assert_eq!(refused as usize, 2 + turns::MOST_OF_SERVICE - 2 * turns::MOST_OF_CLIENT);
+    assert_eq!(refused as usize, 2 + fair_queue::MOST_OF_SERVICE - 2 * fair_queue::MOST_OF_CLIENT);
     let other = asker.from("192.0.3.1", &mail, "alice", "of mail");
     assert!(matches!(other, Verdict::Later(_)), "another Service has its own");
 }
@@ -222,7 +222,10 @@ fn a_namespace_with_many_services_delays_another_by_one_turn_and_never_has_it_re
             it => waiting.push(it),
         }
     }
-    assert_eq!((waiting.len(), refused), (turns::MOST_OF_NAMESPACE, 1_024 - turns::MOST_OF_NAMESPACE));
+    assert_eq!(
+        (waiting.len(), refused),
+        (fair_queue::MOST_OF_NAMESPACE, 1_024 - fair_queue::MOST_OF_NAMESPACE)
+    );
     let modest = auth_of("modest", "mail", hash());
     for number in 0..3 {
         let Verdict::Later(login) = asker.from("192.0.2.9", &modest, "alice", &number.to_string()) else {
@@ -266,7 +269,7 @@ fn a_client_has_four_wherever_it_asks() {
     };
     let waiting: Vec<_> = (0..32).map(|number| ask("default", number)).collect();
     let admitted = waiting.iter().filter(|it| matches!(it, Verdict::Later(_))).count();
-    assert_eq!(admitted, turns::MOST_OF_CLIENT);
+    assert_eq!(admitted, fair_queue::MOST_OF_CLIENT);
     // What one namespace believes of a client does not keep it out of another.
     let first = ask("other", 0);
     assert!(matches!(first, Verdict::Later(_)));
@@ -287,13 +290,13 @@ fn fewer_fit_where_each_takes_long() {
     let ask = |number: u32| asker.from(&format!("10.0.0.{number}"), &auth, "alice", &number.to_string());
     let waiting: Vec<_> = (0..64).map(ask).collect();
     let admitted = waiting.iter().filter(|it| matches!(it, Verdict::Later(_))).count();
-    assert_eq!(admitted, turns::MOST_OF_SERVICE / 4, "0.2 seconds each");
+    assert_eq!(admitted, fair_queue::MOST_OF_SERVICE / 4, "0.2 seconds each");
 }
 
 #[test]
 fn a_thread_that_panicked_is_replaced() {
     let (asker, auth) = (Asker::new(), auth("shop", hash()));
-    asker.passwords.queue.panics(turns::MOST_OF_CLIENT);
+    asker.passwords.queue.panics(fair_queue::MOST_OF_CLIENT);
     let passwords = ["U*U*U", "1", "2", "3"];
     let waiting = passwords.map(|it| match asker.ask(&auth, "alice", it) {
         Verdict::Later(verification) => verification,
@@ -316,39 +319,39 @@ fn a_thread_that_panicked_is_replaced() {
 
 #[test]
 fn what_is_needed_is_not_forgotten() {
-    let (mut known, shop) = (Known::default(), Name::from("shop"));
+    let (mut known, shop) = (RecentFingerprints::default(), Name::from("shop"));
     known.add(&shop, 7);
-    for number in 100..100 + 10 * Known::MOST as u128 {
+    for number in 100..100 + 10 * RecentFingerprints::MOST as u128 {
         assert!(known.has(&shop, 7), "it is needed all the time");
         known.add(&shop, number);
     }
-    assert_eq!(known.len(), Known::MOST);
-    for number in 10_000_000..10_000_000 + 2 * Known::MOST as u128 {
+    assert_eq!(known.len(), RecentFingerprints::MOST);
+    for number in 10_000_000..10_000_000 + 2 * RecentFingerprints::MOST as u128 {
         known.add(&shop, number);
     }
     assert!(!known.has(&shop, 7), "nobody has needed it for long");
-    known.add(&shop, 10_000_000 + 2 * Known::MOST as u128 - 1);
-    assert_eq!(known.len(), Known::MOST, "one that is there is there once");
+    known.add(&shop, 10_000_000 + 2 * RecentFingerprints::MOST as u128 - 1);
+    assert_eq!(known.len(), RecentFingerprints::MOST, "one that is there is there once");
 }
 
 #[test]
 fn a_namespace_has_nothing_of_another_forgotten() {
     let [shop, mail, greedy] = ["shop", "mail", "greedy"].map(Name::from);
-    let mut known = Known::default();
+    let mut known = RecentFingerprints::default();
     let few = || 0..1_000;
     for number in few() {
         known.add(&shop, number);
     }
-    for number in 0..4 * Known::MOST as u128 {
+    for number in 0..4 * RecentFingerprints::MOST as u128 {
         known.add(&greedy, number);
         if number % 100 == 0 {
             known.add(&mail, number);
         }
     }
     assert!(few().all(|number| known.has(&shop, number)), "it had few");
-    assert!((0..4 * Known::MOST as u128).step_by(100).all(|number| known.has(&mail, number)));
+    assert!((0..4 * RecentFingerprints::MOST as u128).step_by(100).all(|number| known.has(&mail, number)));
     assert!(!known.has(&mail, 1) && !known.has(&greedy, 1_001));
-    assert_eq!(known.len(), Known::MOST);
+    assert_eq!(known.len(), RecentFingerprints::MOST);
 }
 
 #[test]

@@ -18,21 +18,21 @@ use seaway_model::{
 
 use seaway_snapshot::Routes;
 
-use super::{Answers, RunningPool, SourceFilter, through::Through};
+use super::{Answers, RunningPool, SourceFilter, passthrough::Passthrough};
 use crate::{
-    descriptors::{Listening, Share, Taken},
-    tls::{Terms, Validations},
-    worker::Lane,
+    descriptors::{DescriptorGuard, DescriptorShare, ListeningGuard},
+    tls::{ListenerTls, Validations},
+    worker::FairnessKey,
 };
 
 pub(crate) struct RunningListener {
     pub(crate) key: LbKey,
     /// Whose time of a worker is used for it.
-    pub(crate) lane: Lane,
+    pub(crate) fairness_key: FairnessKey,
     pub(crate) at: SocketAddr,
     pub(crate) id: ListenerId,
-    share: Arc<Share>,
-    tuned: ArcSwap<Tuned>,
+    share: Arc<DescriptorShare>,
+    config: ArcSwap<ListenerConfig>,
     /// One for each worker; workers hold clones. Kept here to be handed over to a successor.
     sockets: Mutex<OpenSockets>,
     closed_at: AtomicU64,
@@ -55,22 +55,22 @@ pub(crate) struct RunningListener {
 struct OpenSockets {
     all: Vec<Arc<OwnedFd>>,
     /// They are a part of its load balancer's share of descriptors.
-    _counted: Option<Listening>,
+    _counted: Option<ListeningGuard>,
 }
 
-/// What may change while it listens.
-pub(crate) struct Tuned {
+/// What may change of a listener while it listens.
+pub(crate) struct ListenerConfig {
     pub(crate) listener: Arc<Listener>,
     sources: SourceFilter,
     /// What the first rule that forwards leads to: all there is to layer 4.
-    first: Choice,
+    first: WeightedPools,
     /// Of HTTP: which rule, and what each comes to, by its number.
     pub(crate) routes: Routes,
     paths: Vec<Option<Arc<Path>>>,
-    /// How TLS is spoken, where it ends.
-    pub(crate) terms: Option<Arc<Terms>>,
-    /// And for whom it does not.
-    pub(crate) through: Option<Through>,
+    /// For clients whose TLS ends here.
+    pub(crate) listener_tls: Option<Arc<ListenerTls>>,
+    /// For clients whose TLS is passed on as it comes.
+    pub(crate) passthrough: Option<Passthrough>,
     /// Names that an authority may check now.
     pub(crate) validations: Option<Validations>,
 }
@@ -80,26 +80,26 @@ struct Path {
     rule: Arc<Rule>,
     /// `None`: everybody may ask.
     sources: Option<SourceFilter>,
-    choice: Choice,
+    choice: WeightedPools,
     mirrors: Vec<Mirror>,
-    asked: Vec<AuthPool>,
+    auth_pools: Vec<ForwardAuthPool>,
 }
 
-/// Who gets a copy of some requests.
+/// A pool that gets a copy of some requests.
 pub(crate) struct Mirror {
     pub(crate) pool: Arc<RunningPool>,
     pub(crate) per_mille: u16,
 }
 
-/// Who has to agree to requests.
-pub(crate) struct AuthPool {
+/// The Service that has to allow requests (forward auth).
+pub(crate) struct ForwardAuthPool {
     pub(crate) pool: Arc<RunningPool>,
     pub(crate) auth: Arc<ForwardAuth>,
 }
 
 /// Pools by weight.
 #[derive(Default)]
-pub(crate) struct Choice {
+pub(crate) struct WeightedPools {
     pools: Vec<(Arc<RunningPool>, u32)>,
     weight: u64,
 }
@@ -155,28 +155,28 @@ impl Refusal {
     }
 }
 
-impl Tuned {
+impl ListenerConfig {
     /// `before`: what it takes the place of. Rules that are in both are not made anew.
     pub(crate) fn new(
         listener: Arc<Listener>,
-        terms: Option<Arc<Terms>>,
-        before: Option<&Tuned>,
+        listener_tls: Option<Arc<ListenerTls>>,
+        before: Option<&ListenerConfig>,
         mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>,
-    ) -> Tuned {
-        let through = listener.tls.as_ref().and_then(|tls| Through::new(tls, &mut pool));
+    ) -> ListenerConfig {
+        let passthrough = listener.tls.as_ref().and_then(|tls| Passthrough::new(tls, &mut pool));
         let validations = listener.tls.as_ref().and_then(|tls| Validations::new(tls));
-        let mut tuned = Tuned {
+        let mut config = ListenerConfig {
             sources: SourceFilter::new(&listener.sources, &listener.denied),
             listener,
-            first: Choice::default(),
+            first: WeightedPools::default(),
             routes: Routes::default(),
             paths: Vec::new(),
-            terms,
-            through,
+            listener_tls,
+            passthrough,
             validations,
         };
-        let rules = &tuned.listener.rules;
-        if tuned.listener.protocol == Protocol::Http {
+        let rules = &config.listener.rules;
+        if config.listener.protocol == Protocol::Http {
             let routes = before.map_or_else(|| Routes::compile(rules), |it| it.routes.changed_to(rules));
             let mut paths = vec![None; routes.numbers()];
             for (number, rule) in routes.rules() {
@@ -186,12 +186,12 @@ impl Tuned {
                     *path = Some(known.unwrap_or_else(|| Arc::new(Path::new(rule.clone(), &mut pool))));
                 }
             }
-            (tuned.routes, tuned.paths) = (routes, paths);
+            (config.routes, config.paths) = (routes, paths);
         } else {
-            let mut choices = rules.iter().map(|rule| Choice::of(rule, &mut pool));
-            tuned.first = choices.find(|choice| !choice.pools.is_empty()).unwrap_or_default();
+            let mut choices = rules.iter().map(|rule| WeightedPools::of(rule, &mut pool));
+            config.first = choices.find(|choice| !choice.pools.is_empty()).unwrap_or_default();
         }
-        tuned
+        config
     }
 
     pub(crate) fn pool(&self, number: impl FnOnce() -> u64) -> Option<&Arc<RunningPool>> {
@@ -207,7 +207,7 @@ impl Tuned {
         Some(&self.path(number)?.rule)
     }
 
-    /// From where that rule may be asked; nothing, if from everywhere.
+    /// From where clients may make requests by that rule; `None`: from everywhere.
     pub(crate) fn sources_of(&self, rule: usize) -> Option<&SourceFilter> {
         self.path(rule)?.sources.as_ref()
     }
@@ -226,8 +226,8 @@ impl Tuned {
         self.path(rule).map_or(&[], |path| &path.mirrors)
     }
 
-    pub(crate) fn asked_by(&self, rule: usize) -> &[AuthPool] {
-        self.path(rule).map_or(&[], |path| &path.asked)
+    pub(crate) fn auth_pools_of(&self, rule: usize) -> &[ForwardAuthPool] {
+        self.path(rule).map_or(&[], |path| &path.auth_pools)
     }
 
     fn path(&self, rule: usize) -> Option<&Arc<Path>> {
@@ -246,33 +246,34 @@ impl Tuned {
 
 impl Path {
     fn new(rule: Arc<Rule>, pool: &mut impl FnMut(&PoolId) -> Arc<RunningPool>) -> Path {
-        let choice = Choice::of(&rule, pool);
+        let choice = WeightedPools::of(&rule, pool);
         let mirrors = rule.filters.iter().filter_map(|filter| match filter {
             Filter::Mirror { to, per_mille } => Some(Mirror { pool: pool(to), per_mille: *per_mille }),
             _ => None,
         });
         let mirrors = mirrors.collect();
-        let asked = rule.asks.iter().map(|auth| AuthPool { pool: pool(&auth.pool), auth: auth.clone() });
-        let asked = asked.collect();
+        let auth_pools =
+            rule.asks.iter().map(|auth| ForwardAuthPool { pool: pool(&auth.pool), auth: auth.clone() });
+        let auth_pools = auth_pools.collect();
         let sources = SourceFilter::new(&rule.sources, &rule.denied);
         let sources = Some(sources).filter(|it| !it.is_open());
-        Path { choice, mirrors, asked, sources, rule }
+        Path { choice, mirrors, auth_pools, sources, rule }
     }
 }
 
-impl Choice {
-    fn of(rule: &Rule, pool: &mut impl FnMut(&PoolId) -> Arc<RunningPool>) -> Choice {
+impl WeightedPools {
+    fn of(rule: &Rule, pool: &mut impl FnMut(&PoolId) -> Arc<RunningPool>) -> WeightedPools {
         match &rule.action {
             Action::Forward(pools) => {
-                Choice::new(pools.iter().map(|(id, weight)| (pool(id), *weight)).collect())
+                WeightedPools::new(pools.iter().map(|(id, weight)| (pool(id), *weight)).collect())
             }
-            Action::Redirect(_) | Action::Respond { .. } => Choice::default(),
+            Action::Redirect(_) | Action::Respond { .. } => WeightedPools::default(),
         }
     }
 
-    pub(super) fn new(pools: Vec<(Arc<RunningPool>, u32)>) -> Choice {
+    pub(super) fn new(pools: Vec<(Arc<RunningPool>, u32)>) -> WeightedPools {
         let weight = pools.iter().map(|(_, weight)| u64::from(*weight)).sum();
-        Choice { pools, weight }
+        WeightedPools { pools, weight }
     }
 
     /// By weight, given any number; all weights 0 means nobody.
@@ -294,14 +295,19 @@ impl Choice {
 }
 
 impl RunningListener {
-    pub(crate) fn new(key: LbKey, at: SocketAddr, id: ListenerId, tuned: Arc<Tuned>) -> RunningListener {
+    pub(crate) fn new(
+        key: LbKey,
+        at: SocketAddr,
+        id: ListenerId,
+        config: Arc<ListenerConfig>,
+    ) -> RunningListener {
         RunningListener {
-            lane: Lane::of(&key),
+            fairness_key: FairnessKey::of(&key),
             key,
             at,
             id,
-            share: Share::unlimited(),
-            tuned: ArcSwap::new(tuned),
+            share: DescriptorShare::unlimited(),
+            config: ArcSwap::new(config),
             sockets: Mutex::default(),
             closed_at: AtomicU64::new(0),
             active: AtomicU32::new(0),
@@ -319,7 +325,7 @@ impl RunningListener {
     }
 
     /// One of several that share descriptors with others.
-    pub(crate) fn sharing(self, share: Arc<Share>) -> RunningListener {
+    pub(crate) fn sharing(self, share: Arc<DescriptorShare>) -> RunningListener {
         RunningListener { share, ..self }
     }
 
@@ -328,27 +334,27 @@ impl RunningListener {
         if self.id.l4 == L4::Udp { 1 } else { 2 }
     }
 
-    pub(crate) fn tuned(&self) -> Guard<Arc<Tuned>> {
-        self.tuned.load()
+    pub(crate) fn config(&self) -> Guard<Arc<ListenerConfig>> {
+        self.config.load()
     }
 
     /// Its connections are tasks of their own, not bytes that are passed on as they come.
-    pub(crate) fn is_understood(&self) -> bool {
-        self.tuned.load().listener.is_understood()
+    pub(crate) fn needs_parsing(&self) -> bool {
+        self.config.load().listener.needs_parsing()
     }
 
     /// To be held for longer than a moment.
-    pub(crate) fn tuned_now(&self) -> Arc<Tuned> {
-        self.tuned.load_full()
+    pub(crate) fn config_owned(&self) -> Arc<ListenerConfig> {
+        self.config.load_full()
     }
 
-    pub(crate) fn retune(&self, tuned: Arc<Tuned>) {
-        self.tuned.store(tuned);
+    pub(crate) fn set_config(&self, config: Arc<ListenerConfig>) {
+        self.config.store(config);
     }
 
     /// One more client, if the limits let it in; it leaves with [`RunningListener::leave`].
-    pub(crate) fn enter(&self, tuned: &Tuned, now: u64) -> Result<(), Refusal> {
-        if let Some(rate) = tuned.listener.limits.new_per_second
+    pub(crate) fn enter(&self, config: &ListenerConfig, now: u64) -> Result<(), Refusal> {
+        if let Some(rate) = config.listener.limits.new_per_second
             && !self.in_time(rate, now)
         {
             return Err(Refusal::Rate);
@@ -356,20 +362,24 @@ impl RunningListener {
         if !self.share.admits(now) {
             return Err(Refusal::Rate);
         }
-        self.enter_if(tuned, |share, count| share.take(count, now))
+        self.enter_if(config, |share, count| share.take(count, now))
     }
 
     /// The same, in the place of another of its load balancer that has just left, after there was none free.
-    pub(crate) fn enter_instead(&self, tuned: &Tuned) -> Result<(), Refusal> {
-        self.enter_if(tuned, |share, count| {
+    pub(crate) fn enter_instead(&self, config: &ListenerConfig) -> Result<(), Refusal> {
+        self.enter_if(config, |share, count| {
             share.take_anyway(count);
             true
         })
     }
 
-    fn enter_if(&self, tuned: &Tuned, take: impl FnOnce(&Share, u32) -> bool) -> Result<(), Refusal> {
+    fn enter_if(
+        &self,
+        config: &ListenerConfig,
+        take: impl FnOnce(&DescriptorShare, u32) -> bool,
+    ) -> Result<(), Refusal> {
         let active = self.active.fetch_add(1, Relaxed).saturating_add(1);
-        if tuned.listener.limits.connections.is_some_and(|most| active > most) {
+        if config.listener.limits.connections.is_some_and(|most| active > most) {
             self.active.fetch_sub(1, Relaxed);
             return Err(Refusal::Connections);
         }
@@ -392,7 +402,7 @@ impl RunningListener {
     }
 
     /// A descriptor beyond what each client needs: for one of several members that it speaks with.
-    pub(crate) fn take_descriptor(&self, now: u64) -> io::Result<Taken> {
+    pub(crate) fn take_descriptor(&self, now: u64) -> io::Result<DescriptorGuard> {
         self.share.take_one(now).ok_or(io::ErrorKind::QuotaExceeded.into())
     }
 

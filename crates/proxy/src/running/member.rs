@@ -48,19 +48,19 @@ pub(crate) struct RunningMember {
     ejections: AtomicU32,
     ejected_until: AtomicU64,
     warm_since: AtomicU64,
-    leaving_since: AtomicU64,
+    draining_since: AtomicU64,
     /// Since it was first connected to.
     target: OnceLock<Target>,
-    /// Who is told that it has room again, once the pool has a limit.
-    freed: OnceLock<Weak<dyn Freed>>,
+    /// Is told that the member has room again, once the pool has a limit.
+    capacity_watcher: OnceLock<Weak<dyn CapacityWatcher>>,
     /// Touched by the prober and by pages, never by a worker.
     health_history: Mutex<HealthHistory>,
 }
 
-/// Where clients wait for members.
-pub(super) trait Freed: Send + Sync {
+/// Its clients wait for members that have room.
+pub(super) trait CapacityWatcher: Send + Sync {
     /// A member may have room.
-    fn freed(&self);
+    fn capacity_freed(&self);
 }
 
 /// How it fared: for people.
@@ -106,9 +106,9 @@ impl RunningMember {
             ejections: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             warm_since: AtomicU64::new(0),
-            leaving_since: AtomicU64::new(0),
+            draining_since: AtomicU64::new(0),
             target: OnceLock::new(),
-            freed: OnceLock::new(),
+            capacity_watcher: OnceLock::new(),
             health_history: Mutex::default(),
         }
     }
@@ -161,14 +161,14 @@ impl RunningMember {
 
     pub(crate) fn disengage(&self) {
         self.active.fetch_sub(1, Relaxed);
-        if let Some(freed) = self.freed.get().and_then(Weak::upgrade) {
-            freed.freed();
+        if let Some(watcher) = self.capacity_watcher.get().and_then(Weak::upgrade) {
+            watcher.capacity_freed();
         }
     }
 
-    /// That one is told whenever a connection of it ends.
-    pub(super) fn frees<T: Freed + 'static>(&self, whom: &Weak<T>) {
-        self.freed.get_or_init(|| whom.clone());
+    /// Tells `watcher` whenever a connection of the member ends.
+    pub(super) fn watch_capacity<T: CapacityWatcher + 'static>(&self, watcher: &Weak<T>) {
+        self.capacity_watcher.get_or_init(|| watcher.clone());
     }
 
     pub(crate) fn active(&self) -> u32 {
@@ -257,16 +257,16 @@ impl RunningMember {
         }
     }
 
-    /// Since when it was removed or is draining.
-    pub(crate) fn leaving_since(&self) -> Option<u64> {
-        Some(self.leaving_since.load(Relaxed)).filter(|since| *since != 0)
+    /// When it was removed from its pool, or began to drain.
+    pub(crate) fn draining_since(&self) -> Option<u64> {
+        Some(self.draining_since.load(Relaxed)).filter(|since| *since != 0)
     }
 
-    pub(super) fn leaves(&self, now: u64) -> bool {
-        self.leaving_since.compare_exchange(0, now, Relaxed, Relaxed).is_ok()
+    pub(super) fn start_draining(&self, now: u64) -> bool {
+        self.draining_since.compare_exchange(0, now, Relaxed, Relaxed).is_ok()
     }
 
-    pub(super) fn stays(&self) {
-        self.leaving_since.store(0, Relaxed);
+    pub(super) fn stop_draining(&self) {
+        self.draining_since.store(0, Relaxed);
     }
 }

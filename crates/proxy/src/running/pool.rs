@@ -13,17 +13,17 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     L4, LbKey, Pool, PoolId,
-    load_balancer::{Affinity, BackendProtocol, Balance, HttpTerms, MemberLimit, MemberState, Passive},
+    load_balancer::{Affinity, BackendProtocol, Balance, MemberLimit, MemberState, Passive, PoolHttpOptions},
     name::Owner,
 };
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
 
-pub(crate) use self::limited::{Choice, Waiting};
+pub(crate) use self::limited::{MemberSelection, Waiting};
 use super::{
     Health, Refusal, RunningMember,
     affinity::AffinityTable,
     last_use::LastUse,
-    queue::{Queue, Wish},
+    queue::{Queue, SelectionRequest},
 };
 use crate::{
     health::RequestQueue,
@@ -97,7 +97,7 @@ impl RunningPool {
         let before = self.live.load_full();
         let present = pool.is_some();
         let pool = pool.unwrap_or_else(|| nobody(&self.id));
-        let grows = before.members.iter().any(|member| member.leaving_since().is_none());
+        let grows = before.members.iter().any(|member| member.draining_since().is_none());
 
         let compiled = CompiledPool::compile(pool.clone());
         if before.compiled.table_is_built() && compiled.hashes_clients() {
@@ -123,11 +123,11 @@ impl RunningPool {
                 Arc::new(new)
             });
             if pool.member_limit.is_some() {
-                running.frees(&self.me);
+                running.watch_capacity(&self.me);
             }
             match member.state {
-                MemberState::Ready => running.stays(),
-                MemberState::Draining => someone_left |= running.leaves(now),
+                MemberState::Ready => running.stop_draining(),
+                MemberState::Draining => someone_left |= running.start_draining(now),
             }
             running
         });
@@ -135,7 +135,7 @@ impl RunningPool {
         leaving.retain(|gone| gone.active() > 0 && compiled.position(gone.at).is_none());
         for member in &before.members {
             if compiled.position(member.at).is_none() || !same_tls {
-                member.leaves(now);
+                member.start_draining(now);
                 someone_left = true;
                 if member.active() > 0 {
                     leaving.push(member.clone());
@@ -181,7 +181,7 @@ impl RunningPool {
     }
 
     /// What began then has come about now, by that member. Where nothing is measured, this does nothing.
-    pub(crate) fn measured(
+    pub(crate) fn record_latency(
         &self,
         worker: WorkerNumber,
         member: Option<&RunningMember>,
@@ -193,14 +193,14 @@ impl RunningPool {
         member.into_iter().for_each(|it| it.took(micros));
     }
 
-    pub(crate) fn lacked_member(&self) {
+    pub(crate) fn count_no_member(&self) {
         self.no_member.fetch_add(1, Relaxed);
     }
 
     /// A client of it was turned away.
     pub(crate) fn refused(&self, why: Refusal) {
         if why == Refusal::NoMember {
-            self.lacked_member();
+            self.count_no_member();
         }
     }
 
@@ -213,8 +213,8 @@ impl RunningPool {
         self.erred(member, now, || format!("answered {status}"));
     }
 
-    /// Nobody heard an answer of it in time (HTTP), which is as good as a 504.
-    pub(crate) fn kept_waiting(&self, member: &RunningMember, now: u64) {
+    /// The member did not answer in time (HTTP): that counts as a 504.
+    pub(crate) fn note_response_timeout(&self, member: &RunningMember, now: u64) {
         member.timeouts.fetch_add(1, Relaxed);
         self.erred(member, now, || "gave no answer in time".to_owned());
     }
@@ -282,22 +282,22 @@ impl RunningPool {
         self.requests.get_or_init(requests);
     }
 
-    /// Who has this mark, if it may serve: one without weight gets nobody new, and keeps whom it has.
-    pub(crate) fn marked(
+    /// The member that a cookie names, if it may serve: one without weight gets no new clients, and keeps those that it has.
+    pub(crate) fn by_cookie(
         &self,
-        mark: Mark,
+        cookie: Mark,
         tried: &[Arc<RunningMember>],
         now: u64,
     ) -> Option<Arc<RunningMember>> {
         self.used(now);
         let live = self.live.load();
-        let index = self.marked_index(&self.scene(&live, tried, now), mark)?;
+        let index = self.index_by_cookie(&self.scene(&live, tried, now), cookie)?;
         live.members.get(index).cloned()
     }
 
-    fn marked_index(&self, scene: &Scene<'_>, mark: Mark) -> Option<usize> {
+    fn index_by_cookie(&self, scene: &Scene<'_>, cookie: Mark) -> Option<usize> {
         let live = scene.live;
-        let index = live.compiled.marked(mark)?;
+        let index = live.compiled.marked(cookie)?;
         let serves = live.compiled.members().get(index)?.state == MemberState::Ready
             && scene.standing(index) == Standing::Usable
             && !scene.tried(index)
@@ -315,8 +315,8 @@ impl RunningPool {
         now: u64,
     ) -> Option<&'a Arc<RunningMember>> {
         if live.compiled.pool().member_limit.is_some() {
-            let wish = Wish { client, mark: None, tried: tried.to_vec() };
-            return self.select_only(live, &wish, cursor, now).and_then(|index| live.members.get(index));
+            let request = SelectionRequest { client, cookie: None, tried: tried.to_vec() };
+            return self.select_only(live, &request, cursor, now).and_then(|index| live.members.get(index));
         }
         self.used(now);
         let scene = self.scene(live, tried, now);
@@ -396,7 +396,7 @@ fn nobody(id: &PoolId) -> Arc<Pool> {
         member_limit: None,
         proxy: None,
         transparent: false,
-        http: HttpTerms::default(),
+        http: PoolHttpOptions::default(),
         members: Vec::new(),
     })
 }

@@ -30,48 +30,49 @@ pub(super) const MOST_WAITING: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Queue {
-    line: Mutex<Line>,
-    /// Of the line, read without its lock.
+    list: Mutex<WaitList>,
+    /// How many wait in the list, read without its lock.
     length: AtomicUsize,
 }
 
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct WaitList {
     pub(super) waiting: VecDeque<Arc<Ticket>>,
     /// Of these, those that want one member, or not all of them.
-    pub(super) particular: usize,
+    pub(super) restricted: usize,
     pub(super) cursor: Cursor,
     /// When members were last looked at for them.
     pub(super) looked_at: u64,
 }
 
 pub(super) struct Ticket {
-    pub(super) wish: Wish,
+    pub(super) request: SelectionRequest,
     worker: Arc<Mailbox>,
-    place: Place,
+    waiter: WaiterId,
     /// `None`: there is no member to wait for.
     outcome: OnceLock<Option<Arc<RunningMember>>>,
     is_used: AtomicBool,
 }
 
-/// What a client wants of a pool.
-pub(crate) struct Wish {
+/// What a client asks of a pool: any member, the one that its cookie names, or one that it has not tried.
+pub(crate) struct SelectionRequest {
     pub(crate) client: IpAddr,
-    /// By which it keeps its member.
-    pub(crate) mark: Option<Mark>,
-    /// Those that did not answer it.
+    /// Names the member that it keeps.
+    pub(crate) cookie: Option<Mark>,
+    /// Members that did not answer it.
     pub(crate) tried: Vec<Arc<RunningMember>>,
 }
 
-impl Wish {
-    pub(super) fn is_particular(&self) -> bool {
-        self.mark.is_some() || !self.tried.is_empty()
+impl SelectionRequest {
+    /// Not every member that has room will do.
+    pub(super) fn is_restricted(&self) -> bool {
+        self.cookie.is_some() || !self.tried.is_empty()
     }
 }
 
-/// Where a client waits, at its worker.
+/// Which client of its worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum WaiterId {
     Connection(Token),
     /// A task of HTTP.
     Task(u32),
@@ -89,50 +90,55 @@ impl Queue {
     }
 
     /// `None`: too many wait already.
-    pub(super) fn join(&self, wish: Wish, worker: Arc<Mailbox>, place: Place) -> Option<Arc<Ticket>> {
-        let mut line = self.lock();
-        if line.waiting.len() >= MOST_WAITING {
+    pub(super) fn join(
+        &self,
+        request: SelectionRequest,
+        worker: Arc<Mailbox>,
+        waiter: WaiterId,
+    ) -> Option<Arc<Ticket>> {
+        let mut list = self.lock();
+        if list.waiting.len() >= MOST_WAITING {
             return None;
         }
         let (outcome, is_used) = (OnceLock::new(), AtomicBool::new(false));
-        line.particular = line.particular.saturating_add(usize::from(wish.is_particular()));
-        let ticket = Arc::new(Ticket { wish, worker, place, outcome, is_used });
-        line.waiting.push_back(ticket.clone());
-        self.changed(&line);
+        list.restricted = list.restricted.saturating_add(usize::from(request.is_restricted()));
+        let ticket = Arc::new(Ticket { request, worker, waiter, outcome, is_used });
+        list.waiting.push_back(ticket.clone());
+        self.changed(&list);
         Some(ticket)
     }
 
     pub(super) fn leave(&self, ticket: &Arc<Ticket>) {
         if ticket.outcome.get().is_none() {
-            let mut line = self.lock();
-            if let Some(at) = line.waiting.iter().position(|it| Arc::ptr_eq(it, ticket)) {
-                line.waiting.remove(at);
-                line.particular = line.particular.saturating_sub(usize::from(ticket.wish.is_particular()));
+            let mut list = self.lock();
+            if let Some(at) = list.waiting.iter().position(|it| Arc::ptr_eq(it, ticket)) {
+                list.waiting.remove(at);
+                list.restricted = list.restricted.saturating_sub(usize::from(ticket.request.is_restricted()));
             }
-            self.changed(&line);
+            self.changed(&list);
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Line> {
-        // The line is whole after every operation on it.
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> MutexGuard<'_, WaitList> {
+        // The list is whole after every operation on it.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn changed(&self, line: &Line) {
-        self.length.store(line.waiting.len(), SeqCst);
+    pub(super) fn changed(&self, list: &WaitList) {
+        self.length.store(list.waiting.len(), SeqCst);
         fence(SeqCst);
     }
 }
 
 impl Ticket {
-    /// Only with the line locked, and only once.
+    /// Only with the list locked, and only once.
     pub(super) fn settle(&self, outcome: Option<Arc<RunningMember>>) {
         let _ = self.outcome.set(outcome);
     }
 
     /// After that, without the lock.
     pub(super) fn tell_worker(&self) {
-        self.worker.post([Command::Called(self.place)]);
+        self.worker.post([Command::WakeWaiter(self.waiter)]);
     }
 
     /// Its member, on which it counts from then on; `Some(None)`: nobody serves.

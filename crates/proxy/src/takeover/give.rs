@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::message::{Line, Message, SocketRecord, VERSION};
+use super::message::{HandoverSocket, Message, SocketRecord, VERSION};
 use crate::{
     shared::Shared,
     sys::{self, Epoll, Events, Waker},
@@ -100,17 +100,17 @@ impl Drop for HandOver {
 /// `true`: the successor serves. `false`: whoever came has left again.
 fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::Result<bool> {
     let (user, process) = sys::peer_of(socket.as_fd())?;
-    let mut line = Line::new(socket, SHORTLY)?;
+    let mut peer = HandoverSocket::new(socket, SHORTLY)?;
     if user != sys::own_user() {
-        line.say(&Message::Refused { reason: "only the same user may take over".into() }, &[])?;
+        peer.send(&Message::Refused { reason: "only the same user may take over".into() }, &[])?;
         tracing::warn!(user, process, "take-over refused: it was asked by another user");
         return Ok(false);
     }
-    match line.hear()? {
+    match peer.receive()? {
         Some((Message::Hello { version: VERSION }, _)) => {}
         Some((Message::Hello { version }, _)) => {
             let reason = format!("version {version} of the hand-over is not version {VERSION}");
-            line.say(&Message::Refused { reason }, &[])?;
+            peer.send(&Message::Refused { reason }, &[])?;
             return Ok(false);
         }
         Some(_) => return Err(io::ErrorKind::InvalidData.into()),
@@ -118,15 +118,15 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
     }
     tracing::info!(process, "take-over: a successor has connected");
     asked();
-    line.say_all(sockets(shared), |sockets, more| Message::Sockets { sockets, more })?;
-    line.wait_up_to(LONG)?;
-    match line.hear() {
+    peer.send_all(sockets(shared), |sockets, more| Message::Sockets { sockets, more })?;
+    peer.set_timeout(LONG)?;
+    match peer.receive() {
         Ok(Some((Message::Ready, _))) => {}
         Ok(Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
         Err(error) => {
             // Said, or a successor that is ready after all would take us for dead.
-            let _ = line
-                .say(&Message::Refused { reason: "the successor took too long to get ready".into() }, &[]);
+            let _ = peer
+                .send(&Message::Refused { reason: "the successor took too long to get ready".into() }, &[]);
             return Err(error);
         }
         Ok(None) => {
@@ -137,19 +137,19 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
             return Ok(false);
         }
     }
-    line.wait_up_to(SHORTLY)?;
-    match hand_flows_over(shared, &mut line) {
+    peer.set_timeout(SHORTLY)?;
+    match hand_flows_over(shared, &mut peer) {
         Ok(()) => {}
         Err(error) => {
             shared.tell_all(&Command::Thaw);
             // Said, so that the successor does not take silence for our death.
-            let _ = line.say(&Message::Refused { reason: error.to_string() }, &[]);
+            let _ = peer.send(&Message::Refused { reason: error.to_string() }, &[]);
             return Err(error);
         }
     }
     // From here on it is the successor's, even if it never hears so: should it be gone, so are its sockets, and ours
     // were not refused to anybody before. It has everything it needs.
-    if line.say(&Message::Yours, &[]).is_err() {
+    if peer.send(&Message::Yours, &[]).is_err() {
         shared.tell_all(&Command::Thaw);
         tracing::warn!(
             process,
@@ -176,7 +176,7 @@ fn sockets(shared: &Shared) -> Vec<(SocketRecord, Arc<OwnedFd>)> {
 }
 
 /// UDP listening sockets rest from here on; what arrives waits in their sockets.
-fn hand_flows_over(shared: &Shared, line: &mut Line) -> io::Result<()> {
+fn hand_flows_over(shared: &Shared, peer: &mut HandoverSocket) -> io::Result<()> {
     let (export, exported) = mpsc::channel();
     shared.tell_all(&Command::Freeze(export));
     let mut flows = Vec::new();
@@ -186,8 +186,8 @@ fn hand_flows_over(shared: &Shared, line: &mut Line) -> io::Result<()> {
             .map_err(|_| io::Error::other("a worker did not hand over its UDP flows in time"))?;
         flows.extend(part?);
     }
-    line.say_all(flows, |flows, more| Message::Flows { flows, more })?;
-    match line.hear()? {
+    peer.send_all(flows, |flows, more| Message::Flows { flows, more })?;
+    match peer.receive()? {
         Some((Message::Received, _)) => Ok(()),
         Some(_) => Err(io::ErrorKind::InvalidData.into()),
         None => Err(io::Error::other("the successor ended while it received flows")),

@@ -65,28 +65,28 @@ pub(crate) struct FlowRecord {
     pub(crate) header: Option<Box<[u8]>>,
 }
 
-/// One end of the conversation.
-pub(super) struct Line {
+/// This process's end of the socket between the two processes.
+pub(super) struct HandoverSocket {
     socket: OwnedFd,
     room: Vec<u8>,
 }
 
-impl Line {
-    pub(super) fn new(socket: OwnedFd, patience: Duration) -> io::Result<Line> {
+impl HandoverSocket {
+    pub(super) fn new(socket: OwnedFd, patience: Duration) -> io::Result<HandoverSocket> {
         sys::limit_waiting(socket.as_fd(), patience)?;
-        Ok(Line { socket, room: vec![0; PACKET] })
+        Ok(HandoverSocket { socket, room: vec![0; PACKET] })
     }
 
-    pub(super) fn wait_up_to(&self, patience: Duration) -> io::Result<()> {
+    pub(super) fn set_timeout(&self, patience: Duration) -> io::Result<()> {
         sys::limit_waiting(self.socket.as_fd(), patience)
     }
 
-    pub(super) fn say(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(super) fn send(&self, message: &Message, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         sys::pass(self.socket.as_fd(), &serde_json::to_vec(message)?, fds)
     }
 
     /// `None`: the other side is gone.
-    pub(super) fn hear(&mut self) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
+    pub(super) fn receive(&mut self) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
         match sys::take(self.socket.as_fd(), &mut self.room) {
             Ok((0, _)) => Ok(None),
             Ok((count, fds)) => {
@@ -98,7 +98,7 @@ impl Line {
     }
 
     /// Sends records with their descriptors in as many packets as they need, at least one.
-    pub(super) fn say_all<T>(
+    pub(super) fn send_all<T>(
         &self,
         records: Vec<(T, impl AsFd)>,
         message: impl Fn(Vec<T>, bool) -> Message,
@@ -109,7 +109,7 @@ impl Line {
             let (part, fds): (Vec<T>, Vec<_>) = records.by_ref().take(RECORDS).unzip();
             left = left.saturating_sub(part.len());
             let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-            self.say(&message(part, left > 0), &borrowed)?;
+            self.send(&message(part, left > 0), &borrowed)?;
             if left == 0 {
                 return Ok(());
             }

@@ -6,7 +6,7 @@ use std::{
 
 use seaway_model::L4;
 
-use super::message::{Line, Message, VERSION};
+use super::message::{HandoverSocket, Message, VERSION};
 use crate::{shared::Shared, sys, worker::Command};
 
 /// For every answer of the old process, which interrupts its work for none of them for long.
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum TakeOverError {
     #[error("no running process answers at {path}")]
-    Nobody {
+    NotRunning {
         path: String,
         #[source]
         source: io::Error,
@@ -29,25 +29,25 @@ pub enum TakeOverError {
 
 /// The sockets of a running process, and the line to it. Dropped before [`TakenOver::confirm`], nothing has happened.
 pub struct TakenOver {
-    line: Line,
+    peer: HandoverSocket,
     sockets: HashMap<(SocketAddr, L4), Vec<OwnedFd>>,
 }
 
 /// Asks the process that hands over at `path` for its sockets.
 pub fn take(path: &Path) -> Result<TakenOver, TakeOverError> {
     let socket = sys::local_connect(path)
-        .map_err(|source| TakeOverError::Nobody { path: path.display().to_string(), source })?;
-    let mut line = Line::new(socket, PATIENCE)?;
-    line.say(&Message::Hello { version: VERSION }, &[])?;
+        .map_err(|source| TakeOverError::NotRunning { path: path.display().to_string(), source })?;
+    let mut peer = HandoverSocket::new(socket, PATIENCE)?;
+    peer.send(&Message::Hello { version: VERSION }, &[])?;
     let mut sockets: HashMap<_, Vec<OwnedFd>> = HashMap::new();
     loop {
-        match line.hear()? {
+        match peer.receive()? {
             Some((Message::Sockets { sockets: records, more }, fds)) if records.len() == fds.len() => {
                 for (record, fd) in records.into_iter().zip(fds) {
                     sockets.entry((record.at, record.l4)).or_default().push(fd);
                 }
                 if !more {
-                    return Ok(TakenOver { line, sockets });
+                    return Ok(TakenOver { peer, sockets });
                 }
             }
             Some((Message::Refused { reason }, _)) => return Err(TakeOverError::Refused { reason }),
@@ -67,7 +67,7 @@ impl TakenOver {
     pub(crate) fn adopt(&mut self, shared: &Shared) {
         shared.transferred_state.await_it();
         shared
-            .adopted
+            .inherited
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .extend(std::mem::take(&mut self.sockets));
@@ -77,9 +77,9 @@ impl TakenOver {
     pub(crate) fn confirm(mut self, shared: &Shared) -> Result<(), TakeOverError> {
         let mut flows = Vec::new();
         // If it died before, that is heard next: somebody has to serve.
-        let _ = self.line.say(&Message::Ready, &[]);
+        let _ = self.peer.send(&Message::Ready, &[]);
         loop {
-            match self.line.hear()? {
+            match self.peer.receive()? {
                 Some((Message::Flows { flows: records, more }, fds)) if records.len() == fds.len() => {
                     flows.extend(records.into_iter().zip(fds));
                     if !more {
@@ -94,8 +94,8 @@ impl TakenOver {
         }
         let count = flows.len();
         // If it died meanwhile, the next line tells so as well.
-        let _ = self.line.say(&Message::Received, &[]);
-        match self.line.hear()? {
+        let _ = self.peer.send(&Message::Received, &[]);
+        match self.peer.receive()? {
             Some((Message::Yours, _)) | None => {}
             Some((Message::Refused { reason }, _)) => return Err(TakeOverError::Refused { reason }),
             Some(_) => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
@@ -103,7 +103,7 @@ impl TakenOver {
         shared.transferred_state.arrived(flows);
         shared.tell_all(&Command::Inherit);
         // What is not opened here is not wanted any more.
-        let unwanted = std::mem::take(&mut *shared.adopted.lock().unwrap_or_else(PoisonError::into_inner));
+        let unwanted = std::mem::take(&mut *shared.inherited.lock().unwrap_or_else(PoisonError::into_inner));
         for (at, l4) in unwanted.keys() {
             tracing::info!(%at, %l4, "take-over: a socket of the previous process is closed; no listener uses it");
         }

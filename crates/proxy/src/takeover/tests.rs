@@ -19,7 +19,7 @@ use seaway_model::{L4, LbKey, Listener, Pool, PoolId, load_balancer::Rule};
 use seaway_testkit::balancing;
 
 use super::{
-    message::{Line, Message, VERSION},
+    message::{HandoverSocket, Message, VERSION},
     *,
 };
 use crate::{Settings, sys};
@@ -290,13 +290,14 @@ fn a_successor_that_dies_before_it_serves_leaves_everything_as_it_was() {
     load.goes_on(500);
     {
         // One that dies with the flows in its hands.
-        let mut line = Line::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
-        line.say(&Message::Hello { version: VERSION }, &[]).unwrap();
-        while !matches!(line.hear().unwrap(), Some((Message::Sockets { more: false, .. }, _))) {}
-        line.say(&Message::Ready, &[]).unwrap();
+        let mut peer =
+            HandoverSocket::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
+        peer.send(&Message::Hello { version: VERSION }, &[]).unwrap();
+        while !matches!(peer.receive().unwrap(), Some((Message::Sockets { more: false, .. }, _))) {}
+        peer.send(&Message::Ready, &[]).unwrap();
         let mut flows = 0;
         loop {
-            let Some((Message::Flows { flows: part, more }, _)) = line.hear().unwrap() else { panic!() };
+            let Some((Message::Flows { flows: part, more }, _)) = peer.receive().unwrap() else { panic!() };
             flows += part.len();
             if !more {
                 break;
@@ -332,14 +333,16 @@ fn what_the_successor_does_not_want_is_closed() {
 #[test]
 fn another_version_is_refused_and_where_nobody_is_that_is_said() {
     let plan = Plan::new(FAMILIES[0]);
-    assert!(matches!(take(&plan.path()), Err(TakeOverError::Nobody { .. })));
+    assert!(matches!(take(&plan.path()), Err(TakeOverError::NotRunning { .. })));
     let (_old, _hand_over, _told) = plan.old(1);
-    let mut line = Line::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
-    line.say(&Message::Hello { version: VERSION + 1 }, &[]).unwrap();
-    assert!(matches!(line.hear().unwrap(), Some((Message::Refused { .. }, _))));
+    let mut peer =
+        HandoverSocket::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
+    peer.send(&Message::Hello { version: VERSION + 1 }, &[]).unwrap();
+    assert!(matches!(peer.receive().unwrap(), Some((Message::Refused { .. }, _))));
     // Whoever speaks nonsense is sent away as well, and the next one is served.
-    let line = Line::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
-    line.say(&Message::Yours, &[]).unwrap();
+    let peer =
+        HandoverSocket::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
+    peer.send(&Message::Yours, &[]).unwrap();
     sys::pass(sys::local_connect(&plan.path()).unwrap().as_fd(), b"\0nonsense", &[]).unwrap();
     take(&plan.path()).unwrap();
 }

@@ -7,7 +7,7 @@ use super::{
     connection::{Connection, Phase, Side},
 };
 use crate::{
-    listening_sockets::{Admission, Newcomer},
+    listening_sockets::{AcceptOutcome, AcceptedConnection},
     running::{Refusal, RunningListener},
     worker::{Token, Turn},
 };
@@ -21,8 +21,12 @@ impl Tcp {
         }
     }
 
-    /// Whoever has connected already is let in, then the sockets are closed.
-    pub(super) fn close_doors(&mut self, turn: &mut Turn, which: impl Fn(&Arc<RunningListener>) -> bool) {
+    /// Accepts the clients that have connected already, then closes the sockets.
+    pub(super) fn accept_pending_and_close(
+        &mut self,
+        turn: &mut Turn,
+        which: impl Fn(&Arc<RunningListener>) -> bool,
+    ) {
         for index in self.listening.of(which) {
             while self.admit(index, turn) {}
             self.listening.close(index, turn);
@@ -31,22 +35,22 @@ impl Tcp {
 
     fn admit(&mut self, listening_socket: u32, turn: &mut Turn) -> bool {
         match self.listening.admit(listening_socket, turn) {
-            Admission::Nobody => return false,
-            Admission::TurnedAway(client) => client.iter().for_each(|it| self.turned_away(it, turn)),
-            Admission::Newcomer(newcomer) => self.welcome(newcomer, turn),
+            AcceptOutcome::None => return false,
+            AcceptOutcome::Refused(client) => client.iter().for_each(|it| self.turned_away(it, turn)),
+            AcceptOutcome::Accepted(accepted) => self.start_connection(accepted, turn),
         }
         true
     }
 
-    fn welcome(&mut self, newcomer: Newcomer, turn: &mut Turn) {
-        let Newcomer { fd, peer, listener, trusted, passes } = newcomer;
+    fn start_connection(&mut self, accepted: AcceptedConnection, turn: &mut Turn) {
+        let AcceptedConnection { fd, peer, listener, trusted, passes } = accepted;
         let mut connection = Connection::new(fd, (peer, passes), listener, turn.now);
         connection.came = turn.shared.started();
         let index = self.connections.insert(connection);
         if trusted {
             self.schedule(index);
         } else {
-            self.onward(index, turn);
+            self.select_and_connect(index, turn);
         }
         self.watch_client(index, turn);
     }

@@ -35,34 +35,34 @@ pub(super) struct Connection {
     /// When the client came, and when the connection to the member was begun, where that is measured.
     pub(super) came: Started,
     pub(super) connecting: Started,
-    /// Since the counters of listener and member were told.
+    /// Bytes since the counters of listener and member were last updated.
     bytes_in: u64,
     bytes_out: u64,
-    /// In all, without those.
-    pub(super) told_in: u64,
-    pub(super) told_out: u64,
+    /// All that the counters have.
+    pub(super) reported_in: u64,
+    pub(super) reported_out: u64,
     /// Milliseconds until the member had taken it.
     pub(super) connect: Option<u32>,
-    told_at: u64,
+    reported_at: u64,
     /// Who the client is: the peer, or whom a PROXY header names.
     pub(super) peer: SocketAddr,
     pub(super) listener: Arc<RunningListener>,
     pub(super) pool: Option<Arc<RunningPool>>,
     pub(super) target: Option<Arc<RunningMember>>,
-    pub(super) rare: Option<Box<Rare>>,
+    pub(super) extras: Option<Box<ConnectionExtras>>,
 }
 
-/// What few connections have.
+/// What only few connections need, so that the others stay small.
 #[derive(Default)]
-pub(super) struct Rare {
+pub(super) struct ConnectionExtras {
     /// Its place in the queue of its pool.
     pub(super) waiting: Option<Waiting>,
     /// Until when it waits, in all attempts together; 0: it has not waited yet.
     pub(super) waits_until: u64,
     /// Members that did not take it.
     pub(super) tried: Vec<Arc<RunningMember>>,
-    /// The header for the member is among the bytes that wait for it.
-    pub(super) announced: bool,
+    /// The PROXY header for the member is among the bytes that wait for it.
+    pub(super) proxy_header_queued: bool,
     /// Where the client wanted to go, as its PROXY header says.
     pub(super) destination: Option<SocketAddr>,
     /// What the member is told of how many of us it came through.
@@ -109,10 +109,10 @@ pub(super) struct Socket {
     /// All that it sent was read, and its end too.
     pub(super) at_end: bool,
     /// The other's end was passed on to it.
-    pub(super) told_end: bool,
+    pub(super) fin_sent: bool,
     pub(super) delay: Delay,
     pub(super) flow: Flow,
-    pub(super) carried: Carried,
+    pub(super) pending: PendingData,
 }
 
 /// Whether the kernel may hold back small writes to join them. Accepted sockets inherit that it may not. For the
@@ -144,7 +144,7 @@ impl Flow {
     }
 }
 
-pub(super) enum Carried {
+pub(super) enum PendingData {
     Nothing,
     Bytes { bytes: Box<[u8]>, from: usize },
     Pipe(Box<Pipe>),
@@ -159,10 +159,10 @@ impl Socket {
             peer_finished: false,
             urgent: false,
             at_end: false,
-            told_end: false,
+            fin_sent: false,
             delay,
             flow: Flow::Small,
-            carried: Carried::Nothing,
+            pending: PendingData::Nothing,
         }
     }
 
@@ -174,10 +174,10 @@ impl Socket {
     }
 
     pub(super) fn carries(&self) -> bool {
-        match &self.carried {
-            Carried::Nothing => false,
-            Carried::Bytes { .. } => true,
-            Carried::Pipe(pipe) => pipe.held() > 0,
+        match &self.pending {
+            PendingData::Nothing => false,
+            PendingData::Bytes { .. } => true,
+            PendingData::Pipe(pipe) => pipe.held() > 0,
         }
     }
 
@@ -191,10 +191,10 @@ impl Socket {
     }
 
     pub(super) fn take_pipe(&mut self) -> Option<Box<Pipe>> {
-        match std::mem::replace(&mut self.carried, Carried::Nothing) {
-            Carried::Pipe(pipe) => Some(pipe),
+        match std::mem::replace(&mut self.pending, PendingData::Nothing) {
+            PendingData::Pipe(pipe) => Some(pipe),
             other => {
-                self.carried = other;
+                self.pending = other;
                 None
             }
         }
@@ -207,7 +207,7 @@ const TELL_EVERY: u64 = 1000;
 impl Connection {
     /// How many members did not take it.
     pub(super) fn tried(&self) -> usize {
-        self.rare.as_ref().map_or(0, |rare| rare.tried.len())
+        self.extras.as_ref().map_or(0, |extras| extras.tried.len())
     }
 
     pub(super) fn new(
@@ -232,15 +232,15 @@ impl Connection {
             connecting: Started::NEVER,
             bytes_in: 0,
             bytes_out: 0,
-            told_in: 0,
-            told_out: 0,
+            reported_in: 0,
+            reported_out: 0,
             connect: None,
-            told_at: 0,
+            reported_at: 0,
             peer,
             listener,
             pool: None,
             target: None,
-            rare: None,
+            extras: None,
         }
     }
 
@@ -248,18 +248,18 @@ impl Connection {
         std::iter::once(&mut self.client).chain(&mut self.member)
     }
 
-    pub(super) fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
+    pub(super) fn extras(&mut self) -> &mut ConnectionExtras {
+        self.extras.get_or_insert_default()
     }
 
     /// When it will have been too long for what it is doing.
     pub(super) fn deadline(&self) -> u64 {
         if let Phase::Queued = self.phase {
-            let until = self.rare.as_ref().map_or(0, |it| it.waits_until);
-            return until.min(self.active_at.saturating_add(Waiting::patience()));
+            let until = self.extras.as_ref().map_or(0, |it| it.waits_until);
+            return until.min(self.active_at.saturating_add(Waiting::poll_interval()));
         }
-        let tuned = self.listener.tuned();
-        let timeouts = &tuned.listener.timeouts;
+        let config = self.listener.config();
+        let timeouts = &config.listener.timeouts;
         let half_closed = self.client.at_end || self.member.as_ref().is_some_and(|member| member.at_end);
         let time = match self.phase {
             Phase::Header => timeouts.header,
@@ -272,10 +272,10 @@ impl Connection {
 
     /// When its time to finish is over, if its listener was closed, or its member leaves.
     pub(super) fn drained_at(&self) -> Option<u64> {
-        let member = self.target.as_ref().and_then(|member| member.leaving_since());
+        let member = self.target.as_ref().and_then(|member| member.draining_since());
         let since = [member.map(|since| since.max(self.began)), self.listener.closed_at()];
         let since = since.into_iter().flatten().min()?;
-        let drain = self.listener.tuned().listener.timeouts.drain.as_millis() as u64;
+        let drain = self.listener.config().listener.timeouts.drain.as_millis() as u64;
         Some(since.saturating_add(drain))
     }
 
@@ -285,17 +285,17 @@ impl Connection {
             Side::Client => self.bytes_in = self.bytes_in.saturating_add(bytes),
             Side::Member => self.bytes_out = self.bytes_out.saturating_add(bytes),
         }
-        if now >= self.told_at.saturating_add(TELL_EVERY) {
+        if now >= self.reported_at.saturating_add(TELL_EVERY) {
             self.tell_bytes(now);
         }
     }
 
     /// The counters are shared by all workers: they are not touched for every few bytes.
     pub(super) fn tell_bytes(&mut self, now: u64) {
-        self.told_at = now;
+        self.reported_at = now;
         let (bytes_in, bytes_out) = (std::mem::take(&mut self.bytes_in), std::mem::take(&mut self.bytes_out));
-        self.told_in = self.told_in.saturating_add(bytes_in);
-        self.told_out = self.told_out.saturating_add(bytes_out);
+        self.reported_in = self.reported_in.saturating_add(bytes_in);
+        self.reported_out = self.reported_out.saturating_add(bytes_out);
         let member = self.target.as_ref().map(|member| (&member.bytes_in, &member.bytes_out));
         for (ins, outs) in member.into_iter().chain([(&self.listener.bytes_in, &self.listener.bytes_out)]) {
             if bytes_in > 0 {

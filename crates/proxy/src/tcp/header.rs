@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use seaway_wire::proxy::{self, Parsed};
 
-use super::{Tcp, connection::Carried};
+use super::{Tcp, connection::PendingData};
 use crate::{
     hops::{self, MOST_HOPS},
     running::Refusal,
@@ -16,9 +16,9 @@ impl Tcp {
     pub(super) fn read_header(&mut self, index: u32, turn: &mut Turn) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         // What came before is at most one unfinished header, whose length the parser limits.
-        let known = match std::mem::replace(&mut connection.client.carried, Carried::Nothing) {
-            Carried::Bytes { bytes, .. } => bytes,
-            Carried::Nothing | Carried::Pipe(_) => Box::default(),
+        let known = match std::mem::replace(&mut connection.client.pending, PendingData::Nothing) {
+            PendingData::Bytes { bytes, .. } => bytes,
+            PendingData::Nothing | PendingData::Pipe(_) => Box::default(),
         };
         let Some((kept, room)) = turn.buffer.split_at_mut_checked(known.len()) else {
             return self.refuse(index, Refusal::Header, turn);
@@ -28,7 +28,7 @@ impl Tcp {
             Ok(0) => return self.refuse(index, Refusal::Header, turn),
             Ok(read) => read,
             Err(error) if sys::would_block(&error) => {
-                connection.client.carried = keep(&known);
+                connection.client.pending = keep(&known);
                 return;
             }
             Err(_) => return self.refuse(index, Refusal::Header, turn),
@@ -44,7 +44,7 @@ impl Tcp {
                 (header.length, header.source(), header.destination(), hops::received(&header))
             }
             Parsed::Need(_) => {
-                connection.client.carried = keep(bytes);
+                connection.client.pending = keep(bytes);
                 if connection.client.peer_finished {
                     self.refuse(index, Refusal::Header, turn);
                 }
@@ -56,23 +56,23 @@ impl Tcp {
             }
         };
         let Some(behind) = bytes.get(length..) else { return self.refuse(index, Refusal::Header, turn) };
-        connection.client.carried = keep(behind);
+        connection.client.pending = keep(behind);
         if hops >= MOST_HOPS {
             turn.shared.report_loop(connection.listener.at);
             return self.refuse(index, Refusal::Loop, turn);
         }
-        connection.rare().hops = hops.saturating_add(1);
+        connection.extras().hops = hops.saturating_add(1);
         if let Some(source) = source {
             connection.peer = source;
-            connection.rare().destination = destination;
+            connection.extras().destination = destination;
         }
-        if !connection.listener.tuned().admits(connection.peer.ip()) {
+        if !connection.listener.config().admits(connection.peer.ip()) {
             return self.refuse(index, Refusal::Source, turn);
         }
-        self.onward(index, turn);
+        self.select_and_connect(index, turn);
     }
 }
 
-fn keep(bytes: &[u8]) -> Carried {
-    if bytes.is_empty() { Carried::Nothing } else { Carried::Bytes { bytes: bytes.into(), from: 0 } }
+fn keep(bytes: &[u8]) -> PendingData {
+    if bytes.is_empty() { PendingData::Nothing } else { PendingData::Bytes { bytes: bytes.into(), from: 0 } }
 }

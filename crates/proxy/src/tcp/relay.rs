@@ -4,7 +4,7 @@ use std::{io, os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
 use super::{
     Tcp,
-    connection::{Carried, Connection, Delay, Flow, Phase, Side, Socket},
+    connection::{Connection, Delay, Flow, PendingData, Phase, Side, Socket},
 };
 use crate::{access::Ending, latency::Span, pipes::Pipes, sys, worker::Turn};
 
@@ -37,7 +37,7 @@ impl Tcp {
             Side::Member => [Side::Member, Side::Client],
         };
         let results = order.map(|side| (side, shovel(side)));
-        let was_half_closed = client.told_end || member.told_end;
+        let was_half_closed = client.fin_sent || member.fin_sent;
         let mut more = false;
         let mut broken = None;
         for (from, RelayResult { bytes, result }) in results {
@@ -45,7 +45,7 @@ impl Tcp {
                 if from == Side::Member && !connection.answered {
                     connection.answered = true;
                     if let Some(pool) = &connection.pool {
-                        pool.measured(turn.number_of_worker(), None, Span::FirstByte, connection.came);
+                        pool.record_latency(turn.number_of_worker(), None, Span::FirstByte, connection.came);
                     }
                     connection.target.iter().for_each(|member| member.served());
                 }
@@ -64,7 +64,7 @@ impl Tcp {
         let Connection { client, member: Some(member), .. } = connection else { return };
         if client.is_done() && member.is_done() {
             // Whose end was passed on came first; if both came at once, whoever the event was of.
-            let is_client = member.told_end || (!client.told_end && side == Side::Client);
+            let is_client = member.fin_sent || (!client.fin_sent && side == Side::Client);
             let ending = if is_client { Ending::Client } else { Ending::Member };
             // Some have nothing to say and are well all the same.
             connection.target.iter().for_each(|member| member.served());
@@ -72,7 +72,7 @@ impl Tcp {
         }
         pass_end_on(client, member);
         pass_end_on(member, client);
-        let half_closed = client.told_end || member.told_end;
+        let half_closed = client.fin_sent || member.fin_sent;
         if more && !connection.unfinished {
             connection.unfinished = true;
             let token = self.token_of(index, side);
@@ -132,14 +132,14 @@ enum Broken {
 }
 
 fn pass_end_on(from: &mut Socket, to: &mut Socket) {
-    if from.is_done() && !to.told_end {
-        to.told_end = true;
+    if from.is_done() && !to.fin_sent {
+        to.fin_sent = true;
         // Fails only if the connection is broken already, of which an event tells.
         let _ = sys::finish_sending(to.fd.as_fd());
     }
 }
 
-/// One way. What is carried goes first; nothing is read that could not be passed on.
+/// One way. What is pending goes first; nothing is read that could not be passed on.
 fn shovel(
     from: &mut Socket,
     to: &mut Socket,
@@ -174,11 +174,11 @@ fn shovel(
     RelayResult { bytes, result }
 }
 
-/// Writes what is carried. `false`: not all of it could be.
+/// Writes what is pending. `false`: not all of it could be.
 fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool, Broken> {
-    match &mut from.carried {
-        Carried::Nothing => return Ok(true),
-        Carried::Bytes { bytes, from: start } => {
+    match &mut from.pending {
+        PendingData::Nothing => return Ok(true),
+        PendingData::Bytes { bytes, from: start } => {
             if !to.writable {
                 return Ok(false);
             }
@@ -188,7 +188,7 @@ fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool
                 return Ok(false);
             }
         }
-        Carried::Pipe(pipe) => {
+        PendingData::Pipe(pipe) => {
             while pipe.held() > 0 {
                 if !to.writable {
                     return Ok(false);
@@ -209,7 +209,7 @@ fn deliver(from: &mut Socket, to: &mut Socket, pipes: &mut Pipes) -> Result<bool
     if let Some(pipe) = from.take_pipe() {
         pipes.give_back(pipe);
     }
-    from.carried = Carried::Nothing;
+    from.pending = PendingData::Nothing;
     Ok(true)
 }
 
@@ -233,23 +233,24 @@ fn copy(from: &mut Socket, to: &mut Socket, buffer: &mut [u8]) -> Result<usize, 
     let bytes = buffer.get(..read).ok_or(Broken::Source)?;
     let written = if read > 0 { write(to, bytes)? } else { 0 };
     if written < read {
-        from.carried = Carried::Bytes { bytes: bytes.get(written..).ok_or(Broken::Source)?.into(), from: 0 };
+        from.pending =
+            PendingData::Bytes { bytes: bytes.get(written..).ok_or(Broken::Source)?.into(), from: 0 };
     }
     Ok(read)
 }
 
 /// Reads into a pipe, from which [`deliver`] writes.
 fn suck(from: &mut Socket, pipes: &mut Pipes, most: usize) -> Result<usize, Broken> {
-    if matches!(from.carried, Carried::Nothing) {
+    if matches!(from.pending, PendingData::Nothing) {
         match pipes.borrow() {
-            Some(pipe) => from.carried = Carried::Pipe(pipe),
+            Some(pipe) => from.pending = PendingData::Pipe(pipe),
             None => {
                 from.flow = Flow::Small;
                 return Ok(0);
             }
         }
     }
-    let Carried::Pipe(pipe) = &mut from.carried else { return Ok(0) };
+    let PendingData::Pipe(pipe) = &mut from.pending else { return Ok(0) };
     match pipe.fill_from(from.fd.as_fd(), most) {
         Ok(0) => {
             from.readable = false;

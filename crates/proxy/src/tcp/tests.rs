@@ -58,11 +58,11 @@ impl ByHand {
         socket.set_nonblocking(true).unwrap();
         let at = socket.local_addr().unwrap();
         let listener = Arc::new(balancing::listener(at.port()));
-        let tuned = {
+        let config = {
             let mut registry = self.turn.shared.registry.lock();
-            registry.entry(key.clone()).or_default().tune(&key, listener.clone(), None)
+            registry.entry(key.clone()).or_default().listener_config(&key, listener.clone(), None)
         };
-        let running = Arc::new(RunningListener::new(key, at, listener.id(), tuned));
+        let running = Arc::new(RunningListener::new(key, at, listener.id(), config));
         self.tcp.command(&Command::Open(running, Arc::new(socket.into())), &mut self.turn);
         at
     }
@@ -71,7 +71,7 @@ impl ByHand {
     fn turn(&mut self) -> usize {
         self.turn.epoll.wait(&mut self.events, Some(0)).unwrap();
         self.turn.number += 1;
-        self.turn.comes_with(self.events.len(), self.tcp.is_behind());
+        self.turn.begin(self.events.len(), self.tcp.is_behind());
         for index in 0..self.events.len() {
             let event = self.events.at(index);
             self.tcp.event(Token::from(event.token), event, &mut self.turn);

@@ -58,9 +58,9 @@ fn config(tls: &BackendTls, protocol: BackendProtocol) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().expect("the provider knows TLS 1.2 and 1.3");
     let verifier: Arc<dyn ServerCertVerifier> = match &tls.trust {
-        Trust::Anybody => Arc::new(WithoutAuthorities { believes: Believed::Anybody, provider }),
-        Trust::Authorities(pem) => trusting(pem_roots(pem), provider),
-        Trust::Machine => trusting(machine_roots(), provider),
+        Trust::InsecureSkipVerify => Arc::new(WithoutAuthorities { believes: Believed::Anybody, provider }),
+        Trust::CaBundle(pem) => trusting(pem_roots(pem), provider),
+        Trust::SystemRoots => trusting(machine_roots(), provider),
     };
     // It is no more dangerous than who is trusted.
     let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();

@@ -19,8 +19,8 @@ use crate::{
     access::Ending,
     hops::{self, MOST_HOPS},
     own_sockets::{MOST_PASSES, OwnSocket},
-    reach::appear_as,
-    running::{Health, Refusal, RunningListener, RunningMember, RunningPool, Tuned},
+    reach::bind_as_client,
+    running::{Health, ListenerConfig, Refusal, RunningListener, RunningMember, RunningPool},
     sys::{self, Peer},
     worker::{Kind, Token, Turn},
 };
@@ -89,8 +89,8 @@ impl Flow {
 
     /// When its time to finish is over, if its member leaves.
     pub(super) fn drained_at(&self) -> Option<u64> {
-        let since = self.member.leaving_since()?.max(self.engaged);
-        let drain = self.listener.tuned().listener.timeouts.drain.as_millis() as u64;
+        let since = self.member.draining_since()?.max(self.engaged);
+        let drain = self.listener.config().listener.timeouts.drain.as_millis() as u64;
         Some(since.saturating_add(drain))
     }
 
@@ -139,14 +139,14 @@ impl Udp {
         &mut self,
         listening_socket: u32,
         listener: &Arc<RunningListener>,
-        tuned: &Tuned,
+        config: &ListenerConfig,
         (peer, bytes, segment): Arrival<'_>,
         turn: &mut Turn,
     ) {
         let key = FlowKey { peer, socket: listening_socket };
         let (slot, bytes) = match self.flows.find(&key) {
             Some(slot) => (slot, bytes),
-            None => match self.admit(key, listener, tuned, bytes, turn) {
+            None => match self.admit(key, listener, config, bytes, turn) {
                 Ok((slot, payload)) => (slot, payload),
                 Err(why) => return listener.refuse(why),
             },
@@ -183,7 +183,7 @@ impl Udp {
         &mut self,
         key: FlowKey,
         listener: &Arc<RunningListener>,
-        tuned: &Tuned,
+        config: &ListenerConfig,
         bytes: &'a [u8],
         turn: &mut Turn,
     ) -> Result<(u32, &'a [u8]), Refusal> {
@@ -191,10 +191,10 @@ impl Udp {
             return Err(Refusal::Resources);
         }
         let peer = key.peer.socket_addr();
-        let trusted = tuned.trusts(peer.ip());
+        let trusted = config.trusts(peer.ip());
         let (client, destination, hops, bytes) =
             if trusted { origin(peer, listener.at, bytes)? } else { (peer, listener.at, 0, bytes) };
-        if !tuned.admits(client.ip()) {
+        if !config.admits(client.ip()) {
             return Err(Refusal::Source);
         }
         let passes = turn.shared.own_sockets.passes_of_flow(peer);
@@ -203,11 +203,11 @@ impl Udp {
             return Err(Refusal::Loop);
         }
         let number = self.flows.draw();
-        let pool = tuned.pool(|| number).ok_or(Refusal::NoMember)?;
-        match listener.enter(tuned, turn.now) {
+        let pool = config.pool(|| number).ok_or(Refusal::NoMember)?;
+        match listener.enter(config, turn.now) {
             // It has its share: one of its own flows goes, if one can be found.
             Err(Refusal::Resources) if self.make_room_at(&listener.key, turn) => {
-                listener.enter_instead(tuned)?
+                listener.enter_instead(config)?
             }
             entered => entered?,
         }
@@ -238,7 +238,7 @@ impl Udp {
                 turn.shared.flow_began();
                 // The only members that are left may be leaving themselves.
                 flow.drained_at().into_iter().for_each(|at| self.sweeps.at(at));
-                let idle = tuned.listener.timeouts.udp_idle.as_millis() as u64;
+                let idle = config.listener.timeouts.udp_idle.as_millis() as u64;
                 Ok((self.flows.insert(key, turn.now, idle.max(1), flow).slot, bytes))
             }
             Err(why) => {
@@ -274,7 +274,7 @@ impl Udp {
         let member = member.ok_or_else(|| match pool.member_limit() {
             Some(_) => Refusal::Connections,
             None => {
-                pool.lacked_member();
+                pool.count_no_member();
                 Refusal::NoMember
             }
         })?;
@@ -345,7 +345,7 @@ impl Udp {
         if !turn.shared.descriptors.allow(socket.as_fd()) {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        appear_as(client, socket.as_fd(), &member.address)?;
+        bind_as_client(client, socket.as_fd(), &member.address)?;
         sys::connect(socket.as_fd(), &member.address)?;
         let token = Token::new(Kind::Datagrams, id.slot, id.generation);
         turn.epoll.watch_readable(socket.as_fd(), token.into())?;

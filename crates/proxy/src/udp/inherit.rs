@@ -40,7 +40,7 @@ impl Udp {
 
     pub(super) fn thaw(&mut self, turn: &mut Turn) {
         self.frozen = false;
-        self.wake_doors(turn);
+        self.resume_listeners(turn);
     }
 
     /// Closing our descriptors ends nothing: the successor has the same sockets, so epoll is told to forget them.
@@ -61,10 +61,10 @@ impl Udp {
     pub(super) fn inherit(&mut self, listening_socket: u32, turn: &mut Turn) {
         let Some(entry) = self.listening.get_mut(listening_socket) else { return };
         let (listener, cookie) = (entry.listener.clone(), entry.cookie);
-        let tuned = listener.tuned();
-        let idle = tuned.listener.timeouts.udp_idle.as_millis() as u64;
+        let config = listener.config();
+        let idle = config.listener.timeouts.udp_idle.as_millis() as u64;
         for (record, socket) in turn.shared.transferred_state.flows_of(cookie) {
-            let Some(pool) = tuned.known(&record.pool) else {
+            let Some(pool) = config.known(&record.pool) else {
                 continue;
             };
             let live = pool.live();
@@ -94,7 +94,7 @@ impl Udp {
         }
     }
 
-    pub(super) fn wake_doors(&mut self, turn: &mut Turn) {
+    pub(super) fn resume_listeners(&mut self, turn: &mut Turn) {
         for index in self.listening.indexes() {
             let token = self.token(index);
             let Some(listening_socket) =

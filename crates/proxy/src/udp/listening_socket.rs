@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    running::{RunningListener, Tuned},
+    running::{ListenerConfig, RunningListener},
     sys::{self, Outbox},
     worker::Slab,
 };
@@ -32,7 +32,7 @@ pub(super) struct ListeningSocket {
 
 impl ListeningSocket {
     pub(super) fn new(listener: Arc<RunningListener>, socket: Arc<OwnedFd>) -> ListeningSocket {
-        let alone = listener.tuned().listener.proxy_from.is_empty();
+        let alone = listener.config().listener.proxy_from.is_empty();
         let coalesces = sys::coalesce(socket.as_fd(), alone);
         sys::widen(socket.as_fd(), QUEUE);
         let cookie = sys::cookie(socket.as_fd()).unwrap_or(0);
@@ -40,8 +40,8 @@ impl ListeningSocket {
     }
 
     /// A PROXY header makes the first datagram of a train unlike the others, so those must come one by one.
-    pub(super) fn suit(&mut self, tuned: &Tuned) {
-        if self.coalesces && !tuned.listener.proxy_from.is_empty() {
+    pub(super) fn suit(&mut self, config: &ListenerConfig) {
+        if self.coalesces && !config.listener.proxy_from.is_empty() {
             self.coalesces = sys::coalesce(self.socket.as_fd(), false);
         }
     }

@@ -15,27 +15,27 @@ use std::{
 
 use seaway_model::{LbKey, Owner};
 
-/// Whose work it is: who shares the time of a worker.
+/// For which namespace and load balancer work is done: those share the time of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Lane {
+pub(crate) struct FairnessKey {
     namespace: u64,
     load_balancer: u64,
 }
 
-impl Lane {
-    pub(crate) fn of(key: &LbKey) -> Lane {
+impl FairnessKey {
+    pub(crate) fn of(key: &LbKey) -> FairnessKey {
         let namespace = match key.owner() {
             Some(Owner::Object { object, .. }) => hash_of(&object.namespace),
             _ => 0,
         };
-        Lane { namespace, load_balancer: hash_of(key) }
+        FairnessKey { namespace, load_balancer: hash_of(key) }
     }
 
-    /// Of a guest at a listener that is nobody's in particular, as those of the front door are.
-    pub(crate) fn of_guest(self, guest: &Owner) -> Lane {
-        match guest {
+    /// For the owner of a route, at a listener that belongs to no namespace, as those of the front door do.
+    pub(crate) fn of_route_owner(self, owner: &Owner) -> FairnessKey {
+        match owner {
             Owner::Object { object, .. } if self.namespace == 0 => {
-                Lane { namespace: hash_of(&object.namespace), load_balancer: hash_of(guest) }
+                FairnessKey { namespace: hash_of(&object.namespace), load_balancer: hash_of(owner) }
             }
             _ => self,
         }
@@ -48,38 +48,38 @@ fn hash_of(it: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// What waits.
-pub(crate) struct Fair<T>(Weighed<Weighed<InTurn<T>>>);
+/// The work that waits.
+pub(crate) struct FairQueue<T>(Weighed<Weighed<InTurn<T>>>);
 
-impl<T> Default for Fair<T> {
-    fn default() -> Fair<T> {
-        Fair(Weighed::default())
+impl<T> Default for FairQueue<T> {
+    fn default() -> FairQueue<T> {
+        FairQueue(Weighed::default())
     }
 }
 
-impl<T> Fair<T> {
-    pub(crate) fn push(&mut self, lane: Lane, client: usize, work: T) {
-        self.0.entry(lane.namespace, |it| it.entry(lane.load_balancer, |it| it.push(client, work)));
+impl<T> FairQueue<T> {
+    pub(crate) fn push(&mut self, key: FairnessKey, client: usize, work: T) {
+        self.0.entry(key.namespace, |it| it.entry(key.load_balancer, |it| it.push(client, work)));
     }
 
     /// The next, and whose it is: who takes it charges them.
-    pub(crate) fn pop(&mut self) -> Option<(Lane, T)> {
+    pub(crate) fn pop(&mut self) -> Option<(FairnessKey, T)> {
         let (namespace, inner) = self.0.pop(|it| it.pop(InTurn::pop))?;
         let (load_balancer, work) = inner;
-        Some((Lane { namespace, load_balancer }, work))
+        Some((FairnessKey { namespace, load_balancer }, work))
     }
 
     /// They used so much time.
-    pub(crate) fn charge(&mut self, lane: Lane, time: Duration) {
+    pub(crate) fn charge(&mut self, key: FairnessKey, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.0.charge(lane.namespace, nanos, |it| it.charge(lane.load_balancer, nanos, |_| {}));
+        self.0.charge(key.namespace, nanos, |it| it.charge(key.load_balancer, nanos, |_| {}));
     }
 
     /// Whose the next is.
-    pub(crate) fn first(&self) -> Option<Lane> {
+    pub(crate) fn first(&self) -> Option<FairnessKey> {
         let (_, namespace) = *self.0.order.first()?;
         let (_, load_balancer) = *self.0.queues.get(&namespace)?.queue.order.first()?;
-        Some(Lane { namespace, load_balancer })
+        Some(FairnessKey { namespace, load_balancer })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -87,10 +87,10 @@ impl<T> Fair<T> {
     }
 
     /// Somebody else than these waits.
-    pub(crate) fn has_others_than(&self, lane: Lane) -> bool {
+    pub(crate) fn has_others_than(&self, key: FairnessKey) -> bool {
         let inner =
-            |of: &u64| self.0.queues.get(of).is_some_and(|it| it.queue.has_others_than(lane.load_balancer));
-        self.0.has_others_than(lane.namespace) || self.0.order.first().is_some_and(|(_, of)| inner(of))
+            |of: &u64| self.0.queues.get(of).is_some_and(|it| it.queue.has_others_than(key.load_balancer));
+        self.0.has_others_than(key.namespace) || self.0.order.first().is_some_and(|(_, of)| inner(of))
     }
 }
 
@@ -99,7 +99,7 @@ trait Waits: Default {
     fn is_empty(&self) -> bool;
 }
 
-/// Lanes are hashes already.
+/// Keys are hashes already.
 #[derive(Default)]
 struct AsItIs(u64);
 
@@ -237,8 +237,8 @@ mod tests {
 
     use super::*;
 
-    const fn lane(namespace: u64, load_balancer: u64) -> Lane {
-        Lane { namespace, load_balancer }
+    const fn key(namespace: u64, load_balancer: u64) -> FairnessKey {
+        FairnessKey { namespace, load_balancer }
     }
 
     #[test]
@@ -247,40 +247,40 @@ mod tests {
             object: ObjectRef::new(Kind::Service, namespace, name),
             uid: "1".into(),
         };
-        let of = |namespace: &str, name: &str| Lane::of(&LbKey::Of(owner(namespace, name)));
+        let of = |namespace: &str, name: &str| FairnessKey::of(&LbKey::Of(owner(namespace, name)));
         let [web, api, other] = [of("shop", "web"), of("shop", "api"), of("evil", "web")];
         assert_eq!(web.namespace, api.namespace);
         assert_ne!(web.load_balancer, api.load_balancer);
         assert_ne!(web.namespace, other.namespace, "of one name, and another's all the same");
-        // At the front door a request is its guest's, in the same namespace as what that has elsewhere.
-        let listening_socket = Lane::of(&LbKey::Whole);
-        let [guest, second] =
-            [("evil", "web"), ("evil", "api")].map(|(at, name)| listening_socket.of_guest(&owner(at, name)));
-        assert_eq!((guest.namespace, second.namespace), (other.namespace, other.namespace));
-        assert_ne!(guest.load_balancer, second.load_balancer);
-        // At a listener of its own nobody is another's guest, and what has no owner counts as the listener's.
-        assert_eq!(web.of_guest(&owner("evil", "web")), web);
-        assert_eq!(listening_socket.of_guest(&Owner::Config("mine".into())), listening_socket);
+        // At the front door a request belongs to the owner of its route, in the same namespace as what that has elsewhere.
+        let listening_socket = FairnessKey::of(&LbKey::Whole);
+        let [first, second] = [("evil", "web"), ("evil", "api")]
+            .map(|(at, name)| listening_socket.of_route_owner(&owner(at, name)));
+        assert_eq!((first.namespace, second.namespace), (other.namespace, other.namespace));
+        assert_ne!(first.load_balancer, second.load_balancer);
+        // At a listener of a load balancer the key stays, and so it does for an owner without a namespace.
+        assert_eq!(web.of_route_owner(&owner("evil", "web")), web);
+        assert_eq!(listening_socket.of_route_owner(&Owner::Config("mine".into())), listening_socket);
     }
 
     #[test]
     fn who_has_more_than_can_be_done_delays_whoever_asks_for_little_by_one_piece_each_time() {
-        let mut fair = Fair::default();
-        let (greedy, modest) = (lane(1, 1), lane(2, 2));
+        let mut fair = FairQueue::default();
+        let (greedy, modest) = (key(1, 1), key(2, 2));
         (0..512).for_each(|client| fair.push(greedy, client, client));
         let (mut spent, mut longest) = (0_u64, 0);
         // One asks for 30 % of the time, 20 µs at once; pieces of the others take 100 µs, and there are always more.
         for asked in 1..=1_000_u64 {
             let due = asked * 20_000 * 10 / 3;
-            let mut next = |fair: &mut Fair<usize>| {
-                let (lane, client) = fair.pop().expect("there is always work");
-                let took = if lane == greedy { 100_000 } else { 20_000 };
-                fair.charge(lane, Duration::from_nanos(took));
+            let mut next = |fair: &mut FairQueue<usize>| {
+                let (key, client) = fair.pop().expect("there is always work");
+                let took = if key == greedy { 100_000 } else { 20_000 };
+                fair.charge(key, Duration::from_nanos(took));
                 spent += took;
-                if lane == greedy {
+                if key == greedy {
                     fair.push(greedy, client, client);
                 }
-                (lane, spent)
+                (key, spent)
             };
             while next(&mut fair).1 < due {}
             fair.push(modest, 9_999, 9_999);
@@ -292,11 +292,11 @@ mod tests {
 
     #[test]
     fn a_client_with_much_work_delays_others_by_one_piece() {
-        let mut fair = Fair::default();
-        (0..1_000).for_each(|number| fair.push(lane(1, 1), 1, (1, number)));
-        fair.push(lane(1, 1), 2, (2, 0));
-        fair.push(lane(1, 1), 2, (2, 1));
-        fair.push(lane(1, 1), 3, (3, 0));
+        let mut fair = FairQueue::default();
+        (0..1_000).for_each(|number| fair.push(key(1, 1), 1, (1, number)));
+        fair.push(key(1, 1), 2, (2, 0));
+        fair.push(key(1, 1), 2, (2, 1));
+        fair.push(key(1, 1), 3, (3, 0));
         let first: Vec<_> = std::iter::from_fn(|| fair.pop()).map(|it| it.1).take(7).collect();
         assert_eq!(first, [(1, 0), (2, 0), (3, 0), (1, 1), (2, 1), (1, 2), (1, 3)]);
         assert!(!fair.is_empty());
@@ -304,21 +304,21 @@ mod tests {
         assert!(fair.is_empty());
     }
 
-    /// What each lane got of the time, where a piece of its work takes so long.
-    fn shares(pieces: &[(Lane, usize, u64)], total: u64) -> Vec<u64> {
-        let mut fair = Fair::default();
+    /// What each got of the time, where a piece of its work takes so long.
+    fn shares(pieces: &[(FairnessKey, usize, u64)], total: u64) -> Vec<u64> {
+        let mut fair = FairQueue::default();
         let mut got = vec![0; pieces.len()];
-        for (index, (lane, clients, _)) in pieces.iter().enumerate() {
-            (0..*clients).for_each(|client| fair.push(*lane, client, (index, client)));
+        for (index, (key, clients, _)) in pieces.iter().enumerate() {
+            (0..*clients).for_each(|client| fair.push(*key, client, (index, client)));
         }
         let mut spent = 0;
         while spent < total {
-            let (lane, (index, client)) = fair.pop().expect("there is always work");
+            let (key, (index, client)) = fair.pop().expect("there is always work");
             let took = pieces[index].2;
-            fair.charge(lane, Duration::from_nanos(took));
+            fair.charge(key, Duration::from_nanos(took));
             got[index] += took;
             spent += took;
-            fair.push(lane, client, (index, client));
+            fair.push(key, client, (index, client));
         }
         got
     }
@@ -326,12 +326,12 @@ mod tests {
     #[test]
     fn each_namespace_has_the_same_time_however_many_clients_it_has_and_whatever_they_ask() {
         // Handshakes beside requests.
-        let got = shares(&[(lane(1, 1), 4, 20_000), (lane(2, 2), 1_000, 1_000_000)], 1_000_000_000);
+        let got = shares(&[(key(1, 1), 4, 20_000), (key(2, 2), 1_000, 1_000_000)], 1_000_000_000);
         assert!(got.iter().all(|it| (480_000_000..=520_000_000).contains(it)), "{got:?}");
         // More load balancers are no more time; those of one namespace share it.
-        let pieces: Vec<_> = [(lane(1, 1), 4, 20_000)]
+        let pieces: Vec<_> = [(key(1, 1), 4, 20_000)]
             .into_iter()
-            .chain((10..14).map(|load_balancer| (lane(2, load_balancer), 50, 20_000)))
+            .chain((10..14).map(|load_balancer| (key(2, load_balancer), 50, 20_000)))
             .collect();
         let got = shares(&pieces, 1_000_000_000);
         assert!((480_000_000..=520_000_000).contains(&got[0]), "{got:?}");
@@ -340,8 +340,8 @@ mod tests {
 
     #[test]
     fn one_that_comes_back_at_once_does_not_begin_anew_and_one_that_was_idle_saves_nothing_up() {
-        let mut fair = Fair::default();
-        let (often, seldom) = (lane(1, 1), lane(2, 2));
+        let mut fair = FairQueue::default();
+        let (often, seldom) = (key(1, 1), key(2, 2));
         fair.push(seldom, 0, "idle for long");
         assert_eq!(fair.pop().expect("waits").1, "idle for long");
         fair.charge(seldom, Duration::from_nanos(1));
@@ -353,11 +353,11 @@ mod tests {
         let mut short = 0;
         loop {
             fair.push(seldom, 0, "short");
-            let (lane, work) = fair.pop().expect("waits");
+            let (key, work) = fair.pop().expect("waits");
             if work == "long" {
                 break;
             }
-            fair.charge(lane, Duration::from_micros(20));
+            fair.charge(key, Duration::from_micros(20));
             short += 1;
         }
         assert!((49..=51).contains(&short), "{short}");
@@ -365,20 +365,20 @@ mod tests {
 
     #[test]
     fn whether_somebody_else_waits_is_known() {
-        let mut fair = Fair::default();
-        assert!(!fair.has_others_than(lane(1, 1)), "nobody waits");
-        fair.push(lane(1, 1), 0, ());
-        assert!(!fair.has_others_than(lane(1, 1)));
-        assert!(fair.has_others_than(lane(1, 2)) && fair.has_others_than(lane(2, 1)));
-        fair.push(lane(1, 2), 0, ());
-        assert!(fair.has_others_than(lane(1, 1)) && fair.has_others_than(lane(1, 2)));
+        let mut fair = FairQueue::default();
+        assert!(!fair.has_others_than(key(1, 1)), "nobody waits");
+        fair.push(key(1, 1), 0, ());
+        assert!(!fair.has_others_than(key(1, 1)));
+        assert!(fair.has_others_than(key(1, 2)) && fair.has_others_than(key(2, 1)));
+        fair.push(key(1, 2), 0, ());
+        assert!(fair.has_others_than(key(1, 1)) && fair.has_others_than(key(1, 2)));
     }
 
     #[test]
     fn those_that_are_idle_are_forgotten() {
-        let mut fair = Fair::default();
+        let mut fair = FairQueue::default();
         for number in 0..10_000 {
-            fair.push(lane(number, number), 0, ());
+            fair.push(key(number, number), 0, ());
             assert!(fair.pop().is_some());
         }
         assert!(fair.0.queues.len() <= REMEMBERED + 1, "{}", fair.0.queues.len());

@@ -86,8 +86,8 @@ mod tests {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let at = socket.local_addr().expect("is bound");
         let listener = Arc::new(balancing::listener(at.port()));
-        let tuned = LoadBalancerState::default().tune(&key, listener.clone(), None);
-        (Arc::new(RunningListener::new(key, at, listener.id(), tuned)), Arc::new(socket.into()))
+        let config = LoadBalancerState::default().listener_config(&key, listener.clone(), None);
+        (Arc::new(RunningListener::new(key, at, listener.id(), config)), Arc::new(socket.into()))
     }
 
     #[test]

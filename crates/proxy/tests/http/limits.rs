@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::Request;
 use seaway_model::{
     Pool,
-    load_balancer::{HttpLimits, HttpTerms},
+    load_balancer::{HttpLimits, PoolHttpOptions},
 };
 
 use crate::{peer::Peer, scene::*, stage::*};
@@ -80,7 +80,7 @@ fn a_body_that_grows_too_long_on_the_way_is_cut_there() {
 fn a_service_says_for_itself_how_much_it_takes() {
     let (stage, at, member) = limited(HttpLimits { body: 10, ..HttpLimits::default() });
     for (own, expected) in [(None, 413), (Some(20), 200), (Some(u64::MAX), 200), (Some(5), 413)] {
-        let http = HttpTerms { body: own, ..HttpTerms::default() };
+        let http = PoolHttpOptions { body: own, ..PoolHttpOptions::default() };
         stage.put(Pool { http, ..pool(&[member.at()]) });
         let answer = Client::new(at).ask(chunked(&[15]));
         assert_eq!(answer.status(), expected, "{own:?}");
@@ -123,7 +123,7 @@ fn a_service_says_for_itself_how_long_it_may_think() {
         None
     });
     let (stage, at) = front(&[]);
-    let http = HttpTerms { answer: Some(Duration::from_millis(100)), ..HttpTerms::default() };
+    let http = PoolHttpOptions { answer: Some(Duration::from_millis(100)), ..PoolHttpOptions::default() };
     stage.put(Pool { http, ..pool(&[member.at()]) });
     let begun = Instant::now();
     assert_eq!(Client::new(at).get("/").status(), 504);

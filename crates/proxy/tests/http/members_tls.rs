@@ -50,7 +50,7 @@ pub(crate) fn wanted(name: Option<&str>, usual: &str, trust: Trust) -> Option<Ar
 }
 
 pub(crate) fn authorities(authority: &Authority) -> Trust {
-    Trust::Authorities(authority.as_authorities().authorities)
+    Trust::CaBundle(authority.as_authorities().authorities)
 }
 
 pub(crate) fn asking(
@@ -76,10 +76,10 @@ fn members_are_asked_only_if_their_certificate_is_for_them() {
         (None, "a.example", authorities(&authority), None, 200),
         (None, "x.example", authorities(&authority), Some("a.example"), 200),
         (Some("x.example"), "a.example", authorities(&authority), Some("a.example"), 503),
-        (Some("x.example"), "a.example", Trust::Anybody, None, 200),
+        (Some("x.example"), "a.example", Trust::InsecureSkipVerify, None, 200),
         (Some("a.example"), "a.example", authorities(&stranger), None, 503),
-        (Some("a.example"), "a.example", Trust::Authorities("".into()), None, 503),
-        (Some("a.example"), "a.example", Trust::Machine, None, 503),
+        (Some("a.example"), "a.example", Trust::CaBundle("".into()), None, 503),
+        (Some("a.example"), "a.example", Trust::SystemRoots, None, 503),
     ] {
         let told = format!("{name:?} {usual} {trust:?} {resolved:?}").chars().take(60).collect::<String>();
         let heard = member.heard().len();
@@ -145,7 +145,7 @@ fn a_pool_that_goes_over_to_tls_uses_nothing_from_before() {
     let authority = Authority::new();
     let plain = Member::saying("hello");
     let (_behind, at) = behind(&authority, plain.at(), BackendProtocol::Http1);
-    let (stage, front) = asking(at, wanted(None, "a.example", Trust::Anybody), |_| {});
+    let (stage, front) = asking(at, wanted(None, "a.example", Trust::InsecureSkipVerify), |_| {});
     assert_eq!(Client::new(front).get("/").status(), 200);
     stage.put(Pool { tls: wanted(None, "x.example", authorities(&authority)), ..pool(&[at]) });
     assert_eq!(Client::new(front).get("/").status(), 503, "the connection that was kept is not asked");

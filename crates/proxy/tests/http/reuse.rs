@@ -8,7 +8,7 @@ use std::{
 
 use seaway_model::{
     Pool,
-    load_balancer::{HttpTerms, Protocol, Reuse},
+    load_balancer::{PoolHttpOptions, Protocol, Reuse},
 };
 
 use crate::{scene::*, stage::*};
@@ -22,7 +22,7 @@ fn front_of(pool: Pool) -> (Stage, std::net::SocketAddr) {
 }
 
 fn with(reuse: Reuse, member: &Member) -> Pool {
-    Pool { http: HttpTerms { reuse, ..HttpTerms::default() }, ..pool(&[member.at()]) }
+    Pool { http: PoolHttpOptions { reuse, ..PoolHttpOptions::default() }, ..pool(&[member.at()]) }
 }
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -140,7 +140,7 @@ fn an_answer_before_the_member_has_taken_the_body_ends_its_connection() {
             }
         }
     });
-    let http = HttpTerms { reuse: Reuse::Always, ..HttpTerms::default() };
+    let http = PoolHttpOptions { reuse: Reuse::Always, ..PoolHttpOptions::default() };
     let (_stage, at) = front_of(Pool { http, ..pool(&[backend.at]) });
     let mut client = Client::new(at);
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"));

@@ -124,7 +124,7 @@ impl Way {
             None => (None, log.at),
         };
         let stage = Stage::new();
-        let onward = BackendTls { name: None, usual: "a".into(), trust: Trust::Anybody };
+        let onward = BackendTls { name: None, usual: "a".into(), trust: Trust::InsecureSkipVerify };
         stage.put(Pool { protocol, tls: onward_tls.then(|| Arc::new(onward)), ..pool(&[member]) });
         let at = opened(&stage, Protocol::Http, tls.then_some(&certificate));
         let config = tls.then(|| {

@@ -123,7 +123,7 @@ const OTHERS: [(&str, &str); 44] = [
     ("plan/src/front_door/owners.rs", "a host name that was read, without its first label"),
     ("proxy/src/memory/groups.rs", "files of the kernel, each of one number or of names with numbers"),
     ("proxy/src/failing.rs", "a test"),
-    ("proxy/src/running/through.rs", "a host name that was read, without its first label"),
+    ("proxy/src/running/passthrough.rs", "a host name that was read, without its first label"),
     ("proxy/src/sys/datagram/peer.rs", "an address in a structure of the kernel"),
     ("proxy/src/tls.rs", "a name that `hello` has read, without its first label"),
     ("proxy/src/udp/flows.rs", "a hash"),

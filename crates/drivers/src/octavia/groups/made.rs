@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use seaway_model::{
     Desired, Group, LbKey, Name, Owner, Unit,
-    group::{From, Openings},
+    group::{Openings, SourceNetwork},
     load_balancer::Family,
     unit::Place,
 };
@@ -28,9 +28,9 @@ use crate::octavia::{
 pub struct Made {
     pub provider: Name,
     /// Where its VIP is; nothing where there is none yet.
-    vip: Option<From>,
+    vip: Option<SourceNetwork>,
     /// Where its other VIPs are, and that of its second load balancer.
-    others: Vec<From>,
+    others: Vec<SourceNetwork>,
 }
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
@@ -50,14 +50,14 @@ impl Made {
     }
 
     /// From where it reaches Nodes, beside from where it would if it were made now.
-    pub(super) fn beside(&self, openings: &Openings) -> impl Iterator<Item = &From> {
+    pub(super) fn beside(&self, openings: &Openings) -> impl Iterator<Item = &SourceNetwork> {
         let vip = self.vip.as_ref().filter(|_| openings.at_vip);
         vip.into_iter().chain(&self.others).filter(|it| **it != openings.from)
     }
 }
 
-fn from(subnet: &Id<Subnet>) -> From {
-    From::Subnet(subnet.as_str().into())
+fn from(subnet: &Id<Subnet>) -> SourceNetwork {
+    SourceNetwork::Subnet(subnet.as_str().into())
 }
 
 impl Octavia {

@@ -8,7 +8,7 @@ use std::{
 use ipnet::IpNet;
 use seaway_model::{
     Group, Owner,
-    group::{CloudNode, From},
+    group::{CloudNode, SourceNetwork},
 };
 use seaway_openstack::{
     Cloud, Error,
@@ -66,27 +66,27 @@ pub(super) async fn complete(cloud: &Cloud, group: &Group, there: &mut Observed)
         let (found, ports) = plugs(cloud, &new, &networks).await?;
         there.plugs.extend(found);
         there.ports.extend(ports.into_iter().map(|it| (it.id.clone(), it)));
-        there.places.remove(&From::Nodes);
+        there.places.remove(&SourceNetwork::Nodes);
     }
     let of_nodes = subnets_of_nodes(group, there);
     there.beside = beside(group, there, &of_nodes);
-    let wanted: BTreeSet<From> = (group.openings.values().map(|it| &it.from))
+    let wanted: BTreeSet<SourceNetwork> = (group.openings.values().map(|it| &it.from))
         .chain(there.beside.values().flatten())
         .cloned()
         .collect();
     there.places.retain(|from, it| wanted.contains(from) && it.is_ok());
     for from in &wanted {
-        if *from != From::Nodes && !there.places.contains_key(from) {
+        if *from != SourceNetwork::Nodes && !there.places.contains_key(from) {
             let place = place(cloud, from).await?;
             there.places.insert(from.clone(), place);
         }
     }
-    if wanted.contains(&From::Nodes) && !there.places.contains_key(&From::Nodes) {
+    if wanted.contains(&SourceNetwork::Nodes) && !there.places.contains_key(&SourceNetwork::Nodes) {
         let place = match of_nodes.is_empty() {
             true => Err("no Node is at a port of this cloud".to_owned()),
             false => Ok(cidrs(cloud, by_ids(&of_nodes)).await?),
         };
-        there.places.insert(From::Nodes, place);
+        there.places.insert(SourceNetwork::Nodes, place);
     }
     // What is of nobody who is wanted, and has not the group, is of no interest.
     let of_nodes: BTreeSet<IpAddr> = group.nodes.iter().flat_map(|it| it.addresses.clone()).collect();
@@ -109,13 +109,15 @@ fn beside(
     group: &Group,
     there: &Observed,
     of_nodes: &BTreeSet<Id<Subnet>>,
-) -> BTreeMap<Owner, BTreeSet<From>> {
-    let is_of_nodes = |it: &From| of_nodes.iter().any(|id| *it == From::Subnet(id.as_str().into()));
+) -> BTreeMap<Owner, BTreeSet<SourceNetwork>> {
+    let is_of_nodes =
+        |it: &SourceNetwork| of_nodes.iter().any(|id| *it == SourceNetwork::Subnet(id.as_str().into()));
     let mut beside = BTreeMap::new();
     for (owner, openings) in group.openings.iter().filter(|(_, it)| !it.frozen) {
-        let is_new = |it: &&From| openings.from != From::Nodes || !is_of_nodes(it);
+        let is_new = |it: &&SourceNetwork| openings.from != SourceNetwork::Nodes || !is_of_nodes(it);
         let made = there.made.get(owner).into_iter();
-        let its: BTreeSet<From> = made.flat_map(|it| it.beside(openings)).filter(is_new).cloned().collect();
+        let its: BTreeSet<SourceNetwork> =
+            made.flat_map(|it| it.beside(openings)).filter(is_new).cloned().collect();
         if !its.is_empty() {
             beside.insert(owner.clone(), its);
         }
@@ -123,12 +125,12 @@ fn beside(
     beside
 }
 
-async fn place(cloud: &Cloud, from: &From) -> Result<Result<Vec<IpNet>, String>, Error> {
+async fn place(cloud: &Cloud, from: &SourceNetwork) -> Result<Result<Vec<IpNet>, String>, Error> {
     let query = match from {
-        From::Nodes => Query::all(),
-        From::Subnet(id) => Query::all().with("id", id),
-        From::Network(id) => Query::all().with("network_id", id),
-        From::Port(id) => {
+        SourceNetwork::Nodes => Query::all(),
+        SourceNetwork::Subnet(id) => Query::all().with("id", id),
+        SourceNetwork::Network(id) => Query::all().with("network_id", id),
+        SourceNetwork::Port(id) => {
             let Ok(id) = id.parse::<Id<Port>>() else { return Ok(Err(format!("{id:?} is no id of a port"))) };
             let port = cloud.all::<Port>().find::<Port>(&id).await?;
             let ids: BTreeSet<Id<Subnet>> =
@@ -141,8 +143,8 @@ async fn place(cloud: &Cloud, from: &From) -> Result<Result<Vec<IpNet>, String>,
     };
     let found = cidrs(cloud, query).await?;
     Ok(match (found.is_empty(), from) {
-        (true, From::Subnet(id)) => Err(format!("there is no subnet {id}")),
-        (true, From::Network(id)) => Err(format!("network {id} has no subnet")),
+        (true, SourceNetwork::Subnet(id)) => Err(format!("there is no subnet {id}")),
+        (true, SourceNetwork::Network(id)) => Err(format!("network {id} has no subnet")),
         _ => Ok(found),
     })
 }

@@ -8,7 +8,7 @@ use std::{
 use ipnet::IpNet;
 use seaway_model::{
     Group, L4, Name, Owner,
-    group::{From, Openings},
+    group::{Openings, SourceNetwork},
     load_balancer::Family,
 };
 use seaway_openstack::neutron::{Direction, EtherType, SecurityGroupRule};
@@ -22,7 +22,7 @@ pub struct Rule {
 }
 
 /// Networks that load balancers reach members from, or why nobody knows.
-pub type Places = BTreeMap<From, Result<Vec<IpNet>, String>>;
+pub type Places = BTreeMap<SourceNetwork, Result<Vec<IpNet>, String>>;
 
 /// Providers that leave clients their addresses: a Node sees those, and not the load balancer's.
 const TRANSPARENT: [&str; 1] = ["ovn"];
@@ -32,12 +32,13 @@ const TRANSPARENT: [&str; 1] = ["ovn"];
 pub fn rules(
     group: &Group,
     places: &Places,
-    beside: &BTreeMap<Owner, BTreeSet<From>>,
+    beside: &BTreeMap<Owner, BTreeSet<SourceNetwork>>,
 ) -> BTreeMap<Rule, BTreeSet<Owner>> {
     let mut rules: BTreeMap<Rule, BTreeSet<Owner>> = BTreeMap::new();
     for (owner, openings) in group.openings.iter().filter(|(_, it)| !it.frozen) {
-        let place =
-            |from: &From| places.get(from).and_then(|it| it.as_ref().ok()).cloned().unwrap_or_default();
+        let place = |from: &SourceNetwork| {
+            places.get(from).and_then(|it| it.as_ref().ok()).cloned().unwrap_or_default()
+        };
         let beside: Vec<IpNet> = beside.get(owner).into_iter().flatten().flat_map(place).collect();
         for rule in of(openings, &place(&openings.from), &beside) {
             rules.entry(rule).or_default().insert(owner.clone());
@@ -160,14 +161,15 @@ mod tests {
             families: vec![Family::V4],
             sources: sources.iter().map(|it| it.parse().expect("a network")).collect(),
             provider: Some(provider.into()),
-            from: From::Subnet("members".into()),
+            from: SourceNetwork::Subnet("members".into()),
             ..Openings::default()
         }
     }
 
     fn told(openings: Openings) -> Vec<String> {
         let places =
-            [(From::Subnet("members".into()), Ok(vec!["10.0.0.0/24".parse().expect("a network")]))].into();
+            [(SourceNetwork::Subnet("members".into()), Ok(vec!["10.0.0.0/24".parse().expect("a network")]))]
+                .into();
         let group =
             Group { openings: [(Owner::Config("it".into()), Arc::new(openings))].into(), ..Group::default() };
         rules(&group, &places, &BTreeMap::new()).into_keys().map(|it| it.to_string()).collect()

@@ -7,7 +7,7 @@ use std::{
 
 use seaway_model::{
     Group, Name, Owner,
-    group::{CloudNode, From},
+    group::{CloudNode, SourceNetwork},
 };
 use seaway_openstack::{
     neutron::{NewSecurityGroup, Port, SecurityGroup, SecurityGroupRule},
@@ -38,7 +38,7 @@ pub struct Observed {
     /// The load balancers that are there, of those that are to be opened to.
     pub made: BTreeMap<Owner, Made>,
     /// From where they reach Nodes, beside from where they would if they were made now.
-    pub beside: BTreeMap<Owner, BTreeSet<From>>,
+    pub beside: BTreeMap<Owner, BTreeSet<SourceNetwork>>,
     /// Who hears of what is wrong.
     pub owners: Vec<Owner>,
     /// What could not be done, of one Node or of all; nobody tries it again before the next look.
@@ -133,7 +133,7 @@ fn of_rules(wanted: &Wanted<'_>, there: &Observed) -> Vec<Step> {
     let ports: BTreeSet<_> = rules.keys().map(|it| (it.l4, it.port)).collect();
     // Whoever does not know where a load balancer is does not know what is not needed.
     let mut openings = wanted.group.openings.values();
-    let is_known = |from: &From| matches!(there.places.get(from), Some(Ok(_)));
+    let is_known = |from: &SourceNetwork| matches!(there.places.get(from), Some(Ok(_)));
     let all_known = openings.all(|it| it.frozen || is_known(&it.from));
     let is_unclear = |owner: &Owner| !there.beside(owner).all(is_known);
     let unclear = wanted.group.openings.iter().filter(|(owner, _)| is_unclear(owner));
@@ -190,7 +190,7 @@ impl Observed {
         self.ports.get(port).is_some_and(|it| it.security_groups.contains(&group.id))
     }
 
-    pub fn beside(&self, owner: &Owner) -> impl Iterator<Item = &From> {
+    pub fn beside(&self, owner: &Owner) -> impl Iterator<Item = &SourceNetwork> {
         self.beside.get(owner).into_iter().flatten()
     }
 
@@ -200,7 +200,7 @@ impl Observed {
     }
 
     /// Where nobody knows what load balancers come from, and why.
-    pub fn unknown(&self) -> impl Iterator<Item = (&From, &String)> {
+    pub fn unknown(&self) -> impl Iterator<Item = (&SourceNetwork, &String)> {
         self.places.iter().filter_map(|(from, it)| Some((from, it.as_ref().err()?)))
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use seaway_model::{
     Listener as Wished, LoadBalancer as Wish,
-    load_balancer::{CloudTlsTerms, TlsProfile},
+    load_balancer::{CloudTlsOptions, TlsProfile},
 };
 use seaway_openstack::{
     octavia::{Listener, ListenerChange, NewListener},
@@ -27,9 +27,9 @@ const MODERN: [&str; 1] = ["TLSv1.3"];
 const USUAL: [&str; 2] = ["TLSv1.2", "TLSv1.3"];
 
 /// What is asked of a listener where TLS ends.
-pub(in crate::octavia) fn of(wish: &Wish, listener: &Wished) -> CloudTlsTerms {
+pub(in crate::octavia) fn of(wish: &Wish, listener: &Wished) -> CloudTlsOptions {
     match &listener.tls {
-        Some(tls) => CloudTlsTerms { profile: tls.profile, hsts: tls.hsts.filter(|it| *it > 0) },
+        Some(tls) => CloudTlsOptions { profile: tls.profile, hsts: tls.hsts.filter(|it| *it > 0) },
         None => wish.options.outside.as_ref().map(|it| it.tls_terms).unwrap_or_default(),
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn needs_versions(wish: &Wish, listener: &Wished) -> bool {
     is_ended(wish, listener) && of(wish, listener).profile == TlsProfile::Modern
 }
 
-pub(super) fn put_terms(new: &mut NewListener, terms: CloudTlsTerms, can: &Abilities) {
+pub(super) fn put_terms(new: &mut NewListener, terms: CloudTlsOptions, can: &Abilities) {
     if terms.profile == TlsProfile::Modern && can.has(Ability::TlsVersions) {
         new.tls_versions = Edit::To(Some(words(&MODERN)));
     }

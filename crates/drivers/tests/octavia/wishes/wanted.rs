@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use seaway_model::{
     LoadBalancer, PoolId, Unit,
     load_balancer::{
-        Balance, CloudHeaders, CloudProbe, CloudTimeouts, CloudTlsTerms, HealthCheck, ProbeKind, Protocol,
-        ProxyVersion, TlsProfile,
+        Balance, CloudHeaders, CloudHealthMonitor, CloudTimeouts, CloudTlsOptions, HealthCheck, ProbeKind,
+        Protocol, ProxyVersion, TlsProfile,
     },
 };
 use seaway_openstack::{
@@ -117,7 +117,7 @@ impl Place {
                 it = referred(it, &self.reference);
                 outside(&mut it, &|it| {
                     it.tls.as_mut().unwrap().references.remove(&tcp(80));
-                    it.tls_terms = CloudTlsTerms { profile: TlsProfile::Modern, hsts: Some(3_600) };
+                    it.tls_terms = CloudTlsOptions { profile: TlsProfile::Modern, hsts: Some(3_600) };
                 });
             }
             Rare::Limits => {
@@ -137,7 +137,7 @@ impl Place {
                 it.pools.values_mut().for_each(|it| Arc::make_mut(it).health = Some(HealthCheck::default()));
                 outside(&mut it, &|it| {
                     let kinds = [(tcp(443), ProbeKind::TlsHello)].into();
-                    it.probe = CloudProbe { kinds, ..CloudProbe::default() };
+                    it.probe = CloudHealthMonitor { kinds, ..CloudHealthMonitor::default() };
                 });
             }
             // A port more than the others know of.

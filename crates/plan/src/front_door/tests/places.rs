@@ -6,7 +6,7 @@ use seaway_model::{
     Change, Config, Desired, Fact, Kind, L4, LoadBalancer, ObjectRef, Owner, Unit,
     config::Secrets,
     fact::{ServiceKind, ServicePort},
-    load_balancer::{BackendProtocol, HttpTerms, Protocol, Timeouts},
+    load_balancer::{BackendProtocol, PoolHttpOptions, Protocol, Timeouts},
 };
 use seaway_testkit::facts::{self, ip};
 
@@ -240,7 +240,7 @@ fn in_use(desired: Desired) -> Desired {
     let mut wanted = LoadBalancer::clone(&wanted);
     for pool in wanted.pools.values_mut().filter(|it| it.protocol == BackendProtocol::Opaque) {
         let pool = Arc::make_mut(pool);
-        pool.http = HttpTerms::default();
+        pool.http = PoolHttpOptions::default();
         pool.passive.iter_mut().for_each(|it| it.errors = None);
     }
     let usual = Timeouts::default();

@@ -244,7 +244,7 @@ fn whatever_protects_and_names_a_secret_is_closed_before_it_is_there_and_stays_a
             let mut world = begin();
             before.into_iter().for_each(|it| drop(world.apply(told(it))));
             let (open, _, trust) = guarded(&world, &shop);
-            let nobody = |it: &Option<Trust>| *it == Some(Trust::Authorities("".into()));
+            let nobody = |it: &Option<Trust>| *it == Some(Trust::CaBundle("".into()));
             let closed = if is_of_members { trust.iter().all(nobody) } else { open.is_empty() };
             assert!(closed && is_told(&world), "{say:?} {before:?}: {open:?} {trust:?}");
         }
@@ -252,7 +252,7 @@ fn whatever_protects_and_names_a_secret_is_closed_before_it_is_there_and_stays_a
         world.apply(told(&whole));
         let as_it_was = guarded(&world, &shop);
         assert_eq!(as_it_was.0, [443], "{say:?}");
-        let believed = |it: &Option<Trust>| *it == Some(Trust::Authorities(CA.into()));
+        let believed = |it: &Option<Trust>| *it == Some(Trust::CaBundle(CA.into()));
         assert!(!is_of_members || as_it_was.2.iter().all(believed), "{say:?}: {as_it_was:?}");
         assert!(!is_told(&world), "{say:?}: {:?}", problems(&world));
         for now in [took(&whole), told(&unread)] {

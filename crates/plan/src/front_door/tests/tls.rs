@@ -318,7 +318,7 @@ fn members_are_spoken_to_by_tls_where_their_port_or_service_says_so() {
     let (authorities, name) =
         (("seaway.dev/backend-tls-authorities", "ca"), ("seaway.dev/backend-tls-name", "A.example"));
     let lax = ("seaway.dev/backend-tls-verify", "off");
-    let machine = || Trust::Machine;
+    let machine = || Trust::SystemRoots;
     for (protocol, say, expected) in [
         ("http", vec![], None),
         ("https", vec![], Some((None, machine()))),
@@ -326,11 +326,11 @@ fn members_are_spoken_to_by_tls_where_their_port_or_service_says_so() {
         ("grpcs", vec![], Some((None, machine()))),
         ("https", vec![off], None),
         ("grpc", vec![on, name], Some((Some("a.example"), machine()))),
-        ("http", vec![on, authorities], Some((None, Trust::Authorities(CA.into())))),
-        ("http", vec![authorities], Some((None, Trust::Authorities(CA.into())))),
+        ("http", vec![on, authorities], Some((None, Trust::CaBundle(CA.into())))),
+        ("http", vec![authorities], Some((None, Trust::CaBundle(CA.into())))),
         ("http", vec![name], Some((Some("a.example"), machine()))),
         ("http", vec![off, authorities], None),
-        ("http", vec![on, lax, authorities], Some((None, Trust::Anybody))),
+        ("http", vec![on, lax, authorities], Some((None, Trust::InsecureSkipVerify))),
     ] {
         let shop = speaking(saying(service("shop", &[80]), &say), 0, protocol);
         let mut ca = secret("ca", &[("ca.crt", CA)]);
@@ -354,7 +354,7 @@ fn members_whose_authorities_are_missing_are_not_believed_until_they_come() {
         let balancer = load_balancer(world).expect("open");
         balancer.pools.values().next().expect("a pool").tls.clone().expect("TLS").trust.clone()
     };
-    assert_eq!(trust(&world), Trust::Authorities("".into()));
+    assert_eq!(trust(&world), Trust::CaBundle("".into()));
     assert!(
         problems(&world)[0].contains("so no TLS connection to a member is trusted"),
         "{:?}",
@@ -364,7 +364,7 @@ fn members_whose_authorities_are_missing_are_not_believed_until_they_come() {
     ca.kind = "Opaque".into();
     let dirt = world.apply(told(&ca));
     assert!(dirt.iter().any(|it| matches!(it, Dirt::Pool(..))), "{dirt:?}");
-    assert_eq!(trust(&world), Trust::Authorities(CA.into()));
+    assert_eq!(trust(&world), Trust::CaBundle(CA.into()));
     assert_eq!(problems(&world), [""; 0]);
 }
 

@@ -1,7 +1,7 @@
 //! What the configuration of a cloud says of Services that say nothing.
 
 use seaway_model::{
-    config::{CloudDefaults, CloudPlace},
+    config::{CloudDefaults, CloudNetworks},
     load_balancer::{CloudTimeouts, LoadBalancer, Outside},
 };
 use seaway_testkit::facts::put;
@@ -18,7 +18,7 @@ fn of(usual: CloudDefaults, annotations: &[(&str, &str)]) -> (Arc<LoadBalancer>,
 
 #[test]
 fn a_class_may_have_no_floating_ips_unless_its_service_says_otherwise() {
-    let inside = CloudPlace { internal: Some(true), ..CloudPlace::default() };
+    let inside = CloudNetworks { internal: Some(true), ..CloudNetworks::default() };
     let usual = || CloudDefaults { classes: [("inside".into(), inside.clone())].into(), ..usual() };
     let class = ("loadbalancer.openstack.org/class", "inside");
     assert!(!of(usual(), &[]).1.internal);

@@ -6,7 +6,7 @@ use seaway_model::{
     Change, Config, Desired, Dirt, Fact, Kind, Name, ObjectRef, Outcome, Reason, Unit,
     announced::{AnnouncedReason, ConditionStatus},
     config::{
-        CloudDefaults, CloudPlace, FloatingSubnet, FrontDoor, JoinLoadBalancers, Opens, Orphans, Tenants,
+        CloudDefaults, CloudNetworks, FloatingSubnet, FrontDoor, JoinLoadBalancers, Opens, Orphans, Tenants,
     },
     fact::{Endpoint, FactRef, Meta, Node, Secret, Service},
     load_balancer::{Balance, Bind, Family, LoadBalancer, Outside, Protocol},
@@ -44,10 +44,10 @@ pub(crate) fn group() -> Unit {
 }
 
 pub(crate) fn usual() -> CloudDefaults {
-    let place = |network: &str, floating: &str| CloudPlace {
+    let place = |network: &str, floating: &str| CloudNetworks {
         network: Some(network.into()),
         floating_network: Some(floating.into()),
-        ..CloudPlace::default()
+        ..CloudNetworks::default()
     };
     CloudDefaults {
         place: place("usual", "usual-outside"),

@@ -6,7 +6,7 @@ use seaway_model::{
     Change, Desired, Dirt, Fact, Group, L4, ObjectRef, Outcome, Unit,
     config::CloudDefaults,
     fact::{FactRef, Held, Service, ServiceKind},
-    group::From,
+    group::SourceNetwork,
     load_balancer::Family,
     outcome::UnitState,
 };
@@ -52,8 +52,8 @@ fn all_services_open_nodes_together_and_the_last_one_closes_them() {
     );
     let of_shop = &it.openings[&owner(&shop)];
     assert_eq!((&of_shop.ports[..], of_shop.health), (&[(L4::Tcp, 30_080)][..], Some(31_000)));
-    assert_eq!(of_shop.from, From::Subnet("m".into()));
-    assert_eq!(it.openings[&owner(&mail)].from, From::Network("usual".into()));
+    assert_eq!(of_shop.from, SourceNetwork::Subnet("m".into()));
+    assert_eq!(it.openings[&owner(&mail)].from, SourceNetwork::Network("usual".into()));
     assert_eq!(it.nodes.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["one", "zero"]);
     assert!(planned(&world, &shop).options.outside.as_ref().is_some_and(|it| it.opened));
     let gone = |service: &Service| {

@@ -6,7 +6,7 @@ use seaway_model::{
     Desired, Group, L4, ListenerId, Name, Reason,
     config::CloudDefaults,
     fact::ServicePort,
-    load_balancer::{Action, CloudTlsTerms, Outside, TlsProfile},
+    load_balancer::{Action, CloudTlsOptions, Outside, TlsProfile},
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{owner, put};
@@ -132,7 +132,7 @@ fn how_tls_is_spoken_and_who_is_sent_to_https_is_asked_of_a_cloud() {
     assert_eq!(it.problems(), []);
     let planned = planned(&it, &shop);
     let outside = planned.options.outside.as_ref().expect("a cloud is asked");
-    assert_eq!(outside.tls_terms, CloudTlsTerms { profile: TlsProfile::Modern, hsts: Some(3_600) });
+    assert_eq!(outside.tls_terms, CloudTlsOptions { profile: TlsProfile::Modern, hsts: Some(3_600) });
     let open = ListenerId { l4: L4::Tcp, port: shop.ports[0].port };
     assert_eq!(outside.to_https, [open].into());
     assert!(matches!(planned.listeners[&open].rules[0].action, Action::Forward(_)));

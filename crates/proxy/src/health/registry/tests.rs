@@ -62,7 +62,7 @@ fn at_leisure(name: &str, members: &[&str]) -> Pool {
 }
 
 fn ill() -> CheckResult {
-    CheckResult::Ill("refused".into())
+    CheckResult::Failed("refused".into())
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn changed_settings_do_not_raise_a_fallen_member() {
         Some(HealthCheck { interval: Duration::from_secs(9), rise: 1, ..HealthCheck::default() });
     let slot = checks.admit(changed)[0];
     assert_eq!(checks.health("one", A), Health::Down);
-    checks.check_registry.note(slot, &CheckResult::Well, 9);
+    checks.check_registry.note(slot, &CheckResult::Passed, 9);
     assert_eq!(checks.health("one", A), Health::Up);
 }
 
@@ -136,7 +136,7 @@ fn a_member_that_leaves_takes_its_check_along() {
 fn what_we_lack_says_nothing_about_a_member() {
     let mut checks = TestRegistry::new();
     let slot = checks.admit(named("one", &[A]))[0];
-    checks.check_registry.note(slot, &CheckResult::Unable("too many open files".into()), 5);
+    checks.check_registry.note(slot, &CheckResult::NotRun("too many open files".into()), 5);
     assert_eq!(checks.health("one", A), Health::Unknown);
 }
 
@@ -147,7 +147,7 @@ fn each_check_that_a_member_did_not_pass_is_counted_in_all_its_pools() {
     checks.admit(named("two", &[A]));
     checks.admit(named("other", &[B]));
     let check_results =
-        [ill(), CheckResult::Well, CheckResult::Unable("too many open files".into()), ill(), ill()];
+        [ill(), CheckResult::Passed, CheckResult::NotRun("too many open files".into()), ill(), ill()];
     for (check_result, now) in check_results.iter().zip(5..) {
         checks.check_registry.note(slot, check_result, now);
     }
@@ -162,10 +162,10 @@ fn each_check_that_a_member_did_not_pass_is_counted_in_all_its_pools() {
 fn each_change_says_from_what_to_what_and_why() {
     let mut checks = TestRegistry::new();
     let slot = checks.admit(named("one", &[A]))[0];
-    checks.check_registry.note(slot, &CheckResult::Well, 4);
+    checks.check_registry.note(slot, &CheckResult::Passed, 4);
     checks.check_registry.note(slot, &ill(), 5);
     checks.check_registry.note(slot, &ill(), 6);
-    checks.check_registry.note(slot, &CheckResult::Well, 7);
+    checks.check_registry.note(slot, &CheckResult::Passed, 7);
     let told: Vec<_> =
         checks.check_registry.changes.iter().map(|c| (c.from, c.to, c.reason.as_str())).collect();
     assert_eq!(
@@ -229,7 +229,7 @@ fn whoever_failed_is_asked_until_it_is_well_though_nobody_uses_it() {
     let slots = checks.admit(pool);
     assert_eq!(slots.len(), 1);
     assert!(!checks.suspend_if_idle(slots[0], 4 * MINUTE));
-    checks.check_registry.note(slots[0], &CheckResult::Well, 5 * MINUTE);
+    checks.check_registry.note(slots[0], &CheckResult::Passed, 5 * MINUTE);
     assert!(checks.suspend_if_idle(slots[0], 5 * MINUTE));
 }
 
@@ -238,7 +238,7 @@ fn what_was_found_before_holds_while_checks_rest() {
     let mut checks = TestRegistry::new();
     checks.admit(at_leisure("one", &[A]));
     let slot = checks.used("one", 5)[0];
-    checks.check_registry.note(slot, &CheckResult::Well, 6);
+    checks.check_registry.note(slot, &CheckResult::Passed, 6);
     assert!(checks.suspend_if_idle(slot, 2 * MINUTE));
     assert_eq!(checks.health("one", A), Health::Up);
     checks.admit(at_leisure("two", &[A]));

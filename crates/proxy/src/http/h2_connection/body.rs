@@ -20,7 +20,7 @@ impl H2Connection {
         key: Key,
         mut take: impl FnMut(&[u8]),
     ) -> Poll<io::Result<usize>> {
-        let mut connection = self.taken();
+        let mut connection = self.state_mut();
         let Some(inbox) = connection.with_mut(key) else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
@@ -61,7 +61,7 @@ impl H2Connection {
 
     /// Waits until something of a body can be said. A stream that is over takes what it is given, and says so.
     pub(in super::super) fn poll_takes(&self, task_state: &Rc<TaskState>, key: Key) -> Poll<()> {
-        let connection = self.seen();
+        let connection = self.state();
         if self.is_over() || connection.is_closed(key) {
             return Poll::Ready(());
         }

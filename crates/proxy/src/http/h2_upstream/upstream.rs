@@ -9,7 +9,6 @@ use std::{
     cell::{Cell, RefCell},
     collections::{HashMap, VecDeque},
     future::poll_fn,
-    ops::Deref,
     rc::{Rc, Weak},
     sync::Arc,
     task::Poll,
@@ -19,7 +18,8 @@ use super::{
     super::{
         h2_connection::H2Connection, serve::Client, task_state::TaskState, worker_context::WorkerContext,
     },
-    stuck::Stuck,
+    handle::H2Handle,
+    stalled::StalledConnections,
 };
 use crate::{memory::ConnectionMemory, running::RunningMember, worker::Slab};
 
@@ -43,38 +43,16 @@ const STALLED: u64 = 1_000;
 const RECLAIM_EVERY: u64 = 20;
 const MOST_RECLAIMED: usize = 64;
 const NEVER: u64 = u64::MAX;
-/// Who waits looks again after so many milliseconds: by then a connection may be found to be stuck.
+/// Who waits looks again after so many milliseconds: by then a connection may be found to be stalled.
 const LOOK_AGAIN: u64 = 1_000;
-
-/// A connection that somebody may still ask by. Who drives it looks up whenever one of these goes: it ends it with the
-/// last.
-#[derive(Clone)]
-pub(super) struct Held(pub(super) Rc<H2Connection>);
-
-impl Deref for Held {
-    type Target = Rc<H2Connection>;
-
-    fn deref(&self) -> &Rc<H2Connection> {
-        &self.0
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // This one, and that of the driver.
-        if Rc::strong_count(&self.0) == 2 {
-            self.0.wake();
-        }
-    }
-}
 
 /// A worker's HTTP/2 connections to one member, the streams on them, and who waits for one.
 pub(in super::super) struct Upstream {
     context: Weak<WorkerContext>,
     member: Arc<RunningMember>,
-    connections: RefCell<Vec<Held>>,
-    /// Taken out of those above because they were stuck.
-    stuck: Stuck,
+    connections: RefCell<Vec<H2Handle>>,
+    /// Taken out of those above because they were stalled.
+    stalled: StalledConnections,
     /// Connections that are being made.
     opening: Cell<usize>,
     /// Streams that a connection has, as far as any has said.
@@ -90,14 +68,14 @@ pub(in super::super) struct Upstream {
     others: RefCell<VecDeque<Rc<TaskState>>>,
 }
 
-/// A stream of a client at a member, from before it is opened until it is over.
-pub(in super::super) struct Place {
+/// Reserves a stream of a client at a member, from before it is opened until it is over.
+pub(in super::super) struct StreamReservation {
     upstream: Rc<Upstream>,
     client: Rc<ConnectionMemory>,
     claim: u32,
 }
 
-/// What others need to know of such a stream.
+/// What other clients need to know of a reserved stream.
 struct Claim {
     client: usize,
     /// Its task.
@@ -107,30 +85,30 @@ struct Claim {
     is_reclaimed: bool,
 }
 
-/// By what the next request is asked.
-pub(super) enum Way {
-    By(Held),
-    Open(Opening),
-    /// Nothing can be asked in time.
-    None,
+/// The connection by which the next request goes.
+pub(super) enum NextConnection {
+    Existing(H2Handle),
+    Open(OpeningGuard),
+    /// No connection is free in time.
+    Unavailable,
     /// The client is gone.
-    Gone,
+    ClientGone,
 }
 
-/// A connection that is being made.
-pub(super) struct Opening(Rc<Upstream>);
+/// Counts a connection that is being made.
+pub(super) struct OpeningGuard(Rc<Upstream>);
 
-impl Drop for Opening {
+impl Drop for OpeningGuard {
     fn drop(&mut self) {
         self.0.opening.set(self.0.opening.get().saturating_sub(1));
         self.0.wake_some(MOST_CONNECTIONS);
     }
 }
 
-/// A connection that has not ended.
-pub(super) struct Standing(Rc<Upstream>);
+/// Wakes those that wait when a connection has ended.
+pub(super) struct ConnectionGuard(Rc<Upstream>);
 
-impl Drop for Standing {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.0.wake_some(MOST_CONNECTIONS);
     }
@@ -142,7 +120,7 @@ impl Upstream {
             context: Rc::downgrade(context),
             member: member.clone(),
             connections: RefCell::default(),
-            stuck: Stuck::default(),
+            stalled: StalledConnections::default(),
             opening: Cell::new(0),
             usual: Cell::new(USUAL_STREAMS),
             streams: Cell::new(0),
@@ -165,7 +143,7 @@ impl Upstream {
         drop(all);
     }
 
-    pub(super) fn add(&self, h2: &Held) {
+    pub(super) fn add(&self, h2: &H2Handle) {
         let mut all = self.connections.borrow_mut();
         // One that was made although there were enough is for its request alone.
         if all.len() < MOST_CONNECTIONS {
@@ -176,13 +154,13 @@ impl Upstream {
     }
 
     /// A connection is made whether or not there are enough.
-    pub(super) fn opens(self: &Rc<Self>) -> Opening {
+    pub(super) fn opens(self: &Rc<Self>) -> OpeningGuard {
         self.opening.set(self.opening.get().saturating_add(1));
-        Opening(self.clone())
+        OpeningGuard(self.clone())
     }
 
-    pub(super) fn stands(self: &Rc<Self>) -> Standing {
-        Standing(self.clone())
+    pub(super) fn stands(self: &Rc<Self>) -> ConnectionGuard {
+        ConnectionGuard(self.clone())
     }
 
     pub(super) fn forget(&self, h2: &Rc<H2Connection>) {
@@ -198,10 +176,10 @@ impl Upstream {
     /// Streams that this member has for all clients, open or not.
     fn capacity(&self, connections: usize) -> usize {
         let all = self.connections.borrow();
-        let heard = all.iter().filter(|h2| h2.seen().has_heard());
+        let heard = all.iter().filter(|h2| h2.state().has_heard());
         let (mut streams, mut known) = (0_usize, 0_usize);
         for h2 in heard {
-            let most = h2.seen().most_streams() as usize;
+            let most = h2.state().most_streams() as usize;
             // None for a moment is not none for ever: by the next connection it may say otherwise.
             self.usual.set(most.max(1));
             (streams, known) = (streams.saturating_add(most), known.saturating_add(1));
@@ -226,15 +204,19 @@ impl Upstream {
 
     /// This client does not have to wait for a stream.
     pub(super) fn is_free(&self, client: &Client) -> bool {
-        let has = self.streams_of(Rc::as_ptr(&client.who.memory) as usize);
+        let has = self.streams_of(Rc::as_ptr(&client.downstream.memory) as usize);
         let open = || self.connections.borrow().len().saturating_add(self.opening.get());
         let may_open = || open() < Upstream::most_connections(has.saturating_add(1));
         self.admits(has) && (self.widest().is_some() || may_open())
     }
 
     /// Waits for a stream. `None`: none is free in time, or the client is gone.
-    pub(super) async fn wait_for_stream(self: &Rc<Self>, client: &Client, patience: u64) -> Option<Place> {
-        let memory = &client.who.memory;
+    pub(super) async fn wait_for_stream(
+        self: &Rc<Self>,
+        client: &Client,
+        patience: u64,
+    ) -> Option<StreamReservation> {
+        let memory = &client.downstream.memory;
         let key = Rc::as_ptr(memory) as usize;
         let until = client.context.now().saturating_add(patience).min(client.limit.get());
         let free = poll_fn(|_| {
@@ -265,7 +247,7 @@ impl Upstream {
         let claim =
             Claim { client: key, task_state: client.task_state.clone(), stalled: NEVER, is_reclaimed: false };
         let claim = self.claims.borrow_mut().insert(claim);
-        Some(Place { upstream: self.clone(), client: memory.clone(), claim })
+        Some(StreamReservation { upstream: self.clone(), client: memory.clone(), claim })
     }
 
     /// Streams of clients that have more make room, if they have not moved for long: those of whom has most, the longest
@@ -308,17 +290,22 @@ impl Upstream {
     }
 
     /// Chooses a connection for a request that has a place, or has one made. `body`: more is to be sent than its head.
-    pub(super) async fn way(self: &Rc<Self>, client: &Client, body: bool, patience: u64) -> Way {
-        let key = Rc::as_ptr(&client.who.memory) as usize;
+    pub(super) async fn next_connection(
+        self: &Rc<Self>,
+        client: &Client,
+        body: bool,
+        patience: u64,
+    ) -> NextConnection {
+        let key = Rc::as_ptr(&client.downstream.memory) as usize;
         let until = client.context.now().saturating_add(patience).min(client.limit.get());
-        let way = poll_fn(|_| {
+        let next = poll_fn(|_| {
             self.part_with_stuck(client.context.now());
             if client.is_gone() {
-                return Poll::Ready(Way::Gone);
+                return Poll::Ready(NextConnection::ClientGone);
             }
-            let memory = &client.who.memory;
+            let memory = &client.downstream.memory;
             if let Some(h2) = if body { self.own_window(memory) } else { self.best() } {
-                return Poll::Ready(Way::By(h2));
+                return Poll::Ready(NextConnection::Existing(h2));
             }
             let has = self.streams_of(key);
             // What is left are connections with little of a window, or with bodies of others.
@@ -330,46 +317,46 @@ impl Upstream {
                 Some(_) => 0,
             };
             if self.may_open(most, client.context.now()) {
-                return Poll::Ready(Way::Open(self.opens()));
+                return Poll::Ready(NextConnection::Open(self.opens()));
             }
             // One that is being made is better than what is left.
             let comes = self.opening.get() > 0 && self.connections.borrow().len() < most;
             if let Some(h2) = any.filter(|_| !comes) {
-                return Poll::Ready(Way::By(h2));
+                return Poll::Ready(NextConnection::Existing(h2));
             }
             if client.context.now() >= until {
-                return Poll::Ready(Way::None);
+                return Poll::Ready(NextConnection::Unavailable);
             }
             self.wait(client, &self.placed, until);
             Poll::Pending
         });
-        let way = way.await;
+        let next = next.await;
         client.task_state.set_queued_for(None);
-        if matches!(way, Way::By(_)) {
+        if matches!(next, NextConnection::Existing(_)) {
             // Where one gets on, the next one may, too.
             self.wake_some(1);
         }
-        way
+        next
     }
 
     /// One that takes another request now; those that were made first are asked first, so that few are in use.
-    fn best(&self) -> Option<Held> {
+    fn best(&self) -> Option<H2Handle> {
         let all = self.connections.borrow();
         let usable = || all.iter().filter(|h2| h2.takes_another());
-        let wide = usable().find(|h2| h2.seen().window() >= LOW_WINDOW);
+        let wide = usable().find(|h2| h2.state().window() >= LOW_WINDOW);
         wide.or_else(|| usable().next()).cloned()
     }
 
     /// For a body: one with a window, by which no other client sends a body. What the member does not read of one
     /// client's fills the window for all.
-    fn own_window(&self, client: &Rc<ConnectionMemory>) -> Option<Held> {
+    fn own_window(&self, client: &Rc<ConnectionMemory>) -> Option<H2Handle> {
         let all = self.connections.borrow();
         let mut usable = all.iter().filter(|h2| h2.takes_another());
-        usable.find(|h2| h2.seen().window() >= LOW_WINDOW && !h2.sends(client).1).cloned()
+        usable.find(|h2| h2.state().window() >= LOW_WINDOW && !h2.sends(client).1).cloned()
     }
 
     /// The same, where that cannot be had: who sends several bodies already waits for its own window.
-    fn shared_window(&self, client: &Rc<ConnectionMemory>, has: u32) -> Option<Held> {
+    fn shared_window(&self, client: &Rc<ConnectionMemory>, has: u32) -> Option<H2Handle> {
         let all = self.connections.borrow();
         let mut usable = all.iter().filter(|h2| h2.takes_another());
         let own = if has > FEW_STREAMS { usable.find(|h2| h2.sends(client).0).cloned() } else { None };
@@ -378,10 +365,10 @@ impl Upstream {
     }
 
     /// The one with the widest window, however little that is.
-    fn widest(&self) -> Option<Held> {
+    fn widest(&self) -> Option<H2Handle> {
         let all = self.connections.borrow();
         let usable = all.iter().filter(|h2| h2.takes_another());
-        usable.max_by_key(|h2| h2.seen().window()).cloned()
+        usable.max_by_key(|h2| h2.state().window()).cloned()
     }
 
     fn may_open(&self, most: usize, now: u64) -> bool {
@@ -390,8 +377,8 @@ impl Upstream {
         if open >= most || (open >= USUAL_CONNECTIONS && self.opening.get() > 0) {
             return false;
         }
-        // One more would take the place of one that is stuck.
-        self.stuck.cut_oldest(MOST_STUCK - 1, now);
+        // One more would take the place of one that is stalled.
+        self.stalled.cut_oldest(MOST_STUCK - 1, now);
         true
     }
 
@@ -405,10 +392,10 @@ impl Upstream {
             std::mem::take(&mut *all).into_iter().partition(|h2| h2.is_over() || h2.is_stuck(now));
         *all = rest;
         drop(all);
-        let gone: Vec<Held> = gone;
-        self.stuck.add(&gone);
+        let gone: Vec<H2Handle> = gone;
+        self.stalled.add(&gone);
         // One at a time, while others serve: not all of them at once, when a connection is needed.
-        self.stuck.cut_oldest(MOST_STUCK, now);
+        self.stalled.cut_oldest(MOST_STUCK, now);
     }
 
     fn wait(&self, client: &Client, line: &RefCell<VecDeque<Rc<TaskState>>>, until: u64) {
@@ -443,7 +430,7 @@ impl Upstream {
     /// One idle connection is enough for what comes next.
     fn part_with_idle(&self) {
         let mut all = self.connections.borrow_mut();
-        let mut idle = all.iter().enumerate().filter(|(_, h2)| h2.seen().held() == 0);
+        let mut idle = all.iter().enumerate().filter(|(_, h2)| h2.state().held() == 0);
         if let (Some(_), Some((second, _))) = (idle.next(), idle.next()) {
             let gone = all.remove(second);
             drop(all);
@@ -458,7 +445,7 @@ fn may_take_from(count: u32, has: u32) -> bool {
     count > has.saturating_add(has.min(1))
 }
 
-impl Place {
+impl StreamReservation {
     /// Tells whether something waits on it that is not taken, after that has been looked at. `moved`: something was.
     pub(in super::super) fn note(&self, waits: bool, moved: bool, now: u64) {
         if let Some(claim) = self.upstream.claims.borrow_mut().get_mut(self.claim) {
@@ -476,7 +463,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamReservation {
     fn drop(&mut self) {
         let claim = self.upstream.claims.borrow_mut().remove(self.claim);
         drop(claim);

@@ -6,18 +6,18 @@
 use std::collections::{HashMap, VecDeque};
 
 /// `T`: what is kept of each connection.
-pub(super) struct Queues<T> {
-    of_member: HashMap<usize, [VecDeque<Kept<T>>; Queue::ALL.len()]>,
+pub(super) struct IdleQueues<T> {
+    of_member: HashMap<usize, [VecDeque<Kept<T>>; ReuseClass::ALL.len()]>,
     /// By the indexes of streams, which are dense.
-    places: Vec<Option<Place>>,
+    places: Vec<Option<Position>>,
     /// So many were kept until now.
     order: u64,
     len: usize,
 }
 
-/// Who may use a connection next.
+/// Which clients may use a connection next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Queue {
+pub(super) enum ReuseClass {
     ForAnyone,
     /// Each belongs to one client.
     ForOne,
@@ -32,49 +32,49 @@ struct Kept<T> {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     member: usize,
-    queue: Queue,
+    queue: ReuseClass,
     order: u64,
 }
 
-impl Queue {
-    const ALL: [Queue; 3] = [Queue::ForAnyone, Queue::ForOne, Queue::Closing];
+impl ReuseClass {
+    const ALL: [ReuseClass; 3] = [ReuseClass::ForAnyone, ReuseClass::ForOne, ReuseClass::Closing];
 
     fn of<Q>(self, [for_anyone, for_one, closing]: &[Q; 3]) -> &Q {
         match self {
-            Queue::ForAnyone => for_anyone,
-            Queue::ForOne => for_one,
-            Queue::Closing => closing,
+            ReuseClass::ForAnyone => for_anyone,
+            ReuseClass::ForOne => for_one,
+            ReuseClass::Closing => closing,
         }
     }
 
     fn of_mut<Q>(self, [for_anyone, for_one, closing]: &mut [Q; 3]) -> &mut Q {
         match self {
-            Queue::ForAnyone => for_anyone,
-            Queue::ForOne => for_one,
-            Queue::Closing => closing,
+            ReuseClass::ForAnyone => for_anyone,
+            ReuseClass::ForOne => for_one,
+            ReuseClass::Closing => closing,
         }
     }
 }
 
-impl<T> Default for Queues<T> {
-    fn default() -> Queues<T> {
-        Queues { of_member: HashMap::new(), places: Vec::new(), order: 0, len: 0 }
+impl<T> Default for IdleQueues<T> {
+    fn default() -> IdleQueues<T> {
+        IdleQueues { of_member: HashMap::new(), places: Vec::new(), order: 0, len: 0 }
     }
 }
 
-impl<T> Queues<T> {
+impl<T> IdleQueues<T> {
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    pub(super) fn len_of(&self, member: usize, queue: Queue) -> usize {
+    pub(super) fn len_of(&self, member: usize, queue: ReuseClass) -> usize {
         self.of_member.get(&member).map_or(0, |it| queue.of(it).len())
     }
 
     /// As the newest one of its queue. A stream is kept once: it is owned by what is kept.
-    pub(super) fn push(&mut self, member: usize, queue: Queue, stream: u32, what: T) {
+    pub(super) fn push(&mut self, member: usize, queue: ReuseClass, stream: u32, what: T) {
         self.order = self.order.saturating_add(1);
         let order = self.order;
         let index = stream as usize;
@@ -82,14 +82,14 @@ impl<T> Queues<T> {
             self.places.resize(index.saturating_add(1), None);
         }
         if let Some(place) = self.places.get_mut(index) {
-            *place = Some(Place { member, queue, order });
+            *place = Some(Position { member, queue, order });
         }
         let queues = self.of_member.entry(member).or_default();
         queue.of_mut(queues).push_back(Kept { stream, order, what });
         self.len = self.len.saturating_add(1);
     }
 
-    pub(super) fn pop_newest(&mut self, member: usize, queue: Queue) -> Option<T> {
+    pub(super) fn pop_newest(&mut self, member: usize, queue: ReuseClass) -> Option<T> {
         let kept = queue.of_mut(self.of_member.get_mut(&member)?).pop_back();
         self.forget(kept)
     }
@@ -98,7 +98,7 @@ impl<T> Queues<T> {
     pub(super) fn remove_newest(
         &mut self,
         member: usize,
-        queue: Queue,
+        queue: ReuseClass,
         which: impl Fn(&T) -> bool,
     ) -> Option<T> {
         let all = queue.of_mut(self.of_member.get_mut(&member)?);
@@ -107,7 +107,7 @@ impl<T> Queues<T> {
         self.forget(kept)
     }
 
-    pub(super) fn pop_oldest(&mut self, member: usize, queue: Queue) -> Option<T> {
+    pub(super) fn pop_oldest(&mut self, member: usize, queue: ReuseClass) -> Option<T> {
         let kept = queue.of_mut(self.of_member.get_mut(&member)?).pop_front();
         self.forget(kept)
     }
@@ -136,7 +136,7 @@ impl<T> Queues<T> {
         gone.into_iter().filter_map(|it| self.forget(Some(it))).collect()
     }
 
-    pub(super) fn all_of(&self, queue: Queue) -> impl Iterator<Item = &T> {
+    pub(super) fn connections_in(&self, queue: ReuseClass) -> impl Iterator<Item = &T> {
         self.of_member.values().flat_map(move |it| queue.of(it)).map(|it| &it.what)
     }
 
@@ -146,7 +146,7 @@ impl<T> Queues<T> {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Queues { order: self.order, ..Queues::default() };
+        *self = IdleQueues { order: self.order, ..IdleQueues::default() };
     }
 
     /// Whatever leaves a queue leaves its place here.
@@ -185,18 +185,18 @@ mod tests {
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        Keep(usize, Queue),
-        Newest(usize, Queue),
-        Oldest(usize, Queue),
-        NewestOdd(usize, Queue),
+        Keep(usize, ReuseClass),
+        Newest(usize, ReuseClass),
+        Oldest(usize, ReuseClass),
+        NewestOdd(usize, ReuseClass),
         /// Of all streams that ever were, this part.
         Event(f64, bool),
         RemoveMember(usize),
         Clear,
     }
 
-    fn any_queue() -> impl Strategy<Value = Queue> {
-        prop::sample::select(&Queue::ALL[..])
+    fn any_queue() -> impl Strategy<Value = ReuseClass> {
+        prop::sample::select(&ReuseClass::ALL[..])
     }
 
     fn any_step() -> impl Strategy<Value = Step> {
@@ -212,14 +212,18 @@ mod tests {
         ]
     }
 
-    type Plain = Vec<(usize, Queue, u32)>;
+    type Plain = Vec<(usize, ReuseClass, u32)>;
 
     fn taken(plain: &mut Plain, at: Option<usize>) -> Option<u32> {
         at.map(|at| plain.remove(at).2)
     }
 
-    fn step(queues: &mut Queues<(usize, u32)>, plain: &mut Plain, step: Step) -> Result<(), TestCaseError> {
-        let is_of = |member, queue| move |it: &(usize, Queue, u32)| (it.0, it.1) == (member, queue);
+    fn step(
+        queues: &mut IdleQueues<(usize, u32)>,
+        plain: &mut Plain,
+        step: Step,
+    ) -> Result<(), TestCaseError> {
+        let is_of = |member, queue| move |it: &(usize, ReuseClass, u32)| (it.0, it.1) == (member, queue);
         let stream = |it: Option<(usize, u32)>| it.map(|it| it.1);
         match step {
             Step::Keep(member, queue) => {
@@ -267,15 +271,15 @@ mod tests {
         fn each_that_is_kept_is_found_by_its_stream_and_nothing_else_is(
             steps in prop::collection::vec(any_step(), 0..80),
         ) {
-            let (mut queues, mut plain) = (Queues::default(), Plain::new());
+            let (mut queues, mut plain) = (IdleQueues::default(), Plain::new());
             for it in steps {
                 step(&mut queues, &mut plain, it)?;
                 prop_assert_eq!((queues.len, queues.is_empty()), (plain.len(), plain.is_empty()));
                 let places = queues.places.iter().flatten().count();
                 prop_assert_eq!(places, plain.len(), "a place for each, and no other");
                 for member in 0..MEMBERS {
-                    for queue in Queue::ALL {
-                        let of = |it: &&(usize, Queue, u32)| (it.0, it.1) == (member, queue);
+                    for queue in ReuseClass::ALL {
+                        let of = |it: &&(usize, ReuseClass, u32)| (it.0, it.1) == (member, queue);
                         prop_assert_eq!(queues.len_of(member, queue), plain.iter().filter(of).count());
                         let oldest = plain.iter().find(of).map(|it| it.2);
                         prop_assert_eq!(queues.oldest().any(|it| Some(it.1) == oldest), oldest.is_some());
@@ -296,10 +300,10 @@ mod tests {
     #[test]
     fn of_a_thousand_members_that_close_all_each_event_looks_at_a_few_connections() {
         const EACH: u32 = 512;
-        let mut queues = Queues::default();
+        let mut queues = IdleQueues::default();
         let streams = 0..1_000 * EACH;
         for stream in streams.clone() {
-            queues.push((stream % 1_000) as usize, Queue::ForAnyone, stream, ());
+            queues.push((stream % 1_000) as usize, ReuseClass::ForAnyone, stream, ());
         }
         STEPS.set(0);
         // In no order: 7,919 is prime.

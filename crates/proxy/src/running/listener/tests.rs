@@ -8,7 +8,7 @@ use seaway_model::{
 
 use super::*;
 
-fn tuned(limits: Limits, pools: &[(&str, u32)]) -> Tuned {
+fn config(limits: Limits, pools: &[(&str, u32)]) -> ListenerConfig {
     let owner = Owner::Config("test".into());
     let mut rule = Rule::everything_to(owner.clone(), PoolId("none".into()));
     rule.action = Action::Forward(pools.iter().map(|(id, weight)| (PoolId((*id).into()), *weight)).collect());
@@ -27,7 +27,7 @@ fn tuned(limits: Limits, pools: &[(&str, u32)]) -> Tuned {
         limits,
         timeouts: Timeouts::default(),
     };
-    Tuned::new(Arc::new(listener), None, None, |id| RunningPool::empty(LbKey::Whole, id.clone()))
+    ListenerConfig::new(Arc::new(listener), None, None, |id| RunningPool::empty(LbKey::Whole, id.clone()))
 }
 
 fn running() -> RunningListener {
@@ -36,31 +36,31 @@ fn running() -> RunningListener {
         LbKey::Whole,
         ([127, 0, 0, 1], 80).into(),
         id,
-        Arc::new(tuned(Limits::default(), &[])),
+        Arc::new(config(Limits::default(), &[])),
     )
 }
 
 #[test]
 fn pools_are_chosen_by_weight() {
-    let tuned = tuned(Limits::default(), &[("a", 3), ("never", 0), ("b", 1)]);
+    let config = config(Limits::default(), &[("a", 3), ("never", 0), ("b", 1)]);
     let mut counts = BTreeMap::<String, usize>::new();
     for number in 0..400 {
-        *counts.entry(tuned.pool(|| number).unwrap().id.to_string()).or_default() += 1;
+        *counts.entry(config.pool(|| number).unwrap().id.to_string()).or_default() += 1;
     }
     assert_eq!(counts, [("a".into(), 300), ("b".into(), 100)].into());
 }
 
 #[test]
 fn pools_without_weight_are_nobody() {
-    assert!(tuned(Limits::default(), &[]).pool(|| 1).is_none());
-    assert!(tuned(Limits::default(), &[("a", 0)]).pool(|| 1).is_none());
-    assert!(tuned(Limits::default(), &[("a", 0), ("b", 0)]).pool(|| 1).is_none());
+    assert!(config(Limits::default(), &[]).pool(|| 1).is_none());
+    assert!(config(Limits::default(), &[("a", 0)]).pool(|| 1).is_none());
+    assert!(config(Limits::default(), &[("a", 0), ("b", 0)]).pool(|| 1).is_none());
 }
 
 #[test]
 fn the_rate_is_kept_with_a_second_of_credit() {
-    let (listener, tuned) = (running(), tuned(Limits { connections: None, new_per_second: Some(10) }, &[]));
-    let enter = |now| listener.enter(&tuned, now).is_ok();
+    let (listener, config) = (running(), config(Limits { connections: None, new_per_second: Some(10) }, &[]));
+    let enter = |now| listener.enter(&config, now).is_ok();
     assert_eq!((0..100).filter(|_| enter(5000)).count(), 10);
     assert_eq!((5000..6000).filter(|now| enter(*now)).count(), 9);
     assert_eq!((0..100).filter(|_| enter(20_000)).count(), 10);
@@ -68,23 +68,23 @@ fn the_rate_is_kept_with_a_second_of_credit() {
 
 #[test]
 fn a_rate_of_nothing_lets_nobody_in() {
-    let tuned = tuned(Limits { connections: None, new_per_second: Some(0) }, &[]);
-    assert_eq!(running().enter(&tuned, 5000), Err(Refusal::Rate));
+    let config = config(Limits { connections: None, new_per_second: Some(0) }, &[]);
+    assert_eq!(running().enter(&config, 5000), Err(Refusal::Rate));
 }
 
 #[test]
 fn who_leaves_makes_room() {
-    let (listener, tuned) = (running(), tuned(Limits { connections: Some(2), new_per_second: None }, &[]));
-    let enter = || listener.enter(&tuned, 5000);
+    let (listener, config) = (running(), config(Limits { connections: Some(2), new_per_second: None }, &[]));
+    let enter = || listener.enter(&config, 5000);
     assert_eq!([enter(), enter(), enter()], [Ok(()), Ok(()), Err(Refusal::Connections)]);
     listener.leave();
     assert_eq!([enter(), enter()], [Ok(()), Err(Refusal::Connections)]);
     assert_eq!((listener.active(), listener.most.load(Relaxed), listener.total.load(Relaxed)), (2, 2, 3));
 }
 
-impl Tuned {
+impl ListenerConfig {
     /// Where those rules lead that were not made for the other.
-    pub(crate) fn unlike(&self, other: &Tuned) -> Vec<String> {
+    pub(crate) fn unlike(&self, other: &ListenerConfig) -> Vec<String> {
         let known = |path: &&Arc<Path>| other.paths.iter().flatten().any(|it| Arc::ptr_eq(it, path));
         let made = self.paths.iter().flatten().filter(|path| !known(path));
         made.flat_map(|path| &path.choice.pools).map(|(pool, _)| pool.id.to_string()).collect()

@@ -8,8 +8,8 @@ use seaway_snapshot::Cursor;
 use super::{Live, RunningMember, RunningPool, Scene, is_full};
 use crate::{
     running::{
-        member::Freed,
-        queue::{Place, Ticket, Wish},
+        member::CapacityWatcher,
+        queue::{SelectionRequest, Ticket, WaiterId},
     },
     sys,
     worker::Mailbox,
@@ -20,18 +20,18 @@ const ROUNDS: usize = 8;
 /// Milliseconds after which members are looked at though nothing was told: nothing tells that an ejection is over.
 const LOOK_AGAIN: u64 = 250;
 
-pub(crate) enum Choice {
-    /// A connection counts for it from now on.
-    Engaged(Arc<RunningMember>),
+pub(crate) enum MemberSelection {
+    /// A connection counts for this member from now on.
+    Reserved(Arc<RunningMember>),
     /// Those that serve have as many connections as they may have.
     Full,
-    Nobody,
+    NoMember,
 }
 
 enum Selected {
     Member(usize),
     Full,
-    Nobody,
+    NoMember,
 }
 
 /// A client in the queue. Dropped, it leaves, and gives back what it was given.
@@ -54,54 +54,59 @@ impl RunningPool {
         self.queue.length()
     }
 
-    /// A member with room, for this client.
-    pub(crate) fn engage(&self, wish: &Wish, cursor: &mut Cursor, now: u64) -> Choice {
+    /// Selects a member with room for this client, and counts a connection on it.
+    pub(crate) fn reserve_member(
+        &self,
+        request: &SelectionRequest,
+        cursor: &mut Cursor,
+        now: u64,
+    ) -> MemberSelection {
         let live = self.live.load();
         let limit = live.compiled.pool().member_limit;
         for _ in 0..ROUNDS {
-            let index = match self.select(&live, wish, cursor, now) {
+            let index = match self.select(&live, request, cursor, now) {
                 Selected::Member(index) => index,
-                Selected::Full => return Choice::Full,
-                Selected::Nobody => return Choice::Nobody,
+                Selected::Full => return MemberSelection::Full,
+                Selected::NoMember => return MemberSelection::NoMember,
             };
-            let Some(member) = live.members.get(index) else { return Choice::Nobody };
+            let Some(member) = live.members.get(index) else { return MemberSelection::NoMember };
             if member.try_engage(limit) {
-                self.keep_by_address(&live, wish.client, index, now);
-                return Choice::Engaged(member.clone());
+                self.keep_by_address(&live, request.client, index, now);
+                return MemberSelection::Reserved(member.clone());
             }
         }
-        Choice::Full
+        MemberSelection::Full
     }
 
     /// The member for a client that does not wait, as one of UDP; several workers may choose at the same time.
     pub(super) fn select_only(
         &self,
         live: &Live,
-        wish: &Wish,
+        request: &SelectionRequest,
         cursor: &mut Cursor,
         now: u64,
     ) -> Option<usize> {
-        match self.select(live, wish, cursor, now) {
+        match self.select(live, request, cursor, now) {
             Selected::Member(index) => {
-                self.keep_by_address(live, wish.client, index, now);
+                self.keep_by_address(live, request.client, index, now);
                 Some(index)
             }
-            Selected::Full | Selected::Nobody => None,
+            Selected::Full | Selected::NoMember => None,
         }
     }
 
-    fn select(&self, live: &Live, wish: &Wish, cursor: &mut Cursor, now: u64) -> Selected {
+    fn select(&self, live: &Live, request: &SelectionRequest, cursor: &mut Cursor, now: u64) -> Selected {
         self.used(now);
         let limit = live.compiled.pool().member_limit;
         let is_full = |index: usize| live.members.get(index).is_none_or(|it| is_full(it, limit));
-        let mut scene = self.scene(live, &wish.tried, now);
-        let kept = wish.mark.and_then(|mark| self.marked_index(&scene, mark));
+        let mut scene = self.scene(live, &request.tried, now);
+        let kept = request.cookie.and_then(|cookie| self.index_by_cookie(&scene, cookie));
         // It waits for the one that it keeps.
-        if let Some(index) = kept.or_else(|| self.kept_by_address(&scene, wish.client)) {
+        if let Some(index) = kept.or_else(|| self.kept_by_address(&scene, request.client)) {
             return if is_full(index) { Selected::Full } else { Selected::Member(index) };
         }
-        let mut pick = |scene: &Scene<'_>| live.compiled.pick(|| wish.client, cursor, scene);
-        let Some(first) = pick(&scene) else { return Selected::Nobody };
+        let mut pick = |scene: &Scene<'_>| live.compiled.pick(|| request.client, cursor, scene);
+        let Some(first) = pick(&scene) else { return Selected::NoMember };
         if !is_full(first) {
             return Selected::Member(first);
         }
@@ -114,8 +119,13 @@ impl RunningPool {
     }
 
     /// `None`: too many wait already.
-    pub(crate) fn wait(self: &Arc<Self>, wish: Wish, worker: Arc<Mailbox>, place: Place) -> Option<Waiting> {
-        let ticket = self.queue.join(wish, worker, place)?;
+    pub(crate) fn wait(
+        self: &Arc<Self>,
+        request: SelectionRequest,
+        worker: Arc<Mailbox>,
+        waiter: WaiterId,
+    ) -> Option<Waiting> {
+        let ticket = self.queue.join(request, worker, waiter)?;
         let waiting = Waiting { pool: self.clone(), ticket };
         // A connection may have ended before it was seen in the queue.
         self.serve_waiting(sys::millis());
@@ -128,40 +138,40 @@ impl RunningPool {
             return;
         }
         let mut guard = self.queue.lock();
-        let line = &mut *guard;
-        line.looked_at = now;
+        let list = &mut *guard;
+        list.looked_at = now;
         let by_address = matches!(self.live.load().compiled.pool().affinity, Some(Affinity::ClientIp(_)));
         // Whoever takes any member finds what the last one has found.
         let (mut is_full, mut at, mut served) = (false, 0, Vec::new());
-        while let Some(ticket) = line.waiting.get(at) {
-            let is_particular = ticket.wish.is_particular();
-            if is_full && !is_particular && !by_address {
-                if line.particular == 0 {
+        while let Some(ticket) = list.waiting.get(at) {
+            let is_restricted = ticket.request.is_restricted();
+            if is_full && !is_restricted && !by_address {
+                if list.restricted == 0 {
                     break;
                 }
                 at = at.saturating_add(1);
                 continue;
             }
-            match self.engage(&ticket.wish, &mut line.cursor, now) {
-                Choice::Full => {
-                    is_full |= !is_particular;
+            match self.reserve_member(&ticket.request, &mut list.cursor, now) {
+                MemberSelection::Full => {
+                    is_full |= !is_restricted;
                     at = at.saturating_add(1);
                     continue;
                 }
-                Choice::Engaged(member) => ticket.settle(Some(member)),
-                Choice::Nobody => ticket.settle(None),
+                MemberSelection::Reserved(member) => ticket.settle(Some(member)),
+                MemberSelection::NoMember => ticket.settle(None),
             }
-            line.particular = line.particular.saturating_sub(usize::from(is_particular));
-            served.extend(line.waiting.remove(at));
+            list.restricted = list.restricted.saturating_sub(usize::from(is_restricted));
+            served.extend(list.waiting.remove(at));
         }
-        self.queue.changed(line);
+        self.queue.changed(list);
         drop(guard);
         served.iter().for_each(|it| it.tell_worker());
     }
 }
 
-impl Freed for RunningPool {
-    fn freed(&self) {
+impl CapacityWatcher for RunningPool {
+    fn capacity_freed(&self) {
         if self.queue.has_waiting() {
             self.serve_waiting(sys::millis());
         }
@@ -179,7 +189,7 @@ impl Waiting {
     }
 
     /// It has waited for a while: members are looked at, unless somebody has just done that.
-    pub(crate) fn look_again(&self, now: u64) {
+    pub(crate) fn poll(&self, now: u64) {
         let looked_at = self.pool.queue.lock().looked_at;
         if now >= looked_at.saturating_add(LOOK_AGAIN / 2) {
             self.pool.serve_waiting(now);
@@ -187,7 +197,7 @@ impl Waiting {
     }
 
     /// Milliseconds until it is to do so.
-    pub(crate) const fn patience() -> u64 {
+    pub(crate) const fn poll_interval() -> u64 {
         LOOK_AGAIN
     }
 }

@@ -6,7 +6,7 @@ use seaway_testkit::balancing;
 
 use super::*;
 use crate::{
-    running::queue::Place,
+    running::queue::WaiterId,
     worker::{Command, Mailbox},
 };
 
@@ -42,7 +42,7 @@ fn a_swap_keeps_what_is_known_of_members_that_stay() {
     two.engage();
     running.put(Some(Arc::new(pool(&[2, 3]))), 2000);
     assert!(Arc::ptr_eq(&running.live().members[0], &two));
-    assert_eq!(two.leaving_since(), None);
+    assert_eq!(two.draining_since(), None);
 }
 
 #[test]
@@ -51,13 +51,13 @@ fn a_removed_member_is_remembered_while_it_has_connections() {
     let (one, two) = (running.live().members[0].clone(), running.live().members[1].clone());
     one.engage();
     assert!(running.put(Some(Arc::new(pool(&[]))), 2000), "somebody leaves");
-    assert_eq!((one.leaving_since(), two.leaving_since()), (Some(2000), Some(2000)));
+    assert_eq!((one.draining_since(), two.draining_since()), (Some(2000), Some(2000)));
     assert_eq!(running.leaving().len(), 1);
 
     running.put(Some(Arc::new(pool(&[1, 2]))), 3000);
     assert!(Arc::ptr_eq(&running.live().members[0], &one), "it came back in time");
     assert!(!Arc::ptr_eq(&running.live().members[1], &two), "it was gone");
-    assert_eq!((one.leaving_since(), running.leaving().len()), (None, 0));
+    assert_eq!((one.draining_since(), running.leaving().len()), (None, 0));
 }
 
 /// A Service with `drain: 24h` whose endpoints flap.
@@ -76,7 +76,7 @@ fn members_that_come_and_go_all_day_leave_only_what_has_connections_behind() {
     }
     assert!(running.live().members.iter().any(|it| Arc::ptr_eq(it, &kept)), "it came back, and is the same");
     running.put(Some(Arc::new(pool(&[2]))), 100_000);
-    assert_eq!((running.leaving().len(), kept.leaving_since()), (1, Some(100_000)), "a day from now on");
+    assert_eq!((running.leaving().len(), kept.draining_since()), (1, Some(100_000)), "a day from now on");
 }
 
 #[test]
@@ -186,19 +186,19 @@ fn limited(members: &[u8], connections: u32) -> Pool {
     Pool { member_limit: Some(MemberLimit { connections, wait }), ..pool(members) }
 }
 
-fn wish() -> Wish {
-    Wish { client: [1, 2, 3, 4].into(), mark: None, tried: Vec::new() }
+fn request() -> SelectionRequest {
+    SelectionRequest { client: [1, 2, 3, 4].into(), cookie: None, tried: Vec::new() }
 }
 
-fn engage(running: &RunningPool) -> Choice {
-    running.engage(&wish(), &mut Cursor::new(1), 1000)
+fn engage(running: &RunningPool) -> MemberSelection {
+    running.reserve_member(&request(), &mut Cursor::new(1), 1000)
 }
 
 fn engaged(running: &RunningPool) -> Arc<RunningMember> {
     match engage(running) {
-        Choice::Engaged(member) => member,
-        Choice::Full => panic!("full"),
-        Choice::Nobody => panic!("nobody"),
+        MemberSelection::Reserved(member) => member,
+        MemberSelection::Full => panic!("full"),
+        MemberSelection::NoMember => panic!("nobody"),
     }
 }
 
@@ -213,12 +213,12 @@ impl Line {
     }
 
     fn join(&self, task: u32) -> Waiting {
-        self.running.wait(wish(), self.mailbox.clone(), Place::Task(task)).expect("there is room")
+        self.running.wait(request(), self.mailbox.clone(), WaiterId::Task(task)).expect("there is room")
     }
 
     fn called(&self) -> Vec<u32> {
         let task = |it: Command| match it {
-            Command::Called(Place::Task(task)) => Some(task),
+            Command::WakeWaiter(WaiterId::Task(task)) => Some(task),
             _ => None,
         };
         self.mailbox.collect().into_iter().filter_map(task).collect()
@@ -229,7 +229,7 @@ impl Line {
 fn room_goes_to_those_that_wait_in_their_order() {
     let line = Line::of(limited(&[1], 1));
     let member = engaged(&line.running);
-    assert!(matches!(engage(&line.running), Choice::Full));
+    assert!(matches!(engage(&line.running), MemberSelection::Full));
     let waiting: Vec<_> = (0..3).map(|it| line.join(it)).collect();
     assert!(line.called().is_empty());
     member.disengage();
@@ -258,12 +258,12 @@ fn clients_wait_for_a_better_member_and_not_for_none() {
     plan.members[1].backup = true;
     let line = Line::of(plan);
     let member = engaged(&line.running);
-    assert!(matches!(engage(&line.running), Choice::Full), "a backup serves where others fail");
+    assert!(matches!(engage(&line.running), MemberSelection::Full), "a backup serves where others fail");
     let waiting = line.join(0);
     line.running.set_health(&member, Health::Down, 1000);
     assert!(waiting.outcome().is_some_and(|it| it.is_some_and(|it| it.at == at(2))));
     line.running.set_health(&line.running.live().members[1].clone(), Health::Down, 1000);
-    assert!(matches!(engage(&line.running), Choice::Nobody));
+    assert!(matches!(engage(&line.running), MemberSelection::NoMember));
     let waiting = line.join(1);
     assert!(waiting.outcome().is_some_and(|it| it.is_none()), "there is nobody to wait for");
 }
@@ -281,7 +281,7 @@ fn below_the_panic_threshold_there_is_room_at_any_member() {
 fn no_more_wait_than_there_is_room_for() {
     let line = Line::of(limited(&[1], 1));
     let _member = engaged(&line.running);
-    let join = |it| line.running.wait(wish(), line.mailbox.clone(), Place::Task(it));
+    let join = |it| line.running.wait(request(), line.mailbox.clone(), WaiterId::Task(it));
     let mut waiting: Vec<_> = (0..).map_while(join).collect();
     assert_eq!(waiting.len(), crate::running::queue::MOST_WAITING);
     waiting.pop();

@@ -132,7 +132,7 @@ fn a_service_with_hundreds_of_replies_delays_that_of_another_by_a_few() {
     }
     let events = hand.events();
     assert_eq!(events.len(), 201, "all of them at once, and that of the modest one came last");
-    hand.turn.comes_with(events.len(), hand.udp.is_behind());
+    hand.turn.begin(events.len(), hand.udp.is_behind());
     hand.handle(events);
     let mut room = [0; 8];
     let mut is_answered = |it: &Client| it.0.recv(&mut room).is_ok();
@@ -157,7 +157,7 @@ fn beside_others_a_door_is_read_a_few_datagrams_at_a_time() {
     hand.member.set_nonblocking(true).unwrap();
     (0..64).for_each(|_| _ = client.0.send(b"x").unwrap());
     let events = hand.events();
-    hand.turn.comes_with(100, false);
+    hand.turn.begin(100, false);
     hand.handle(events);
     hand.udp.run_waiting(&mut hand.turn);
     let came = || std::iter::from_fn(|| hand.member.recv_from(&mut [0; 8]).ok()).count();

@@ -68,12 +68,12 @@ impl Rig {
         change(&mut listener);
         let listener = Arc::new(listener);
         let id = listener.id();
-        let tuned = self.shared.registry.lock().entry(self.key.clone()).or_default().tune(
+        let config = self.shared.registry.lock().entry(self.key.clone()).or_default().listener_config(
             &self.key,
             listener,
             self.shared.tickets.as_ref(),
         );
-        let running = Arc::new(RunningListener::new(self.key.clone(), at, id, tuned));
+        let running = Arc::new(RunningListener::new(self.key.clone(), at, id, config));
         let mut registry = self.shared.registry.lock();
         registry.get_mut(&self.key).unwrap().listeners.insert((ip, id), running.clone());
         for (worker, socket) in self.shared.workers.iter().zip(sockets) {

@@ -1,4 +1,4 @@
-//! One kind of objects: listed, watched, told.
+//! Lists one kind of objects, watches it, and sends what changes (what client-go calls a reflector).
 
 use std::{
     pin::pin,
@@ -13,13 +13,13 @@ use tokio::{sync::mpsc, time::sleep};
 use tracing::{debug, info};
 
 use super::{
-    definition::Definition,
+    crd_watch::CrdWatch,
     hosts::Hosts,
     known::{Forgotten, Key, KnownObjects},
-    part::WatchScope,
-    readiness::{ApiReadiness, WITNESS},
+    readiness::{ApiReadiness, READINESS_KIND},
+    restored::is_lower,
+    scope::WatchScope,
     secrets::Secrets,
-    set_back::is_lower,
     troubles::Trouble,
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
     decode::{self, Decoded},
     kinds::{Need, WatchedKind},
     moment::later,
-    object_cache::{Claim, Version},
+    object_cache::{AddressObject, Version},
     raw_object::RawObject,
     status::rival_problem,
 };
@@ -41,10 +41,10 @@ const LIST_ANEW: u32 = 5;
 /// An API server ends watches by itself after a while; one that ends sooner than this is better not begun at once.
 const SHORT: Duration = Duration::from_secs(1);
 
-pub(super) struct Feed {
+pub(super) struct Reflector {
     pub(super) cluster: Cluster,
     pub(super) watched: &'static WatchedKind,
-    pub(super) part: WatchScope,
+    pub(super) scope: WatchScope,
     changes: mpsc::Sender<Change>,
     pub(super) troubles: mpsc::Sender<Trouble>,
     pub(super) known: KnownObjects,
@@ -54,27 +54,27 @@ pub(super) struct Feed {
     pub(super) secrets: Option<Secrets>,
     pub(super) hosts: Arc<Hosts>,
     pub(super) readiness: Arc<ApiReadiness>,
-    pub(super) definition: Definition,
-    /// What the API server refuses now was asked when it had earned it.
-    pub(super) believed: bool,
+    pub(super) crd_watch: CrdWatch,
+    /// The API server was ready when it was asked last: what it refused then counts.
+    pub(super) refusal_confirmed: bool,
     pub(super) synced: bool,
-    /// In a row.
+    /// Failures in a row.
     pub(super) failures: u32,
     /// So often in a row it was not there.
     pub(super) missing: u32,
     pub(super) troubled: bool,
     /// It was refused last.
     pub(super) forbidden: bool,
-    /// Of the store, before and after it was set back.
+    /// Of the store; another one after it was restored to an older state.
     pub(super) epoch: u64,
-    /// The version up to which all was heard.
-    pub(super) heard: Option<u64>,
+    /// The newest version that was received.
+    pub(super) last_version: Option<u64>,
 }
 
 /// The receiver of changes was dropped: the watch can end.
 pub(super) struct ListenerGone;
 
-impl Feed {
+impl Reflector {
     pub(super) fn new(
         cluster: Cluster,
         watched: &'static WatchedKind,
@@ -82,12 +82,12 @@ impl Feed {
         troubles: mpsc::Sender<Trouble>,
         secrets: Option<Secrets>,
         (hosts, readiness): (Arc<Hosts>, Arc<ApiReadiness>),
-    ) -> Feed {
+    ) -> Reflector {
         let known = KnownObjects::default();
-        Feed {
+        Reflector {
             cluster,
             watched,
-            part: WatchScope::All,
+            scope: WatchScope::All,
             changes,
             troubles,
             known,
@@ -95,46 +95,46 @@ impl Feed {
             secrets,
             hosts,
             readiness,
-            definition: Definition::default(),
-            believed: false,
+            crd_watch: CrdWatch::default(),
+            refusal_confirmed: false,
             synced: false,
             failures: 0,
             missing: 0,
             troubled: false,
             forbidden: false,
             epoch: 0,
-            heard: None,
+            last_version: None,
         }
     }
 
-    pub(super) fn with_scope(self, part: WatchScope) -> Feed {
-        let watched = if part.uses_slices() { &WatchedKind::SLICES } else { self.watched };
-        Feed { part, watched, ..self }
+    pub(super) fn with_scope(self, scope: WatchScope) -> Reflector {
+        let watched = if scope.uses_slices() { &WatchedKind::SLICES } else { self.watched };
+        Reflector { scope, watched, ..self }
     }
 
-    pub(super) fn for_controller(self) -> Feed {
+    pub(super) fn for_controller(self) -> Reflector {
         let required = self.watched.is_required_by_controllers();
-        Feed { required, ..self }
+        Reflector { required, ..self }
     }
 
     /// What was told before this began: it is gone if no list has it. What is of another kind is another's.
     pub(super) fn assume_known(&mut self, fact: &Fact) {
         let reference = fact.reference();
-        let Some(key) = key_of(self.watched.kind, &reference).filter(|key| self.part.has(key)) else {
+        let Some(key) = key_of(self.watched.kind, &reference).filter(|key| self.scope.has(key)) else {
             return;
         };
         if let Fact::Host(report) = fact {
             self.hosts.put_report(report.clone());
         }
         if let (Fact::Secret(secret), Some(secrets)) = (fact, &mut self.secrets) {
-            secrets.recall(secret);
+            secrets.restore(secret);
         }
         self.known.put(&key, reference);
     }
 
     /// Runs until the receiver of changes is dropped.
     pub(super) async fn run(mut self) {
-        if self.tell_asked_by_name().await.is_err() {
+        if self.report_on_demand().await.is_err() {
             return;
         }
         loop {
@@ -145,7 +145,7 @@ impl Feed {
             let went_on = match listed {
                 Ok(Some(version)) => self.follow(version).await,
                 Ok(None) => Ok(()),
-                Err(answer @ (ApiError::NotFound | ApiError::Forbidden(_))) if self.part.uses_slices() => {
+                Err(answer @ (ApiError::NotFound | ApiError::Forbidden(_))) if self.scope.uses_slices() => {
                     self.watch_each_host(&answer.why());
                     Ok(())
                 }
@@ -162,9 +162,9 @@ impl Feed {
     async fn list(&mut self) -> Result<Result<Option<String>, ApiError>, ListenerGone> {
         self.enter_epoch();
         self.known.begin_list();
-        self.believed = self.readiness.is_ready();
-        self.part.note_list();
-        let mut params = ListParams { limit: Some(PAGE), ..self.selection() };
+        self.refusal_confirmed = self.readiness.is_ready();
+        self.scope.note_list();
+        let mut params = ListParams { limit: Some(PAGE), ..self.list_params() };
         let mut addresses = Vec::new();
         let version = loop {
             let page = match self.cluster.within_deadline(self.cluster.api(self.watched).list(&params)).await
@@ -174,13 +174,13 @@ impl Feed {
             };
             let version = page.metadata.resource_version.unwrap_or_default();
             let items: Vec<_> = page.items.into_iter().filter_map(|it| self.original_of(it)).collect();
-            if items.iter().any(|it| self.is_of_a_backup(it)) || is_lower(&version, self.heard) {
-                self.set_back().await?;
+            if items.iter().any(|it| self.is_from_backup(it)) || is_lower(&version, self.last_version) {
+                self.note_restored().await?;
                 return Ok(Ok(None));
             }
             for told in items {
                 self.forget_fetched(&key(&told));
-                if !self.part.uses_slices() {
+                if !self.scope.uses_slices() {
                     self.known.note_listed(key(&told));
                 }
                 if self.watched.kind == Kind::Address {
@@ -205,10 +205,10 @@ impl Feed {
         for key in self.known.finish_list() {
             self.not_listed(&key, &version).await?;
         }
-        if self.watched.kind == Kind::LoadBalancerHost && matches!(self.part, WatchScope::All) {
+        if self.watched.kind == Kind::LoadBalancerHost && matches!(self.scope, WatchScope::All) {
             self.hosts.addresses.set_complete(true);
         }
-        if self.watched.kind == WITNESS {
+        if self.watched.kind == READINESS_KIND {
             self.readiness.set_ready();
         }
         self.clear_trouble().await?;
@@ -220,26 +220,24 @@ impl Feed {
     async fn follow(&mut self, mut version: String) -> Result<(), ListenerGone> {
         let mut cut = false;
         loop {
-            self.heard = version.parse().ok();
+            self.last_version = version.parse().ok();
             let begun = Instant::now();
             // A watch that ended may go on where nothing is to be heard any more. An API server that has just begun refuses
             // whatever it is asked, so it is asked before each watch, until it answers.
             let older = if cut { self.is_store_older().await } else { Ok(false) };
             let end = match older {
-                Ok(true) => return self.set_back().await,
+                Ok(true) => return self.note_restored().await,
                 Ok(false) => self.hear(&mut version).await?,
                 Err(answer) => Some(answer),
             };
             cut = true;
             debug!(kind = %self.watched.kind, why = ?end, lived = ?begun.elapsed(), "a watch ended");
-            if end.is_none() && self.have_slices_come().await {
+            if end.is_none() && self.switch_to_slices_if_present().await {
                 return Ok(());
             }
             match end {
-                _ if !self.is_kind_wanted() || self.readiness.epoch() != self.epoch || self.part.is_due() => {
-                    return Ok(());
-                }
-                Some(ApiError::Invalid(why)) if self.part.widen() => {
+                _ if !self.is_kind_wanted() || self.is_list_due() => return Ok(()),
+                Some(ApiError::Invalid(why)) if self.scope.widen() => {
                     info!(kind = %self.watched.kind, why, "the definitions in this cluster are older, so \
                                                            all objects are watched instead of a part: \
                                                            {INSTALL}");
@@ -264,7 +262,7 @@ impl Feed {
 
     /// One watch, to its end: nothing, if it ended as watches do.
     async fn hear(&mut self, version: &mut String) -> Result<Option<ApiError>, ListenerGone> {
-        let params = self.watched_from_now_on();
+        let params = self.watch_params();
         let api = self.cluster.api(self.watched);
         let stream = match self.cluster.within_deadline(api.watch(&params, version)).await {
             Ok(stream) => stream,
@@ -282,12 +280,12 @@ impl Feed {
                 biased;
                 () = &mut anew => return Ok(None),
                 () = self.readiness.until_other_epoch(self.epoch) => return Ok(None),
-                () = self.part.waited_for_slices() => return Ok(None),
+                () = self.scope.slices_timeout() => return Ok(None),
                 () = Secrets::until_due(&mut self.secrets) => {
                     if !self.is_kind_wanted() {
                         return Ok(None);
                     }
-                    self.look_at_secrets().await?;
+                    self.sync_secrets().await?;
                     continue;
                 }
                 next = stream.next() => next,
@@ -318,16 +316,16 @@ impl Feed {
                         self.forget_fetched(&key(&told));
                         self.put(&told).await?;
                     }
-                    if self.part.uses_slices() && self.part.is_due() {
+                    if self.scope.uses_slices() && self.scope.is_due() {
                         return Ok(None);
                     }
                 }
-                WatchEvent::Deleted(told) if self.part.uses_slices() => {
+                WatchEvent::Deleted(told) if self.scope.uses_slices() => {
                     told.version().clone_into(version);
-                    self.part.lose_slice();
+                    self.scope.lose_slice();
                     return Ok(None);
                 }
-                WatchEvent::Deleted(told) if self.part.is_narrow() => told.version().clone_into(version),
+                WatchEvent::Deleted(told) if self.scope.is_narrow() => told.version().clone_into(version),
                 WatchEvent::Deleted(told) => {
                     told.version().clone_into(version);
                     if let Some(told) = self.original_of(told) {
@@ -343,11 +341,11 @@ impl Feed {
     }
 
     pub(super) async fn put(&mut self, told: &RawObject) -> Result<(), ListenerGone> {
-        if self.part.uses_slices() {
+        if self.scope.uses_slices() {
             return self.put_slice(told).await;
         }
         let key = key(told);
-        if !self.part.has(&key) {
+        if !self.scope.has(&key) {
             return Ok(());
         }
         self.known.note_version(&key, told.version());
@@ -355,33 +353,33 @@ impl Feed {
             if !secrets.wants(&key) {
                 return self.withhold(&key).await;
             }
-            secrets.is_told_whole(&key);
+            secrets.mark_delivered(&key);
         }
         let (fact, left_out) = match decode::read(self.watched.kind, told) {
             Decoded::Fact(fact) => (fact, Vec::new()),
-            Decoded::Partly(fact, left_out) => (fact, left_out),
-            Decoded::Nothing => {
+            Decoded::Partial(fact, left_out) => (fact, left_out),
+            Decoded::Ignored => {
                 self.remove(&key, told.version()).await?;
-                if self.are_all_heard() {
+                if self.sees_all_objects() {
                     self.known.note_version(&key, told.version());
                 }
                 return Ok(());
             }
-            Decoded::Broken(object, problems) => {
-                self.tell_absent(&object).await?;
+            Decoded::Invalid(object, problems) => {
+                self.send_absent(&object).await?;
                 self.known.note_problem(&key, object.clone());
                 return self.send(Change::Reported(object, problems)).await;
             }
         };
         let (rivalry, overwritten) = self.note(told, &fact);
-        let mut parting = self.known.put(&key, fact.reference());
+        let mut forgotten = self.known.put(&key, fact.reference());
         let problems: Vec<Problem> = rivalry.into_iter().chain(left_out).collect();
         let complaint = problems.first().map(|it| it.object.clone());
         if let Some(object) = &complaint {
             self.known.note_problem(&key, object.clone());
-            parting.mended = None;
+            forgotten.mended = None;
         }
-        self.part(parting).await?;
+        self.send_forgotten(forgotten).await?;
         match &fact {
             // What a dead host said last is no news.
             Fact::Host(report) if !self.hosts.put_report(report.clone()) => {}
@@ -408,7 +406,7 @@ impl Feed {
                 let overwritten = self.cluster.cache().put_service(&meta.namespace, &meta.name, published);
                 return (rivalry, overwritten.then_some(object));
             }
-            Fact::Address(address) => self.cluster.cache().put_address(Claim {
+            Fact::Address(address) => self.cluster.cache().put_address(AddressObject {
                 address: address.clone(),
                 object: address::name(address.ip).into(),
                 version: Version(told.version().into()),
@@ -429,38 +427,38 @@ impl Feed {
         version: &str,
         change: fn(FactRef) -> Change,
     ) -> Result<(), ListenerGone> {
-        let mut parting = self.known.remove(key);
+        let mut forgotten = self.known.remove(key);
         if let Some(secrets) = &mut self.secrets {
-            secrets.is_told_whole(key);
+            secrets.mark_delivered(key);
         }
-        match &parting.gone {
+        match &forgotten.gone {
             Some(FactRef::Address(ip)) => self.cluster.cache().remove_address(*ip, &Version(version.into())),
             Some(FactRef::Object(object)) if object.kind == Kind::Service => {
                 self.cluster.cache().remove_service(&object.namespace, &object.name);
             }
-            Some(FactRef::Host(host)) if !self.forget_host(host) => parting.gone = None,
+            Some(FactRef::Host(host)) if !self.forget_host(host) => forgotten.gone = None,
             _ => {}
         }
-        if let Some(gone) = parting.gone.take() {
+        if let Some(gone) = forgotten.gone.take() {
             self.send(change(gone)).await?;
         }
-        self.part(parting).await
+        self.send_forgotten(forgotten).await
     }
 
-    pub(super) async fn part(&mut self, parting: Forgotten) -> Result<(), ListenerGone> {
-        if let Some(gone) = parting.gone {
+    pub(super) async fn send_forgotten(&mut self, forgotten: Forgotten) -> Result<(), ListenerGone> {
+        if let Some(gone) = forgotten.gone {
             self.send(Change::Gone(gone)).await?;
         }
-        match parting.mended {
+        match forgotten.mended {
             Some(object) => self.send(Change::Reported(object, Vec::new())).await,
             None => Ok(()),
         }
     }
 
     pub(super) async fn sync(&mut self) -> Result<(), ListenerGone> {
-        self.part.until_complete(self.epoch).await;
+        self.scope.until_complete(self.epoch).await;
         // What was listed is of a time that never was.
-        if self.readiness.epoch() != self.epoch || !self.part.speaks_for_its_kind() {
+        if self.readiness.epoch() != self.epoch || !self.scope.speaks_for_its_kind() {
             return Ok(());
         }
         match std::mem::replace(&mut self.synced, true) {

@@ -1,4 +1,4 @@
-//! New connections: where they become many in a second, no namespace takes all that a host can let in.
+//! Limits new connections: where they become many in a second, no namespace takes all that a host can accept.
 //!
 //! As with descriptors, nobody is refused below four fifths of what is to be shared, and who is alone has all. From there on a
 //! namespace has its share of the second: all, divided by those that ask in this second or did in the one before, and one more.
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Milliseconds without which the next refusal is news.
 const EPISODE: u64 = 60_000;
 
-/// All of a process.
+/// Of the whole process.
 #[derive(Default)]
-pub(crate) struct Arrivals {
+pub(crate) struct NewConnectionLimiter {
     /// In a second; 0: as many as come.
     most: AtomicU64,
     all: PerSecond,
@@ -28,8 +28,8 @@ pub(crate) struct PerSecond(AtomicU64);
 const BITS: u32 = 22;
 const MOST: u64 = (1 << BITS) - 1;
 
-impl Arrivals {
-    pub(crate) fn share(&self, most: u64) {
+impl NewConnectionLimiter {
+    pub(crate) fn set_limit(&self, most: u64) {
         self.most.store(most, Relaxed);
     }
 
@@ -53,7 +53,7 @@ impl Arrivals {
         asking < 2 || own <= most.checked_div(asking.saturating_add(1)).unwrap_or_default()
     }
 
-    /// Whether to say that somebody is refused.
+    /// Whether to report that connections are refused.
     pub(crate) fn is_news(&self, now: u64) -> bool {
         let before = self.reported_at.swap(now, Relaxed);
         before == 0 || now.saturating_sub(before) > EPISODE
@@ -97,40 +97,41 @@ mod tests {
     use super::*;
 
     /// How many of so many come in.
-    fn come(arrivals: &Arrivals, of: &PerSecond, count: usize, now: u64) -> usize {
-        (0..count).filter(|_| arrivals.admit(of, now)).count()
+    fn come(limiter: &NewConnectionLimiter, of: &PerSecond, count: usize, now: u64) -> usize {
+        (0..count).filter(|_| limiter.admit(of, now)).count()
     }
 
-    fn sharing(most: u64) -> Arrivals {
-        let arrivals = Arrivals::default();
-        arrivals.share(most);
-        arrivals
+    fn sharing(most: u64) -> NewConnectionLimiter {
+        let limiter = NewConnectionLimiter::default();
+        limiter.set_limit(most);
+        limiter
     }
 
     #[test]
     fn nobody_is_counted_where_nothing_is_shared() {
-        let (arrivals, one, other) = (Arrivals::default(), PerSecond::default(), PerSecond::default());
-        assert_eq!(come(&arrivals, &one, 10_000, 5_000) + come(&arrivals, &other, 10_000, 5_000), 20_000);
+        let (limiter, one, other) =
+            (NewConnectionLimiter::default(), PerSecond::default(), PerSecond::default());
+        assert_eq!(come(&limiter, &one, 10_000, 5_000) + come(&limiter, &other, 10_000, 5_000), 20_000);
     }
 
     #[test]
     fn who_is_alone_has_all() {
-        let (arrivals, one) = (sharing(100), PerSecond::default());
-        assert_eq!(come(&arrivals, &one, 1_000, 5_000), 1_000);
+        let (limiter, one) = (sharing(100), PerSecond::default());
+        assert_eq!(come(&limiter, &one, 1_000, 5_000), 1_000);
     }
 
     #[test]
     fn beside_one_who_floods_others_come_in_up_to_their_share() {
-        let (arrivals, flood, one) = (sharing(1_000), PerSecond::default(), PerSecond::default());
-        assert_eq!(come(&arrivals, &one, 1, 4_500), 1);
+        let (limiter, flood, one) = (sharing(1_000), PerSecond::default(), PerSecond::default());
+        assert_eq!(come(&limiter, &one, 1, 4_500), 1);
         for second in 5..20 {
-            let flooded = come(&arrivals, &flood, 50_000, second * 1_000);
-            assert_eq!((flooded, come(&arrivals, &one, 300, second * 1_000 + 900)), (800, 300), "{second}");
+            let flooded = come(&limiter, &flood, 50_000, second * 1_000);
+            assert_eq!((flooded, come(&limiter, &one, 300, second * 1_000 + 900)), (800, 300), "{second}");
         }
-        assert_eq!(come(&arrivals, &one, 100, 20_000) + come(&arrivals, &flood, 900, 20_100), 800);
-        assert_eq!(come(&arrivals, &one, 300, 20_200), 233, "a third");
+        assert_eq!(come(&limiter, &one, 100, 20_000) + come(&limiter, &flood, 900, 20_100), 800);
+        assert_eq!(come(&limiter, &one, 300, 20_200), 233, "a third");
         // The other has gone.
-        assert_eq!(come(&arrivals, &one, 5_000, 22_000), 5_000);
+        assert_eq!(come(&limiter, &one, 5_000, 22_000), 5_000);
     }
 
     #[test]

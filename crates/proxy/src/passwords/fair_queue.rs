@@ -36,7 +36,7 @@ pub(super) fn cost(hash: &PasswordHash) -> usize {
 }
 
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct FairPasswordQueue {
     all: Load,
     namespaces: HashMap<Name, Namespace>,
     order: VecDeque<Name>,
@@ -84,7 +84,7 @@ impl Load {
     }
 }
 
-impl Turns {
+impl FairPasswordQueue {
     pub(super) fn admits(&self, of: &ObjectRef, cost: usize) -> bool {
         // Nothing of it waits.
         let Some(own) = self.namespaces.get(&of.namespace) else { return true };

@@ -12,15 +12,15 @@ const OURS: &[u8] = b"seaway;id=";
 const DIGITS: usize = 16;
 
 /// `seaway;id=0123456789abcdef`, the same for all workers of a process.
-pub(crate) struct Mark([u8; OURS.len() + DIGITS]);
+pub(crate) struct LoopMarker([u8; OURS.len() + DIGITS]);
 
-impl Mark {
+impl LoopMarker {
     #[allow(clippy::indexing_slicing, reason = "it has room for both parts, and a number has sixteen digits")]
-    pub(crate) fn new(id: u64) -> Mark {
+    pub(crate) fn new(id: u64) -> LoopMarker {
         let mut mark = [0; OURS.len() + DIGITS];
         mark[..OURS.len()].copy_from_slice(OURS);
         mark[OURS.len()..].copy_from_slice(format!("{id:016x}").as_bytes());
-        Mark(mark)
+        LoopMarker(mark)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
@@ -31,7 +31,7 @@ impl Mark {
     pub(super) fn is_looped(&self, head: &[u8], request: &Request) -> bool {
         let (mut own, mut all) = (0_usize, 0_usize);
         for field in request.fields.iter().filter(|it| it.known == Known::Other) {
-            if !is_mark(field.name.of(head)) {
+            if !is_loop_marker(field.name.of(head)) {
                 continue;
             }
             for entry in field.value.of(head).split(|byte| *byte == b',') {
@@ -45,6 +45,6 @@ impl Mark {
 }
 
 /// No rule takes it away: it would take away what ends a loop.
-pub(super) fn is_mark(name: &[u8]) -> bool {
+pub(super) fn is_loop_marker(name: &[u8]) -> bool {
     name.len() == NAME.len() && name.eq_ignore_ascii_case(NAME)
 }

@@ -1,4 +1,4 @@
-//! Names whose bytes are passed on as they come: who is led where.
+//! TLS passthrough: to which pools the bytes of a client go as they come, by the host name of its hello.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,33 +7,36 @@ use seaway_model::{
     load_balancer::{HostPattern, TlsByName},
 };
 
-use super::{RunningPool, listener::Choice};
+use super::{RunningPool, listener::WeightedPools};
 
 #[derive(Default)]
-pub(crate) struct Through {
-    exact: HashMap<Box<str>, Choice>,
+pub(crate) struct Passthrough {
+    exact: HashMap<Box<str>, WeightedPools>,
     /// By what follows `*.`.
-    under: HashMap<Box<str>, Choice>,
+    under: HashMap<Box<str>, WeightedPools>,
 }
 
-impl Through {
-    pub(super) fn new(tls: &TlsByName, mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>) -> Option<Through> {
+impl Passthrough {
+    pub(super) fn new(
+        tls: &TlsByName,
+        mut pool: impl FnMut(&PoolId) -> Arc<RunningPool>,
+    ) -> Option<Passthrough> {
         if tls.through.is_empty() {
             return None;
         }
-        let mut through = Through::default();
+        let mut passthrough = Passthrough::default();
         for (pattern, pools) in &tls.through {
-            let choice = Choice::new(pools.iter().map(|(id, weight)| (pool(id), *weight)).collect());
+            let choice = WeightedPools::new(pools.iter().map(|(id, weight)| (pool(id), *weight)).collect());
             match pattern {
-                HostPattern::Exact(name) => through.exact.insert(name.as_str().into(), choice),
-                HostPattern::Under(name) => through.under.insert(name.as_str().into(), choice),
+                HostPattern::Exact(name) => passthrough.exact.insert(name.as_str().into(), choice),
+                HostPattern::Under(name) => passthrough.under.insert(name.as_str().into(), choice),
             };
         }
-        Some(through)
+        Some(passthrough)
     }
 
     /// For a name in lower case: exact, or by the longest end, unless TLS ends here for the very name.
-    pub(crate) fn choice(&self, name: &str, tls: &TlsByName) -> Option<&Choice> {
+    pub(crate) fn choice(&self, name: &str, tls: &TlsByName) -> Option<&WeightedPools> {
         if let Some(choice) = self.exact.get(name) {
             return Some(choice);
         }

@@ -6,15 +6,15 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use super::{super::h2_connection::H2Connection, upstream::Held};
+use super::{super::h2_connection::H2Connection, handle::H2Handle};
 
 /// The oldest first. Connections that take no more requests for other reasons do not count: their streams may last for
 /// hours, and none of them is cut.
 #[derive(Default)]
-pub(super) struct Stuck(RefCell<VecDeque<Weak<H2Connection>>>);
+pub(super) struct StalledConnections(RefCell<VecDeque<Weak<H2Connection>>>);
 
-impl Stuck {
-    pub(super) fn add(&self, connections: &[Held]) {
+impl StalledConnections {
+    pub(super) fn add(&self, connections: &[H2Handle]) {
         self.0.borrow_mut().extend(connections.iter().map(|h2| Rc::downgrade(h2)));
     }
 

@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use seaway_model::Name;
 
 /// `T`: one check.
-pub(super) struct Waiting<T> {
+pub(super) struct FairCheckQueue<T> {
     /// Those that have something waiting or open.
     namespaces: HashMap<Name, Checks<T>>,
     /// Those of them that have something waiting; who is first is next.
@@ -27,9 +27,14 @@ struct Checks<T> {
     open: usize,
 }
 
-impl<T> Waiting<T> {
-    pub(super) fn new(most_open: usize) -> Waiting<T> {
-        Waiting { namespaces: HashMap::new(), turns: VecDeque::new(), open: 0, most_open: most_open.max(1) }
+impl<T> FairCheckQueue<T> {
+    pub(super) fn new(most_open: usize) -> FairCheckQueue<T> {
+        FairCheckQueue {
+            namespaces: HashMap::new(),
+            turns: VecDeque::new(),
+            open: 0,
+            most_open: most_open.max(1),
+        }
     }
 
     pub(super) fn push(&mut self, namespace: &Name, check: T) {
@@ -41,7 +46,7 @@ impl<T> Waiting<T> {
         checks.due.push_back(check);
     }
 
-    /// The next that may begin, and whose it is; its end is told by [`Waiting::ended`]. `several`: more than one namespace has
+    /// The next that may begin, and whose it is; its end is told by [`FairCheckQueue::ended`]. `several`: more than one namespace has
     /// members, whether or not they are checked at the moment.
     pub(super) fn next(&mut self, several: bool) -> Option<(Name, T)> {
         if self.open >= self.most_open {
@@ -94,7 +99,8 @@ mod tests {
     /// So many members by namespace, checked for a minute of a clock that is moved. Returns, by namespace, how late the latest
     /// check began, in milliseconds, and how many there were.
     fn late(most_open: usize, members: &[(&str, usize, Kind)]) -> BTreeMap<String, (u64, usize)> {
-        let (mut waiting, mut late) = (Waiting::new(most_open), BTreeMap::<String, (u64, usize)>::new());
+        let (mut waiting, mut late) =
+            (FairCheckQueue::new(most_open), BTreeMap::<String, (u64, usize)>::new());
         let mut due: BTreeMap<u64, Vec<(Name, Kind)>> = BTreeMap::new();
         let mut ends: BTreeMap<u64, Vec<(Name, Kind)>> = BTreeMap::new();
         for (namespace, count, kind) in members {
@@ -145,7 +151,7 @@ mod tests {
 
     #[test]
     fn namespaces_take_turns_however_much_one_has() {
-        let mut waiting = Waiting::new(100);
+        let mut waiting = FairCheckQueue::new(100);
         (0..50).for_each(|it| waiting.push(&"flood".into(), it));
         (50..53).for_each(|it| waiting.push(&"shop".into(), it));
         let begun: Vec<i32> = std::iter::from_fn(|| waiting.next(true)).map(|(_, it)| it).take(8).collect();
@@ -154,7 +160,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_whoever_has_nothing_waiting() {
-        let mut waiting = Waiting::new(1);
+        let mut waiting = FairCheckQueue::new(1);
         waiting.push(&"shop".into(), 1);
         waiting.push(&"shop".into(), 2);
         assert_eq!((waiting.next(true), waiting.next(true)), (Some(("shop".into(), 1)), None));

@@ -1,4 +1,4 @@
-//! The driver that writes claims of addresses down, as Address objects.
+//! The driver that writes allocated addresses as Address objects.
 //!
 //! A POST makes an address unique, whoever else may be writing; every later change names the version that it changes.
 //! What is there is known from the watch, so a restart writes and asks nothing.
@@ -17,7 +17,7 @@ use crate::{
     decode::{self, Decoded},
     kinds::WatchedKind,
     lease::Leading,
-    object_cache::{Claim, Version},
+    object_cache::{AddressObject, Version},
     raw_object::RawObject,
 };
 
@@ -33,7 +33,7 @@ pub struct AddressDriver {
 /// An Address as it is written, and why it could not be written otherwise.
 #[derive(Debug, Default)]
 pub struct ObservedAddress {
-    claim: Option<Claim>,
+    found: Option<AddressObject>,
     trouble: Option<ApiError>,
     /// The definition of Address in this cluster does not know all that was written.
     cut_down: bool,
@@ -76,9 +76,9 @@ impl AddressDriver {
     }
 
     async fn replace(&self, wanted: &Arc<Address>, observed: &mut ObservedAddress) -> Result<(), Failure> {
-        let Some(claim) = &observed.claim else { return self.create(wanted, observed).await };
-        let object = address::write(wanted, Some(&claim.version.0));
-        match self.cluster.replace(Self::watched(), "", &claim.object, &object).await {
+        let Some(found) = &observed.found else { return self.create(wanted, observed).await };
+        let object = address::write(wanted, Some(&found.version.0));
+        match self.cluster.replace(Self::watched(), "", &found.object, &object).await {
             Ok(told) => self.note(wanted, &told, observed),
             Err(ApiError::Conflict(why)) => return self.agree(wanted, why, observed).await,
             Err(ApiError::NotFound) => {
@@ -91,17 +91,17 @@ impl AddressDriver {
     }
 
     async fn remove(&self, observed: &mut ObservedAddress) -> Result<(), Failure> {
-        let Some(claim) = &observed.claim else { return Ok(()) };
+        let Some(found) = &observed.found else { return Ok(()) };
         let api = self.cluster.api(Self::watched());
-        let of = Preconditions { resource_version: Some(claim.version.0.to_string()), uid: None };
+        let of = Preconditions { resource_version: Some(found.version.0.to_string()), uid: None };
         let parameters = DeleteParams { preconditions: Some(of), ..DeleteParams::default() };
-        match self.cluster.within_deadline(api.delete(&claim.object, &parameters)).await {
+        match self.cluster.within_deadline(api.delete(&found.object, &parameters)).await {
             Ok(_) | Err(ApiError::NotFound) => {
-                self.cluster.cache().forget_address(claim.address.ip);
-                observed.claim = None;
+                self.cluster.cache().forget_address(found.address.ip);
+                observed.found = None;
             }
             Err(ApiError::Conflict(why)) => {
-                self.look(&claim.address.clone()).await?;
+                self.look(&found.address.clone()).await?;
                 return Err(Failure::Retry(why));
             }
             Err(answer) => return trouble(answer, observed),
@@ -133,9 +133,9 @@ impl AddressDriver {
         why: String,
         observed: &mut ObservedAddress,
     ) -> Result<(), Failure> {
-        observed.claim = self.look(wanted).await?;
-        match &observed.claim {
-            Some(claim) if claim.address == *wanted => Ok(()),
+        observed.found = self.look(wanted).await?;
+        match &observed.found {
+            Some(found) if found.address == *wanted => Ok(()),
             _ => Err(Failure::Retry(why)),
         }
     }
@@ -151,13 +151,13 @@ impl AddressDriver {
             observed.cut_down = true;
             address = kept;
         }
-        let claim = Claim { address, object: told.name().into(), version };
-        self.cluster.cache().put_address(claim.clone());
-        observed.claim = Some(claim);
+        let found = AddressObject { address, object: told.name().into(), version };
+        self.cluster.cache().put_address(found.clone());
+        observed.found = Some(found);
     }
 
     /// What the API server has now, where the watch has not told it yet.
-    async fn look(&self, wanted: &Arc<Address>) -> Result<Option<Claim>, Failure> {
+    async fn look(&self, wanted: &Arc<Address>) -> Result<Option<AddressObject>, Failure> {
         let api = self.cluster.api(Self::watched());
         let told = match self.cluster.within_deadline(api.get(&address::name(wanted.ip))).await {
             Ok(told) => told,
@@ -170,9 +170,9 @@ impl AddressDriver {
         match decode::read(Kind::Address, &told) {
             Decoded::Fact(Fact::Address(address)) => {
                 let version = Version(told.version().into());
-                let claim = Claim { address, object: told.name().into(), version };
-                self.cluster.cache().put_address(claim.clone());
-                Ok(Some(claim))
+                let found = AddressObject { address, object: told.name().into(), version };
+                self.cluster.cache().put_address(found.clone());
+                Ok(Some(found))
             }
             _ => Ok(None),
         }
@@ -204,8 +204,8 @@ impl Driver for AddressDriver {
     }
 
     fn steps(&self, desired: &Desired, observed: &ObservedAddress) -> Vec<AddressStep> {
-        match (desired, &observed.claim) {
-            (Desired::Address(wanted), Some(claim)) if *wanted == claim.address => Vec::new(),
+        match (desired, &observed.found) {
+            (Desired::Address(wanted), Some(found)) if *wanted == found.address => Vec::new(),
             (Desired::Address(wanted), Some(_)) => vec![AddressStep::Replace(wanted.clone())],
             (Desired::Address(wanted), None) => vec![AddressStep::Create(wanted.clone())],
             (_, Some(_)) => vec![AddressStep::Remove],
@@ -215,7 +215,7 @@ impl Driver for AddressDriver {
 
     async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<ObservedAddress, Failure> {
         let Unit::Address(ip) = unit else { return Ok(ObservedAddress::default()) };
-        Ok(ObservedAddress { claim: self.cluster.cache().address(*ip), ..ObservedAddress::default() })
+        Ok(ObservedAddress { found: self.cluster.cache().address(*ip), ..ObservedAddress::default() })
     }
 
     async fn apply(
@@ -225,7 +225,7 @@ impl Driver for AddressDriver {
         observed: &mut ObservedAddress,
     ) -> Result<(), Failure> {
         self.leading.require_leading()?;
-        if let Some(there) = &observed.claim {
+        if let Some(there) = &observed.found {
             let wanted = match step {
                 AddressStep::Create(wanted) | AddressStep::Replace(wanted) => Some(&**wanted),
                 AddressStep::Remove => None,
@@ -240,7 +240,7 @@ impl Driver for AddressDriver {
     }
 
     fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &ObservedAddress) -> Conclusion {
-        let facts = observed.claim.iter().map(|it| Fact::Address(it.address.clone())).collect();
+        let facts = observed.found.iter().map(|it| Fact::Address(it.address.clone())).collect();
         if observed.cut_down {
             let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
             let told = |owner: &Owner| {
@@ -253,7 +253,7 @@ impl Driver for AddressDriver {
             return Conclusion { facts, problems, again: Some(TRY_AGAIN), ..Conclusion::default() };
         }
         let Some(trouble) = &observed.trouble else { return Conclusion { facts, ..Conclusion::default() } };
-        let written = observed.claim.as_ref().map(|it| &*it.address);
+        let written = observed.found.as_ref().map(|it| &*it.address);
         let fix = format!("As an administrator: {INSTALL}");
         Conclusion {
             facts,

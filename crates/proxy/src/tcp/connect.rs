@@ -9,58 +9,62 @@ use seaway_model::load_balancer::ProxyVersion;
 
 use super::{
     Tcp,
-    connection::{Carried, Connection, Delay, Phase, Side, Socket},
+    connection::{Connection, Delay, PendingData, Phase, Side, Socket},
 };
 use crate::{
     latency::Span,
-    reach::{RETRIES, arrived_at, connect, introduction, is_own_want, note_failure},
-    running::{Choice, Place, Refusal, RunningMember, Wish},
+    reach::{RETRIES, connect, is_local_shortage, local_destination, note_failure, proxy_header},
+    running::{MemberSelection, Refusal, RunningMember, SelectionRequest, WaiterId},
     sys::{self, Event},
     worker::{Token, Turn},
 };
 
 impl Tcp {
     /// Chooses a member and begins to connect, or turns the client away.
-    pub(super) fn onward(&mut self, index: u32, turn: &mut Turn) {
-        self.lead(index, None, turn);
+    pub(super) fn select_and_connect(&mut self, index: u32, turn: &mut Turn) {
+        self.connect_to_member(index, None, turn);
     }
 
     /// `granted`: a member that counts it already.
-    fn lead(&mut self, index: u32, mut granted: Option<Arc<RunningMember>>, turn: &mut Turn) {
+    fn connect_to_member(&mut self, index: u32, mut granted: Option<Arc<RunningMember>>, turn: &mut Turn) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         if connection.pool.is_none() {
-            connection.pool = connection.listener.tuned().pool(|| self.cursors.draw()).cloned();
+            connection.pool = connection.listener.config().pool(|| self.cursors.draw()).cloned();
         }
         let Some(pool) = connection.pool.clone() else {
             return self.refuse(index, Refusal::NoMember, turn);
         };
         let cursor = self.cursors.cursor_for(&pool);
         loop {
-            let tried = connection.rare.as_ref().map_or(&[][..], |rare| &rare.tried);
+            let tried = connection.extras.as_ref().map_or(&[][..], |extras| &extras.tried);
             let live = pool.live();
             let limit = live.compiled.pool().member_limit;
             let choice = match (granted.take(), limit) {
-                (Some(member), _) => Choice::Engaged(member),
-                _ if tried.len() > RETRIES => Choice::Nobody,
+                (Some(member), _) => MemberSelection::Reserved(member),
+                _ if tried.len() > RETRIES => MemberSelection::NoMember,
                 // It goes on behind those.
-                (None, Some(limit)) if !limit.wait.is_zero() && pool.has_waiting() => Choice::Full,
+                (None, Some(limit)) if !limit.wait.is_zero() && pool.has_waiting() => MemberSelection::Full,
                 (None, Some(_)) => {
-                    let wish = Wish { client: connection.peer.ip(), mark: None, tried: tried.to_vec() };
-                    pool.engage(&wish, cursor, turn.now)
+                    let request = SelectionRequest {
+                        client: connection.peer.ip(),
+                        cookie: None,
+                        tried: tried.to_vec(),
+                    };
+                    pool.reserve_member(&request, cursor, turn.now)
                 }
                 (None, None) => match pool.choose(&live, connection.peer.ip(), cursor, tried, turn.now) {
                     Some(member) => {
                         member.engage();
-                        Choice::Engaged(member.clone())
+                        MemberSelection::Reserved(member.clone())
                     }
-                    None => Choice::Nobody,
+                    None => MemberSelection::NoMember,
                 },
             };
             let member = match choice {
-                Choice::Engaged(member) => member,
-                Choice::Full => return self.queue(index, turn),
-                Choice::Nobody => {
-                    pool.lacked_member();
+                MemberSelection::Reserved(member) => member,
+                MemberSelection::Full => return self.queue(index, turn),
+                MemberSelection::NoMember => {
+                    pool.count_no_member();
                     return self.refuse(index, Refusal::NoMember, turn);
                 }
             };
@@ -90,14 +94,14 @@ impl Tcp {
                     turn.shared.out_of_descriptors(&error);
                     return self.refuse(index, Refusal::Resources, turn);
                 }
-                Err(error) if is_own_want(&error) => {
+                Err(error) if is_local_shortage(&error) => {
                     member.disengage();
-                    connection.rare().tried.push(member);
+                    connection.extras().tried.push(member);
                 }
                 Err(error) => {
                     member.disengage();
                     note_failure(&connection.listener, &pool, &member, &error.to_string(), turn.now);
-                    connection.rare().tried.push(member);
+                    connection.extras().tried.push(member);
                 }
             }
         }
@@ -117,62 +121,62 @@ impl Tcp {
         let Some(pool) = connection.pool.clone() else { return };
         let client = connection.peer.ip();
         let wait = pool.member_limit().map_or(0, |it| it.wait.as_millis() as u64);
-        let rare = connection.rare();
-        if rare.waits_until == 0 {
-            rare.waits_until = turn.now.saturating_add(wait);
+        let extras = connection.extras();
+        if extras.waits_until == 0 {
+            extras.waits_until = turn.now.saturating_add(wait);
         }
-        let wish = || Wish { client, mark: None, tried: rare.tried.clone() };
-        let worker = turn.shared.workers.get(turn.worker).filter(|_| rare.waits_until > turn.now);
-        let waiting = worker.and_then(|it| pool.wait(wish(), it.clone(), Place::Connection(token)));
+        let request = || SelectionRequest { client, cookie: None, tried: extras.tried.clone() };
+        let worker = turn.shared.workers.get(turn.worker).filter(|_| extras.waits_until > turn.now);
+        let waiting = worker.and_then(|it| pool.wait(request(), it.clone(), WaiterId::Connection(token)));
         if waiting.is_none() {
-            // Those in the line have no use for what room there is: they keep other members.
-            return match pool.engage(&wish(), self.cursors.cursor_for(&pool), turn.now) {
-                Choice::Engaged(member) => self.lead(index, Some(member), turn),
-                Choice::Full => self.refuse(index, Refusal::Connections, turn),
-                Choice::Nobody => {
-                    pool.lacked_member();
+            // Those that wait have no use for what room there is: they keep other members.
+            return match pool.reserve_member(&request(), self.cursors.cursor_for(&pool), turn.now) {
+                MemberSelection::Reserved(member) => self.connect_to_member(index, Some(member), turn),
+                MemberSelection::Full => self.refuse(index, Refusal::Connections, turn),
+                MemberSelection::NoMember => {
+                    pool.count_no_member();
                     self.refuse(index, Refusal::NoMember, turn);
                 }
             };
         }
-        rare.waiting = waiting;
+        extras.waiting = waiting;
         connection.phase = Phase::Queued;
         connection.active_at = turn.now;
         self.schedule(index);
     }
 
     /// A client that waited has a member, or there is none.
-    pub(super) fn called(&mut self, token: Token, turn: &mut Turn) {
+    pub(super) fn on_queue_result(&mut self, token: Token, turn: &mut Turn) {
         let (index, _) = Side::of(token.index());
         let Some(connection) = self.connections.of_generation(index, token.generation()) else { return };
-        let Some(outcome) = connection.rare.as_ref().and_then(|it| it.waiting.as_ref()?.outcome()) else {
+        let Some(outcome) = connection.extras.as_ref().and_then(|it| it.waiting.as_ref()?.outcome()) else {
             return;
         };
-        connection.rare().waiting = None;
+        connection.extras().waiting = None;
         match outcome {
-            Some(member) => self.lead(index, Some(member), turn),
+            Some(member) => self.connect_to_member(index, Some(member), turn),
             None => {
-                connection.pool.iter().for_each(|it| it.lacked_member());
+                connection.pool.iter().for_each(|it| it.count_no_member());
                 self.refuse(index, Refusal::NoMember, turn);
             }
         }
     }
 
     /// A client has waited for a while.
-    pub(super) fn look_again(&mut self, index: u32, turn: &mut Turn) {
+    pub(super) fn poll_queue(&mut self, index: u32, turn: &mut Turn) {
         let token = self.token_of(index, Side::Client);
-        let Some(Connection { rare: Some(rare), active_at, .. }) = self.connections.get_mut(index) else {
+        let Some(Connection { extras: Some(extras), active_at, .. }) = self.connections.get_mut(index) else {
             return;
         };
-        let Some(waiting) = &rare.waiting else { return };
+        let Some(waiting) = &extras.waiting else { return };
         if waiting.is_settled() {
-            return self.called(token, turn);
+            return self.on_queue_result(token, turn);
         }
-        if rare.waits_until <= turn.now {
+        if extras.waits_until <= turn.now {
             return self.refuse(index, Refusal::Connections, turn);
         }
         *active_at = turn.now;
-        waiting.look_again(turn.now);
+        waiting.poll(turn.now);
         self.schedule(index);
     }
 
@@ -192,7 +196,7 @@ impl Tcp {
         let exact = connection.connecting.took().map(|micros| micros / 1000);
         connection.connect = Some(exact.unwrap_or(coarse) as u32);
         if let Some(pool) = &connection.pool {
-            pool.measured(
+            pool.record_latency(
                 turn.number_of_worker(),
                 connection.target.as_deref(),
                 Span::Connect,
@@ -214,24 +218,24 @@ impl Tcp {
             member.disengage();
             note_failure(&connection.listener, &pool, &member, reason, turn.now);
             member.retries.fetch_add(1, Relaxed);
-            connection.rare().tried.push(member);
+            connection.extras().tried.push(member);
         }
-        self.onward(index, turn);
+        self.select_and_connect(index, turn);
     }
 }
 
 /// Puts a PROXY header before everything else that goes to the member.
 fn announce_client(connection: &mut Connection, version: ProxyVersion) {
-    if connection.rare.as_ref().is_some_and(|rare| rare.announced) {
+    if connection.extras.as_ref().is_some_and(|extras| extras.proxy_header_queued) {
         return;
     }
-    let destination = connection.rare.as_ref().and_then(|rare| rare.destination);
-    let hops = connection.rare.as_ref().map_or(0, |rare| rare.hops);
-    let arrived = arrived_at(connection.client.fd.as_fd(), connection.listener.at);
-    let mut bytes = introduction(version, connection.peer, destination, arrived, hops);
-    if let Carried::Bytes { bytes: more, from } = &connection.client.carried {
+    let destination = connection.extras.as_ref().and_then(|extras| extras.destination);
+    let hops = connection.extras.as_ref().map_or(0, |extras| extras.hops);
+    let arrived = local_destination(connection.client.fd.as_fd(), connection.listener.at);
+    let mut bytes = proxy_header(version, connection.peer, destination, arrived, hops);
+    if let PendingData::Bytes { bytes: more, from } = &connection.client.pending {
         bytes.extend_from_slice(more.get(*from..).unwrap_or_default());
     }
-    connection.client.carried = Carried::Bytes { bytes: bytes.into(), from: 0 };
-    connection.rare().announced = true;
+    connection.client.pending = PendingData::Bytes { bytes: bytes.into(), from: 0 };
+    connection.extras().proxy_header_queued = true;
 }

@@ -18,7 +18,7 @@ use kube::api::{ListParams, WatchParams};
 use seaway_model::{Kind, Name};
 use tokio::sync::watch;
 
-use super::{feed::Feed, known::Key, slices::HostSlices};
+use super::{known::Key, reflector::Reflector, slices::HostSlices};
 use crate::copies;
 
 /// What a host writes for a moment.
@@ -126,10 +126,10 @@ fn of_name(name: &Name) -> String {
     format!("metadata.name={name}")
 }
 
-impl Feed {
+impl Reflector {
     /// What is listed.
-    pub(super) fn selection(&self) -> ListParams {
-        let fields = match &self.part {
+    pub(super) fn list_params(&self) -> ListParams {
+        let fields = match &self.scope {
             WatchScope::Own { name, .. } => Some(of_name(name)),
             WatchScope::All
                 if self.watched.kind == Kind::Secret && self.cluster.copies_namespace().is_some() =>
@@ -142,10 +142,10 @@ impl Feed {
     }
 
     /// What is watched from then on.
-    pub(super) fn watched_from_now_on(&self) -> WatchParams {
-        let fields = match self.part.is_narrow() {
+    pub(super) fn watch_params(&self) -> WatchParams {
+        let fields = match self.scope.is_narrow() {
             true => Some(CHANGED.to_owned()),
-            false => self.selection().field_selector,
+            false => self.list_params().field_selector,
         };
         WatchParams { field_selector: fields, ..WatchParams::default() }
     }

@@ -53,12 +53,13 @@ pub struct Inspection {
     pub only: Option<Name>,
 }
 
-/// What a Service's status says.
+/// The status of a Service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceInspection {
     pub namespace: Name,
     pub name: Name,
-    pub addresses: Vec<Name>,
+    /// Addresses and host names in `status.loadBalancer.ingress`.
+    pub ingress: Vec<Name>,
     /// Our condition: whether, and why not.
     pub ready: Option<(bool, Name, Name)>,
     /// Whether its addresses are announced, and by what.
@@ -108,7 +109,7 @@ impl Cluster {
     /// Lists everything once. What is required and cannot be listed is an error that names the verb that is missing. Who may
     /// not list Services of the whole cluster sees those of `namespace`, if that is named, and what may be seen beside.
     pub async fn inspect(&self, namespace: Option<&str>) -> Result<Inspection, InspectionError> {
-        let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret && it.need != Need::Reported);
+        let kinds = WATCHED.iter().filter(|it| it.kind != Kind::Secret && it.need != Need::ReportOnly);
         let lists = join_all(kinds.map(async |of| (of, self.list(of, namespace).await)));
         let leases: Api<Lease> = Api::namespaced(self.client(), self.namespace());
         let parameters = ListParams::default();
@@ -139,7 +140,7 @@ impl Cluster {
             match listed {
                 Ok((all, _)) => all.iter().for_each(|told| sight.learn(of, told, &pulse)),
                 // Somebody else's, and not there: nobody misses it.
-                Err(ApiError::NotFound) if of.need == Need::Foreign => {}
+                Err(ApiError::NotFound) if of.need == Need::Optional => {}
                 // That is told once.
                 Err(ApiError::Forbidden(_)) if sight.only.is_some() => {}
                 Err(answer) if of.need == Need::Required => {
@@ -218,7 +219,7 @@ impl Cluster {
     /// balancer to the other controller.
     pub async fn release_service(&self, service: &Meta, balancer: Option<&str>) -> Result<(), RequestError> {
         let object = ObjectRef::new(Kind::Service, service.namespace.clone(), service.name.clone());
-        let mut body = FinalizerStep::Release.body(&service.uid);
+        let mut body = FinalizerStep::Remove.body(&service.uid);
         if let (Some(id), Some(metadata)) =
             (balancer, body.get_mut("metadata").and_then(|it| it.as_object_mut()))
         {
@@ -245,12 +246,12 @@ impl Cluster {
 impl Inspection {
     fn learn(&mut self, of: &WatchedKind, told: &RawObject, pulse: &impl Fn(&str) -> HostLiveness) {
         let fact = match decode::read(of.kind, told) {
-            Decoded::Nothing => return,
-            Decoded::Broken(object, problems) => {
+            Decoded::Ignored => return,
+            Decoded::Invalid(object, problems) => {
                 return self.changes.push(Change::Reported(object, problems));
             }
             Decoded::Fact(fact) => fact,
-            Decoded::Partly(fact, problems) => {
+            Decoded::Partial(fact, problems) => {
                 let object = problems.first().map(|it| it.object.clone());
                 self.changes.extend(object.map(|it| Change::Reported(it, problems)));
                 fact

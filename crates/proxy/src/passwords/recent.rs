@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use seaway_model::Name;
 
-/// What was verified of late, up to [`Known::MOST`]. When there are more, the namespace that has most forgets one that it
+/// Fingerprints of passwords that were verified of late, up to [`RecentFingerprints::MOST`]. When there are more, the namespace that has most forgets one that it
 /// has not needed of late: no namespace has what others need forgotten.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct RecentFingerprints {
     namespaces: HashMap<Name, Generations>,
     number: usize,
 }
@@ -19,7 +19,7 @@ struct Generations {
     old: HashSet<u128>,
 }
 
-impl Known {
+impl RecentFingerprints {
     pub(super) const MOST: usize = 16_384;
 
     pub(super) fn has(&mut self, namespace: &Name, fingerprint: u128) -> bool {
@@ -40,7 +40,7 @@ impl Known {
             return;
         }
         self.number = self.number.saturating_add(1);
-        if self.number > Known::MOST {
+        if self.number > RecentFingerprints::MOST {
             // Of equals it is the one that has one more now.
             let largest = self.namespaces.iter_mut().max_by_key(|(name, it)| (it.len(), *name == namespace));
             let has_forgotten = largest.is_some_and(|(_, it)| it.forget_one());

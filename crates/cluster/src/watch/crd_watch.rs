@@ -17,16 +17,16 @@ use tracing::debug;
 
 use crate::{connect::Cluster, kinds::WatchedKind, raw_object::RawObject};
 
-/// The CustomResourceDefinition of a kind, as it is watched.
+/// Watches the CustomResourceDefinition of a kind.
 #[derive(Default)]
-pub(super) struct Definition {
+pub(super) struct CrdWatch {
     /// Its version when the kind was asked for last; none, if nothing was defined or established.
     version: Option<String>,
     /// Behind a lock that nobody waits for: a stream is not to be looked at from two threads, and who holds it may be.
     events: Option<Mutex<BoxStream<'static, kube::Result<WatchEvent<RawObject>>>>>,
 }
 
-impl Definition {
+impl CrdWatch {
     /// Returns when the kind was defined, or defined otherwise. What was seen before stays seen if this is dropped.
     pub(super) async fn changed(&mut self, cluster: &Cluster, watched: &WatchedKind) {
         // The core of an API server is not defined by objects.
@@ -41,7 +41,7 @@ impl Definition {
                     None => return pending().await,
                 }
             };
-            // See `Pace::silence`.
+            // See `WatchTimings::silence`.
             let events = events.get_mut().unwrap_or_else(PoisonError::into_inner);
             let event = timeout(cluster.pace().silence, events.next()).await;
             match event {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_definition_is_news_once_it_is_established_and_when_it_is_another() {
-        let mut seen = Definition::default();
+        let mut seen = CrdWatch::default();
         assert!(!seen.is_news(None));
         assert!(!seen.is_news(Some(&definition("1", "False"))), "the API server does not serve it yet");
         assert!(seen.is_news(Some(&definition("2", "True"))));

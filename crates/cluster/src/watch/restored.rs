@@ -1,4 +1,4 @@
-//! A store that was set back to a backup: versions count from lower, and a watch that went on from its own would hear
+//! A store that was restored from a backup: versions count from lower, and a watch that went on from its own would hear
 //! nothing until they are as high again.
 //!
 //! ```text
@@ -19,10 +19,10 @@ use seaway_model::{Change, Kind};
 use tracing::warn;
 
 use super::{
-    feed::{Feed, ListenerGone, key},
     known::Key,
-    part::WatchScope,
     readiness::ApiReadiness,
+    reflector::{ListenerGone, Reflector, key},
+    scope::WatchScope,
 };
 use crate::{answer::ApiError, raw_object::RawObject};
 
@@ -45,10 +45,10 @@ impl ApiReadiness {
     }
 }
 
-impl Feed {
+impl Reflector {
     /// Asked before a watch that was cut goes on where it was.
     pub(super) async fn is_store_older(&self) -> Result<bool, ApiError> {
-        let mut params = ListParams { limit: Some(OF_ONE_NAME), ..self.selection() };
+        let mut params = ListParams { limit: Some(OF_ONE_NAME), ..self.list_params() };
         if let Some(newest) = self.known.newest() {
             let name = format!("metadata.name={}", self.name_of(newest));
             let fields = params.field_selector.map_or(name.clone(), |it| format!("{it},{name}"));
@@ -58,18 +58,18 @@ impl Feed {
         let version = page.metadata.resource_version.unwrap_or_default();
         let mut items = page.items.into_iter().filter_map(|it| self.original_of(it));
         let older = items.any(|it| self.known.was_newer(&key(&it), it.version()));
-        Ok(older || is_lower(&version, self.heard))
+        Ok(older || is_lower(&version, self.last_version))
     }
 
-    /// Whether an object of a list tells it.
-    pub(super) fn is_of_a_backup(&self, told: &RawObject) -> bool {
+    /// Whether an object of a list shows that the store was restored.
+    pub(super) fn is_from_backup(&self, told: &RawObject) -> bool {
         let (key, version) = (key(told), told.version());
         self.known.was_newer(&key, version)
-            || self.are_all_heard() && self.known.is_there_again(&key, version, self.heard)
+            || self.sees_all_objects() && self.known.is_there_again(&key, version, self.last_version)
     }
 
-    /// Of other kinds some are selected, now these and now those.
-    pub(super) fn are_all_heard(&self) -> bool {
+    /// Of other kinds only some objects are watched, now these and now those.
+    pub(super) fn sees_all_objects(&self) -> bool {
         matches!(self.watched.kind, Kind::Service | Kind::Address)
     }
 
@@ -94,11 +94,11 @@ impl Feed {
 
     /// Who hears of all hosts lists them for the first time since the store was set back: one that is missing may live.
     fn may_hosts_be_younger_than_the_backup(&self) -> bool {
-        self.epoch > 0 && !self.synced && matches!(self.part, WatchScope::All)
+        self.epoch > 0 && !self.synced && matches!(self.scope, WatchScope::All)
     }
 
-    /// Tells it, unless another kind did.
-    pub(super) async fn set_back(&mut self) -> Result<(), ListenerGone> {
+    /// Reports that the store was restored, unless the watch of another kind did.
+    pub(super) async fn note_restored(&mut self) -> Result<(), ListenerGone> {
         let readiness = self.readiness.clone();
         let _turn = readiness.telling.lock().await;
         if readiness.epoch() == self.epoch {
@@ -112,12 +112,17 @@ impl Feed {
         Ok(())
     }
 
-    /// A list begins: what was heard before the store was set back is nothing to compare it with.
+    /// Whether all is to be listed again: the store was restored, or deletions may have been missed.
+    pub(super) fn is_list_due(&self) -> bool {
+        self.readiness.epoch() != self.epoch || self.scope.is_due()
+    }
+
+    /// A list begins: what was heard before the store was restored is nothing to compare it with.
     pub(super) fn enter_epoch(&mut self) {
         let epoch = self.readiness.epoch();
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
             self.synced = false;
-            self.heard = None;
+            self.last_version = None;
             if self.watched.kind == Kind::LoadBalancerHost {
                 self.hosts.addresses.set_complete(false);
             }
