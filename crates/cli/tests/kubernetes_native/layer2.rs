@@ -91,7 +91,7 @@ fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
     assert_eq!(announced(&scene, "status"), "True");
     let other = if owner == "a" { "b" } else { "a" };
     let said = |host: &str| scene.field(&format!("lbhost/{host}"), "{.status.layer2[*].state}");
-    assert_eq!((said(&owner).as_str(), said(other).as_str()), ("Announcing", ""));
+    until("the other stands by", || (said(&owner).as_str(), said(other).as_str()) == ("Announcing", ""));
 
     // A host that drains withdraws first: no client finds a closed port.
     let patch = |drain| format!("{{\"spec\":{{\"drain\":{drain}}}}}");
