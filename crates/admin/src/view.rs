@@ -31,10 +31,27 @@ pub struct View {
     pub services: Vec<ServiceView>,
     #[serde(default)]
     pub certificates: CertificatesView,
+    /// Of a host that announces addresses by ARP and NDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer2: Option<Layer2View>,
     /// Of a controller that adopts load balancers step by step.
     #[serde(default)]
     pub adoption: Option<AdoptionView>,
     pub problems: Vec<Problem>,
+}
+
+/// Addresses of pools with `announce: l2`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Layer2View {
+    /// How many are in each state here: `Announcing`, `Standby`, `Conflict`, …
+    pub by_state: BTreeMap<String, u64>,
+    /// Addresses that this host began to announce, after another host had them.
+    pub moves: u64,
+    /// Packets by which another machine claimed one of them.
+    pub conflicts: u64,
+    /// Times that another host announced one at the same time.
+    pub overlaps: u64,
 }
 
 /// Memory of the data plane beyond the kernel's buffers, and who had to go.
@@ -112,6 +129,9 @@ pub struct ServiceView {
     /// Why nothing that is known sends clients to its addresses, and what to do; none where something does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_announced: Option<String>,
+    /// Which host announces its addresses by ARP and NDP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announced_by: Option<String>,
     /// Where a browser finds it, if that can be known: some, not all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub urls: Vec<String>,

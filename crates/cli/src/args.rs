@@ -55,8 +55,8 @@ pub(crate) enum Command {
     /// It adds the addresses that the controller assigned to this host, and balances their traffic. While the API server
     /// cannot be reached, it continues with the last known state.
     ///
-    /// --prepare requires root; everything else requires the capabilities NET_ADMIN and NET_BIND_SERVICE. It drops all
-    /// others.
+    /// --prepare requires root; everything else requires the capabilities NET_ADMIN and NET_BIND_SERVICE, and NET_RAW for
+    /// addresses that it announces (announce: l2). It drops all others.
     Node(Node),
     /// Print what would be served, without changing anything
     ///

@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{
     Admin, Binding, BoundSockets, View, ViewDetail,
-    view::{AdoptionView, CertificatesView, Readiness},
+    view::{AdoptionView, CertificatesView, Layer2View, Readiness},
 };
 use seaway_drivers::{
     acme::{Certificates, Life},
@@ -25,11 +25,11 @@ use seaway_drivers::{
 use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
 use seaway_files::{
     AddressDriver, Folder, LedgerFile, Locator, ServerInfo, StateDir, StatusDriver, StatusFile, Watch,
-    pem::{PemFiles, PemWatch},
+    pem::PemWatch,
     state::{CertificateStore, DnsRecordStore, absolute},
 };
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
-use seaway_node::{AddressWatch, Host};
+use seaway_node::{AddressWatch, Host, Layer2Counts};
 use seaway_plan::{Adoption, NotAdopted, Roles, World};
 use seaway_watchdog::{Heartbeat, Watching};
 use tokio::{
@@ -40,6 +40,7 @@ use tracing::{info, warn};
 
 use self::missing::MissingAddresses;
 use crate::{
+    layer2::Layer2Carrier,
     operate::{ControlSocket, Reach, Weights},
     run::Process,
     settings::Settings,
@@ -58,6 +59,7 @@ pub(crate) struct Control {
     /// Removes what orders leave in DNS, until it is aborted.
     cleaner: JoinHandle<()>,
     addresses: Option<AddressWatch>,
+    layer2: Layer2Carrier,
     admin: Admin,
     stopping: Arc<AtomicBool>,
     was_ready: bool,
@@ -197,6 +199,13 @@ impl Control {
             .inspect_err(|error| warn!(%error, "changes of this machine's addresses cannot be watched"))
             .ok();
         parts.extend(addresses.iter().map(AddressWatch::part));
+        let layer2 = Layer2Carrier::start(
+            host,
+            &handle,
+            process.settings.layer2.clone(),
+            &process.watchdog,
+            &mut parts,
+        );
         let reach = Reach {
             weights,
             handle: handle.clone(),
@@ -222,6 +231,7 @@ impl Control {
             clock,
             cleaner,
             addresses,
+            layer2,
             admin,
             stopping,
             was_ready: false,
@@ -247,9 +257,10 @@ impl Control {
         self.life.send_replace(Life::Serving);
     }
 
-    pub(crate) async fn configure(&self, config: Config, pems: Vec<PemFiles>) {
-        self.pems.set(pems);
-        let config = Arc::new(with_status_page(&self.status_page, config));
+    pub(crate) async fn configure(&self, settings: &Settings) {
+        self.pems.set(settings.pems.clone());
+        self.layer2.configure(settings.layer2.clone());
+        let config = Arc::new(with_status_page(&self.status_page, settings.config.clone()));
         if self.handle.changes().send(Change::Config(config)).await.is_err() {
             warn!("the new configuration is not applied: the engine has ended");
         }
@@ -264,6 +275,7 @@ impl Control {
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);
+        drop(self.layer2);
         drop(self.socket);
         self.clock.abort();
         self.cleaner.abort();
@@ -394,6 +406,7 @@ pub(crate) fn view_source(
             view.unit_failures = failures;
             view.units_marked = handle.marked();
             view.lost_lines = host.as_ref().map_or(0, |host| host.proxy.lost_lines());
+            view.layer2 = host.as_ref().and_then(|host| host.layer2_counts()).map(|it| layer2_view(&it));
             view.memory = seaway_node::memory_view(host.as_ref().map(|host| &host.proxy));
             view.certificates = CertificatesView {
                 by_state: [
@@ -413,6 +426,15 @@ pub(crate) fn view_source(
             Arc::new(view)
         })
     })
+}
+
+fn layer2_view(counts: &Layer2Counts) -> Layer2View {
+    Layer2View {
+        by_state: counts.states.iter().map(|(state, count)| (state.as_str().to_owned(), *count)).collect(),
+        moves: counts.moves,
+        conflicts: counts.conflicts,
+        overlaps: counts.overlaps,
+    }
 }
 
 fn adoption_view(adoption: &Adoption) -> AdoptionView {

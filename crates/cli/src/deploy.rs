@@ -215,6 +215,34 @@ fn pods_have_no_rights_that_nothing_uses_and_a_limit_of_memory() {
     assert_eq!(added, ["NET_ADMIN", "NET_BIND_SERVICE"].map(str::to_owned).into());
 }
 
+/// The only part that may send ARP and NDP: nobody has it who does not ask for it.
+#[test]
+fn hosts_that_announce_have_one_more_right_and_the_key_where_they_look_for_it() {
+    let patch = &manifest("components/layer2/layer2.yaml")[0];
+    let hosts = manifest("components/hosts/node.yaml");
+    let hosts = hosts.iter().find(|it| it["kind"] == "DaemonSet").unwrap();
+    assert_eq!(
+        patch["metadata"],
+        json!({ "name": hosts["metadata"]["name"], "namespace": hosts["metadata"]["namespace"] })
+    );
+    let (pod, before) = (&patch["spec"]["template"]["spec"], &hosts["spec"]["template"]["spec"]);
+    let (container, usual) = (&pod["containers"][0], &before["containers"][0]);
+    assert_eq!(container["name"], usual["name"]);
+    // A patch replaces the list.
+    let mut rights: Vec<&Json> = items(&usual["securityContext"]["capabilities"]["add"]).collect();
+    let raw = json!("NET_RAW");
+    rights.push(&raw);
+    let patched: Vec<&Json> = items(&container["securityContext"]["capabilities"]["add"]).collect();
+    assert_eq!(patched, rights);
+    let (mount, volume) = (&container["volumeMounts"][0], &pod["volumes"][0]);
+    assert_eq!(mount["name"], volume["name"]);
+    let key = format!("{}/key", text(&mount["mountPath"]));
+    assert_eq!(key, settings::layer2::KEY_IN_POD);
+    let secret = &volume["secret"];
+    assert_eq!((&secret["secretName"], &secret["optional"]), (&json!("seaway-layer2"), &json!(true)));
+    assert_eq!(secret["defaultMode"], 0o400, "its owner alone may read it");
+}
+
 #[test]
 fn a_controller_of_a_cloud_is_run_as_one_without_but_for_its_secret() {
     let deployment = |name: &str| way(name).into_iter().find(|it| it["kind"] == "Deployment").unwrap();

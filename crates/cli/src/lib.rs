@@ -21,6 +21,7 @@ pub mod fuzz;
 mod import;
 mod init;
 mod kubectl;
+mod layer2;
 mod look;
 mod member;
 mod openstack;

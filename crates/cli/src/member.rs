@@ -4,6 +4,7 @@
 mod adoption;
 pub(crate) mod cloud;
 mod copies;
+mod died;
 mod hear;
 mod in_cluster;
 mod lead;
@@ -46,13 +47,14 @@ use seaway_plan::{Placement, Roles, World};
 use seaway_watchdog::Watching;
 use tokio::{
     sync::{mpsc, watch},
-    task::{JoinError, JoinHandle},
+    task::JoinHandle,
     time::timeout,
 };
 use tracing::{error, info, warn};
 
 pub(crate) use self::in_cluster::in_cluster;
 use self::{
+    died::died,
     hear::{Hearing, Me},
     recall::{Memory, Recall},
     report::{count, say, want},
@@ -60,6 +62,7 @@ use self::{
 use crate::{
     args::ProcessArgs as Arguments,
     control::{ReportedProblems, TELL_TIME, TELL_TIME_OFTEN, now, send_time, view_source, with_status_page},
+    layer2::Layer2Carrier,
     rights,
     run::{apply_reloaded, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
     settings::Settings,
@@ -142,6 +145,8 @@ struct Member {
     campaign: LeaderElection,
     clock: JoinHandle<()>,
     addresses: Option<AddressWatch>,
+    /// Of a host.
+    layer2: Option<Layer2Carrier>,
     /// Tells when the file was changed that says all of a cloud, for whoever works there.
     conf: Option<(Arc<Octavia>, mpsc::Receiver<()>)>,
     /// Whether that file is understood: else nothing is written there.
@@ -319,6 +324,9 @@ impl Member {
                 .inspect_err(|error| warn!(%error, "changes of this machine's addresses cannot be watched"))
                 .ok()
         });
+        let layer2 = host
+            .as_ref()
+            .map(|host| Layer2Carrier::start(host, &handle, settings.layer2.clone(), &watchdog, &mut parts));
         parts.extend(watch.parts());
         parts.extend(pems.iter().map(PemWatch::part));
         parts.extend(addresses.iter().map(AddressWatch::part));
@@ -341,6 +349,7 @@ impl Member {
             campaign,
             clock,
             addresses,
+            layer2,
             conf,
             usable,
             pems,
@@ -422,6 +431,7 @@ impl Member {
             settings.told.iter().for_each(|line| warn!("{line}"));
         }
         self.conf.iter().for_each(|(octavia, _)| cloud::follow(&settings, octavia));
+        self.layer2.iter().for_each(|it| it.configure(settings.layer2.clone()));
         self.usable.store(cloud::refused(&settings).is_none(), Ordering::Relaxed);
         let config = with_status_page(&self.status_page, settings.config.clone());
         let config = Change::Config(Arc::new(config));
@@ -452,6 +462,7 @@ impl Member {
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);
+        drop(self.layer2);
         drop(self.pems);
         self.clock.abort();
         self.watch.stop().await;
@@ -473,25 +484,6 @@ impl Member {
         self.campaign.resign().await;
         self.admin.stop().await;
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Returns when one ends without which the rest goes on by what was known: none does by itself.
-async fn died(
-    engine: &mut JoinHandle<World>,
-    watch_ends: impl Future<Output = ()>,
-    hearing: &mut JoinHandle<()>,
-) -> String {
-    fn told<T>(what: &str, ended: Result<T, JoinError>) -> String {
-        match ended {
-            Ok(_) => format!("{what} has ended"),
-            Err(error) => format!("{what} has died ({error})"),
-        }
-    }
-    tokio::select! {
-        ended = engine => told("the engine", ended),
-        () = watch_ends => "a watch of the API server ended".to_owned(),
-        ended = hearing => told("the forwarder of watch events", ended),
     }
 }
 

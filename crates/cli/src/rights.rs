@@ -10,9 +10,10 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// Who serves: ports below 1024; addresses on `lo`, the ARP settings, clients' addresses. (Nothing sends raw packets yet.)
+/// Who serves: ports below 1024; addresses on `lo`, the ARP settings, clients' addresses; where it has been given that, ARP and NDP
+/// packets for addresses that are announced.
 pub(crate) const SERVING_CAPABILITIES: CapabilitySet =
-    CapabilitySet::NET_BIND_SERVICE.union(CapabilitySet::NET_ADMIN);
+    CapabilitySet::NET_BIND_SERVICE.union(CapabilitySet::NET_ADMIN).union(CapabilitySet::NET_RAW);
 /// Who asks an API server alone.
 pub(crate) const NO_CAPABILITIES: CapabilitySet = CapabilitySet::empty();
 

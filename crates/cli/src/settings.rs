@@ -11,6 +11,7 @@ mod certificates;
 pub(crate) mod doubts;
 mod exposed;
 mod front_door;
+pub(crate) mod layer2;
 mod limits;
 mod metrics;
 mod pools;
@@ -34,6 +35,7 @@ use seaway_model::{
     Config, L4, Name,
     config::{Orphans, Secrets},
 };
+use seaway_node::Layer2Settings;
 use seaway_openstack::Limits;
 use seaway_proxy::{AccessLog, MemoryLimits};
 
@@ -82,6 +84,8 @@ pub(crate) struct Settings {
     pub(crate) series: Series,
     /// What clients may make the process hold.
     pub(crate) memory: MemoryLimits,
+    /// How hosts agree who announces an address by ARP and NDP.
+    pub(crate) layer2: Layer2Settings,
     /// Where IPAddressPools are read.
     pub(crate) metallb: Name,
     /// Where hosts of a cluster read certificates, as copies that the leader keeps.
@@ -123,6 +127,7 @@ impl Default for Settings {
             access_log: None,
             series: Series::default(),
             memory: MemoryLimits::default(),
+            layer2: Layer2Settings::default(),
             metallb: Access::METALLB.into(),
             copies: None,
             audit: Duration::from_secs(300),
@@ -246,6 +251,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     cloud(&file.take("cloud"), &mut settings);
     settings.config.adopt = adopt::read(&file.take("adopt"));
     pools::read(&file.take("pools"), &mut settings);
+    (settings.layer2, settings.config.layer2) = layer2::read(&file.take("layer2"), beside);
     let copies = file.take("certificateCopies");
     settings.copies = copies.name().map(Name::from);
     let classes = file.take("loadBalancerClasses");

@@ -56,7 +56,7 @@ pub(crate) fn write(address: &Address, version: Option<&str>) -> Value {
     if let Some(version) = version {
         metadata["resourceVersion"] = version.into();
     }
-    let ends = address.ends.and_then(text).map(|it| (ENDS.to_owned(), it.into()));
+    let ends = address.ends.and_then(time_text).map(|it| (ENDS.to_owned(), it.into()));
     let conflicts = (!address.conflicts.is_empty())
         .then(|| (CONFLICTS.to_owned(), conflicts(&address.conflicts).to_string().into()));
     let annotations: Map<String, Value> = ends.into_iter().chain(conflicts).collect();
@@ -114,11 +114,11 @@ fn key(owner: &Owner) -> &str {
     }
 }
 
-fn text(time: Time) -> Option<String> {
+pub(crate) fn time_text(time: Time) -> Option<String> {
     Timestamp::from_millisecond(i64::try_from(time.0).ok()?).ok().map(|it| it.to_string())
 }
 
-fn time(text: &str) -> Option<Time> {
+pub(crate) fn read_time(text: &str) -> Option<Time> {
     let time: Timestamp = text.parse().ok()?;
     u64::try_from(time.as_millisecond()).ok().map(Time)
 }
@@ -171,7 +171,7 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<Address>> {
         owners,
         plan_version,
         state,
-        ends: annotations.child(ENDS).name().and_then(time),
+        ends: annotations.child(ENDS).name().and_then(read_time),
         version: metadata.child("resourceVersion").name().and_then(|it| it.parse().ok()).unwrap_or_default(),
     }))
 }

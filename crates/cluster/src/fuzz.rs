@@ -132,6 +132,7 @@ fn says(report: &HostReport, unlisted: u64) -> HostSays {
         held: report.holds.iter().copied().collect(),
         not_served: report.not_served.iter().copied().map(not_served).collect(),
         unlisted: usize::try_from(unlisted).unwrap_or(usize::MAX),
+        layer2: report.layer2.clone(),
     }
 }
 

@@ -3,6 +3,8 @@
 //! It is written when it changes, once a second at most, and holds exceptions only, so that its size does not grow with
 //! the number of Services. `spec` is for people, and no host touches it.
 
+mod layer2;
+
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     net::IpAddr,
@@ -44,8 +46,10 @@ const AT_MOST: Duration = Duration::from_secs(1);
 const CHANGED: &str = "addressesChanged";
 /// How many are in neither list.
 const UNLISTED: &str = "unlisted";
+/// What is announced by ARP and NDP.
+const LAYER2: &str = "layer2";
 /// What definitions of before do not know: it is written without these then.
-const ADDED: [&str; 2] = [CHANGED, UNLISTED];
+const ADDED: [&str; 3] = [CHANGED, UNLISTED, LAYER2];
 /// So many addresses that are not served are told with a message, and messages are no longer than this together: thousands
 /// of others have their reason.
 const MESSAGES: usize = 500;
@@ -263,6 +267,9 @@ pub(crate) fn status(running: &ProgramInfo, says: &HostSays, changed: bool) -> V
     if says.unlisted > 0 {
         status[UNLISTED] = says.unlisted.into();
     }
+    if !says.layer2.is_empty() {
+        status[LAYER2] = layer2::write(&says.layer2).into();
+    }
     if let Some(page) = &running.page {
         status["page"] = json!({ "namespace": page.namespace, "pod": page.pod, "port": page.port });
     }
@@ -317,13 +324,16 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
         not_served: not_served.items().filter_map(|item| item.child("address").ip()).collect(),
         drain: root.child("spec").child("drain").bool().unwrap_or(false),
         epoch: 0,
+        layer2: layer2::read(&status.child(LAYER2)),
     }))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use seaway_model::{
+        Time,
         fact::NotServed,
+        layer2::{Layer2Progress, Layer2State},
         reason::{ALL, Reason},
     };
 
@@ -354,7 +364,13 @@ pub(crate) mod tests {
                 message: "x".into(),
             }],
             unlisted: 3,
+            layer2: [(ip("192.0.2.3"), layer2_state("eth0", "02:00:00:00:00:02"))].into(),
         }
+    }
+
+    fn layer2_state(interface: &str, detail: &str) -> Layer2State {
+        let (interface, detail) = (interface.into(), detail.into());
+        Layer2State { what: Layer2Progress::Contested, interface, since: Time(1_795_219_200_123), detail }
     }
 
     /// What etcd takes, with some room for metadata and for who manages which field.
@@ -373,6 +389,9 @@ pub(crate) mod tests {
             held: (0..listed).map(|at| v6(at + listed)).collect(),
             not_served: not_served.collect(),
             unlisted: 2 * (addresses - listed),
+            layer2: (0..addresses.min(HostSays::MOST_LAYER2))
+                .map(|at| (v6(at), layer2_state("enp129s0f0np0.40", &"x".repeat(200))))
+                .collect(),
             ..says()
         }
     }
@@ -462,6 +481,7 @@ pub(crate) mod tests {
                 drain: true,
                 declared: None,
                 epoch: 0,
+                layer2: says.layer2,
             }
         );
     }

@@ -1,5 +1,5 @@
-//! The addresses of our pools on this host: on `lo`, marked as ours, and silent towards the network until announcing
-//! is built.
+//! The addresses of our pools on this host: on `lo`, marked as ours, and silent towards the network. Where a pool says so, another
+//! part of the process answers for them (`node/layer2.rs`).
 //!
 //! Addresses that are local already need nothing. The calls block for as long as the kernel takes for one message.
 
@@ -17,7 +17,9 @@ use seaway_announce::{
     Added, ArpSettings, Error, Links, Observed as Kernel, RemovableAddress, Steering, UnmetSetting,
 };
 use seaway_engine::{Conclusion, Driver, Failure};
-use seaway_model::{Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport, unit::Present};
+use seaway_model::{
+    Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport, layer2::Layer2State, unit::Present,
+};
 use tracing::{info, warn};
 
 use self::guarding::Guarding;
@@ -44,6 +46,10 @@ pub struct Presence {
     wanted: Mutex<Option<Present>>,
     /// The settings that could not be made, as they were told last.
     told: Mutex<Vec<UnmetSetting>>,
+    /// What we put there, as it was looked at last.
+    marked: Mutex<BTreeSet<IpAddr>>,
+    /// What is said of addresses that are announced.
+    layer2: Mutex<BTreeMap<IpAddr, Layer2State>>,
     /// Whether what we put there answers at our ports alone.
     guarding: Option<Guarding>,
 }
@@ -101,6 +107,8 @@ impl Presence {
             recorded,
             wanted: Mutex::default(),
             told: Mutex::default(),
+            marked: Mutex::default(),
+            layer2: Mutex::default(),
             guarding: None,
         }
     }
@@ -126,7 +134,25 @@ impl Presence {
         Ok(self.named.iter().filter(is_missing).copied().collect())
     }
 
+    /// Whether that is news.
+    pub fn note_layer2(&self, states: BTreeMap<IpAddr, Layer2State>) -> bool {
+        let mut layer2 = self.layer2.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_news = *layer2 != states;
+        *layer2 = states;
+        is_news
+    }
+
+    pub fn layer2(&self) -> BTreeMap<IpAddr, Layer2State> {
+        self.layer2.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// We put it there; what was local before is not ours.
+    pub fn is_ours(&self, ip: IpAddr) -> bool {
+        self.marked.lock().unwrap_or_else(PoisonError::into_inner).contains(&ip)
+    }
+
     fn report_of(&self, observed: &Observed) -> HostReport {
+        *self.marked.lock().unwrap_or_else(PoisonError::into_inner) = observed.ours.keys().copied().collect();
         let ours = observed.ours.keys().copied();
         let (holds, applied, epoch) = match &*self.wanted.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(wanted) => {
@@ -143,6 +169,7 @@ impl Presence {
             holds,
             applied,
             epoch,
+            layer2: self.layer2(),
             ..HostReport::default()
         }
     }

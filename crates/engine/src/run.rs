@@ -12,6 +12,7 @@ use std::{
 
 use seaway_model::{
     Change, Dirt, Name, Outcome, Unit,
+    fact::FactRef,
     outcome::{Unfinished, UnitState},
     unit::Place,
 };
@@ -235,6 +236,9 @@ impl Engine {
             Change::Outcome(outcome) => !self.world.knows(outcome),
             Change::Unfinished(it) => !self.world.knows(&self.world.outcome_of(it)),
             Change::Previewed(..) => true,
+            // What a host may announce follows from these, and is no Unit.
+            Change::Put(fact) => self.world.concerns_layer2(fact),
+            Change::Gone(FactRef::Host(_)) => true,
             _ => false,
         };
         let dirt = self.world.apply(change);

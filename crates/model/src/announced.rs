@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 pub enum Announce {
     /// A router has a route to hosts that serve them, or another program announces them.
     Static,
+    /// Hosts answer for them by ARP and NDP, one at a time for each.
+    Layer2,
+    /// They are not to be announced.
+    None,
 }
 
 /// The status of a condition, as Kubernetes has it.
@@ -36,6 +40,8 @@ pub enum AnnouncedReason {
     StaticRoute,
     /// The load balancer of a cloud has them.
     Cloud,
+    /// A host says that it answers for each of them by ARP or NDP.
+    Layer2,
     /// There is none yet.
     NoAddress,
     /// They are from a pool of MetalLB, whose speaker may announce them.
@@ -43,8 +49,14 @@ pub enum AnnouncedReason {
     Metallb,
     /// Their pool cannot be seen.
     PoolMissing,
+    /// Hosts are to answer for them, and no host has said so yet.
+    Layer2Pending,
+    /// The pool says that they are not to be announced.
+    Disabled,
     /// Nothing that Seaway knows of announces them.
     NotAnnounced,
+    /// Hosts are to answer for them, and cannot.
+    Layer2Failed,
 }
 
 impl Announced {
@@ -56,13 +68,17 @@ impl Announced {
 impl AnnouncedReason {
     pub fn status(self) -> ConditionStatus {
         match self {
-            AnnouncedReason::HostAddress | AnnouncedReason::StaticRoute | AnnouncedReason::Cloud => {
-                ConditionStatus::True
+            AnnouncedReason::HostAddress
+            | AnnouncedReason::StaticRoute
+            | AnnouncedReason::Cloud
+            | AnnouncedReason::Layer2 => ConditionStatus::True,
+            AnnouncedReason::NoAddress
+            | AnnouncedReason::Metallb
+            | AnnouncedReason::PoolMissing
+            | AnnouncedReason::Layer2Pending => ConditionStatus::Unknown,
+            AnnouncedReason::Disabled | AnnouncedReason::NotAnnounced | AnnouncedReason::Layer2Failed => {
+                ConditionStatus::False
             }
-            AnnouncedReason::NoAddress | AnnouncedReason::Metallb | AnnouncedReason::PoolMissing => {
-                ConditionStatus::Unknown
-            }
-            AnnouncedReason::NotAnnounced => ConditionStatus::False,
         }
     }
 
@@ -75,6 +91,10 @@ impl AnnouncedReason {
             AnnouncedReason::Metallb => "MetalLB",
             AnnouncedReason::PoolMissing => "PoolMissing",
             AnnouncedReason::NotAnnounced => "NotAnnounced",
+            AnnouncedReason::Layer2 => "Layer2",
+            AnnouncedReason::Layer2Pending => "Layer2Pending",
+            AnnouncedReason::Layer2Failed => "Layer2Failed",
+            AnnouncedReason::Disabled => "Disabled",
         }
     }
 }
@@ -110,11 +130,14 @@ impl From<bool> for ConditionStatus {
 
 impl Announce {
     /// What a pool may say.
-    pub const WORDS: [(&'static str, Announce); 1] = [("static", Announce::Static)];
+    pub const WORDS: [(&'static str, Announce); 3] =
+        [("static", Announce::Static), ("l2", Announce::Layer2), ("none", Announce::None)];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Announce::Static => "static",
+            Announce::Layer2 => "l2",
+            Announce::None => "none",
         }
     }
 }

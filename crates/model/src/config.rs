@@ -15,6 +15,7 @@ use std::{
 use crate::{
     acme::Acme,
     fact::TargetPort,
+    layer2::Layer2,
     load_balancer::{
         Balance, ClientAuth, CookieKey, HealthCheck, HttpOptions, L4, Limits, Passive, Reuse, Timeouts,
         TlsProfile,
@@ -43,6 +44,7 @@ pub struct Config {
     /// Where this process itself answers, and lets whoever comes from this machine change things: nobody's member.
     pub status_page: Vec<SocketAddr>,
     pub tenants: Tenants,
+    pub layer2: Layer2,
     pub defaults: Defaults,
 }
 
@@ -209,6 +211,7 @@ impl Default for Config {
             front_door: FrontDoor::default(),
             status_page: Vec::new(),
             tenants: Tenants::default(),
+            layer2: Layer2::default(),
             defaults: Defaults {
                 members: MembersFrom::Auto,
                 balance: Balance::RoundRobin,

@@ -23,6 +23,7 @@ pub use self::{
 use crate::{
     Address, Announce, IpRange,
     acme::{Challenge, ordered_certificate},
+    layer2::Layer2State,
     load_balancer::{Family, HostPattern, L4},
     name::{Kind, Name, ObjectRef, Time},
     outcome::Serving,
@@ -328,6 +329,9 @@ pub struct HostReport {
     /// Somebody wants nobody new to be sent there.
     #[serde(default)]
     pub drain: bool,
+    /// What it says of addresses that it announces by ARP and NDP. Of other hosts, only what is not at rest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub layer2: BTreeMap<IpAddr, Layer2State>,
 }
 
 impl HostReport {
@@ -375,11 +379,15 @@ pub struct HostSays {
     /// How many more there are of these two, which are not named: `applied` is below the versions of them all, so that
     /// nobody believes anything of them.
     pub unlisted: usize,
+    /// Those that it announces by ARP and NDP, or cannot; of many, the first.
+    pub layer2: BTreeMap<IpAddr, Layer2State>,
 }
 
 impl HostSays {
     /// Of either list, so that the object stays below what etcd takes (1.5 MiB).
     pub const MOST_LISTED: usize = 8_000;
+    /// Of addresses that are announced by ARP and NDP.
+    pub const MOST_LAYER2: usize = 1_000;
 }
 
 /// An address that should be served here and is not.

@@ -17,6 +17,7 @@ pub mod config;
 pub mod fact;
 pub mod group;
 pub mod latency;
+pub mod layer2;
 pub mod load_balancer;
 mod member_weights;
 pub mod name;

@@ -84,6 +84,11 @@ reasons! {
         AddressOutsidePools: "Ask for an address of a pool, or add the address to a pool.",
         /// The Service asks for an address that another one has.
         AddressTaken: "Ask for another address, or let both share it: the same seaway.dev/share, and different ports.",
+        /// Another machine of the network answers for an address that hosts are to announce by ARP or NDP. No host announces it.
+        AddressConflict: "Give that machine another address, or take the address out of the pool. Hosts ask the network again \
+                          every 10 seconds.",
+        /// Hosts are to announce an address by ARP or NDP (announce: l2), and cannot.
+        Layer2Failed: "Do what the message says: docs/layer2.md has what hosts need.",
         /// The configuration names an address of this host that none of its interfaces has.
         AddressMissing: "Put the address on an interface (ip address add), or correct host.addresses in seaway.yaml and restart Seaway.",
         /// Another Service has this port at the shared address. The other ports are served.
@@ -221,6 +226,26 @@ const ANNOUNCED: &[ReasonHelp] = &[
         remedy: "",
     },
     ReasonHelp { name: "Cloud", meaning: "The load balancer of a cloud has the addresses.", remedy: "" },
+    ReasonHelp {
+        name: "Layer2",
+        meaning: "A host answers for each of the addresses by ARP or NDP; the message names it.",
+        remedy: "",
+    },
+    ReasonHelp {
+        name: "Layer2Pending",
+        meaning: "Hosts are to answer for the addresses by ARP or NDP, and no host has said yet that it does.",
+        remedy: "Wait some seconds. If it stays so, no host serves the address: see the condition seaway.dev/Ready.",
+    },
+    ReasonHelp {
+        name: "Layer2Failed",
+        meaning: "Hosts are to answer for the addresses by ARP or NDP, and cannot.",
+        remedy: "The Problems of the Service say why, and what to do.",
+    },
+    ReasonHelp {
+        name: "Disabled",
+        meaning: "The pool says that its addresses are not to be announced (announce: none).",
+        remedy: "If they are to be announced, change spec.announce of the pool.",
+    },
     ReasonHelp { name: "NoAddress", meaning: "There is no address yet.", remedy: "" },
     ReasonHelp {
         name: "MetalLB",
@@ -235,8 +260,8 @@ const ANNOUNCED: &[ReasonHelp] = &[
     ReasonHelp {
         name: "NotAnnounced",
         meaning: "Seaway does not know of anything that announces the addresses to the network.",
-        remedy: "Give a router a route for the addresses to the hosts, and then set spec.announce of the \
-                 pool to static.",
+        remedy: "Set spec.announce of the pool to l2, if the addresses are in the network of the hosts (docs/layer2.md); or \
+                 give a router a route for them to the hosts, and then set it to static.",
     },
 ];
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   Host ─┬─ Proxy      the data plane           ◄── drivers::native
 //!         ├─ Presence   addresses of pools on lo ◄── drivers::presence
+//!         ├─ Layer2     addresses announced by ARP and NDP ◄── plan::Layer2Wanted
 //!         ├─ addresses  what happens to addresses behind our back ──► a fact
 //!         └─ view       plan and counters folded for the status page
 //! ```
@@ -11,6 +12,7 @@
 //! nor how it is watched over the network.
 
 mod addresses;
+mod layer2;
 mod urls;
 mod view;
 
@@ -28,11 +30,15 @@ use seaway_drivers::{
 };
 use seaway_engine::Drivers;
 use seaway_model::{Name, config::ReservedPorts, fact::HostReport};
-use seaway_plan::{Overview, Placement};
+use seaway_plan::{Layer2Wanted, Overview, Placement};
 use seaway_proxy::{Drained, Proxy};
+use seaway_watchdog::Watchdog;
 
 pub use addresses::AddressWatch;
+pub use layer2::{LOOK_AGAIN, Layer2Counts, Layer2Settings, read_key};
 pub use view::ServiceViews;
+
+use self::layer2::Layer2;
 
 /// What is planned, with the counters of whoever serves it here, for the status page.
 pub fn service_views(plan: &[Overview], proxy: Option<&Proxy>) -> ServiceViews {
@@ -62,6 +68,7 @@ pub struct Host {
     pub proxy: Proxy,
     presence: Arc<Presence>,
     answers: Arc<Answers>,
+    layer2: Layer2,
 }
 
 impl Host {
@@ -73,8 +80,7 @@ impl Host {
         named: Vec<IpAddr>,
         recorded: impl IntoIterator<Item = IpAddr>,
     ) -> Host {
-        let presence = Arc::new(Presence::new(name.clone(), named, recorded));
-        Host { name, proxy, presence, answers: Arc::default() }
+        Host::with_presence(name.clone(), proxy, Presence::new(name, named, recorded))
     }
 
     /// A host of a cluster: its addresses of pools answer at our ports alone, whatever else listens on the machine, and take no
@@ -83,8 +89,13 @@ impl Host {
         let steering = Arc::new(Steering::new(|port| ReservedPorts::default().contains(port)));
         proxy.steer_by(steering.clone());
         proxy.reserve_ports(ports);
-        let presence = Arc::new(Presence::new(name.clone(), named, []).guarded(steering));
-        Host { name, proxy, presence, answers: Arc::default() }
+        Host::with_presence(name.clone(), proxy, Presence::new(name, named, []).guarded(steering))
+    }
+
+    fn with_presence(name: Name, proxy: Proxy, presence: Presence) -> Host {
+        let presence = Arc::new(presence);
+        let layer2 = Layer2::new(name.clone(), presence.clone());
+        Host { name, proxy, presence, answers: Arc::default(), layer2 }
     }
 
     pub fn placement(&self) -> Arc<dyn Placement> {
@@ -116,8 +127,30 @@ impl Host {
         AddressWatch::start(self.presence.clone(), tell)
     }
 
-    /// A clean stop: nobody new, who is there may finish until the deadline, and our addresses go.
+    /// Announces by ARP and NDP what the plan wants. `changed` is called, from another thread, when this host has another thing to
+    /// report, and must not wait. To be called again every [`LOOK_AGAIN`], as the file of the key may have changed.
+    pub fn announce(
+        &self,
+        wanted: &Layer2Wanted,
+        settings: &Layer2Settings,
+        watchdog: Option<&Watchdog>,
+        changed: &Arc<dyn Fn() + Send + Sync>,
+    ) {
+        self.layer2.follow(wanted, settings, watchdog, changed);
+    }
+
+    /// Announces nothing any more, though what is connected is served: another process of this host does.
+    pub fn stop_announcing(&self) {
+        self.layer2.stop();
+    }
+
+    pub fn layer2_counts(&self) -> Option<Layer2Counts> {
+        self.layer2.counts()
+    }
+
+    /// A clean stop: what is announced is withdrawn first, then nobody new, who is there may finish until the deadline, and our addresses go.
     pub fn stop(&self, patience: Duration) -> Drained {
+        self.layer2.withdraw();
         self.proxy.stop_accepting();
         let drained = self.proxy.drain(Instant::now() + patience);
         if let Err(error) = self.presence.clear() {

@@ -11,7 +11,7 @@ use seaway_admin::view::{
 };
 use seaway_model::{
     LbKey, Owner, Pool, PoolId, Time,
-    announced::ConditionStatus,
+    announced::{AnnouncedReason, ConditionStatus},
     load_balancer::{BackendProtocol, CheckKind, HealthCheck, MemberState, Protocol},
 };
 use seaway_plan::Overview;
@@ -60,6 +60,9 @@ fn service(overview: &Overview, listeners: &[&ListenerStatistics], pools: &[&Poo
         addresses: overview.status.addresses.clone(),
         not_announced: (overview.status.announced.as_ref())
             .filter(|it| it.status == ConditionStatus::False)
+            .map(|it| it.message.clone()),
+        announced_by: (overview.status.announced.as_ref())
+            .filter(|it| it.reason == AnnouncedReason::Layer2)
             .map(|it| it.message.clone()),
         urls: std::mem::take(&mut urls.own),
         history: None,

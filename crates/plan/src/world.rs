@@ -12,6 +12,7 @@ mod freed;
 mod groups;
 mod hosts;
 mod late;
+mod layer2;
 mod lost_time;
 mod orders;
 mod orphans;
@@ -48,6 +49,7 @@ pub use self::{
     adopt::{Adoption, Beside, NotAdopted, Sign, Waiting},
     asked::AskedFor,
     dry::dry_run,
+    layer2::Layer2Wanted,
     status::Overview,
 };
 use crate::{

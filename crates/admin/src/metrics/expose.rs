@@ -12,7 +12,7 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use seaway_model::L4;
+use seaway_model::{L4, layer2::Layer2Progress};
 
 use super::{Counts, MetricsSource, objects};
 use crate::{
@@ -206,6 +206,31 @@ fn state(registry: &mut Registry, view: &View) {
             "When the first of all certificates expires or expired, in seconds since 1970",
             Unit::Seconds,
             ConstGauge::new(first.0 as f64 / 1000.0),
+        );
+    }
+    if let Some(layer2) = &view.layer2 {
+        let count = |state: &str| layer2.by_state.get(state).copied().unwrap_or_default();
+        let states = Layer2Progress::ALL.map(Layer2Progress::as_str);
+        let states = states.map(|state| (vec![("state", state)], count(state)));
+        registry.register(
+            "seaway_layer2_addresses",
+            "Addresses that this host is to announce by ARP and NDP, by state: Announcing, Standby (another host does), or why not",
+            gauges(states.into()),
+        );
+        registry.register(
+            "seaway_layer2_moves",
+            "Addresses that this host began to announce after another host had announced them",
+            ConstCounter::new(layer2.moves),
+        );
+        registry.register(
+            "seaway_layer2_conflicts",
+            "Packets by which another machine claimed an address that hosts announce",
+            ConstCounter::new(layer2.conflicts),
+        );
+        registry.register(
+            "seaway_layer2_overlaps",
+            "Times that two hosts announced one address, as after a network was split",
+            ConstCounter::new(layer2.overlaps),
         );
     }
     if let Some(adoption) = &view.adoption {

@@ -71,6 +71,9 @@ fn service(page: &mut String, service: &ServiceView, now: Time) -> fmt::Result {
     for address in &service.addresses {
         write!(page, r#" <code class="address">{address}</code>"#)?;
     }
+    if let Some(by) = &service.announced_by {
+        write!(page, r#" <small title="{}">announced</small>"#, text(by))?;
+    }
     if let Some(why) = service.not_announced.as_deref().filter(|_| severity(service) != Severity::Much) {
         write!(page, r#" <small class="warn" title="{}">served, not announced</small>"#, text(why))?;
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use seaway_model::layer2::Layer2Progress;
+
 use crate::{client::ask, paths::sample};
 
 /// A family's name, its type, and the label sets and values of its series.
@@ -45,6 +47,10 @@ fn metrics_parse_and_their_labels_are_bounded() {
                     let allowed: &[&str] = match key.as_str() {
                         "state" if name == "seaway_certificates" => {
                             &["valid", "expiring", "expired", "early", "broken"]
+                        }
+                        "state" if name == "seaway_layer2_addresses" => {
+                            assert!(Layer2Progress::ALL.iter().any(|it| it.as_str() == value), "{value}");
+                            continue;
                         }
                         "state" if name == "seaway_adoption_services" => &[
                             "adopted",

@@ -6,8 +6,8 @@ use std::{
 };
 
 use seaway_admin::view::{
-    AdoptionView, Answers, Bytes, CertificatesView, CheckView, Http, Latency, ListenerView, Measured,
-    MemberState, MemberView, MemoryView, PoolView, Readiness, Refused, ServiceView, Sessions, View,
+    AdoptionView, Answers, Bytes, CertificatesView, CheckView, Http, Latency, Layer2View, ListenerView,
+    Measured, MemberState, MemberView, MemoryView, PoolView, Readiness, Refused, ServiceView, Sessions, View,
 };
 use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
 
@@ -28,6 +28,12 @@ pub(crate) fn at(count: u64) -> View {
         memory: MemoryView { bytes: 3 << 20, limit_bytes: 1 << 30, refused: 4, evicted: 5, flows_evicted: 6 },
         history: None,
         services: vec![shop(count), door(count), dns(count), legacy()],
+        layer2: Some(Layer2View {
+            by_state: [("Announcing".to_owned(), 3), ("Standby".to_owned(), 2)].into(),
+            moves: 8,
+            conflicts: 9,
+            overlaps: 10,
+        }),
         adoption: Some(AdoptionView {
             services: 9,
             adopted: 5,
@@ -50,6 +56,7 @@ fn shop(count: u64) -> ServiceView {
         name: "shop".into(),
         addresses: vec![ip("203.0.113.7"), ip("2001:db8:4:17::7")],
         not_announced: None,
+        announced_by: Some("203.0.113.7: host <edge-01> announces it on eth0".into()),
         urls: vec!["https://203.0.113.7/".into(), "https://[2001:db8:4:17::7]/".into()],
         history: None,
         listeners: vec![
@@ -94,6 +101,7 @@ fn door(count: u64) -> ServiceView {
         name: "frontDoor".into(),
         addresses: vec![ip("203.0.113.80")],
         not_announced: None,
+        announced_by: None,
         listeners: vec![ListenerView {
             http: http(count * 9, 3),
             ..listener("203.0.113.80", 80, L4::Tcp, "http", count)
@@ -124,6 +132,7 @@ fn dns(count: u64) -> ServiceView {
         name: "dns".into(),
         addresses: vec![ip("203.0.113.53")],
         not_announced: Some("set <announce: static>".into()),
+        announced_by: None,
         urls: vec![],
         history: None,
         listeners: vec![
@@ -164,6 +173,7 @@ fn legacy() -> ServiceView {
         name: HOSTILE.into(),
         addresses: vec![ip("198.51.100.20")],
         not_announced: Some("it is not even served".into()),
+        announced_by: None,
         urls: vec!["javascript:alert(1)".into(), format!("http://{HOSTILE}/")],
         history: None,
         listeners: vec![ListenerView {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use seaway_cluster::{HostInspection, HostLiveness, PENDING, ServiceInspection};
-use seaway_model::{Name, Owner, Reason, announced::ConditionStatus};
+use seaway_model::{Name, Owner, Reason, announced::ConditionStatus, fact::HostReport};
 use seaway_plan::Overview;
 use serde_json::{Value, json};
 
@@ -141,6 +141,8 @@ fn surroundings(glance: &Glance, services: &[Row]) -> String {
         let header = ["HOST", "ALIVE", "VERSION", "APPLIED", "NOT SERVED", "HELD", "DRAIN", "OPEN"];
         text.push_str(&output::table(&header, &hosts));
     }
+    let reports: Vec<&HostReport> = glance.sight.hosts.iter().map(|(it, _)| &*it.report).collect();
+    text.push_str(&announcers(&reports));
     let pools: Vec<Vec<String>> = glance.world.pools().iter().map(pool_cells).collect();
     if !pools.is_empty() {
         text.push('\n');
@@ -171,6 +173,24 @@ fn surroundings(glance: &Glance, services: &[Row]) -> String {
         glance.sight.adoption.iter().for_each(|it| text.push_str(&format!("  {it}\n")));
     }
     text
+}
+
+/// How many addresses each host announces by ARP and NDP, and cannot.
+fn announcers(hosts: &[&HostReport]) -> String {
+    let told = |host: &&HostReport| {
+        let announces = host.layer2.values().filter(|it| it.what.is_announcing()).count();
+        let others = host.layer2.len().saturating_sub(announces);
+        let not = if others > 0 { format!(", not {others} others") } else { String::new() };
+        (!host.layer2.is_empty()).then(|| format!("{} {announces}{not}", host.host))
+    };
+    let told: Vec<String> = hosts.iter().filter_map(told).collect();
+    if told.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\nAddresses announced by ARP and NDP (kubectl get lbhost NAME -o yaml lists them): {}\n",
+        told.join("; ")
+    )
 }
 
 /// The ways to announce them: for a few, as they are the same for all of a pool.
@@ -318,6 +338,9 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
             "applied": host.report.applied,
             "addresses": host.report.addresses,
             "held": host.report.holds,
+            "layer2": host.report.layer2.iter().map(|(ip, it)| json!({
+                "address": ip, "state": it.what.as_str(), "interface": it.interface, "detail": it.detail,
+            })).collect::<Vec<_>>(),
             "notServed": not_served
                 .map(|(ip, reason, why)| json!({ "address": ip, "reason": reason, "message": why }))
                 .collect::<Vec<_>>(),
@@ -345,7 +368,28 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use seaway_model::{
+        Time,
+        layer2::{Layer2Progress, Layer2State},
+    };
+
     use super::*;
+
+    #[test]
+    fn it_is_said_how_many_addresses_each_host_announces() {
+        let state = |what| Layer2State { what, interface: "eth0".into(), since: Time(0), detail: "".into() };
+        let host = |name: &str, states: &[Layer2Progress]| HostReport {
+            host: name.into(),
+            layer2: (1..).zip(states).map(|(at, what)| ([192, 0, 2, at].into(), state(*what))).collect(),
+            ..HostReport::default()
+        };
+        let (announcing, conflict) = (Layer2Progress::Announcing, Layer2Progress::Conflict);
+        let (a, b, c) =
+            (host("a", &[announcing, conflict]), host("b", &[]), host("c", &[announcing, announcing]));
+        let text = announcers(&[&a, &b, &c]);
+        assert!(text.ends_with(": a 1, not 1 others; c 2\n"), "{text}");
+        assert_eq!(announcers(&[&b]), "");
+    }
 
     fn row(name: &str, ready: bool, announced: Option<ConditionStatus>) -> Row {
         let told = |message: &str| (Name::from("Reason"), Name::from(message));

@@ -6,7 +6,7 @@ use std::path::Path;
 use seaway_model::config::Opens;
 
 use super::{Part, cloud};
-use crate::settings::{ByDefault, Settings, tenants};
+use crate::settings::{ByDefault, Settings, layer2, tenants};
 
 /// `cloud_config`: the file of `--cloud-config`.
 pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Option<&Path>) {
@@ -27,6 +27,10 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
         // Several hosts would order the same.
         let line = "frontDoor.acme is ignored: only `seaway run` orders certificates; in a cluster, use cert-manager";
         settings.told.push(line.into());
+    }
+    if part == Part::Node && settings.layer2.key_file.is_none() {
+        // There once its Secret is made.
+        settings.layer2.key_file = Some(layer2::KEY_IN_POD.into());
     }
     tenants::close_by_default(&mut settings.config, settings.said);
     // Copies have that limit, and those that are there stay.

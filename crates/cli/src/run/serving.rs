@@ -210,7 +210,7 @@ impl Serving {
         if let Some(settings) =
             apply_reloaded(read, &process.settings, &process.log, Some(&self.host.proxy)).await
         {
-            control.configure(settings.config.clone(), settings.pems.clone()).await;
+            control.configure(&settings).await;
             process.settings = settings;
             info!("configuration reloaded");
         }
@@ -241,6 +241,7 @@ impl Serving {
         // Its locks and ports are free before the predecessor wants them back.
         control.finish_planning().await.close().await;
         self.taken = None;
+        self.stop_announcing().await?;
         self.host.proxy.stop_accepting();
         self.leave().await
     }
@@ -250,6 +251,7 @@ impl Serving {
         info!("stopping while the next process starts; open connections may finish");
         self.process.notifier.stopping("draining");
         let deadline = Moment::now() + self.process.settings.drain;
+        self.stop_announcing().await?;
         self.host.proxy.stop_accepting();
         let code = self.leave().await?;
         // It gets the flows yet, if it is ready by then.
@@ -268,8 +270,15 @@ impl Serving {
         Ok(code)
     }
 
+    /// The successor announces from now on: it has the same name. If there is none, nobody is sent to sockets that close.
+    async fn stop_announcing(&self) -> Result<()> {
+        let host = self.host.clone();
+        Ok(tokio::task::spawn_blocking(move || host.stop_announcing()).await?)
+    }
+
     /// A successor serves: what is connected here may finish, and its addresses are not touched.
     async fn leave(&mut self) -> Result<ExitCode> {
+        self.stop_announcing().await?;
         let (proxy, patience) = (self.host.proxy.clone(), self.process.settings.drain);
         self.drain(move || proxy.drain(Instant::now() + patience).cut).await
     }

@@ -18,6 +18,7 @@ pub(crate) fn doubtful_settings(settings: &Settings) -> Vec<String> {
     });
     unreadable
         .chain(secrets_of_orders(settings))
+        .chain(key_of_layer2(settings))
         .chain(port_of_status_page(settings))
         .chain(missing_addresses(settings))
         .collect()
@@ -36,6 +37,14 @@ fn secrets_of_orders(settings: &Settings) -> impl Iterator<Item = String> + '_ {
             "frontDoor.acme.{key}: {why}. Until it is readable, no certificate is ordered that needs it."
         ))
     })
+}
+
+/// Without it hosts announce nothing where there are others.
+fn key_of_layer2(settings: &Settings) -> Option<String> {
+    let why = seaway_node::read_key(settings.layer2.key_file.as_ref()?).err()?;
+    Some(format!(
+        "layer2.keyFile: {why}. Until it is readable, addresses of pools with announce: l2 are not announced."
+    ))
 }
 
 /// Sockets of a load balancer are bound whether the address is there or not; this one is not.

@@ -174,7 +174,7 @@ fn people_see_services_hosts_and_counters_and_write_nothing() {
     let pools = seen["pools"].as_array().expect("a list");
     assert!(pools.iter().any(|it| it["name"] == "public" && it["ipv4"]["assigned"] == 1), "{seen}");
     let (table, noted) = plugin.run(&viewer, "status");
-    let not_announced = "announce: static in AddressPool public";
+    let not_announced = "announce: l2 in AddressPool public";
     for part in
         ["default/echo", &ip, "a,b", "served, not announced", not_announced, "1 of 16", "Leader: controller"]
     {

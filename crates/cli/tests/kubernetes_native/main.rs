@@ -21,6 +21,7 @@ mod honoured;
 mod host_addresses;
 mod installing;
 mod kustomize;
+mod layer2;
 mod leaders;
 mod leavings;
 mod looking;

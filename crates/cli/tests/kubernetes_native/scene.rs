@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     net::SocketAddr,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -267,6 +268,13 @@ impl Scene {
         command.stdin(Stdio::null()).stdout(file.try_clone().expect("the same log")).stderr(file);
         let process = Process { child: command.spawn().expect("seaway runs"), log };
         assert!(self.processes.insert(name.to_owned(), process).is_none(), "{name} runs already");
+    }
+
+    /// A file beside configurations, which its owner alone may read.
+    pub(crate) fn write_private(&self, name: &str, text: &str) {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).expect("is written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("is ours");
     }
 
     /// Where a node keeps what it knows.

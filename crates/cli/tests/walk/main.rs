@@ -29,6 +29,7 @@ mod http_routes;
 mod image;
 mod imports;
 mod in_namespace;
+mod layer2;
 mod lifecycle;
 mod limits;
 mod loops;

@@ -11,7 +11,7 @@ fn who_serves_keeps_the_rights_that_it_needs_and_no_others() {
     assert!(all.len() > 3, "control and data plane have threads of their own: {all:?}");
     let root = nix::unistd::geteuid().is_root();
     for rights in all {
-        let kept = if root { Rights::NETWORK } else { 0 };
+        let kept = if root { Rights::NETWORK | Rights::RAW } else { 0 };
         // Only who was given all can take some out of the bounding set; without, nothing is to be had from it.
         let bounding = if root { kept } else { rights.bounding };
         let expected =

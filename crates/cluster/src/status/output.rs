@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fmt, net::IpAddr};
 
 use seaway_model::{
     Announced, Name, ObjectRef, Problem, Reason, Status,
-    announced::ConditionStatus,
+    announced::{AnnouncedReason, ConditionStatus},
     outcome::{PortStatus, Shown},
 };
 use serde_json::{Value, json};
@@ -159,8 +159,11 @@ impl Output {
         }
         let unannounced = |conditions: &[Condition]| {
             let of = conditions.iter().find(|it| *it.kind == *ANNOUNCED);
-            of.filter(|it| it.status == ConditionStatus::False)
-                .map(|it| (it.reason.clone(), it.message.clone()))
+            // Who wrote `announce: none` needs no advice.
+            of.filter(|it| {
+                it.status == ConditionStatus::False && *it.reason != *AnnouncedReason::Disabled.as_str()
+            })
+            .map(|it| (it.reason.clone(), it.message.clone()))
         };
         if let (Some((reason, message)), None) =
             (unannounced(&self.conditions), unannounced(&published.conditions))

@@ -25,9 +25,17 @@ pub struct ReservedPorts {
 
 impl ReservedPorts {
     /// Of sshd, etcd, the API server, the kubelet with kube-proxy, scheduler and controller manager, of the status page, and of the
-    /// BGP and the memberlist by which CNIs and others find and announce Nodes.
-    pub const ALWAYS: [RangeInclusive<u16>; 7] =
-        [22..=22, 179..=179, 2379..=2380, 6443..=6443, 7946..=7946, 10_248..=10_259, 1936..=1936];
+    /// BGP and the memberlist by which CNIs and others find and announce Nodes, and of the heartbeats of hosts that announce addresses.
+    pub const ALWAYS: [RangeInclusive<u16>; 8] = [
+        22..=22,
+        179..=179,
+        2379..=2380,
+        6443..=6443,
+        7946..=7946,
+        10_248..=10_259,
+        1936..=1936,
+        1939..=1939,
+    ];
 
     /// And those that the operator names.
     pub fn with(more: Vec<RangeInclusive<u16>>) -> ReservedPorts {

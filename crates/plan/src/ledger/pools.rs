@@ -106,6 +106,10 @@ impl Ledger {
         self.pools.ordered().filter(move |pool| pool.object.name.as_str() == name)
     }
 
+    pub fn all_pools(&self) -> impl Iterator<Item = &AddressPool> {
+        self.pools.ordered()
+    }
+
     /// Whether a pool that is there may give this address.
     pub fn is_in_pool(&self, ip: IpAddr) -> bool {
         self.pools.ordered().any(|pool| gives(pool, ip))

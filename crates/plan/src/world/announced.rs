@@ -4,6 +4,8 @@
 //!     of a host itself, or loopback ──────────────► HostAddress   True
 //!     of a cloud ─────────────────────────────────► Cloud         True
 //!     of an AddressPool with `announce: static` ──► StaticRoute   True
+//!     … with `announce: l2`, hosts say so ────────► Layer2        True; Layer2Pending Unknown; Layer2Failed False
+//!     … with `announce: none` ────────────────────► Disabled      False
 //!     of an AddressPool without ──────────────────► NotAnnounced  False
 //!     of MetalLB's IPAddressPool ─────────────────► MetalLB       Unknown: its speaker may announce them
 //!     of a pool that cannot be seen ──────────────► PoolMissing   Unknown
@@ -14,7 +16,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use seaway_model::{
-    Announced, Dirt, Kind, Name, ObjectRef, Unit, announced::AnnouncedReason, fact::AddressPool,
+    Announce, Announced, Dirt, Kind, Name, ObjectRef, Unit, announced::AnnouncedReason, fact::AddressPool,
     load_balancer::Bind,
 };
 
@@ -46,8 +48,12 @@ impl World {
         let ways: Vec<(AnnouncedReason, Option<&Name>, IpAddr)> = ways.collect();
         let worst = ways.iter().max_by_key(|(reason, ..)| (reason.status(), *reason));
         let Some((reason, pool, _)) = worst else { return by_hosts() };
-        let ips = ways.iter().filter(|(other, ..)| other == reason).map(|(_, _, ip)| ip.to_string());
-        let ips = ips.collect::<Vec<_>>().join(", ");
+        let ips = || ways.iter().filter(|(other, ..)| other == reason).map(|(_, _, ip)| *ip);
+        if is_by_hosts(*reason) {
+            let said = ips().map(|ip| self.layer2_way(ip).1).collect::<Vec<_>>();
+            return Announced::new(*reason, said.join("; "));
+        }
+        let ips = ips().map(|ip| ip.to_string()).collect::<Vec<_>>().join(", ");
         let pool = pool.map_or("", |it| it.as_str());
         Announced::new(*reason, told(*reason, &ips, pool))
     }
@@ -56,7 +62,10 @@ impl World {
         if ip.is_loopback() || self.ledger.is_of_host(ip) {
             return AnnouncedReason::HostAddress;
         }
-        pool.map_or(AnnouncedReason::PoolMissing, |pool| self.way_of_pool(pool))
+        match pool.map_or(AnnouncedReason::PoolMissing, |pool| self.way_of_pool(pool)) {
+            way if is_by_hosts(way) => self.layer2_way(ip).0,
+            way => way,
+        }
     }
 
     /// Of several pools of one name, the one that knows most of the way.
@@ -69,6 +78,10 @@ impl World {
     pub fn pool_announced(&self, object: &ObjectRef) -> Option<Announced> {
         let pool = self.ledger.pools_called(&object.name).find(|it| it.object == *object)?;
         let reason = way_of(pool);
+        if is_by_hosts(reason) {
+            let (reason, message) = self.layer2_of_pool(&object.name);
+            return Some(Announced::new(reason, message));
+        }
         Some(Announced::new(reason, told(reason, "its addresses", &object.name)))
     }
 
@@ -104,11 +117,18 @@ impl World {
 
 fn way_of(pool: &AddressPool) -> AnnouncedReason {
     match (pool.announce, pool.object.kind) {
-        (Some(_), _) => AnnouncedReason::StaticRoute,
+        (Some(Announce::Static), _) => AnnouncedReason::StaticRoute,
+        (Some(Announce::Layer2), _) => AnnouncedReason::Layer2,
+        (Some(Announce::None), _) => AnnouncedReason::Disabled,
         (None, _) if pool.hosts => AnnouncedReason::HostAddress,
         (None, Kind::IPAddressPool) => AnnouncedReason::Metallb,
         (None, _) => AnnouncedReason::NotAnnounced,
     }
+}
+
+/// Hosts say themselves how it is.
+fn is_by_hosts(reason: AnnouncedReason) -> bool {
+    matches!(reason, AnnouncedReason::Layer2 | AnnouncedReason::Layer2Pending | AnnouncedReason::Layer2Failed)
 }
 
 fn told(reason: AnnouncedReason, ips: &str, pool: &str) -> String {
@@ -124,10 +144,18 @@ fn told(reason: AnnouncedReason, ips: &str, pool: &str) -> String {
             format!("{ips}: pool {pool} cannot be seen, so it is not known whether a router has a route")
         }
         AnnouncedReason::NotAnnounced => format!(
-            "{ips}: on the loopback interface of hosts only, and Seaway announces no addresses yet. If a router has a route \
-             to hosts that serve it, or another program announces it (MetalLB's speaker, a BGP daemon), set announce: static \
-             in AddressPool {pool}. Addresses of a pool with hosts: true need neither"
+            "{ips}: on the loopback interface of hosts only, and nothing announces it. If it is in the network of the hosts, set \
+             announce: l2 in AddressPool {pool}, and they answer for it by ARP and NDP (docs/layer2.md). If a router has a route \
+             to hosts that serve it, or another program announces it (MetalLB's speaker, a BGP daemon), set announce: static. \
+             Addresses of a pool with hosts: true need neither"
         ),
-        AnnouncedReason::Cloud | AnnouncedReason::NoAddress => String::new(),
+        AnnouncedReason::Disabled => {
+            format!("{ips}: AddressPool {pool} says that it is not to be announced (announce: none)")
+        }
+        AnnouncedReason::Cloud
+        | AnnouncedReason::NoAddress
+        | AnnouncedReason::Layer2
+        | AnnouncedReason::Layer2Pending
+        | AnnouncedReason::Layer2Failed => String::new(),
     }
 }

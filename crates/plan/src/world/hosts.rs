@@ -12,6 +12,7 @@ use std::{
 use seaway_model::{
     Address, AddressState, Dirt, Fact, ListenerId, LoadBalancer, Name, Owner, Problem, Reason, Unit,
     fact::{FamilyPolicy, HostReport, HostSays, NotServed},
+    layer2::{Layer2Progress, Layer2State},
     load_balancer::{Bind, Family},
     outcome::Serving,
     unit::Place,
@@ -93,6 +94,8 @@ impl World {
         };
         let mut ips: BTreeSet<IpAddr> = before.holds.symmetric_difference(&now.holds).copied().collect();
         ips.extend(before.not_served.symmetric_difference(&now.not_served));
+        let said = before.layer2.keys().chain(now.layer2.keys());
+        ips.extend(said.filter(|ip| before.layer2.get(ip) != now.layer2.get(ip)));
         ips.extend(self.written_between(before.applied.min(now.applied), before.applied.max(now.applied)));
         let addresses = ips.iter().filter_map(|ip| self.addresses.get(ip));
         let owners: BTreeSet<&Owner> = addresses.flat_map(|it| &it.owners).collect();
@@ -105,6 +108,7 @@ impl World {
         // Looked up before the last addresses were applied, and told after.
         let is_ours = self.roles.host.as_ref() == Some(&report.host);
         let report = &self.by_versions_of_now(report);
+        let report = &self.without_old_news(report, is_ours);
         if is_ours && before.as_ref().is_some_and(|it| report.applied < it.applied) {
             return;
         }
@@ -115,6 +119,7 @@ impl World {
             self.regrant(touched);
             self.bar_host(report);
             self.host_changed(before.as_deref(), report);
+            self.note_layer2(before.as_deref(), report);
         }
         // Somebody took an address away behind our back. (One that could never be put there is not lost.)
         let mut lost = before.iter().flat_map(|it| it.holds.difference(&report.holds)).peekable();
@@ -170,7 +175,8 @@ impl World {
 
     /// As far as this host serves it at present.
     pub(super) fn here(&self, load_balancer: Arc<LoadBalancer>) -> Arc<LoadBalancer> {
-        if !self.drains {
+        // Clients that still come are served: what is announced is withdrawn first.
+        if !self.drains || self.still_announces() {
             return load_balancer;
         }
         Arc::new(LoadBalancer { listeners: BTreeMap::new(), ..LoadBalancer::clone(&load_balancer) })
@@ -291,6 +297,13 @@ impl World {
         let wanted = self.present();
         let mut said =
             HostSays { applied: own.applied, addresses: own.addresses.clone(), ..HostSays::default() };
+        // Hosts that only stand by say nothing: whoever announces does.
+        let is_news = |it: &&Layer2State| it.what != Layer2Progress::Standby;
+        let mut layer2: Vec<_> = own.layer2.iter().filter(|(_, it)| is_news(it)).collect();
+        // Of many, what is wrong first.
+        layer2.sort_by_key(|(_, it)| it.what.is_announcing());
+        let layer2 = layer2.into_iter().take(HostSays::MOST_LAYER2);
+        said.layer2 = layer2.map(|(ip, it)| (*ip, it.clone())).collect();
         said.held = own.holds.iter().copied().filter(|ip| !wanted.addresses.contains_key(ip)).collect();
         for (ip, owners) in &wanted.addresses {
             let version = self.addresses.get(ip).map_or(0, |it| it.version);

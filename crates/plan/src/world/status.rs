@@ -95,6 +95,7 @@ impl World {
             false => load_balancer.binds.iter().filter_map(Bind::ip).collect(),
         };
         problems.extend(self.told_of_excluded_hosts(state));
+        problems.extend(self.layer2_problems(owner, state));
         problems.extend(self.told_of_copies(owner));
         let is_object = matches!(owner, Owner::Object { .. });
         let in_cluster = is_object && self.config.pools.cluster;

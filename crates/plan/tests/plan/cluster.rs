@@ -11,6 +11,7 @@ mod following;
 mod groups;
 mod holds;
 mod late;
+mod layer2;
 mod living;
 mod lost_time;
 mod mistakes;

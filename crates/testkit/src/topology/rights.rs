@@ -16,6 +16,8 @@ pub struct Rights {
 impl Rights {
     /// NET_BIND_SERVICE and NET_ADMIN.
     pub const NETWORK: u64 = 1 << 10 | 1 << 12;
+    /// NET_RAW.
+    pub const RAW: u64 = 1 << 13;
 
     /// Of every thread of a process; empty once it has ended.
     #[track_caller]

@@ -40,7 +40,13 @@ fn what_a_host_serves_is_not_announced_before_somebody_says_so() {
     assert!(status(&world, &shop()).ready, "a host serves it");
     let (is_so, reason, message) = announced(&world);
     assert_eq!((is_so, reason), (ConditionStatus::False, AnnouncedReason::NotAnnounced));
-    for part in ["192.0.2.10", "announce: static in AddressPool public", "MetalLB's speaker", "hosts: true"] {
+    for part in [
+        "192.0.2.10",
+        "announce: l2 in AddressPool public",
+        "announce: static",
+        "MetalLB's speaker",
+        "hosts: true",
+    ] {
         assert!(message.contains(part), "no {part}: {message}");
     }
 

@@ -1,0 +1,329 @@
+//! Addresses that hosts announce by ARP and NDP (`announce: l2`): what this host offers to announce, and what hosts say of it.
+//!
+//! ```text
+//!     this host has the address, serves it, ──► it offers it ──► hosts agree who announces ──► each says what it does
+//!     does not drain and is not excluded        (Layer2Wanted)   (announce/layer2)             (HostReport::layer2)
+//! ```
+//! A host knows of itself alone, at once, whether it may; so each offers for itself, and one of those that offer announces.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use seaway_model::{
+    Announce, Dirt, Fact, Kind, ListenerId, Name, Owner, Problem, Reason, Time, Unit,
+    announced::AnnouncedReason,
+    fact::{AddressPool, HostReport},
+    layer2::{Layer2Peer, Layer2Progress, Layer2State},
+    load_balancer::{Bind, MemberState},
+    outcome::Serving,
+    unit::Place,
+};
+
+use super::{World, owners::OwnerState};
+use crate::index::is_excluded;
+
+/// What this host is to announce, and with whom it agrees on that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layer2Wanted {
+    /// Some pool asks for it: other hosts hear this one, though it has nothing to offer.
+    pub asked: bool,
+    pub peers: Vec<Layer2Peer>,
+    /// Also while there is no other host: one may come at any time.
+    pub needs_key: bool,
+    /// Those that this host serves now.
+    pub offered: BTreeSet<IpAddr>,
+}
+
+impl World {
+    /// Nothing, where this is no host or not all is known yet: then it stays as it was.
+    pub fn layer2(&self) -> Option<Layer2Wanted> {
+        let host = self.roles.host.as_ref().filter(|_| self.settled)?;
+        let own = self.index.host(host)?;
+        let asked = self.ledger.all_pools().any(is_layer2) || !own.layer2.is_empty();
+        if !asked {
+            return Some(Layer2Wanted::default());
+        }
+        let is_out = self.drains || self.index.node(host).is_some_and(|node| is_excluded(node));
+        let offered = match is_out {
+            true => BTreeSet::new(),
+            false => {
+                let present = self.present().addresses.into_iter();
+                present.filter(|(ip, owners)| self.offers(own, *ip, owners)).map(|(ip, _)| ip).collect()
+            }
+        };
+        let needs_key = self.config.pools.cluster;
+        Some(Layer2Wanted { asked, peers: self.layer2_peers(host), needs_key, offered })
+    }
+
+    fn offers(&self, own: &HostReport, ip: IpAddr, owners: &[Owner]) -> bool {
+        let pool = self.addresses.get(&ip).map(|it| &it.pool);
+        let asks = pool.is_some_and(|pool| {
+            // A pool that cannot be seen withdraws nothing.
+            let is_unseen = self.ledger.pools_called(pool).next().is_none();
+            self.asks_layer2(ip) || is_unseen && own.layer2.contains_key(&ip)
+        });
+        // An address that the machine has itself, as by keepalived, is not ours to announce.
+        asks && own.holds.contains(&ip)
+            && !own.addresses.contains(&ip)
+            && owners.iter().any(|owner| self.can_take_clients(owner, ip))
+    }
+
+    /// Some of its sockets are open: one that nobody can open does not take the others away. With `externalTrafficPolicy: Local`, it
+    /// has a member here that takes new clients.
+    fn can_take_clients(&self, owner: &Owner, ip: IpAddr) -> bool {
+        let Some(state) = self.owners.get(owner) else { return false };
+        let is_local_only = state.demand.as_ref().is_some_and(|it| it.service.local_only);
+        let load_balancer = &state.planned.load_balancer;
+        let mut members = load_balancer.pools.values().flat_map(|it| &it.members);
+        let is_open = |at: &Serving| {
+            let id = ListenerId { l4: at.protocol, port: at.port };
+            at.ip == ip && load_balancer.listeners.contains_key(&id)
+        };
+        let mut serving =
+            state.units.iter().filter_map(|it| self.outcomes.get(it)).flat_map(|it| &it.serving);
+        load_balancer.binds.contains(&Bind::Ledger(ip))
+            && (!is_local_only || members.any(|it| it.state == MemberState::Ready))
+            && serving.any(is_open)
+    }
+
+    /// All other hosts, those too that have not reported for a while: they may announce.
+    fn layer2_peers(&self, own: &Name) -> Vec<Layer2Peer> {
+        let hosts = self.index.hosts().chain(self.silent.reports());
+        let mut peers: BTreeMap<Name, Vec<IpAddr>> = (hosts.filter(|it| it.host != *own))
+            .map(|it| {
+                // Of a Node, not those of its bridges and tunnels.
+                let node = self.index.node(&it.host);
+                let of_node = node.map(|it| it.addresses.clone()).filter(|it| !it.is_empty());
+                (it.host.clone(), of_node.unwrap_or_else(|| it.own()))
+            })
+            .collect();
+        let written = self.config.layer2.peers.iter().filter(|it| it.name != *own);
+        peers.extend(written.map(|it| (it.name.clone(), it.addresses.clone())));
+        peers.into_iter().map(|(name, addresses)| Layer2Peer { name, addresses }).collect()
+    }
+
+    /// Whether clients still come by this host's word: its sockets stay open so long, however it drains.
+    pub(super) fn still_announces(&self) -> bool {
+        let own = self.roles.host.as_ref().and_then(|host| self.index.host(host));
+        own.is_some_and(|own| announces(own))
+    }
+
+    /// A host that drains closes its sockets once it announces nothing any more.
+    pub(super) fn note_layer2(&mut self, before: Option<&HostReport>, now: &HostReport) {
+        let is_ours = self.roles.host.as_ref() == Some(&now.host);
+        if is_ours && self.drains && before.is_some_and(announces) && !announces(now) {
+            let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { .. }, _));
+            self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(Dirt::Unit));
+        }
+    }
+
+    /// Whether what this host may announce, or what is told of it, may be another by it, though no Unit is.
+    pub fn concerns_layer2(&self, fact: &Fact) -> bool {
+        let Some(host) = self.roles.host.as_ref() else { return false };
+        match fact {
+            Fact::Host(report) => self.index.host(&report.host) != Some(report),
+            Fact::Node(node) => node.meta.name == *host,
+            Fact::AddressPool(_) => true,
+            _ => false,
+        }
+    }
+
+    /// A host does not hear each word of others: what one of them announced a while ago tells it nothing.
+    pub(super) fn without_old_news(&self, report: &Arc<HostReport>, is_ours: bool) -> Arc<HostReport> {
+        if is_ours || self.roles.host.is_none() || report.layer2.is_empty() {
+            return report.clone();
+        }
+        Arc::new(HostReport { layer2: BTreeMap::new(), ..HostReport::clone(report) })
+    }
+
+    /// Whether hosts announce it, by what they say.
+    pub(super) fn layer2_way(&self, ip: IpAddr) -> (AnnouncedReason, String) {
+        let said = || self.index.hosts().filter_map(move |host| Some((&host.host, host.layer2.get(&ip)?)));
+        let announcing: Vec<(&Name, &Layer2State)> =
+            said().filter(|(_, it)| it.what == Layer2Progress::Announcing).collect();
+        // Of several, one has not heard of the other yet.
+        if let Some((host, state)) = announcing.iter().max_by_key(|(_, it)| it.since) {
+            let (interface, since) = (&state.interface, utc(state.since));
+            return (
+                AnnouncedReason::Layer2,
+                format!("{ip}: host {host} announces it on {interface} since {since}"),
+            );
+        }
+        // Without a cluster, the other host says so to this one alone.
+        let by_another = said().find(|(_, it)| it.what == Layer2Progress::Standby && !it.detail.is_empty());
+        if let Some((host, state)) = by_another {
+            let message = format!("{ip}: host {} announces it, says host {host}", state.detail);
+            return (AnnouncedReason::Layer2, message);
+        }
+        // A host that asks the network first may announce it in a moment, whatever others lack.
+        let is_probing = said().any(|(_, it)| it.what == Layer2Progress::Probing);
+        let failed = said().filter(|(_, it)| it.what > Layer2Progress::Probing && !is_probing);
+        let worst = failed.max_by_key(|(_, it)| {
+            // A conflict is what all hosts have in common.
+            (is_conflict(it.what), it.what)
+        });
+        match worst {
+            Some((host, state)) => {
+                (AnnouncedReason::Layer2Failed, format!("{ip}: host {host} {}", why(state)))
+            }
+            None => (
+                AnnouncedReason::Layer2Pending,
+                format!("{ip}: no host has said yet that it announces it (announce: l2)"),
+            ),
+        }
+    }
+
+    /// What keeps its addresses from being announced.
+    pub(super) fn layer2_problems(&self, owner: &Owner, state: &OwnerState) -> Vec<Problem> {
+        let ips = state.planned.load_balancer.binds.iter().filter_map(|bind| match bind {
+            Bind::Ledger(ip) if self.asks_layer2(*ip) => Some(*ip),
+            _ => None,
+        });
+        let problem = |ip: IpAddr| {
+            let (AnnouncedReason::Layer2Failed, message) = self.layer2_way(ip) else { return None };
+            let said = self.index.hosts().filter_map(|host| host.layer2.get(&ip)).map(|it| it.what);
+            let what: BTreeSet<Layer2Progress> = said.collect();
+            let (reason, fix) = match () {
+                () if what.iter().any(|it| is_conflict(*it)) => (
+                    Reason::AddressConflict,
+                    "Give that machine another address, or take the address out of the pool. Hosts ask the network again every \
+                     10 seconds.",
+                ),
+                () if what.contains(&Layer2Progress::NotPermitted) => (Reason::NotPermitted, self.raw_fix()),
+                () if what.contains(&Layer2Progress::NoKey) => (Reason::Layer2Failed, self.key_fix()),
+                () if what.contains(&Layer2Progress::NoInterface) => (
+                    Reason::Layer2Failed,
+                    "Give a host's interface an address of the same network, or take addresses of the hosts' network into the \
+                     pool. Where a router has a route to the hosts, set announce: static in the AddressPool.",
+                ),
+                () => (Reason::Layer2Failed, "See docs/layer2.md for what hosts need to announce addresses."),
+            };
+            Some(Problem::new(owner.object(), reason, message).fix(fix))
+        };
+        ips.filter_map(problem).collect()
+    }
+
+    fn asks_layer2(&self, ip: IpAddr) -> bool {
+        let pool = self.addresses.get(&ip).map(|it| it.pool.as_str());
+        let pools = || pool.into_iter().flat_map(|pool| self.ledger.pools_called(pool));
+        // A pool of MetalLB may be called the same: its speaker announces its addresses.
+        let is_of_metallb = |it: &AddressPool| {
+            it.object.kind == Kind::IPAddressPool && it.ranges.iter().any(|it| it.contains(ip))
+        };
+        pools().any(is_layer2) && !pools().any(is_of_metallb)
+    }
+
+    fn key_fix(&self) -> &'static str {
+        if self.config.pools.cluster {
+            "Make a key, which hosts read within a minute: kubectl -n seaway-system create secret generic seaway-layer2 \
+             --from-literal=key=\"$(openssl rand -hex 32)\" (docs/layer2.md)"
+        } else {
+            "Make a key: (umask 077; openssl rand -hex 32 > /etc/seaway/layer2.key), copy that file to each host, and name it in \
+             seaway.yaml: layer2: {keyFile: /etc/seaway/layer2.key}"
+        }
+    }
+
+    fn raw_fix(&self) -> &'static str {
+        if self.config.pools.cluster {
+            "Add the capability NET_RAW to the DaemonSet seaway-node: deploy/kubernetes/components/layer2 does (docs/layer2.md)"
+        } else {
+            "Start seaway as root, or under systemd with AmbientCapabilities=CAP_NET_RAW beside those that it has (docs/layer2.md)"
+        }
+    }
+
+    /// Of a pool as a whole: the worst of its addresses.
+    pub(super) fn layer2_of_pool(&self, pool: &Name) -> (AnnouncedReason, String) {
+        let of_pool = self.addresses.values().filter(|it| it.pool == *pool);
+        let (mut count, mut worst) = (0_usize, None);
+        for address in of_pool {
+            count = count.saturating_add(1);
+            let way = self.layer2_way(address.ip);
+            let is_worse = |it: &(AnnouncedReason, String)| (it.0.status(), it.0) < (way.0.status(), way.0);
+            if worst.as_ref().is_none_or(is_worse) {
+                worst = Some(way);
+            }
+        }
+        match worst {
+            None => (AnnouncedReason::NoAddress, "no Service has an address of it yet".to_owned()),
+            Some((AnnouncedReason::Layer2, _)) => {
+                (AnnouncedReason::Layer2, format!("hosts announce {count} addresses of it (announce: l2)"))
+            }
+            Some(worst) => worst,
+        }
+    }
+}
+
+fn is_layer2(pool: &AddressPool) -> bool {
+    pool.announce == Some(Announce::Layer2)
+}
+
+fn announces(host: &HostReport) -> bool {
+    host.layer2.values().any(|it| it.what.is_announcing())
+}
+
+fn is_conflict(what: Layer2Progress) -> bool {
+    matches!(what, Layer2Progress::Conflict | Layer2Progress::Contested)
+}
+
+fn why(state: &Layer2State) -> String {
+    let why = match state.what {
+        Layer2Progress::Contested => {
+            return format!("announces it, and another machine answers for it, too ({})", state.detail);
+        }
+        Layer2Progress::Conflict => format!("another machine answers for it ({})", state.detail),
+        Layer2Progress::NoInterface => "none of its interfaces has an address of that network".to_owned(),
+        Layer2Progress::NoKey => "it has no key to agree with other hosts (layer2.keyFile)".to_owned(),
+        Layer2Progress::NotPermitted => {
+            "it lacks the Linux capability NET_RAW, or another process has its UDP port for heartbeats"
+                .to_owned()
+        }
+        Layer2Progress::Isolated => "it hears no other host and reaches no gateway".to_owned(),
+        Layer2Progress::Announcing | Layer2Progress::Standby | Layer2Progress::Probing => {
+            state.what.as_str().to_owned()
+        }
+        Layer2Progress::Failed => state.detail.to_string(),
+    };
+    format!("does not announce it: {why}")
+}
+
+/// `2026-11-27T17:05:03Z`.
+#[allow(
+    clippy::arithmetic_side_effects,
+    reason = "a part is never more than the whole of which it is taken, and 64 bits of milliseconds are no more than 2^54 seconds"
+)]
+fn utc(time: Time) -> String {
+    let seconds = time.0 / 1_000;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Days since 1 March of year 0: then a leap day is the last of its year.
+    let shifted = days.saturating_add(719_468);
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (rest / 3_600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_as_people_and_the_api_write_it() {
+        for (milliseconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399_999, "2000-02-28T23:59:59Z"),
+            (951_782_400_000, "2000-02-29T00:00:00Z"),
+            (1_795_798_984_000, "2026-11-27T17:03:04Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(utc(Time(milliseconds)), text);
+        }
+    }
+}
