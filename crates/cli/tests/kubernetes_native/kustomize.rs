@@ -112,6 +112,15 @@ fn every_component_can_be_added_to_every_way_and_one_line_changes_every_image() 
     }
 }
 
+#[test]
+fn hosts_that_are_added_to_a_way_without_them_have_the_image_of_this_version() {
+    for way in ["openstack", "hosts-outside"] {
+        let Some(objects) = rendered(&Own::of(way, &["hosts", "policies"], "").path()) else { return };
+        let images: Vec<&str> = objects.lines().filter_map(|it| it.trim().strip_prefix("image: ")).collect();
+        assert_eq!(images, [concat!("seaway:", env!("CARGO_PKG_VERSION")); 3], "{way}");
+    }
+}
+
 /// Blocks of the pages that are kustomizations of a user's, each with its page.
 fn of_pages() -> Vec<(String, String)> {
     let mut all = Vec::new();
