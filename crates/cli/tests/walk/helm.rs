@@ -1,6 +1,10 @@
 //! The chart makes what the manifests say. `SEAWAY_HELM` names the program that `rig/helm/install` built.
 
-use std::{collections::BTreeMap, fs, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    process::Command,
+};
 
 use seaway_manifests::tree::{self, Node, Value};
 use seaway_testkit::skip;
@@ -113,23 +117,32 @@ fn the_chart_makes_by_default_what_the_manifests_make() {
 fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     let values = "image.repository=registry.example:5000/seaway,image.digest=sha256:\
                   0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef,imagePullSecrets[0]=registry,\
-                  controller.replicas=3,hosts.nodeSelector.role=edge,policies=true,certificates.enabled=true,\
-                  certificates.everywhere=true,metrics=true,networkPolicy=true,gke=true,openshift=true,\
-                  configuration.drain=10s";
-    let Some(chart) = made(&["--namespace", "lb", "--set", values]) else { return };
+                  controller.replicas=3,hosts.nodeSelector.role=edge,hosts.resources.requests.cpu=1,policies=true,\
+                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,gke=true,\
+                  openshift=true,configuration.drain=59s,hosts.terminationGracePeriodSeconds=60,\
+                  metricsFrom[0].podSelector.matchLabels.app=prometheus";
+    let lists = r#"configuration.admin={"metrics":{}}"#;
+    let arguments = ["--namespace", "lb", "--set", values, "--set-json", lists];
+    let Some(chart) = made(&arguments) else { return };
     let of = |kind: &str, name: &str| &chart[&[kind.to_owned(), "lb".to_owned(), name.to_owned()]];
     let hosts = &of("DaemonSet", "seaway-node")["spec"]["template"]["spec"];
     let image = hosts["containers"][0]["image"].as_str().unwrap_or_default();
     assert!(image.starts_with("registry.example:5000/seaway@sha256:0123"), "{image}");
     assert_eq!(hosts["initContainers"][0]["image"], image);
-    assert_eq!(hosts["nodeSelector"], json!({"role": "edge"}));
+    assert_eq!(hosts["nodeSelector"], json!({"kubernetes.io/os": "linux", "role": "edge"}));
+    let resources = json!({"requests": {"cpu": 1, "memory": "128Mi"}, "limits": {"memory": "2Gi"}});
+    assert_eq!(hosts["containers"][0]["resources"], resources);
+    assert_eq!(hosts["terminationGracePeriodSeconds"], 60);
     let controller = &of("Deployment", "seaway-controller")["spec"];
     assert_eq!(controller["replicas"], 3);
     assert_eq!(controller["template"]["spec"]["containers"][0]["image"], image);
-    assert_eq!(of("ConfigMap", "seaway")["data"]["seaway.yaml"]["drain"], "10s");
+    assert_eq!(of("ConfigMap", "seaway")["data"]["seaway.yaml"]["drain"], "59s");
     assert_eq!(of("ServiceAccount", "seaway-node")["imagePullSecrets"], json!([{"name": "registry"}]));
+    let admitted = &of("NetworkPolicy", "seaway-controller")["spec"]["ingress"];
+    let from = json!([{"podSelector": {"matchLabels": {"app": "prometheus"}}}]);
+    assert_eq!(*admitted, json!([{"from": from, "ports": [{"port": 19362}]}]));
     for (kind, name) in [
-        ("NetworkPolicy", "seaway-controller"),
+        ("RoleBinding", "seaway-controller-nonroot"),
         ("ResourceQuota", "seaway-critical-pods"),
         ("Service", "seaway-metrics"),
     ] {
@@ -139,7 +152,13 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     for name in ["seaway-hosts", "seaway-copies", "seaway-controller-certificates", "seaway-reviewer"] {
         assert!(names.contains(&name), "{name}");
     }
-    let printed = helm(&[&TEMPLATE[..], &["--namespace", "lb", "--set", values]].concat());
+    // The account of hosts may have privileged pods only where there are hosts.
+    let privileged = ["SecurityContextConstraints", "", "seaway-node"].map(str::to_owned);
+    let users = &chart[&privileged]["users"];
+    assert_eq!(*users, json!(["system:serviceaccount:lb:seaway-node"]));
+    let alone = made(&["--set", "openshift=true,hosts.enabled=false"]).expect("Helm is here");
+    assert!(!alone.contains_key(&privileged));
+    let printed = helm(&[&TEMPLATE[..], &arguments].concat());
     let printed = printed.expect("Helm is here").expect("as above");
     assert!(!printed.contains("seaway-system"), "some object is in another namespace");
 }
@@ -154,10 +173,78 @@ fn a_value_that_is_wrong_is_refused_with_its_place() {
         ("controller.replicas=0", "'/controller/replicas'"),
         ("configuration.defaultDriver=ocatvia", "'/configuration/defaultDriver'"),
         ("policy=true", "'policy' not allowed"),
+        ("configuration.drian=60s", "'drian' not allowed"),
+        ("configuration=null", "'configuration'"),
+        ("openstack=null", "'openstack'"),
+        ("image.repository=registry.example/seaway:1", "'/image/repository'"),
+        ("hosts.terminationGracePeriodSeconds=0", "'/hosts/terminationGracePeriodSeconds'"),
+        // What is right by itself, but not together.
+        ("configuration.drain=45s", "configuration.drain: hosts wait 45s"),
+        ("configuration.drain=1h30m", "configuration.drain: hosts wait 1h30m"),
+        ("configuration.drain=45", "configuration.drain: hosts wait 45"),
+        ("hosts.terminationGracePeriodSeconds=30", "configuration.drain: hosts wait 30s"),
+        ("certificates.everywhere=true", "certificates.everywhere"),
+        ("certificates.enabled=true,configuration.certificateCopies=other", "certificateCopies is other"),
+        ("metrics=true", "configuration.admin.metrics"),
+        ("metrics=true,networkPolicy=true,configuration.admin.metrics.clients=any", "metricsFrom"),
     ] {
         let Some(printed) = helm(&[&TEMPLATE[..], &["--set", value]].concat()) else { return };
         let said = printed.expect_err(value);
         assert!(said.contains(place), "{value}: {said}");
+    }
+}
+
+/// With 1.31, tokens of pods name no Node: policies would refuse each host, which then counts as dead.
+#[test]
+fn policies_are_refused_where_the_cluster_is_too_old_for_them() {
+    let policies = |version: &str| {
+        let more = ["--set", "policies=true", "--kube-version", version];
+        helm(&[&TEMPLATE[..], &more].concat())
+    };
+    let Some(older) = policies("1.31.9") else { return };
+    let said = older.expect_err("1.31");
+    assert!(said.contains("policies: they need Kubernetes 1.32"), "{said}");
+    for version in ["1.32.0", "1.32.0-gke.1", "1.33.1"] {
+        assert!(policies(version).expect("Helm is here").is_ok(), "{version}");
+    }
+}
+
+/// A new key of seaway.yaml needs a line in the schema of the chart, which refuses what it does not know.
+#[test]
+fn the_schema_knows_the_keys_of_seaway_yaml() {
+    let read = |it: &str| fs::read_to_string(root().join(it)).expect("is there");
+    let schema: Json = serde_json::from_str(&read("deploy/helm/seaway/values.schema.json")).expect("JSON");
+    let configuration = &schema["properties"]["configuration"];
+    assert_eq!(configuration["additionalProperties"], false);
+    let keys = |it: &Json| it.as_object().expect("keys").keys().cloned().collect::<BTreeSet<_>>();
+    let all = json(&tree::parse(&read("crates/cli/golden/seaway.yaml")).expect("YAML")[0]);
+    assert_eq!(keys(&configuration["properties"]), keys(&all));
+}
+
+/// Some checkouts and archives have no links: the paths that they lead to are then the text of the files, or the files are not there.
+#[test]
+fn a_chart_without_its_links_is_refused_instead_of_installed_without_definitions_and_roles() {
+    let copy = tempfile::tempdir().expect("a folder");
+    let chart = copy.path().join("seaway");
+    crate::shared_image::run(
+        Command::new("cp").arg("-rL").arg(root().join("deploy/helm/seaway")).arg(&chart),
+    );
+    let path = chart.to_string_lossy();
+    let template = ["template", "seaway", &path];
+    let Some(whole) = helm(&template) else { return };
+    assert!(whole.is_ok(), "{whole:?}");
+    for file in ["crds", "roles", "controller", "hosts"] {
+        let file = chart.join(format!("files/{file}.yaml"));
+        let text = fs::read(&file).expect("is there");
+        for lost in [None, Some("../../../kubernetes/base/crds.yaml")] {
+            match lost {
+                Some(link) => fs::write(&file, link).expect("is written"),
+                None => fs::remove_file(&file).expect("was there"),
+            }
+            let said = helm(&template).expect("Helm is here").expect_err("without a link");
+            assert!(said.contains("is no manifest"), "{said}");
+        }
+        fs::write(&file, text).expect("is written");
     }
 }
 

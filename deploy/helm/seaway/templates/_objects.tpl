@@ -1,7 +1,58 @@
-{{/* What a file of deploy/kubernetes says, in the namespace of this release. `files/` has links to them, so that no object is written
-twice. */}}
+{{/* A file of deploy/kubernetes, to which `files/` has a link, so that no object is written twice. Where links were lost, the file is
+empty or has a path in it: without roles and definitions, an upgrade would delete them. */}}
+{{- define "seaway.file" -}}
+{{- $text := .root.Files.Get (printf "files/%s.yaml" .file) -}}
+{{- if not (contains "\nkind: " $text) -}}
+{{- fail (printf "files/%s.yaml is no manifest: the links of the chart were lost. Use the archive that `helm package` writes in a clone" .file) -}}
+{{- end -}}
+{{- $text -}}
+{{- end }}
+
+{{/* The same, in the namespace of this release. */}}
 {{- define "seaway.text" -}}
-{{- .root.Files.Get (printf "files/%s.yaml" .file) | replace "seaway-system" .root.Release.Namespace -}}
+{{- include "seaway.file" . | replace "seaway-system" .root.Release.Namespace -}}
+{{- end }}
+
+{{/* Stops at values that are right one by one, but not together. */}}
+{{- define "seaway.check" -}}
+{{- $v := .Values -}}
+{{- $configuration := $v.configuration -}}
+{{- if regexMatch "^[0-9]+$" .Release.Namespace -}}
+{{- fail (printf "the namespace %s: one of digits alone would be read as a number in manifests" .Release.Namespace) -}}
+{{- end -}}
+{{- if and $v.policies (semverCompare "<1.32-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "policies: they need Kubernetes 1.32, and this is %s, where each host would be refused and counted as dead" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- if and $v.hosts.enabled (ge (float64 (include "seaway.seconds" ($configuration.drain | default "30s"))) (float64 $v.hosts.terminationGracePeriodSeconds)) -}}
+{{- fail (printf "configuration.drain: hosts wait %v for clients, and are killed after hosts.terminationGracePeriodSeconds, %v, with their addresses left on the machine: make it longer than that" ($configuration.drain | default "30s") $v.hosts.terminationGracePeriodSeconds) -}}
+{{- end -}}
+{{- if and $v.certificates.everywhere (not $v.certificates.enabled) -}}
+{{- fail "certificates.everywhere: it lets controllers read every Secret, and does nothing without certificates.enabled=true" -}}
+{{- end -}}
+{{- if and $v.certificates.enabled (ne (toString $configuration.certificateCopies) "seaway-certificates") -}}
+{{- fail (printf "certificates.enabled: it makes the namespace seaway-certificates, and configuration.certificateCopies is %v: make them the same" $configuration.certificateCopies) -}}
+{{- end -}}
+{{- if and $v.metrics (not (hasKey ($configuration.admin | default dict) "metrics")) -}}
+{{- fail "metrics: nothing serves them without configuration.admin.metrics: --set-json 'configuration.admin={\"metrics\":{}}'" -}}
+{{- end -}}
+{{- if and $v.metrics $v.networkPolicy (not $v.metricsFrom) -}}
+{{- fail "networkPolicy: it would keep Prometheus from the controllers. Say in metricsFrom where it runs: --set-json 'metricsFrom=[{\"namespaceSelector\":{\"matchLabels\":{\"kubernetes.io/metadata.name\":\"monitoring\"}}}]'" -}}
+{{- end -}}
+{{- end }}
+
+{{/* Of a duration as Go writes it, or plain seconds: `drain` of seaway.yaml. */}}
+{{- define "seaway.seconds" -}}
+{{- $text := toString . -}}
+{{- $sum := 0.0 -}}
+{{- if regexMatch "^[0-9.]+$" $text -}}
+{{- $sum = float64 $text -}}
+{{- else -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" $text -1 -}}
+{{- $unit := get (dict "h" 3600.0 "m" 60.0 "s" 1.0) (regexFind "[a-z]+$" .) | default 0.0 -}}
+{{- $sum = addf $sum (mulf (float64 (regexFind "^[0-9.]+" .)) $unit) -}}
+{{- end -}}
+{{- end -}}
+{{- $sum -}}
 {{- end }}
 
 {{- define "seaway.image" -}}
@@ -31,9 +82,12 @@ twice. */}}
 {{- $_ := set . "imagePullPolicy" $root.Values.image.pullPolicy -}}
 {{- end -}}
 {{- $container := first $pod.containers -}}
-{{- if $values.resources -}}{{- $_ := set $container "resources" $values.resources -}}{{- end -}}
-{{- if $values.nodeSelector -}}{{- $_ := set $pod "nodeSelector" $values.nodeSelector -}}{{- end -}}
+{{- $_ := set $container "resources" (mergeOverwrite $container.resources $values.resources) -}}
+{{- $_ := set $pod "nodeSelector" (mergeOverwrite $pod.nodeSelector $values.nodeSelector) -}}
 {{- if $values.tolerations -}}{{- $_ := set $pod "tolerations" $values.tolerations -}}{{- end -}}
+{{- if $values.terminationGracePeriodSeconds -}}
+{{- $_ := set $pod "terminationGracePeriodSeconds" $values.terminationGracePeriodSeconds -}}
+{{- end -}}
 {{- if $values.updateStrategy -}}{{- $_ := set $object.spec "updateStrategy" $values.updateStrategy -}}{{- end -}}
 {{- if eq $object.kind "Deployment" -}}
 {{- $_ := set $object.spec "replicas" $values.replicas -}}
