@@ -35,7 +35,7 @@ fn helm_installs_upgrades_and_removes_seaway_and_leaves_the_definitions() {
     let permitted = "pod-security.kubernetes.io/enforce=privileged";
     scene.cluster.kubectl(&["label", "namespace", NAMESPACE, permitted, "--overwrite"]);
 
-    let said = helm(&["install", "seaway", "seaway"]);
+    let said = helm(&["install", "seaway", "seaway", "--set", "configuration.quarantine=2h"]);
     let notes = said.split("\nNOTES:\n").nth(1).expect("notes");
     assert!(notes.contains("kind: AddressPool") && notes.contains("kubectl -n lb rollout"), "{notes}");
     let ready = ["get", "daemonset/seaway-node", "-o", "jsonpath={.status.numberReady}"];
@@ -45,10 +45,10 @@ fn helm_installs_upgrades_and_removes_seaway_and_leaves_the_definitions() {
 
     let cloud =
         "configuration.drain=10s,openstack.enabled=true,openstack.secretName=my-cloud,hosts.enabled=false";
-    let said = helm(&["upgrade", "seaway", "seaway", "--set", cloud]);
+    let said = helm(&["upgrade", "seaway", "seaway", "--reset-then-reuse-values", "--set", cloud]);
     assert!(said.contains("create secret generic my-cloud --from-file=cloud.conf"), "{said}");
     let written = kubectl(&["get", "configmap/seaway", "-o", "jsonpath={.data.seaway\\.yaml}"]);
-    assert!(written.contains("drain: 10s"), "{written}");
+    assert!(written.contains("drain: 10s") && written.contains("quarantine: 2h"), "{written}");
     until_within(A_TERM, "the hosts are gone", || kubectl(&["get", "daemonset"]).is_empty());
 
     helm(&["uninstall", "seaway"]);

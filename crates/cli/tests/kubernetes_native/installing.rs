@@ -35,8 +35,8 @@ fn lay_out(program: &str, folder: &Path) {
         .arg(folder));
 }
 
-/// Of a program that is not optimised, beside another test.
-const AT_MOST: Duration = Duration::from_secs(20);
+/// Generous, for a program that is not optimised, beside other tests: how long it took is printed.
+const AT_MOST: Duration = Duration::from_secs(60);
 
 #[test]
 fn one_command_and_one_object_make_a_service_answer_from_pods_of_the_image() {

@@ -1,6 +1,7 @@
 //! The ways to install Seaway, as kubectl's own kustomize makes them of the folders of `deploy/kubernetes`.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -60,31 +61,38 @@ fn components() -> Vec<String> {
     names
 }
 
+fn documents(objects: &str) -> impl Iterator<Item = &str> {
+    objects.trim_end().split("\n---\n")
+}
+
 /// Definitions and roles are in each, and are files of their own: the golden files have only what is made of the rest.
-fn without_definitions(objects: &str) -> String {
-    let is_base = |it: &&str| {
-        ["CustomResourceDefinition", "ClusterRole"]
-            .iter()
-            .any(|kind| it.lines().any(|line| line == format!("kind: {kind}")))
-    };
-    let rest: Vec<&str> = objects.trim_end().split("\n---\n").filter(|it| !is_base(it)).collect();
-    format!("{}\n", rest.join("\n---\n"))
+fn is_base(document: &&str) -> bool {
+    let is = |line: &str| ["kind: CustomResourceDefinition", "kind: ClusterRole"].contains(&line);
+    document.lines().any(is)
+}
+
+/// Definitions and roles as kustomize prints their files, with nothing that changes them.
+fn files_of_base() -> Option<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["crds.yaml", "roles.yaml"] {
+        fs::copy(deploy().join("base").join(name), folder.path().join(name)).expect("is copied");
+    }
+    fs::write(folder.path().join("kustomization.yaml"), "resources: [crds.yaml, roles.yaml]\n")
+        .expect("is written");
+    rendered(&folder.path().to_string_lossy())
 }
 
 #[test]
 fn each_way_to_install_it_makes_what_its_golden_file_says() {
     for way in WAYS {
         let Some(objects) = rendered(&deploy().join(way).to_string_lossy()) else { return };
-        let count = |kind: &str| objects.lines().filter(|it| *it == format!("kind: {kind}")).count();
-        let written = |name: &str, kind: &str| {
-            let text = fs::read_to_string(deploy().join("base").join(name)).expect("is there");
-            text.lines().filter(|it| *it == format!("kind: {kind}")).count()
-        };
-        let definitions = "CustomResourceDefinition";
-        assert_eq!(count(definitions), written("crds.yaml", definitions), "{way}");
-        assert_eq!(count("ClusterRole"), written("roles.yaml", "ClusterRole"), "{way}");
+        let definitions: BTreeSet<&str> = documents(&objects).filter(is_base).collect();
+        assert!(!definitions.is_empty());
+        let files = files_of_base().expect("kubectl is here");
+        assert_eq!(definitions, documents(&files).collect(), "{way}: not as the files have them");
         let golden = root().join(format!("crates/cli/golden/kustomize/{way}.yaml"));
-        golden::same(golden, &without_definitions(&objects));
+        let rest: Vec<&str> = documents(&objects).filter(|it| !is_base(it)).collect();
+        golden::same(golden, &format!("{}\n", rest.join("\n---\n")));
     }
 }
 
@@ -162,9 +170,15 @@ fn kustomizations_of_the_pages_do_what_they_are_there_for() {
         assert_ne!(made, plain, "{page}: it changes nothing\n{block}");
         seen.push_str(&made);
     }
-    for line in
-        ["  - NAME", "image: REGISTRY/seaway:0.1.0", "type: OnDelete", "role: loadbalancer", "drain: 10s"]
-    {
+    for line in [
+        "  - NAME",
+        "image: REGISTRY/seaway:0.1.0",
+        "type: OnDelete",
+        "role: loadbalancer",
+        "drain: 10s",
+        "terminationGracePeriodSeconds: 75",
+        "kubernetes.io/metadata.name: monitoring",
+    ] {
         assert!(seen.lines().any(|it| it.trim_end().ends_with(line)), "{line}");
     }
 }

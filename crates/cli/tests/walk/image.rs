@@ -115,10 +115,45 @@ fn an_image_is_the_same_file_each_time_and_has_the_program_and_certificates_of_a
     let mode = |name: &str| fs::metadata(files.join(name)).expect(name).permissions().mode() & 0o7777;
     assert_eq!((mode("seaway"), mode("etc/passwd")), (0o755, 0o644));
     let anchors = fs::read_to_string(files.join("etc/ssl/certs/ca-certificates.crt")).expect("authorities");
-    assert!(anchors.matches("BEGIN CERTIFICATE").count() > 50, "{} bytes", anchors.len());
+    let count = anchors.matches("BEGIN CERTIFICATE").count();
+    let packed = fs::read_dir("/usr/share/ca-certificates/mozilla").expect("ca-certificates").count();
+    assert!(count > 50 && count == packed, "{count}: none that were added to this machine");
+    assert!(
+        anchors.lines().all(|it| !it.contains("-----") || it.matches("-----").count() == 2),
+        "one a line"
+    );
     assert!(!files.join("bin").exists(), "there is no shell");
     // What the manifests mount something at is there already.
     assert!(files.join("etc/seaway").is_dir() && files.join("run/seaway").is_dir());
+}
+
+/// The name that containerd gives it, and that `docker load` gives it.
+#[test]
+fn an_image_has_the_whole_name_of_its_registry() {
+    let anchors = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----";
+    for (name, whole, tag) in [
+        ("seaway:1", "docker.io/library/seaway:1", "1"),
+        ("team/seaway:1", "docker.io/team/seaway:1", "1"),
+        ("registry.example:5000/seaway:1", "registry.example:5000/seaway:1", "1"),
+        ("localhost/a.b/seaway:1-x", "localhost/a.b/seaway:1-x", "1-x"),
+        ("team/a.b/seaway:1", "docker.io/team/a.b/seaway:1", "1"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (archive, file) = (folder.path().join("seaway.tar"), folder.path().join("anchors.pem"));
+        fs::write(&file, anchors).expect("is written");
+        let mut build = Command::new(root().join("deploy/image/build"));
+        build.args(["--program", PROGRAM, "--name", name, "--anchors"]).arg(&file).arg(&archive);
+        let digest = run(&mut build).lines().last().unwrap_or_default().to_owned();
+        let image = Image { archive, digest };
+        let notes = &image.json("index.json")["manifests"][0]["annotations"];
+        assert_eq!(notes["io.containerd.image.name"], whole);
+        assert_eq!(notes["org.opencontainers.image.ref.name"], tag);
+        assert_eq!(image.json("manifest.json")[0]["RepoTags"], json!([name]));
+        let files = folder.path().join("root");
+        image.unpack(&files);
+        let read = fs::read_to_string(files.join("etc/ssl/certs/ca-certificates.crt")).expect("authorities");
+        assert_eq!(read, format!("{anchors}\n"), "those that were named, and no other");
+    }
 }
 
 /// The tag is that of this version, in the one place that names it.
@@ -140,4 +175,5 @@ fn a_build_that_is_asked_for_something_else_says_what_is_wrong() {
     assert!(said(&["--root", "a", "b"]).contains("ARCHIVE, or --root FOLDER"));
     assert!(said(&["--profil", "dist"]).contains("no option is called --profil"));
     assert!(said(&["--anchors", "/nowhere", "a.tar"]).contains("apt-get install ca-certificates"));
+    assert!(said(&["--name", "registry.example:5000/seaway", "a.tar"]).contains("has no tag"));
 }
