@@ -243,6 +243,18 @@ fn hosts_that_announce_have_one_more_right_and_the_key_where_they_look_for_it() 
     assert_eq!(secret["defaultMode"], 0o400, "its owner alone may read it");
 }
 
+/// One that is killed while it waits for clients leaves its addresses on the machine.
+#[test]
+fn a_host_is_not_killed_before_it_has_waited_for_its_clients() {
+    let drain = settings::load(None).unwrap().drain;
+    assert_eq!(drain.as_secs(), 30, "the chart reckons with that, too: _objects.tpl");
+    for way in ["bare-metal", "beside-metallb"].map(way) {
+        let hosts = way.iter().find(|it| it["kind"] == "DaemonSet").unwrap();
+        let grace = hosts["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
+        assert!(grace >= drain.as_secs() + 10, "{grace}");
+    }
+}
+
 #[test]
 fn a_controller_of_a_cloud_is_run_as_one_without_but_for_its_secret() {
     let deployment = |name: &str| way(name).into_iter().find(|it| it["kind"] == "Deployment").unwrap();
