@@ -51,8 +51,17 @@ fn helm_installs_upgrades_and_removes_seaway_and_leaves_the_definitions() {
     assert!(written.contains("drain: 10s") && written.contains("quarantine: 2h"), "{written}");
     until_within(A_TERM, "the hosts are gone", || kubectl(&["get", "daemonset"]).is_empty());
 
+    // Back to an older chart, and forth again: definitions stay what they are, with all that was made of them.
+    let pool =
+        "apiVersion: seaway.dev/v1alpha1\nkind: AddressPool\nmetadata: {name: kept}\nspec: {hosts: true}\n";
+    scene.cluster.apply(pool);
+    for definitions in ["definitions=false", "definitions=true"] {
+        helm(&["upgrade", "seaway", "seaway", "--reset-then-reuse-values", "--set", definitions]);
+        assert!(!scene.is_gone("addresspool/kept"), "{definitions}");
+    }
+
     helm(&["uninstall", "seaway"]);
-    assert!(!scene.is_gone("customresourcedefinition/addresspools.seaway.dev"), "pools would go with it");
+    assert!(!scene.is_gone("addresspool/kept"), "pools would go with it");
     until_within(A_TERM, "the controllers are gone", || kubectl(&["get", "deployment"]).is_empty());
     // What the chart leaves.
     scene.cluster.kubectl(&["delete", "namespace", NAMESPACE]);
