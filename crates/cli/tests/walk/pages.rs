@@ -56,11 +56,15 @@ fn manifests_and_configurations_of_the_pages_are_understood() {
                 continue;
             }
             let file = folder.0.path().join(format!("line-{line}.yaml"));
-            // A key that pages speak of is there, and of its owner alone.
-            let key = folder.0.path().join("tsig.key");
-            fs::write(&key, "c2VjcmV0LW9mLWEtcGFnZQ==\n").expect("written");
-            fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("is ours");
-            let block = block.replace("/etc/seaway/tsig.key", &key.display().to_string());
+            // Keys that pages speak of are there, and of their owner alone.
+            let mut block = block;
+            for (name, text) in [("tsig.key", "c2VjcmV0LW9mLWEtcGFnZQ==\n"), ("layer2.key", &"0f".repeat(32))]
+            {
+                let key = folder.0.path().join(name);
+                fs::write(&key, text).expect("written");
+                fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("is ours");
+                block = block.replace(&format!("/etc/seaway/{name}"), &key.display().to_string());
+            }
             fs::write(&file, &block).expect("written");
             let output = run(&["config", "--check", file.to_str().expect("a path")]);
             assert!(output.status.success(), "{name}:{line}: {}{}", stdout(&output), stderr(&output));
