@@ -33,7 +33,7 @@ const SHORTEST_KEY: usize = 32;
 /// The file of the key is looked at this often, and what could not be started is tried again.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// Clients learn where the address is now before sockets here close.
-const AFTER_WITHDRAWAL: Duration = Duration::from_millis(500);
+pub const AFTER_WITHDRAWAL: Duration = Duration::from_millis(500);
 
 /// How this host announces, as the configuration says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -279,8 +279,8 @@ impl Status {
                 let is_same = |it: &SecretString| it.expose_secret() == key.expose_secret();
                 let is_other = !self.key.as_ref().is_some_and(is_same);
                 if is_other && self.key.is_some() {
-                    warn!(file = %file.display(), "the key of hosts that announce addresses changed; until all hosts have \
-                                                  it, two hosts may answer for one address");
+                    warn!(file = %file.display(), "the key of hosts that announce addresses changed; while hosts have no \
+                                                  line of it in common, two may answer for one address");
                 }
                 self.key = Some(key);
                 is_other
@@ -296,15 +296,16 @@ impl Status {
     }
 }
 
-/// A secret that its owner alone may read, in one line.
+/// Secrets that their owner alone may read, one in each line: the first signs, and all are accepted.
 pub fn read_key(file: &Path) -> Result<SecretString, String> {
     let text = read_secret(file)?;
     let key = text.expose_secret().trim();
-    if key.len() < SHORTEST_KEY {
+    let shortest = key.lines().map(|line| line.trim().len()).filter(|it| *it > 0).min().unwrap_or(0);
+    if shortest < SHORTEST_KEY {
+        let of_a_line = if key.lines().nth(1).is_some() { " in one of its lines" } else { "" };
         return Err(format!(
-            "{} has {} characters, and a key needs {SHORTEST_KEY}. Type: openssl rand -hex 32 > {0}",
+            "{} has {shortest} characters{of_a_line}, and a key needs {SHORTEST_KEY}. Type: openssl rand -hex 32 > {0}",
             file.display(),
-            key.len()
         ));
     }
     Ok(SecretString::from(key.to_owned()))
@@ -386,6 +387,14 @@ mod tests {
         assert!(read(&path).expect_err("others may read it").contains("chmod 600"));
         let told = read(&key_file(&folder, &LONG[1..])).expect_err("it is short");
         assert!(told.contains("31 characters") && told.contains("openssl rand -hex 32"), "{told}");
+        // While one replaces another there are two, and a short one would be accepted as well as a long one.
+        let two = format!("{LONG}\n\n{}\n", LONG.replace('0', "f"));
+        assert_eq!(read(&key_file(&folder, &two)), Ok(two.trim().to_owned()));
+        for weak in [format!("{LONG}\nabc\n"), format!("abc\n{LONG}\n")] {
+            let told = read(&key_file(&folder, &weak)).expect_err("one is short");
+            assert!(told.contains("3 characters in one of its lines"), "{told}");
+        }
+        assert!(read(&key_file(&folder, "\n\n")).expect_err("there is none").contains("0 characters"));
     }
 
     #[test]

@@ -35,7 +35,7 @@ use seaway_proxy::{Drained, Proxy};
 use seaway_watchdog::Watchdog;
 
 pub use addresses::AddressWatch;
-pub use layer2::{LOOK_AGAIN, Layer2Counts, Layer2Settings, read_key};
+pub use layer2::{AFTER_WITHDRAWAL, LOOK_AGAIN, Layer2Counts, Layer2Settings, read_key};
 pub use view::ServiceViews;
 
 use self::layer2::Layer2;
