@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Parser;
-use seaway_manifests::tree::{self, Node, Value};
+use seaway_manifests::tree::{self, Node};
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -17,15 +17,7 @@ use crate::{
 };
 
 fn json(node: &Node) -> Json {
-    match &node.value {
-        Value::Null => Json::Null,
-        Value::Bool(it) => json!(it),
-        Value::Int(it) => json!(it),
-        Value::Float(it) => json!(it),
-        Value::Text(it) => json!(it),
-        Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(entries) => entries.iter().map(|it| (it.key.clone(), json(&it.value))).collect(),
-    }
+    serde_json::to_value(node).unwrap()
 }
 
 fn manifest(name: &str) -> Vec<Json> {

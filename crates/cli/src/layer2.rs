@@ -1,9 +1,9 @@
 //! Carries what the plan wants announced by ARP and NDP to the host, and what the host says of it back to the plan.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use seaway_engine::Handle;
-use seaway_model::{Change, Fact, fact::HostReport};
+use seaway_model::{Change, Fact};
 use seaway_node::{AFTER_WITHDRAWAL, Host, LOOK_AGAIN, Layer2Settings};
 use seaway_plan::World;
 use seaway_watchdog::{Part, Watchdog};
@@ -96,36 +96,21 @@ async fn carry(
 
 async fn report(host: Arc<Host>, handle: Handle, changed: Arc<Notify>) {
     let changes = handle.changes();
-    let mut announced = BTreeSet::new();
     loop {
-        changed.notified().await;
-        let Some(mut report) = look(&host).await else { continue };
-        // Sockets close once the plan knows that an address is announced no more. Before that, another host answers for it, and
-        // clients hear of it.
-        if announced.difference(&announced_in(&report)).next().is_some() {
-            sleep(AFTER_WITHDRAWAL).await;
-            let Some(later) = look(&host).await else { continue };
-            report = later;
+        match host.has_withdrawn() {
+            true => drop(timeout(AFTER_WITHDRAWAL, changed.notified()).await),
+            false => changed.notified().await,
         }
-        announced = announced_in(&report);
-        if changes.send(Change::Put(Fact::Host(Arc::new(report)))).await.is_err() {
-            return;
+        let host = host.clone();
+        match spawn_blocking(move || host.report()).await {
+            Ok(Ok(report)) => {
+                if changes.send(Change::Put(Fact::Host(Arc::new(report)))).await.is_err() {
+                    return;
+                }
+            }
+            Ok(Err(error)) => warn!(%error, "the addresses of this machine's interfaces cannot be read"),
+            Err(error) => warn!(%error, "the report of this host failed"),
         }
         sleep(PAUSE).await;
     }
-}
-
-async fn look(host: &Arc<Host>) -> Option<HostReport> {
-    let host = host.clone();
-    match spawn_blocking(move || host.report()).await {
-        Ok(Ok(report)) => return Some(report),
-        Ok(Err(error)) => warn!(%error, "the addresses of this machine's interfaces cannot be read"),
-        Err(error) => warn!(%error, "the report of this host failed"),
-    }
-    sleep(PAUSE).await;
-    None
-}
-
-fn announced_in(report: &HostReport) -> BTreeSet<IpAddr> {
-    report.layer2.iter().filter(|(_, it)| it.what.is_announcing()).map(|(ip, _)| *ip).collect()
 }

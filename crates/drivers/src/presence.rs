@@ -9,8 +9,8 @@ mod steps;
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use seaway_announce::{
@@ -31,6 +31,9 @@ const PREPARE: &str = "`seaway node --prepare`";
 /// What could not be done is tried again this often: somebody may have typed the commands.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
+/// Another host answers for an address that was withdrawn, and clients learn where it is now, before sockets here close.
+pub const AFTER_WITHDRAWAL: Duration = Duration::from_millis(500);
+
 /// What is over so soon may be done as often as it likes.
 const NOTHING: Duration = Duration::from_millis(5);
 const LONGEST_REST: Duration = Duration::from_secs(1);
@@ -50,6 +53,8 @@ pub struct Presence {
     marked: Mutex<BTreeSet<IpAddr>>,
     /// What is said of addresses that are announced.
     layer2: Mutex<BTreeMap<IpAddr, Layer2State>>,
+    /// Addresses that were announced until then, and are not offered any more.
+    withdrawn: Mutex<BTreeMap<IpAddr, (Layer2State, Instant)>>,
     /// Whether what we put there answers at our ports alone.
     guarding: Option<Guarding>,
 }
@@ -109,6 +114,7 @@ impl Presence {
             told: Mutex::default(),
             marked: Mutex::default(),
             layer2: Mutex::default(),
+            withdrawn: Mutex::default(),
             guarding: None,
         }
     }
@@ -138,8 +144,30 @@ impl Presence {
     pub fn note_layer2(&self, states: BTreeMap<IpAddr, Layer2State>) -> bool {
         let mut layer2 = self.layer2.lock().unwrap_or_else(PoisonError::into_inner);
         let is_news = *layer2 != states;
-        *layer2 = states;
+        let before = std::mem::replace(&mut *layer2, states);
+        let ended = before.into_iter().filter(|(ip, it)| it.what.is_announcing() && !layer2.contains_key(ip));
+        let now = Instant::now();
+        self.still_reported().extend(ended.map(|(ip, it)| (ip, (it, now))));
         is_news
+    }
+
+    /// What is reported now is to be reported again, [`AFTER_WITHDRAWAL`] later.
+    pub fn has_withdrawn(&self) -> bool {
+        !self.still_reported().is_empty()
+    }
+
+    fn still_reported(&self) -> MutexGuard<'_, BTreeMap<IpAddr, (Layer2State, Instant)>> {
+        let mut withdrawn = self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner);
+        withdrawn.retain(|_, (_, at)| at.elapsed() < AFTER_WITHDRAWAL);
+        withdrawn
+    }
+
+    /// The plan keeps sockets open while this host reports that it announces an address.
+    fn reported_layer2(&self) -> BTreeMap<IpAddr, Layer2State> {
+        let withdrawn = self.still_reported().iter().map(|(ip, (it, _))| (*ip, it.clone())).collect();
+        let mut reported: BTreeMap<IpAddr, Layer2State> = withdrawn;
+        reported.extend(self.layer2());
+        reported
     }
 
     pub fn layer2(&self) -> BTreeMap<IpAddr, Layer2State> {
@@ -169,7 +197,7 @@ impl Presence {
             holds,
             applied,
             epoch,
-            layer2: self.layer2(),
+            layer2: self.reported_layer2(),
             ..HostReport::default()
         }
     }
@@ -382,5 +410,39 @@ fn reaches_out(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified(),
         IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_unspecified(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use seaway_model::{Time, layer2::Layer2Progress};
+
+    use super::*;
+
+    #[test]
+    fn an_address_that_was_withdrawn_is_reported_until_clients_know_where_it_is_now() {
+        let presence = Presence::new("a".into(), Vec::new(), []);
+        let ip: IpAddr = "192.0.2.1".parse().expect("an address");
+        let state = |what| {
+            let (interface, detail) = (Name::default(), Name::default());
+            BTreeMap::from([(ip, Layer2State { what, interface, since: Time::default(), detail })])
+        };
+        let is_announced = || presence.reported_layer2().get(&ip).is_some_and(|it| it.what.is_announcing());
+        presence.note_layer2(state(Layer2Progress::Announcing));
+        assert!(is_announced() && !presence.has_withdrawn());
+        // Offered, and not announced: another host has it, or none can. That is said at once.
+        presence.note_layer2(state(Layer2Progress::Standby));
+        assert!(!is_announced() && !presence.has_withdrawn());
+        presence.note_layer2(state(Layer2Progress::Announcing));
+        presence.note_layer2(BTreeMap::new());
+        assert!(presence.layer2().is_empty() && is_announced() && presence.has_withdrawn());
+        let deadline = Instant::now() + 100 * AFTER_WITHDRAWAL;
+        while presence.has_withdrawn() {
+            assert!(Instant::now() < deadline, "it ends");
+            thread::yield_now();
+        }
+        assert!(!is_announced());
     }
 }

@@ -18,7 +18,10 @@ use std::{
 use seaway_announce::layer2::{
     Announcer, Counters, Key, Peer, Settings, State, Timing, Wanted, WantedAddress, What,
 };
-use seaway_drivers::{acme::read_secret, presence::Presence};
+use seaway_drivers::{
+    acme::read_secret,
+    presence::{AFTER_WITHDRAWAL, Presence},
+};
 use seaway_model::{
     Name, Time,
     layer2::{Layer2Progress, Layer2State},
@@ -32,8 +35,6 @@ use tracing::{info, warn};
 const SHORTEST_KEY: usize = 32;
 /// The file of the key is looked at this often, and what could not be started is tried again.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// Clients learn where the address is now before sockets here close.
-pub const AFTER_WITHDRAWAL: Duration = Duration::from_millis(500);
 
 /// How this host announces, as the configuration says.
 #[derive(Clone, Debug, PartialEq, Eq)]

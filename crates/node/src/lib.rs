@@ -35,7 +35,8 @@ use seaway_proxy::{Drained, Proxy};
 use seaway_watchdog::Watchdog;
 
 pub use addresses::AddressWatch;
-pub use layer2::{AFTER_WITHDRAWAL, LOOK_AGAIN, Layer2Counts, Layer2Settings, read_key};
+pub use layer2::{LOOK_AGAIN, Layer2Counts, Layer2Settings, read_key};
+pub use seaway_drivers::presence::AFTER_WITHDRAWAL;
 pub use view::ServiceViews;
 
 use self::layer2::Layer2;
@@ -112,6 +113,11 @@ impl Host {
     /// What this host says of itself now.
     pub fn report(&self) -> Result<HostReport, seaway_announce::Error> {
         self.presence.report()
+    }
+
+    /// It announced an address until a moment ago, and is to report again [`AFTER_WITHDRAWAL`] later.
+    pub fn has_withdrawn(&self) -> bool {
+        self.presence.has_withdrawn()
     }
 
     /// Addresses that the configuration names as this host's own, and that none of its interfaces has now.

@@ -1,8 +1,11 @@
-//! Trees out of a deserializer: what an API server tells has no places, and no text to point at.
+//! Trees out of a deserializer, which have no places: what an API server sends is no text to point at. And into a serializer.
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::{
+    Serialize, Serializer,
+    de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor},
+};
 
 use super::{Entry, Node, Position, Value};
 
@@ -12,6 +15,20 @@ const LARGEST: u64 = i64::MAX as u64;
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
         deserializer.deserialize_any(Reader).map(nowhere)
+    }
+}
+
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.value {
+            Value::Null => serializer.serialize_unit(),
+            Value::Bool(it) => serializer.serialize_bool(*it),
+            Value::Int(it) => serializer.serialize_i64(*it),
+            Value::Float(it) => serializer.serialize_f64(*it),
+            Value::Text(it) => serializer.serialize_str(it),
+            Value::List(items) => serializer.collect_seq(items),
+            Value::Map(entries) => serializer.collect_map(entries.iter().map(|it| (&it.key, &it.value))),
+        }
     }
 }
 

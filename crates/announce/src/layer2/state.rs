@@ -22,7 +22,7 @@ use std::{
 };
 
 pub(crate) use address::Place;
-use address::{Due, Held, Phase};
+use address::{AddressEntry, Due, Phase};
 use peer::Peer;
 use seaway_model::Name;
 
@@ -71,7 +71,7 @@ pub(crate) struct Machine {
     peers: BTreeMap<Name, Peer>,
     /// By which messages name them.
     shorts: BTreeMap<u64, Name>,
-    addresses: BTreeMap<IpAddr, Held>,
+    addresses: BTreeMap<IpAddr, AddressEntry>,
     wanted: Wanted,
     /// What we said last, in parts, and its version.
     said: Vec<Claim>,
@@ -170,7 +170,7 @@ impl Machine {
             wanted.peers.iter().map(|peer| &peer.name).filter(|name| **name != self.host).collect();
         if self.peers.is_empty() && !names.is_empty() && self.inherited.is_empty() {
             self.granted = now;
-            if !self.addresses.values().any(Held::is_announced) {
+            if !self.addresses.values().any(AddressEntry::is_announced) {
                 self.listening = Some(now);
             }
         }
@@ -196,7 +196,7 @@ impl Machine {
             }
             let old = before.remove(&address).filter(|old| old.candidates() == &it.candidates);
             let is_new = old.is_none();
-            let mut held = old.unwrap_or_else(|| Held::new(it.clone(), &self.host));
+            let mut held = old.unwrap_or_else(|| AddressEntry::new(it.clone(), &self.host));
             held.wanted.address = address;
             let ours = if is_new || !new.is_empty() { rank(&self.host, address) } else { [0; 32] };
             let precedes = |name: &&Name| (rank(name, address), *name) < (ours, &self.host);
@@ -305,7 +305,7 @@ impl Machine {
     /// Another machine asks on this interface whether it may have the address (RFC 5227, 2.1.1). Of two that ask at once, the one
     /// with the smaller MAC goes on.
     pub(crate) fn rival(&mut self, now: Now, address: IpAddr, link: u32, theirs: Mac) {
-        let is_probed = |held: &Held| {
+        let is_probed = |held: &AddressEntry| {
             matches!(held.phase, Phase::Probing { .. }) && held.place.is_some_and(|it| theirs < it.mac)
         };
         let is_peer = self.peers.values().any(|peer| peer.macs.contains(&theirs));

@@ -1,6 +1,6 @@
 use std::{fs, path::Path};
 
-use seaway_manifests::tree::{self, Node, Value as Tree};
+use seaway_manifests::tree::{self, Node};
 use serde_json::{Value, json};
 
 use super::*;
@@ -95,17 +95,7 @@ fn is_of(value: &Value, name: &Value) -> bool {
 }
 
 fn json_of(node: &Node) -> Value {
-    match &node.value {
-        Tree::Null => Value::Null,
-        Tree::Bool(it) => json!(it),
-        Tree::Int(it) => json!(it),
-        Tree::Float(it) => json!(it),
-        Tree::Text(it) => json!(it),
-        Tree::List(items) => items.iter().map(json_of).collect(),
-        Tree::Map(entries) => {
-            entries.iter().map(|it| (it.key.clone(), json_of(&it.value))).collect::<Map<_, _>>().into()
-        }
-    }
+    serde_json::to_value(node).expect("is JSON")
 }
 
 fn misfits_of(schema: &Value, text: &str) -> Vec<String> {

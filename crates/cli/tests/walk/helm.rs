@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use seaway_manifests::tree::{self, Node, Value};
+use seaway_manifests::tree::{self, Node};
 use seaway_testkit::skip;
 use serde_json::{Value as Json, json};
 
@@ -41,15 +41,7 @@ fn made(more: &[&str]) -> Option<Objects> {
 type Objects = BTreeMap<[String; 3], Json>;
 
 fn json(node: &Node) -> Json {
-    match &node.value {
-        Value::Null => Json::Null,
-        Value::Bool(it) => json!(it),
-        Value::Int(it) => json!(it),
-        Value::Float(it) => json!(it),
-        Value::Text(it) => json!(it),
-        Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(entries) => entries.iter().map(|it| (it.key.clone(), json(&it.value))).collect(),
-    }
+    serde_json::to_value(node).expect("is JSON")
 }
 
 fn objects(text: &str) -> Objects {

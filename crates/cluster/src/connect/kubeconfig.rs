@@ -2,13 +2,14 @@
 //! program has one reader of YAML instead of two.
 
 use std::{
+    collections::BTreeMap,
     env, fs, io,
     path::{MAIN_SEPARATOR, Path, PathBuf},
 };
 
 use kube::config::{Kubeconfig, KubeconfigError};
 use seaway_manifests::tree::{self, Node, Position, SyntaxError, Value};
-use serde_json::Value as Json;
+use serde::Serialize;
 
 /// Why there is no kubeconfig that can be used.
 #[derive(Debug, thiserror::Error)]
@@ -82,48 +83,35 @@ fn parse(text: &str) -> Result<Vec<Kubeconfig>, SyntaxError> {
 }
 
 fn kubeconfig(root: &Node) -> Result<Kubeconfig, SyntaxError> {
-    serde_json::from_value(json(root)).map_err(|error| {
-        let Refused { at, of } = refused(root);
-        SyntaxError { at, message: format!("{of}{error}") }
+    typed(root).map_err(|error| {
+        let FaultPlace { at, field } = place_of_fault(root);
+        SyntaxError { at, message: format!("{field}{error}") }
     })
 }
 
-/// What is the matter, as precisely as the types tell.
-struct Refused {
-    at: Position,
-    of: String,
+fn typed(it: &impl Serialize) -> Result<Kubeconfig, serde_json::Error> {
+    serde_json::from_value(serde_json::to_value(it)?)
 }
 
-fn refused(root: &Node) -> Refused {
-    let is_refused = |key: &str, value: Json| {
-        let alone = Json::Object([(key.to_owned(), value)].into_iter().collect());
-        serde_json::from_value::<Kubeconfig>(alone).is_err()
-    };
+/// As precisely as the types tell: the field, or the item of a list.
+struct FaultPlace {
+    at: Position,
+    field: String,
+}
+
+fn place_of_fault(root: &Node) -> FaultPlace {
     for entry in root.entries() {
         if let Value::List(items) = &entry.value.value
-            && let Some(index) =
-                items.iter().position(|it| is_refused(&entry.key, Json::Array(vec![json(it)])))
+            && let Some((index, item)) =
+                items.iter().enumerate().find(|(_, it)| typed(&BTreeMap::from([(&entry.key, [it])])).is_err())
         {
-            let at = items.get(index).map_or(entry.at, |it| it.at);
-            return Refused { at, of: format!("{}[{index}]: ", entry.key) };
+            return FaultPlace { at: item.at, field: format!("{}[{index}]: ", entry.key) };
         }
-        if is_refused(&entry.key, json(&entry.value)) {
-            return Refused { at: entry.at, of: format!("{}: ", entry.key) };
+        if typed(&BTreeMap::from([(&entry.key, &entry.value)])).is_err() {
+            return FaultPlace { at: entry.at, field: format!("{}: ", entry.key) };
         }
     }
-    Refused { at: root.at, of: String::new() }
-}
-
-fn json(node: &Node) -> Json {
-    match &node.value {
-        Value::Null => Json::Null,
-        Value::Bool(it) => Json::Bool(*it),
-        Value::Int(it) => Json::from(*it),
-        Value::Float(it) => Json::from(*it),
-        Value::Text(it) => Json::String(it.clone()),
-        Value::List(items) => items.iter().map(json).collect(),
-        Value::Map(entries) => entries.iter().map(|it| (it.key.clone(), json(&it.value))).collect(),
-    }
+    FaultPlace { at: root.at, field: String::new() }
 }
 
 /// It leads nowhere.
@@ -190,7 +178,7 @@ users:
 preferences: {}
 ";
 
-    fn shown(it: &Kubeconfig) -> Json {
+    fn shown(it: &Kubeconfig) -> serde_json::Value {
         serde_json::to_value(it).expect("is JSON")
     }
 

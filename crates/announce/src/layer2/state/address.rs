@@ -23,7 +23,7 @@ pub(crate) struct Place {
 }
 
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct AddressEntry {
     pub(super) wanted: WantedAddress,
     /// This host is a candidate.
     pub(super) ours: bool,
@@ -69,9 +69,9 @@ pub(super) enum Due {
     Again,
 }
 
-impl Held {
-    pub(super) fn new(wanted: WantedAddress, host: &str) -> Held {
-        Held {
+impl AddressEntry {
+    pub(super) fn new(wanted: WantedAddress, host: &str) -> AddressEntry {
+        AddressEntry {
             ours: wanted.candidates.iter().any(|it| **it == *host),
             wanted,
             place: None,

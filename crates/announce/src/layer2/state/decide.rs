@@ -4,7 +4,9 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use seaway_model::Name;
 
-use super::{AT_ONCE, Action, Claim, Due, Held, LONG_APART, Machine, Now, PACE, PATIENCE, Peer, Phase, What};
+use super::{
+    AT_ONCE, Action, AddressEntry, Claim, Due, LONG_APART, Machine, Now, PACE, PATIENCE, Peer, Phase, What,
+};
 
 /// What peers say of an address.
 #[derive(Clone, Copy, Default)]
@@ -118,7 +120,7 @@ impl Machine {
     }
 
     /// What all peers say of each address, in the order of addresses. Both are sorted, so that thousands of each cost no searches.
-    fn said_by_peers(&self, addresses: &mut BTreeMap<IpAddr, Held>) -> Vec<PeerClaims> {
+    fn said_by_peers(&self, addresses: &mut BTreeMap<IpAddr, AddressEntry>) -> Vec<PeerClaims> {
         let mut all = vec![PeerClaims::default(); addresses.len()];
         addresses.values_mut().for_each(|held| held.owner = None);
         for (at, (name, peer)) in self.peers.iter().enumerate() {
@@ -140,7 +142,7 @@ impl Machine {
         all
     }
 
-    fn decide_one(&mut self, now: Now, held: &mut Held, said: PeerClaims) {
+    fn decide_one(&mut self, now: Now, held: &mut AddressEntry, said: PeerClaims) {
         let may = held.ours && held.place.is_some() && !self.lacks_key();
         if !may || self.isolated {
             held.phase = Phase::Idle;
@@ -207,7 +209,7 @@ impl Machine {
         }
     }
 
-    fn take(&mut self, now: Now, held: &mut Held) {
+    fn take(&mut self, now: Now, held: &mut AddressEntry) {
         if held.cold {
             held.probe(now);
             return;
@@ -276,11 +278,11 @@ impl Machine {
 
     /// What became of each address, and whether we answer for it.
     pub(crate) fn states(&self, now: Now) -> BTreeMap<IpAddr, (What, bool)> {
-        let state = |held: &Held| (self.state(now, held), held.is_announced() && self.has_lease(now));
+        let state = |held: &AddressEntry| (self.state(now, held), held.is_announced() && self.has_lease(now));
         self.addresses.iter().map(|(address, held)| (*address, state(held))).collect()
     }
 
-    fn state(&self, now: Now, held: &Held) -> What {
+    fn state(&self, now: Now, held: &AddressEntry) -> What {
         if !held.ours {
             return What::NotServed;
         }

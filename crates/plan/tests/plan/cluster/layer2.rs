@@ -6,7 +6,7 @@ use seaway_model::{
     AddressState, Announce, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, ObjectRef, Outcome,
     Reason, Time,
     announced::{AnnouncedReason, ConditionStatus},
-    fact::{AddressPool, FactRef, HostReport, HostSays, Meta, Node, Service, TargetPort},
+    fact::{AddressPool, FactRef, HostReport, HostSays, Service, TargetPort},
     layer2::{Layer2, Layer2Peer, Layer2Progress, Layer2State},
     outcome::{Serving, UnitState},
 };
@@ -15,7 +15,7 @@ use seaway_testkit::facts::{HOST, ip, owner, pool, put, put_slice, service, shop
 
 use super::{
     pools::{leader, status, tell},
-    scene::{PUBLIC, applied, heard, on_host, on_host_of, unit, written},
+    scene::{PUBLIC, applied, heard, node, on_host, on_host_of, unit, written},
 };
 
 const AT: &str = "192.0.2.17";
@@ -50,16 +50,6 @@ fn here(layer2: Option<Layer2Progress>) -> HostReport {
         layer2: layer2.into_iter().map(|what| (ip(AT), state(what))).collect(),
         ..HostReport::default()
     }
-}
-
-fn node(name: &str, at: &str, labels: &[&str]) -> Change {
-    let labels = labels.iter().map(|it| ((*it).into(), "".into())).collect();
-    Change::Put(Fact::Node(Arc::new(Node {
-        meta: Meta { name: name.into(), labels, ..Meta::default() },
-        addresses: vec![ip(at)],
-        ready: true,
-        ..Node::default()
-    })))
 }
 
 fn serving(service: &Service, more: Vec<Change>) -> World {

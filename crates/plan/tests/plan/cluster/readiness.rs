@@ -4,30 +4,18 @@ use std::sync::Arc;
 
 use seaway_model::{
     AddressState, Change, Fact, Kind, L4, ObjectRef, Reason,
-    fact::{
-        AddressPool, Endpoint, EndpointAddress, FamilyPolicy, HostReport, Meta, Node, Service, TargetPort,
-    },
+    fact::{AddressPool, Endpoint, EndpointAddress, FamilyPolicy, HostReport, Service, TargetPort},
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{endpoint, ip, pool, put, put_slice, service, slice};
 
 use super::{
     pools::{leader, status, tell},
-    scene::{PUBLIC, applied, heard, written},
+    scene::{PUBLIC, applied, heard, node, written},
 };
 
 const EXCLUDE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
-
-fn node(name: &str, at: &str, labels: &[&str]) -> Change {
-    let labels = labels.iter().map(|it| ((*it).into(), "".into())).collect();
-    Change::Put(Fact::Node(Arc::new(Node {
-        meta: Meta { name: name.into(), labels, ..Meta::default() },
-        addresses: vec![ip(at)],
-        ready: true,
-        ..Node::default()
-    })))
-}
 
 fn host(name: &str, addresses: &[&str]) -> Change {
     let addresses = addresses.iter().map(|it| ip(it)).collect();

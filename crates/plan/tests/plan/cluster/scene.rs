@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use seaway_model::{
     Address, AddressState, Change, Config, Desired, Fact, Owner, Unit,
-    fact::{HostReport, Service},
+    fact::{HostReport, Meta, Node, Service},
     unit::{LbKey, Place},
 };
 use seaway_plan::{Demand, Placement, Roles, World, dry_run};
@@ -77,4 +77,15 @@ pub(crate) fn present(world: &World) -> Vec<String> {
         Desired::Presence(present) => present.addresses.keys().map(ToString::to_string).collect(),
         other => panic!("not present but {other:?}"),
     }
+}
+
+/// Ready, with labels that say nothing more.
+pub(crate) fn node(name: &str, at: &str, labels: &[&str]) -> Change {
+    let labels = labels.iter().map(|it| ((*it).into(), "".into())).collect();
+    Change::Put(Fact::Node(Arc::new(Node {
+        meta: Meta { name: name.into(), labels, ..Meta::default() },
+        addresses: vec![ip(at)],
+        ready: true,
+        ..Node::default()
+    })))
 }
