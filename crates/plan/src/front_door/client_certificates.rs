@@ -72,8 +72,7 @@ pub(super) fn option(wishes: &Wishes) -> &'static str {
 /// What is wrong with its authorities.
 pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certificates) -> Vec<Problem> {
     let object = admitted::object(service);
-    let Some(tls) = wishes.tls.of_rules(&object.namespace) else { return Vec::new() };
-    let Some(clients) = tls.clients else {
+    let Some(clients) = wishes.tls.of_rules(&object.namespace).and_then(|it| it.clients) else {
         let is_idle = wishes.written.contains_key(CLIENTS) && wishes.tls.clients_optional;
         let what = "this annotation has no effect: no authorities are named";
         let problem = Problem::new(object, Reason::Unsupported, what).at(wishes.field_of(CLIENTS));
