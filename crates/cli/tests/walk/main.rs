@@ -9,6 +9,7 @@ mod backends;
 mod balance;
 mod balancing;
 mod both_families;
+mod client_certificates;
 mod clock;
 mod commands;
 mod demo;
