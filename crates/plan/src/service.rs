@@ -13,8 +13,8 @@ use seaway_model::{
     fact::{ServiceKind, ServicePort, TargetPort},
     group::Openings,
     load_balancer::{
-        Action, Affinity, BackendProtocol, BackendTls, Bind, CheckKind, HealthCheck, HttpOptions, Limits, Options,
-        Outside, Protocol, Redirect, Rule, TlsByName, Trust,
+        Action, Affinity, BackendProtocol, BackendTls, Bind, CheckKind, HealthCheck, HttpOptions, Limits,
+        Options, Outside, Protocol, Redirect, Rule, TlsByName, Trust,
     },
 };
 

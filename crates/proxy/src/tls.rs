@@ -31,8 +31,8 @@ use seaway_model::{
     load_balancer::{HostPattern, TlsByName},
 };
 
-use hosts::Hosts;
 pub(crate) use hosts::Handshake;
+use hosts::Hosts;
 pub(crate) use keys::Keys;
 pub use keys::{KeyError, look_at};
 pub(crate) use tickets::Tickets;

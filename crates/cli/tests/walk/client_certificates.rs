@@ -35,7 +35,16 @@ impl Curl<'_> {
     fn ask(&self, version: &str, sni: &str, host: &str, own: Option<&str>) -> u16 {
         let (port, ip) = (self.at.port(), self.at.ip());
         let mut curl = Command::new("curl");
-        curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code} %{http_version}", "--max-time", "20", version]);
+        curl.args([
+            "-s",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_code} %{http_version}",
+            "--max-time",
+            "20",
+            version,
+        ]);
         curl.args(["--cacert", "server.crt", "--resolve", &format!("{sni}:{port}:{ip}")]);
         if let Some(own) = own {
             curl.args(["--cert", &format!("{own}.crt"), "--key", &format!("{own}.key")]);
@@ -71,7 +80,8 @@ fn no_host_name_lends_its_connection_to_one_that_asks_for_certificates() {
         .write("others.yaml", &secret("others", other.chain()))
         .start();
     let curl = Curl { folder: folder.path(), at: seaway.at(TLS) };
-    for (name, pair) in [("server", &server), ("client", &client), ("other", &other), ("stranger", &stranger)] {
+    for (name, pair) in [("server", &server), ("client", &client), ("other", &other), ("stranger", &stranger)]
+    {
         curl.write(name, pair);
     }
     until("it is served", || curl.ask("--http1.1", "shop.example", "shop.example", Some("client")) == 200);
@@ -117,6 +127,6 @@ fn no_host_name_lends_its_connection_to_one_that_asks_for_certificates() {
     seaway.folder.write("late.yaml", &asking("zlate", "shop.example/late", "others"));
     until("it is told", || seaway.has_problem("RouteConflict"));
     assert_eq!(curl.ask("--http1.1", "shop.example", "shop.example", Some("stranger")), 200);
-    let checked = run(&["check", &seaway.folder.path().display().to_string()]);
+    let checked = run(&["check", &seaway.folder.manifests().display().to_string()]);
     assert!(crate::harness::stdout(&checked).contains("503"), "{checked:?}");
 }

@@ -62,8 +62,7 @@ impl TlsWishes {
 
     /// What is asked for where listeners are shared; nothing, if that is as it is for all.
     pub(crate) fn of_rules(&self, namespace: &Name) -> Option<RuleTls> {
-        let asked =
-            RuleTls { clients: self.clients(namespace), profile: self.profile, hsts: self.hsts };
+        let asked = RuleTls { clients: self.clients(namespace), profile: self.profile, hsts: self.hsts };
         (asked != RuleTls::default()).then_some(asked)
     }
 

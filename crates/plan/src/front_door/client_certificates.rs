@@ -1,10 +1,6 @@
 //! Certificates that a Service asks its clients for at the front door, whose listeners it shares: by its host names alone.
 
-use seaway_model::{
-    Problem, Reason,
-    config::FrontDoor as Settings,
-    fact::Service,
-};
+use seaway_model::{Problem, Reason, config::FrontDoor as Settings, fact::Service};
 
 use super::listeners::requires_client_certificates;
 use crate::{

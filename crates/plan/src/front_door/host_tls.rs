@@ -119,9 +119,8 @@ impl FrontDoor {
     /// By host name, where it is not as for all. Where no authorities are there yet, nobody is asked, and nobody is served.
     pub(super) fn tls_of_hosts(&self, given: Given<'_>) -> BTreeMap<HostPattern, HostTls> {
         let settings = &given.config.front_door;
-        let vouches = |it: &ObjectRef| {
-            given.certificates.held(it).is_some_and(|it| !it.authorities.is_empty())
-        };
+        let vouches =
+            |it: &ObjectRef| given.certificates.held(it).is_some_and(|it| !it.authorities.is_empty());
         let asked = self.asked_by_host();
         let of_host = |(host, at): (&HostPattern, &Asked)| {
             let mut tls = asked.settings(host, at, settings)?;

@@ -263,7 +263,8 @@ impl Reader<'_> {
         let lacks_authorities = its.lacks_authorities;
         let asks = its.tls.as_ref().and_then(|it| it.clients.clone());
         if let Some((why, fix)) = self.cannot_ask(asks.as_ref(), lacks_authorities) {
-            let what = format!("Service {}/{} is for clients with a certificate: {why}", key.namespace, key.name);
+            let what =
+                format!("Service {}/{} is for clients with a certificate: {why}", key.namespace, key.name);
             let fix = format!("{fix} Until then the rule answers 500.");
             self.tell(Reason::Unsupported, &to.field, what).fix = fix;
             return None;
@@ -278,7 +279,11 @@ impl Reader<'_> {
     }
 
     /// Why its clients' certificates cannot be asked for here, and what to do.
-    fn cannot_ask(&self, asks: Option<&ClientAuth>, lacks_authorities: bool) -> Option<(&'static str, &'static str)> {
+    fn cannot_ask(
+        &self,
+        asks: Option<&ClientAuth>,
+        lacks_authorities: bool,
+    ) -> Option<(&'static str, &'static str)> {
         let known = self.admitted.tls.as_ref().and_then(|it| it.clients.as_ref());
         let why = match (asks, known) {
             _ if lacks_authorities => CannotAsk::NoAuthorities,

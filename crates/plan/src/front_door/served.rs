@@ -96,8 +96,7 @@ impl Served {
 
 /// Those of the Service itself. What the configuration says for each listener holds for the front door's as a whole.
 fn limits(wishes: &Wishes) -> Limits {
-    let of_its_own =
-        |option: &str, limit: Option<u32>| limit.filter(|_| wishes.written.contains_key(option));
+    let of_its_own = |option: &str, limit: Option<u32>| limit.filter(|_| wishes.written.contains_key(option));
     Limits {
         connections: of_its_own(CONNECTIONS, wishes.limits.connections),
         new_per_second: of_its_own(RATE, wishes.limits.new_per_second),

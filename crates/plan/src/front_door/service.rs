@@ -277,7 +277,8 @@ fn protection(service: &Service, wishes: &Wishes) -> Option<Protection> {
 /// What is told of paths at which nobody would be asked for a certificate.
 fn without_host(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
     let what = "the front door asks for client certificates by host name: the Service is not served at paths of all host names";
-    let problem = Problem::new(key.object(), Reason::Unsupported, what).at(wishes.field_of(annotations::PATH));
+    let problem =
+        Problem::new(key.object(), Reason::Unsupported, what).at(wishes.field_of(annotations::PATH));
     let fix = "Write the path behind a host name, seaway.dev/host: shop.example/api; or remove it.";
     (!wishes.http.paths.is_empty()).then(|| problem.fix(fix))
 }
@@ -287,7 +288,11 @@ fn without_name(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
     wishes.tls.profile.filter(|_| wishes.http.all_hosts().is_empty())?;
     let what = "a handshake is chosen by host name, and this Service has none: it is that of all, and with modern, requests by TLS 1.2 get 421";
     let problem = Problem::new(key.object(), Reason::Unsupported, what);
-    Some(problem.at(wishes.field_of(annotations::TLS_PROFILE)).fix("Give it a host name, seaway.dev/host; or remove the annotation."))
+    Some(
+        problem
+            .at(wishes.field_of(annotations::TLS_PROFILE))
+            .fix("Give it a host name, seaway.dev/host; or remove the annotation."),
+    )
 }
 
 /// Who did not ask is told where it would be served if it were not for that.

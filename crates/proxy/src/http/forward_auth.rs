@@ -143,7 +143,9 @@ async fn one_of(
     state: ExchangeState<'_>,
     pool: &Arc<RunningPool>,
 ) -> Result<(MemberAnswer, Arc<RunningMember>), ForwardAuthFailure> {
-    let Ok(_under_way) = pool.admit(client.context.now()) else { return Err(ForwardAuthFailure::Unreachable) };
+    let Ok(_under_way) = pool.admit(client.context.now()) else {
+        return Err(ForwardAuthFailure::Unreachable);
+    };
     let (mut tried, mut patience) = (Vec::new(), QueueDeadline::default());
     while tried.len() < ATTEMPTS {
         let choose = || choose(&client.context, state.client, pool, &tried);

@@ -13,7 +13,9 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     L4, LbKey, Pool, PoolId,
-    load_balancer::{Affinity, BackendProtocol, Balance, Limits, MemberLimit, MemberState, Passive, PoolHttpOptions},
+    load_balancer::{
+        Affinity, BackendProtocol, Balance, Limits, MemberLimit, MemberState, Passive, PoolHttpOptions,
+    },
     name::Owner,
 };
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};

@@ -43,7 +43,11 @@ fn of_host(clients: Option<ClientAuth>) -> HostTls {
 }
 
 /// With a certificate of that issuer, if it is there.
-fn with(trusted: &Authority, issuer: Option<&Authority>, versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConfig {
+fn with(
+    trusted: &Authority,
+    issuer: Option<&Authority>,
+    versions: &[&'static rustls::SupportedProtocolVersion],
+) -> ClientConfig {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions).unwrap();
     let builder = builder.with_root_certificates(trusted.roots());
@@ -103,7 +107,8 @@ impl Doors {
                 rule(None, RuleTls::default()),
             ];
         });
-        let names = ["a.example", "b.example", "any.example", "open.example", "x.wild.example", "missing.example"];
+        let names =
+            ["a.example", "b.example", "any.example", "open.example", "x.wild.example", "missing.example"];
         give(&stage, "own", &own.certificates(&names));
         give(&stage, "first", &first.as_authorities());
         give(&stage, "second", &second.as_authorities());
@@ -197,9 +202,12 @@ fn a_session_of_one_host_is_not_resumed_by_another() {
     let doors = Doors::open();
     // One store of tickets, as a client has it that takes the ticket of one name to another.
     let config = Arc::new(with(&doors.own, Some(&doors.first), BOTH));
-    for (sni, host, status) in
-        [("open.example", "open.example", 200), ("open.example", "a.example", 421), ("a.example", "a.example", 200), ("a.example", "b.example", 421)]
-    {
+    for (sni, host, status) in [
+        ("open.example", "open.example", 200),
+        ("open.example", "a.example", 421),
+        ("a.example", "a.example", 200),
+        ("a.example", "b.example", 421),
+    ] {
         for _ in 0..2 {
             let stream = secure(doors.at, sni, (*config).clone());
             assert_eq!(stream.and_then(|mut it| ask(&mut it, host)).unwrap_or(0), status, "{sni} {host}");

@@ -80,7 +80,11 @@ fn a_host_name_has_its_own_client_authorities_and_versions() {
         assert_eq!(open.iter().all(is_redirect), is_certified && !is_optional, "{say:?}: {open:?}");
         let required = |it: &Rule| it.tls.as_ref().is_some_and(|tls| tls.requires_certificates());
         assert_eq!(secure.iter().all(required), is_certified && !is_optional, "{say:?}: {secure:?}");
-        assert_eq!(secure.iter().any(|it| it.hosts.is_empty()), !is_certified && *say[0].1 == *"a.example", "{say:?}");
+        assert_eq!(
+            secure.iter().any(|it| it.hosts.is_empty()),
+            !is_certified && *say[0].1 == *"a.example",
+            "{say:?}"
+        );
         let held = &load_balancer(&world).expect("open").certificates;
         assert_eq!(held.contains_key(&object("ca")), is_certified, "{say:?}");
     }
@@ -95,10 +99,22 @@ fn a_handshake_asks_for_no_more_than_each_of_the_rules_of_its_host_name_needs() 
         (&[at("a.example"), CLIENTS], &[at("a.example/more"), CLIENTS], &["a.example ca required"]),
         (&[at("a.example"), CLIENTS], &[at("a.example/more"), CLIENTS, OPTIONAL], &["a.example ca optional"]),
         (&[at("a.example"), MODERN], &[at("a.example/open")], &["a.example"]),
-        (&[at("*.example"), CLIENTS], &[at("a.example")], &["a.example ca optional", "*.example ca required"]),
-        (&[at("*.example"), CLIENTS], &[at("a.example"), other], &["a.example other required", "*.example ca required"]),
+        (
+            &[at("*.example"), CLIENTS],
+            &[at("a.example")],
+            &["a.example ca optional", "*.example ca required"],
+        ),
+        (
+            &[at("*.example"), CLIENTS],
+            &[at("a.example"), other],
+            &["a.example other required", "*.example ca required"],
+        ),
         (&[at("*.example"), MODERN], &[at("a.example")], &["a.example", "*.example modern"]),
-        (&[at("*.example"), CLIENTS], &[at("*.b.example")], &["*.b.example ca optional", "*.example ca required"]),
+        (
+            &[at("*.example"), CLIENTS],
+            &[at("*.b.example")],
+            &["*.b.example ca optional", "*.example ca required"],
+        ),
     ] {
         let first = born(saying(service("first", &[80]), first), 1);
         let second = born(saying(service("second", &[80]), second), 2);
@@ -173,7 +189,11 @@ fn clients_are_not_asked_for_certificates_where_that_cannot_be() {
         (Config::default(), vec![CLIENTS, ("seaway.dev/path", "/shop")], "by host name"),
         (Config::default(), vec![at("a.example"), required], "no authorities"),
         (operator, vec![at("a.example"), CLIENTS], "frontDoor.tls.clients"),
-        (Config::default(), vec![at("a.example"), CLIENTS, ("seaway.dev/tls-passthrough", "true")], "passes TLS"),
+        (
+            Config::default(),
+            vec![at("a.example"), CLIENTS, ("seaway.dev/tls-passthrough", "true")],
+            "passes TLS",
+        ),
     ] {
         let shop = saying(service("shop", &[80]), &say);
         let world = with_certificates(config, &[shop]);
@@ -186,7 +206,8 @@ fn clients_are_not_asked_for_certificates_where_that_cannot_be() {
     assert_eq!(entrances(&world), ["a.example/ -> default/shop:80"]);
     assert!(problems(&world)[0].contains("seaway.dev/path"), "{:?}", problems(&world));
     // It cannot be had over http.
-    let shop = saying(service("shop", &[80]), &[at("a.example"), CLIENTS, ("seaway.dev/https-redirect", "false")]);
+    let shop =
+        saying(service("shop", &[80]), &[at("a.example"), CLIENTS, ("seaway.dev/https-redirect", "false")]);
     let world = with_certificates(Config::default(), &[shop]);
     assert!(problems(&world)[0].contains("in spite of this annotation"), "{:?}", problems(&world));
     assert_eq!(hosts(&world), ["a.example ca required"]);
@@ -206,9 +227,11 @@ fn a_route_asks_for_the_certificates_that_its_service_asks_for() {
         second.0.service = "other".into();
         backends.push(second);
     }
-    for (route, expected, leads) in
-        [(&named, &["a.example ca required"][..], 1), (&everywhere, &[], 0), (&both, &["a.example ca required"], 2)]
-    {
+    for (route, expected, leads) in [
+        (&named, &["a.example ca required"][..], 1),
+        (&everywhere, &[], 0),
+        (&both, &["a.example ca required"], 2),
+    ] {
         let mut world = with_certificates(Config::default(), &[shop.clone(), other.clone()]);
         world.apply(put_route(route));
         assert_eq!(hosts(&world), expected);
@@ -220,7 +243,10 @@ fn a_route_asks_for_the_certificates_that_its_service_asks_for() {
         assert_eq!(problems(&world).is_empty(), leads == 1, "{:?}", problems(&world));
         if leads == 2 {
             let pools = &load_balancer(&world).expect("open").pools;
-            assert!(!pools.keys().any(|it| it.0.contains("other")), "its share is answered with an error: {pools:?}");
+            assert!(
+                !pools.keys().any(|it| it.0.contains("other")),
+                "its share is answered with an error: {pools:?}"
+            );
         }
     }
 }
