@@ -221,7 +221,12 @@ fn front_door(door: &FrontDoorView) -> String {
     }
     let at: Vec<String> = door.at.iter().map(ToString::to_string).collect();
     let table = output::table(&["WHO", "LEADS TO", "MEMBERS", "AT"], &rows);
-    format!("\nThe front door, at {}:\n{table}{lost}", at.join(" "))
+    let mut others = String::new();
+    for (name, at) in &door.others {
+        let at: Vec<String> = at.iter().map(ToString::to_string).collect();
+        others.push_str(&format!("Its entrance {name}, at {}\n", at.join(" ")));
+    }
+    format!("\nThe front door, at {}:\n{others}{table}{lost}", at.join(" "))
 }
 
 fn members_of(lead: &Lead) -> String {
@@ -264,7 +269,11 @@ fn front_door_json(door: &FrontDoorView) -> Value {
             "lost": it.lost.iter().map(|lost| json!({ "at": lost.claims, "to": lost.to })).collect::<Vec<_>>(),
         })
     });
-    json!({ "at": door.at, "entrances": entrances.collect::<Vec<_>>() })
+    let mut it = json!({ "at": door.at, "entrances": entrances.collect::<Vec<_>>() });
+    for (name, at) in &door.others {
+        it["otherEntrances"][name.as_str()] = json!(at);
+    }
+    it
 }
 
 fn lead_json(lead: &Lead) -> Value {

@@ -87,6 +87,8 @@ pub struct FrontDoor {
     pub unmatched: Option<Unmatched>,
     pub http: HttpOptions,
     pub tls: FrontDoorTls,
+    /// Further ones by their names: those of them are not nested. Host names and paths are there only if their objects say so.
+    pub entrances: BTreeMap<Name, FrontDoor>,
 }
 
 /// The front door's other listener, which opens once there is a certificate.
@@ -157,6 +159,7 @@ impl Default for FrontDoor {
             strip_prefix: true,
             unmatched: None,
             http: HttpOptions::default(),
+            entrances: BTreeMap::new(),
             tls: FrontDoorTls {
                 port: 443,
                 secrets: Secrets::All,

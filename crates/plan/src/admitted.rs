@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use seaway_model::{
-    Kind, ObjectRef,
+    Kind, Name, ObjectRef,
     fact::Service,
     load_balancer::{BasicAuth, ForwardAuth, RateLimit, RuleTls, TlsProfile},
 };
@@ -31,6 +31,8 @@ pub(crate) struct Admitted {
     pub(crate) tls: Option<RuleTls>,
     /// Its clients have to show a certificate, and it does not say who vouches for them.
     pub(crate) lacks_authorities: bool,
+    /// At which entrances of the front door alone; empty: it does not say.
+    pub(crate) entrances: Vec<Name>,
 }
 
 impl Admitted {
@@ -53,7 +55,8 @@ impl Admitted {
         let lacks_authorities = is_asked && wishes.tls.authorities.is_none();
         let auth = basic_auth::of(service, wishes, given.certificates).into_iter().collect();
         let asks = forward_auth::of(service, wishes).into_iter().collect();
-        Admitted { sources, denied: wishes.denied.clone(), rates, auth, asks, tls, lacks_authorities }
+        let entrances = wishes.http.entrances.clone();
+        Admitted { sources, denied: wishes.denied.clone(), rates, auth, asks, tls, lacks_authorities, entrances }
     }
 
     /// Who is let in by both.

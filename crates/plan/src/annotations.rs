@@ -35,7 +35,7 @@ pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, GIVE_AWAY, INTERNAL};
 pub(crate) use cloud::{
     FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, gives_away, options as of_clouds,
 };
-pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
+pub use http::{ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
 pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
 pub(crate) use places::asks;
 pub use places::{Place, place_names, places};
@@ -108,6 +108,8 @@ pub struct HttpWishes {
     /// At the front door, whatever is usual there; or not.
     pub front_door: Option<bool>,
     pub hosts: Vec<HostPattern>,
+    /// Where at the front door, by the names of its entrances; empty: at the main one.
+    pub entrances: Vec<Name>,
     /// Below one path of a host only; then the paths of its name are not there.
     pub placed: Vec<(HostPattern, Name)>,
     /// Instead of the paths that its name makes.

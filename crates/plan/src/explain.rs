@@ -179,7 +179,12 @@ fn front_door(text: &mut String, world: &World, key: &ServiceKey, service: &Serv
     }
     if let Some(view) = view.filter(|_| !told.is_empty()) {
         let at: Vec<String> = view.at.iter().map(ToString::to_string).collect();
-        let _ = write!(text, "Front door, at {}:\n{told}", at.join(", "));
+        let _ = writeln!(text, "Front door, at {}:", at.join(", "));
+        for (name, at) in &view.others {
+            let at: Vec<String> = at.iter().map(ToString::to_string).collect();
+            let _ = writeln!(text, "  its entrance {name}, at {}", at.join(", "));
+        }
+        text.push_str(&told);
     } else if let Some(why) = front_door::why_not(service, world.config()) {
         let _ = writeln!(text, "  not at the front door: {why}");
     }

@@ -13,6 +13,7 @@
 
 mod claims;
 pub(crate) mod client_certificates;
+mod entrances;
 mod guest;
 mod host_tls;
 mod listeners;
@@ -56,6 +57,7 @@ use self::{
     shares::{Shares, Weight},
 };
 pub(crate) use self::{
+    entrances::{entrance_of, owner_of},
     listeners::requires_client_certificates,
     orders::{AnswerChange, Orderable, Unprovable},
     told::{nobody_is_served, not_redirected},
@@ -75,7 +77,7 @@ use crate::{
 pub const FRONT_DOOR: &str = "frontDoor";
 
 pub(crate) fn owner() -> Owner {
-    Owner::Config(FRONT_DOOR.into())
+    owner_of(None)
 }
 
 /// What a change came to.
@@ -102,8 +104,8 @@ pub(crate) struct FrontDoor {
     passing: BTreeSet<Rank>,
     /// Those whose rules ask something of TLS with their clients.
     asking: BTreeSet<Rank>,
-    asked_by_host: OnceLock<AskedByHost>,
-    last_tls: Mutex<Option<Arc<TlsByName>>>,
+    asked_by_host: OnceLock<BTreeMap<Option<Name>, AskedByHost>>,
+    last_tls: Mutex<BTreeMap<Option<Name>, Arc<TlsByName>>>,
     claims: Claims,
     shares: Shares,
     patterns: Patterns,
@@ -321,6 +323,7 @@ impl FrontDoor {
                 old == rank
                     && before.rules == now.rules
                     && before.redirect == now.redirect
+                    && before.entrances == now.entrances
                     && before.through == now.through
                     && before.certificates == now.certificates
             }
@@ -452,7 +455,7 @@ impl FrontDoor {
         match settings.opens {
             Opens::Never => false,
             Opens::Always => true,
-            Opens::WhenNeeded => self.guests.values().any(Guest::leads),
+            Opens::WhenNeeded => self.leads_at(None),
         }
     }
 

@@ -286,7 +286,7 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, refused: &[Refused])
     let own = demand.owner.object();
     let whose = |listening: &Listening| match listening {
         Listening::StatusPage => "Seaway's own status page".to_owned(),
-        Listening::For(owner) if *owner == front_door::owner() => "Seaway's own front door".to_owned(),
+        Listening::For(owner) if front_door::entrance_of(owner).is_some() => "Seaway's own front door".to_owned(),
         Listening::For(owner) if owner.object() == own => "a listener of this very Service".to_owned(),
         Listening::For(owner) => format!("Seaway's own listener of {}", owner.object()),
     };
@@ -306,7 +306,7 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, refused: &[Refused])
             "Remove {} from {}. To reach the status page from elsewhere, set admin.listen.",
             first.at, first.named_by
         ),
-        Listening::For(owner) if owner.object() == own || *owner == front_door::owner() => {
+        Listening::For(owner) if owner.object() == own || front_door::entrance_of(owner).is_some() => {
             format!("In {}, name the servers themselves instead of {}.", first.named_by, first.at)
         }
         Listening::For(owner) => format!(

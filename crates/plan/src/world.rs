@@ -7,6 +7,7 @@ mod certified;
 mod clouds;
 mod desire;
 mod door;
+mod entrances;
 mod dry;
 mod freed;
 mod groups;

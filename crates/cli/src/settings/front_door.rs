@@ -9,7 +9,7 @@ use seaway_model::{
     config::{Admission, FrontDoor, Opens, Unmatched},
     load_balancer::{HttpLimits, Trace},
 };
-use seaway_plan::{is_token, quantity::network};
+use seaway_plan::{annotations::MAIN, is_token, quantity::network};
 
 use super::{
     acme, certificates,
@@ -79,7 +79,69 @@ pub(super) fn read(
             }
         }
     }
+    entrances(&section.take("entrances"), beside, door, pems, said);
     section.finish();
+}
+
+/// Further entrances: each has what the front door has, but for what it says itself, and for its certificates.
+fn entrances(
+    field: &Field<'_>,
+    beside: &Path,
+    door: &mut FrontDoor,
+    pems: &mut Vec<PemFiles>,
+    said: &mut ExplicitKeys,
+) {
+    for item in field.items() {
+        let section = item.object();
+        let mut own = FrontDoor { entrances: BTreeMap::new(), ..door.clone() };
+        (own.tls.certificates, own.tls.acme) = (Vec::new(), None);
+        let named = section.take("name");
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let name = named.name().filter(|it| {
+            let is_name = !it.is_empty() && it.len() <= 63 && it.bytes().all(plain);
+            if !is_name || *it == MAIN || door.entrances.contains_key(*it) {
+                let told = "must be a name of its own, of small letters, digits and -, and not main";
+                named.invalid(*it, told);
+                return false;
+            }
+            true
+        });
+        if !named.is_set() {
+            named.required("a name, such as internal");
+        }
+        let (addresses, port) = (section.take("addresses"), section.take("port"));
+        if addresses.is_set() {
+            own.addresses = addresses.items().filter_map(|it| it.ip()).collect();
+            if addresses.items().len() == 0 {
+                addresses.required("an address of this host");
+            }
+        }
+        own.port = port.port().unwrap_or(own.port);
+        if section.take("unmatched").is_set() {
+            own.unmatched = unmatched(&section.take("unmatched"), beside);
+        }
+        if section.take("pages").is_set() {
+            own.http.pages = pages(&section.take("pages"), beside);
+        }
+        certificates::certificates(&section.take("certificates"), beside, &mut own.tls, pems);
+        let secrets = own.tls.secrets;
+        certificates::tls(&section.take("tls"), beside, &mut own.tls, pems, said);
+        if own.tls.secrets != secrets {
+            section.take("tls").fault("cannot have `secrets`: it is as frontDoor.tls.secrets says");
+            own.tls.secrets = secrets;
+        }
+        section.finish();
+        let others = std::iter::once(&*door).chain(door.entrances.values());
+        let ports = |it: &FrontDoor| [it.port, it.tls.port];
+        let shares = |it: &FrontDoor| it.addresses.iter().any(|ip| own.addresses.contains(ip));
+        let is_taken = others.into_iter().any(|it| shares(it) && ports(it).iter().any(|port| ports(&own).contains(port)));
+        if is_taken {
+            let told = "must have addresses, or ports (`port` and `tls.port`), that no other entrance has";
+            item.fault(told);
+        } else if let Some(name) = name {
+            door.entrances.insert(name.into(), own);
+        }
+    }
 }
 
 fn limits(field: &Field<'_>, limits: &mut HttpLimits) {

@@ -14,6 +14,10 @@ use crate::{
 pub const FRONT_DOOR: &str = "seaway.dev/front-door";
 pub const PROTOCOL: &str = "seaway.dev/protocol";
 pub const HOST: &str = "seaway.dev/host";
+/// At which entrances of the front door.
+pub const ENTRANCE: &str = "seaway.dev/entrance";
+/// The entrance that is there without a name.
+pub const MAIN: &str = "main";
 pub const PATH: &str = "seaway.dev/path";
 
 /// What the old HAProxy bank called its cookie.
@@ -56,6 +60,25 @@ pub(super) const ROWS: &[Row] = &[
                     None => wishes.http.hosts.push(host),
                 }
             }
+            Ok(())
+        },
+    },
+    Row {
+        names: &[ENTRANCE],
+        help: "entrances of the front door where this is served, and nowhere else: internal, or main,internal; by default main",
+        set: |wishes, text| {
+            let label = |it: &str| {
+                let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+                let is_name = !it.is_empty() && it.len() <= 63 && it.bytes().all(plain);
+                if is_name { Ok(Name::from(it)) } else { Err(format!("{it:?} is no name of an entrance")) }
+            };
+            let mut named = list(text, label)?;
+            if named.is_empty() {
+                return Err("no entrance is named".into());
+            }
+            named.sort();
+            named.dedup();
+            wishes.http.entrances = named;
             Ok(())
         },
     },

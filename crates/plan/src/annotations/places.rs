@@ -3,9 +3,9 @@
 use Place::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, DENIED, FORWARD_AUTH,
-    FORWARD_AUTHORIZATION, FORWARD_HEADERS, FRONT_DOOR, HOST, HSTS, PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM,
-    RATE_KEY, REALM, SOURCE_RANGES, TLS, TLS_PORTS, TLS_PROFILE, TRANSPARENT, of_clouds, table::ADDRESS,
+    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, DENIED, ENTRANCE,
+    FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, FRONT_DOOR, HOST, HSTS, PASSTHROUGH, PATH, PROTOCOL,
+    PROXY_FROM, RATE_KEY, REALM, SOURCE_RANGES, TLS, TLS_PORTS, TLS_PROFILE, TRANSPARENT, of_clouds, table::ADDRESS,
 };
 
 /// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
@@ -84,6 +84,7 @@ pub fn places(option: &str) -> &'static [Place] {
         // On a LoadBalancer, too, they ask for the front door.
         FRONT_DOOR | HOST => OWN_AND_FRONT_DOOR,
         PATH => &[Tcp, Http, Tls, FrontDoor],
+        ENTRANCE => &[FrontDoor, Passthrough, Route],
         "seaway.dev/strip-prefix" | FORWARD_AUTH | FORWARD_HEADERS => &[FrontDoor],
         PASSTHROUGH => &[FrontDoor, Passthrough],
         _ if of_clouds().any(|it| it == option) => &[],

@@ -4,7 +4,7 @@
 //! created or changed. A name that is nearly one of these was meant to protect, too, and nothing listens.
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED,
+    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED, ENTRANCE,
     FORWARD_AUTH, FORWARD_HEADERS, OURS, PASSTHROUGH, PROXY_FROM, RATE, SOURCE_RANGES, TLS, TLS_CONTAINER,
     TLS_OTHERS, Wishes, nobody, rows,
 };
@@ -14,7 +14,7 @@ use crate::spelling::{distance, nearest};
 pub const CLIENTS: &str = "seaway.dev/client-certificates";
 
 /// Done by our own data plane alone.
-const HERE_ALONE: [&str; 3] = [PROXY_FROM, PASSTHROUGH, CLIENT_RATE];
+const HERE_ALONE: [&str; 4] = [PROXY_FROM, PASSTHROUGH, CLIENT_RATE, ENTRANCE];
 
 /// Done by our own data plane and by clouds. [`SOURCE_RANGES`] says by itself that nobody may connect.
 const ANYWHERE: [&str; 11] = [
@@ -32,8 +32,8 @@ const ANYWHERE: [&str; 11] = [
 ];
 
 /// Which clients are let in, and how often, wherever they ask.
-const OF_CLIENTS: [&str; 8] =
-    [SOURCE_RANGES, DENIED, CLIENT_RATE, BASIC_AUTH, FORWARD_AUTH, FORWARD_HEADERS, AUTHORITIES, CLIENTS];
+const OF_CLIENTS: [&str; 9] =
+    [SOURCE_RANGES, DENIED, CLIENT_RATE, BASIC_AUTH, FORWARD_AUTH, FORWARD_HEADERS, AUTHORITIES, CLIENTS, ENTRANCE];
 
 /// Done by clouds alone.
 const IN_CLOUDS: [&str; 8] = [

@@ -15,6 +15,8 @@ use super::guest::Rank;
 /// What a request would have to be. Two claims that are equal are for the same requests, and only one can have them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Claim {
+    /// At which entrance of the front door; `None` is the main one.
+    entrance: Option<Name>,
     host: Option<HostPattern>,
     asked: Match,
 }
@@ -32,7 +34,11 @@ impl Claim {
         }
         asked.headers.sort();
         asked.query.sort();
-        Claim { host: host.cloned(), asked }
+        Claim { entrance: None, host: host.cloned(), asked }
+    }
+
+    pub(super) fn at(self, entrance: Option<&Name>) -> Claim {
+        Claim { entrance: entrance.cloned(), ..self }
     }
 
     pub(super) fn host(&self) -> Option<&HostPattern> {
@@ -67,6 +73,9 @@ impl fmt::Display for Claim {
                     TextMatch::Regex(pattern) => write!(f, " with {what} {name} ~ {pattern}")?,
                 }
             }
+        }
+        if let Some(entrance) = &self.entrance {
+            write!(f, " at entrance {entrance}")?;
         }
         Ok(())
     }

@@ -47,14 +47,14 @@ impl CannotAsk {
     }
 }
 
-/// `has_hosts`: it is reached by host names.
-pub(crate) fn cannot_ask(wishes: &Wishes, has_hosts: bool, settings: &Settings) -> Option<CannotAsk> {
+/// `has_hosts`: it is reached by host names. `settings`: those of its entrances.
+pub(crate) fn cannot_ask(wishes: &Wishes, has_hosts: bool, settings: &[&Settings]) -> Option<CannotAsk> {
     if !matches!(wishes.protection(), Some(Protection::Clients(_))) {
         return None;
     }
     match () {
         () if wishes.tls.authorities.is_none() => Some(CannotAsk::NoAuthorities),
-        () if requires_client_certificates(settings) => Some(CannotAsk::FrontDoorAsks),
+        () if settings.iter().any(|it| requires_client_certificates(it)) => Some(CannotAsk::FrontDoorAsks),
         () if !has_hosts => Some(CannotAsk::NoHost),
         () => None,
     }

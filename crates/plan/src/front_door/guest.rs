@@ -39,6 +39,8 @@ pub(super) struct Guest {
     pub(super) owner: Owner,
     pub(super) rules: Vec<Arc<Rule>>,
     sent_on: SentOn,
+    /// Where it is; `None` is the main one.
+    pub(super) entrances: Vec<Option<Name>>,
     /// Each with the field that makes it.
     pub(super) claims: BTreeMap<Claim, Name>,
     /// Services that it leads to, or would, with the ports that they have of those it names.
@@ -108,6 +110,7 @@ impl Guest {
             owner: Owner::Object { object, uid: uid.clone() },
             rules: Vec::new(),
             sent_on: SentOn::default(),
+            entrances: vec![None],
             claims: BTreeMap::new(),
             backends: BTreeMap::new(),
             through: None,
@@ -163,7 +166,10 @@ impl Guest {
     /// Passes on what comes for these hosts by TLS, and claims all of them.
     pub(super) fn pass(&mut self, hosts: Vec<HostPattern>, to: PoolId, field: &Name) {
         for host in &hosts {
-            self.claims.insert(Claim::new(Some(host), &Match::default()), field.clone());
+            for entrance in &self.entrances {
+                let claim = Claim::new(Some(host), &Match::default()).at(entrance.as_ref());
+                self.claims.insert(claim, field.clone());
+            }
         }
         self.through = Some((hosts, to));
     }
@@ -173,22 +179,18 @@ impl Guest {
         for (index, asked) in rule.matches.iter().enumerate() {
             let hosts = rule.hosts.iter().map(Some);
             for host in hosts.chain(rule.hosts.is_empty().then_some(None)) {
-                self.claims.entry(Claim::new(host, asked)).or_insert_with(|| field(index));
+                for entrance in &self.entrances {
+                    let claim = Claim::new(host, asked).at(entrance.as_ref());
+                    self.claims.entry(claim).or_insert_with(|| field(index));
+                }
             }
         }
         self.rules.push(Arc::new(rule));
     }
 
-    /// In place of its rules, where everybody is sent to TLS.
+    /// In place of its rules, where everybody is sent to TLS at the main entrance.
     pub(super) fn sent_on(&self, action: impl Fn() -> Action) -> &[Arc<Rule>] {
-        let sent = |rule: &Arc<Rule>| {
-            // A password is asked for where TLS keeps it secret.
-            let (auth, asks) = (Vec::new(), Vec::new());
-            // So is a certificate.
-            let tls = None;
-            Arc::new(Rule { action: action(), filters: Vec::new(), auth, asks, tls, ..Rule::clone(rule) })
-        };
-        self.sent_on.0.get_or_init(|| self.rules.iter().map(sent).collect())
+        self.sent_on.0.get_or_init(|| self.rules.iter().map(|rule| sent_on(rule, action())).collect())
     }
 
     /// Where that is may be another place now.
@@ -220,6 +222,13 @@ impl Guest {
         self.backends.entry(key.clone()).or_default().insert(port);
         pool_id(key, port)
     }
+}
+
+/// In place of a rule, where everybody is sent to TLS.
+pub(super) fn sent_on(rule: &Rule, action: Action) -> Arc<Rule> {
+    // A password is asked for where TLS keeps it secret, and so is a certificate.
+    let (auth, asks, tls) = (Vec::new(), Vec::new(), None);
+    Arc::new(Rule { action, filters: Vec::new(), auth, asks, tls, ..Rule::clone(rule) })
 }
 
 /// Unique at the front door, where many Services meet.

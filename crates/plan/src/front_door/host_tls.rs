@@ -77,14 +77,17 @@ impl AskedByHost {
 
 impl FrontDoor {
     /// Nothing is looked at where no rule asks for anything.
-    fn asked_by_host(&self) -> &AskedByHost {
-        self.asked_by_host.get_or_init(|| {
-            let mut asked = AskedByHost::default();
+    fn asked_by_host(&self, entrance: Option<&Name>) -> Option<&AskedByHost> {
+        let all = self.asked_by_host.get_or_init(|| {
+            let mut all: BTreeMap<Option<Name>, AskedByHost> = BTreeMap::new();
             if self.asking.is_empty() {
-                return asked;
+                return all;
             }
             let owners = self.host_names();
-            for (rank, guest) in self.within_limits() {
+            let guests = self.within_limits();
+            let guests = guests.flat_map(|it| it.1.entrances.iter().map(move |entrance| (entrance, it)));
+            for (entrance, (rank, guest)) in guests {
+                let asked = all.entry(entrance.clone()).or_default();
                 for rule in &guest.rules {
                     let of_rule = rule.tls.as_deref();
                     let clients = of_rule.and_then(|it| it.clients.as_ref());
@@ -101,27 +104,39 @@ impl FrontDoor {
                     }
                 }
             }
-            asked
-        })
+            all
+        });
+        all.get(&entrance.cloned())
     }
 
     /// Secrets with authorities by which rules ask for certificates.
-    pub(super) fn authorities_asked_for(&self) -> impl Iterator<Item = &ObjectRef> {
+    pub(super) fn authorities_asked_for<'a>(
+        &'a self,
+        entrance: Option<&'a Name>,
+    ) -> impl Iterator<Item = &'a ObjectRef> {
         let guests = self.asking.iter().filter_map(|rank| self.guests.get(rank));
+        let guests = guests.filter(move |guest| guest.is_at(entrance));
         let asked = guests.flat_map(|guest| &guest.rules).filter_map(|rule| rule.tls.as_ref());
         asked.filter_map(|tls| Some(&tls.clients.as_ref()?.authorities))
     }
 
     pub(crate) fn asks_by(&self, authorities: &ObjectRef) -> bool {
-        self.authorities_asked_for().any(|it| it == authorities)
+        let guests = self.asking.iter().filter_map(|rank| self.guests.get(rank));
+        let mut asked = guests.flat_map(|guest| &guest.rules).filter_map(|rule| rule.tls.as_ref()?.clients.as_ref());
+        asked.any(|it| it.authorities == *authorities)
     }
 
     /// By host name, where it is not as for all. Where no authorities are there yet, nobody is asked, and nobody is served.
-    pub(super) fn tls_of_hosts(&self, given: Given<'_>) -> BTreeMap<HostPattern, HostTls> {
-        let settings = &given.config.front_door;
-        let vouches =
-            |it: &ObjectRef| given.certificates.held(it).is_some_and(|it| !it.authorities.is_empty());
-        let asked = self.asked_by_host();
+    pub(super) fn tls_of_hosts(
+        &self,
+        entrance: Option<&Name>,
+        settings: &Settings,
+        given: Given<'_>,
+    ) -> BTreeMap<HostPattern, HostTls> {
+        let vouches = |it: &ObjectRef| {
+            given.certificates.held(it).is_some_and(|it| !it.authorities.is_empty())
+        };
+        let Some(asked) = self.asked_by_host(entrance) else { return BTreeMap::new() };
         let of_host = |(host, at): (&HostPattern, &Asked)| {
             let mut tls = asked.settings(host, at, settings)?;
             if tls.clients.as_ref().is_some_and(|it| !vouches(&it.authorities)) {
@@ -133,10 +148,15 @@ impl FrontDoor {
     }
 
     /// A rule without the host names at which others have their clients shown by another Secret: there it answers 503.
-    pub(super) fn undisputed(&self, rule: Arc<Rule>) -> impl Iterator<Item = Arc<Rule>> {
+    pub(super) fn undisputed(
+        &self,
+        entrance: Option<&Name>,
+        rule: Arc<Rule>,
+    ) -> impl Iterator<Item = Arc<Rule>> + use<> {
         let clients = rule.tls.as_ref().and_then(|it| it.clients.as_ref());
         let is_others = |host: &HostPattern| {
-            clients.is_some_and(|clients| self.asked_by_host().holder(host, clients).is_some())
+            let asked = || self.asked_by_host(entrance);
+            clients.is_some_and(|clients| asked().is_some_and(|it| it.holder(host, clients).is_some()))
         };
         if !rule.hosts.iter().any(is_others) {
             return [Some(rule), None].into_iter().flatten();
@@ -157,7 +177,10 @@ impl FrontDoor {
     pub(super) fn disputed(&self, guest: &Guest) -> Option<Problem> {
         let rules = guest.rules.iter().filter_map(|rule| Some((rule, rule.tls.as_ref()?.clients.as_ref()?)));
         let disputes = rules.flat_map(|(rule, clients)| {
-            rule.hosts.iter().filter_map(|host| Some((host, self.asked_by_host().holder(host, clients)?)))
+            rule.hosts.iter().filter_map(|host| {
+                let mut asked = guest.entrances.iter().filter_map(|it| self.asked_by_host(it.as_ref()));
+                Some((host, asked.find_map(|it| it.holder(host, clients))?))
+            })
         });
         let disputes: BTreeMap<&HostPattern, &ObjectRef> = disputes.collect();
         let (_, holder) = disputes.first_key_value()?;
@@ -178,11 +201,12 @@ impl FrontDoor {
     }
 
     /// The last one that was put together, where it is the same: sessions of TLS go on being resumed, and nothing is set up anew.
-    pub(super) fn same_tls(&self, now: TlsByName) -> Arc<TlsByName> {
+    pub(super) fn same_tls(&self, entrance: Option<&Name>, now: TlsByName) -> Arc<TlsByName> {
         let mut last = self.last_tls.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match last.as_ref().filter(|last| ***last == now) {
-            Some(last) => last.clone(),
-            None => last.insert(Arc::new(now)).clone(),
+        let known = last.entry(entrance.cloned()).or_default();
+        if **known != now {
+            *known = Arc::new(now);
         }
+        known.clone()
     }
 }

@@ -7,15 +7,16 @@ use std::{
 };
 
 use seaway_model::{
-    Config, L4, Listener, ListenerId, ObjectRef, PoolId,
+    Config, L4, Listener, ListenerId, Name, ObjectRef, PoolId,
     config::FrontDoor as Settings,
     load_balancer::{Action, Certificate, HostPattern, Match, Protocol, Rule, TlsByName},
 };
 
 use super::{
-    FRONT_DOOR, FrontDoor,
+    FrontDoor,
     claims::Claim,
-    guest::{Guest, Rank},
+    entrances::{label, owner_of},
+    guest::{Guest, Rank, sent_on as sent_on_to_tls},
     owner,
 };
 use crate::{index::Given, service::to_https};
@@ -23,8 +24,10 @@ use crate::{index::Given, service::to_https};
 impl FrontDoor {
     pub(crate) fn ids(&self, given: Given<'_>) -> Vec<ListenerId> {
         let settings = &given.config.front_door;
-        let any = given.certificates.any_at_front_door(&settings.tls, self.certificates.keys());
-        let tls = any || !self.passing.is_empty() || !self.validations.is_empty();
+        let named = self.named_at(None, settings);
+        let any = given.certificates.any_at_front_door(&settings.tls, named.keys());
+        let mut passing = self.passing.iter().filter_map(|rank| self.guests.get(rank));
+        let tls = any || passing.any(|guest| guest.is_at(None)) || !self.validations.is_empty();
         let tls = tls.then_some(settings.tls.port);
         let ports = [Some(settings.port), tls.filter(|it| *it != settings.port)];
         ports.into_iter().flatten().map(|port| ListenerId { l4: L4::Tcp, port }).collect()
@@ -32,22 +35,29 @@ impl FrontDoor {
 
     /// No certificate is there, so that TLS does not end here.
     pub(crate) fn lacks_certificates(&self, given: Given<'_>) -> bool {
-        given.certificates.lacks_any_at_front_door(&given.config.front_door.tls, self.certificates.keys())
+        let settings = &given.config.front_door;
+        given.certificates.lacks_any_at_front_door(&settings.tls, self.named_at(None, settings).keys())
     }
 
     /// The objects whose certificates are shown, in order.
-    fn certified<'a>(&'a self, given: Given<'a>) -> Vec<&'a ObjectRef> {
-        let settings = &given.config.front_door.tls;
-        given.certificates.at_front_door(settings, &self.certificates)
+    fn certified<T>(&self, given: Given<'_>, show: impl FnOnce(Vec<&ObjectRef>) -> T) -> T {
+        let settings = &given.config.front_door;
+        show(given.certificates.at_front_door(&settings.tls, &self.named_at(None, settings)))
     }
 
     pub(crate) fn shows(&self, object: &ObjectRef, given: Given<'_>) -> bool {
         let named = self.certificates.contains_key(object);
-        given.certificates.standing(&given.config.front_door.tls, object, named).is_some()
+        let door = &given.config.front_door;
+        let mut all = std::iter::once(door).chain(door.entrances.values());
+        all.any(|it| given.certificates.standing(&it.tls, object, named).is_some())
     }
 
     /// A certificate came, went, or is for other names than those that it had.
     pub(crate) fn rename(&mut self, object: &ObjectRef, had: &[HostPattern], given: Given<'_>) {
+        if !given.config.front_door.entrances.is_empty() {
+            // Which of them shows it is found out anew.
+            return self.forget_certificates();
+        }
         let settings = &given.config.front_door.tls;
         let held = given.certificates.held(object).filter(|_| self.shows(object, given));
         if let Some(shown) = self.shown.get_mut() {
@@ -85,27 +95,25 @@ impl FrontDoor {
     }
 
     pub(crate) fn certificates(&self, given: Given<'_>) -> Arc<BTreeMap<ObjectRef, Arc<Certificate>>> {
-        let shown = self.shown.get_or_init(|| {
-            let mut objects = self.certified(given);
-            if !objects.is_empty() {
-                objects.extend(given.config.front_door.tls.terms.clients.iter().map(|it| &it.authorities));
-                objects.extend(self.authorities_asked_for());
-            }
-            let held = |it: &ObjectRef| Some((it.clone(), given.certificates.held(it)?.clone()));
-            Arc::new(objects.into_iter().filter_map(held).collect())
-        });
+        let settings = &given.config.front_door;
+        let made = || self.certified(given, |objects| self.shown_at(None, settings, objects, given));
+        let shown = self.shown.get_or_init(made);
         shown.clone()
     }
 
     /// Of two that claim a host, the one who has it.
-    pub(super) fn through(&self) -> BTreeMap<HostPattern, Vec<(PoolId, u32)>> {
+    pub(super) fn through(&self, entrance: Option<&Name>) -> BTreeMap<HostPattern, Vec<(PoolId, u32)>> {
         let mut through = BTreeMap::new();
         for rank in &self.passing {
-            let Some((hosts, to)) = self.guests.get(rank).and_then(|it| it.through.as_ref()) else {
+            let guest = self.guests.get(rank).filter(|it| it.is_at(entrance));
+            let Some((hosts, to)) = guest.and_then(|it| it.through.as_ref()) else {
                 continue;
             };
             let held =
-                |host: &&HostPattern| self.holder(&Claim::new(Some(host), &Match::default())) == Some(rank);
+                |host: &&HostPattern| {
+                    let claim = Claim::new(Some(host), &Match::default()).at(entrance);
+                    self.holder(&claim) == Some(rank)
+                };
             let hosts = hosts.iter().filter(held);
             through.extend(hosts.map(|host| (host.clone(), vec![(to.clone(), 1)])));
         }
@@ -126,49 +134,68 @@ impl FrontDoor {
     fn put_together(&self, given: Given<'_>) -> Vec<Arc<Listener>> {
         let Given { config, certificates, .. } = given;
         let settings = &config.front_door;
-        let through = self.through();
         let owners = self.host_names();
         let names = self.tls.get_or_init(|| {
-            let objects = self.certified(given);
-            let by_name = match owners.are_kept() {
-                true => {
-                    let ordered = self.ordered().cloned();
-                    let chosen: Vec<ObjectRef> =
-                        settings.tls.certificates.iter().cloned().chain(ordered).collect();
-                    owners.certify(certificates, &objects, &chosen, through.keys().cloned())
-                }
-                false => certificates.by_name(&objects),
-            };
-            Arc::new(tls(by_name, settings))
+            self.certified(given, |objects| {
+                let by_name = match owners.are_kept() {
+                    true => {
+                        let ordered = self.ordered().cloned();
+                        let chosen: Vec<ObjectRef> =
+                            settings.tls.certificates.iter().cloned().chain(ordered).collect();
+                        owners.certify(certificates, &objects, &chosen, self.through(None).keys().cloned())
+                    }
+                    false => certificates.by_name(&objects),
+                };
+                Arc::new(tls(by_name, settings))
+            })
         });
+        self.assemble(None, settings, names, given)
+    }
+
+    /// The listeners of one entrance.
+    pub(super) fn assemble(
+        &self,
+        entrance: Option<&Name>,
+        settings: &Settings,
+        names: &Arc<TlsByName>,
+        given: Given<'_>,
+    ) -> Vec<Arc<Listener>> {
+        let through = self.through(entrance);
+        let owners = self.host_names();
+        // Authorities check names at the main one.
+        let is_main = entrance.is_none();
+        let validations = self.validations.iter().filter(|_| is_main);
+        let validations: BTreeMap<_, _> = validations.map(|(name, it)| (name.clone(), it.clone())).collect();
         let guards = match owners.are_kept() {
-            true => self.guards(settings),
+            true if is_main => self.guards(settings),
+            true => owners.guards(settings, &BTreeMap::new()),
             false => BTreeMap::new(),
         };
-        let hosts = self.tls_of_hosts(given);
-        let is_plain = through.is_empty() && self.validations.is_empty() && hosts.is_empty();
+        let hosts = self.tls_of_hosts(entrance, settings, given);
+        let is_plain = through.is_empty() && validations.is_empty() && hosts.is_empty();
         let wanted = (names.ends_here() || !is_plain) && settings.tls.port != settings.port;
         let tls = wanted.then(|| match is_plain {
-            true => names.clone(),
-            false => {
-                let validations = self.validations.clone();
-                self.same_tls(TlsByName { through, validations, hosts, ..TlsByName::clone(names) })
-            }
+            true if is_main => names.clone(),
+            _ => self.same_tls(
+                entrance,
+                TlsByName { through, validations, hosts, ..TlsByName::clone(names) },
+            ),
         });
         let secure = tls.map(|tls| {
-            let rules = self.within_limits().flat_map(|(rank, guest)| {
+            let rules = self.guests_at(entrance).flat_map(|(rank, guest)| {
                 guest.rules.iter().filter_map(move |rule| owners.allowed(rank.namespace(), rule))
             });
-            let rules = rules.flat_map(|rule| self.undisputed(rule));
+            let rules = rules.flat_map(|rule| self.undisputed(entrance, rule));
             let rules = rules.chain(guards.values().cloned()).chain(unmatched(settings)).collect();
-            Arc::new(Listener { tls: Some(tls), ..listener("https", settings.tls.port, rules, config) })
+            Arc::new(Listener { tls: Some(tls), ..listener((entrance, "https"), settings.tls.port, rules, (settings, given.config)) })
         });
         // Clients show certificates by TLS alone, so where these are required no request is served over http.
         let https_only = requires_client_certificates(settings);
         // Who only passes on has nobody to be sent to.
         let secure_for_all = secure.as_ref().filter(|_| names.ends_here());
-        let mut rules: Vec<Arc<Rule>> = self.challenges.values().flatten().cloned().collect();
-        for (rank, guest) in self.within_limits() {
+        let challenges = self.challenges.values().flatten().filter(|_| is_main);
+        let mut rules: Vec<Arc<Rule>> = challenges.cloned().collect();
+        for (rank, guest) in self.guests_at(entrance) {
             let asked = guest.redirect.unwrap_or(settings.tls.redirect);
             let sent_on = https_only
                 || secure_for_all.is_some() && asked && !self.awaits_certificate(&guest.rules, given);
@@ -177,15 +204,19 @@ impl FrontDoor {
                 sent_on || rule.tls.as_ref().is_some_and(|tls| tls.requires_certificates())
             };
             let its = guest.rules.iter().enumerate().map(|(number, rule)| match requires(rule) {
-                true => guest.sent_on(|| to_https(settings.tls.port)).get(number).unwrap_or(rule),
-                false => rule,
+                true if is_main => {
+                    guest.sent_on(|| to_https(settings.tls.port)).get(number).unwrap_or(rule).clone()
+                }
+                true => sent_on_to_tls(rule, to_https(settings.tls.port)),
+                false => rule.clone(),
             });
-            let its = its.filter_map(|rule| owners.allowed(rank.namespace(), rule));
-            rules.extend(its.flat_map(|rule| self.undisputed(rule)));
+            let its = its.filter_map(|rule| owners.allowed(rank.namespace(), &rule));
+            rules.extend(its.flat_map(|rule| self.undisputed(entrance, rule)));
         }
         rules.extend(guards.into_values());
         rules.extend(unmatched(settings));
-        let open = Arc::new(listener("http", settings.port, rules, config));
+        let open = listener((entrance, "http"), settings.port, rules, (settings, given.config));
+        let open = Arc::new(open);
         std::iter::once(open).chain(secure).collect()
     }
 }
@@ -194,7 +225,7 @@ pub(crate) fn requires_client_certificates(settings: &Settings) -> bool {
     settings.tls.terms.clients.as_ref().is_some_and(|it| it.required)
 }
 
-fn tls(by_name: TlsByName, settings: &Settings) -> TlsByName {
+pub(super) fn tls(by_name: TlsByName, settings: &Settings) -> TlsByName {
     let terms = &settings.tls.terms;
     TlsByName {
         profile: terms.profile,
@@ -204,16 +235,21 @@ fn tls(by_name: TlsByName, settings: &Settings) -> TlsByName {
     }
 }
 
-fn listener(name: &str, port: u16, rules: Vec<Arc<Rule>>, config: &Config) -> Listener {
+fn listener(
+    (entrance, name): (Option<&Name>, &str),
+    port: u16,
+    rules: Vec<Arc<Rule>>,
+    (settings, config): (&Settings, &Config),
+) -> Listener {
     Listener {
-        owner: owner(),
-        name: format!("{FRONT_DOOR}:{name}").into(),
+        owner: owner_of(entrance),
+        name: format!("{}:{name}", label(entrance)).into(),
         l4: L4::Tcp,
         port,
         protocol: Protocol::Http,
         tls: None,
         rules,
-        http: config.front_door.http.clone(),
+        http: settings.http.clone(),
         sources: Vec::new(),
         denied: Vec::new(),
         proxy_from: Vec::new(),

@@ -49,7 +49,7 @@ impl FrontDoor {
     pub(crate) fn orderable(&self, given: Given<'_>) -> Orderable {
         let mut orderable = Orderable::default();
         let provided: BTreeSet<&HostPattern> = self.provided(given).collect();
-        let passed_on = self.through();
+        let passed_on = self.through(None);
         let is_passed_on = |host: &HostPattern| {
             let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
             let ends =
@@ -61,7 +61,7 @@ impl FrontDoor {
         let acme = given.config.front_door.tls.acme.as_ref();
         let is_own_authority = acme.is_some_and(|it| it.authorities.is_some());
         let owners = self.host_names();
-        for (rank, guest) in self.within_limits() {
+        for (rank, guest) in self.guests_at(None) {
             let its = guest.rules.iter().flat_map(|rule| rule.hosts.iter());
             for host in its.filter(|host| owners.may(rank.namespace(), host) && !is_passed_on(host)) {
                 let is_covered = || match host {

@@ -10,6 +10,7 @@ use seaway_model::{
 
 use super::{
     client_certificates::{self, CannotAsk},
+    entrances::{settings, settings_of},
     guest::Guest,
     listeners::requires_client_certificates,
     patterns::{Fault, Patterns},
@@ -49,6 +50,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
     let mut guest = Guest::new(route.object(), &route.meta.uid);
     let mut wishes = Wishes::of(&given.config.defaults);
     guest.problems = wishes.read(&route.object(), &route.meta.annotations);
+    guest.enter(&wishes, &route.meta.annotations, given.config);
     guest.asks_for_tls(&wishes, &route.meta.namespace, &route.hosts, given);
     let limits = PatternLimits::of(route, given);
     // Users are those of a Service.
@@ -63,6 +65,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
         asks: Vec::new(),
         tls: None,
         lacks_authorities: false,
+        entrances: Vec::new(),
     };
     let mut services = BTreeMap::new();
     for (number, written) in route.rules.iter().enumerate() {
@@ -78,7 +81,7 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
             guest.rule(rule, |matched| format!("{field}.matches[{matched}]").into());
         }
     }
-    let off = ignored_redirect_off(&guest, &given.config.front_door);
+    let off = ignored_redirect_off(&guest, &settings_of(&wishes, given.config));
     guest.problems.extend(off);
     guest
 }
@@ -260,7 +263,20 @@ impl Reader<'_> {
             problems.extend(client_certificates::problems(service, &wishes, given.certificates));
             Admitted::of_service(service, given)
         });
-        let lacks_authorities = its.lacks_authorities;
+        let (lacks_authorities, entrances) = (its.lacks_authorities, its.entrances.clone());
+        if !self.guest.is_only_at(&entrances) {
+            let names: Vec<&str> = entrances.iter().map(Name::as_str).collect();
+            let what = format!(
+                "Service {}/{} is only at entrance {}, and this route is elsewhere",
+                key.namespace,
+                key.name,
+                names.join(", ")
+            );
+            let fix = "Write the same seaway.dev/entrance on the route; until then the rule answers 500.";
+            self.tell(Reason::Unsupported, &to.field, what).fix = fix.to_owned();
+            return None;
+        }
+        let Some(its) = self.services.get(&key) else { return None };
         let asks = its.tls.as_ref().and_then(|it| it.clients.clone());
         if let Some((why, fix)) = self.cannot_ask(asks.as_ref(), lacks_authorities) {
             let what =
@@ -278,6 +294,13 @@ impl Reader<'_> {
         Some(self.guest.lead_to(&key, to.port))
     }
 
+    /// By the configuration, of all clients of an entrance where the route is.
+    fn requires_client_certificates(&self) -> bool {
+        let door = &self.given.config.front_door;
+        let all = self.guest.entrances.iter().filter_map(|it| settings(it.as_ref(), door));
+        all.into_iter().any(requires_client_certificates)
+    }
+
     /// Why its clients' certificates cannot be asked for here, and what to do.
     fn cannot_ask(
         &self,
@@ -288,7 +311,7 @@ impl Reader<'_> {
         let why = match (asks, known) {
             _ if lacks_authorities => CannotAsk::NoAuthorities,
             (None, _) => return None,
-            _ if requires_client_certificates(&self.given.config.front_door) => CannotAsk::FrontDoorAsks,
+            _ if self.requires_client_certificates() => CannotAsk::FrontDoorAsks,
             _ if self.route.hosts.is_empty() => CannotAsk::NoHost,
             (Some(asks), Some(known)) if asks.authorities != known.authorities => {
                 return Some((

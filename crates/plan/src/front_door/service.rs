@@ -11,6 +11,7 @@ use seaway_model::{
 
 use super::{
     client_certificates::{self, CannotAsk, cannot_ask},
+    entrances::settings_of,
     guest::Guest,
     told::ignored_redirect_off,
 };
@@ -78,6 +79,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     let mut wishes = Wishes::of(&config.defaults);
     let mut guest = Guest::new(key.object(), &service.meta.uid);
     guest.problems = wishes.read(&key.object(), &service.meta.annotations);
+    guest.enter(&wishes, &service.meta.annotations, config);
     // Who did not ask for a door that stays shut has nothing to be told, nor a status to be told it in.
     if config.front_door.opens == Opens::Never && asks(&wishes) != Some(true) {
         return None;
@@ -144,7 +146,7 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     }
     guest.problems.extend(idle_here(service, &wishes, Place::FrontDoor, config));
     guest.problems.extend(without_name(&key, &wishes));
-    let off = ignored_redirect_off(&guest, &config.front_door);
+    let off = ignored_redirect_off(&guest, &settings_of(&wishes, config));
     guest.problems.extend(off);
     Some(guest)
 }
@@ -248,7 +250,7 @@ fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<V
         Some(protection) => return Err(Stays::Protected(protection)),
     }
     let has_hosts = !wishes.http.hosts.is_empty() || !wishes.http.placed.is_empty();
-    match cannot_ask(wishes, has_hosts, &config.front_door) {
+    match cannot_ask(wishes, has_hosts, &settings_of(wishes, config)) {
         Some(why) => Err(Stays::Uncertifiable(why)),
         None => Ok(ports),
     }

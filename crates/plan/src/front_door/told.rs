@@ -77,7 +77,7 @@ impl FrontDoor {
     pub(crate) fn not_redirected(&self, owner: &Owner) -> Option<Problem> {
         let object = owner.object();
         let guest = self.ranks.get(&object).and_then(|rank| self.guests.get(rank))?;
-        let leads = guest.owner == *owner && guest.leads();
+        let leads = guest.owner == *owner && guest.leads() && guest.is_at(None);
         match (guest.requires_certificates(), guest.redirect) {
             _ if !leads => None,
             (true, _) => {
@@ -150,14 +150,15 @@ impl FrontDoor {
 }
 
 /// It asks to be served over http, where clients cannot show the certificates that the operator requires.
-pub(super) fn ignored_redirect_off(guest: &Guest, settings: &Settings) -> Option<Problem> {
+pub(super) fn ignored_redirect_off(guest: &Guest, settings: &[&Settings]) -> Option<Problem> {
     let asks = guest.redirect == Some(false);
     let what = "requests over http are redirected to https in spite of this annotation: the front door requires client \
                 certificates (frontDoor.tls.clients)";
     let of_its_own = "requests over http are redirected to https in spite of this annotation: clients have to show a certificate \
                       (seaway.dev/client-authorities)";
-    let what = if requires_client_certificates(settings) { what } else { of_its_own };
-    let is_refused = asks && (requires_client_certificates(settings) || guest.requires_certificates());
+    let of_all = settings.iter().any(|it| requires_client_certificates(it));
+    let what = if of_all { what } else { of_its_own };
+    let is_refused = asks && (of_all || guest.requires_certificates());
     is_refused.then(|| {
         Problem::new(guest.owner.object(), Reason::NotAllowed, what)
             .at(guest.redirect_field.clone())

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use ipnet::IpNet;
 use seaway_model::{
-    Config, ObjectRef, Pool, PoolId, Problem,
+    Config, Name, ObjectRef, Pool, PoolId, Problem,
     config::Opens,
     fact::Service,
     load_balancer::{Action, Match, RateLimit, Rule},
@@ -24,6 +24,8 @@ use crate::index::ServiceKey;
 pub struct FrontDoorView {
     /// Where it is; nowhere, while it has not been given its addresses.
     pub at: Vec<SocketAddr>,
+    /// Further ones, by their names.
+    pub others: Vec<(Name, Vec<SocketAddr>)>,
     pub entrances: Vec<Entrance>,
 }
 
@@ -62,7 +64,11 @@ impl FrontDoor {
             let kept =
                 |claim: &String| !refused.contains(claim) && !lost.iter().any(|it| it.claims.contains(claim));
             let by_tls = guest.through.iter().flat_map(|(hosts, to)| {
-                let at = hosts.iter().map(|host| Claim::new(Some(host), &Match::default()).to_string());
+                let claim = |host| Claim::new(Some(host), &Match::default());
+                let entrances = &guest.entrances;
+                let at = hosts.iter().flat_map(move |host| {
+                    entrances.iter().map(move |it| claim(host).at(it.as_ref()).to_string())
+                });
                 let members = self.pools.get(to).map_or(0, |pool| pool.members.len());
                 at.map(move |at| Lead {
                     at,
@@ -73,14 +79,14 @@ impl FrontDoor {
                     rates: Vec::new(),
                 })
             });
-            let leads = guest.rules.iter().flat_map(|rule| self.leads(rule)).chain(by_tls);
+            let leads = guest.rules.iter().flat_map(|rule| self.leads(rule, &guest.entrances)).chain(by_tls);
             let leads = leads.filter(|lead| kept(&lead.at)).collect();
             Some(Entrance { object: guest.owner.object(), leads, lost, problems: told.problems })
         };
         self.guests.iter().filter_map(entrance).collect()
     }
 
-    fn leads(&self, rule: &Rule) -> Vec<Lead> {
+    fn leads(&self, rule: &Rule, entrances: &[Option<Name>]) -> Vec<Lead> {
         let answering = |id: &PoolId| self.pools.get(id).map_or(0, |pool| pool.members.len());
         let (to, pools) = match &rule.action {
             Action::Forward(pools) => {
@@ -95,7 +101,10 @@ impl FrontDoor {
         };
         let hosts = rule.hosts.iter().map(Some).chain(rule.hosts.is_empty().then_some(None));
         let claims =
-            hosts.flat_map(|host| rule.matches.iter().map(move |asked| Claim::new(host, asked).to_string()));
+            hosts.flat_map(|host| rule.matches.iter().map(move |asked| Claim::new(host, asked)));
+        let claims = claims.flat_map(|claim| {
+            entrances.iter().map(move |it| claim.clone().at(it.as_ref()).to_string())
+        });
         let lead = |at| Lead {
             at,
             to: to.clone(),

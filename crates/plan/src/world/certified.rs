@@ -7,7 +7,7 @@ use std::{
 
 use seaway_model::{
     Dirt, Kind, ObjectRef, Owner, Problem, Time, Unit,
-    config::{Opens, Secrets},
+    config::{FrontDoor, Opens, Secrets},
     fact::Secret,
     load_balancer::{Certificate, HostPattern},
 };
@@ -45,11 +45,9 @@ impl World {
 
     /// By a Service, a route or the configuration.
     fn is_named(&self, object: &ObjectRef) -> bool {
-        let tls = &self.config.front_door.tls;
-        let authorities = tls.terms.clients.iter().map(|it| &it.authorities);
         self.certified.contains_key(object)
             || self.door.guests.names_certificate(object)
-            || tls.certificates.iter().chain(authorities).any(|it| it == object)
+            || self.configured().any(|it| it == object)
     }
 
     /// What is in use only because it was named, and is not any more.
@@ -91,7 +89,8 @@ impl World {
 
     fn wants_all_secrets(&self) -> bool {
         let door = &self.config.front_door;
-        door.opens != Opens::Never && door.tls.secrets == Secrets::All
+        let mut all = std::iter::once(door).chain(door.entrances.values());
+        door.opens != Opens::Never && all.any(|it| it.tls.secrets == Secrets::All)
     }
 
     /// Time has passed: for all that has an end.
@@ -177,8 +176,11 @@ impl World {
 
     fn configured(&self) -> impl Iterator<Item = &ObjectRef> {
         let door = &self.config.front_door;
-        let authorities = door.tls.terms.clients.iter().map(|it| &it.authorities);
-        door.tls.certificates.iter().chain(authorities)
+        let all = std::iter::once(door).chain(door.entrances.values());
+        all.flat_map(|it| {
+            let authorities = it.tls.terms.clients.iter().map(|it| &it.authorities);
+            it.tls.certificates.iter().chain(authorities)
+        })
     }
 
     fn is_shown(&self, object: &ObjectRef) -> bool {
@@ -200,8 +202,10 @@ impl World {
         for route in self.door.guests.routes_certified_by(object) {
             self.refresh_route(&route);
         }
-        let authorities = self.config.front_door.tls.terms.clients.as_ref().map(|it| &it.authorities);
-        if authorities == Some(object) || self.door.guests.asks_by(object) {
+        let door = &self.config.front_door;
+        let mut all = std::iter::once(door).chain(door.entrances.values());
+        let is_of_all = |it: &FrontDoor| it.tls.terms.clients.as_ref().is_some_and(|it| it.authorities == *object);
+        if all.any(is_of_all) || self.door.guests.asks_by(object) {
             return self.refresh_door();
         }
         if !before.shown && !self.is_shown(object) {
@@ -211,7 +215,8 @@ impl World {
             return self.rename_at_door(object, &before.names);
         }
         self.door.guests.renew(object, self.certificates.held(object));
-        for unit in &self.door.units {
+        let units: Vec<Unit> = self.all_door_units().cloned().collect();
+        for unit in &units {
             // What was told of it may hold no more: then the whole is concluded again.
             let well = self.outcomes.get(unit).is_some_and(|it| it.problems.is_empty());
             self.dirt.insert(match well {
@@ -219,13 +224,15 @@ impl World {
                 false => Dirt::Unit(unit.clone()),
             });
         }
-        self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+        self.mark_door_statuses();
     }
 
     /// One certificate of a Unit, for a renewal of it alone.
     pub fn certificate(&self, unit: &Unit, object: &ObjectRef) -> Option<Arc<Certificate>> {
-        let shown = self.door.units.contains(unit)
-            && self.door.guests.certificates(self.given()).contains_key(object);
+        let shown = match self.door.units.contains(unit) {
+            true => self.door.guests.certificates(self.given()).contains_key(object),
+            false => self.entrance_at(unit).is_some_and(|it| it.certificates.contains_key(object)),
+        };
         shown.then(|| self.certificates.held(object).cloned())?
     }
 

@@ -16,6 +16,10 @@ impl World {
             Unit::LoadBalancer(..) if self.door.units.contains(unit) => {
                 Desired::LoadBalancer(self.here(self.door_load_balancer()))
             }
+            Unit::LoadBalancer(..) if self.is_door_unit(unit) => match self.entrance_at(unit) {
+                Some(wanted) => Desired::LoadBalancer(self.here(wanted)),
+                None => Desired::Absent,
+            },
             Unit::LoadBalancer(_, LbKey::Of(owner) | LbKey::Second(owner, _)) => match self.owners.get(owner)
             {
                 Some(state) if state.units.contains(unit) => Desired::LoadBalancer(

@@ -1,6 +1,10 @@
 //! The front door in the World: one more owner, named in the configuration, with one Unit on each host.
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 use seaway_model::{
     Dirt, Kind, LoadBalancer, Name, ObjectRef, Owner, PoolId, Problem, Reason, Status, Unit,
@@ -10,7 +14,7 @@ use seaway_model::{
     outcome::Serving,
 };
 
-use super::{World, announced::by_hosts, orders::Orders};
+use super::{World, announced::by_hosts, entrances::EntranceState, orders::Orders};
 use crate::{
     front_door::{self, Effects, FirstClaims, FrontDoor, FrontDoorView},
     index::{Given, ServiceKey},
@@ -25,6 +29,8 @@ pub(super) struct Door {
     problems: Vec<Problem>,
     /// While it is open.
     pub(super) units: Vec<Unit>,
+    /// Further ones, by their names.
+    pub(super) entrances: BTreeMap<Name, EntranceState>,
     /// It is open, and has no certificate.
     pub(super) lacks_certificates: bool,
     /// Host names whose certificates are ordered, and where.
@@ -112,13 +118,16 @@ impl World {
         if effects.shape {
             self.door.orders.are_stale = true;
             self.open_or_close_door();
-            self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
+            self.mark_doors();
         } else {
-            for unit in &self.door.units {
-                self.dirt.extend(effects.pools.iter().map(|id| Dirt::Pool(unit.clone(), id.clone())));
+            let units: Vec<Unit> = self.all_door_units().cloned().collect();
+            for unit in units {
+                let its = effects.pools.iter().filter(|id| self.door_pool(&unit, id).is_some());
+                let its: Vec<Dirt> = its.map(|id| Dirt::Pool(unit.clone(), id.clone())).collect();
+                self.dirt.extend(its);
             }
+            self.mark_door_statuses();
         }
-        self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
         self.give_up_vanished();
     }
 
@@ -139,17 +148,18 @@ impl World {
 
     pub(super) fn look_at_door(&mut self) {
         self.open_or_close_door();
-        self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
-        self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+        self.mark_doors();
     }
 
     fn open_or_close_door(&mut self) {
         self.open_or_close();
+        self.open_or_close_entrances();
         self.note_lack_at_door();
     }
 
     /// Who asks for a redirect to https hears whether there can be one.
     pub(super) fn note_lack_at_door(&mut self) {
+        self.replan_entrances();
         let lacks = !self.door.units.is_empty() && self.door.guests.lacks_certificates(self.given());
         if self.door.lacks_certificates != lacks {
             self.door.lacks_certificates = lacks;
@@ -196,6 +206,7 @@ impl World {
 
     /// Its addresses may be others now.
     pub(super) fn replan_door(&mut self) {
+        self.replan_entrances();
         let owner = front_door::owner();
         let (grant, mut problems) = self.ledger.grant(&owner);
         problems.extend(self.certificates.missing(&self.config.front_door.tls, &owner.object()));
@@ -238,14 +249,18 @@ impl World {
         Arc::new(LoadBalancer {
             binds: self.door_binds(),
             listeners: self.door.guests.listeners(given),
-            pools: self.door.guests.pools().clone(),
+            pools: self.door.guests.pools_at(None, &self.config.front_door),
             certificates: self.door.guests.certificates(given),
             ..LoadBalancer::default()
         })
     }
 
     pub(super) fn door_pool(&self, unit: &Unit, id: &PoolId) -> Option<Arc<seaway_model::Pool>> {
-        self.door.units.contains(unit).then(|| self.door.guests.pools().get(id).cloned())?
+        if !self.door.units.contains(unit) {
+            return self.entrance_pool(unit, id);
+        }
+        let is_there = self.door.guests.leads_to_pool(None, id, &self.config.front_door);
+        self.door.guests.pools().get(id).filter(|_| is_there).cloned()
     }
 
     pub(super) fn door_serving(&self) -> Vec<Serving> {
@@ -288,7 +303,13 @@ impl World {
             addresses: self.door_binds().iter().filter_map(Bind::ip).collect(),
             ready,
             serving,
-            members: self.door.guests.pools().values().map(|pool| pool.members.len()).sum(),
+            members: self
+                .door
+                .guests
+                .pools_at(None, &self.config.front_door)
+                .values()
+                .map(|pool| pool.members.len())
+                .sum(),
             problems: problems.into_iter().collect(),
             pool: None,
             announced: Some(by_hosts()),
@@ -306,15 +327,20 @@ impl World {
     pub(super) fn guest_status(&self, owner: &Owner, own: Option<Status>) -> Option<Status> {
         let Some(told) = self.door.guests.told(owner) else { return own };
         let mut status = own.unwrap_or_else(|| {
-            let serving = if told.leads { self.door_serving() } else { Vec::new() };
+            let entrances = if told.leads { self.door.guests.entrances_of(owner) } else { Vec::new() };
+            let serving: BTreeSet<Serving> = entrances
+                .iter()
+                .flat_map(|it| it.as_ref().map_or_else(|| self.door_serving(), |it| self.entrance_serving(it)))
+                .collect();
+            let serving: Vec<Serving> = serving.into_iter().collect();
+            let main = || self.door_binds().iter().filter_map(Bind::ip).collect();
+            let addresses = entrances
+                .iter()
+                .flat_map(|it| it.as_ref().map_or_else(main, |it| self.entrance_addresses(it)));
             Status {
                 owner: owner.clone(),
                 // In a cluster it has none of its own, and those of all hosts are no address to publish.
-                addresses: if told.leads && self.roles.host.is_some() {
-                    self.door_binds().iter().filter_map(Bind::ip).collect()
-                } else {
-                    Vec::new()
-                },
+                addresses: addresses.filter(|_| self.roles.host.is_some()).collect(),
                 ready: !serving.is_empty() && told.members > 0,
                 serving,
                 members: told.members,
@@ -347,14 +373,14 @@ impl World {
 
     /// The door's Unit came out otherwise: everybody who is there hears of it.
     pub(super) fn tell_guests(&mut self) {
-        let owners = self.door.guests.owners().into_iter().chain([front_door::owner()]);
+        let owners = self.door.guests.owners().into_iter().chain(self.door_owners());
         self.dirt.extend(owners.map(|owner| Dirt::Unit(Unit::Status(owner))));
     }
 
     pub(super) fn door_problems(&self) -> BTreeSet<Problem> {
         let mut problems = self.door.guests.problems();
         problems.extend(self.door.guests.owners().iter().filter_map(|it| self.not_redirected(it)));
-        problems.extend(self.door.problems.iter().cloned());
+        problems.extend(self.door.problems.iter().chain(self.entrance_problems()).cloned());
         problems.extend(self.order_problems());
         problems
     }
@@ -375,12 +401,13 @@ impl World {
 
     /// The front door for people; nothing, while it is shut.
     pub fn front_door(&self) -> Option<FrontDoorView> {
-        if self.door.units.is_empty() {
+        let others = self.entrances_at();
+        if self.door.units.is_empty() && others.is_empty() {
             return None;
         }
         let ids = self.door.guests.ids(self.given());
         let ips: Vec<_> = self.door_binds().iter().filter_map(Bind::ip).collect();
         let at = ids.iter().flat_map(|id| ips.iter().map(|ip| SocketAddr::new(*ip, id.port))).collect();
-        Some(FrontDoorView { at, entrances: self.door.guests.entrances() })
+        Some(FrontDoorView { at, others, entrances: self.door.guests.entrances() })
     }
 }

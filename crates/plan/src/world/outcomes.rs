@@ -90,6 +90,8 @@ impl World {
                     self.resume_orders();
                 }
                 self.tell_guests();
+            } else if self.is_door_unit(&unit) {
+                self.tell_guests();
             }
         }
     }

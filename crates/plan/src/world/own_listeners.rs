@@ -45,9 +45,10 @@ impl World {
         if !is_taken && !self.foreign.contains_key(owner) {
             return;
         }
-        let granted = match *owner == front_door::owner() {
-            true => self.door_ports(),
-            false => self.owners.get(owner).and_then(|it| it.grant.as_ref()).map_or(&[][..], |it| &it.ports),
+        let granted = match front_door::entrance_of(owner) {
+            Some(None) => self.door_ports(),
+            Some(Some(name)) => self.entrance_ports(&name),
+            None => self.owners.get(owner).and_then(|it| it.grant.as_ref()).map_or(&[][..], |it| &it.ports),
         };
         let granted = granted.to_vec();
         let serves = |(ip, id): &(IpAddr, ListenerId)| {

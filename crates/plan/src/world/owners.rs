@@ -190,7 +190,7 @@ impl World {
 
     /// Plans one owner anew from what is known, and marks what came out different.
     pub(super) fn replan(&mut self, owner: &Owner) {
-        if *owner == front_door::owner() {
+        if front_door::entrance_of(owner).is_some() {
             return self.replan_door();
         }
         let Some(state) = self.owners.get(owner) else { return };

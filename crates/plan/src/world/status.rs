@@ -51,8 +51,10 @@ impl World {
 
     /// What an owner is told now; nothing, if there is no such owner.
     pub fn status(&self, owner: &Owner) -> Option<Status> {
-        if *owner == front_door::owner() {
-            return self.door_status();
+        match front_door::entrance_of(owner) {
+            Some(None) => return self.door_status(),
+            Some(Some(name)) => return self.entrance_status(&name),
+            None => {}
         }
         let status = self.guest_status(owner, self.own_status(owner));
         let status = status.map(|it| self.with_limit(self.with_permission(it)));
@@ -183,6 +185,13 @@ impl World {
             status,
             load_balancer: self.door_load_balancer(),
             demand: None,
+        }));
+        all.extend(self.door.entrances.keys().filter_map(|name| {
+            Some(Overview {
+                status: self.entrance_status(name)?,
+                load_balancer: self.entrance_load_balancer(name)?,
+                demand: None,
+            })
         }));
         all.sort_by_key(|it| it.status.owner.object());
         all

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
     Change, Config, Desired, Fact, Kind, L4, LoadBalancer, ObjectRef, Owner, Unit,
-    config::Secrets,
+    config::{FrontDoor, Secrets},
     fact::{ServiceKind, ServicePort},
     load_balancer::{BackendProtocol, PoolHttpOptions, Protocol, Timeouts},
 };
@@ -12,7 +12,7 @@ use seaway_testkit::facts::{self, ip};
 
 use super::{protected::authorities, routes::route_to, scene::*};
 use crate::{
-    World,
+    World, front_door,
     annotations::{CLIENTS, Place, places, rows},
     certificates::tests::tls_secret,
 };
@@ -73,6 +73,7 @@ const SAMPLES: &[Sample] = &[
     ("seaway.dev/front-door", "false", &[]),
     ("seaway.dev/host", "b.example", &[]),
     ("seaway.dev/path", "/over-there", &[]),
+    ("seaway.dev/entrance", "internal", &[]),
     ("seaway.dev/strip-prefix", "true", &[]),
     ("seaway.dev/sticky-cookie", "sticky", &[]),
     ("seaway.dev/sticky-cookie-mode", "rewrite", &[("seaway.dev/sticky-cookie", "true")]),
@@ -169,6 +170,8 @@ impl At {
     fn world(self, say: &[(&str, &str)]) -> World {
         let mut config = Config::default();
         config.front_door.tls.secrets = Secrets::Named;
+        let internal = FrontDoor { port: 8080, ..FrontDoor::default() };
+        config.front_door.entrances.insert("internal".into(), internal);
         config.front_door.tls.certificates = vec![ObjectRef::new(Kind::Secret, "default", "own")];
         let shop = service("shop", &[80, 443]);
         let mut peer = saying(
@@ -232,6 +235,7 @@ fn second_pool() -> Change {
 fn planned(world: &World) -> String {
     let owners: BTreeSet<Owner> = world.overview().into_iter().map(|it| it.status.owner).collect();
     let mut units: Vec<Unit> = owners.iter().map(unit).chain([door()]).collect();
+    units.push(unit(&front_door::owner_of(Some(&"internal".into()))));
     units.extend((10..30).map(|last| Unit::Address(ip(&format!("192.0.2.{last}")))));
     let desired: Vec<Desired> = units.iter().map(|it| in_use(world.desire(it))).collect();
     format!("{desired:?}")

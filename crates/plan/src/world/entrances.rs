@@ -1,0 +1,261 @@
+//! Further entrances of the front door in the World: each an owner of its own addresses and ports, with one Unit on each host.
+
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+
+use seaway_model::{
+    Dirt, LoadBalancer, Name, Owner, Problem, Reason, Status, Unit,
+    config::Opens,
+    load_balancer::Bind,
+    outcome::Serving,
+};
+
+use super::{World, announced::by_hosts};
+use crate::{
+    front_door,
+    ledger::{Claim, Grant},
+};
+
+#[derive(Default)]
+pub(super) struct EntranceState {
+    grant: Option<Grant>,
+    problems: Vec<Problem>,
+    /// While it is open.
+    pub(super) units: Vec<Unit>,
+}
+
+impl EntranceState {
+    fn binds(&self) -> Vec<Bind> {
+        self.grant.iter().flat_map(|it| &it.addresses).copied().map(Bind::Host).collect()
+    }
+}
+
+impl World {
+    /// Units of all entrances.
+    pub(super) fn all_door_units(&self) -> impl Iterator<Item = &Unit> {
+        self.door.units.iter().chain(self.door.entrances.values().flat_map(|it| &it.units))
+    }
+
+    pub(super) fn is_door_unit(&self, unit: &Unit) -> bool {
+        self.all_door_units().any(|it| it == unit)
+    }
+
+    pub(super) fn mark_doors(&mut self) {
+        let units: Vec<Dirt> = self.all_door_units().cloned().map(Dirt::Unit).collect();
+        self.dirt.extend(units);
+        self.mark_door_statuses();
+    }
+
+    pub(super) fn mark_door_statuses(&mut self) {
+        let owners = self.door_owners();
+        self.dirt.extend(owners.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
+    }
+
+    pub(super) fn door_owners(&self) -> Vec<Owner> {
+        let others = self.door.entrances.keys().map(|name| front_door::owner_of(Some(name)));
+        std::iter::once(front_door::owner()).chain(others).collect()
+    }
+
+    pub(super) fn open_or_close_entrances(&mut self) {
+        let config = self.config.clone();
+        let door = &config.front_door;
+        let gone: Vec<Name> =
+            self.door.entrances.keys().filter(|it| !door.entrances.contains_key(*it)).cloned().collect();
+        for name in gone {
+            self.close_entrance(&name);
+            self.door.entrances.remove(&name);
+            self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner_of(Some(&name)))));
+        }
+        for (name, settings) in &door.entrances {
+            let opens = match door.opens {
+                Opens::Never => false,
+                Opens::Always => true,
+                Opens::WhenNeeded => self.door.guests.leads_at(Some(name)),
+            };
+            self.door.entrances.entry(name.clone()).or_default();
+            if !opens {
+                self.close_entrance(name);
+                continue;
+            }
+            let owner = front_door::owner_of(Some(name));
+            let claim = Claim {
+                ports: self.door.guests.ids_at(name, settings, self.given()).into_iter().collect(),
+                hosts_only: true,
+                exactly: settings.addresses.clone(),
+                ..Claim::new(owner.clone())
+            };
+            let touched = self.ledger.claim(claim);
+            let mut units: Vec<Unit> = self.placements.iter().flat_map(|it| it.front_door(&owner)).collect();
+            units.sort();
+            let state = self.door.entrances.entry(name.clone()).or_default();
+            let before = std::mem::replace(&mut state.units, units.clone());
+            for unit in before.iter().filter(|unit| !units.contains(unit)) {
+                self.disown(&owner, unit);
+            }
+            for unit in units.into_iter().filter(|unit| !before.contains(unit)) {
+                super::owners::add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
+                self.dirt.insert(Dirt::Unit(unit));
+            }
+            self.regrant(touched);
+        }
+    }
+
+    fn close_entrance(&mut self, name: &Name) {
+        let owner = front_door::owner_of(Some(name));
+        let Some(state) = self.door.entrances.get_mut(name) else { return };
+        if state.units.is_empty() && state.grant.is_none() {
+            return;
+        }
+        let units = std::mem::take(&mut state.units);
+        (state.grant, state.problems) = (None, Vec::new());
+        for unit in units {
+            self.disown(&owner, &unit);
+        }
+        let touched = self.ledger.release(&owner);
+        self.regrant(touched);
+        self.listens(&owner, Vec::new());
+        self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+    }
+
+    /// Their addresses may be others now.
+    pub(super) fn replan_entrances(&mut self) {
+        let config = self.config.clone();
+        for (name, settings) in &config.front_door.entrances {
+            if self.door.entrances.get(name).is_none_or(|it| it.units.is_empty()) {
+                continue;
+            }
+            let owner = front_door::owner_of(Some(name));
+            let (grant, mut problems) = self.ledger.grant(&owner);
+            let place = format!("frontDoor.entrances[{name}]");
+            let missing = self.certificates.missing(&settings.tls, &owner.object());
+            problems.extend(missing.into_iter().map(|it| {
+                let field = it.field.strip_prefix("frontDoor").map(|rest| format!("{place}{rest}"));
+                field.map_or_else(|| it.clone(), |field| it.clone().at(field))
+            }));
+            let lacks = self.door.guests.lacks_certificates_at(name, settings, self.given());
+            if lacks && front_door::requires_client_certificates(settings) {
+                let field = format!("{place}.tls.clients");
+                problems.push(front_door::nobody_is_served(owner.object()).at(field));
+            } else if lacks && settings.tls.redirect {
+                let field = format!("{place}.tls.redirect");
+                problems.push(front_door::not_redirected(owner.object(), field.into()));
+            }
+            for (ip, id, other) in grant.iter().flat_map(|it| &it.conflicts) {
+                let message = format!("port {id} on {ip} is already used by {other}");
+                let key = if id.port == settings.tls.port { "tls.port" } else { "port" };
+                let problem = Problem::new(owner.object(), Reason::PortConflict, message);
+                let fix = "Give the entrance another port or address.";
+                problems.push(problem.at(format!("{place}.{key}")).fix(fix));
+            }
+            self.listens(&owner, grant.as_ref().map(|it| it.ports.clone()).unwrap_or_default());
+            let Some(state) = self.door.entrances.get_mut(name) else { continue };
+            if state.grant != grant || state.problems != problems {
+                (state.grant, state.problems) = (grant, problems);
+                self.dirt.extend(state.units.iter().cloned().map(Dirt::Unit));
+                self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+            }
+        }
+    }
+
+    pub(super) fn entrance_ports(&self, name: &Name) -> &[(std::net::IpAddr, seaway_model::ListenerId)] {
+        let grant = self.door.entrances.get(name).and_then(|it| it.grant.as_ref());
+        grant.map_or(&[], |it| &it.ports)
+    }
+
+    fn entrance_with(&self, unit: &Unit) -> Option<&Name> {
+        let mut all = self.door.entrances.iter();
+        all.find(|(_, state)| state.units.contains(unit)).map(|(name, _)| name)
+    }
+
+    pub(super) fn entrance_at(&self, unit: &Unit) -> Option<Arc<LoadBalancer>> {
+        self.entrance_load_balancer(self.entrance_with(unit)?)
+    }
+
+    pub(super) fn entrance_load_balancer(&self, name: &Name) -> Option<Arc<LoadBalancer>> {
+        let (given, door) = (self.given(), &self.config.front_door);
+        let settings = door.entrances.get(name)?;
+        let (listeners, certificates) = self.door.guests.listeners_at(name, settings, given);
+        Some(Arc::new(LoadBalancer {
+            binds: self.door.entrances.get(name)?.binds(),
+            listeners,
+            pools: self.door.guests.pools_at(Some(name), door),
+            certificates,
+            ..LoadBalancer::default()
+        }))
+    }
+
+    /// A pool of the entrance whose Unit that is; `None`: it is none of theirs.
+    pub(super) fn entrance_pool(
+        &self,
+        unit: &Unit,
+        id: &seaway_model::PoolId,
+    ) -> Option<Arc<seaway_model::Pool>> {
+        let name = self.entrance_with(unit)?;
+        let is_there = self.door.guests.leads_to_pool(Some(name), id, &self.config.front_door);
+        self.door.guests.pools().get(id).filter(|_| is_there).cloned()
+    }
+
+    pub(super) fn entrance_serving(&self, name: &Name) -> Vec<Serving> {
+        let Some(state) = self.door.entrances.get(name) else { return Vec::new() };
+        if self.roles.host.is_none() {
+            // Who has no data plane has the word of hosts.
+            if state.grant.is_none() || self.index.hosts().all(|it| it.drain) {
+                return Vec::new();
+            }
+            let ports = state.grant.iter().flat_map(|it| &it.ports);
+            return ports.map(|(ip, id)| Serving { ip: *ip, protocol: id.l4, port: id.port }).collect();
+        }
+        let outcomes = state.units.iter().filter_map(|unit| self.outcomes.get(unit));
+        let serving: BTreeSet<Serving> = outcomes.flat_map(|it| it.serving.iter().cloned()).collect();
+        serving.into_iter().collect()
+    }
+
+    pub(super) fn entrance_addresses(&self, name: &Name) -> Vec<std::net::IpAddr> {
+        let binds = self.door.entrances.get(name).map(EntranceState::binds).unwrap_or_default();
+        binds.iter().filter_map(Bind::ip).collect()
+    }
+
+    /// What an entrance itself is told, while it is open.
+    pub(super) fn entrance_status(&self, name: &Name) -> Option<Status> {
+        let state = self.door.entrances.get(name).filter(|it| !it.units.is_empty())?;
+        let owner = front_door::owner_of(Some(name));
+        let outcomes = state.units.iter().filter_map(|unit| self.outcomes.get(unit));
+        let told = outcomes.flat_map(|it| &it.problems).filter(|(whose, _)| *whose == owner);
+        let problems: BTreeSet<Problem> =
+            told.map(|(_, problem)| problem).chain(&state.problems).cloned().collect();
+        let serving = self.entrance_serving(name);
+        let pools = self.door.guests.pools_at(Some(name), &self.config.front_door);
+        Some(Status {
+            owner,
+            addresses: self.entrance_addresses(name),
+            ready: !serving.is_empty() && problems.is_empty(),
+            serving,
+            members: pools.values().map(|pool| pool.members.len()).sum(),
+            problems: problems.into_iter().collect(),
+            pool: None,
+            announced: Some(by_hosts()),
+            shown: seaway_model::outcome::Shown::default(),
+            waits: None,
+            takes_over: true,
+            unreported: false,
+            replaced: None,
+            ports: Vec::new(),
+            left: false,
+        })
+    }
+
+    pub(super) fn entrance_problems(&self) -> impl Iterator<Item = &Problem> {
+        self.door.entrances.values().flat_map(|it| &it.problems)
+    }
+
+    /// For people: where the further ones are.
+    pub(super) fn entrances_at(&self) -> Vec<(Name, Vec<SocketAddr>)> {
+        let open = self.door.entrances.iter().filter(|(_, state)| !state.units.is_empty());
+        let at = |name: &Name| {
+            let settings = self.config.front_door.entrances.get(name);
+            let ids = settings.map(|it| self.door.guests.ids_at(name, it, self.given())).unwrap_or_default();
+            let ips = self.entrance_addresses(name);
+            ids.iter().flat_map(|id| ips.iter().map(|ip| SocketAddr::new(*ip, id.port))).collect()
+        };
+        open.map(|(name, _)| (name.clone(), at(name))).collect()
+    }
+}
