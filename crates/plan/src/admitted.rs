@@ -56,7 +56,16 @@ impl Admitted {
         let auth = basic_auth::of(service, wishes, given.certificates).into_iter().collect();
         let asks = forward_auth::of(service, wishes).into_iter().collect();
         let entrances = wishes.http.entrances.clone();
-        Admitted { sources, denied: wishes.denied.clone(), rates, auth, asks, tls, lacks_authorities, entrances }
+        Admitted {
+            sources,
+            denied: wishes.denied.clone(),
+            rates,
+            auth,
+            asks,
+            tls,
+            lacks_authorities,
+            entrances,
+        }
     }
 
     /// Who is let in by both.

@@ -286,7 +286,9 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, refused: &[Refused])
     let own = demand.owner.object();
     let whose = |listening: &Listening| match listening {
         Listening::StatusPage => "Seaway's own status page".to_owned(),
-        Listening::For(owner) if front_door::entrance_of(owner).is_some() => "Seaway's own front door".to_owned(),
+        Listening::For(owner) if front_door::entrance_of(owner).is_some() => {
+            "Seaway's own front door".to_owned()
+        }
         Listening::For(owner) if owner.object() == own => "a listener of this very Service".to_owned(),
         Listening::For(owner) => format!("Seaway's own listener of {}", owner.object()),
     };

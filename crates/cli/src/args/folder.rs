@@ -48,7 +48,9 @@ impl Common {
         if !self.addresses.is_empty() {
             settings.addresses.clone_from(&self.addresses);
             // On no other, either.
-            settings.config.front_door.addresses.clone_from(&self.addresses);
+            let door = &mut settings.config.front_door;
+            door.addresses.clone_from(&self.addresses);
+            door.entrances.values_mut().for_each(|it| it.addresses.clone_from(&self.addresses));
         }
         Ok(settings)
     }

@@ -134,7 +134,9 @@ fn entrances(
         let others = std::iter::once(&*door).chain(door.entrances.values());
         let ports = |it: &FrontDoor| [it.port, it.tls.port];
         let shares = |it: &FrontDoor| it.addresses.iter().any(|ip| own.addresses.contains(ip));
-        let is_taken = others.into_iter().any(|it| shares(it) && ports(it).iter().any(|port| ports(&own).contains(port)));
+        let is_taken = others
+            .into_iter()
+            .any(|it| shares(it) && ports(it).iter().any(|port| ports(&own).contains(port)));
         if is_taken {
             let told = "must have addresses, or ports (`port` and `tls.port`), that no other entrance has";
             item.fault(told);
@@ -231,6 +233,66 @@ mod tests {
         assert_eq!(http.limits, limits);
         let trusted: Vec<String> = door.http.trusted.iter().map(ToString::to_string).collect();
         assert_eq!(trusted, ["10.0.0.0/8", "::1/128"]);
+    }
+
+    #[test]
+    fn an_entrance_has_what_the_front_door_has_but_for_what_it_says_itself() {
+        let text = "frontDoor:\n  port: 8000\n  unmatched: {code: 410}\n  trusted: [10.0.0.0/8]\n  certificates: [{secret: a/b}]\n  \
+                    tls: {port: 8001, profile: modern}\n  entrances:\n  - {name: internal, addresses: [127.0.0.1], port: 8080}\n  \
+                    - name: api\n    port: 9000\n    unmatched: {code: 404}\n    certificates: [{secret: c/d}]\n    \
+                    tls: {port: 9001, redirect: true}\n";
+        let door = door(text, Path::new(""));
+        let names: Vec<&str> = door.entrances.keys().map(Name::as_str).collect();
+        assert_eq!(names, ["api", "internal"]);
+        let (api, internal) = (&door.entrances["api"], &door.entrances["internal"]);
+        assert_eq!(
+            (internal.port, internal.tls.port, internal.unmatched.clone()),
+            (8080, 8001, door.unmatched.clone())
+        );
+        assert_eq!(internal.addresses, ["127.0.0.1".parse::<std::net::IpAddr>().expect("an address")]);
+        assert_eq!(
+            (internal.tls.terms.clone(), internal.http.clone()),
+            (door.tls.terms.clone(), door.http.clone())
+        );
+        assert!(internal.tls.certificates.is_empty() && internal.entrances.is_empty());
+        assert_eq!((api.addresses.clone(), api.port, api.tls.port), (door.addresses.clone(), 9000, 9001));
+        assert_eq!((api.tls.redirect, api.tls.certificates[0].name.as_str()), (true, "d"));
+        assert_eq!(api.unmatched.as_ref().map(|it| it.code), Some(404));
+    }
+
+    #[test]
+    fn mistakes_of_entrances_are_told_at_their_places() {
+        for (text, expected) in [
+            ("{port: 1, tls: {port: 2}}", "frontDoor.entrances[0].name: Required value"),
+            ("{name: main, port: 1, tls: {port: 2}}", "frontDoor.entrances[0].name: Invalid value"),
+            ("{name: A b, port: 1, tls: {port: 2}}", "frontDoor.entrances[0].name: Invalid value"),
+            (
+                "{name: a, port: 1, tls: {port: 2}}, {name: a, port: 3, tls: {port: 4}}",
+                "frontDoor.entrances[1].name: Invalid value",
+            ),
+            ("{name: a}", "frontDoor.entrances[0]: must have addresses, or ports"),
+            ("{name: a, port: 8080}", "frontDoor.entrances[0]: must have addresses, or ports"),
+            (
+                "{name: a, port: 1, tls: {port: 2}}, {name: b, port: 2, tls: {port: 3}}",
+                "frontDoor.entrances[1]: must have addresses",
+            ),
+            (
+                "{name: a, port: 1, tls: {port: 2}, acme: {email: a@b.example}}",
+                "frontDoor.entrances[0].acme: unknown field",
+            ),
+            (
+                "{name: a, port: 1, tls: {port: 2, secrets: named}}",
+                "frontDoor.entrances[0].tls: cannot have `secrets`",
+            ),
+            (
+                "{name: a, port: 1, tls: {port: 2}, entrances: []}",
+                "frontDoor.entrances[0].entrances: unknown field",
+            ),
+        ] {
+            let faults = parse(&format!("frontDoor: {{entrances: [{text}]}}\n"), Path::new(""))
+                .expect_err("it is wrong");
+            assert!(faults[0].to_string().starts_with(expected), "{text}: {}", faults[0]);
+        }
     }
 
     #[test]

@@ -205,6 +205,9 @@ pub(crate) fn close_by_default(config: &mut Config, said: ExplicitKeys) {
     if !said.secrets {
         door.tls.secrets = Secrets::Named;
     }
+    for entrance in door.entrances.values_mut() {
+        entrance.tls.secrets = door.tls.secrets;
+    }
     if !said.parent {
         door.routes = Routes::Never;
     }

@@ -15,6 +15,7 @@ mod commands;
 mod demo;
 mod disk;
 mod endpoints;
+mod entrances;
 mod examples;
 mod failing;
 mod folder;

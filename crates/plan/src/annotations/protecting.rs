@@ -4,9 +4,9 @@
 //! created or changed. A name that is nearly one of these was meant to protect, too, and nothing listens.
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED, ENTRANCE,
-    FORWARD_AUTH, FORWARD_HEADERS, OURS, PASSTHROUGH, PROXY_FROM, RATE, SOURCE_RANGES, TLS, TLS_CONTAINER,
-    TLS_OTHERS, Wishes, nobody, rows,
+    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED,
+    ENTRANCE, FORWARD_AUTH, FORWARD_HEADERS, OURS, PASSTHROUGH, PROXY_FROM, RATE, SOURCE_RANGES, TLS,
+    TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, rows,
 };
 use crate::spelling::{distance, nearest};
 
@@ -32,8 +32,17 @@ const ANYWHERE: [&str; 11] = [
 ];
 
 /// Which clients are let in, and how often, wherever they ask.
-const OF_CLIENTS: [&str; 9] =
-    [SOURCE_RANGES, DENIED, CLIENT_RATE, BASIC_AUTH, FORWARD_AUTH, FORWARD_HEADERS, AUTHORITIES, CLIENTS, ENTRANCE];
+const OF_CLIENTS: [&str; 9] = [
+    SOURCE_RANGES,
+    DENIED,
+    CLIENT_RATE,
+    BASIC_AUTH,
+    FORWARD_AUTH,
+    FORWARD_HEADERS,
+    AUTHORITIES,
+    CLIENTS,
+    ENTRANCE,
+];
 
 /// Done by clouds alone.
 const IN_CLOUDS: [&str; 8] = [

@@ -84,7 +84,10 @@ impl Guest {
             unknown.join(", ")
         );
         let has: Vec<&str> = [MAIN].into_iter().chain(door.entrances.keys().map(Name::as_str)).collect();
-        let fix = format!("Name one of: {}; or add it to frontDoor.entrances in the configuration.", has.join(", "));
+        let fix = format!(
+            "Name one of: {}; or add it to frontDoor.entrances in the configuration.",
+            has.join(", ")
+        );
         let problem = Problem::new(self.owner.object(), Reason::Unsupported, what);
         self.problems.push(problem.at(wishes.field_of(ENTRANCE)).fix(fix));
     }
@@ -126,8 +129,7 @@ impl FrontDoor {
         if door.entrances.is_empty() {
             return Cow::Borrowed(&self.certificates);
         }
-        let is_there =
-            |rank: &Rank| self.guests.get(rank).is_some_and(|guest| guest.is_at(entrance));
+        let is_there = |rank: &Rank| self.guests.get(rank).is_some_and(|guest| guest.is_at(entrance));
         let named = self.certificates.iter();
         let named = named.filter(|(_, ranks)| ranks.is_empty() || ranks.iter().any(is_there));
         Cow::Owned(named.map(|(object, ranks)| (object.clone(), ranks.clone())).collect())
@@ -155,10 +157,19 @@ impl FrontDoor {
         let tls = given.certificates.any_at_front_door(&settings.tls, named.keys())
             || passes.into_iter().any(|guest| guest.is_at(Some(entrance)));
         let tls = tls.then_some(settings.tls.port).filter(|it| *it != settings.port);
-        [Some(settings.port), tls].into_iter().flatten().map(|port| ListenerId { l4: L4::Tcp, port }).collect()
+        [Some(settings.port), tls]
+            .into_iter()
+            .flatten()
+            .map(|port| ListenerId { l4: L4::Tcp, port })
+            .collect()
     }
 
-    pub(crate) fn lacks_certificates_at(&self, entrance: &Name, settings: &Settings, given: Given<'_>) -> bool {
+    pub(crate) fn lacks_certificates_at(
+        &self,
+        entrance: &Name,
+        settings: &Settings,
+        given: Given<'_>,
+    ) -> bool {
         let named = self.named_at(Some(entrance), &given.config.front_door);
         given.certificates.lacks_any_at_front_door(&settings.tls, named.keys())
     }

@@ -122,7 +122,8 @@ impl FrontDoor {
 
     pub(crate) fn asks_by(&self, authorities: &ObjectRef) -> bool {
         let guests = self.asking.iter().filter_map(|rank| self.guests.get(rank));
-        let mut asked = guests.flat_map(|guest| &guest.rules).filter_map(|rule| rule.tls.as_ref()?.clients.as_ref());
+        let mut asked =
+            guests.flat_map(|guest| &guest.rules).filter_map(|rule| rule.tls.as_ref()?.clients.as_ref());
         asked.any(|it| it.authorities == *authorities)
     }
 
@@ -133,9 +134,8 @@ impl FrontDoor {
         settings: &Settings,
         given: Given<'_>,
     ) -> BTreeMap<HostPattern, HostTls> {
-        let vouches = |it: &ObjectRef| {
-            given.certificates.held(it).is_some_and(|it| !it.authorities.is_empty())
-        };
+        let vouches =
+            |it: &ObjectRef| given.certificates.held(it).is_some_and(|it| !it.authorities.is_empty());
         let Some(asked) = self.asked_by_host(entrance) else { return BTreeMap::new() };
         let of_host = |(host, at): (&HostPattern, &Asked)| {
             let mut tls = asked.settings(host, at, settings)?;

@@ -109,11 +109,10 @@ impl FrontDoor {
             let Some((hosts, to)) = guest.and_then(|it| it.through.as_ref()) else {
                 continue;
             };
-            let held =
-                |host: &&HostPattern| {
-                    let claim = Claim::new(Some(host), &Match::default()).at(entrance);
-                    self.holder(&claim) == Some(rank)
-                };
+            let held = |host: &&HostPattern| {
+                let claim = Claim::new(Some(host), &Match::default()).at(entrance);
+                self.holder(&claim) == Some(rank)
+            };
             let hosts = hosts.iter().filter(held);
             through.extend(hosts.map(|host| (host.clone(), vec![(to.clone(), 1)])));
         }
@@ -176,10 +175,9 @@ impl FrontDoor {
         let wanted = (names.ends_here() || !is_plain) && settings.tls.port != settings.port;
         let tls = wanted.then(|| match is_plain {
             true if is_main => names.clone(),
-            _ => self.same_tls(
-                entrance,
-                TlsByName { through, validations, hosts, ..TlsByName::clone(names) },
-            ),
+            _ => {
+                self.same_tls(entrance, TlsByName { through, validations, hosts, ..TlsByName::clone(names) })
+            }
         });
         let secure = tls.map(|tls| {
             let rules = self.guests_at(entrance).flat_map(|(rank, guest)| {
@@ -187,7 +185,10 @@ impl FrontDoor {
             });
             let rules = rules.flat_map(|rule| self.undisputed(entrance, rule));
             let rules = rules.chain(guards.values().cloned()).chain(unmatched(settings)).collect();
-            Arc::new(Listener { tls: Some(tls), ..listener((entrance, "https"), settings.tls.port, rules, (settings, given.config)) })
+            Arc::new(Listener {
+                tls: Some(tls),
+                ..listener((entrance, "https"), settings.tls.port, rules, (settings, given.config))
+            })
         });
         // Clients show certificates by TLS alone, so where these are required no request is served over http.
         let https_only = requires_client_certificates(settings);

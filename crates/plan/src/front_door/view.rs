@@ -100,11 +100,9 @@ impl FrontDoor {
             Action::Respond { code, .. } => (format!("answer {code}"), Vec::new()),
         };
         let hosts = rule.hosts.iter().map(Some).chain(rule.hosts.is_empty().then_some(None));
-        let claims =
-            hosts.flat_map(|host| rule.matches.iter().map(move |asked| Claim::new(host, asked)));
-        let claims = claims.flat_map(|claim| {
-            entrances.iter().map(move |it| claim.clone().at(it.as_ref()).to_string())
-        });
+        let claims = hosts.flat_map(|host| rule.matches.iter().map(move |asked| Claim::new(host, asked)));
+        let claims = claims
+            .flat_map(|claim| entrances.iter().map(move |it| claim.clone().at(it.as_ref()).to_string()));
         let lead = |at| Lead {
             at,
             to: to.clone(),

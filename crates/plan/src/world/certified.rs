@@ -204,7 +204,8 @@ impl World {
         }
         let door = &self.config.front_door;
         let mut all = std::iter::once(door).chain(door.entrances.values());
-        let is_of_all = |it: &FrontDoor| it.tls.terms.clients.as_ref().is_some_and(|it| it.authorities == *object);
+        let is_of_all =
+            |it: &FrontDoor| it.tls.terms.clients.as_ref().is_some_and(|it| it.authorities == *object);
         if all.any(is_of_all) || self.door.guests.asks_by(object) {
             return self.refresh_door();
         }

@@ -330,7 +330,9 @@ impl World {
             let entrances = if told.leads { self.door.guests.entrances_of(owner) } else { Vec::new() };
             let serving: BTreeSet<Serving> = entrances
                 .iter()
-                .flat_map(|it| it.as_ref().map_or_else(|| self.door_serving(), |it| self.entrance_serving(it)))
+                .flat_map(|it| {
+                    it.as_ref().map_or_else(|| self.door_serving(), |it| self.entrance_serving(it))
+                })
                 .collect();
             let serving: Vec<Serving> = serving.into_iter().collect();
             let main = || self.door_binds().iter().filter_map(Bind::ip).collect();

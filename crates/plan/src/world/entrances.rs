@@ -3,9 +3,7 @@
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
 use seaway_model::{
-    Dirt, LoadBalancer, Name, Owner, Problem, Reason, Status, Unit,
-    config::Opens,
-    load_balancer::Bind,
+    Dirt, LoadBalancer, Name, Owner, Problem, Reason, Status, Unit, config::Opens, load_balancer::Bind,
     outcome::Serving,
 };
 

@@ -224,7 +224,8 @@ fn authorities_may_come_change_and_go_while_clients_come() {
     assert_eq!(doors.ask(case, Some(&doors.first)), 200);
     // One that comes back by a ticket.
     let kept = with(&doors.own, Some(&doors.first), BOTH);
-    let again = || secure(doors.at, case.0, kept.clone()).and_then(|mut it| ask(&mut it, case.1)).unwrap_or(0);
+    let again =
+        || secure(doors.at, case.0, kept.clone()).and_then(|mut it| ask(&mut it, case.1)).unwrap_or(0);
     assert_eq!([again(), again()], [200, 200]);
     give(&doors.stage, "missing", &doors.second.as_authorities());
     assert_eq!(again(), 0, "a ticket of before is worth nothing");

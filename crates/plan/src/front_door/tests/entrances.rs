@@ -23,10 +23,10 @@ fn config() -> Config {
     let mut config = Config::default();
     config.front_door.tls.secrets = Secrets::Named;
     let own = FrontDoor { addresses: vec![ip("192.0.2.5")], port: 8080, ..config.front_door.clone() };
-    config.front_door.entrances.insert("internal".into(), FrontDoor {
-        tls: seaway_model::config::FrontDoorTls { port: 8443, ..own.tls.clone() },
-        ..own
-    });
+    config.front_door.entrances.insert(
+        "internal".into(),
+        FrontDoor { tls: seaway_model::config::FrontDoorTls { port: 8443, ..own.tls.clone() }, ..own },
+    );
     config
 }
 
@@ -149,7 +149,8 @@ fn a_route_leads_to_no_service_at_an_entrance_that_the_service_does_not_name() {
 #[test]
 fn two_entrances_have_a_host_name_each_and_certificates_of_their_own() {
     let web = saying(service("web", &[80]), &[host("a.example"), ("seaway.dev/tls", "own")]);
-    let admin = [host("a.example"), INTERNAL, ("seaway.dev/tls", "other"), ("seaway.dev/https-redirect", "true")];
+    let admin =
+        [host("a.example"), INTERNAL, ("seaway.dev/tls", "other"), ("seaway.dev/https-redirect", "true")];
     let admin = saying(service("admin", &[80]), &admin);
     let secrets = ["own", "other"].map(|it| told(&tls_secret(it, &["a.example"])));
     let services = [&web, &admin].into_iter().flat_map(|it| [put(it), backed(it)]);
@@ -158,7 +159,10 @@ fn two_entrances_have_a_host_name_each_and_certificates_of_their_own() {
     let shown = |world: &World, name| -> Vec<String> {
         at(world, name).expect("open").certificates.keys().map(|it| it.name.to_string()).collect()
     };
-    assert_eq!((shown(&world, None), shown(&world, Some("internal"))), (vec!["own".to_owned()], vec!["other".to_owned()]));
+    assert_eq!(
+        (shown(&world, None), shown(&world, Some("internal"))),
+        (vec!["own".to_owned()], vec!["other".to_owned()])
+    );
     let internal = at(&world, Some("internal")).expect("open");
     assert_eq!(internal.listeners.keys().map(|it| it.port).collect::<Vec<_>>(), [8080, 8443]);
     let redirects = |port: u16| {
@@ -219,4 +223,18 @@ fn what_nobody_has_is_answered_by_each_entrance_for_itself() {
     assert!(leads.contains(&"a.example/") && leads.contains(&"a.example/ at entrance internal"), "{leads:?}");
     let owners: Vec<Owner> = world.overview().into_iter().map(|it| it.status.owner).collect();
     assert!(owners.contains(&front_door::owner_of(Some(&"internal".into()))), "{owners:?}");
+}
+
+#[test]
+fn an_entrance_may_have_the_port_of_the_main_one_at_an_address_of_its_own() {
+    let mut config = config();
+    let internal = config.front_door.entrances.get_mut("internal").expect("there");
+    (internal.port, internal.tls.port) = (80, 443);
+    let say = [host("a.example"), ("seaway.dev/entrance", "internal,main")];
+    let web = saying(service("web", &[80]), &say);
+    let world = world(config, [put(&web), backed(&web)]);
+    assert_eq!(problems(&world), [""; 0]);
+    let binds = |name| at(&world, name).expect("open").binds.clone();
+    assert_eq!(binds(Some("internal")), [seaway_model::load_balancer::Bind::Host(ip("192.0.2.5"))]);
+    assert!(!binds(None).is_empty());
 }

@@ -12,9 +12,10 @@ use seaway_testkit::facts::{self, ip};
 
 use super::{protected::authorities, routes::route_to, scene::*};
 use crate::{
-    World, front_door,
+    World,
     annotations::{CLIENTS, Place, places, rows},
     certificates::tests::tls_secret,
+    front_door,
 };
 
 /// An annotation, a value of it that is not the default, and what it presupposes.
