@@ -228,8 +228,7 @@ pub(crate) fn kept<T: PartialEq>(before: Option<&Arc<T>>, now: T) -> Arc<T> {
 }
 
 fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>) -> Listener {
-    let config = given.config;
-    let wishes = &demand.wishes;
+    let (config, wishes) = (given.config, &demand.wishes);
     let protocol = demand.protocol(&wanted.port);
     let http = match protocol {
         Protocol::Http => config.front_door.http.clone(),
