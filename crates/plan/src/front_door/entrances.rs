@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     annotations::{ENTRANCE, MAIN, Wishes},
-    index::Given,
+    index::{Given, ServiceKey},
 };
 
 /// `None` is the main one.
@@ -147,7 +147,15 @@ impl FrontDoor {
     }
 
     pub(crate) fn leads_to_pool(&self, entrance: Option<&Name>, id: &PoolId, door: &Settings) -> bool {
-        door.entrances.is_empty() && entrance.is_none() || self.pools_at(entrance, door).contains_key(id)
+        if door.entrances.is_empty() && entrance.is_none() {
+            return true;
+        }
+        let Some(pool) = self.pools.get(id) else { return false };
+        let ObjectRef { namespace, name, .. } = pool.owner.object();
+        let key = ServiceKey::new(namespace, name);
+        let users = self.uses.get(&key).into_iter().flatten();
+        let mut leading = users.filter(|(_, ports)| ports.iter().any(|port| pool_id(&key, *port) == *id));
+        leading.any(|(rank, _)| self.guests.get(rank).is_some_and(|guest| guest.is_at(entrance)))
     }
 
     /// The ports of a further entrance.
