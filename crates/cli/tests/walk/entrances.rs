@@ -3,9 +3,9 @@
 use crate::{
     backends::Web,
     front_door::ask,
-    harness::{run, stdout, until},
+    harness::{Setup, run, stdout, until},
     manifests::Service,
-    tls::{OPEN, Pair, TLS, get, is_served, with_door},
+    tls::{OPEN, Pair, TLS, get, is_served},
 };
 
 const INSIDE: u16 = 8081;
@@ -25,7 +25,7 @@ fn an_entrance_serves_those_who_name_it_and_nobody_else_does() {
          {{code: 418}}\n    certificates: [{{cert: {}}}]\n    tls: {{port: {INSIDE_TLS}, redirect: true}}\n",
         file.display()
     );
-    let setup = with_door("");
+    let setup = Setup::new();
     let entrances = entrances.replace(ip, &setup.ip.to_string());
     let own = setup.ip;
     let setup = setup.config(&format!(
