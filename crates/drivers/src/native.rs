@@ -284,7 +284,10 @@ fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> 
     let id = listener.id();
     // What the configuration asked for, it can ask for elsewhere.
     let elsewhere = match &listener.owner {
-        Owner::Config(key) if key.starts_with(FRONT_DOOR) => {
+        Owner::Config(key) if key.starts_with("frontDoor.") => {
+            " Or give the entrance another port in seaway.yaml: frontDoor.entrances."
+        }
+        Owner::Config(key) if **key == *FRONT_DOOR => {
             " Or give it another port in seaway.yaml: frontDoor: {port: 8080}. frontDoor: {enabled: false} turns the front door off."
         }
         _ => "",

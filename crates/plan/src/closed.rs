@@ -21,7 +21,13 @@ pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort, certificates: &Cer
             || is_uncertified(demand, wanted, certificates)
             || basic_auth::is_closed(demand, wanted)
             || is_open_to_others(demand, wanted)
-            || is_open_by_mistake(demand, wanted))
+            || is_open_by_mistake(demand, wanted)
+            || is_only_at_entrances(demand))
+}
+
+/// It is to be at entrances of the front door and nowhere else: its own address would be open to all.
+pub(crate) fn is_only_at_entrances(demand: &Demand) -> bool {
+    !demand.wishes.http.entrances.is_empty() && !demand.hosts_only
 }
 
 /// TLS was to end at a port that there is not: it may be this one that was meant.

@@ -5,9 +5,10 @@ use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol}
 
 use crate::{
     annotations::{
-        AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, FORWARD_AUTH, FORWARD_AUTHORIZATION,
+        AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION,
         PASSTHROUGH, Place, RATE_KEY, REALM, TRANSPARENT, Wishes, asks, of_clouds, places,
     },
+    closed::is_only_at_entrances,
     cloud::is_told,
     demand::Demand,
 };
@@ -39,6 +40,7 @@ pub(crate) fn unheeded(demand: &Demand) -> Vec<Problem> {
         }));
     }
     problems.extend(of_http(demand));
+    problems.extend(of_entrances(demand));
     problems.extend(of_tls(demand));
     problems
 }
@@ -84,7 +86,7 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
     let told_elsewhere = |it: &str| {
         OF_HTTP.contains(&it)
             || it == AUTHORITIES && !demand.wishes.tls.clients_optional
-            || [BASIC_AUTH, CLIENTS, FORWARD_AUTH, PASSTHROUGH, TRANSPARENT].contains(&it)
+            || [BASIC_AUTH, CLIENTS, ENTRANCE, FORWARD_AUTH, PASSTHROUGH, TRANSPARENT].contains(&it)
             || of_clouds().any(|of| of == it)
             || in_cloud && is_told(it)
     };
@@ -112,6 +114,20 @@ fn of_tls(demand: &Demand) -> Vec<Problem> {
         Problem::new(demand.owner.object(), Reason::Unsupported, what).at(field.clone()).fix(fix)
     };
     idle.map(problem).collect()
+}
+
+/// What is at entrances alone has no listeners of its own.
+fn of_entrances(demand: &Demand) -> Option<Problem> {
+    let what = match demand.cloud {
+        Some(_) => {
+            "it is to be at entrances of the front door alone: in a cloud nothing is created or changed"
+        }
+        None => "it is to be at entrances of the front door alone: no listener is opened at its own address",
+    };
+    let problem = Problem::new(demand.owner.object(), Reason::Unsupported, what);
+    let problem = problem.at(demand.wishes.field_of(ENTRANCE));
+    let fix = "Set spec.type: ClusterIP and seaway.dev/front-door: \"true\"; or remove the annotation.";
+    is_only_at_entrances(demand).then(|| problem.fix(fix))
 }
 
 fn of_http(demand: &Demand) -> Vec<Problem> {

@@ -79,6 +79,8 @@ pub(super) const ROWS: &[Row] = &[
             named.sort();
             named.dedup();
             wishes.http.entrances = named;
+            // A load balancer there would be another way to it.
+            wishes.cloud.unclear = true;
             Ok(())
         },
     },

@@ -182,6 +182,11 @@ impl FrontDoor {
         given.certificates.lacks_any_at_front_door(&settings.tls, named.keys())
     }
 
+    /// A rule there serves nobody without a certificate.
+    pub(crate) fn requires_certificates_at(&self, entrance: &Name) -> bool {
+        self.guests_at(Some(entrance)).any(|(_, guest)| guest.requires_certificates())
+    }
+
     /// What a further entrance listens at, and what it shows.
     pub(crate) fn listeners_at(
         &self,

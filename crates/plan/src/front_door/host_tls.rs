@@ -94,7 +94,7 @@ impl FrontDoor {
                     for host in rule.hosts.iter().filter(|host| owners.may(rank.namespace(), host)) {
                         let is_first = !asked.0.contains_key(host);
                         let at = asked.0.entry(host.clone()).or_default();
-                        at.is_asked |= of_rule.is_some();
+                        at.is_asked |= of_rule.is_some_and(|it| it.clients.is_some() || it.profile.is_some());
                         at.profiles.insert(of_rule.and_then(|it| it.profile));
                         if let (None, Some(clients)) = (&at.clients, clients) {
                             at.clients = Some((clients.authorities.clone(), guest.owner.object()));

@@ -133,6 +133,9 @@ impl World {
             if lacks && front_door::requires_client_certificates(settings) {
                 let field = format!("{place}.tls.clients");
                 problems.push(front_door::nobody_is_served(owner.object()).at(field));
+            } else if lacks && self.door.guests.requires_certificates_at(name) {
+                let field = format!("{place}.certificates");
+                problems.push(front_door::nobody_is_served(owner.object()).at(field));
             } else if lacks && settings.tls.redirect {
                 let field = format!("{place}.tls.redirect");
                 problems.push(front_door::not_redirected(owner.object(), field.into()));

@@ -159,8 +159,11 @@ pub(super) async fn serve_connection(
             || config.listener_tls.as_ref().is_some_and(|it| it.has_hosts()))
     {
         let mut scratch = begun.take().unwrap_or_else(|| context.scratch());
+        let is_lenient = config.passthrough.is_none() && config.validations.is_none();
         let hello = match asked(&stream, &mut scratch).await {
             Ok(hello) => hello,
+            // It is spoken with as with those who name no host, if it speaks TLS at all: each request is judged by itself.
+            Err(_) if is_lenient => ClientHello::default(),
             Err(why) => {
                 tracing::debug!(listener = %downstream.listener.at, peer = %downstream.peer, why, "no TLS");
                 return downstream.turn_away(&context, Refusal::Tls);

@@ -205,7 +205,17 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     {
         (pool, sticky) = (theirs.clone(), Some(known));
     }
-    let _under_way = match pool.admit(client.context.now()) {
+    if let Some(sticky) = &mut sticky {
+        let secure = believed::asks_securely(&client.downstream.told, head, &scratch.request);
+        sticky.within(rule, found, seen.path(), secure);
+    }
+    state.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
+    let (body, terms, protocol, limits) = {
+        let live = pool.live();
+        let pool = live.compiled.pool();
+        (scratch.request.body, pool.http, pool.protocol, pool.limits)
+    };
+    let _under_way = match pool.admit_within(limits, client.context.now()) {
         Ok(under_way) => under_way,
         Err(why) => {
             client.downstream.listener.refuse(why);
@@ -218,16 +228,6 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             let answer = Answer { status, fields, body, head_only, persists };
             return client.respond(scratch, &answer).await;
         }
-    };
-    if let Some(sticky) = &mut sticky {
-        let secure = believed::asks_securely(&client.downstream.told, head, &scratch.request);
-        sticky.within(rule, found, seen.path(), secure);
-    }
-    state.sticky = sticky.as_ref().map(|sticky| (sticky, &*pool));
-    let (body, terms, protocol) = {
-        let live = pool.live();
-        let pool = live.compiled.pool();
-        (scratch.request.body, pool.http, pool.protocol)
     };
     state.reuse = terms.reuse;
     state.next = NextUse::after_request(&scratch.request, terms.reuse, client.downstream.told.believed);

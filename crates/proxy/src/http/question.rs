@@ -123,7 +123,7 @@ impl AddedHeaders<'_> {
     pub(super) fn is_ours_to_tell(&self, field: &Field) -> bool {
         match field.known {
             // Nobody says of himself that he has shown a certificate.
-            Known::Host | Known::ClientCert => true,
+            Known::Host | Known::ClientCert | Known::ClientCertChain => true,
             Known::ForwardedFor => true,
             Known::RequestId => self.options.request_id,
             Known::Forwarded => !self.told.believed || self.options.forwarded,

@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
+use seaway_model::load_balancer::Limits;
+
 use super::{Refusal, RunningPool};
 
 /// What a pool is given at the front door: requests, and connections whose TLS is passed on.
@@ -28,6 +30,15 @@ impl RunningPool {
     /// One more, if its limits let it in. Without limits nothing is counted.
     pub(crate) fn admit(self: &Arc<Self>, now: u64) -> Result<Option<UnderWay>, Refusal> {
         let limits = self.live().compiled.pool().limits;
+        self.admit_within(limits, now)
+    }
+
+    /// The same, of limits that are known already.
+    pub(crate) fn admit_within(
+        self: &Arc<Self>,
+        limits: Limits,
+        now: u64,
+    ) -> Result<Option<UnderWay>, Refusal> {
         if let Some(rate) = limits.new_per_second
             && !in_time(&self.load.rate_due, rate, now)
         {

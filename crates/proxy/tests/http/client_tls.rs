@@ -60,7 +60,10 @@ fn with(
 
 /// The status, once the whole answer has come.
 fn ask(stream: &mut Secured, host: &str) -> io::Result<u16> {
-    write!(stream, "GET /x HTTP/1.1\r\nHost: {host}\r\nClient-Cert: :forged:\r\nconnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "GET /x HTTP/1.1\r\nHost: {host}\r\nClient-Cert: :forged:\r\nclient-cert-chain: :forged:\r\nconnection: close\r\n\r\n"
+    )?;
     let mut text = Vec::new();
     stream.read_to_end(&mut text)?;
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -169,6 +172,8 @@ fn a_request_is_served_only_on_a_connection_that_its_own_host_has_verified() {
         assert_eq!(doors.ask((sni, host), issuer), status, "{case}");
         assert_eq!(doors.member.heard().len() - before, usize::from(status == 200), "{case}");
         if status == 200 {
+            let last = doors.member.heard().pop().unwrap();
+            assert_eq!(last.field("client-cert-chain"), None, "{case}");
             let told = doors.told();
             assert_eq!(told.is_some(), is_told, "{case}: {told:?}");
             assert!(told.is_none_or(|it| it.starts_with(":MII")), "{case}");
@@ -243,7 +248,9 @@ fn in_the_open_no_request_is_served_that_needs_a_certificate() {
         ];
     });
     for (host, status) in [("a.example", 403), ("any.example", 200)] {
-        let asked = format!("GET / HTTP/1.1\r\nHost: {host}\r\nClient-Cert: :forged:\r\n\r\n");
+        let asked = format!(
+            "GET / HTTP/1.1\r\nHost: {host}\r\nClient-Cert: :forged:\r\nclient-cert-chain: :forged:\r\n\r\n"
+        );
         assert_eq!(Client::new(at).ask(asked).status(), status, "{host}");
     }
     assert_eq!(member.heard().iter().map(|it| it.field("client-cert")).collect::<Vec<_>>(), [None]);

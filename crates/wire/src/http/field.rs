@@ -92,6 +92,7 @@ known! {
     RequestId = b"x-request-id",
     TraceParent = b"traceparent",
     ClientCert = b"client-cert",
+    ClientCertChain = b"client-cert-chain",
 }
 
 impl Known {

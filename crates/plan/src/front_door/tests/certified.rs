@@ -64,6 +64,7 @@ fn is_redirect(rule: &Rule) -> bool {
 fn a_host_name_has_its_own_client_authorities_and_versions() {
     for (say, expected) in [
         (&[at("a.example")][..], &[][..]),
+        (&[at("a.example"), ("seaway.dev/hsts", "9h")], &[]),
         (&[at("a.example"), CLIENTS], &["a.example ca required"]),
         (&[at("a.example"), CLIENTS, OPTIONAL], &["a.example ca optional"]),
         (&[at("*.a.example,b.example"), CLIENTS], &["b.example ca required", "*.a.example ca required"]),

@@ -238,3 +238,23 @@ fn an_entrance_may_have_the_port_of_the_main_one_at_an_address_of_its_own() {
     assert_eq!(binds(Some("internal")), [seaway_model::load_balancer::Bind::Host(ip("192.0.2.5"))]);
     assert!(!binds(None).is_empty());
 }
+
+#[test]
+fn what_is_at_an_entrance_alone_has_no_listeners_of_its_own() {
+    for (say, open, told) in [
+        (vec![], true, 0),
+        (vec![INTERNAL], false, 1),
+        (vec![host("a.example"), INTERNAL], false, 1),
+        (vec![host("a.example"), ("seaway.dev/entrance", "main")], false, 1),
+    ] {
+        let mut shop = saying(service("shop", &[80]), &say);
+        shop.kind = seaway_model::fact::ServiceKind::LoadBalancer;
+        let pool = facts::pool(("192.0.2.10", "192.0.2.19"));
+        let world = world(config(), [pool, put(&shop), backed(&shop)]);
+        let Desired::LoadBalancer(own) = world.desire(&unit(&facts::owner(&shop))) else {
+            panic!("it is ours")
+        };
+        assert_eq!(!own.listeners.is_empty(), open, "{say:?}");
+        assert_eq!(problems(&world).len(), told, "{say:?}: {:?}", problems(&world));
+    }
+}
