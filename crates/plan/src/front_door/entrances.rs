@@ -23,6 +23,10 @@ use crate::{
     index::{Given, ServiceKey},
 };
 
+/// What an entrance listens at, and what it shows.
+type ListenersAndCertificates =
+    (BTreeMap<ListenerId, Arc<Listener>>, Arc<BTreeMap<ObjectRef, Arc<Certificate>>>);
+
 /// `None` is the main one.
 pub(crate) fn owner_of(entrance: Option<&Name>) -> Owner {
     Owner::Config(label(entrance).into())
@@ -193,7 +197,7 @@ impl FrontDoor {
         entrance: &Name,
         settings: &Settings,
         given: Given<'_>,
-    ) -> (BTreeMap<ListenerId, Arc<Listener>>, Arc<BTreeMap<ObjectRef, Arc<Certificate>>>) {
+    ) -> ListenersAndCertificates {
         let named = self.named_at(Some(entrance), &given.config.front_door);
         let objects = given.certificates.at_front_door(&settings.tls, &named);
         let names = match self.host_names().are_kept() {

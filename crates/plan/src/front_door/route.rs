@@ -276,7 +276,7 @@ impl Reader<'_> {
             self.tell(Reason::Unsupported, &to.field, what).fix = fix.to_owned();
             return None;
         }
-        let Some(its) = self.services.get(&key) else { return None };
+        let its = self.services.get(&key)?;
         let asks = its.tls.as_ref().and_then(|it| it.clients.clone());
         if let Some((why, fix)) = self.cannot_ask(asks.as_ref(), lacks_authorities) {
             let what =
@@ -285,7 +285,7 @@ impl Reader<'_> {
             self.tell(Reason::Unsupported, &to.field, what).fix = fix;
             return None;
         }
-        let Some(its) = self.services.get(&key) else { return None };
+        let its = self.services.get(&key)?;
         self.admitted.narrow(its);
         self.guest.asks(&its.asks);
         if asks.is_some() && self.guest.clients_field.is_empty() {
