@@ -122,7 +122,8 @@ fn a_handshake_asks_for_no_more_than_each_of_the_rules_of_its_host_name_needs() 
         let world = with_certificates(Config::default(), &[first, second]);
         let mut expected: Vec<&str> = expected.to_vec();
         let mut found = hosts(&world);
-        (expected.sort_unstable(), found.sort_unstable());
+        expected.sort_unstable();
+        found.sort_unstable();
         assert_eq!(found, expected);
         assert_eq!(problems(&world), [""; 0]);
     }
