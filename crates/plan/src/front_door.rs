@@ -52,12 +52,12 @@ use self::{
     owners::Owners,
     patterns::Patterns,
     recorded::{Claimed, Recorded},
-    served::Served,
     shares::{Shares, Weight},
 };
 pub(crate) use self::{
     listeners::requires_client_certificates,
     orders::{AnswerChange, Orderable, Unprovable},
+    served::Served,
     told::{nobody_is_served, not_redirected},
     view::why_not,
 };

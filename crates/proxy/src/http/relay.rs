@@ -11,6 +11,7 @@ use seaway_wire::http::{Body, Limits, Method, Reading, Response, Version};
 
 use super::{
     ask::MemberAnswer,
+    compression::Coding,
     end::End,
     exchange::{After, ExchangeState, refuse},
     flow::{Broken, Flow},
@@ -108,7 +109,16 @@ pub(super) async fn relay(
     };
     next = next.after_answer(state.reuse, head, response);
     let cookies = state.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
+    let mut coded = state.compression.map(|it| it.coding(head, response)).unwrap_or_default();
+    let gzip = match coded.is_coded() {
+        true => client.context.compressors.lend(&client.downstream),
+        false => None,
+    };
+    if coded.is_coded() && gzip.is_none() {
+        coded.coding = Coding::Varies;
+    }
     let answering = ResponseChanges {
+        coded,
         rule: state.rule,
         lines: state.response_headers,
         sticky: state.sticky.map(|(sticky, _)| sticky),
@@ -133,6 +143,7 @@ pub(super) async fn relay(
     };
     answered.consume(response.length);
     downward.begin(response.body, chunked);
+    downward.compress(gzip);
     if tunnels {
         pool.answered(member, status, client.context.now());
         upward.begin(Body::Tunnel, false);
@@ -184,10 +195,10 @@ pub(super) async fn relay(
     })
     .await;
     client.downstream.listener.bytes_in.fetch_add(upward.moved, Relaxed);
-    client.downstream.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    client.downstream.listener.bytes_out.fetch_add(downward.delivered(), Relaxed);
     member.bytes_in.fetch_add(upward.moved, Relaxed);
     member.bytes_out.fetch_add(downward.moved, Relaxed);
-    record.set_bytes(upward.moved, downward.moved);
+    record.set_bytes(upward.moved, downward.delivered());
     match result {
         Ok(()) => {
             client.context.record_latency(pool, None, Span::Request, state.started);
