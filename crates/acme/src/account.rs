@@ -39,6 +39,8 @@ impl ExternalAccount<'_> {
     }
 }
 
+const NO_ACCOUNT: &str = ":accountDoesNotExist";
+
 /// Whom the authority writes to.
 pub type Contact<'a> = Option<&'a str>;
 
@@ -109,9 +111,27 @@ impl Account {
         self.directory.post(Signer::Account(&self.key, &self.kid), url, payload).await
     }
 
-    pub async fn order(&self, host: &str) -> Result<Order, AcmeError> {
-        let payload = json!({"identifiers": [{"type": "dns", "value": host}]});
-        let reply = self.post(&self.directory.urls().new_order, Some(&payload)).await?;
+    /// `replaces`: what the authority calls the certificate of before, if it says when that is to be renewed.
+    pub async fn order(&self, host: &str, replaces: Option<&str>) -> Result<Order, AcmeError> {
+        let urls = self.directory.urls();
+        let plain = json!({"identifiers": [{"type": "dns", "value": host}]});
+        let mut reply = None;
+        if let (Some(replaces), Some(_)) = (replaces, &urls.renewal_info) {
+            let mut payload = plain.clone();
+            if let Some(fields) = payload.as_object_mut() {
+                fields.insert("replaces".into(), replaces.into());
+            }
+            match self.post(&urls.new_order, Some(&payload)).await {
+                // It knows nothing of that certificate, or it was replaced already: that is no reason to issue none.
+                Err(AcmeError::Refused { status, kind, .. })
+                    if status != 429 && !kind.ends_with(":rateLimited") && !kind.ends_with(NO_ACCOUNT) => {}
+                answered => reply = Some(answered?),
+            }
+        }
+        let reply = match reply {
+            Some(reply) => reply,
+            None => self.post(&urls.new_order, Some(&plain)).await?,
+        };
         let url =
             reply.location.clone().ok_or_else(|| reply.unexpected("it does not say where the order is"))?;
         Order::read(url, &reply)

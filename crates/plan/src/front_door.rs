@@ -120,6 +120,8 @@ pub(crate) struct FrontDoor {
     names: BTreeMap<Name, BTreeSet<ServiceKey>>,
     /// Secrets that guests name, and who does; and certificates that are ordered, which none of them names.
     certificates: BTreeMap<ObjectRef, BTreeSet<Rank>>,
+    /// Host names for which none is ordered, and the one that is stored is shown.
+    unordered: BTreeSet<Name>,
     /// What a certificate authority asks for, by host name.
     challenges: BTreeMap<Name, Vec<Arc<Rule>>>,
     /// What authorities are shown that check a name by TLS.

@@ -9,7 +9,7 @@ use http::Request;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags::*};
 use seaway_model::{
     Pool,
-    load_balancer::{BackendProtocol, Compression, PoolHttpOptions},
+    load_balancer::{BackendProtocol, PoolHttpOptions},
 };
 
 use crate::{peer::*, scene::*, stage::*};
@@ -163,7 +163,9 @@ fn nothing_is_held_back_while_a_member_pauses() {
     let (stage, at) = front(&[backend.at]);
     stage.put(compressed(&[backend.at]));
     let mut stream = connect(at);
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n").unwrap();
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAccept-Encoding: gzip\r\n\r\n")
+        .unwrap();
     let (mut came, mut buffer) = (Vec::new(), [0; 4096]);
     let mut expected = String::new();
     for number in 0..5 {
@@ -176,7 +178,12 @@ fn nothing_is_held_back_while_a_member_pauses() {
         go.send(()).unwrap();
     }
     drop(go);
-    stream.read_to_end(&mut came).ok();
+    stream.read_to_end(&mut came).unwrap();
+    assert!(came.ends_with(b"0\r\n\r\n"));
+    // The sixth was on its way.
+    expected += "piece 5";
+    let (body, is_whole) = read(&unchunked(&came));
+    assert_eq!((String::from_utf8(body).unwrap(), is_whole), (expected, true));
 }
 
 /// What has come of a body in chunks, behind its head.
