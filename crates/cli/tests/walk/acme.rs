@@ -146,7 +146,7 @@ impl Authority {
         }});
         let body = serde_json::json!({"Certificate": pem, "ARIResponse": window.to_string()}).to_string();
         let head = format!(
-            "POST /set-renewal-info/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            "POST /set-renewal-info/ HTTP/1.1\r\nHost: a\r\nUser-Agent: test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         let at = SocketAddr::from((self.ip, MANAGEMENT));

@@ -67,7 +67,8 @@ fn text_is_compressed_where_its_service_asks_for_it_and_any_client_reads_it() {
             let url = format!("http://{}{path}", seaway.at(port));
             let read = curl(&[version, "--compressed", &url]);
             assert!(read.stdout == page.as_bytes(), "{version} {url}: another page");
-            let asked = ["-H", "Accept-Encoding: gzip", "-D", "-", "-o", "/dev/null", "-w", "%{size_download}"];
+            let asked =
+                ["-H", "Accept-Encoding: gzip", "-D", "-", "-o", "/dev/null", "-w", "%{size_download}"];
             let told = curl(&[&[version][..], &asked, &[&url]].concat()).stdout;
             let told = String::from_utf8_lossy(&told).to_lowercase();
             assert!(told.contains("\r\ncontent-encoding: gzip\r\n"), "{version} {url}: {told}");

@@ -40,7 +40,7 @@ const LEAST: u64 = 1 << 10;
 pub(super) struct Wanted<'r> {
     by: &'r Compression,
     /// The client takes it, and nothing in the request forbids it.
-    is_taken: bool,
+    pub(super) is_taken: bool,
 }
 
 /// What becomes of one response.

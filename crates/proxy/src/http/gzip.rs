@@ -66,7 +66,7 @@ impl Compressors {
     /// One for a body of that client, unless there are too many.
     pub(super) fn lend(self: &Rc<Self>, client: &Rc<DownstreamConnection>) -> Option<Gzip> {
         let (lent, of_client) = (self.lent.get(), client.compressed.get());
-        if lent >= MOST || of_client >= MOST_OF_A_CLIENT {
+        if lent >= MOST || of_client >= MOST_OF_A_CLIENT || !self.held.of().admits(HOLDS) {
             return None;
         }
         self.lent.set(lent.saturating_add(1));

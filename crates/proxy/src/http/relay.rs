@@ -11,12 +11,12 @@ use seaway_wire::http::{Body, Limits, Method, Reading, Response, Version};
 
 use super::{
     ask::MemberAnswer,
-    compression::Coding,
+    compression::{CodedHead, Coding},
     end::End,
     exchange::{After, ExchangeState, refuse},
     flow::{Broken, Flow},
     grpc::Outcome,
-    heads::{self, BodyForwarding},
+    heads::{self, BodyForwarding, Changes},
     reuse::{self, NextUse},
     rules::{Nothing, ResponseChanges},
     scratch::{Buffer, Scratch},
@@ -109,16 +109,8 @@ pub(super) async fn relay(
     };
     next = next.after_answer(state.reuse, head, response);
     let cookies = state.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
-    let mut coded = state.compression.map(|it| it.coding(head, response)).unwrap_or_default();
-    let gzip = match coded.is_coded() {
-        true => client.context.compressors.lend(&client.downstream),
-        false => None,
-    };
-    if coded.is_coded() && gzip.is_none() {
-        coded.coding = Coding::Varies;
-    }
-    let answering = ResponseChanges {
-        coded,
+    let mut answering = ResponseChanges {
+        coded: CodedHead::default(),
         rule: state.rule,
         lines: state.response_headers,
         sticky: state.sticky.map(|(sticky, _)| sticky),
@@ -129,6 +121,18 @@ pub(super) async fn relay(
             End::H2Stream(_) => (name, "2"),
         }),
     };
+    let mut gzip = None;
+    if let Some(wanted) = state.compression {
+        answering.coded = wanted.coding(head, response);
+        if answering.is_coded() {
+            // A rule may say that its members code bodies without telling.
+            let is_told = answering.changes_name(b"content-encoding");
+            gzip = client.context.compressors.lend(&client.downstream).filter(|_| !is_told);
+        }
+        if answering.is_coded() && gzip.is_none() {
+            answering.coded.coding = Coding::Varies;
+        }
+    }
     downward.clear();
     let onward = match &client.end {
         End::Wire(_) => {

@@ -227,3 +227,56 @@ fn a_body_that_breaks_off_is_seen_to() {
         assert!(Peer::new(at).ask(asked, None).is_err(), "{framing}: it seems whole by HTTP/2");
     }
 }
+
+/// So that one client, or many, hold no more memory than is meant for that: the rest goes on as it is, and whole.
+#[test]
+fn a_client_has_so_many_bodies_compressed_at_once_and_others_are_plain() {
+    let (first, rest) = (text(4_000), text(9_000));
+    let (sent, more) = (first.clone(), rest.clone());
+    let (go, gone) = mpsc::channel::<()>();
+    let gate = Arc::new((Mutex::new(false), std::sync::Condvar::new()));
+    let opens = gate.clone();
+    std::thread::spawn(move || {
+        gone.recv().ok();
+        *opens.0.lock().unwrap() = true;
+        opens.1.notify_all();
+    });
+    let backend = Backend::new(HERE, move |mut stream| {
+        let mut reader = Reader::new(stream.try_clone().unwrap());
+        reader.head();
+        let length = sent.len() + more.len();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(&[head.as_bytes(), &sent].concat()).unwrap();
+        let waits = gate.1.wait_while(gate.0.lock().unwrap(), |open| !*open).unwrap();
+        drop(waits);
+        stream.write_all(&more).ok();
+    });
+    let stage = Stage::with_workers(1);
+    stage.put(compressed(&[backend.at]));
+    let (at, _) =
+        stage.open(HERE, |listener| listener.protocol = seaway_model::load_balancer::Protocol::Http);
+    let mut peer = Peer::new(at);
+    let asked = || Request::get("http://a/").header("accept-encoding", "gzip").body(()).unwrap();
+    let answers: Vec<_> = (0..20).map(|_| peer.requests.send_request(asked(), true).unwrap().0).collect();
+    let heads: Vec<_> = peer.runtime.block_on(async {
+        let mut heads = Vec::new();
+        for answer in answers {
+            heads.push(answer.await.unwrap());
+        }
+        heads
+    });
+    let is_coded = |head: &http::HeaderMap| head.contains_key("content-encoding");
+    assert_eq!(heads.iter().filter(|it| is_coded(it.headers())).count(), 16);
+    assert!(heads.iter().all(|it| it.headers()["vary"] == "Accept-Encoding"));
+    go.send(()).unwrap();
+    let whole = [first, rest].concat();
+    for head in heads {
+        let is_coded = is_coded(head.headers());
+        let (body, _) = peer.runtime.block_on(receive(&mut head.into_body())).unwrap();
+        let body = if is_coded { read(&body) } else { (body, true) };
+        assert!(body == (whole.clone(), true), "another body");
+    }
+    // They are free again.
+    let (head, _, _) = peer.ask(asked(), None).unwrap();
+    assert!(is_coded(head.headers()));
+}
