@@ -39,7 +39,9 @@ impl ExternalAccount<'_> {
     }
 }
 
-const NO_ACCOUNT: &str = ":accountDoesNotExist";
+/// What an authority says of a certificate that an order cannot replace (RFC 9773, section 5).
+const NOT_REPLACED: [&str; 2] =
+    ["urn:ietf:params:acme:error:alreadyReplaced", "urn:ietf:params:acme:error:malformed"];
 
 /// Whom the authority writes to.
 pub type Contact<'a> = Option<&'a str>;
@@ -124,7 +126,7 @@ impl Account {
             match self.post(&urls.new_order, Some(&payload)).await {
                 // It knows nothing of that certificate, or it was replaced already: that is no reason to issue none.
                 Err(AcmeError::Refused { status, kind, .. })
-                    if status != 429 && !kind.ends_with(":rateLimited") && !kind.ends_with(NO_ACCOUNT) => {}
+                    if matches!(status, 404 | 409) || NOT_REPLACED.contains(&kind.as_str()) => {}
                 answered => reply = Some(answered?),
             }
         }

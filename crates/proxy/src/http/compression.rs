@@ -58,6 +58,8 @@ pub(super) enum Coding {
 pub(super) struct CodedHead<'h> {
     pub(super) coding: Coding,
     etag: Option<&'h [u8]>,
+    /// A response that is stored may have been coded, and have a weak tag.
+    is_weak: bool,
     /// The member says already what it varies by.
     says_vary: bool,
 }
@@ -75,10 +77,16 @@ impl<'r> Wanted<'r> {
         let names = || request.fields.iter().map(|field| (field.known, field.name.of(head)));
         let is_private = is_guarded
             || names().any(|(known, name)| known == Known::Cookie || credentials::is_authorization(name));
-        let is_plain = request.version == Version::Http11
-            && request.body != Body::Tunnel
-            && !names().any(|(known, name)| known == Known::Upgrade || name.eq_ignore_ascii_case(b"range"));
-        let is_taken = is_plain && (by.private || !is_private) && takes_gzip(head, &request.fields);
+        let is_plain = request.version == Version::Http11 && request.body != Body::Tunnel;
+        // The client asks for a part, another protocol, or for what the member sends (RFC 9111, section 5.2.1.6).
+        let forbids = request.fields.iter().any(|field| {
+            let (name, value) = (field.name.of(head), field.value.of(head));
+            field.known == Known::Upgrade
+                || name.eq_ignore_ascii_case(b"range")
+                || name.eq_ignore_ascii_case(b"cache-control") && is_final(value)
+        });
+        let is_taken =
+            is_plain && !forbids && (by.private || !is_private) && takes_gzip(head, &request.fields);
         Wanted { by, is_taken }
     }
 
@@ -86,9 +94,9 @@ impl<'r> Wanted<'r> {
         let mut coded = CodedHead::default();
         if response.status == 304 {
             // It stands for the answer that is stored, which may have said so (RFC 9110, section 15.4.5).
-            coded.coding = Coding::Varies;
+            (coded.coding, coded.is_weak) = (Coding::Varies, self.is_taken);
         }
-        let (mut fits, mut is_private, mut is_final) = (false, false, true);
+        let (mut fits, mut is_private, mut may_change) = (false, false, true);
         for field in &response.fields {
             let (name, value) = (field.name.of(head), field.value.of(head));
             let is = |other: &[u8]| name.eq_ignore_ascii_case(other);
@@ -102,14 +110,14 @@ impl<'r> Wanted<'r> {
             } else if is(b"etag") {
                 coded.etag = Some(value);
             } else if is(b"cache-control") {
-                is_final &= !items(value).any(|it| it.eq_ignore_ascii_case(b"no-transform"));
+                may_change &= !is_final(value);
             } else if UNTOUCHED.iter().any(|it| is(it)) || field.known == Known::Trailer {
-                is_final = false;
+                may_change = false;
             }
         }
         let has_status = matches!(response.status, 200 | 203 | 403 | 404 | 410);
         let is_long = !matches!(response.body, Body::Length(length) if length < LEAST);
-        if !(has_status && is_long && fits && is_final) {
+        if !(has_status && is_long && fits && may_change) {
             return coded;
         }
         let has_body = matches!(response.body, Body::Length(_) | Body::Chunked | Body::UntilClose);
@@ -152,7 +160,9 @@ impl CodedHead<'_> {
 
     /// Ranges of what is coded as it goes are not to be had, and it is not byte for byte what its tag stands for.
     pub(super) fn replaces(&self, name: &[u8]) -> bool {
-        self.is_coded() && (name.eq_ignore_ascii_case(b"accept-ranges") || name.eq_ignore_ascii_case(b"etag"))
+        let weakens = self.is_coded() || self.is_weak;
+        weakens && name.eq_ignore_ascii_case(b"etag")
+            || self.is_coded() && name.eq_ignore_ascii_case(b"accept-ranges")
     }
 
     /// `has_own_tag`: the rule sets another one.
@@ -163,10 +173,12 @@ impl CodedHead<'_> {
         if !self.says_vary {
             out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
         }
-        if !self.is_coded() {
+        if !self.is_coded() && !self.is_weak {
             return;
         }
-        out.extend_from_slice(b"Content-Encoding: gzip\r\n");
+        if self.is_coded() {
+            out.extend_from_slice(b"Content-Encoding: gzip\r\n");
+        }
         if let Some(etag) = self.etag.filter(|_| !has_own_tag()) {
             let weak: &[u8] = if etag.starts_with(b"W/") { b"" } else { b"W/" };
             for part in [b"ETag: ", weak, etag, b"\r\n"] {
@@ -174,6 +186,11 @@ impl CodedHead<'_> {
             }
         }
     }
+}
+
+/// What `Cache-Control` says of changes on the way.
+fn is_final(value: &[u8]) -> bool {
+    items(value).any(|it| it.eq_ignore_ascii_case(b"no-transform"))
 }
 
 /// The parts of a list.

@@ -189,7 +189,7 @@ impl Flow {
                 from.consume(count);
                 self.passed(count)?;
             }
-            Coming::Chunked => match self.chunks.next(from.filled(), &Limits::default()) {
+            Coming::Chunked => match next_chunk(&mut self.chunks, from.filled(), most) {
                 Piece::More { skip } => from.consume(skip),
                 Piece::Data { skip, length } => {
                     let end = skip.saturating_add(length);
@@ -436,6 +436,16 @@ impl Flow {
     }
 }
 
+/// Of no more than `most` bytes, but for framing that is longer.
+fn next_chunk(chunks: &mut Chunks, bytes: &[u8], most: usize) -> Piece {
+    let limits = Limits::default();
+    let seen = bytes.get(..most).unwrap_or(bytes);
+    match chunks.next(seen, &limits) {
+        Piece::More { skip: 0 } if seen.len() < bytes.len() => chunks.next(bytes, &limits),
+        piece => piece,
+    }
+}
+
 /// As it is, or as one chunk.
 fn put(out: &mut Vec<u8>, bytes: &[u8], chunked: bool) {
     if bytes.is_empty() {
@@ -495,6 +505,29 @@ mod tests {
             flow.begin(body, false);
             flow.join(&mut from).expect("it is well framed");
             assert_eq!((flow.out.as_slice(), flow.moved), (goes_on, goes_on.len() as u64), "{body:?}");
+        }
+    }
+
+    /// Other clients wait for each piece.
+    #[test]
+    fn no_more_than_a_piece_is_compressed_at_once() {
+        let body = vec![b'a'; 4 * COMPRESSED];
+        let chunked = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
+        for (framing, came) in
+            [(Body::Chunked, &chunked), (Body::Length(body.len() as u64), &body), (Body::UntilClose, &body)]
+        {
+            let (mut flow, mut from) = (Flow::default(), buffer(came));
+            flow.begin(framing, false);
+            flow.compress(Some(super::super::gzip::tests::gzip()));
+            flow.join(&mut from).expect("it is well framed");
+            assert!((1..=COMPRESSED as u64).contains(&flow.moved), "{framing:?}: {}", flow.moved);
+            while !from.is_empty() && !flow.is_over() {
+                flow.join(&mut from).expect("it is well framed");
+            }
+            if framing == Body::UntilClose {
+                flow.finish().expect("it ends");
+            }
+            assert_eq!(super::super::gzip::tests::read(&flow.out), (body.clone(), true), "{framing:?}");
         }
     }
 

@@ -72,7 +72,8 @@ impl Compressors {
         self.lent.set(lent.saturating_add(1));
         client.compressed.set(of_client.saturating_add(1));
         let lease = Lease { compressors: self.clone(), client: client.clone() };
-        let state = self.idle.borrow_mut().pop().unwrap_or_else(compressor);
+        let idle = self.idle.borrow_mut().pop();
+        let state = idle.map_or_else(compressor, renewed);
         self.count();
         let mut gzip = Gzip::of(state);
         gzip.lease = Some(lease);
@@ -89,9 +90,13 @@ fn compressor() -> Box<CompressorOxide> {
     Box::new(CompressorOxide::new(create_comp_flags_from_zip_params(LEVEL, format, 0)))
 }
 
+fn renewed(mut used: Box<CompressorOxide>) -> Box<CompressorOxide> {
+    used.reset();
+    used
+}
+
 impl Gzip {
-    fn of(mut state: Box<CompressorOxide>) -> Gzip {
-        state.reset();
+    fn of(state: Box<CompressorOxide>) -> Gzip {
         Gzip {
             state: Some(state),
             crc: !0,

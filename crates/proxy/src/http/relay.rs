@@ -125,8 +125,8 @@ pub(super) async fn relay(
     if let Some(wanted) = state.compression {
         answering.coded = wanted.coding(head, response);
         if answering.is_coded() {
-            // A rule may say that its members code bodies without telling.
-            let is_told = answering.changes_name(b"content-encoding");
+            // A rule may say that its members code bodies without telling, or give the client a cookie.
+            let is_told = [&b"content-encoding"[..], b"set-cookie"].iter().any(|it| answering.sets(it));
             gzip = client.context.compressors.lend(&client.downstream).filter(|_| !is_told);
         }
         if answering.is_coded() && gzip.is_none() {

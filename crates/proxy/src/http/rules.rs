@@ -89,6 +89,14 @@ pub(super) fn lines(rule: &Rule, asked: &impl RequestParts, client: &Client) -> 
 
 pub(super) struct Nothing;
 
+impl ResponseChanges<'_> {
+    /// The rule removes this field, sets it, or adds one.
+    pub(super) fn sets(&self, name: &[u8]) -> bool {
+        let mut added = self.changes().flat_map(|change| &change.add);
+        self.changes_name(name) || added.any(|(it, _)| it.as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
 impl RequestChanges<'_> {
     fn sticky(&self) -> Option<&Sticky> {
         self.sticky.filter(|it| it.changes_cookies())

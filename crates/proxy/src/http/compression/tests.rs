@@ -132,6 +132,7 @@ fn what_cannot_or_must_not_be_compressed_stays_as_it_is() {
         (browser.replace("HTTP/1.1", "HTTP/1.0"), page.clone(), Varies),
         (get(&format!("{BROWSER}Range: bytes=0-\r\n")), page.clone(), Varies),
         (get(&format!("{BROWSER}Connection: upgrade\r\nUpgrade: websocket\r\n")), page.clone(), Varies),
+        (get(&format!("{BROWSER}Cache-Control: no-transform\r\n")), page.clone(), Varies),
         (get(&format!("{BROWSER}Cookie: a=b\r\n")), page.clone(), Varies),
         (get(&format!("{BROWSER}Authorization: Bearer a\r\n")), page.clone(), Varies),
     ];
@@ -203,6 +204,13 @@ fn the_head_says_what_was_done() {
     ] {
         let answered = ok(&format!("{PAGE}{fields}"));
         assert_eq!(coded(&usual, &rule(), &get(asked), &answered).1, expected, "{fields}");
+    }
+    // It stands for a response whose tag was weak for this client.
+    let stored = "HTTP/1.1 304 Not\r\nETag: \"a\"\r\n";
+    for (asked, expected) in
+        [(BROWSER, "Vary: Accept-Encoding\r\nETag: W/\"a\"\r\n"), ("", "Vary: Accept-Encoding\r\n")]
+    {
+        assert_eq!(coded(&usual, &rule(), &get(asked), stored).1, expected);
     }
     let is_replaced = |coding, name: &[u8]| CodedHead { coding, ..CodedHead::default() }.replaces(name);
     assert!(is_replaced(Coding::Gzip, b"ETag") && is_replaced(Coding::Gzip, b"accept-ranges"));
