@@ -39,6 +39,10 @@ impl ExternalAccount<'_> {
     }
 }
 
+/// What an authority says of a certificate that an order cannot replace (RFC 9773, section 5).
+const NOT_REPLACED: [&str; 2] =
+    ["urn:ietf:params:acme:error:alreadyReplaced", "urn:ietf:params:acme:error:malformed"];
+
 /// Whom the authority writes to.
 pub type Contact<'a> = Option<&'a str>;
 
@@ -109,9 +113,27 @@ impl Account {
         self.directory.post(Signer::Account(&self.key, &self.kid), url, payload).await
     }
 
-    pub async fn order(&self, host: &str) -> Result<Order, AcmeError> {
-        let payload = json!({"identifiers": [{"type": "dns", "value": host}]});
-        let reply = self.post(&self.directory.urls().new_order, Some(&payload)).await?;
+    /// `replaces`: what the authority calls the certificate of before, if it says when that is to be renewed.
+    pub async fn order(&self, host: &str, replaces: Option<&str>) -> Result<Order, AcmeError> {
+        let urls = self.directory.urls();
+        let plain = json!({"identifiers": [{"type": "dns", "value": host}]});
+        let mut reply = None;
+        if let (Some(replaces), Some(_)) = (replaces, &urls.renewal_info) {
+            let mut payload = plain.clone();
+            if let Some(fields) = payload.as_object_mut() {
+                fields.insert("replaces".into(), replaces.into());
+            }
+            match self.post(&urls.new_order, Some(&payload)).await {
+                // It knows nothing of that certificate, or it was replaced already: that is no reason to issue none.
+                Err(AcmeError::Refused { status, kind, .. })
+                    if matches!(status, 404 | 409) || NOT_REPLACED.contains(&kind.as_str()) => {}
+                answered => reply = Some(answered?),
+            }
+        }
+        let reply = match reply {
+            Some(reply) => reply,
+            None => self.post(&urls.new_order, Some(&plain)).await?,
+        };
         let url =
             reply.location.clone().ok_or_else(|| reply.unexpected("it does not say where the order is"))?;
         Order::read(url, &reply)

@@ -36,6 +36,8 @@ pub(crate) struct Urls {
     new_nonce: String,
     pub(crate) new_account: String,
     pub(crate) new_order: String,
+    /// Where it says when certificates are to be renewed.
+    pub(crate) renewal_info: Option<String>,
 }
 
 /// Who signs.
@@ -61,6 +63,12 @@ impl Reply {
         serde_json::from_slice(&self.body).map_err(|error| self.unexpected(clean(&error.to_string())))
     }
 
+    #[cfg(test)]
+    pub(crate) fn of(body: String, retry_after: Option<Duration>) -> Reply {
+        let url = "https://ca.example/x".to_owned();
+        Reply { location: None, retry_after, body: body.into_bytes(), is_new: false, url }
+    }
+
     pub(crate) fn unexpected(&self, why: impl Into<String>) -> AcmeError {
         AcmeError::Unexpected { url: self.url.clone(), why: why.into() }
     }
@@ -73,7 +81,8 @@ impl Directory {
         let reply = read(http.get(url).send().await, url).await?;
         let urls: Urls = reply.read()?;
         let directory = Directory { http, urls, nonce: Mutex::default() };
-        for named in [&directory.urls.new_nonce, &directory.urls.new_account, &directory.urls.new_order] {
+        let Urls { new_nonce, new_account, new_order, renewal_info } = &directory.urls;
+        for named in [new_nonce, new_account, new_order].into_iter().chain(renewal_info) {
             directory.check(named)?;
         }
         Ok(Arc::new(directory))
@@ -81,6 +90,12 @@ impl Directory {
 
     pub(crate) fn urls(&self) -> &Urls {
         &self.urls
+    }
+
+    /// A request that nobody signs.
+    pub(crate) async fn look_up(&self, url: &str) -> Result<Reply, AcmeError> {
+        self.check(url)?;
+        read(self.http.get(url).send().await, url).await
     }
 
     /// A request that is signed goes by TLS, and nowhere else.

@@ -3,6 +3,7 @@
 //! ```text
 //!   Directory ─► Account (key, nonces) ─► Order ─► Authorization ─► Challenge (HTTP-01, TLS-ALPN-01, DNS-01)
 //!                                           └────► finalize (a request made by `request`) ─► certificate chain
+//!     └► RenewalInfo (RFC 9773): when a certificate is to be renewed
 //! ```
 //!
 //! It speaks the protocol and nothing else: when to order, what to keep and who answers challenges is up to its user.
@@ -16,6 +17,7 @@ pub mod dns;
 mod error;
 mod key;
 mod order;
+mod renewal;
 mod request;
 mod validation;
 
@@ -24,6 +26,7 @@ pub use directory::Directory;
 pub use error::AcmeError;
 pub use key::Key;
 pub use order::{Authorization, Challenge, Order, Status};
+pub use renewal::{RenewalInfo, certificate_id};
 pub use request::request;
 pub use validation::validation_certificate;
 

@@ -10,19 +10,20 @@
 //!
 //! Nothing is ever removed. An authority bounds how often it may be asked, so that failures are remembered over restarts, and a
 //! certificate that is stored is never ordered again before it is due: after two thirds of its life, or up to a twentieth of it
-//! earlier (`schedule.rs`). What is added to DNS is removed (`records.rs`).
+//! earlier (`schedule.rs`), or when its authority says so (`renewal.rs`). What is added to DNS is removed (`records.rs`).
 
 mod attempt;
 mod gates;
 mod observed;
 mod reach;
 mod records;
+mod renewal;
 mod schedule;
+mod step;
 mod stored;
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -39,8 +40,8 @@ use secrecy::ExposeSecret;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use self::{attempt::Attempt, gates::Gates, records::Records, stored::Stored};
-pub use self::{observed::Observed, records::read_secret};
+use self::{attempt::Attempt, gates::Gates, records::Records, renewal::Renewals, stored::Stored};
+pub use self::{observed::Observed, records::read_secret, step::Step};
 
 /// The same where an order waits: whoever mended what was wrong removes the file of failures.
 const LOOK_WHILE_WAITING: Duration = Duration::from_secs(60);
@@ -62,6 +63,7 @@ pub struct Certificates {
     life: watch::Receiver<Life>,
     /// One for each authority; made when the first order wants it.
     accounts: tokio::sync::Mutex<HashMap<Acme, Account>>,
+    directories: tokio::sync::Mutex<HashMap<Acme, Arc<Directory>>>,
     attempts: Mutex<Attempts>,
 }
 
@@ -75,29 +77,7 @@ struct Attempts {
     /// Whose stored certificate was told.
     told: HashSet<Name>,
     gates: Gates,
-}
-
-#[derive(Debug, PartialEq)]
-pub enum Step {
-    Begin,
-    Publish,
-    Answer,
-    Finalize,
-    Keep,
-    Abandon(String),
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Step::Begin => f.write_str("order a certificate"),
-            Step::Publish => f.write_str("add the record that proves the host name to DNS"),
-            Step::Answer => f.write_str("let the certificate authority check the host name"),
-            Step::Finalize => f.write_str("ask for the certificate to be signed"),
-            Step::Keep => f.write_str("store the certificate"),
-            Step::Abandon(why) => write!(f, "end the order: {why}"),
-        }
-    }
+    renewals: Renewals,
 }
 
 impl Certificates {
@@ -106,8 +86,9 @@ impl Certificates {
         records: DnsRecordStore,
         life: watch::Receiver<Life>,
     ) -> Certificates {
-        let (accounts, attempts) = (tokio::sync::Mutex::default(), Mutex::default());
-        Certificates { store, records: Records::new(records), life, accounts, attempts }
+        let (accounts, directories) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
+        let (records, attempts) = (Records::new(records), Mutex::default());
+        Certificates { store, records, life, accounts, directories, attempts }
     }
 
     /// As long as it is awaited, what orders of this process or of another have left in DNS is removed from there.
@@ -159,7 +140,7 @@ impl Certificates {
     }
 
     async fn open_account(&self, acme: &Acme) -> Result<Account, AcmeError> {
-        let directory = Directory::open(&acme.directory, acme.authorities.as_deref()).await?;
+        let directory = self.directory(acme).await?;
         let unwritable =
             |error: std::io::Error| AcmeError::Key(format!("the key of the ACME account: {error}"));
         let key = match self.store.account_key(&acme.directory).map_err(unwritable)? {
@@ -215,8 +196,8 @@ impl Certificates {
 
     /// It counts as failed until it has ended well: what ends in between was not nothing to the authority.
     async fn begin(&self, order: &CertificateOrder, observed: &mut Observed) -> Result<(), AcmeError> {
-        let CertificateOrder { host, acme, .. } = order;
-        if order.challenge == ChallengeType::Dns01 {
+        let CertificateOrder { host, acme, challenge, .. } = order;
+        if *challenge == Some(ChallengeType::Dns01) {
             let updates = acme.dns.as_ref();
             let updates = updates.ok_or_else(|| AcmeError::Key("frontDoor.acme.dns is not set".into()))?;
             // What is wrong here is no reason to ask the authority.
@@ -229,8 +210,9 @@ impl Certificates {
                 "the state folder cannot be written, so that nothing is ordered".into(),
             ));
         }
+        let replaces = observed.renewable().and_then(|it| it.id.as_deref());
         let begun = match self.account(acme).await {
-            Ok(account) => Attempt::begin(account, order, before).await,
+            Ok(account) => Attempt::begin(account, order, before, replaces).await,
             Err(error) => Err(error),
         };
         match begun {
@@ -272,11 +254,15 @@ impl Certificates {
         let Some(attempt) = &mut observed.attempt else {
             return match step {
                 Step::Begin => self.begin(order, observed).await,
+                Step::AskWhen => {
+                    self.ask_when(order, observed).await;
+                    Ok(())
+                }
                 _ => Ok(()),
             };
         };
         let done = match step {
-            Step::Begin => Ok(()),
+            Step::Begin | Step::AskWhen => Ok(()),
             Step::Publish => attempt.publish(&self.records).await,
             Step::Answer => attempt.answer().await,
             Step::Finalize => attempt.finalize(&order.host).await,
@@ -390,22 +376,25 @@ impl Driver for Certificates {
                 attempts.under_way.remove(host);
                 attempts.why.remove(host);
                 attempts.told.remove(host);
+                attempts.renewals.forget(host);
                 drop(attempts);
                 self.records.note_change();
             }
             let (stored, attempt, failed) = (None, None, FailedOrders::default());
-            let (order, why, gate) = (None, None, None);
-            return Ok(Observed { order, now, life, stored, attempt, failed, why, gate, is_first: true });
+            let (order, why, gate, renewal, is_first) = (None, None, None, None, true);
+            return Ok(Observed { order, now, life, stored, attempt, failed, why, gate, renewal, is_first });
         };
-        let (under_way, why, gate, is_first) = {
+        let (under_way, why, gate, renewal, is_first) = {
             let mut attempts = self.attempts();
             let under_way = attempts.under_way.get(&order.host).cloned();
             let why = attempts.why.get(&order.host).cloned();
             let gate = attempts.gates.closed(&order.acme, seconds(now)).cloned();
-            (under_way, why, gate, attempts.told.insert(order.host.clone()))
+            let renewal = attempts.renewals.known(order, seconds(now));
+            (under_way, why, gate, renewal, attempts.told.insert(order.host.clone()))
         };
         // Somebody wants it from elsewhere now.
-        let mut attempt = under_way.filter(|it| it.acme == order.acme && it.challenge() == order.challenge);
+        let mut attempt =
+            under_way.filter(|it| it.acme == order.acme && Some(it.challenge()) == order.challenge);
         if let Some(attempt) = &mut attempt {
             tokio::select! {
                 () = attempt.look(order, &self.records) => {}
@@ -421,6 +410,7 @@ impl Driver for Certificates {
             failed: self.failed(order),
             why,
             gate,
+            renewal,
             is_first,
         })
     }
@@ -429,7 +419,8 @@ impl Driver for Certificates {
         let Desired::CertificateOrder(order) = desired else { return Vec::new() };
         let step = match &observed.attempt {
             Some(attempt) => attempt.next(),
-            None => observed.may_begin(order).then_some(Step::Begin),
+            None if observed.may_begin(order) => Some(Step::Begin),
+            None => observed.may_ask(order).then_some(Step::AskWhen),
         };
         step.into_iter().collect()
     }

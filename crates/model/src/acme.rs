@@ -116,7 +116,8 @@ pub struct CertificateOrder {
     /// A wildcard begins with `*.`.
     pub host: Name,
     pub acme: Acme,
-    pub challenge: ChallengeType,
+    /// `None`: it cannot be proven any more. Nothing is ordered, and what is stored is shown on.
+    pub challenge: Option<ChallengeType>,
     /// Where the front door answers what the authority asks for: in the open, or by TLS.
     pub answers_at: Vec<SocketAddr>,
 }

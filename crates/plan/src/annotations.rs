@@ -4,6 +4,7 @@
 mod auth;
 mod clients;
 mod cloud;
+mod compression;
 mod http;
 mod octavia;
 pub(crate) mod places;
@@ -35,6 +36,7 @@ pub use cloud::{CLOUD_CLASS, CheckTerms, CloudWishes, GIVE_AWAY, INTERNAL};
 pub(crate) use cloud::{
     FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, gives_away, options as of_clouds,
 };
+pub use compression::{COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES};
 pub use http::{ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
 pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
 pub(crate) use places::asks;
@@ -58,6 +60,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         .chain(clients::ROWS)
         .chain(auth::ROWS)
         .chain(http::ROWS)
+        .chain(compression::ROWS)
         .chain(tls::ROWS)
         .chain(cloud::ROWS)
         .chain(octavia::ROWS)

@@ -15,7 +15,6 @@ use crate::{
     annotations::{BASIC_AUTH, Wishes},
     certificates::{Certificates, passwords::Unusable, read::USERS},
     demand::{Demand, DemandPort},
-    forward_auth,
     index::Given,
 };
 
@@ -104,14 +103,13 @@ fn of_lines(secret: &ObjectRef, why: Unusable, lines: &[usize]) -> Problem {
 
 /// Whether a password was to be asked for at this port, and cannot.
 pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort) -> bool {
-    forward_auth::is_closed(demand)
-        || demand.wishes.http.basic_auth.is_some() && demand.protocol(&wanted.port) != Protocol::Http
+    demand.wishes.http.basic_auth.is_some() && demand.protocol(&wanted.port) != Protocol::Http
 }
 
 /// What is told of an owner with listeners of its own.
 pub(crate) fn told(demand: &Demand, certificates: &Certificates) -> Vec<Problem> {
     let mut problems = problems(&demand.service, &demand.wishes, certificates);
-    problems.extend(unprotected(demand).into_iter().chain(forward_auth::unprotected(demand)));
+    problems.extend(unprotected(demand));
     problems
 }
 

@@ -37,7 +37,7 @@ use self::{
     x509::Seen,
 };
 pub use self::{
-    read::{CertificateDates, dates},
+    read::{CertificateDates, dates, identity},
     view::CertificateCounts,
 };
 

@@ -11,6 +11,7 @@ use crate::{
     basic_auth,
     certificates::Certificates,
     demand::{Demand, DemandPort},
+    forward_auth,
 };
 
 /// Whether nothing listens at this port. Why is told where it was read, by `service::uncertified`, or by [`problem`].
@@ -20,6 +21,7 @@ pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort, certificates: &Cer
             || demand.sources() == nobody()
             || is_uncertified(demand, wanted, certificates)
             || basic_auth::is_closed(demand, wanted)
+            || forward_auth::is_closed(demand, wanted)
             || is_open_to_others(demand, wanted)
             || is_open_by_mistake(demand, wanted)
             || is_only_at_entrances(demand))

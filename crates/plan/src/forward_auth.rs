@@ -3,12 +3,16 @@
 
 use std::sync::Arc;
 
-use seaway_model::{L4, Name, Problem, Reason, fact::Service, load_balancer::ForwardAuth};
+use seaway_model::{
+    L4, Name, Problem, Reason,
+    fact::Service,
+    load_balancer::{ForwardAuth, Protocol},
+};
 
 use crate::{
     admitted,
     annotations::{FORWARD_AUTH, Wishes},
-    demand::Demand,
+    demand::{Demand, DemandPort},
     front_door::pool_id,
     index::{Given, ServiceKey},
 };
@@ -76,21 +80,44 @@ pub(crate) fn problem_of(service: &Service, given: Given<'_>) -> Option<Problem>
     problem(service, &wishes, given)
 }
 
-/// Only the front door asks: listeners of its own stay closed.
-pub(crate) fn is_closed(demand: &Demand) -> bool {
-    demand.wishes.http.forward_auth.is_some()
+/// Which Service listeners of its own ask, and at which port.
+pub(crate) fn asked_by(demand: &Demand) -> Option<(ServiceKey, u16)> {
+    let asked = demand.wishes.http.forward_auth.as_ref().filter(|_| demand.cloud.is_none())?;
+    Some((key(&demand.service, asked), asked.port))
 }
 
-/// What is told of listeners of its own, and of clouds.
-pub(crate) fn unprotected(demand: &Demand) -> Option<Problem> {
+/// Whether it was to be asked at this port, and cannot.
+pub(crate) fn is_closed(demand: &Demand, wanted: &DemandPort) -> bool {
+    demand.wishes.http.forward_auth.is_some() && demand.protocol(&wanted.port) != Protocol::Http
+}
+
+/// What is told of an owner with listeners of its own.
+pub(crate) fn told(demand: &Demand, given: Given<'_>) -> Vec<Problem> {
+    let reachable = asked_by(demand).and_then(|_| problem(&demand.service, &demand.wishes, given));
+    reachable.into_iter().chain(unprotected(demand)).collect()
+}
+
+/// What is told of ports and clouds where it cannot be asked.
+fn unprotected(demand: &Demand) -> Option<Problem> {
     demand.wishes.http.forward_auth.as_ref()?;
-    let message = match demand.cloud {
-        Some(_) => "load balancers of a cloud cannot ask another Service: nothing is created or changed",
-        None => {
-            "only the front door asks another Service: no listener is opened at the Service's own address"
-        }
+    let closed = demand.ports.iter().filter(|it| is_closed(demand, it));
+    let closed: Vec<String> = closed.map(|it| it.id().to_string()).collect();
+    let (message, fix) = if demand.cloud.is_some() {
+        (
+            "load balancers of a cloud cannot ask another Service: nothing is created or changed".to_owned(),
+            "Serve the Service with the native driver, or remove the annotation.",
+        )
+    } else if !closed.is_empty() {
+        (
+            format!(
+                "another Service can be asked about requests of HTTP alone: no listener is opened at port {}",
+                closed.join(", ")
+            ),
+            "Set seaway.dev/protocol: http, or a certificate in seaway.dev/tls; give other ports a Service of their own.",
+        )
+    } else {
+        return None;
     };
     let problem = Problem::new(demand.owner.object(), Reason::Unsupported, message);
-    let fix = "Serve the Service at the front door alone (type: ClusterIP), or remove the annotation.";
     Some(problem.at(demand.wishes.field_of(FORWARD_AUTH)).fix(fix))
 }

@@ -53,13 +53,13 @@ use self::{
     owners::Owners,
     patterns::Patterns,
     recorded::{Claimed, Recorded},
-    served::Served,
     shares::{Shares, Weight},
 };
 pub(crate) use self::{
     entrances::{entrance_of, owner_of},
     listeners::requires_client_certificates,
     orders::{AnswerChange, Orderable, Unprovable},
+    served::Served,
     told::{nobody_is_served, not_redirected},
     view::why_not,
 };
@@ -122,6 +122,8 @@ pub(crate) struct FrontDoor {
     names: BTreeMap<Name, BTreeSet<ServiceKey>>,
     /// Secrets that guests name, and who does; and certificates that are ordered, which none of them names.
     certificates: BTreeMap<ObjectRef, BTreeSet<Rank>>,
+    /// Host names for which none is ordered, and the one that is stored is shown.
+    unordered: BTreeSet<Name>,
     /// What a certificate authority asks for, by host name.
     challenges: BTreeMap<Name, Vec<Arc<Rule>>>,
     /// What authorities are shown that check a name by TLS.

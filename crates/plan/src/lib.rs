@@ -19,6 +19,7 @@
 mod address_map;
 mod admitted;
 pub mod annotations;
+mod asked;
 mod barred;
 pub mod base64;
 mod basic_auth;
@@ -46,7 +47,9 @@ mod unheeded;
 mod uses;
 mod world;
 
-pub use certificates::{CertificateCounts, CertificateDates, dates as certificate_dates};
+pub use certificates::{
+    CertificateCounts, CertificateDates, dates as certificate_dates, identity as certificate_identity,
+};
 pub use cloud::{GIVEN_AWAY, RELEASED};
 pub use demand::Demand;
 pub use front_door::{Entrance, FRONT_DOOR, FirstClaims, FrontDoorView, Lead, Lost};

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write,
     net::IpAddr,
     sync::Arc,
 };
@@ -10,7 +9,7 @@ use std::{
 use seaway_model::{
     Kind, Listener, ListenerId, LoadBalancer, Name, ObjectRef, Pool, PoolId, Problem, Reason,
     config::MembersFrom,
-    fact::{ServiceKind, ServicePort, TargetPort},
+    fact::{ServiceKind, ServicePort},
     group::Openings,
     load_balancer::{
         Action, Affinity, BackendProtocol, BackendTls, Bind, CheckKind, HealthCheck, HttpOptions, Options,
@@ -20,11 +19,12 @@ use seaway_model::{
 
 use crate::{
     admitted,
-    annotations::{AUTHORITIES, BACKEND_AUTHORITIES, BACKENDS, CHECK, TLS, TRANSPARENT},
+    annotations::{AUTHORITIES, BACKEND_AUTHORITIES, CHECK, TLS, TRANSPARENT},
     barred, basic_auth,
     certificates::Certificates,
     closed,
     demand::{Demand, DemandPort},
+    forward_auth,
     http::spoken,
     index::Given,
     members::{Members, members},
@@ -106,6 +106,7 @@ pub(crate) fn plan(
             listeners.insert(listener.id(), kept(before, listener));
         }
     }
+    planned.problems.extend(forward_auth::told(demand, given));
     planned.problems.extend(index.shares.problem(&who, demand, too_many));
     planned.problems.extend(local_traffic(demand));
     planned.problems.extend(astray(demand, given));
@@ -244,9 +245,10 @@ fn listener(demand: &Demand, wanted: &DemandPort, pool: PoolId, given: Given<'_>
     }
     if protocol == Protocol::Http {
         rule.rates = wishes.http.limits_of(&admitted::object(&demand.service));
-        // Who is sent to https is asked for a password there.
+        // Who is sent to https is asked who it is there.
         let asks = matches!(rule.action, Action::Forward(_));
         rule.auth.extend(basic_auth::of(&demand.service, wishes, given.certificates).filter(|_| asks));
+        rule.asks.extend(forward_auth::of(&demand.service, wishes).filter(|_| asks));
     }
     Listener {
         owner: demand.owner.clone(),
@@ -395,7 +397,7 @@ pub(crate) fn pool(
         limits: Default::default(),
         proxy: demand.proxy(port),
         transparent: false,
-        http: wishes.http.terms,
+        http: wishes.http.terms.clone(),
         members: found.list,
     }
 }
@@ -438,7 +440,7 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         } else {
             "selectors are not resolved here, and the Service has no EndpointSlice, so it has no member"
         };
-        problems.push(problem(Reason::NoEndpoints, whose.into()).fix(slice_to_write(demand)));
+        problems.push(problem(Reason::NoEndpoints, whose.into()).fix(slices::slice_to_write(demand)));
     } else if found.no_node_port {
         problems.push(no_node_port(&object, &wanted.field));
     } else if found.portless.len() == found.slices && found.portless.iter().any(|(_, it)| !it.is_empty()) {
@@ -470,31 +472,4 @@ pub(crate) fn noticed(demand: &Demand, wanted: &DemandPort, found: &Members) -> 
         problems.push(problem(Reason::NoEndpoints, why));
     }
     problems
-}
-
-/// The line that would end the Problem in a folder, and the manifest that would anywhere.
-fn slice_to_write(demand: &Demand) -> String {
-    let meta = &demand.service.meta;
-    let port = match demand.ports.as_slice() {
-        [DemandPort { port, .. }] => match &port.target {
-            TargetPort::Number(number) => format!(":{number}"),
-            TargetPort::Name(_) => ":8080".to_owned(),
-        },
-        _ => String::new(),
-    };
-    let mut text = format!(
-        "In a folder, name its backends in metadata.annotations, yours in place of 192.0.2.1: {BACKENDS}: \"192.0.2.1{port}\". \
-         In a cluster, write an EndpointSlice:\n\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-1\n  namespace: {namespace}\n  labels:\n    kubernetes.io/service-name: {name}\naddressType: IPv4\nendpoints:\n- addresses: [192.0.2.1]   # yours\nports:\n",
-        name = meta.name,
-        namespace = meta.namespace,
-    );
-    for DemandPort { port, .. } in &demand.ports {
-        let number = match &port.target {
-            TargetPort::Number(number) => number.to_string(),
-            TargetPort::Name(name) => format!("{}   # the number of {name}", port.port),
-        };
-        let name = if port.name.is_empty() { String::new() } else { format!("name: {}\n  ", port.name) };
-        let _ = writeln!(text, "- {name}protocol: {}\n  port: {number}", port.protocol);
-    }
-    text
 }

@@ -9,6 +9,7 @@ use seaway_model::{
 };
 
 use crate::{
+    annotations::BACKENDS,
     demand::{Demand, DemandPort},
     index::ServiceKey,
     members::{Members, WEIGHT, has_port},
@@ -172,6 +173,33 @@ pub fn without_service(world: &World) -> Vec<Problem> {
     }
     problems.sort();
     problems
+}
+
+/// The line that would end the Problem in a folder, and the manifest that would anywhere.
+pub(crate) fn slice_to_write(demand: &Demand) -> String {
+    let meta = &demand.service.meta;
+    let port = match demand.ports.as_slice() {
+        [DemandPort { port, .. }] => match &port.target {
+            TargetPort::Number(number) => format!(":{number}"),
+            TargetPort::Name(_) => ":8080".to_owned(),
+        },
+        _ => String::new(),
+    };
+    let mut text = format!(
+        "In a folder, name its backends in metadata.annotations, yours in place of 192.0.2.1: {BACKENDS}: \"192.0.2.1{port}\". \
+         In a cluster, write an EndpointSlice:\n\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: {name}-1\n  namespace: {namespace}\n  labels:\n    kubernetes.io/service-name: {name}\naddressType: IPv4\nendpoints:\n- addresses: [192.0.2.1]   # yours\nports:\n",
+        name = meta.name,
+        namespace = meta.namespace,
+    );
+    for DemandPort { port, .. } in &demand.ports {
+        let number = match &port.target {
+            TargetPort::Number(number) => number.to_string(),
+            TargetPort::Name(name) => format!("{}   # the number of {name}", port.port),
+        };
+        let name = if port.name.is_empty() { String::new() } else { format!("name: {}\n  ", port.name) };
+        let _ = writeln!(text, "- {name}protocol: {}\n  port: {number}", port.protocol);
+    }
+    text
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use seaway_model::{Name, Problem, Reason, fact::Labels, load_balancer::Protocol}
 
 use crate::{
     annotations::{
-        AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION,
-        PASSTHROUGH, Place, RATE_KEY, REALM, TRANSPARENT, Wishes, asks, of_clouds, places,
+        AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES,
+        ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, PASSTHROUGH, Place, RATE_KEY, REALM,
+        TRANSPARENT, Wishes, asks, of_clouds, places,
     },
     closed::is_only_at_entrances,
     cloud::is_told,
@@ -14,12 +15,16 @@ use crate::{
 };
 
 /// Annotations that are about requests and answers.
-const OF_HTTP: [&str; 12] = [
+const OF_HTTP: [&str; 16] = [
     REALM,
     FORWARD_AUTHORIZATION,
+    FORWARD_HEADERS,
     CLIENT_RATE,
     BURST,
     RATE_KEY,
+    COMPRESS,
+    COMPRESS_TYPES,
+    COMPRESS_PRIVATE,
     "seaway.dev/sticky-cookie",
     "seaway.dev/sticky-cookie-mode",
     "seaway.dev/max-body-size",

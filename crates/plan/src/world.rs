@@ -131,6 +131,8 @@ pub struct World {
     owners: HashMap<Owner, OwnerState>,
     door: Door,
     of_service: HashMap<ServiceKey, Vec<Owner>>,
+    /// Owners that ask this Service about requests.
+    asked_by: HashMap<ServiceKey, Vec<Owner>>,
     unit_owners: HashMap<Unit, Vec<Owner>>,
     outcomes: HashMap<Unit, Outcome>,
     /// Load balancers in clouds whose driver has reported since this process started.
@@ -215,6 +217,7 @@ impl World {
             owners: HashMap::new(),
             door,
             of_service: HashMap::new(),
+            asked_by: HashMap::new(),
             unit_owners: HashMap::new(),
             outcomes: HashMap::new(),
             heard: HashSet::new(),

@@ -14,8 +14,10 @@
 //!                            └ relay.rs     its answer back to the client
 //!                          passing.rs     or what is not HTTP, as it is
 //!                                └ question.rs, heads.rs   what is changed on the way, there and back
+//!                                └ compression.rs   whether the client gets it compressed
 //!                                └ grpc.rs    what calls of gRPC say of the member
 //!                                └ flow.rs    bodies, however they are framed
+//!                                    └ gzip.rs    and compressed
 //!                                └ idle_connections.rs   those to members that wait for the next request
 //!                                    └ reuse.rs   whose request that may be
 //!                                └ h2_upstream.rs   connections of HTTP/2 to members, which requests share
@@ -38,6 +40,7 @@ mod ask;
 mod believed;
 mod body_pipe;
 mod client_tls;
+mod compression;
 mod cors;
 mod credentials;
 mod end;
@@ -47,6 +50,7 @@ mod forward_auth;
 pub(crate) mod fuzz;
 mod grpc;
 mod guard;
+mod gzip;
 mod h2_connection;
 mod h2_stream;
 mod h2_upstream;

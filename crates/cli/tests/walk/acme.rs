@@ -22,7 +22,7 @@ use crate::{
     front_door::ask,
     harness::{Folder, Seaway, Setup, own_address, until},
     manifests::Service,
-    tls::{OPEN, Pair, TLS, get, is_served, says},
+    tls::{OPEN, Pair, TLS, get, is_served, say, says},
 };
 
 const DIRECTORY: u16 = 14_000;
@@ -139,6 +139,21 @@ impl Authority {
         assert_eq!(status, 200);
     }
 
+    /// The first certificate of this PEM is to be renewed now.
+    fn asks_to_renew(&self, pem: &str) {
+        let window = serde_json::json!({"suggestedWindow": {
+            "start": "2020-01-01T00:00:00Z", "end": "2020-01-02T00:00:00Z"
+        }});
+        let body = serde_json::json!({"Certificate": pem, "ARIResponse": window.to_string()}).to_string();
+        let head = format!(
+            "POST /set-renewal-info/ HTTP/1.1\r\nHost: a\r\nUser-Agent: test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let at = SocketAddr::from((self.ip, MANAGEMENT));
+        let answer = say(at, &self.ip.to_string(), &(head + &body), &self.own).expect("it answers");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+
     fn orders(&self) -> usize {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default().matches("Added order").count()
     }
@@ -232,6 +247,38 @@ fn a_host_name_is_served_by_https_with_no_certificate_given_and_renewed_without_
         "keys are in the state folder, and there alone"
     );
     assert!(!says(&folder.state().join("last-good"), "PRIVATE KEY"));
+}
+
+/// Long before two thirds of its life: the authority knows why, and hears which certificate is replaced.
+#[test]
+fn a_certificate_is_renewed_early_when_its_authority_asks_for_it() {
+    let Some(authority) = authority(240) else { return };
+    let (web, ip, folder) = (Web::start("shop"), own_address(), Arc::new(Folder::new()));
+    authority.lead_to(ip);
+    folder.write("shop.yaml", &shop(&web));
+    let seaway = start(&folder, ip, &authority);
+    let root = authority.root();
+    until("it is served by https", || is_served(seaway.at(TLS), "shop.example", &root));
+    assert!(seaway.stop().success());
+    // As when it is about to be revoked.
+    let stored: Vec<PathBuf> = fs::read_dir(folder.state().join("acme"))
+        .expect("a folder")
+        .map_while(Result::ok)
+        .map(|it| it.path().join("shop.example.pem"))
+        .filter(|it| it.exists())
+        .collect();
+    assert_eq!(stored.len(), 1);
+    authority.asks_to_renew(&fs::read_to_string(&stored[0]).expect("read"));
+    let seaway = start(&folder, ip, &authority);
+    until("it is known", || {
+        seaway.log().contains("the authority says when the certificate is to be renewed")
+    });
+    until("it is renewed", || seaway.log().contains("a certificate was issued"));
+    assert_eq!(authority.orders(), 2);
+    let log = fs::read_to_string(authority.folder.path().join("log")).expect("a log");
+    assert_eq!(log.matches("is a replacement of").count(), 1, "it hears what is replaced");
+    assert!(is_served(seaway.at(TLS), "shop.example", &root));
+    assert_eq!(problem(&seaway), None);
 }
 
 #[test]

@@ -9,11 +9,12 @@ use std::{
 use crate::{
     backends::Web,
     front_door::{ask, with_door},
-    harness::until,
+    harness::{Setup, until},
     manifests::Service,
 };
 
 const DOOR: u16 = 8080;
+const OWN: u16 = 8081;
 
 /// Agrees to who has the cookie, and sends others to log in. It ends with the test.
 fn gate() -> SocketAddr {
@@ -74,4 +75,32 @@ fn requests_are_served_if_another_service_agrees_and_nobody_is_served_without_it
     seaway.folder.write("gate.yaml", &gate);
     until("all is well again", || get("/web", "Cookie: session=right\r\n").status == 200);
     assert_eq!(seaway.problems(), []);
+}
+
+/// At its own address as well, by the same rules.
+#[test]
+fn a_service_with_an_address_of_its_own_asks_another_too() {
+    let web = Web::start("web");
+    let asking = Service::tcp("web", OWN)
+        .with("protocol", "http")
+        .with("forward-auth", "gate:80/check")
+        .with("forward-auth-headers", "X-User");
+    let gate = Service::web("gate").with("front-door", "false").to(gate()).text();
+    let seaway = Setup::new().write("web.yaml", &asking.to(web.at).text()).write("gate.yaml", &gate).start();
+    let get = |more: &str| ask(seaway.at(OWN), "GET", "any.example/x", more);
+    let refused = get("X-User: root\r\n");
+    assert_eq!((refused.status, refused.header("location")), (302, Some("https://login.example/")));
+    assert_eq!(get("Cookie: session=right\r\nX-User: root\r\n").status, 200);
+    let asked = web.asked().to_lowercase();
+    assert!(asked.contains("x-user: alice") && !asked.contains("root"), "{asked}");
+    assert_eq!(seaway.problems(), [], "all is well");
+    seaway.folder.remove("gate.yaml");
+    until("nobody is served", || get("Cookie: session=right\r\n").status == 503);
+    assert!(seaway.has_problem("NoSuchService"));
+    seaway.folder.write("gate.yaml", &gate);
+    until("all is well again", || get("Cookie: session=right\r\n").status == 200);
+    // What cannot be understood opens nothing.
+    let wrong = Service::tcp("web", OWN).with("protocol", "http").with("forward-auth", "http://192.0.2.1/");
+    seaway.folder.write("web.yaml", &wrong.to(web.at).text());
+    until("it is closed", || TcpStream::connect(seaway.at(OWN)).is_err());
 }

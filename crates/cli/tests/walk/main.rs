@@ -12,6 +12,7 @@ mod both_families;
 mod client_certificates;
 mod clock;
 mod commands;
+mod compression;
 mod demo;
 mod disk;
 mod endpoints;

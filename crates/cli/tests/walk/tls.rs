@@ -121,8 +121,13 @@ fn secure_by(at: SocketAddr, name: &str, trusted: &Pair, own: Option<&Pair>) -> 
 
 /// What `https://name/path` answers to somebody who trusts only this certificate.
 pub(crate) fn get(at: SocketAddr, name: &str, path: &str, trusted: &Pair) -> std::io::Result<String> {
+    say(at, name, &format!("GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"), trusted)
+}
+
+/// What is answered to that, by who then ends the connection.
+pub(crate) fn say(at: SocketAddr, name: &str, request: &str, trusted: &Pair) -> std::io::Result<String> {
     let mut stream = secure(at, name, trusted)?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n")?;
+    stream.write_all(request.as_bytes())?;
     let mut text = String::new();
     // To its end, which has to be told.
     stream.read_to_string(&mut text)?;

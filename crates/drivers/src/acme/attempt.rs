@@ -62,10 +62,13 @@ impl Attempt {
         account: Account,
         order_of: &CertificateOrder,
         before: FailedOrders,
+        replaces: Option<&str>,
     ) -> Result<Attempt, AcmeError> {
-        let CertificateOrder { host, acme, challenge, .. } = order_of;
+        let CertificateOrder { host, acme, .. } = order_of;
+        let unproven = || AcmeError::Key("nothing can prove the host name".into());
+        let challenge = &order_of.challenge.ok_or_else(unproven)?;
         let began = Instant::now();
-        let order = account.order(host).await?;
+        let order = account.order(host, replaces).await?;
         let mut challenges = Vec::new();
         for url in &order.authorizations {
             let asked = Authorization::ask(&account, url).await?;

@@ -38,13 +38,20 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(super) struct Records {
     store: DnsRecordStore,
     changed: Notify,
+    /// A record is added or removed, and never both.
+    changing: tokio::sync::Mutex<()>,
     /// Those that could not be removed: how often, and when they are tried again.
     failed: Mutex<HashMap<(Name, Name), (u32, Instant)>>,
 }
 
 impl Records {
     pub(super) fn new(store: DnsRecordStore) -> Records {
-        Records { store, changed: Notify::new(), failed: Mutex::default() }
+        Records {
+            store,
+            changed: Notify::new(),
+            changing: tokio::sync::Mutex::default(),
+            failed: Mutex::default(),
+        }
     }
 
     /// Whether updates could be signed.
@@ -71,6 +78,7 @@ impl Records {
                 "the state folder cannot be written, so that nothing is added to DNS: {error}"
             ))
         };
+        let _changing = self.changing.lock().await;
         self.store.keep(&record).map_err(unwritable)?;
         let added = server.add(&record.zone, &record.name, &record.value).await;
         match &added {
@@ -131,6 +139,11 @@ impl Records {
             let waits = failed.map(|(_, until)| until.saturating_duration_since(Instant::now()));
             if let Some(waits) = waits.filter(|it| !it.is_zero()) {
                 next = Some(next.map_or(waits, |it| it.min(waits)));
+                continue;
+            }
+            let _changing = self.changing.lock().await;
+            // An order may have come to need it since.
+            if is_needed(&record) {
                 continue;
             }
             let Err(error) = remove(&record).await else {

@@ -18,13 +18,27 @@ const LONGEST: u64 = 7 * 24 * HOUR;
 /// After two thirds of its life, and up to a twentieth of it earlier: not all that were ordered together at once.
 pub(super) fn due(dates: &CertificateDates, host: &str) -> Time {
     let life = dates.until.0.saturating_sub(dates.from.0);
-    let spread = (life / 20).max(1);
-    // Any mixing of the name's bytes will do (FNV-1a).
-    let mixed = host
+    let early = spread(host, (life / 20).max(1));
+    Time(dates.until.0.saturating_sub(life / 3).saturating_sub(early))
+}
+
+/// At a time within the window that the authority suggests, the same one whenever it is asked (RFC 9773, section 4.2). But one that
+/// was just issued is not ordered again, and none is left until its end.
+pub(super) fn suggested(window: (Time, Time), dates: &CertificateDates, id: &str) -> Time {
+    let life = dates.until.0.saturating_sub(dates.from.0);
+    let (Time(start), Time(end)) = window;
+    let at = start.saturating_add(spread(id, end.saturating_sub(start).max(1)));
+    let first = dates.from.0.saturating_add((life / 12).min(24 * HOUR * 1000));
+    Time(at.min(dates.until.0.saturating_sub(life / 10)).max(first))
+}
+
+/// Less than `most`, and as different for names as chance would have it: any mixing of their bytes will do (FNV-1a).
+pub(super) fn spread(name: &str, most: u64) -> u64 {
+    let mixed = name
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |all, it| (all ^ u64::from(it)).wrapping_mul(0x0100_0000_01b3));
-    let early = mixed.checked_rem(spread).unwrap_or(0);
-    Time(dates.until.0.saturating_sub(life / 3).saturating_sub(early))
+    // The lower bits of short names are too much alike.
+    (mixed ^ mixed >> 32).checked_rem(most).unwrap_or(0)
 }
 
 /// Before the next attempt, after so many failures in a row.
@@ -84,6 +98,28 @@ mod tests {
         // One that says nonsense is due, and not for ever.
         let dates = CertificateDates { names: Vec::new(), from: Time(DAY), until: Time(0) };
         assert_eq!(due(&dates, "a.example"), Time(0));
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_within_the_window_that_is_suggested() {
+        let dates = CertificateDates { names: Vec::new(), from: Time(100 * DAY), until: Time(190 * DAY) };
+        let window = (Time(120 * DAY), Time(121 * DAY));
+        let all: Vec<u64> = (0..100).map(|it| suggested(window, &dates, &format!("key.{it}")).0).collect();
+        assert!(all.iter().all(|it| (120 * DAY..121 * DAY).contains(it)), "{all:?}");
+        assert!(all.iter().max().expect("some") - all.iter().min().expect("some") > DAY / 2, "{all:?}");
+        assert_eq!(suggested(window, &dates, "key.1"), suggested(window, &dates, "key.1"));
+        for (window, at) in [
+            // Revoked soon: at once, but not again and again.
+            ((0, 1), 101 * DAY),
+            ((101 * DAY, 101 * DAY + 1), 101 * DAY),
+            // After its end, or for ever.
+            ((300 * DAY, 301 * DAY), 181 * DAY),
+            ((u64::MAX - 1, u64::MAX), 181 * DAY),
+        ] {
+            assert_eq!(suggested((Time(window.0), Time(window.1)), &dates, "key.1"), Time(at), "{window:?}");
+        }
+        let short = CertificateDates { names: Vec::new(), from: Time(DAY), until: Time(DAY + 1200) };
+        assert_eq!(suggested((Time(0), Time(1)), &short, "key.1"), Time(DAY + 100));
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use seaway_acme::certificate_id;
 use seaway_model::{
     Name,
     acme::ordered_certificate,
     fact::{Secret, TLS_SECRET},
     load_balancer::{Certificate, HostPattern},
 };
-use seaway_plan::{CertificateDates, certificate_dates};
+use seaway_plan::{CertificateDates, certificate_dates, certificate_identity};
 use secrecy::SecretString;
 
 #[derive(Clone)]
@@ -17,6 +18,8 @@ pub(super) struct Stored {
     pub(super) dates: CertificateDates,
     /// By the directory that is asked now, and not by another one.
     pub(super) is_current: bool,
+    /// What its authority calls it.
+    pub(super) id: Option<Name>,
 }
 
 impl Stored {
@@ -39,7 +42,8 @@ impl Stored {
             users: String::new().into(),
         };
         seaway_proxy::look_at(&Arc::new(certificate)).map_err(|error| error.to_string())?;
-        Ok(Stored { pem, dates, is_current })
+        let id = certificate_identity(&pem).and_then(|(key, number)| certificate_id(&key, &number));
+        Ok(Stored { pem, dates, is_current, id: id.map(Name::from) })
     }
 
     pub(super) fn secret(&self, host: &Name) -> Secret {

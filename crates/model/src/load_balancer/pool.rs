@@ -69,13 +69,24 @@ pub struct MemberLimit {
 }
 
 /// What holds of requests to these members, where it is not what the listener says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolHttpOptions {
     /// Bytes of a request's body; `u64::MAX` is no limit.
     pub body: Option<u64>,
     pub connect: Option<Duration>,
     pub answer: Option<Duration>,
     pub reuse: Reuse,
+    /// Responses are compressed for clients that take it.
+    pub compression: Option<Arc<Compression>>,
+}
+
+/// Which responses are compressed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compression {
+    /// Media types, or `text/*`; none: those that are text.
+    pub types: Vec<Name>,
+    /// Those to clients that show who they are, too.
+    pub private: bool,
 }
 
 /// Which connections to members of HTTP/1.1 carry a further request. Whatever it is, none does whose exchange ended

@@ -218,6 +218,7 @@ mod tests {
             connect: Some(Duration::from_secs(2)),
             answer: Some(Duration::from_secs(180)),
             reuse: Reuse::Safe,
+            compression: None,
         };
         assert_eq!(wishes.http.terms, terms);
         assert_eq!(wishes.timeouts.keep_alive, Duration::from_secs(5));

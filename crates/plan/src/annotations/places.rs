@@ -3,10 +3,10 @@
 use Place::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, DENIED, ENTRANCE,
-    FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, FRONT_DOOR, HOST, HSTS, PASSTHROUGH, PATH,
-    PROTOCOL, PROXY_FROM, RATE_KEY, REALM, SOURCE_RANGES, TLS, TLS_PORTS, TLS_PROFILE, TRANSPARENT,
-    of_clouds, table::ADDRESS,
+    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE,
+    COMPRESS_TYPES, DENIED, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, FRONT_DOOR, HOST,
+    HSTS, PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM, RATE_KEY, REALM, SOURCE_RANGES, TLS, TLS_PORTS,
+    TLS_PROFILE, TRANSPARENT, of_clouds, table::ADDRESS,
 };
 
 /// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
@@ -53,11 +53,16 @@ const OF_LISTENERS: [&str; 11] = [
 const WITH_TLS: [&str; 4] = [AUTHORITIES, CLIENTS, HSTS, TLS_PROFILE];
 
 /// Of requests and answers, and of TLS to members.
-const OF_HTTP: [&str; 13] = [
+const OF_HTTP: [&str; 18] = [
     // Elsewhere nothing is opened.
     BASIC_AUTH,
     REALM,
     FORWARD_AUTHORIZATION,
+    FORWARD_AUTH,
+    FORWARD_HEADERS,
+    COMPRESS,
+    COMPRESS_TYPES,
+    COMPRESS_PRIVATE,
     "seaway.dev/sticky-cookie",
     "seaway.dev/sticky-cookie-mode",
     "seaway.dev/max-body-size",
@@ -86,7 +91,7 @@ pub fn places(option: &str) -> &'static [Place] {
         FRONT_DOOR | HOST => OWN_AND_FRONT_DOOR,
         PATH => &[Tcp, Http, Tls, FrontDoor],
         ENTRANCE => &[FrontDoor, Passthrough, Route],
-        "seaway.dev/strip-prefix" | FORWARD_AUTH | FORWARD_HEADERS => &[FrontDoor],
+        "seaway.dev/strip-prefix" => &[FrontDoor],
         PASSTHROUGH => &[FrontDoor, Passthrough],
         _ if of_clouds().any(|it| it == option) => &[],
         TLS_PORTS => &[Tls],

@@ -101,6 +101,11 @@ pub fn dates(pem: &str) -> Option<CertificateDates> {
     Some(CertificateDates { names, from, until })
 }
 
+/// By what its authority knows the first in that PEM (RFC 9773, section 4.1): the identifier of the authority's key, and its number.
+pub fn identity(pem: &str) -> Option<(Vec<u8>, Vec<u8>)> {
+    x509::identity(&first_of(pem, "tls.crt").ok()?)
+}
+
 fn first_of(text: &str, key: &'static str) -> Result<Vec<u8>, Unread> {
     let first = pem::certificates(text).next();
     let first = first.ok_or_else(|| (key, "there is no PEM certificate in it".to_owned()))?;

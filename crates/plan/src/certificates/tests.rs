@@ -166,3 +166,24 @@ fn a_wildcard_covers_one_label() {
         assert_eq!(covers(&host(name), &host(asked)), expected, "{name} {asked}");
     }
 }
+
+/// As a certificate authority asks for it when it is to say something of a certificate.
+#[test]
+fn a_certificate_is_known_by_its_authoritys_key_and_its_number() {
+    let (chain, _) = {
+        let mut asked = CertificateParams::new(vec!["shop.example".to_owned()]).expect("names");
+        asked.serial_number = Some(vec![0x00, 0x87, 0x65, 0x43, 0x21].into());
+        asked.key_identifier_method = rcgen::KeyIdMethod::PreSpecified(vec![7; 20]);
+        asked.use_authority_key_identifier_extension = true;
+        signed(asked)
+    };
+    assert_eq!(identity(&chain), Some((vec![7; 20], vec![0x00, 0x87, 0x65, 0x43, 0x21])));
+    // One that says nothing of its authority cannot be asked for.
+    let (chain, _) = pair(&["shop.example"]);
+    assert_eq!(identity(&chain), None);
+    assert_eq!(identity(""), None);
+    let bytes = pem::certificates(&chain).next().flatten().expect("PEM");
+    for length in 0..bytes.len() {
+        assert_eq!(x509::identity(&bytes[..length]), None, "cut at {length}");
+    }
+}

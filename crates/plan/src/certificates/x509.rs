@@ -16,7 +16,11 @@ pub(crate) struct Seen {
     pub(crate) until: Time,
 }
 
+/// By what its authority knows a certificate: the identifier of the authority's key, and its number.
+pub(crate) type Identity = (Vec<u8>, Vec<u8>);
+
 const SEQUENCE: u8 = 0x30;
+const INTEGER: u8 = 0x02;
 const SET: u8 = 0x31;
 const OBJECT: u8 = 0x06;
 const BOOLEAN: u8 = 0x01;
@@ -26,6 +30,9 @@ const GENERAL_TIME: u8 = 0x18;
 /// In a list of names: a DNS name.
 const DNS: u8 = 0x82;
 const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 0x23];
+/// In what is said of the authority's key.
+const KEY_IDENTIFIER: u8 = 0x80;
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
 pub(crate) fn read(bytes: &[u8]) -> Option<Seen> {
@@ -59,23 +66,45 @@ pub(crate) fn read(bytes: &[u8]) -> Option<Seen> {
     Some(Seen { names: hosts, from, until })
 }
 
-fn alternative_names(mut extensions: Der<'_>) -> Option<Option<Vec<&[u8]>>> {
+/// Nothing, where its authority says nothing of its key.
+pub(crate) fn identity(bytes: &[u8]) -> Option<Identity> {
+    let mut outer = Der(bytes).inside(SEQUENCE)?;
+    let mut certificate = outer.inside(SEQUENCE)?;
+    certificate.optional(0xa0)?;
+    let number = certificate.inside(INTEGER)?;
+    // Signature, issuer, validity, subject, public key.
+    for _ in 0..5 {
+        certificate.inside(SEQUENCE)?;
+    }
+    certificate.optional(0x81)?;
+    certificate.optional(0xa1)?;
+    let mut value = extension(certificate.optional(0xa3)??, AUTHORITY_KEY)??;
+    let key = value.inside(SEQUENCE)?.inside(KEY_IDENTIFIER)?;
+    Some((key.0.to_vec(), number.0.to_vec()))
+}
+
+fn alternative_names(extensions: Der<'_>) -> Option<Option<Vec<&[u8]>>> {
+    let Some(mut value) = extension(extensions, SUBJECT_ALTERNATIVE_NAME)? else { return Some(None) };
+    let mut all = value.inside(SEQUENCE)?;
+    let mut names = Vec::new();
+    while !all.is_empty() {
+        let (tag, name) = all.next()?;
+        names.extend((tag == DNS).then_some(name.0));
+    }
+    Some(Some(names))
+}
+
+/// The value of the first of that kind, if there is one.
+fn extension<'d>(mut extensions: Der<'d>, wanted: &[u8]) -> Option<Option<Der<'d>>> {
     let mut list = extensions.inside(SEQUENCE)?;
     while !list.is_empty() {
         let mut extension = list.inside(SEQUENCE)?;
         let id = extension.inside(OBJECT)?;
         extension.optional(BOOLEAN)?;
-        let mut value = extension.inside(OCTETS)?;
-        if id.0 != SUBJECT_ALTERNATIVE_NAME {
-            continue;
+        let value = extension.inside(OCTETS)?;
+        if id.0 == wanted {
+            return Some(Some(value));
         }
-        let mut all = value.inside(SEQUENCE)?;
-        let mut names = Vec::new();
-        while !all.is_empty() {
-            let (tag, name) = all.next()?;
-            names.extend((tag == DNS).then_some(name.0));
-        }
-        return Some(Some(names));
     }
     Some(None)
 }

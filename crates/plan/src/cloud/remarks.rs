@@ -9,7 +9,8 @@ use seaway_model::{
 
 use crate::{
     annotations::{
-        BALANCE, BURST, CLIENT_RATE, DENIED, FORWARD_AUTHORIZATION, PROXY, RATE_KEY, REALM, TLS_OTHERS,
+        BALANCE, BURST, CLIENT_RATE, COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES, DENIED,
+        FORWARD_AUTHORIZATION, FORWARD_HEADERS, PROXY, RATE_KEY, REALM, TLS_OTHERS,
     },
     demand::Demand,
 };
@@ -36,12 +37,16 @@ const NATIVE: [&str; 18] = [
     "seaway.dev/drain",
 ];
 /// The same, where HTTP is spoken; elsewhere they are told as what is about HTTP.
-const NATIVE_OF_HTTP: [&str; 10] = [
+const NATIVE_OF_HTTP: [&str; 14] = [
     REALM,
     FORWARD_AUTHORIZATION,
+    FORWARD_HEADERS,
     CLIENT_RATE,
     BURST,
     RATE_KEY,
+    COMPRESS,
+    COMPRESS_TYPES,
+    COMPRESS_PRIVATE,
     "seaway.dev/passive-ejection-errors",
     "seaway.dev/timeout-answer",
     "seaway.dev/timeout-keep-alive",

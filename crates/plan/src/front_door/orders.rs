@@ -21,11 +21,21 @@ const WELL_KNOWN: &str = "/.well-known/acme-challenge/";
 const NOT_PUBLIC: [&str; 7] = ["localhost", "local", "internal", "home.arpa", "onion", "alt", "invalid"];
 
 /// What may be ordered, and what may not.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Orderable {
     pub(crate) hosts: BTreeMap<Name, ChallengeType>,
-    /// Their authority would have to be shown a record in DNS, which may not be added.
+    /// Their authority would have to be shown a record in DNS, which may not be added. What was ordered before is shown on.
     pub(crate) unprovable: BTreeMap<Name, Unprovable>,
+}
+
+impl Orderable {
+    pub(crate) fn has(&self, host: &str) -> bool {
+        self.hosts.contains_key(host) || self.unprovable.contains_key(host)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
+        self.hosts.keys().chain(self.unprovable.keys())
+    }
 }
 
 /// What another challenge changes at the front door.
@@ -104,13 +114,19 @@ impl FrontDoor {
         let mut hosts = rules.iter().flat_map(|rule| rule.hosts.iter());
         hosts.any(|host| {
             let object = ordered_certificate(&ordered_name(host));
-            self.certificates.contains_key(&object) && given.certificates.held(&object).is_none()
+            let is_ordered =
+                self.certificates.contains_key(&object) && !self.unordered.contains(&object.name);
+            is_ordered && given.certificates.held(&object).is_none()
         })
     }
 
-    /// From now on the certificate of that name is shown, once it is there.
-    pub(crate) fn expect(&mut self, host: &Name) {
+    /// From now on the certificate of that name is shown, once it is there. It may never be, where none is ordered.
+    pub(crate) fn expect(&mut self, host: &Name, is_ordered: bool) {
         self.certificates.entry(ordered_certificate(host)).or_default();
+        match is_ordered {
+            true => self.unordered.remove(host),
+            false => self.unordered.insert(host.clone()),
+        };
         self.forget_certificates();
     }
 
@@ -118,6 +134,7 @@ impl FrontDoor {
     pub(crate) fn expect_no_more(&mut self, host: &Name) -> bool {
         self.certificates.remove(&ordered_certificate(host));
         self.challenges.remove(host);
+        self.unordered.remove(host);
         self.forget_certificates();
         self.validations.remove(host).is_some()
     }

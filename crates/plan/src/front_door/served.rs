@@ -24,19 +24,31 @@ use crate::{
 };
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Served {
+pub(crate) struct Served {
     pub(super) owner: Owner,
     pools: BTreeMap<PoolId, Arc<Pool>>,
-    pub(super) problems: Vec<Problem>,
+    pub(crate) problems: Vec<Problem>,
     /// DNS names that its members need.
-    pub(super) names: BTreeSet<Name>,
+    pub(crate) names: BTreeSet<Name>,
     /// Members that were left out, since we listen there ourselves, or nobody may name them.
-    refused: Vec<IpAddr>,
+    pub(crate) refused: Vec<IpAddr>,
 }
 
 impl Served {
     /// Pools that come out as they were are the very same `Arc`.
     pub(super) fn new(
+        service: &Arc<Service>,
+        ports: &BTreeSet<u16>,
+        given: Given<'_>,
+        before: &BTreeMap<PoolId, Arc<Pool>>,
+    ) -> Served {
+        let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
+        Served::asked_by(&Dependent::AtFrontDoor(key), service, ports, given, before)
+    }
+
+    /// The same for another owner, of whose share of members they are.
+    pub(crate) fn asked_by(
+        who: &Dependent,
         service: &Arc<Service>,
         ports: &BTreeSet<u16>,
         given: Given<'_>,
@@ -52,7 +64,7 @@ impl Served {
             refused: Vec::new(),
         };
         served.problems.extend(unvouched(&demand, given.certificates));
-        let (who, mut too_many) = (Dependent::AtFrontDoor(key.clone()), 0_usize);
+        let mut too_many = 0_usize;
         for wanted in &demand.ports {
             let mut found =
                 members(given.index, service, &wanted.port, given.host, demand.wishes.members, &[]);
@@ -61,7 +73,7 @@ impl Served {
             served.refused.extend(found.left_out());
             let id = pool_id(&key, wanted.port.port);
             too_many = too_many.saturating_add(given.index.shares.fit(
-                &who,
+                who,
                 &demand,
                 &mut found.list,
                 before.get(&id),
@@ -76,11 +88,11 @@ impl Served {
             let pool = Pool { tls, limits, ..pool(&demand, &wanted.port, id.clone(), protocol, found) };
             served.pools.insert(id.clone(), kept(before.get(&id), pool));
         }
-        served.problems.extend(given.index.shares.problem(&who, &demand, too_many));
+        served.problems.extend(given.index.shares.problem(who, &demand, too_many));
         served
     }
 
-    pub(super) fn pools(&self) -> BTreeMap<PoolId, Arc<Pool>> {
+    pub(crate) fn pools(&self) -> BTreeMap<PoolId, Arc<Pool>> {
         self.pools.clone()
     }
 

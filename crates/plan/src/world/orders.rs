@@ -30,6 +30,12 @@ pub(super) struct Orders {
 }
 
 impl Orders {
+    /// Tells what was ordered before.
+    fn replace(&mut self, of: Orderable, from: Option<Acme>) -> Orderable {
+        std::mem::replace(self, Orders { of, from, are_stale: false }).of
+    }
+
+    /// Nothing is ordered.
     pub(super) fn is_empty(&self) -> bool {
         self.of.hosts.is_empty()
     }
@@ -56,18 +62,17 @@ impl World {
             return;
         }
         let owner = front_door::owner();
-        let hosts = wanted.hosts.clone();
-        let now = Orders { of: wanted, from: acme, are_stale: false };
-        let before = std::mem::replace(&mut self.door.orders, now).of.hosts;
-        let gone: Vec<&Name> = before.keys().filter(|it| !hosts.contains_key(*it)).collect();
-        for host in hosts.keys() {
+        let before = self.door.orders.replace(wanted, acme);
+        let now = self.door.orders.of.clone();
+        let gone: Vec<&Name> = before.names().filter(|it| !now.has(it)).collect();
+        for host in now.names() {
             let unit = Unit::CertificateOrder(host.clone());
-            if !before.contains_key(host) {
-                self.door.guests.expect(host);
+            if !before.has(host) {
                 super::owners::add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
-            } else if !elsewhere {
+            } else if !elsewhere && before.hosts.get(host) == now.hosts.get(host) {
                 continue;
             }
+            self.door.guests.expect(host, now.hosts.contains_key(host));
             self.dirt.insert(Dirt::Unit(unit));
         }
         let mut is_other = false;
@@ -85,7 +90,7 @@ impl World {
         for host in gone {
             self.remove_secret(&ordered_certificate(host));
         }
-        if before.is_empty() != hosts.is_empty() && !self.door.units.is_empty() {
+        if before.hosts.is_empty() != now.hosts.is_empty() && !self.door.units.is_empty() {
             // That nothing is redirected yet is a Problem, or none any more.
             self.replan_door();
             self.tell_guests();
@@ -95,12 +100,12 @@ impl World {
 
     /// An order that ended when its host name left may tell of it yet.
     pub(super) fn is_of_nobody(&self, object: &ObjectRef) -> bool {
-        object.kind == Kind::Certificate && !self.door.orders.of.hosts.contains_key(&object.name)
+        object.kind == Kind::Certificate && !self.door.orders.of.has(&object.name)
     }
 
     /// The front door is open where it was not: orders wait for that.
     pub(super) fn resume_orders(&mut self) {
-        let units = self.door.orders.of.hosts.keys().cloned().map(Unit::CertificateOrder);
+        let units = self.door.orders.of.names().cloned().map(Unit::CertificateOrder);
         self.dirt.extend(units.map(Dirt::Unit));
     }
 
@@ -115,14 +120,17 @@ impl World {
 
     pub(super) fn order(&self, host: &Name) -> Desired {
         let Orders { of, from: Some(acme), .. } = &self.door.orders else { return Desired::Absent };
-        let Some(challenge) = of.hosts.get(host).copied() else { return Desired::Absent };
+        if !of.has(host) {
+            return Desired::Absent;
+        }
+        let challenge = of.hosts.get(host).copied();
         let port = self.config.front_door.port;
         let serving = self.door_serving();
         let here = serving.iter().filter(|it| it.protocol == L4::Tcp && it.port == port);
         // For TLS it opens once there is something to show.
         let asked_at = match challenge {
-            ChallengeType::TlsAlpn01 => self.config.front_door.tls.port,
-            ChallengeType::Http01 | ChallengeType::Dns01 => port,
+            Some(ChallengeType::TlsAlpn01) => self.config.front_door.tls.port,
+            Some(ChallengeType::Http01 | ChallengeType::Dns01) | None => port,
         };
         let answers_at: BTreeSet<SocketAddr> =
             here.map(|it| SocketAddr::new(reachable(it.ip), asked_at)).collect();

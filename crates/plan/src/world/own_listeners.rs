@@ -7,8 +7,11 @@ use seaway_model::{
     unit::{LbKey, Place},
 };
 
-use super::World;
-use crate::{front_door, index::ServiceKey, own_listeners::Dependent, tenant_shares::Wanted};
+use super::{World, owners::add};
+use crate::{
+    demand::Demand, forward_auth::asked_by, front_door, index::ServiceKey, own_listeners::Dependent,
+    tenant_shares::Wanted,
+};
 
 impl World {
     /// An owner may listen there from now on, and nowhere else. Where somebody else's process does, we do not.
@@ -65,6 +68,27 @@ impl World {
         self.listens(owner, granted);
         // Its own members, too.
         self.replan_dependents([Dependent::Owner(owner.clone())].into());
+    }
+
+    /// Which Service the owner asks about requests, before what it demands is noted.
+    pub(super) fn note_auth_service(&mut self, owner: &Owner, now: Option<&Demand>) {
+        let asked = |it: &Demand| asked_by(it).map(|(key, _)| key);
+        let before = self.owners.get(owner).and_then(|it| it.demand.as_deref()).and_then(asked);
+        let now = now.and_then(asked);
+        if before == now {
+            return;
+        }
+        if let Some(key) = before
+            && let Some(owners) = self.asked_by.get_mut(&key)
+        {
+            owners.retain(|it| it != owner);
+            if owners.is_empty() {
+                self.asked_by.remove(&key);
+            }
+        }
+        if let Some(key) = now {
+            add(self.asked_by.entry(key).or_default(), owner);
+        }
     }
 
     /// What an owner wants of what its namespace may have. Tells whose share is another for it.

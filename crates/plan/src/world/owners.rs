@@ -100,6 +100,10 @@ impl World {
         for owner in exposed {
             self.refresh_exposed(&owner);
         }
+        // Others have its members as those whom they ask.
+        for owner in self.asked_by.get(key).cloned().unwrap_or_default() {
+            self.replan(&owner);
+        }
         self.refresh_hold(key);
         self.look_at_released(key);
         self.refresh_guest(key);
@@ -131,6 +135,7 @@ impl World {
         units.sort();
         units.dedup();
         add(self.of_service.entry(key).or_default(), &owner);
+        self.note_auth_service(&owner, Some(&demand));
         let state = self.owners.entry(owner.clone()).or_default();
         let claimed = state.claim != claim;
         // By a name instead of its address, which nothing that is planned tells.
@@ -212,7 +217,9 @@ impl World {
             demand.ports.iter().filter(|_| !may_listen).map(DemandPort::id).collect();
         spoiled.extend(grant.iter().flat_map(|it| it.conflicts.iter().map(|(_, id, _)| *id)));
         spoiled.extend(grant.iter().flat_map(|it| &it.refused));
-        let mut planned = plan(demand, binds, &spoiled, self.given(), &state.planned.load_balancer);
+        let before = &state.planned.load_balancer;
+        let mut planned =
+            plan(demand, binds, &spoiled, self.given(), before).with_asked(demand, self.given(), before);
         planned.problems.append(&mut ledger_problems);
         if let Some(grant) = &grant {
             planned.problems.extend(conflicts(demand, grant, self.config.pools.cluster));
@@ -300,6 +307,7 @@ impl World {
     }
 
     pub(super) fn forget(&mut self, owner: &Owner) {
+        self.note_auth_service(owner, None);
         let Some(state) = self.owners.remove(owner) else { return };
         self.note_members(owner);
         self.foreign.remove(owner);

@@ -56,6 +56,8 @@ pub(super) struct DownstreamConnection {
     /// Of that, what the connection itself holds.
     held: Reservation,
     shared: Arc<Shared>,
+    /// Bodies that are compressed for it.
+    pub(super) compressed: Cell<u8>,
     /// When it was accepted.
     pub(super) came: u64,
 }
@@ -133,6 +135,7 @@ pub(super) async fn serve_connection(
         memory,
         held,
         shared,
+        compressed: Cell::new(0),
         came: context.now(),
     };
     let mut stream = match context.watch(fd, task_state.index()) {

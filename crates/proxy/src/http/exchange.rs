@@ -14,7 +14,9 @@ use super::{
     answer::Answer,
     ask::{MemberAnswer, UpstreamError, ask_alone, choose},
     believed::{self, BelievedClient},
-    client_tls, cors,
+    client_tls,
+    compression::Wanted,
+    cors,
     credentials::{self, Unauthenticated},
     end::End,
     forward_auth,
@@ -59,6 +61,8 @@ pub(super) struct ExchangeState<'r> {
     pub(super) response_headers: &'r str,
     /// By which the client keeps its member, and in which pool.
     pub(super) sticky: Option<(&'r Sticky, &'r RunningPool)>,
+    /// Whether its answer may be compressed.
+    pub(super) compression: Option<Wanted<'r>>,
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) persists: bool,
@@ -109,6 +113,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         options: &config.listener.http,
         response_headers: "",
         sticky: None,
+        compression: None,
         method: scratch.request.method,
         version: scratch.request.version,
         persists: scratch.request.persists,
@@ -213,7 +218,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let (body, terms, protocol, limits) = {
         let live = pool.live();
         let pool = live.compiled.pool();
-        (scratch.request.body, pool.http, pool.protocol, pool.limits)
+        (scratch.request.body, pool.http.clone(), pool.protocol, pool.limits)
     };
     let _under_way = match pool.admit_within(limits, client.context.now()) {
         Ok(under_way) => under_way,
@@ -229,6 +234,10 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
             return client.respond(scratch, &answer).await;
         }
     };
+    state.compression = terms.compression.as_deref().map(|it| {
+        let is_known = client.downstream.told.certificate.is_some();
+        Wanted::of(it, rule, is_known, head, &scratch.request)
+    });
     state.reuse = terms.reuse;
     state.next = NextUse::after_request(&scratch.request, terms.reuse, client.downstream.told.believed);
     let switches = state.upgrade || body == Body::Tunnel;

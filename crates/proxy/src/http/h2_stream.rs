@@ -250,7 +250,8 @@ impl H2Stream {
                 let name = field.name.of(head);
                 let frames = field.known == Known::ContentLength;
                 let shakes = switches && is_of_handshake(name);
-                if !field.hop && !shakes && (frames || !changes.replaces(head, field)) {
+                let goes_on = if frames { !changes.is_coded() } else { !changes.replaces(head, field) };
+                if !field.hop && !shakes && goes_on {
                     block.field(name, field.value.of(head));
                 }
             }

@@ -61,6 +61,11 @@ pub(super) trait Changes {
         })
     }
 
+    /// The body goes on compressed.
+    fn is_coded(&self) -> bool {
+        false
+    }
+
     fn put_new(&self, out: &mut Vec<u8>) {
         self.put_changes(out);
     }
@@ -97,10 +102,11 @@ pub(super) fn answer(
         words => out.extend_from_slice(words),
     }
     out.extend_from_slice(b"\r\n");
-    let bodiless = response.status < 200 || response.status == 204;
+    // How long it is is not known, or nothing is to be said of it.
+    let is_unsized = response.status < 200 || response.status == 204 || changes.is_coded();
     for field in &response.fields {
         let frames = field.known == Known::ContentLength;
-        if field.hop || (bodiless && frames) || (!frames && changes.replaces(head, field)) {
+        if field.hop || (is_unsized && frames) || (!frames && changes.replaces(head, field)) {
             continue;
         }
         for part in [field.name.of(head), b": ", field.value.of(head), b"\r\n"] {
@@ -109,7 +115,7 @@ pub(super) fn answer(
     }
     changes.put_new(out);
     // An end that only the end of the connection tells would cost the client its connection.
-    let endless = matches!(response.body, Body::Chunked | Body::UntilClose);
+    let endless = changes.is_coded() || matches!(response.body, Body::Chunked | Body::UntilClose);
     let chunked = endless && version == Version::Http11;
     let tunnel = response.body == Body::Tunnel;
     let persists = persists && !tunnel && (!endless || chunked);

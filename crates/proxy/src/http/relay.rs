@@ -11,11 +11,12 @@ use seaway_wire::http::{Body, Limits, Method, Reading, Response, Version};
 
 use super::{
     ask::MemberAnswer,
+    compression::{CodedHead, Coding},
     end::End,
     exchange::{After, ExchangeState, refuse},
     flow::{Broken, Flow},
     grpc::Outcome,
-    heads::{self, BodyForwarding},
+    heads::{self, BodyForwarding, Changes},
     reuse::{self, NextUse},
     rules::{Nothing, ResponseChanges},
     scratch::{Buffer, Scratch},
@@ -108,7 +109,8 @@ pub(super) async fn relay(
     };
     next = next.after_answer(state.reuse, head, response);
     let cookies = state.sticky.map(|(sticky, pool)| sticky.told(pool, member, head, response));
-    let answering = ResponseChanges {
+    let mut answering = ResponseChanges {
+        coded: CodedHead::default(),
         rule: state.rule,
         lines: state.response_headers,
         sticky: state.sticky.map(|(sticky, _)| sticky),
@@ -119,6 +121,18 @@ pub(super) async fn relay(
             End::H2Stream(_) => (name, "2"),
         }),
     };
+    let mut gzip = None;
+    if let Some(wanted) = state.compression {
+        answering.coded = wanted.coding(head, response);
+        if answering.is_coded() {
+            // A rule may say that its members code bodies without telling, or give the client a cookie.
+            let is_told = [&b"content-encoding"[..], b"set-cookie"].iter().any(|it| answering.sets(it));
+            gzip = client.context.compressors.lend(&client.downstream).filter(|_| !is_told);
+        }
+        if answering.is_coded() && gzip.is_none() {
+            answering.coded.coding = Coding::Varies;
+        }
+    }
     downward.clear();
     let onward = match &client.end {
         End::Wire(_) => {
@@ -133,6 +147,7 @@ pub(super) async fn relay(
     };
     answered.consume(response.length);
     downward.begin(response.body, chunked);
+    downward.compress(gzip);
     if tunnels {
         pool.answered(member, status, client.context.now());
         upward.begin(Body::Tunnel, false);
@@ -184,10 +199,10 @@ pub(super) async fn relay(
     })
     .await;
     client.downstream.listener.bytes_in.fetch_add(upward.moved, Relaxed);
-    client.downstream.listener.bytes_out.fetch_add(downward.moved, Relaxed);
+    client.downstream.listener.bytes_out.fetch_add(downward.delivered(), Relaxed);
     member.bytes_in.fetch_add(upward.moved, Relaxed);
     member.bytes_out.fetch_add(downward.moved, Relaxed);
-    record.set_bytes(upward.moved, downward.moved);
+    record.set_bytes(upward.moved, downward.delivered());
     match result {
         Ok(()) => {
             client.context.record_latency(pool, None, Span::Request, state.started);

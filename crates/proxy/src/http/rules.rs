@@ -5,7 +5,9 @@ use seaway_snapshot::{RequestParts, RouteMatch};
 use seaway_wire::http::{Field, Known, Request};
 
 use super::{
-    believed, cors, credentials, forward_auth,
+    believed,
+    compression::CodedHead,
+    cors, credentials, forward_auth,
     heads::{Changes, ForwardedClient},
     question::{RewrittenPath, put},
     serve::Client,
@@ -62,6 +64,7 @@ pub(super) struct ResponseChanges<'r> {
     pub(super) cookies: &'r str,
     /// What we call ourselves, if there, and the version of HTTP that the member speaks.
     pub(super) via: Option<(&'r str, &'static str)>,
+    pub(super) coded: CodedHead<'r>,
 }
 
 /// Lines that every answer to this request gets. Mostly none, which costs nothing.
@@ -85,6 +88,14 @@ pub(super) fn lines(rule: &Rule, asked: &impl RequestParts, client: &Client) -> 
 }
 
 pub(super) struct Nothing;
+
+impl ResponseChanges<'_> {
+    /// The rule removes this field, sets it, or adds one.
+    pub(super) fn sets(&self, name: &[u8]) -> bool {
+        let mut added = self.changes().flat_map(|change| &change.add);
+        self.changes_name(name) || added.any(|(it, _)| it.as_bytes().eq_ignore_ascii_case(name))
+    }
+}
 
 impl RequestChanges<'_> {
     fn sticky(&self) -> Option<&Sticky> {
@@ -128,6 +139,7 @@ impl Changes for ResponseChanges<'_> {
         if let Some((name, version)) = self.via {
             put(out, &[b"Via: ", version.as_bytes(), b" ", name.as_bytes(), b"\r\n"]);
         }
+        self.coded.put_new(out, || self.changes_name(b"etag"));
         self.put_changes(out);
     }
 
@@ -138,7 +150,12 @@ impl Changes for ResponseChanges<'_> {
         let is_cors = name.get(..CORS.len()).is_some_and(|start| start.eq_ignore_ascii_case(CORS));
         (is_cors && self.lines.contains("Access-Control-"))
             || self.sticky.is_some_and(|sticky| sticky.replaces(head, field))
+            || self.coded.replaces(name)
             || self.is_changed(head, field)
+    }
+
+    fn is_coded(&self) -> bool {
+        self.coded.is_coded()
     }
 
     fn changes(&self) -> impl Iterator<Item = &HeaderChange> {

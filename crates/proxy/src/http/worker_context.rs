@@ -14,6 +14,7 @@ use std::{
 };
 
 use super::{
+    gzip::Compressors,
     h2_upstream::H2UpstreamPool,
     handshakes::Handshakes,
     idle_connections::IdleConnections,
@@ -52,6 +53,7 @@ pub(super) struct WorkerContext {
     kept: RefCell<IdleConnections>,
     h2_upstreams: RefCell<H2UpstreamPool>,
     pub(super) pipes: Rc<RefCell<Pipes>>,
+    pub(super) compressors: Rc<Compressors>,
     #[expect(clippy::vec_box, reason = "they move from task to task, and are large")]
     scratch_pool: RefCell<Vec<Box<Scratch>>>,
     /// Bytes of those in the pool.
@@ -101,12 +103,14 @@ const BUFFER: usize = 32 << 10;
 impl WorkerContext {
     pub(super) fn new(turn: &Turn) -> Rc<WorkerContext> {
         let memory = WorkerMemory::new(turn.shared.memory.clone());
+        let common = memory.shared();
         Rc::new(WorkerContext {
             now: Cell::new(turn.now),
             worker: turn.worker,
             epoll: turn.epoll.clone(),
             number: turn.number_of_worker(),
-            common: memory.shared(),
+            compressors: Compressors::new(&common),
+            common,
             memory,
             shared: turn.shared.clone(),
             listening: RefCell::new(ListeningSockets::new(Kind::HttpListener)),

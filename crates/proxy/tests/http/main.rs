@@ -6,6 +6,7 @@ mod bodies;
 mod changing;
 mod client_rates;
 mod client_tls;
+mod compression;
 mod ends;
 mod forward_auth;
 #[path = "../smuggling/frames.rs"]

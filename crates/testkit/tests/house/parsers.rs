@@ -21,7 +21,7 @@ const READS: [&str; 11] = [
 ];
 
 /// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
-const PARSERS: [(&str, &[&str]); 53] = [
+const PARSERS: [(&str, &[&str]); 54] = [
     ("acme/src/dns.rs", &["dns"]),
     ("acme/src/dns/", &["dns"]),
     ("admin/src/page/filter.rs", &["filter"]),
@@ -63,6 +63,7 @@ const PARSERS: [(&str, &[&str]); 53] = [
     ("plan/src/quantity.rs", &["wish"]),
     ("proxy/src/health/call.rs", &["call"]),
     ("proxy/src/http/believed.rs", &["forwarded"]),
+    ("proxy/src/http/compression.rs", &["rules"]),
     ("proxy/src/http/cors.rs", &["cors"]),
     ("proxy/src/http/grpc.rs", &["grpc"]),
     ("proxy/src/http/request_id.rs", &["trace_parent"]),
@@ -78,7 +79,7 @@ const PARSERS: [(&str, &[&str]); 53] = [
 ];
 
 /// Files that say such a word and have no target.
-const OTHERS: [(&str, &str); 46] = [
+const OTHERS: [(&str, &str); 47] = [
     (
         "acme/src/directory.rs",
         "serde_json reads what the authority that is named answers, each of its readers a value",
@@ -124,6 +125,7 @@ const OTHERS: [(&str, &str); 46] = [
     ("plan/src/front_door/owners.rs", "a host name that was read, without its first label"),
     ("proxy/src/memory/groups.rs", "files of the kernel, each of one number or of names with numbers"),
     ("proxy/src/failing.rs", "a test"),
+    ("proxy/src/http/gzip.rs", "a checksum of what goes through"),
     ("proxy/src/running/passthrough.rs", "a host name that was read, without its first label"),
     ("proxy/src/sys/datagram/peer.rs", "an address in a structure of the kernel"),
     ("proxy/src/tls/hosts.rs", "a name that `hello` has read, without its first label"),

@@ -147,7 +147,7 @@ fn what_is_not_translated_is_reported_with_its_line() {
         ),
     );
     for (line, verdict, part) in [
-        (5, Verdict::LeftOut, "does not compress"),
+        (5, Verdict::LeftOut, "seaway.dev/compress: gzip"),
         (6, Verdict::LeftOut, "does not route by the client's address"),
         (7, Verdict::LeftOut, "not known"),
         (8, Verdict::LeftOut, "replaces a prefix"),

@@ -31,7 +31,10 @@ const LEFT_OUT: [(&str, &str); 6] = [
         "errorfile errorfiles errorloc errorloc302 errorloc303 http-error",
         "`frontDoor: {pages: {503: sorry.html}}` in seaway.yaml has a page for each error: the HTML alone, without the head",
     ),
-    ("compression", "Seaway does not compress: let the backend do it"),
+    (
+        "compression",
+        "not translated: seaway.dev/compress: gzip at a Service compresses its responses (docs/compression.md); there is no other coding",
+    ),
     ("monitor-uri monitor monitor-fail", "Seaway's readiness is at http://127.0.0.1:1936/ready"),
     (
         "filter email-alert use-fcgi-app external-check server-template dispatch transparent source",

@@ -229,7 +229,7 @@ fn what_is_not_translated_is_reported_with_its_line() {
     let (_, report) = imported("nginx", of);
     for (line, verdict, part) in [
         (1, Verdict::NoEffect, "settings of the process"),
-        (3, Verdict::LeftOut, "does not compress"),
+        (3, Verdict::LeftOut, "seaway.dev/compress: gzip"),
         (4, Verdict::LeftOut, "not known"),
         (7, Verdict::LeftOut, "serves no files"),
         (8, Verdict::LeftOut, "no variables"),

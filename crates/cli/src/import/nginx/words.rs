@@ -93,7 +93,7 @@ const LEFT_OUT: [(&str, &str); 14] = [
     (
         "gzip gzip_vary gzip_types gzip_proxied gzip_comp_level gzip_buffers gzip_http_version gzip_min_length gzip_disable \
          gzip_static gunzip brotli brotli_types brotli_comp_level brotli_static zstd",
-        "Seaway does not compress: let the backend do it",
+        "not translated: seaway.dev/compress: gzip at a Service compresses its responses (docs/compression.md); there is no other coding",
     ),
     (
         "proxy_cache proxy_cache_path proxy_cache_valid proxy_cache_key proxy_cache_bypass proxy_no_cache proxy_cache_methods \

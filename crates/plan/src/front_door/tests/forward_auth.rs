@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_model::{
-    Config, Desired, Problem,
+    Config, Desired, Dirt, Problem,
     fact::{Service, ServiceKind},
     load_balancer::{Action, ForwardAuth, Rule},
 };
@@ -13,7 +13,7 @@ use super::{
     routes::{backend, route_to},
     scene::*,
 };
-use crate::World;
+use crate::{World, certificates::tests::tls_secret};
 
 const ASKED: &str = "seaway.dev/forward-auth";
 const HEADERS: &str = "seaway.dev/forward-auth-headers";
@@ -24,7 +24,7 @@ fn asked(rules: &[Arc<Rule>]) -> Vec<String> {
     rules.iter().map(|rule| rule.asks.iter().map(text).collect::<Vec<_>>().join(" and ")).collect()
 }
 
-fn told(world: &World) -> Vec<Problem> {
+fn problems_of(world: &World) -> Vec<Problem> {
     world.problems().into_iter().collect()
 }
 
@@ -61,22 +61,22 @@ fn one_that_is_not_there_is_told_until_it_comes_and_nobody_is_served_meanwhile()
     {
         let mut world = world(Config::default(), [put(&web), backed(&web)].into_iter().chain(more));
         let is_told = |world: &World, what: &str| {
-            told(world).iter().any(|it| it.message.contains(what) && it.field.contains(ASKED))
+            problems_of(world).iter().any(|it| it.message.contains(what) && it.field.contains(ASKED))
         };
-        assert!(is_told(&world, "there is no Service default/auth"), "{:?}", told(&world));
+        assert!(is_told(&world, "there is no Service default/auth"), "{:?}", problems_of(&world));
         assert!(asked(&listener(&world).rules).iter().all(|it| it == "default/auth:80 / "));
         let mut auth = hidden("auth", &[]);
         auth.ports[0].port = 81;
         world.apply(put(&auth));
-        assert!(is_told(&world, "has no TCP port 80"), "{:?}", told(&world));
+        assert!(is_told(&world, "has no TCP port 80"), "{:?}", problems_of(&world));
         let auth = hidden("auth", &[]);
         world.apply(put(&auth));
         world.apply(backed(&auth));
-        assert!(!told(&world).iter().any(|it| it.field.contains(ASKED)), "{:?}", told(&world));
+        assert!(!problems_of(&world).iter().any(|it| it.field.contains(ASKED)), "{:?}", problems_of(&world));
         let pools = load_balancer(&world).expect("open").pools.clone();
         assert!(pools.iter().any(|(id, it)| *id.0 == *"default/auth:80" && !it.members.is_empty()));
         world.apply(gone(&auth));
-        assert!(is_told(&world, "there is no Service default/auth"), "{:?}", told(&world));
+        assert!(is_told(&world, "there is no Service default/auth"), "{:?}", problems_of(&world));
         assert!(asked(&listener(&world).rules).iter().all(|it| it == "default/auth:80 / "));
     }
 }
@@ -103,7 +103,13 @@ fn where_nobody_can_be_asked_nothing_is_opened() {
     let tls = ("seaway.dev/tls-passthrough", "true");
     for (kind, say) in [
         (ServiceKind::LoadBalancer, &[(ASKED, "auth:80")][..]),
-        (ServiceKind::LoadBalancer, &[(ASKED, "auth:80"), ("seaway.dev/protocol", "http")]),
+        (ServiceKind::LoadBalancer, &[(ASKED, "auth:80"), ("seaway.dev/protocol", "tcp")]),
+        (ServiceKind::LoadBalancer, &[(ASKED, "auth"), ("seaway.dev/protocol", "http")]),
+        (
+            ServiceKind::LoadBalancer,
+            &[("seaway.dev/forwardauth", "auth:80"), ("seaway.dev/protocol", "http")],
+        ),
+        (ServiceKind::LoadBalancer, &[(ASKED, "auth:80"), ("seaway.dev/protocol", "http"), (HEADERS, "a b")]),
         (ServiceKind::ClusterIp, &[(ASKED, "auth:80"), ("seaway.dev/host", "a.example"), tls]),
         (ServiceKind::ClusterIp, &[("seaway.dev/forwardauth", "auth:80")]),
         (ServiceKind::ClusterIp, &[(ASKED, "http://192.0.2.1/")]),
@@ -128,9 +134,9 @@ fn where_nobody_can_be_asked_nothing_is_opened() {
             _ => assert_eq!(entrances(&world), [""; 0], "{say:?}"),
         }
         assert!(
-            told(&world).iter().any(|it| it.field.contains("seaway.dev/")),
+            problems_of(&world).iter().any(|it| it.field.contains("seaway.dev/")),
             "{say:?}: {:?}",
-            told(&world)
+            problems_of(&world)
         );
     }
     let mut route = route_to("web", 80);
@@ -138,5 +144,50 @@ fn where_nobody_can_be_asked_nothing_is_opened() {
     let web = hidden("web", &[]);
     let world = world(Config::default(), [put(&web), backed(&web), put_route(&route)]);
     assert!(matches!(listener(&world).rules[0].action, Action::Respond { code: 500, .. }));
-    assert!(told(&world).iter().any(|it| it.field.contains(ASKED)), "{:?}", told(&world));
+    assert!(problems_of(&world).iter().any(|it| it.field.contains(ASKED)), "{:?}", problems_of(&world));
+}
+
+/// At its own address as at the front door: the same rule, and a pool of those who are asked beside its own.
+#[test]
+fn listeners_of_its_own_ask_another_and_hear_of_its_members() {
+    for more in [("seaway.dev/protocol", "http"), ("seaway.dev/tls", "own")] {
+        let mut web = saying(service("web", &[80]), &[(ASKED, "auth:80/check"), (HEADERS, "X-User"), more]);
+        web.kind = ServiceKind::LoadBalancer;
+        let auth = hidden("auth", &[]);
+        let changes = [facts::pool(("192.0.2.10", "192.0.2.19")), told(&tls_secret("own", &["a.example"]))];
+        let mut world = world(Config::default(), changes.into_iter().chain([put(&web), backed(&web)]));
+        let open = |world: &World| match world.desire(&unit(&facts::owner(&web))) {
+            Desired::LoadBalancer(it) => it,
+            other => panic!("it is ours: {other:?}"),
+        };
+        let asks = |world: &World| -> Vec<String> {
+            open(world).listeners.values().flat_map(|it| asked(&it.rules)).collect()
+        };
+        let members = |world: &World| {
+            let pools = &open(world).pools;
+            pools.iter().find(|(id, _)| *id.0 == *"default/auth:80").map(|(_, it)| it.members.len())
+        };
+        let is_told = |world: &World, what: &str| {
+            problems_of(world).iter().any(|it| it.message.contains(what) && it.field.contains(ASKED))
+        };
+        // Nobody is served before it is there: its pool has no member.
+        assert_eq!((asks(&world), members(&world)), (vec!["default/auth:80 /check X-User".to_owned()], None));
+        assert!(is_told(&world, "there is no Service default/auth"), "{:?}", problems_of(&world));
+        world.apply(put(&auth));
+        assert_eq!(members(&world), Some(0));
+        let dirt = world.apply(backed(&auth));
+        assert_eq!(members(&world), Some(1));
+        let its = |it: &Dirt| matches!(it, Dirt::Pool(_, id) if *id.0 == *"default/auth:80");
+        assert!(dirt.iter().any(its), "{dirt:?}");
+        assert!(!is_told(&world, ""), "{:?}", problems_of(&world));
+        world.apply(gone(&auth));
+        assert_eq!((asks(&world).len(), members(&world)), (1, None));
+        assert!(is_told(&world, "there is no Service default/auth"));
+        // Asked no more, it is none of its pools.
+        world.apply(put(&auth));
+        let mut open_to_all = saying(service("web", &[80]), &[more]);
+        open_to_all.kind = ServiceKind::LoadBalancer;
+        world.apply(put(&open_to_all));
+        assert_eq!((asks(&world), members(&world)), (vec![String::new()], None));
+    }
 }

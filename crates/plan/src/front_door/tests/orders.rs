@@ -323,10 +323,11 @@ fn a_wildcard_is_proven_by_dns_and_other_names_as_the_configuration_says() {
         (&["example"], http, [http, dns, dns, http]),
     ] {
         let world = world(by_dns(zones, asked), [put(&shop), backed(&shop)]);
-        let proven = all.map(|host| wanted(&world, host).map(|it| it.challenge));
+        let proven = all.map(|host| wanted(&world, host).and_then(|it| it.challenge));
         assert_eq!(proven, expected, "{zones:?} {asked:?}");
         let told = problems(&world);
-        let left: Vec<&str> = all.into_iter().filter(|host| wanted(&world, host).is_none()).collect();
+        let is_left = |host: &&str| wanted(&world, host).is_none_or(|it| it.challenge.is_none());
+        let left: Vec<&str> = all.into_iter().filter(is_left).collect();
         assert_eq!(told.len(), left.len(), "{told:?}");
         for host in left {
             let told = told.iter().any(|it| {
@@ -335,6 +336,53 @@ fn a_wildcard_is_proven_by_dns_and_other_names_as_the_configuration_says() {
             assert!(told, "{host}");
         }
     }
+}
+
+/// As when `zones` is narrowed: nothing is ordered any more, and what was issued serves until it ends, after a restart as well.
+#[test]
+fn a_certificate_of_a_name_that_cannot_be_proven_any_more_is_shown_on() {
+    let shop = at_hosts("shop", "*.shop.example,cart.example");
+    let object = ordered_certificate(&"*.shop.example".into());
+    let issued =
+        || Fact::Secret(Arc::new(Secret { object: object.clone(), ..tls_secret("x", &["*.shop.example"]) }));
+    let shown = |world: &World| {
+        let Some(balancer) = load_balancer(world) else { return false };
+        let tls =
+            balancer.listeners.get(&ListenerId { l4: L4::Tcp, port: 443 }).and_then(|it| it.tls.clone());
+        tls.is_some_and(|it| it.by_name.contains_key(&HostPattern::Under("shop.example".into())))
+    };
+    let is_told = |world: &World| {
+        problems(world).iter().any(|it| it.contains("no certificate is ordered for *.shop.example:"))
+    };
+    let narrowed = || by_dns(&["other.example"], None);
+    let mut before = world(by_dns(&[], None), [put(&shop), backed(&shop)]);
+    conclude(&mut before, order("*.shop.example"), vec![issued()], vec![]);
+    assert!(shown(&before) && !is_told(&before));
+    let dirt = before.apply(Change::Config(Arc::new(narrowed())));
+    assert!(dirt.contains(&Dirt::Unit(order("*.shop.example"))), "its driver has to hear of it: {dirt:?}");
+    assert!(shown(&before) && is_told(&before), "{:?}", problems(&before));
+    let asked = wanted(&before, "*.shop.example").expect("it stays a Unit");
+    assert_eq!(asked.challenge, None, "and nothing is ordered");
+    assert!(wanted(&before, "cart.example").is_some_and(|it| it.challenge.is_some()));
+    // Provable again.
+    before.apply(Change::Config(Arc::new(by_dns(&[], None))));
+    assert!(wanted(&before, "*.shop.example").is_some_and(|it| it.challenge.is_some()));
+    assert!(shown(&before) && !is_told(&before));
+
+    // What its driver finds in the state folder at the next start is shown, too; without it, nothing waits for it.
+    let mut config = narrowed();
+    config.front_door.tls.redirect = true;
+    let shop = at_hosts("shop", "*.shop.example");
+    let mut later = world(config, [put(&shop), backed(&shop), told(&tls_secret("mine", &["mine.example"]))]);
+    let is_redirected = |world: &World| {
+        let of_wildcard = |it: &&Arc<Rule>| it.hosts.contains(&HostPattern::Under("shop.example".into()));
+        rules(world, 80).iter().filter(of_wildcard).all(|it| matches!(it.action, Action::Redirect(_)))
+    };
+    assert!(!shown(&later) && is_redirected(&later));
+    conclude(&mut later, order("*.shop.example"), vec![issued()], vec![]);
+    assert!(shown(&later) && is_redirected(&later));
+    later.apply(gone(&shop));
+    assert!(!shown(&later), "its name has left");
 }
 
 #[test]
@@ -366,7 +414,7 @@ fn a_name_that_is_checked_by_tls_opens_its_listener_for_that_and_for_nothing_els
     let (unit, state) = (door(), UnitState::Done);
     world.apply(Change::Outcome(Outcome { unit, state, facts: vec![], problems: vec![], serving }));
     let asked = wanted(&world, "shop.example").expect("wanted");
-    assert_eq!((asked.challenge, asked.answers_at[0].port()), (ChallengeType::TlsAlpn01, 443));
+    assert_eq!((asked.challenge, asked.answers_at[0].port()), (Some(ChallengeType::TlsAlpn01), 443));
     let secure = |world: &World| {
         let balancer = load_balancer(world).expect("open");
         balancer.listeners.get(&ListenerId { l4: L4::Tcp, port: 443 }).and_then(|it| it.tls.clone())

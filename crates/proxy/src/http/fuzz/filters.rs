@@ -7,13 +7,15 @@ use std::sync::Arc;
 use seaway_model::{
     Owner,
     load_balancer::{
-        Cors, Filter, HeaderChange, HostPattern, Match, Origin, PathMatch, PoolId, Redirect, Rule,
+        Compression, Cors, Filter, HeaderChange, HostPattern, Match, Origin, PathMatch, PoolId, Redirect,
+        Rule,
     },
 };
 use seaway_snapshot::{RequestParts, RouteMatch, Routes};
 use seaway_wire::http::{Limits, Method, Reading, Request, Response};
 
 use super::super::{
+    compression::Wanted,
     cors as origins,
     grpc::Outcome,
     heads::{Changes, ForwardedClient},
@@ -171,6 +173,7 @@ pub fn rules(bytes: &[u8]) {
         rewrites(&seen, found, by);
     }
     changes(&seen);
+    compresses(&seen);
 }
 
 fn leads(seen: &RequestView<'_>, found: RouteMatch) {
@@ -236,6 +239,19 @@ fn rewrites(seen: &RequestView<'_>, found: RouteMatch, by: &str) {
         let same = String::from_utf8_lossy(path) == expected || by == "/b/" && path.starts_with(b"/b/");
         assert!(same, "{} instead of {expected}, by {by}", path.escape_ascii());
     }
+}
+
+/// Only for who names gzip, or all codings, and has shown nothing of who it is.
+fn compresses(seen: &RequestView<'_>) {
+    let (by, rule) = (Compression::default(), rule(Vec::new()));
+    let is_taken = Wanted::of(&by, &rule, false, seen.head, seen.request).is_taken;
+    let fields =
+        || seen.request.fields.iter().map(|it| (it.name.of(seen.head).to_ascii_lowercase(), it.value));
+    let names =
+        |text: &[u8]| text.contains(&b'*') || text.to_ascii_lowercase().windows(4).any(|it| it == b"gzip");
+    let may = fields().any(|(name, value)| name == b"accept-encoding" && names(value.of(seen.head)));
+    let shows = fields().any(|(name, _)| matches!(&name[..], b"cookie" | b"authorization" | b"range"));
+    assert!(!is_taken || may && !shows);
 }
 
 fn changes(seen: &RequestView<'_>) {
