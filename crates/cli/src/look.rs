@@ -2,8 +2,6 @@
 
 pub(crate) mod check;
 pub(crate) mod cloud;
-#[cfg(test)]
-mod typical_mistakes;
 
 use std::{
     collections::BTreeSet,
@@ -389,6 +387,9 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
     });
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod typical_mistakes;
 
 /// What `check` says of a folder and a configuration beside it.
 #[cfg(test)]

@@ -68,7 +68,9 @@ pub fn host(text: &str) -> Result<HostPattern, String> {
 
 /// `shop.example`, or `shop.example/api` for what begins with that path there.
 pub(crate) fn host_and_path(text: &str) -> Result<(HostPattern, Option<Name>), String> {
-    if let Some((scheme, rest)) = text.split_once("://") {
+    if let Some(end) = text.find("://") {
+        let (scheme, rest) = text.split_at(end);
+        let rest = rest.trim_start_matches("://");
         return Err(format!("{text:?} is no host name; write {rest:?}, without {scheme}://"));
     }
     let Some(slash) = text.find('/') else { return Ok((host(text)?, None)) };
