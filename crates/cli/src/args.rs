@@ -219,8 +219,16 @@ pub(crate) struct Check {
     /// A folder of manifests, a file, or - for standard input
     #[arg(value_name = "DIR|FILE|-")]
     pub(crate) manifests: PathBuf,
+    /// The output format: a list, JSON, or annotations of GitHub Actions
     #[arg(long, short, default_value = "table")]
-    pub(crate) output: Output,
+    pub(crate) output: CheckOutput,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CheckOutput {
+    Table,
+    Json,
+    Github,
 }
 
 #[derive(Debug, Args)]

@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
         Command::Reset(arguments) => operate::reset(&arguments),
         Command::Reload(arguments) => operate::reload(&arguments),
         Command::Plan(arguments) => look::plan(&arguments),
-        Command::Check(arguments) => look::check(&arguments),
+        Command::Check(arguments) => look::check::check(&arguments),
         Command::Explain(arguments) => look::explain(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Config(arguments) => config(&arguments),
@@ -131,18 +131,5 @@ fn config(arguments: &ConfigArgs) -> anyhow::Result<ExitCode> {
         output::line(settings::EXAMPLE.trim_end());
         return Ok(ExitCode::SUCCESS);
     };
-    match settings::load(Some(file)) {
-        Ok(settings) => {
-            let doubts = settings::doubts::doubtful_settings(&settings);
-            doubts.iter().for_each(|it| output::line(it));
-            if doubts.is_empty() {
-                output::line("no problems");
-            }
-            Ok(if doubts.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-        }
-        Err(wrong) => {
-            output::line(&wrong.to_string());
-            Ok(ExitCode::FAILURE)
-        }
-    }
+    look::check::check_config(file)
 }

@@ -1,5 +1,6 @@
 //! `plan`, `check`, `explain`: the folder planned as `run` would, and nothing done.
 
+pub(crate) mod check;
 pub(crate) mod cloud;
 
 use std::{
@@ -15,12 +16,12 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use seaway_drivers::{
-    native::{OnHost, bad_certificate},
+    native::{OnHost, bad_certificate, unusable_secret},
     presence::Presence,
 };
 use seaway_files::{Folder, read_folder};
 use seaway_model::{
-    Address, Change, Fact, Kind, Listener, Owner, Problem, Reason,
+    Address, Change, Fact, Kind, Listener, ObjectRef, Owner, Problem, Reason,
     fact::HostReport,
     load_balancer::{RateLimit, RequestRate},
     outcome::Serving,
@@ -28,12 +29,12 @@ use seaway_model::{
 use seaway_plan::{
     FrontDoorView, Lead, Overview, Roles, ServiceKey, World, dry_run,
     explain::{explain as tell, explain_running},
-    slices_without_service,
+    serves_nothing, slices_without_service, unserved_problems,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    args::{Check, Common, Explain, Output, Plan},
+    args::{Common, Explain, Output, Plan},
     control::now,
     member, output,
     run::{manifests_of, state_dir_of},
@@ -41,6 +42,8 @@ use crate::{
     settings::{ByDefault, Settings},
 };
 
+const NOTHING: &str =
+    "there is no Service of type LoadBalancer, none for the front door, and no tcpServices entry";
 const STANDARD_INPUT: &str = "standard input";
 
 /// A folder, planned.
@@ -87,11 +90,21 @@ impl Look {
         let first = stored.chain([report, Change::Time(now())]).chain(certificates);
         dry_run(&mut world, first.chain(changes).chain([Change::Synced(Kind::Address)]));
         let mut problems = world.problems();
-        problems.extend(unusable(&world));
+        problems.extend(unusable(&world, settings));
+        problems.extend(check::at_status_page(&world, settings));
         let problems = located(&folder, problems);
         let mut unused = slices_without_service(&world);
+        unused.extend(unserved_problems(&world));
         folder.locate(&mut unused);
         unused.extend(folder.unread_problems());
+        if problems.is_empty() && unused.is_empty() && serves_nothing(&world) {
+            let name = dir.display().to_string();
+            let here =
+                Problem::new(ObjectRef::new(Kind::Manifest, "", name.as_str()), Reason::Ignored, NOTHING);
+            let fix =
+                "A Service with type: LoadBalancer has a port of its own; seaway init writes a first one.";
+            unused.push(here.fix(fix).in_file(name, 0, 0));
+        }
         Ok(Look { world, problems, unused })
     }
 }
@@ -138,7 +151,7 @@ pub(crate) fn mistakes_of(text: &str) -> Result<Vec<Problem>> {
 }
 
 /// What only who uses a certificate finds out: its key is another's.
-fn unusable(world: &World) -> Vec<Problem> {
+fn unusable(world: &World, settings: &Settings) -> Vec<Problem> {
     let mut seen = BTreeSet::new();
     let mut problems = Vec::new();
     for overview in world.overview() {
@@ -148,6 +161,13 @@ fn unusable(world: &World) -> Vec<Problem> {
             {
                 problems.push(bad_certificate(object, &error));
             }
+        }
+    }
+    // Those of the configuration, also where nothing is served by them yet.
+    for change in seaway_files::pem::read(&settings.pems) {
+        let Change::Put(Fact::Secret(secret)) = change else { continue };
+        if seen.insert(secret.object.clone()) {
+            problems.extend(unusable_secret(&secret));
         }
     }
     problems
@@ -192,9 +212,7 @@ pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
 fn table(look: &Look) -> String {
     let rows: Vec<Vec<String>> = look.world.overview().iter().map(row).collect();
     if rows.is_empty() {
-        return "Nothing would be served: there is no Service of type LoadBalancer, none for the front door, and no \
-                tcpServices entry."
-            .to_owned();
+        return format!("Nothing would be served: {NOTHING}.");
     }
     let mut text = output::table(&["OWNER", "POOL", "ADDRESSES", "PORTS", "MEMBERS", "PROBLEMS"], &rows);
     if let Some(door) = look.world.front_door() {
@@ -338,34 +356,6 @@ fn service_json(overview: &Overview) -> Value {
     })
 }
 
-pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
-    let settings = arguments.common.settings()?;
-    let before = Before::of(&arguments.common, &settings);
-    let (of, look) = if arguments.manifests.as_os_str() == "-" {
-        (STANDARD_INPUT.to_owned(), Look::at_standard_input(&settings, before)?)
-    } else {
-        (arguments.manifests.display().to_string(), Look::at(&arguments.manifests, &settings, before)?)
-    };
-    let problems: Vec<&Problem> = look.mistakes().collect();
-    if arguments.output == Output::Json {
-        output::line(&serde_json::to_string_pretty(&problems)?);
-    } else {
-        for problem in &problems {
-            output::line(&problem.to_string());
-            for line in problem.fix.lines() {
-                output::line(&format!("    {line}"));
-            }
-        }
-    }
-    if problems.is_empty() {
-        output::error(&format!("{of}: no problems"));
-        return Ok(ExitCode::SUCCESS);
-    }
-    let many = if problems.len() == 1 { "" } else { "s" };
-    output::error(&format!("{of}: {} problem{many}", problems.len()));
-    Ok(ExitCode::FAILURE)
-}
-
 pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
     let mut settings = arguments.common.settings()?;
     if settings.by_default == Some(ByDefault::Octavia) {
@@ -406,6 +396,9 @@ pub(crate) fn explain(arguments: &Explain) -> Result<ExitCode> {
     });
     Ok(ExitCode::SUCCESS)
 }
+
+#[cfg(test)]
+mod typical_mistakes;
 
 /// What `check` says of a folder and a configuration beside it.
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod acme;
 mod adopt;
 mod balancing;
 mod certificates;
+pub(crate) mod checked;
 pub(crate) mod doubts;
 mod exposed;
 mod front_door;

@@ -13,12 +13,14 @@ use std::{
 use seaway_engine::{Conclusion, Driver, Failure, chain};
 use seaway_model::{
     Desired, Kind, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
+    fact::Secret,
     load_balancer::{Bind, Certificate},
     outcome::Serving,
     unit::LbKey,
 };
 use seaway_plan::{Demand, FRONT_DOOR, Placement};
-use seaway_proxy::{KeyError, OpenError, Proxy, Running};
+use seaway_proxy::{KeyError, OWN_PROCESS, OpenError, Proxy, Running};
+use secrecy::{ExposeSecret as _, SecretString};
 use tracing::info;
 
 pub use self::{
@@ -240,6 +242,24 @@ pub fn bad_certificate(object: &ObjectRef, error: &KeyError) -> Problem {
     }
 }
 
+/// What is wrong with a certificate and its key that nothing uses yet. What cannot be read at all is told by whoever reads it.
+pub fn unusable_secret(secret: &Secret) -> Option<Problem> {
+    let text = |key: &str| secret.values.get(key).map(SecretString::expose_secret).unwrap_or_default();
+    let (chain, key) = (text("tls.crt"), text("tls.key"));
+    if !chain.contains("CERTIFICATE-----") || !key.contains("KEY-----") {
+        return None;
+    }
+    let certificate = Certificate {
+        chain: chain.into(),
+        key: key.to_owned().into(),
+        authorities: Name::default(),
+        staple: None,
+        users: String::new().into(),
+    };
+    let error = seaway_proxy::look_at(&Arc::new(certificate)).err()?;
+    Some(bad_certificate(&secret.object, &error))
+}
+
 fn key(unit: &Unit) -> Option<&LbKey> {
     match unit {
         Unit::LoadBalancer(_, key) => Some(key),
@@ -250,6 +270,11 @@ fn key(unit: &Unit) -> Option<&LbKey> {
 /// What to tell about a listener that could not be opened.
 fn spoiled(ip: IpAddr, listener: &seaway_model::Listener, error: &OpenError) -> Problem {
     let (reason, fix) = match error {
+        OpenError::Foreign { holder, .. } if holder == OWN_PROCESS => (
+            Reason::PortInUse,
+            "Another listener of Seaway has it, such as the status page (admin.listen) or another Service: choose another port."
+                .to_owned(),
+        ),
         OpenError::Foreign { .. } => (
             Reason::PortInUse,
             // Without rights over others, a host cannot name it.

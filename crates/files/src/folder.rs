@@ -170,10 +170,11 @@ impl Folder {
 
     /// Fills in file, line and column of problems with objects of this folder that have none.
     pub fn locate(&self, problems: &mut [Problem]) {
-        let mut by_file: BTreeMap<Name, Vec<(&mut Problem, Arc<LocatedObject>)>> = BTreeMap::new();
+        let mut by_file: BTreeMap<Name, Vec<(&mut Problem, Name, Arc<LocatedObject>)>> = BTreeMap::new();
         for problem in problems.iter_mut().filter(|problem| problem.place.is_none()) {
-            if let Some(claim) = self.claims.served(&problem.object) {
-                by_file.entry(claim.file.clone()).or_default().push((problem, claim.found.clone()));
+            let (object, field) = problems::subject(problem);
+            if let Some(claim) = self.claims.served(&object) {
+                by_file.entry(claim.file.clone()).or_default().push((problem, field, claim.found.clone()));
             }
         }
         for (file, problems) in by_file {
@@ -183,10 +184,9 @@ impl Folder {
                 .map(|piece| (TextHash::of(piece.text, &self.hasher), piece))
                 .collect();
             let shown = self.shown(&file);
-            for (problem, found) in problems {
+            for (problem, field, found) in problems {
                 let piece = found.document.and_then(|hash| pieces.get(&hash));
-                let at =
-                    piece.and_then(|piece| Some((piece.line, found.place_of(piece.text, &problem.field)?)));
+                let at = piece.and_then(|piece| Some((piece.line, found.place_of(piece.text, &field)?)));
                 let (line, column) =
                     at.map_or((0, 0), |(before, at)| (at.line.saturating_add(before), at.column));
                 *problem = problem.clone().in_file(shown.clone(), line, column);

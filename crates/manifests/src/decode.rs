@@ -163,6 +163,15 @@ impl<'a> Field<'a> {
         self.present().is_some()
     }
 
+    pub fn is_list(&self) -> bool {
+        self.present().is_some_and(|node| matches!(node.value, Value::List(_)))
+    }
+
+    /// Whether there is something, and no map.
+    pub fn is_no_map(&self) -> bool {
+        self.present().is_some_and(|node| !matches!(node.value, Value::Map(_)))
+    }
+
     /// Absent, null or empty text: what an API server calls required. (A list is not missing, only wrong.)
     pub fn is_missing(&self) -> bool {
         self.present().is_none_or(|node| node.value == Value::Text(String::new()))

@@ -13,7 +13,9 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 pub mod decode;
+mod hints;
 pub mod object;
 
+pub use hints::hint;
 pub use object::{FINALIZER, MANAGER, OWN_FINALIZER};
 pub use seaway_tree as tree;

@@ -25,6 +25,7 @@ pub use self::{
     accepted::{AcceptedObject, SOURCE_RANGES, read_accepted},
     known_fields::known_fields,
     meta::{HONOURED, uid, uuid},
+    near_misses::UNTIL_CORRECTED,
     service::{FINALIZER, MANAGER, OWN_FINALIZER},
     things::implied_namespace,
 };
@@ -135,8 +136,14 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         None
     };
     let mut ignored = known_fields::unknown_fields(known.kind, node);
-    ignored.extend(near_misses::near_misses(known.kind, node));
-    Some(match known.result(node, facts, faults) {
+    let misses = near_misses::near_misses(known.kind, node);
+    ignored.extend(misses.ignored);
+    let mut result = known.result(node, facts, faults);
+    if !misses.closing.is_empty() {
+        result = result.and_then(|object| near_misses::closed(object, &misses.closing));
+        ignored.extend(misses.closing);
+    }
+    Some(match result {
         // What is missing may be there under another name.
         Err(mut broken) => {
             broken.faults.extend(ignored);
@@ -183,8 +190,8 @@ pub fn is_unnamed(root: &Node) -> bool {
 
 /// Group, kind, and what to do.
 const NOT_SERVED: &[(&str, &str, &str)] = &[
-    ("networking.k8s.io", "Ingress", "write an HTTPRoute"),
-    ("extensions", "Ingress", "write an HTTPRoute"),
+    ("networking.k8s.io", "Ingress", "write an HTTPRoute; seaway import ingress FILE does"),
+    ("extensions", "Ingress", "write an HTTPRoute; seaway import ingress FILE does"),
     ("gateway.networking.k8s.io", "Gateway", "set `frontDoor:` in seaway.yaml"),
     ("gateway.networking.k8s.io", "GRPCRoute", "write an HTTPRoute; its rules apply to gRPC as well"),
     ("gateway.networking.k8s.io", "TCPRoute", "write a Service of type LoadBalancer"),
@@ -404,7 +411,10 @@ pub(crate) mod tests {
     fn a_kind_that_people_expect_to_be_served_is_named_with_what_to_do() {
         let told = |text: &str| unserved_kind(&parse(text).expect("parses")[0]).map(|it| it.to_string());
         let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: x}\n";
-        assert_eq!(told(ingress).unwrap(), "kind: Ingress is not served here: write an HTTPRoute");
+        assert_eq!(
+            told(ingress).unwrap(),
+            "kind: Ingress is not served here: write an HTTPRoute; seaway import ingress FILE does"
+        );
         for other in ["apiVersion: v1\nkind: Pod\n", "kind: Ingress\n", "a: 1\n", "[]\n", "text\n"] {
             assert_eq!(told(other), None, "{other}");
         }

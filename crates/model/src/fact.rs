@@ -153,6 +153,13 @@ pub struct ServicePort {
     pub app_protocol: Option<Name>,
 }
 
+impl ServicePort {
+    /// `80/TCP http`
+    pub fn shown(&self) -> String {
+        format!("{}/{} {}", self.port, self.protocol, self.name).trim_end().to_owned()
+    }
+}
+
 /// Where a Service's port leads: a number, or the name of an endpoint's port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TargetPort {

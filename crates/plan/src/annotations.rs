@@ -7,6 +7,7 @@ mod cloud;
 mod compression;
 mod http;
 mod octavia;
+mod other_names;
 pub(crate) mod places;
 mod ports;
 mod protecting;
@@ -39,11 +40,12 @@ pub(crate) use cloud::{
 pub use compression::{COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES};
 pub use http::{ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
 pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
+pub use other_names::{OtherName, other_name};
 pub(crate) use places::asks;
 pub use places::{Place, place_names, places};
 pub use ports::OfPorts;
-pub use protecting::CLIENTS;
 pub(crate) use protecting::Protection;
+pub use protecting::{CLIENTS, lets_clients_in, protects};
 pub use table::{
     BACKENDS, BALANCE, CHECK, CHECK_INTERVAL, CHECK_PORT, CONNECTIONS, PROXY, PROXY_FROM, RATE, Row,
     SOURCE_RANGES, TRANSPARENT,
@@ -324,17 +326,33 @@ const OURS: &str = "seaway.dev/";
 const PUBLISHED: &str = "loadbalancer.openstack.org/load-balancer-address";
 
 fn unknown(object: &ObjectRef, key: &Name, meant: &str, prefix: &str) -> Problem {
-    let names = rows().flat_map(|row| row.names).copied();
-    let names: Vec<&str> = names.filter(|name| name.starts_with(prefix)).collect();
     let problem = Problem::new(
         object.clone(),
         Reason::BadAnnotation,
         format!("{key} is not an annotation that Seaway knows"),
     )
     .at(format!("metadata.annotations[{key}]"));
-    match nearest(meant, &names) {
-        Some(name) => problem.fix(format!("Did you mean {name}?")),
-        None => problem.fix("docs/annotations.md lists them all."),
+    problem.fix(meant_instead(meant, prefix))
+}
+
+/// What to write instead of a name that means nothing. Prefixes that all names have make no two of them alike.
+fn meant_instead(meant: &str, prefix: &str) -> String {
+    let names = rows().flat_map(|row| row.names).filter_map(|it| it.strip_prefix(prefix));
+    let names: Vec<&str> = names.collect();
+    let meant = meant.strip_prefix(prefix).unwrap_or(meant);
+    if let Some(name) = nearest(meant, &names) {
+        return format!("Did you mean {prefix}{name}?");
+    }
+    match other_name(meant).filter(|_| prefix == OURS) {
+        Some(OtherName { ours, fix }) => {
+            let name = if ours.is_empty() || ours == WEIGHT {
+                String::new()
+            } else {
+                format!("Did you mean {ours}? ")
+            };
+            format!("{name}{fix}").trim_end().to_owned()
+        }
+        None => "docs/annotations.md lists them all.".to_owned(),
     }
 }
 

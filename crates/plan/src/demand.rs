@@ -122,8 +122,7 @@ impl Demand {
                 .fix("Write the Service, or remove the entry.")
         })?;
         let port = port_named(service, exposed).ok_or_else(|| {
-            let has: Vec<String> =
-                service.ports.iter().map(|it| format!("{}/{} {}", it.port, it.protocol, it.name)).collect();
+            let has: Vec<String> = service.ports.iter().map(ServicePort::shown).collect();
             problem(
                 Reason::NoSuchPort,
                 format!("Service {}/{} has no such {} port", key.namespace, key.name, exposed.l4),

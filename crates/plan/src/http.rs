@@ -56,13 +56,23 @@ pub fn host(text: &str) -> Result<HostPattern, String> {
         (1..=63).contains(&it.len()) && plain && !it.starts_with('-') && !it.ends_with('-')
     };
     if name.len() > 253 || !name.split('.').all(label) {
-        return Err(format!("{text:?} is no host name; write one like shop.example or *.shop.example"));
+        let hint = match text {
+            "*" => ". For requests of every host, remove this and set seaway.dev/path: /",
+            _ if text.contains(':') => ", without scheme and port",
+            _ => "",
+        };
+        return Err(format!("{text:?} is no host name; write one like shop.example or *.shop.example{hint}"));
     }
     Ok(if below { HostPattern::Under(name.into()) } else { HostPattern::Exact(name.into()) })
 }
 
 /// `shop.example`, or `shop.example/api` for what begins with that path there.
 pub(crate) fn host_and_path(text: &str) -> Result<(HostPattern, Option<Name>), String> {
+    if let Some(end) = text.find("://") {
+        let (scheme, rest) = text.split_at(end);
+        let rest = rest.trim_start_matches("://");
+        return Err(format!("{text:?} is no host name; write {rest:?}, without {scheme}://"));
+    }
     let Some(slash) = text.find('/') else { return Ok((host(text)?, None)) };
     let (name, beginning) = text.split_at(slash);
     Ok((host(name)?, Some(path(beginning)?)))
@@ -76,6 +86,13 @@ pub(crate) fn path(text: &str) -> Result<Name, String> {
         || !text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#' | b'"' | b'\\'));
     if wrong {
         return Err(format!("{text:?} is no path; write one like /shop"));
+    }
+    // Other proxies read patterns here; such a path would match no request, in silence.
+    if text.contains(['*', '|', '^', '[', '{']) || text.ends_with('$') {
+        return Err(format!(
+            "{text:?} is a pattern, and paths are beginnings: /api also matches /api/users. For a regular expression, write \
+             an HTTPRoute"
+        ));
     }
     Ok(match text.trim_end_matches('/') {
         "" => "/".into(),

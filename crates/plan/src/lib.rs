@@ -44,6 +44,7 @@ pub mod spelling;
 mod tenant_limits;
 mod tenant_shares;
 mod unheeded;
+mod unserved;
 mod uses;
 mod world;
 
@@ -56,6 +57,7 @@ pub use front_door::{Entrance, FRONT_DOOR, FirstClaims, FrontDoorView, Lead, Los
 pub use http::{host as host_pattern, is_token};
 pub use index::ServiceKey;
 pub use slices::without_service as slices_without_service;
+pub use unserved::{serves_nothing, unserved_problems};
 pub use uses::Uses;
 pub use world::{
     Adoption, AskedFor, Beside, Layer2Wanted, NotAdopted, Overview, Placement, Roles, Sign, Waiting, World,

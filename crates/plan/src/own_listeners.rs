@@ -24,6 +24,7 @@ use seaway_model::{
 
 use crate::{
     address_map::AddressMap,
+    annotations::BACKENDS,
     barred::{Barred, Machines},
     demand::{Demand, DemandPort},
     front_door,
@@ -289,8 +290,14 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, refused: &[Refused])
         Listening::For(owner) if front_door::entrance_of(owner).is_some() => {
             "Seaway's own front door".to_owned()
         }
-        Listening::For(owner) if owner.object() == own => "a listener of this very Service".to_owned(),
+        Listening::For(owner) if owner.object() == own => "the listener of this Service itself".to_owned(),
         Listening::For(owner) => format!("Seaway's own listener of {}", owner.object()),
+    };
+    // Only what the annotation names has the Service itself as its source.
+    let is_own_backend = first.named_by == own.to_string();
+    let shown = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
     };
     let named = refused.iter().take(NAMED);
     let named: Vec<String> =
@@ -307,6 +314,12 @@ pub(crate) fn problem(demand: &Demand, wanted: &DemandPort, refused: &[Refused])
         Listening::StatusPage => format!(
             "Remove {} from {}. To reach the status page from elsewhere, set admin.listen.",
             first.at, first.named_by
+        ),
+        Listening::For(_) if is_own_backend => format!(
+            "In metadata.annotations[{BACKENDS}], name the servers with the port where they listen, such as {}:3000. A backend \
+             without a port is at the targetPort, {}.",
+            shown(first.at.ip()),
+            first.at.port()
         ),
         Listening::For(owner) if owner.object() == own || front_door::entrance_of(owner).is_some() => {
             format!("In {}, name the servers themselves instead of {}.", first.named_by, first.at)

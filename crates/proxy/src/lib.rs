@@ -77,7 +77,7 @@ mod worker;
 
 pub use access::{AccessForm, AccessLog, AccessLogError, AccessTo};
 pub use memory::MemoryLimits;
-pub use open::{OpenError, SteerError};
+pub use open::{OWN_PROCESS, OpenError, SteerError};
 pub use proxy::{Drained, Proxy, Running, Settings, StartError};
 pub use running::{Health, HealthHistory, Refusal};
 pub use seaway_snapshot::Standing;

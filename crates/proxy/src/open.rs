@@ -27,6 +27,9 @@ use crate::sys::{self, KernelAddress};
 /// Newcomers that wait for a worker; the kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
 
+/// Who holds a port that another listener of this process has.
+pub const OWN_PROCESS: &str = "Seaway itself";
+
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Whoever it is has to go, or the listener; worth another attempt later.
@@ -219,7 +222,7 @@ pub(crate) fn sockets_past_the_machine(
     open: impl FnOnce() -> Result<Vec<OwnedFd>, OpenError>,
 ) -> Result<Vec<OwnedFd>, OpenError> {
     if steering.has(at) {
-        return Err(OpenError::Foreign { at, holder: "this very process".into() });
+        return Err(OpenError::Foreign { at, holder: OWN_PROCESS.into() });
     }
     let elsewhere = || steered(at, workers, steering);
     if steering.is_reserved(at.port()) {
@@ -298,7 +301,7 @@ fn conflicts(at: SocketAddr, protocol: L4) -> Result<Vec<Conflict>, seaway_annou
 fn holder(at: SocketAddr, protocol: L4) -> Option<String> {
     match conflicts(at, protocol) {
         Ok(conflicts) => conflicts.first().map(|conflict| match &conflict.process {
-            Some(Process { pid, .. }) if *pid == std::process::id() => "this very process".into(),
+            Some(Process { pid, .. }) if *pid == std::process::id() => OWN_PROCESS.into(),
             Some(process) => process.to_string(),
             None => format!("a process of user {}", conflict.listener.uid),
         }),

@@ -7,7 +7,9 @@ use std::{
 
 use clap::{Args, ValueEnum};
 
-use crate::settings::{self, Settings, SettingsError};
+use seaway_model::Problem;
+
+use crate::settings::{self, Settings, SettingsError, checked::read_checked};
 
 /// Which folder is read.
 #[derive(Debug, Args)]
@@ -45,6 +47,21 @@ impl Common {
     /// Of the configuration, and of what flags say instead.
     pub(crate) fn settings(&self) -> Result<Settings, SettingsError> {
         let mut settings = settings::load(self.config.as_deref())?;
+        self.apply(&mut settings);
+        Ok(settings)
+    }
+
+    /// The same as far as it can be read, with all that is wrong.
+    pub(crate) fn settings_checked(&self) -> (Settings, Vec<Problem>) {
+        let (mut settings, problems) = match &self.config {
+            Some(file) => read_checked(file),
+            None => Default::default(),
+        };
+        self.apply(&mut settings);
+        (settings, problems)
+    }
+
+    fn apply(&self, settings: &mut Settings) {
         if !self.addresses.is_empty() {
             settings.addresses.clone_from(&self.addresses);
             // On no other, either.
@@ -52,7 +69,6 @@ impl Common {
             door.addresses.clone_from(&self.addresses);
             door.entrances.values_mut().for_each(|it| it.addresses.clone_from(&self.addresses));
         }
-        Ok(settings)
     }
 }
 

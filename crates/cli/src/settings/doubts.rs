@@ -1,6 +1,10 @@
 //! What is well written in `seaway.yaml`, and will not work on this machine as it is now.
 
-use std::{fs::File, io::ErrorKind, net::UdpSocket};
+use std::{
+    fs::File,
+    io::ErrorKind,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+};
 
 use seaway_model::config::Opens;
 
@@ -65,7 +69,9 @@ fn port_of_status_page(settings: &Settings) -> Option<String> {
     let door = &settings.config.front_door;
     let ports = [door.port, door.tls.port];
     let addresses = if door.addresses.is_empty() { &settings.addresses } else { &door.addresses };
-    let admin = settings.admin.as_deref().unwrap_or_default();
+    // Of its defaults: loopback.
+    let usual = [SocketAddr::from((Ipv4Addr::LOCALHOST, seaway_admin::server::PORT))];
+    let admin = settings.admin.as_deref().unwrap_or(&usual);
     let is_taken = |at: &&std::net::SocketAddr| {
         ports.contains(&at.port()) && (at.ip().is_unspecified() || addresses.contains(&at.ip()))
     };
@@ -115,6 +121,7 @@ mod tests {
             ("frontDoor: {port: 1936, addresses: [127.0.0.1]}\nadmin: {listen: ['127.0.0.1:1936']}", 1),
             ("frontDoor: {port: 1936, addresses: [192.0.2.1]}\nadmin: {listen: ['127.0.0.1:1936']}", 0),
             ("frontDoor: {port: 8080}\nadmin: {listen: ['0.0.0.0:1936']}", 0),
+            ("frontDoor: {port: 1936, addresses: [127.0.0.1]}", 1),
         ];
         for (text, count) in table {
             assert_eq!(doubts(text).len(), count, "{text}: {:?}", doubts(text));

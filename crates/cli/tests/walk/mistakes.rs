@@ -108,13 +108,13 @@ const MISTAKES: &[(&str, &str, &str, &str)] = &[
     (
         "half.yaml",
         "apiVersion: v1\nkind: Service\nmetadata: {name: half}\nspec:\n  type: LoadBalancer\n  ports:\n  - {port: 87, name: http}\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: half-1, labels: {kubernetes.io/service-name: half}}\naddressType: IPv4\nendpoints: [{addresses: [192.0.2.1]}]\nports: [{name: http, port: 8080}]\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: half-2\n  labels: {kubernetes.io/service-name: half}\naddressType: IPv4\nendpoints: [{addresses: [192.0.2.2]}]\nports: [{name: htpp, port: 8080}]\n",
-        "half.yaml:7:",
+        "half.yaml:23:",
         "EndpointSlice half-2 has no port of this Service: its endpoints are not used",
     ),
     (
         "weight.yaml",
         "apiVersion: v1\nkind: Service\nmetadata: {name: heavy}\nspec:\n  type: LoadBalancer\n  ports:\n  - {port: 88}\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata:\n  name: heavy-1\n  labels: {kubernetes.io/service-name: heavy}\n  annotations: {seaway.dev/wieght: \"2\"}\naddressType: IPv4\nendpoints: [{addresses: [192.0.2.1]}]\nports: [{port: 88}]\n",
-        "weight.yaml:7:",
+        "weight.yaml:14:",
         "Did you mean seaway.dev/weight?",
     ),
     (

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, io};
 
-use seaway_manifests::{decode::Fault, object::Broken};
+use seaway_manifests::{
+    decode::Fault,
+    hint,
+    object::{Broken, UNTIL_CORRECTED},
+};
 use seaway_model::{Change, Kind, Name, ObjectRef, Problem, Reason};
 
 use super::{File, Folder, line_of};
@@ -16,36 +20,67 @@ pub(super) fn of_file(shown: Name, name: &Name, file: &File) -> BTreeMap<ObjectR
     let mut problems: BTreeMap<ObjectRef, Vec<Problem>> = BTreeMap::new();
     let whole = ObjectRef::new(Kind::Manifest, "", name.clone());
     if let Some(trouble) = &file.trouble {
-        let problem = Problem::new(whole.clone(), Reason::Unreadable, trouble.clone())
-            .fix("The last good state of the file is still served.")
-            .in_file(shown.clone(), 0, 0);
+        let is_served =
+            !file.kept.is_empty() || file.documents.iter().any(|it| !it.document.found.is_empty());
+        let mut problem =
+            Problem::new(whole.clone(), Reason::Unreadable, trouble.clone()).in_file(shown.clone(), 0, 0);
+        if is_served {
+            problem = problem.fix("The last good state of the file is still served.");
+        }
         problems.entry(whole.clone()).or_default().push(problem);
     }
     for placed in &file.documents {
         for Broken { reference, faults } in &placed.document.broken {
             let object = reference.as_ref().unwrap_or(&whole);
             let told = problems.entry(object.clone()).or_default();
-            for Fault { field, at, message } in faults {
+            for fault in faults {
+                let Fault { field, at, message } = fault;
                 let reason = if reference.is_some() { Reason::Invalid } else { Reason::Unreadable };
                 let mut problem = Problem::new(object.clone(), reason, message.clone())
                     .at(field.as_str())
                     .in_file(shown.clone(), placed.line.saturating_add(at.line), at.column);
+                problem.fix = hint(fault).unwrap_or_default();
                 if reference.is_none() && !file.kept.is_empty() {
-                    problem = problem.fix(kept(file));
+                    add(&mut problem.fix, &kept(file));
                 }
                 told.push(problem);
             }
         }
         for (reference, Fault { field, at, message }) in &placed.document.ignored {
             let object = reference.as_ref().unwrap_or(&whole);
+            let fix = match message.ends_with(UNTIL_CORRECTED) {
+                true => "Correct it, or remove it.",
+                false => "Correct it, or remove it. Everything else in the file takes effect.",
+            };
             let problem = Problem::new(object.clone(), Reason::Ignored, message.clone())
-                .fix("Correct it, or remove it. Everything else in the file takes effect.")
+                .fix(fix)
                 .at(field.as_str())
                 .in_file(shown.clone(), placed.line.saturating_add(at.line), at.column);
             problems.entry(object.clone()).or_default().push(problem);
         }
     }
     problems
+}
+
+/// The object and the field that a Problem is about: if it is a slice, who corrects it looks for the line there, and not at the
+/// Service that has the Problem.
+pub(super) fn subject(problem: &Problem) -> (ObjectRef, Name) {
+    let Some(rest) = problem.message.strip_prefix("EndpointSlice ") else {
+        return (problem.object.clone(), problem.field.clone());
+    };
+    let mut words = rest.split([' ', ':']);
+    let name = words.next().unwrap_or_default();
+    let annotation = words.find(|it| it.starts_with("seaway.dev/"));
+    let field = annotation.map_or("ports".to_owned(), |it| format!("metadata.annotations[{it}]"));
+    (ObjectRef::new(Kind::EndpointSlice, problem.object.namespace.clone(), name), field.into())
+}
+
+/// Another sentence.
+fn add(fix: &mut String, sentence: &str) {
+    if !fix.is_empty() {
+        fix.push(' ');
+    }
+    fix.push_str(sentence);
 }
 
 fn kept(file: &File) -> String {
@@ -91,10 +126,29 @@ impl Folder {
         }
         if self.files.is_empty() {
             let message = "this folder has no manifests: names of manifests end in .yaml, .yml or .json";
-            let here = Problem::new(self.folder_object(), Reason::Ignored, message);
+            let here = Problem::new(self.folder_object(), Reason::Ignored, message).fix(self.others());
             problems.push(here.in_file(listing_name(&self.dir), 0, 0));
         }
         problems
+    }
+
+    /// What lies there instead of manifests.
+    fn others(&self) -> String {
+        let entries = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let files = entries.filter(|it| it.file_type().is_ok_and(|kind| kind.is_file()));
+        let names = files.filter_map(|it| it.file_name().into_string().ok());
+        let mut names: Vec<String> = names.filter(|it| !it.starts_with('.')).collect();
+        names.sort();
+        match names.as_slice() {
+            [] => "seaway init writes a first one.".to_owned(),
+            [first, ..] => {
+                let all: Vec<&str> = names.iter().take(LISTED).map(String::as_str).collect();
+                format!(
+                    "It has {}. If one is a manifest, rename it, as in: mv {first} {first}.yaml",
+                    all.join(", ")
+                )
+            }
+        }
     }
 
     /// All that is wrong with an object, or with a file.
@@ -103,9 +157,9 @@ impl Folder {
         let told = files.filter_map(|file| self.files.get(file)?.problems.get(reference));
         let mut problems: Vec<Problem> = told.flatten().cloned().collect();
         let served = self.claims.served(reference);
-        for problem in problems.iter_mut().filter(|problem| problem.fix.is_empty()) {
+        for problem in problems.iter_mut().filter(|problem| problem.reason == Reason::Invalid) {
             if served.is_some() {
-                problem.fix = "Its last good state stays in use until this is corrected.".to_owned();
+                add(&mut problem.fix, "Its last good state stays in use until this is corrected.");
             }
         }
         let Some(served) = served else { return problems };

@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
 
@@ -66,18 +66,33 @@ fn read(field: &Field<'_>, text: &str, service: &Service) -> Groups {
     }
     let written: Vec<&str> =
         text.split([',', '\n']).map(str::trim).filter(|written| !written.is_empty()).collect();
-    if written.is_empty() {
+    if field.is_list() {
+        // Its type is a fault already.
+        field
+            .fault("write all backends in one string, separated by commas: \"10.0.0.1:8080, 10.0.0.2:8080\"");
+    } else if written.is_empty() {
         field.invalid(text, FORM);
     } else if written.len() > MOST {
         field.too_many(written.len(), MOST);
     }
     let first = service.ports.first().map(|it| &it.target);
     let is_one_port = service.ports.iter().all(|it| Some(&it.target) == first);
+    let is_anywhere = |number: bool| {
+        let mut places = written.iter().filter_map(|it| it.split_whitespace().next());
+        places.any(|it| port_of(it).is_some() == number)
+    };
+    let is_mixed = is_one_port && is_anywhere(true) && is_anywhere(false);
     let mut names: BTreeSet<Name> = BTreeSet::new();
     for written in written {
         let Some(Backend { at, number, weight, backup, name }) = backend(field, written) else { continue };
         if let Some(name) = name.as_ref().filter(|it| !names.insert(Name::clone(it))) {
             field.invalid(written, &format!("another backend has the name {name}: names must differ"));
+        }
+        let bare = written.split_whitespace().next().unwrap_or_default();
+        if let Some((ip, port)) = ipv6_with_port(bare).filter(|_| is_one_port) {
+            field.invalid(bare, &format!("an IPv6 address before a port stands in brackets: [{ip}]:{port}. If {bare} is the address, write [{bare}]"));
+        } else if number.is_none() && is_mixed {
+            field.invalid(bare, "must have a port, as others here do: ADDRESS:PORT");
         }
         if number.is_some() && !is_one_port {
             let why = "must have no port, because this Service has several: each uses its own targetPort";
@@ -142,8 +157,38 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
+/// `fd00::9:80`: an address, and probably meant to be another one with a port.
+fn ipv6_with_port(text: &str) -> Option<(Ipv6Addr, u16)> {
+    text.parse::<Ipv6Addr>().ok()?;
+    let (ip, port) = text.rsplit_once(':')?;
+    Some((ip.parse().ok()?, port.parse().ok()?))
+}
+
+fn port_of(text: &str) -> Option<&str> {
+    let (host, port) = text.rsplit_once(':')?;
+    (text.parse::<IpAddr>().is_err() && !host.is_empty() && !port.ends_with(']')).then_some(port)
+}
+
 /// `192.0.2.1:80`, `[2001:db8::1]:80`, `app.example:80`, or any of them without a port.
 fn place(field: &Field<'_>, text: &str) -> Option<(EndpointAddress, Option<u16>)> {
+    if let Some((scheme, rest)) = text.split_once("://") {
+        let rest = rest.split('/').next().unwrap_or_default();
+        let why =
+            format!("write {rest:?}, without {scheme}://: backends are addresses with a port, not URLs");
+        field.invalid(text, &why);
+        return None;
+    }
+    if text.contains(['$', '{', '}']) {
+        field.invalid(text, "variables are not replaced in manifests: write the address, or fill the file in before (envsubst)");
+        return None;
+    }
+    if let Some((before, _)) = text.split_once('/') {
+        field.invalid(
+            text,
+            &format!("write {before:?}, without a path: paths are matched by seaway.dev/path"),
+        );
+        return None;
+    }
     let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(text);
     let (host, port) = match (text.parse::<SocketAddr>(), bare.parse::<IpAddr>()) {
         (Ok(at), _) => (at.ip().to_string(), Some(at.port())),
@@ -168,6 +213,8 @@ fn place(field: &Field<'_>, text: &str) -> Option<(EndpointAddress, Option<u16>)
     }
     match host.as_str() {
         "" => field.invalid(text, FORM),
+        name if !name.contains('.') && name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-' || it == b'_') && name != "localhost" => field
+            .invalid(text, "names are resolved by DNS, and have a dot, such as web.example; names of containers or of Compose are not known here: write the address"),
         "localhost" => field.invalid(text, "write 127.0.0.1 or [::1]: names are resolved by DNS"),
         _ => check_rule(field, &host, words::domain_name),
     }
@@ -262,7 +309,7 @@ mod tests {
             ("10.0.0.1:3000 bakcup", "must be ADDRESS:PORT, optionally followed by weight=N"),
             ("localhost:3000", "write 127.0.0.1 or [::1]"),
             ("0.0.0.0:3000", "may not be unspecified"),
-            ("web:3000", "should be a domain with at least two segments"),
+            ("web:3000", "names are resolved by DNS, and have a dot"),
             ("5", "must be a string, in quotes"),
         ];
         for (backends, why) in table {

@@ -66,6 +66,25 @@ static TABLES: LazyLock<BTreeMap<Kind, Shape>> = LazyLock::new(|| {
     ])
 });
 
+/// Where a field belongs that stands in another place, or is called so by other programs.
+fn elsewhere(path: &str, key: &str, known: &[&str]) -> Option<&'static str> {
+    let is_route = known.contains(&"hostnames");
+    Some(match (path, key) {
+        ("" | "spec", "annotations") => "metadata.annotations: indent it below metadata",
+        ("" | "spec", "labels") => "metadata.labels: indent it below metadata",
+        ("", "name" | "namespace") => "metadata.name and metadata.namespace",
+        ("", "ports" | "type" | "selector" | "rules" | "hostnames" | "externalName") => "the same below spec",
+        ("spec", "host" | "hosts" | "hostname") if is_route => "\"hostnames\"",
+        ("spec", "host" | "hosts" | "hostname") if known.contains(&"ports") => {
+            "the annotation seaway.dev/host"
+        }
+        ("spec", "backends" | "servers" | "endpoints") => "the annotation seaway.dev/backends",
+        ("spec", "tls" | "certificate") => "the annotation seaway.dev/tls",
+        ("spec", "port") => "\"ports\"",
+        _ => return None,
+    })
+}
+
 /// Fields of a map, or of each map of a list; without any, whatever there is.
 #[derive(Debug, Default)]
 struct Shape(BTreeMap<String, Shape>, IsList);
@@ -97,9 +116,10 @@ impl Shape {
                         continue;
                     }
                     let names: Vec<&str> = self.0.keys().map(String::as_str).collect();
-                    let hint = match nearest(&entry.key, &names) {
-                        Some(name) => format!(" (did you mean {name:?}?)"),
-                        None => String::new(),
+                    let hint = match (elsewhere(path, &entry.key, &names), nearest(&entry.key, &names)) {
+                        (Some(place), _) => format!(" (did you mean {place}?)"),
+                        (None, Some(name)) => format!(" (did you mean {name:?}?)"),
+                        (None, None) => String::new(),
                     };
                     let message = format!("unknown field, which is ignored{hint}");
                     faults.push(Fault { field, at: entry.at, message });

@@ -1,22 +1,43 @@
 //! What an API server accepts, and what nearly is something that Seaway reads: in a file, a mistake rather than a choice.
 
-use seaway_model::Kind;
+use std::sync::Arc;
 
+use seaway_model::{Fact, Kind};
+use seaway_plan::{
+    annotations::{BACKENDS, lets_clients_in, other_name, protects, rows},
+    spelling::distance,
+};
+
+use super::{Broken, Object};
 use crate::{
     decode::{Fault, nearest},
-    tree::{Node, Value},
+    tree::{Entry, Node, Value},
 };
 
 /// Values of `appProtocol` by which Seaway chooses what it speaks.
 const PROTOCOLS: [&str; 8] = ["http", "https", "ws", "wss", "h2c", "h2", "grpc", "grpcs"];
 const OURS: &str = "seaway.dev/";
 
-pub(super) fn near_misses(kind: Kind, node: &Node) -> Vec<Fault> {
-    let mut faults = Vec::new();
-    if matches!(kind, Kind::Service | Kind::HTTPRoute) {
-        faults.extend(labels(node));
+/// What is said of an object, and what of it closes the object: it was to protect, and would not.
+#[derive(Debug, Default)]
+pub(super) struct NearMisses {
+    pub(super) ignored: Vec<Fault>,
+    pub(super) closing: Vec<Fault>,
+}
+
+pub(super) fn near_misses(kind: Kind, node: &Node) -> NearMisses {
+    let mut misses = NearMisses::default();
+    match kind {
+        Kind::Service | Kind::HTTPRoute => {
+            labels(node, &mut misses);
+            annotations(node, &mut misses);
+        }
+        // Slices are told with their Service.
+        Kind::EndpointSlice | Kind::Endpoints => {}
+        _ => annotations_elsewhere(kind, node, &mut misses),
     }
     let of_ports = |field: &str, at: &Node| app_protocols(field, at);
+    let faults = &mut misses.ignored;
     match kind {
         Kind::Service => faults.extend(node.child("spec").iter().flat_map(|it| of_ports("spec.ports", it))),
         Kind::EndpointSlice => faults.extend(of_ports("ports", node)),
@@ -27,7 +48,7 @@ pub(super) fn near_misses(kind: Kind, node: &Node) -> Vec<Fault> {
         ),
         _ => {}
     }
-    faults
+    misses
 }
 
 fn items<'n>(node: &'n Node, key: &str) -> impl Iterator<Item = &'n Node> {
@@ -38,16 +59,92 @@ fn items<'n>(node: &'n Node, key: &str) -> impl Iterator<Item = &'n Node> {
     items.iter()
 }
 
-fn labels(node: &Node) -> Vec<Fault> {
-    let labels =
-        node.child("metadata").and_then(|it| it.child("labels")).map(Node::entries).unwrap_or_default();
-    let ours = labels.iter().filter(|it| it.key.starts_with(OURS));
-    ours.map(|it| Fault {
-        field: format!("metadata.labels.{}", it.key),
-        at: it.at,
-        message: "a label, which has no effect: settings of Seaway are annotations; move it to metadata.annotations".into(),
-    })
-    .collect()
+fn written<'n>(node: &'n Node, field: &str) -> &'n [Entry] {
+    node.child("metadata").and_then(|it| it.child(field)).map(Node::entries).unwrap_or_default()
+}
+
+/// Lets nobody in, of a Service; other objects are refused. Who writes a setting that protects, and gets its place or its prefix
+/// wrong, is not to be left open. So it is in a folder: in a cluster such Services are served already, and would lose clients.
+pub(super) fn closed(mut object: Object, why: &[Fault]) -> Result<Object, Broken> {
+    let service = object.facts.iter_mut().find_map(|fact| match fact {
+        Fact::Service(service) => Some(service),
+        _ => None,
+    });
+    match service {
+        Some(service) => {
+            Arc::make_mut(service).unclear_sources = true;
+            Ok(object)
+        }
+        None => Err(Broken { reference: Some(object.reference), faults: why.to_vec() }),
+    }
+}
+
+/// The end of a message about an object that is closed for it.
+pub const UNTIL_CORRECTED: &str =
+    ". It protects, so nothing of this object is served until this is corrected";
+
+fn labels(node: &Node, misses: &mut NearMisses) {
+    for it in written(node, "labels").iter().filter(|it| it.key.starts_with(OURS)) {
+        let message = "a label, which has no effect: settings of Seaway are annotations; move it to metadata.annotations";
+        let is_said = written(node, "annotations").iter().any(|other| other.key == it.key);
+        let field = format!("metadata.labels.{}", it.key);
+        misses.push(field, it, message, protects(&it.key) && !is_said);
+    }
+}
+
+fn annotations(node: &Node, misses: &mut NearMisses) {
+    let all = written(node, "annotations");
+    for it in all {
+        let Some(ours) = nearly_ours(&it.key) else { continue };
+        let message = format!("an annotation that Seaway does not know (did you mean {ours}?)");
+        let is_plain = !it.key.contains('/');
+        // Other programs have annotations called `tls`, or `auth`, too.
+        let closes = if is_plain { lets_clients_in(&ours) } else { protects(&ours) };
+        let is_said = all.iter().any(|other| *other.key == *ours);
+        misses.push(format!("metadata.annotations[{}]", it.key), it, &message, closes && !is_said);
+    }
+    for it in all.iter().filter(|it| it.key.starts_with(OF_INGRESS_NGINX)) {
+        let name = it.key.trim_start_matches(OF_INGRESS_NGINX);
+        let ours = other_name(name).filter(|it| it.ours.starts_with(OURS));
+        let hint = ours.map(|it| format!(" (did you mean {}?)", it.ours)).unwrap_or_default();
+        let message = format!("an annotation of ingress-nginx, which has no effect here{hint}");
+        misses.push(format!("metadata.annotations[{}]", it.key), it, &message, false);
+    }
+}
+
+const OF_INGRESS_NGINX: &str = "nginx.ingress.kubernetes.io/";
+
+/// Ours for a name with another prefix, or without one: `seaway.io/host`, `Seaway.dev/host`, `seawau.dev/host`, `backends`.
+fn nearly_ours(key: &str) -> Option<String> {
+    let (domain, name) = key.split_once('/').unwrap_or(("", key));
+    let lower = domain.to_ascii_lowercase();
+    let ours = OURS.trim_end_matches('/');
+    let is_near = lower == "seaway" || lower.starts_with("seaway.") || distance(&lower, ours) == 1;
+    let meant = format!("{OURS}{}", name.to_ascii_lowercase());
+    let is_known = rows().any(|row| row.names.contains(&meant.as_str()));
+    let is_backends = domain.is_empty() && meant == BACKENDS;
+    let is_plain = domain.is_empty() && (is_backends || lets_clients_in(&meant));
+    (domain != ours && is_known && (is_near || is_plain)).then_some(meant)
+}
+
+fn annotations_elsewhere(kind: Kind, node: &Node, misses: &mut NearMisses) {
+    let is_known = |key: &str| rows().any(|row| row.name() == key);
+    for it in written(node, "annotations").iter().filter(|it| is_known(&it.key)) {
+        let message =
+            format!("this annotation has no effect on an object of kind {kind}: write it on the Service");
+        misses.push(format!("metadata.annotations[{}]", it.key), it, &message, false);
+    }
+}
+
+impl NearMisses {
+    fn push(&mut self, field: String, it: &Entry, message: &str, closes: bool) {
+        let mut message = message.to_owned();
+        if closes {
+            message.push_str(UNTIL_CORRECTED);
+        }
+        let list = if closes { &mut self.closing } else { &mut self.ignored };
+        list.push(Fault { field, at: it.at, message });
+    }
 }
 
 fn app_protocols(field: &str, node: &Node) -> Vec<Fault> {
@@ -73,7 +170,7 @@ fn app_protocols(field: &str, node: &Node) -> Vec<Fault> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::read_text;
+    use super::{super::tests::read_text, *};
 
     fn said(text: &str) -> Vec<String> {
         let reading = read_text(text).remove(0);
@@ -120,12 +217,64 @@ mod tests {
 
     #[test]
     fn a_setting_that_is_written_as_a_label_is_named() {
-        let text = "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels:\n    seaway.dev/source-ranges: all\n    app: a\n\
-                    spec: {ports: [{port: 80}]}\n";
-        let said = said(text);
+        let text = |label: &str| {
+            format!(
+                "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  labels:\n    {label}\n    app: a\nspec: {{ports: [{{port: 80}}]}}\n"
+            )
+        };
+        let said = said(&text("seaway.dev/balance: first"));
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(
-            said[0].starts_with("6 metadata.labels.seaway.dev/source-ranges: a label, which has no effect"),
+            said[0].starts_with("6 metadata.labels.seaway.dev/balance: a label, which has no effect"),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_to_protect_and_does_not_lets_no_client_in() {
+        let text = |below: &str| {
+            format!(
+                "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  {below}\nspec: {{ports: [{{port: 80}}]}}\n"
+            )
+        };
+        for (below, is_served) in [
+            ("labels: {seaway.dev/source-ranges: all}", false),
+            ("labels: {seaway.dev/tls: a}", false),
+            ("annotations: {source-ranges: 10.0.0.0/8}", false),
+            ("annotations: {seaway.io/source-ranges: 10.0.0.0/8}", false),
+            ("annotations: {Seaway.dev/Source-Ranges: 10.0.0.0/8}", false),
+            ("annotations: {seawau.dev/basic-auth: a}", false),
+            ("annotations: {seaway.io/balance: first}", true),
+            ("annotations: {backends: '10.0.0.1:80'}", true),
+            ("annotations: {nginx.ingress.kubernetes.io/ssl-redirect: 'true'}", true),
+        ] {
+            let reading = read_text(&text(below)).remove(0);
+            let Ok(Object { facts, .. }) = reading.result else { panic!("{below}: {reading:?}") };
+            let Some(Fact::Service(service)) = facts.first() else { panic!("{facts:?}") };
+            assert_eq!(!service.unclear_sources, is_served, "{below}");
+            let faults = reading.ignored;
+            assert_eq!(faults.len(), 1, "{below}: {faults:?}");
+            assert_eq!(faults[0].at.line, 5, "{faults:?}");
+        }
+        for nothing in
+            ["annotations: {tls: a, host: b, other.example/source-ranges: c}", "labels: {app: seaway.dev}"]
+        {
+            let reading = read_text(&text(nothing)).remove(0);
+            assert!(reading.result.is_ok() && reading.ignored.is_empty(), "{nothing}: {reading:?}");
+        }
+        let both =
+            "labels: {seaway.dev/source-ranges: all}\n  annotations: {seaway.dev/source-ranges: 10.0.0.0/8}";
+        assert!(read_text(&text(both)).remove(0).result.is_ok(), "it is protected");
+    }
+
+    #[test]
+    fn an_annotation_on_another_object_is_named() {
+        let text = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    seaway.dev/source-ranges: 10.0.0.0/8\n";
+        let said = said(text);
+        assert!(
+            said[0].starts_with(
+                "6 metadata.annotations[seaway.dev/source-ranges]: this annotation has no effect"
+            ),
             "{said:?}"
         );
     }

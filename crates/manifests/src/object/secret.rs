@@ -41,9 +41,16 @@ pub(super) fn read(root: &Field<'_>) -> Option<Vec<Fact>> {
         values.extend(field.text().map(|text| (key.into(), text.to_owned().into())));
     }
     if kind == TLS_SECRET {
+        let mut others = data.entries().chain(plain.entries()).map(|(key, _)| key).collect::<Vec<_>>();
+        others.retain(|it| !it.starts_with("tls.") && *it != "ca.crt");
+        let why = match others.as_slice() {
+            [] => String::new(),
+            others => format!("this type has tls.crt and tls.key, and here are {}", others.join(", ")),
+        };
         for key in ["tls.crt", "tls.key"] {
-            if !values.contains_key(key) {
-                data.key(key).required("");
+            // One that is there and is no base64 is a fault already.
+            if !values.contains_key(key) && !data.key(key).is_set() {
+                data.key(key).required(&why);
             }
         }
     }

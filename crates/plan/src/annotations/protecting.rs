@@ -5,8 +5,8 @@
 
 use super::{
     AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, CLIENT_AUTHORITY, CLIENT_RATE, CONNECTIONS, DENIED,
-    ENTRANCE, FORWARD_AUTH, FORWARD_HEADERS, OURS, PASSTHROUGH, PROXY_FROM, RATE, SOURCE_RANGES, TLS,
-    TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, rows,
+    ENTRANCE, FORWARD_AUTH, FORWARD_HEADERS, OURS, PASSTHROUGH, PROXY_FROM, RATE, Row, SOURCE_RANGES, TLS,
+    TLS_CONTAINER, TLS_OTHERS, Wishes, nobody, other_names::other_name, rows,
 };
 use crate::spelling::{distance, nearest};
 
@@ -56,6 +56,17 @@ const IN_CLOUDS: [&str; 8] = [
     "seaway.dev/backend-tls-container",
 ];
 
+/// Whether an annotation of that name protects: a Service that means to have it is not to be served without.
+pub fn protects(name: &str) -> bool {
+    let is_one = |it: &&str| *it == SOURCE_RANGES || ANYWHERE.contains(it) || HERE_ALONE.contains(it);
+    rows().filter(|row| row.names.contains(&name)).map(Row::name).any(|it| is_one(&it))
+}
+
+/// The same of those alone that say which clients are let in.
+pub fn lets_clients_in(name: &str) -> bool {
+    OF_CLIENTS.contains(&name)
+}
+
 /// Our name for it, where a single letter of `seaway.dev` is wrong and the rest is one of ours.
 pub(super) fn of_ours(key: &str) -> Option<String> {
     let (domain, name) = key.split_once('/')?;
@@ -89,9 +100,11 @@ impl Wishes {
     pub(super) fn close_for_misspelt(&mut self, key: &str) -> bool {
         let here = |name: &'static str| name.strip_prefix(OURS);
         let names: Vec<&str> = rows().flat_map(|row| row.names).copied().filter_map(here).collect();
-        let Some(meant) = key.strip_prefix(OURS).and_then(|it| nearest(it, &names)) else { return false };
-        let is_meant = |row: &&'static super::Row| row.names.iter().any(|it| here(it) == Some(meant));
-        let option = rows().find(is_meant).map(super::Row::name);
+        let Some(key) = key.strip_prefix(OURS) else { return false };
+        let alias = other_name(key).and_then(|it| here(it.ours));
+        let Some(meant) = nearest(key, &names).or(alias) else { return false };
+        let is_meant = |row: &&'static Row| row.names.iter().any(|it| here(it) == Some(meant));
+        let option = rows().find(is_meant).map(Row::name);
         let protects = option.is_some_and(|it| {
             let is_one = it == SOURCE_RANGES || ANYWHERE.contains(&it) || HERE_ALONE.contains(&it);
             is_one && !self.written.contains_key(it)

@@ -108,6 +108,15 @@ pub fn identity(pem: &str) -> Option<(Vec<u8>, Vec<u8>)> {
 
 fn first_of(text: &str, key: &'static str) -> Result<Vec<u8>, Unread> {
     let first = pem::certificates(text).next();
-    let first = first.ok_or_else(|| (key, "there is no PEM certificate in it".to_owned()))?;
+    let first = first.ok_or_else(|| {
+        let instead = match text {
+            _ if text.contains("PRIVATE KEY-----") => ": it is a private key. Is it swapped with tls.key?",
+            _ if text.contains("CERTIFICATE REQUEST-----") => {
+                ": it is a request for a certificate (CSR), which an authority has to sign"
+            }
+            _ => "",
+        };
+        (key, format!("there is no PEM certificate in it{instead}"))
+    })?;
     first.ok_or_else(|| (key, "its PEM is broken".to_owned()))
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use seaway_model::{
     L4, Name, PoolId, Problem, Reason,
-    fact::{BackendRef, HttpRoute, RouteRule},
+    fact::{BackendRef, HttpRoute, RouteRule, ServicePort},
     load_balancer::{Action, ClientAuth, Filter, Match, PathMatch, Rule, TextMatch},
 };
 
@@ -243,8 +243,7 @@ impl Reader<'_> {
             return None;
         };
         if !service.ports.iter().any(|it| it.protocol == L4::Tcp && it.port == to.port) {
-            let has: Vec<String> =
-                service.ports.iter().map(|it| format!("{}/{} {}", it.port, it.protocol, it.name)).collect();
+            let has: Vec<String> = service.ports.iter().map(ServicePort::shown).collect();
             self.tell(
                 Reason::NoSuchPort,
                 &format!("{}.port", to.field).into(),

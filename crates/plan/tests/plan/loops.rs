@@ -93,7 +93,7 @@ fn a_service_that_is_its_own_member_is_told_so_and_its_other_members_serve() {
     assert_eq!(&*problem.field, "spec.ports[0]");
     assert_eq!(
         problem.message,
-        "192.0.2.10:8080 (from EndpointSlice default/a-1) is a listener of this very Service: Seaway sends nothing to \
+        "192.0.2.10:8080 (from EndpointSlice default/a-1) is the listener of this Service itself: Seaway sends nothing to \
          its own listeners, where it could go round in a loop; left out as members"
     );
     assert_eq!(

@@ -34,6 +34,14 @@ pub enum KeyError {
     #[error("the key does not belong to the certificate")]
     Mismatch,
     #[error(
+        "the chain is in the wrong order: the key belongs to certificate {0} of it, and the server's own certificate comes first"
+    )]
+    Order(usize),
+    #[error(
+        "the key is encrypted. Seaway asks for no password: decrypt it, with openssl pkey -in KEY -out NEW"
+    )]
+    Encrypted,
+    #[error(
         "the certificate cannot be used, as with X.509 version 1, which openssl writes without -extfile: {0}"
     )]
     Certificate(rustls::Error),
@@ -47,13 +55,17 @@ impl Keys {
             return Ok(Keys { source, certified: None });
         }
         let chain = certificates(&certificate.chain)?;
-        let key = PrivateKeyDer::from_pem_slice(certificate.key.expose_secret().as_bytes());
+        let pem = certificate.key.expose_secret();
+        if pem.contains("Proc-Type: 4,ENCRYPTED") || pem.contains("BEGIN ENCRYPTED PRIVATE KEY") {
+            return Err(KeyError::Encrypted);
+        }
+        let key = PrivateKeyDer::from_pem_slice(pem.as_bytes());
         let key = any_supported_type(&key.map_err(KeyError::Key)?).map_err(KeyError::Kind)?;
         let mut certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
             // Some keys do not tell; a handshake would.
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
-            Err(rustls::Error::InconsistentKeys(_)) => return Err(KeyError::Mismatch),
+            Err(rustls::Error::InconsistentKeys(_)) => return Err(mismatch(&certified)),
             Err(error) => return Err(KeyError::Certificate(error)),
         }
         certified.ocsp = certificate.staple.as_ref().map(|staple| staple.to_vec());
@@ -69,6 +81,17 @@ impl Keys {
     /// If the client can verify its signatures.
     pub(super) fn fitting(&self, offered: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         self.certified.as_ref().filter(|it| it.key.choose_scheme(offered).is_some()).cloned()
+    }
+}
+
+/// Whether the key belongs to another certificate of the chain.
+fn mismatch(certified: &CertifiedKey) -> KeyError {
+    let is_own = |it: &CertificateDer<'static>| {
+        CertifiedKey::new(vec![it.clone()], certified.key.clone()).keys_match().is_ok()
+    };
+    match certified.cert.iter().position(is_own) {
+        Some(index) => KeyError::Order(index.saturating_add(1)),
+        None => KeyError::Mismatch,
     }
 }
 

@@ -73,6 +73,10 @@ pub(in crate::object) fn number(port: &Field<'_>) -> Option<u16> {
 }
 
 fn one(item: &Field<'_>, name_required: bool, cluster_only: bool) -> Option<ServicePort> {
+    if item.is_no_map() {
+        item.fault("Invalid value: a port is a map, such as {port: 8080, targetPort: 80}");
+        return None;
+    }
     let name = name(item, name_required);
     let port = number(item);
     let protocol = protocol(item);

@@ -1,0 +1,217 @@
+//! `check` and `config --check`: all that is wrong with a folder and a configuration, for people and for editors.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    process::ExitCode,
+};
+
+use anyhow::Result;
+use seaway_admin::server::PORT;
+use seaway_model::{Kind, L4, ObjectRef, Problem, Reason, load_balancer::Bind};
+use seaway_plan::{Overview, World};
+
+use super::{Before, Look, STANDARD_INPUT};
+use crate::{
+    args::{Check, CheckOutput},
+    output,
+    settings::{Settings, checked::read_checked},
+};
+
+/// What Problems say of a process that serves. A check serves nothing.
+const WHILE_SERVING: [&str; 4] = [
+    "The previous certificate stays in use.",
+    "What was read from it before stays in use.",
+    "The last good state of the file is still served.",
+    "Until then clients that ask for TLS are refused.",
+];
+
+pub(crate) fn check(arguments: &Check) -> Result<ExitCode> {
+    let (settings, mut problems) = arguments.common.settings_checked();
+    let before = Before::of(&arguments.common, &settings);
+    let (of, look) = if arguments.manifests.as_os_str() == "-" {
+        (STANDARD_INPUT.to_owned(), Look::at_standard_input(&settings, before)?)
+    } else {
+        (arguments.manifests.display().to_string(), Look::at(&arguments.manifests, &settings, before)?)
+    };
+    problems.extend(mistakes(&look));
+    Ok(told(&of, &problems, arguments.output))
+}
+
+/// The same of a configuration, and of the folder that it names.
+pub(crate) fn check_config(file: &Path) -> Result<ExitCode> {
+    let (settings, mut problems) = read_checked(file);
+    problems.extend(beside(&settings)?);
+    for problem in &problems {
+        print(problem);
+    }
+    if problems.is_empty() {
+        output::line("no problems");
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+/// Of the folder, if the configuration names one; else of certificates alone, as nothing is known of Services.
+pub(super) fn beside(settings: &Settings) -> Result<Vec<Problem>> {
+    let Some(folder) = &settings.manifests else {
+        let look = Look::at_text(b"", settings, Before::default())?;
+        let files = mistakes(&look).into_iter().filter(|it| it.object.kind == Kind::File);
+        // That a file cannot be read is told with its line already.
+        return Ok(files.filter(|it| it.reason != Reason::Unreadable).collect());
+    };
+    match Look::at(folder, settings, Before::default()) {
+        Ok(look) => Ok(mistakes(&look)),
+        Err(error) => {
+            let object = ObjectRef::new(Kind::Config, "", "manifests");
+            Ok(vec![Problem::new(object, Reason::Unreadable, format!("{error:#}"))])
+        }
+    }
+}
+
+/// Services at the port of the status page, which a running process cannot serve.
+pub(super) fn at_status_page(world: &World, settings: &Settings) -> Vec<Problem> {
+    let usual =
+        [SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)), SocketAddr::from((Ipv6Addr::LOCALHOST, PORT))];
+    let pages = settings.admin.as_deref().unwrap_or(&usual);
+    let of = |overview: &Overview| {
+        let balancer = &overview.load_balancer;
+        let ips: Vec<IpAddr> = balancer.binds.iter().filter_map(Bind::ip).collect();
+        let is_taken = |page: &&SocketAddr| {
+            balancer.listeners.keys().any(|it| it.l4 == L4::Tcp && it.port == page.port())
+                && ips.iter().any(|ip| page.ip().is_unspecified() || *ip == page.ip())
+        };
+        let page = pages.iter().find(is_taken)?;
+        let message = format!("{page} is where the status page listens, so this port is not served there");
+        let problem =
+            Problem::new(overview.status.owner.object(), Reason::PortInUse, message).at("spec.ports");
+        Some(problem.fix("Choose another port, or move the status page: admin.listen in seaway.yaml."))
+    };
+    world.overview().iter().filter_map(of).collect()
+}
+
+/// As a check tells them: what follows from another mistake names that one.
+pub(super) fn mistakes(look: &Look) -> Vec<Problem> {
+    let all: Vec<Problem> = look.mistakes().cloned().collect();
+    let mut told = all.clone();
+    for problem in &mut told {
+        for sentence in WHILE_SERVING {
+            problem.fix = problem.fix.replace(sentence, "").trim_end().to_owned();
+        }
+        if let Some(cause) = cause(problem, &all) {
+            problem.fix = format!("Correct {cause} first.");
+        }
+    }
+    told
+}
+
+/// The mistake from which this one follows.
+fn cause(problem: &Problem, all: &[Problem]) -> Option<String> {
+    let is_other = |it: &&Problem| {
+        it.object.namespace == problem.object.namespace
+            && (&it.object, &it.field, &it.message) != (&problem.object, &problem.field, &problem.message)
+    };
+    let mut others = all.iter().filter(is_other);
+    match problem.reason {
+        Reason::NoEndpoints if problem.message.contains("has no EndpointSlice") => {
+            let names_backends = |it: &Problem| {
+                it.object == problem.object
+                    && (it.field.contains("backend")
+                        || it.fix.contains("seaway.dev/backends")
+                        || it.field.ends_with("annotations"))
+            };
+            // Slices of others are broken for others: those count that are called as this Service, or nearly name it.
+            let service = &problem.object.name;
+            let is_slice = |it: &Problem| {
+                let rest = it.object.name.strip_prefix(service.as_str());
+                matches!(it.object.kind, Kind::EndpointSlice | Kind::Endpoints)
+                    && (rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+                        || it.fix == format!("Did you mean {service}?"))
+            };
+            let found = others.find(|it| names_backends(it) || is_slice(it))?;
+            Some(if is_slice(found) { found.object.to_string() } else { found.field.to_string() })
+        }
+        Reason::NoSuchSecret => {
+            let named = |it: &&Problem| {
+                it.object.kind == Kind::Secret
+                    && problem.message.contains(&format!("{}/{}", it.object.namespace, it.object.name))
+            };
+            others.find(named).map(|it| it.object.to_string())
+        }
+        _ => None,
+    }
+}
+
+fn told(of: &str, problems: &[Problem], format: CheckOutput) -> ExitCode {
+    match format {
+        CheckOutput::Json => {
+            output::line(&serde_json::to_string_pretty(&problems).unwrap_or_default());
+        }
+        CheckOutput::Github => problems.iter().for_each(|it| output::line(&github(it))),
+        CheckOutput::Table => problems.iter().for_each(print),
+    }
+    if problems.is_empty() {
+        output::error(&format!("{of}: no problems"));
+        return ExitCode::SUCCESS;
+    }
+    let many = if problems.len() == 1 { "" } else { "s" };
+    output::error(&format!("{of}: {} problem{many}", problems.len()));
+    ExitCode::FAILURE
+}
+
+/// The configuration is one file: its place says which.
+fn print(problem: &Problem) {
+    let text = problem.to_string();
+    let own = format!("{}: ", problem.object);
+    output::line(&match problem.object.kind {
+        Kind::Config if problem.place.is_some() => text.replacen(&own, "", 1),
+        _ => text,
+    });
+    for line in problem.fix.lines() {
+        output::line(&format!("    {line}"));
+    }
+}
+
+/// A line that GitHub Actions shows at the line of the file.
+fn github(problem: &Problem) -> String {
+    let property = |text: &str| escaped(text).replace(':', "%3A").replace(',', "%2C");
+    let mut place = String::new();
+    if let Some(it) = &problem.place {
+        place.push_str(&format!(" file={}", property(&it.file)));
+        if it.line > 0 {
+            place.push_str(&format!(",line={},col={}", it.line, it.column));
+        }
+        place.push(',');
+    } else {
+        place.push(' ');
+    }
+    let plain = Problem { place: None, ..problem.clone() };
+    let mut text = plain.to_string();
+    if !problem.fix.is_empty() {
+        text.push('\n');
+        text.push_str(&problem.fix);
+    }
+    format!("::error{place}title={}::{}", property(&format!("{}", problem.reason)), escaped(&text))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_one_line_for_github() {
+        let object = ObjectRef::new(Kind::Service, "default", "web");
+        let problem = Problem::new(object, Reason::Invalid, "100 % wrong")
+            .at("spec.ports[0]")
+            .fix("Write:\na: b")
+            .in_file("a,b.yaml", 3, 5);
+        assert_eq!(
+            github(&problem),
+            "::error file=a%2Cb.yaml,line=3,col=5,title=Invalid::Service default/web: spec.ports[0]: 100 %25 wrong%0AWrite:%0Aa: b"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! What of a folder is probably not meant: a Service that another controller is to serve, a database at the front door. In a
+//! cluster both are usual, so only a check of a folder names them.
+
+use seaway_model::{L4, ObjectRef, Problem, Reason, fact::Service};
+
+use crate::{
+    annotations::{FRONT_DOOR, HOST, PATH},
+    demand::is_ours,
+    index::ServiceKey,
+    world::World,
+};
+
+/// Ports of protocols that are not HTTP.
+const NOT_HTTP: [(u16, &str); 20] = [
+    (21, "FTP"),
+    (22, "SSH"),
+    (25, "SMTP"),
+    (53, "DNS"),
+    (143, "IMAP"),
+    (389, "LDAP"),
+    (465, "SMTP"),
+    (587, "SMTP"),
+    (993, "IMAP"),
+    (1433, "SQL Server"),
+    (1521, "Oracle"),
+    (1883, "MQTT"),
+    (3306, "MySQL"),
+    (5432, "PostgreSQL"),
+    (5672, "AMQP"),
+    (6379, "Redis"),
+    (9042, "Cassandra"),
+    (9092, "Kafka"),
+    (11211, "memcached"),
+    (27017, "MongoDB"),
+];
+
+/// Of all Services of a folder.
+pub fn unserved_problems(world: &World) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = Vec::new();
+    for (key, service) in world.index().services() {
+        problems.extend(of_other_class(world, key, service));
+        problems.extend(no_http(world, key, service));
+    }
+    problems.sort();
+    problems
+}
+
+/// Whether nothing at all would be served.
+pub fn serves_nothing(world: &World) -> bool {
+    world.overview().is_empty() && world.front_door().is_none_or(|it| it.entrances.is_empty())
+}
+
+fn of_other_class(world: &World, key: &ServiceKey, service: &Service) -> Option<Problem> {
+    let class = service.class.as_ref().filter(|_| !is_ours(service, world.config()))?;
+    let object: ObjectRef = key.object();
+    let is_served = world.overview().iter().any(|it| it.status.owner.object() == object)
+        || !world.pools_at_door(key).is_empty();
+    let classes = &world.config().classes;
+    let known: Vec<String> = classes.iter().map(ToString::to_string).collect();
+    let message = format!("the Service is not served: its class {class} is not one of Seaway's");
+    let problem = Problem::new(object, Reason::Ignored, message).at("spec.loadBalancerClass");
+    (!is_served).then(|| {
+        problem.fix(format!(
+            "Remove loadBalancerClass, or write {}. Other classes are listed in loadBalancerClasses of seaway.yaml.",
+            known.join(" or ")
+        ))
+    })
+}
+
+fn no_http(world: &World, key: &ServiceKey, service: &Service) -> Option<Problem> {
+    let is_asked_for = [FRONT_DOOR, HOST, PATH].iter().any(|it| service.meta.annotations.contains_key(*it));
+    let speaks = |port: u16| NOT_HTTP.iter().find(|(number, _)| *number == port);
+    let (index, (port, protocol)) = service.ports.iter().enumerate().find_map(|(index, it)| {
+        let is_plain = it.protocol == L4::Tcp && it.app_protocol.is_none();
+        Some((index, speaks(it.port).filter(|_| is_plain)?))
+    })?;
+    let is_there = || !world.pools_at_door(key).is_empty();
+    let message = format!(
+        "port {port} is usually {protocol}, and this Service is at the front door, which speaks HTTP: it has no type and no appProtocol"
+    );
+    (!is_asked_for && is_there()).then(|| {
+        Problem::new(key.object(), Reason::Ignored, message).at(format!("spec.ports[{index}]")).fix(format!(
+            "For {protocol}, write type: LoadBalancer. If it is HTTP, write appProtocol: http at the port. To serve neither, \
+             write the annotation {FRONT_DOOR}: \"false\"."
+        ))
+    })
+}
