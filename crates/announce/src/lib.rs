@@ -23,6 +23,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod arp;
+pub mod bfd;
 mod conflict;
 mod diag;
 mod divert;
