@@ -17,4 +17,5 @@ mod sockets;
 mod worker;
 
 pub use detector::Bfd;
+pub(crate) use session::hold;
 pub use settings::{Diagnostic, Key, MULTIHOP_PORT, Profile, SINGLE_HOP_PORT, State, What};

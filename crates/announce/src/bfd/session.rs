@@ -1,7 +1,10 @@
 //! One session (RFC 5880, 6.8): a state machine. Time and packets come in as values, and packets come out.
 
+mod fuzz;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use fuzz::hold;
 
 use std::time::Duration;
 
