@@ -24,6 +24,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod arp;
+pub mod bfd;
 pub mod bgp;
 mod conflict;
 mod diag;

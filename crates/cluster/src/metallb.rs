@@ -4,7 +4,7 @@
 use seaway_model::{Kind, ObjectRef, Problem, Reason};
 
 pub(crate) fn is_announcement(kind: Kind) -> bool {
-    matches!(kind, Kind::L2Advertisement | Kind::BGPAdvertisement | Kind::BGPPeer)
+    matches!(kind, Kind::MetallbL2Advertisement | Kind::MetallbBGPAdvertisement | Kind::MetallbBGPPeer)
 }
 
 pub(crate) fn is_of_metallb(kind: Kind) -> bool {

@@ -3,6 +3,7 @@
 mod adopt;
 mod announced;
 mod asked;
+mod bgp;
 mod certified;
 mod clouds;
 mod desire;

@@ -109,7 +109,7 @@ async fn announcements_of_metallb_are_reported_once_each_while_they_are_there() 
         "/l2advertisements?",
         vec![Answer::Whole(200, list("13", &[advertisement("lan", "13")])), Answer::Stream(events)],
     )];
-    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::L2Advertisement, &[], scripts).await;
+    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::MetallbL2Advertisement, &[], scripts).await;
     let told = "Unsupported: Seaway does not act on it";
     assert!(heard.next().await.starts_with(told));
     assert_eq!(heard.next().await, "synced");
@@ -124,7 +124,7 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
     let mut answers: Vec<Answer> = (0..20).map(|_| forbidden()).collect();
     answers.extend([missing(), missing(), Answer::Whole(200, list("13", &[advertisement("lan", "13")]))]);
     let scripts = vec![("/l2advertisements?", answers), ("/bgppeers?", vec![forbidden()])];
-    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::L2Advertisement, &[], scripts).await;
+    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::MetallbL2Advertisement, &[], scripts).await;
     assert_eq!(heard.next().await, "synced", "what may not be seen counts as none");
     assert!(heard.next().await.starts_with("Unsupported"), "and no refusal was told before");
 
@@ -132,7 +132,7 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
     let patient = WatchTimings { first_retry: NEVER, look_for: NEVER, ..pace() };
     let refused = || (0..9).map(|_| forbidden()).collect();
     let scripts = vec![("/l2advertisements?", refused()), ("/bgppeers?", refused())];
-    let mut heard = begin_as(HostLeases::Watched, patient, Kind::BGPPeer, &[], scripts).await;
+    let mut heard = begin_as(HostLeases::Watched, patient, Kind::MetallbBGPPeer, &[], scripts).await;
     assert_eq!(heard.next().await, "synced");
     let mut asked = vec![heard.asked().await];
     asked.extend(std::iter::from_fn(|| heard.asked.try_recv().ok()));

@@ -115,6 +115,7 @@ fn pool(
     Some(AddressPool {
         object: ObjectRef::new(kind, meta.namespace, meta.name),
         created: meta.created,
+        labels: meta.labels,
         ranges,
         hosts: false,
         control_planes: false,

@@ -35,6 +35,8 @@ pub struct Layer2Wanted {
     pub needs_key: bool,
     /// Those that this host serves now.
     pub offered: BTreeSet<IpAddr>,
+    /// Of those that may be announced on some interfaces only: on which.
+    pub interfaces: BTreeMap<IpAddr, BTreeSet<Name>>,
 }
 
 impl World {
@@ -55,7 +57,13 @@ impl World {
             }
         };
         let needs_key = self.config.pools.cluster;
-        Some(Layer2Wanted { asked, peers: self.layer2_peers(host), needs_key, offered })
+        Some(Layer2Wanted {
+            asked,
+            peers: self.layer2_peers(host),
+            needs_key,
+            offered,
+            interfaces: BTreeMap::new(),
+        })
     }
 
     fn offers(&self, own: &HostReport, ip: IpAddr, owners: &[Owner]) -> bool {
