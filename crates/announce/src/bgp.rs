@@ -9,6 +9,10 @@
 //! It connects and never listens, so it needs no port and can be beside another speaker of this host. What peers announce is
 //! counted and dropped.
 
+mod fsm;
+pub(crate) mod message;
+mod rib;
+mod session;
 mod settings;
 mod speaker;
 
