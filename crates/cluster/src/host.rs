@@ -3,6 +3,7 @@
 //! It is written when it changes, once a second at most, and holds exceptions only, so that its size does not grow with
 //! the number of Services. `spec` is for people, and no host touches it.
 
+mod bgp;
 mod layer2;
 
 use std::{
@@ -48,8 +49,10 @@ const CHANGED: &str = "addressesChanged";
 const UNLISTED: &str = "unlisted";
 /// What is announced by ARP and NDP.
 const LAYER2: &str = "layer2";
+/// What is announced by BGP.
+const BGP: &str = "bgp";
 /// What definitions of before do not know: it is written without these then.
-const ADDED: [&str; 3] = [CHANGED, UNLISTED, LAYER2];
+const ADDED: [&str; 4] = [CHANGED, UNLISTED, LAYER2, BGP];
 /// So many addresses that are not served are told with a message, and messages are no longer than this together: thousands
 /// of others have their reason.
 const MESSAGES: usize = 500;
@@ -270,6 +273,9 @@ pub(crate) fn status(running: &ProgramInfo, says: &HostSays, changed: bool) -> V
     if !says.layer2.is_empty() {
         status[LAYER2] = layer2::write(&says.layer2).into();
     }
+    if !says.bgp.is_empty() {
+        status[BGP] = bgp::write(&says.bgp);
+    }
     if let Some(page) = &running.page {
         status["page"] = json!({ "namespace": page.namespace, "pod": page.pod, "port": page.port });
     }
@@ -325,13 +331,16 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
         drain: root.child("spec").child("drain").bool().unwrap_or(false),
         epoch: 0,
         layer2: layer2::read(&status.child(LAYER2)),
+        networks: Vec::new(),
+        bgp: bgp::read(&status.child(BGP)),
     }))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use seaway_model::{
-        Time,
+        Name, Time,
+        bgp::{BgpReport, PeerProgress, PeerReport},
         fact::NotServed,
         layer2::{Layer2Progress, Layer2State},
         reason::{ALL, Reason},
@@ -365,6 +374,25 @@ pub(crate) mod tests {
             }],
             unlisted: 3,
             layer2: [(ip("192.0.2.3"), layer2_state("eth0", "02:00:00:00:00:02"))].into(),
+            bgp: bgp_report(1, 2, "the peer closed the connection"),
+        }
+    }
+
+    fn bgp_report(peers: usize, routes: usize, detail: &str) -> BgpReport {
+        let names: Vec<Name> = (0..peers).map(|at| format!("top-of-rack-switch-{at}").into()).collect();
+        let peer = PeerReport {
+            what: PeerProgress::Failed,
+            since: Time(1_795_219_200_123),
+            sent: 1,
+            resets: 2,
+            remote_as: Some(4_200_000_000),
+            bfd_up: Some(false),
+            detail: detail.into(),
+        };
+        let prefix = |at| format!("{}/128", v6(at)).parse().expect("a network");
+        BgpReport {
+            peers: names.iter().map(|it| (it.clone(), peer.clone())).collect(),
+            routes: (0..routes).map(|at| (prefix(at), names.iter().cloned().collect())).collect(),
         }
     }
 
@@ -392,6 +420,7 @@ pub(crate) mod tests {
             layer2: (0..addresses.min(HostSays::MOST_LAYER2))
                 .map(|at| (v6(at), layer2_state("enp129s0f0np0.40", &"x".repeat(200))))
                 .collect(),
+            bgp: bgp_report(100, addresses.min(BgpReport::MOST_ROUTES), &"x".repeat(300)),
             ..says()
         }
     }
@@ -482,6 +511,8 @@ pub(crate) mod tests {
                 declared: None,
                 epoch: 0,
                 layer2: says.layer2,
+                networks: Vec::new(),
+                bgp: says.bgp,
             }
         );
     }

@@ -11,7 +11,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use ipnet::IpNet;
@@ -20,15 +20,16 @@ use seaway_announce::{
 };
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{
-    Desired, Fact, Name, Problem, Reason, Unit, bgp::BgpReport, fact::HostReport, layer2::Layer2State, unit::Present,
+    Desired, Fact, Name, Problem, Reason, Unit, bgp::BgpReport, fact::HostReport, layer2::Layer2State,
+    unit::Present,
 };
 use tracing::{info, warn};
 
-use self::{announced::Announced, guarding::Guarding};
 pub use self::{
     announced::AFTER_WITHDRAWAL,
     steps::{Step, steps},
 };
+use self::{announced::Announced, guarding::Guarding};
 
 /// Makes the settings where a host may not do it when it serves.
 const PREPARE: &str = "`seaway node --prepare`";
@@ -230,7 +231,8 @@ impl Presence {
 
     /// Those of its interfaces, without what we put there.
     fn networks(&self, Observed { kernel, ours, .. }: &Observed) -> Vec<IpNet> {
-        let up: HashSet<u32> = kernel.links.iter().filter(|it| it.up && !it.loopback).map(|it| it.index).collect();
+        let up: HashSet<u32> =
+            kernel.links.iter().filter(|it| it.up && !it.loopback).map(|it| it.index).collect();
         let theirs = kernel.addresses.iter().filter(|it| up.contains(&it.link) && !ours.contains_key(&it.ip));
         let nets = theirs.filter(|it| reaches_out(it.ip)).filter_map(|it| IpNet::new(it.ip, it.prefix).ok());
         nets.map(|it| it.trunc()).collect::<BTreeSet<IpNet>>().into_iter().collect()

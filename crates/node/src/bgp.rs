@@ -14,12 +14,12 @@ use std::{
 
 use seaway_announce::{
     bfd,
-    bgp::{self, Families, Hops, NextHops, Peer, PeerAddress, PeerState, RemoteAs, Route, Speaker, Wanted},
+    bgp::{PeerState, SessionState, Settings, Speaker},
 };
 use seaway_drivers::presence::Presence;
 use seaway_model::{
     Name, ObjectRef,
-    bgp::{self as model, BgpReport, BgpWanted, PeerProgress, PeerReport, Session},
+    bgp::{BgpReport, BgpWanted, PeerProgress, PeerReport, Route, Session},
 };
 use seaway_watchdog::{Watchdog, Watching};
 use secrecy::SecretString;
@@ -95,7 +95,7 @@ impl Bgp {
             }
             return;
         }
-        let (peers, lacking) = self.peers(wanted, passwords);
+        let (wanted, lacking) = self.wanted(wanted, passwords);
         let is_other = state.lacking != lacking;
         for (peer, why) in lacking.iter().filter(|(peer, why)| state.lacking.get(*peer) != Some(*why)) {
             warn!(%peer, "no BGP session: {why}");
@@ -106,11 +106,11 @@ impl Bgp {
                 return;
             }
             // What is announced is served by now, also if a process of before was killed: routers may keep what they had.
-            let settings = bgp::Settings { restarting: true, ..bgp::Settings::default() };
+            let settings = Settings { restarting: true, ..Settings::default() };
             let tell = changed.clone();
             match Speaker::start(settings, move || tell()) {
                 Ok(speaker) => {
-                    let watching = watchdog.map(|it| it.watch([speaker.part()]));
+                    let watching = watchdog.map(|it| it.watch(speaker.parts()));
                     state.failed = None;
                     state.running = Some(Running { watching, speaker });
                     info!(peers = wanted.sessions.len(), "addresses are announced by BGP");
@@ -128,7 +128,7 @@ impl Bgp {
             }
         }
         if let Some(running) = &state.running {
-            running.speaker.want(Wanted { peers });
+            running.speaker.want(wanted);
         }
         drop(state);
         if is_other {
@@ -136,59 +136,20 @@ impl Bgp {
         }
     }
 
-    /// What can be wanted of the speaker; a session without its password is none.
-    fn peers(&self, wanted: &BgpWanted, passwords: &Passwords) -> (Vec<Peer>, BTreeMap<Name, String>) {
-        let (mut peers, mut lacking) = (Vec::new(), BTreeMap::new());
-        for session in &wanted.sessions {
-            match password(session, passwords) {
-                Ok(password) => peers.push(self.peer(session, password)),
-                Err(why) => drop(lacking.insert(session.name.clone(), why)),
+    /// With passwords, of those that can be read: without its own, no session is begun.
+    fn wanted(&self, wanted: &BgpWanted, passwords: &Passwords) -> (BgpWanted, BTreeMap<Name, String>) {
+        let (mut wanted, mut lacking) = (wanted.clone(), BTreeMap::new());
+        for session in &mut wanted.sessions {
+            session.routes.retain(|it| self.is_here(it));
+            if let Err(why) = fill_in_password(session, passwords) {
+                lacking.insert(session.name.clone(), why);
             }
         }
-        (peers, lacking)
-    }
-
-    fn peer(&self, session: &Session, password: Option<SecretString>) -> Peer {
-        Peer {
-            name: session.name.to_string(),
-            to: match &session.to {
-                model::PeerAddress::Ip { address, port, source } => {
-                    PeerAddress::Ip { address: *address, port: *port, source: *source }
-                }
-                model::PeerAddress::Interface(name) => PeerAddress::Interface(name.to_string()),
-            },
-            local_as: session.local_as,
-            remote_as: match session.remote_as {
-                model::RemoteAs::Number(number) => RemoteAs::Number(number),
-                model::RemoteAs::Internal => RemoteAs::Internal,
-                model::RemoteAs::External => RemoteAs::External,
-            },
-            router_id: session.router_id,
-            hold: session.hold,
-            keepalive: session.keepalive,
-            connect_retry: session.connect_retry,
-            password,
-            hops: match session.hops {
-                model::Hops::Direct => Hops::Direct,
-                model::Hops::Multihop(hops) => Hops::Multihop(hops),
-                model::Hops::Security(hops) => Hops::Security(hops),
-            },
-            graceful_restart: session.graceful_restart,
-            bfd: session.bfd.map(|it| bfd::Profile {
-                transmit: it.transmit,
-                receive: it.receive,
-                multiplier: it.multiplier,
-                is_passive: it.passive,
-                minimum_ttl: it.minimum_ttl,
-            }),
-            next_hop: NextHops { v4: session.next_hops.v4, v6: session.next_hops.v6 },
-            families: Families { v4: session.families.v4, v6: session.families.v6 },
-            routes: session.routes.iter().filter(|it| self.is_here(it)).map(route).collect(),
-        }
+        (wanted, lacking)
     }
 
     /// One that the machine had before, as by keepalived, is not ours to announce. Of a network, some address is.
-    fn is_here(&self, route: &model::Route) -> bool {
+    fn is_here(&self, route: &Route) -> bool {
         let is_address = route.prefix.prefix_len() == route.prefix.max_prefix_len();
         !is_address || self.presence.is_ours(route.prefix.addr())
     }
@@ -211,7 +172,7 @@ impl Bgp {
         let states = state.states();
         let report = state.report(&self.presence.bgp());
         let status = |(name, report): (Name, PeerReport)| {
-            let received = states.get(name.as_str()).map_or(0, |it| it.received);
+            let received = states.get(&name).map_or(0, |it| it.received);
             BgpPeerStatus { name, report, received }
         };
         report.peers.into_iter().map(status).collect()
@@ -250,7 +211,7 @@ impl Bgp {
 }
 
 impl Status {
-    fn states(&self) -> BTreeMap<String, PeerState> {
+    fn states(&self) -> BTreeMap<Name, PeerState> {
         self.running.as_ref().map(|it| it.speaker.states()).unwrap_or_default()
     }
 
@@ -258,7 +219,7 @@ impl Status {
         let states = self.states();
         let mut report = BgpReport::default();
         for name in &self.wanted {
-            let state = states.get(name.as_str());
+            let state = states.get(name);
             let said = match (self.lacking.get(name), state) {
                 (Some(why), _) => failed(PeerProgress::NoPassword, why),
                 (None, Some(state)) => peer_report(state),
@@ -271,7 +232,7 @@ impl Status {
             let same = before.peers.get(name).filter(|it| it.what == said.what && !is_up);
             let since = same.map_or(said.since, |it| it.since);
             report.peers.insert(name.clone(), PeerReport { since, ..said });
-            for prefix in state.filter(|_| is_up).iter().flat_map(|it| it.announced.iter()) {
+            for prefix in state.filter(|_| is_up).iter().flat_map(|it| it.routes.iter()) {
                 report.routes.entry(*prefix).or_default().insert(name.clone());
             }
         }
@@ -282,25 +243,12 @@ impl Status {
     }
 }
 
-fn password(session: &Session, passwords: &Passwords) -> Result<Option<SecretString>, String> {
-    let Some(password) = &session.password else { return Ok(None) };
-    if let Some(value) = &password.value {
-        return Ok(Some(value.clone()));
-    }
-    match passwords.get(&password.secret) {
-        Some(read) => read.clone().map(Some),
-        None => Err(format!("its password, of {}, is not read yet", password.secret)),
-    }
-}
-
-fn route(route: &model::Route) -> Route {
-    Route {
-        prefix: route.prefix,
-        local_pref: route.local_pref,
-        med: route.med,
-        communities: route.communities.clone(),
-        large: route.large.clone(),
-    }
+fn fill_in_password(session: &mut Session, passwords: &Passwords) -> Result<(), String> {
+    let Some(password) = session.password.as_mut().filter(|it| it.value.is_none()) else { return Ok(()) };
+    let read = passwords.get(&password.secret);
+    password.value =
+        Some(read.ok_or_else(|| format!("its password is not read yet, of {}", password.secret))?.clone()?);
+    Ok(())
 }
 
 fn failed(what: PeerProgress, why: &str) -> PeerReport {
@@ -310,12 +258,13 @@ fn failed(what: PeerProgress, why: &str) -> PeerReport {
 
 fn peer_report(state: &PeerState) -> PeerReport {
     let why = match &state.session {
-        bgp::Session::Idle { why } => Some(why.as_str()).filter(|it| !it.is_empty()),
-        _ => None,
+        SessionState::Established => None,
+        SessionState::Idle { why } if state.last_error.is_none() => Some(why.as_str()),
+        _ => state.last_error.as_deref(),
     };
-    let why = state.last_error.as_deref().or(why);
+    let why = why.filter(|it| !it.is_empty());
     let what = match (&state.session, why) {
-        (bgp::Session::Established, _) => PeerProgress::Established,
+        (SessionState::Established, _) => PeerProgress::Established,
         (_, Some(_)) => PeerProgress::Failed,
         (_, None) => PeerProgress::Connecting,
     };
@@ -342,7 +291,9 @@ fn log_changes(before: &BgpReport, now: &BgpReport) {
             (false, true) => info!(%peer, "BGP session established"),
             (true, true) if again => info!(%peer, "BGP session established again"),
             (true, false) => warn!(%peer, "BGP session lost: {}", it.detail),
-            (false, false) if it.what == PeerProgress::Failed && was.is_none_or(|was| was.detail != it.detail) => {
+            (false, false)
+                if it.what == PeerProgress::Failed && was.is_none_or(|was| was.detail != it.detail) =>
+            {
                 warn!(%peer, "no BGP session: {}", it.detail);
             }
             _ => {}

@@ -25,23 +25,23 @@ pub(super) struct Announced {
 impl Announced {
     /// Whether that is news.
     pub(super) fn note_layer2(&mut self, states: BTreeMap<IpAddr, Layer2State>) -> bool {
+        self.forget();
         let is_news = self.layer2 != states;
         let before = std::mem::replace(&mut self.layer2, states);
         let ended =
             before.into_iter().filter(|(ip, it)| it.what.is_announcing() && !self.layer2.contains_key(ip));
         let now = Instant::now();
-        self.forget();
         self.withdrawn.extend(ended.map(|(ip, it)| (ip, (it, now))));
         is_news
     }
 
     /// Whether that is news.
     pub(super) fn note_bgp(&mut self, report: BgpReport) -> bool {
+        self.forget();
         let is_news = self.bgp != report;
         let before = std::mem::replace(&mut self.bgp, report);
         let ended = before.routes.into_iter().filter(|(prefix, _)| !self.bgp.routes.contains_key(prefix));
         let now = Instant::now();
-        self.forget();
         self.withdrawn_routes.extend(ended.map(|(prefix, peers)| (prefix, (peers, now))));
         is_news
     }
