@@ -10,14 +10,18 @@
 //! counted and dropped.
 
 mod fsm;
+mod link;
 pub(crate) mod message;
+mod neighbors;
 mod rib;
 mod session;
 mod settings;
+mod sockets;
 mod speaker;
+mod worker;
 
-pub use settings::{
-    Families, Hops, NextHops, Peer, PeerAddress, PeerName, PeerState, RemoteAs, Route, Session, Settings,
-    Timing, Wanted,
-};
+pub use settings::{PeerState, SessionState, Settings, Timing};
 pub use speaker::Speaker;
+
+/// Of a peer of which no other is said.
+const PORT: u16 = 179;

@@ -4,8 +4,9 @@ use std::{net::Ipv4Addr, time::Duration};
 
 use super::{
     message::{self, Family, Graceful, MOST, Message, Notification, Open},
-    settings::{Families, RemoteAs, Timing},
+    settings::Timing,
 };
+use seaway_model::bgp::{PeerFamilies, RemoteAs};
 
 /// Since any moment; it never goes back.
 pub(crate) type Now = Duration;
@@ -15,11 +16,10 @@ pub(crate) type Now = Duration;
 pub(crate) struct Config {
     pub(crate) local_as: u32,
     pub(crate) remote_as: RemoteAs,
-    pub(crate) id: Ipv4Addr,
     pub(crate) hold: Duration,
     pub(crate) keepalive: Option<Duration>,
     pub(crate) connect_retry: Duration,
-    pub(crate) families: Families,
+    pub(crate) families: PeerFamilies,
     pub(crate) graceful_restart: Option<Duration>,
     pub(crate) has_password: bool,
     pub(crate) timing: Timing,
@@ -39,7 +39,7 @@ pub(crate) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) is_internal: bool,
-    pub(crate) families: Families,
+    pub(crate) families: PeerFamilies,
     pub(crate) has_four_byte_as: bool,
     pub(crate) has_extended_next_hop: bool,
 }
@@ -56,6 +56,8 @@ pub(crate) enum State {
 #[derive(Debug)]
 pub(crate) struct Machine {
     config: Config,
+    /// Ours, at this connection.
+    id: Ipv4Addr,
     state: State,
     /// A message that has not come as a whole.
     begun: Vec<u8>,
@@ -78,6 +80,7 @@ impl Machine {
     pub(crate) fn new(config: Config, is_restarting: bool, seed: u64) -> Machine {
         Machine {
             config,
+            id: Ipv4Addr::UNSPECIFIED,
             state: State::Idle { until: Now::ZERO },
             begun: Vec::new(),
             hold_until: None,
@@ -156,11 +159,11 @@ impl Machine {
         }
     }
 
-    pub(crate) fn connected(&mut self, now: Now, actions: &mut Vec<Action>) {
+    pub(crate) fn connected(&mut self, now: Now, id: Ipv4Addr, actions: &mut Vec<Action>) {
         if !matches!(self.state, State::Connect { .. }) {
             return;
         }
-        self.state = State::OpenSent;
+        (self.state, self.id) = (State::OpenSent, id);
         self.hold_until = Some(now.saturating_add(self.config.timing.open));
         let (families, config) = (self.config.families, &self.config);
         let graceful = config.graceful_restart.map(|time| Graceful {
@@ -173,7 +176,7 @@ impl Machine {
         let open = Open {
             number: config.local_as,
             hold: u16::try_from(config.hold.as_secs()).unwrap_or(u16::MAX),
-            id: config.id,
+            id,
             families,
             has_four_byte_as: true,
             has_extended_next_hop: families.v4,
@@ -183,6 +186,13 @@ impl Machine {
         let mut bytes = Vec::new();
         open.write(&mut bytes);
         actions.push(Action::Send(bytes));
+    }
+
+    /// What it waited for has come.
+    pub(crate) fn hurry(&mut self, now: Now) {
+        if let State::Idle { until } = &mut self.state {
+            *until = now.min(*until);
+        }
     }
 
     /// The connection failed, or was closed.
@@ -276,7 +286,7 @@ impl Machine {
             RemoteAs::Internal => (ours != theirs).then(|| format!("ours, {ours}, is configured")),
             RemoteAs::External => (ours == theirs).then(|| "one that is not ours is configured".into()),
         };
-        let is_own = open.id == self.config.id && ours == theirs;
+        let is_own = open.id == self.id && ours == theirs;
         let wrong = if let Some(expected) = expected {
             Some((Notification::BAD_AS, format!("AS mismatch: the peer is AS {theirs}, and {expected}")))
         } else if open.id.is_unspecified() || is_own {
@@ -304,7 +314,7 @@ impl Machine {
         let (ours, theirs) = (self.config.families, peer.families);
         let agreed = Agreed {
             is_internal: peer.number == self.config.local_as,
-            families: Families { v4: ours.v4 && theirs.v4, v6: ours.v6 && theirs.v6 },
+            families: PeerFamilies { v4: ours.v4 && theirs.v4, v6: ours.v6 && theirs.v6 },
             has_four_byte_as: peer.has_four_byte_as,
             has_extended_next_hop: peer.has_extended_next_hop,
         };

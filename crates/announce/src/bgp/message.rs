@@ -14,7 +14,7 @@ pub(crate) use update::{Attributes, Manner};
 use ipnet::IpNet;
 use reader::Reader;
 
-use super::settings::Families;
+use seaway_model::bgp::PeerFamilies;
 
 pub(crate) const MOST: usize = 4096;
 const HEADER: usize = 19;
@@ -53,30 +53,28 @@ impl Family {
         Family::ALL.into_iter().find(of_afi).filter(|_| safi == SAFI_UNICAST)
     }
 
+    pub(crate) fn is_in(self, families: PeerFamilies) -> bool {
+        match self {
+            Family::V4 => families.v4,
+            Family::V6 => families.v6,
+        }
+    }
+
+    pub(crate) fn all(families: PeerFamilies) -> impl Iterator<Item = Family> {
+        Family::ALL.into_iter().filter(move |it| it.is_in(families))
+    }
+
+    fn add_to(self, families: &mut PeerFamilies) {
+        match self {
+            Family::V4 => families.v4 = true,
+            Family::V6 => families.v6 = true,
+        }
+    }
+
     fn bits(self) -> u8 {
         match self {
             Family::V4 => 32,
             Family::V6 => 128,
-        }
-    }
-}
-
-impl Families {
-    pub(crate) fn has(self, family: Family) -> bool {
-        match family {
-            Family::V4 => self.v4,
-            Family::V6 => self.v6,
-        }
-    }
-
-    pub(crate) fn all(self) -> impl Iterator<Item = Family> {
-        Family::ALL.into_iter().filter(move |it| self.has(*it))
-    }
-
-    fn add(&mut self, family: Family) {
-        match family {
-            Family::V4 => self.v4 = true,
-            Family::V6 => self.v6 = true,
         }
     }
 }

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 
-use super::{
-    message::{
-        Attributes, Family, Manner,
-        update::{announce, end_of_rib, withdraw},
-    },
-    settings::{Families, Route},
+use super::message::{
+    Attributes, Family, Manner,
+    update::{announce, end_of_rib, withdraw},
 };
+use seaway_model::bgp::{PeerFamilies, Route};
 
 /// Written in one go: about what a socket takes.
 const PART: usize = 64 * 1024;
@@ -22,10 +20,12 @@ pub(crate) struct Rib {
     wanted: BTreeMap<IpNet, Attributes>,
     /// None where it has to be said again.
     sent: BTreeMap<IpNet, Option<Attributes>>,
-    session: Option<(Manner, Families)>,
+    session: Option<(Manner, PeerFamilies)>,
     /// Its end was not said yet.
     is_first: bool,
     has_news: bool,
+    /// Another number whenever the peer has other prefixes.
+    version: u64,
 }
 
 impl Rib {
@@ -40,14 +40,16 @@ impl Rib {
     }
 
     /// A session begins, in which these families were agreed on.
-    pub(crate) fn begin(&mut self, manner: Manner, families: Families) {
+    pub(crate) fn begin(&mut self, manner: Manner, families: PeerFamilies) {
         self.sent.clear();
+        self.version = self.version.wrapping_add(1);
         self.session = Some((manner, families));
         (self.is_first, self.has_news) = (true, true);
     }
 
     pub(crate) fn end(&mut self) {
         self.sent.clear();
+        self.version = self.version.wrapping_add(1);
         self.session = None;
     }
 
@@ -66,13 +68,17 @@ impl Rib {
         }
     }
 
-    pub(crate) fn manner(&self) -> Option<Manner> {
-        self.session.map(|it| it.0)
-    }
-
     /// Prefixes that the peer has of us.
     pub(crate) fn sent(&self) -> u32 {
         u32::try_from(self.sent.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn prefixes(&self) -> impl Iterator<Item = IpNet> {
+        self.sent.keys().copied()
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
     }
 
     /// A family of which something is wanted, and cannot be said in this session; and whether it is for a next hop.
@@ -80,12 +86,12 @@ impl Rib {
         let (manner, families) = self.session.as_ref()?;
         let mut lacking = Family::ALL.into_iter().filter(|it| !self.can(*it));
         let family = lacking.find(|family| self.wanted.keys().any(|it| Family::of(it) == *family))?;
-        Some((family, families.has(family) && manner.next_hop(family).is_none()))
+        Some((family, family.is_in(*families) && manner.next_hop(family).is_none()))
     }
 
     fn can(&self, family: Family) -> bool {
-        let can = |(manner, families): &(Manner, Families)| {
-            families.has(family) && manner.next_hop(family).is_some()
+        let can = |(manner, families): &(Manner, PeerFamilies)| {
+            family.is_in(*families) && manner.next_hop(family).is_some()
         };
         self.session.as_ref().is_some_and(can)
     }
@@ -93,6 +99,7 @@ impl Rib {
     /// The next messages, about as much as a socket takes; none once the peer has all that is wanted.
     pub(crate) fn write(&mut self, out: &mut Vec<u8>) {
         let Some((manner, families)) = self.session.filter(|_| self.has_news) else { return };
+        self.version = self.version.wrapping_add(1);
         for family in Family::ALL {
             let is_gone = |it: &IpNet| Family::of(it) == family && !self.wanted.contains_key(it);
             let can = self.can(family);
@@ -127,7 +134,7 @@ impl Rib {
         if is_all {
             self.has_news = false;
             if std::mem::take(&mut self.is_first) {
-                families.all().for_each(|it| end_of_rib(it, out));
+                Family::all(families).for_each(|it| end_of_rib(it, out));
             }
         }
     }

@@ -9,8 +9,8 @@ use super::{
     fsm::{Action, Agreed, Config, Machine, Now, State},
     message::{Family, Manner, Notification},
     rib::Rib,
-    settings::Route,
 };
+use seaway_model::bgp::Route;
 
 /// A peer that takes nothing for so long is gone (RFC 9687).
 const SEND_HOLD: Duration = Duration::from_secs(480);
@@ -78,10 +78,14 @@ impl Session {
         self.rib.want(routes, is_leaving);
     }
 
-    pub(crate) fn connected(&mut self, now: Now, local: Local) {
+    pub(crate) fn connected(&mut self, now: Now, id: Ipv4Addr, local: Local) {
         self.local = local;
-        self.machine.connected(now, &mut self.actions);
+        self.machine.connected(now, id, &mut self.actions);
         self.act();
+    }
+
+    pub(crate) fn hurry(&mut self, now: Now) {
+        self.machine.hurry(now);
     }
 
     /// Ours may change while it is established.

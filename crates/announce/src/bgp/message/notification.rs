@@ -28,6 +28,8 @@ impl Notification {
     pub(crate) const BAD_PREFIXES: Notification = Notification::new(3, 10);
     pub(crate) const HOLD_TIMER: Notification = Notification::new(4, 0);
     pub(crate) const REMOVED: Notification = Notification::new(CEASE, 3);
+    /// RFC 9384.
+    pub(crate) const BFD_DOWN: Notification = Notification::new(CEASE, 10);
     pub(crate) const CHANGED: Notification = Notification::new(CEASE, 6);
 
     const fn new(code: u8, subcode: u8) -> Notification {

@@ -2,8 +2,9 @@
 
 use std::net::Ipv4Addr;
 
+use seaway_model::bgp::PeerFamilies;
+
 use super::{Family, Notification, OPEN, Reader, SAFI_UNICAST, write};
-use crate::bgp::settings::Families;
 
 const VERSION: u8 = 4;
 /// What a number of four bytes is where there is room for two (RFC 6793).
@@ -23,7 +24,7 @@ pub(crate) struct Open {
     pub(crate) hold: u16,
     pub(crate) id: Ipv4Addr,
     /// IPv4 alone, of a peer that does not say it.
-    pub(crate) families: Families,
+    pub(crate) families: PeerFamilies,
     pub(crate) has_four_byte_as: bool,
     /// Next hops of IPv6 for IPv4 (RFC 8950).
     pub(crate) has_extended_next_hop: bool,
@@ -38,12 +39,12 @@ pub(crate) struct Graceful {
     /// In seconds, of twelve bits.
     pub(crate) time: u16,
     /// Routes of these are kept.
-    pub(crate) families: Families,
+    pub(crate) families: PeerFamilies,
     /// What was forwarded before the restart still is.
     pub(crate) is_forwarding: bool,
 }
 
-const NONE: Families = Families { v4: false, v6: false };
+const NONE: PeerFamilies = PeerFamilies { v4: false, v6: false };
 
 impl Open {
     pub(super) fn read(body: &[u8]) -> Result<Open, Notification> {
@@ -78,7 +79,7 @@ impl Open {
             number: found.number.unwrap_or(number.into()),
             hold,
             id: id.into(),
-            families: found.families.unwrap_or(Families { v4: true, v6: false }),
+            families: found.families.unwrap_or(PeerFamilies { v4: true, v6: false }),
             has_four_byte_as: found.number.is_some(),
             has_extended_next_hop: found.has_extended_next_hop,
             has_refresh: found.has_refresh,
@@ -92,7 +93,7 @@ impl Open {
             all.extend([kind, u8::try_from(value.len()).unwrap_or(0)]);
             all.extend_from_slice(value);
         };
-        for family in self.families.all() {
+        for family in Family::all(self.families) {
             let [high, low] = family.afi().to_be_bytes();
             add(MULTIPROTOCOL, &[high, low, 0, SAFI_UNICAST]);
         }
@@ -109,7 +110,7 @@ impl Open {
             let restarting = if graceful.is_restarting { 0x8000 } else { 0 };
             let mut value = (restarting | (graceful.time & 0xfff)).to_be_bytes().to_vec();
             let forwarding = if graceful.is_forwarding { 0x80 } else { 0 };
-            for family in graceful.families.all() {
+            for family in Family::all(graceful.families) {
                 value.extend(family.afi().to_be_bytes());
                 value.extend([SAFI_UNICAST, forwarding]);
             }
@@ -128,7 +129,7 @@ impl Open {
 
 #[derive(Default)]
 struct Found {
-    families: Option<Families>,
+    families: Option<PeerFamilies>,
     number: Option<u32>,
     has_extended_next_hop: bool,
     has_refresh: bool,
@@ -147,7 +148,7 @@ impl Found {
                     if let (Some(afi), Some(safi)) = (afi, safi)
                         && let Some(family) = Family::read(afi, safi.to_be_bytes()[1])
                     {
-                        families.add(family);
+                        family.add_to(families);
                     }
                 }
                 REFRESH => self.has_refresh = true,
@@ -175,7 +176,7 @@ fn graceful(mut value: Reader<'_>) -> Option<Graceful> {
     };
     while let (Some(afi), Some(safi), Some(flags)) = (value.u16(), value.u8(), value.u8()) {
         if let Some(family) = Family::read(afi, safi) {
-            found.families.add(family);
+            family.add_to(&mut found.families);
             found.is_forwarding |= flags & 0x80 != 0;
         }
     }
@@ -188,8 +189,8 @@ mod tests {
 
     use super::{super::Message, *};
 
-    fn families() -> impl Strategy<Value = Families> {
-        any::<(bool, bool)>().prop_map(|(v4, v6)| Families { v4, v6 })
+    fn families() -> impl Strategy<Value = PeerFamilies> {
+        any::<(bool, bool)>().prop_map(|(v4, v6)| PeerFamilies { v4, v6 })
     }
 
     fn open() -> impl Strategy<Value = Open> {
@@ -213,7 +214,7 @@ mod tests {
                 number: if four { number } else { number & 0xffff },
                 hold,
                 id: id.into(),
-                families: if families == NONE { Families { v4: true, v6: false } } else { families },
+                families: if families == NONE { PeerFamilies { v4: true, v6: false } } else { families },
                 has_four_byte_as: four,
                 has_extended_next_hop: extended,
                 has_refresh: extended,
@@ -239,7 +240,7 @@ mod tests {
             Open::read(&[&[4, 0xfd, 0xe9, 0, 90, 1, 2, 3, 4, length], parameters].concat())
         };
         let open = body(&[2, 13, 199, 3, 1, 2, 3, 65, 4, 0, 1, 0, 0, 69, 0]).expect("it is well-formed");
-        assert_eq!((open.number, open.families), (65536, Families { v4: true, v6: false }));
+        assert_eq!((open.number, open.families), (65536, PeerFamilies { v4: true, v6: false }));
         assert_eq!(body(&[1, 1, 0]), Err(Notification::with(2, 4, &[])));
         assert_eq!(body(&[2, 4, 65, 4, 0, 1]), Err(Notification::BAD_OPEN), "cut short");
         assert_eq!(Open::read(&[3, 0, 1, 0, 90, 1, 2, 3, 4, 0]), Err(Notification::with(2, 1, &[0, 4])));

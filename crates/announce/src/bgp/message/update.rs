@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use ipnet::IpNet;
 
 use super::{Family, HEADER, MOST, Notification, Reader, SAFI_UNICAST, UPDATE, open::AS_TRANS, write};
-use crate::bgp::settings::Route;
+use seaway_model::bgp::Route;
 
 const ORIGIN: u8 = 1;
 const AS_PATH: u8 = 2;

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use proptest::prelude::*;
+use seaway_model::bgp::{PeerFamilies, RemoteAs};
 
 use super::*;
 use crate::bgp::{
     message::{self, Graceful, Message, Open, decoded::Table},
-    settings::{Families, RemoteAs, Timing},
+    settings::Timing,
 };
 
-const BOTH: Families = Families { v4: true, v6: true };
+const BOTH: PeerFamilies = PeerFamilies { v4: true, v6: true };
 
 fn config() -> Config {
     Config {
         local_as: 4_200_000_001,
         remote_as: RemoteAs::Number(65001),
-        id: [10, 0, 0, 1].into(),
         hold: Duration::from_secs(90),
         keepalive: None,
         connect_retry: Duration::from_secs(30),
@@ -93,7 +93,7 @@ impl Scene {
                 Command::Connect => {
                     self.is_connected = can_connect;
                     if can_connect {
-                        self.session.connected(self.now, local());
+                        self.session.connected(self.now, [10, 0, 0, 1].into(), local());
                     } else {
                         self.session.lost(self.now, "connection refused");
                     }
@@ -390,7 +390,8 @@ fn attempts_come_more_and_more_seldom_and_never_more_seldom_than_configured() {
 
 #[test]
 fn a_family_that_cannot_be_said_is_told_and_the_other_one_goes() {
-    let mut scene = Scene::new(Open { families: Families { v4: true, v6: false }, ..their_open() }, config());
+    let mut scene =
+        Scene::new(Open { families: PeerFamilies { v4: true, v6: false }, ..their_open() }, config());
     scene.want(vec![route(1, 0), route(2, 1)]);
     scene.rest(3);
     assert_eq!(scene.table.routes.len(), 1);
