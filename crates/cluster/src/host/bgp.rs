@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::address::{read_time, time_text};
 
 /// So much is told of what is wrong with a session, and of so many sessions: the object has a bound.
-const LONGEST_DETAIL: usize = 300;
-const MOST_PEERS: usize = 100;
+const LONGEST_DETAIL: usize = 200;
+const MOST_PEERS: usize = 32;
 
 pub(super) fn write(report: &BgpReport) -> Value {
     let peers: Vec<Value> = report.peers.iter().take(MOST_PEERS).map(peer).collect();
