@@ -325,6 +325,7 @@ pub(crate) fn read(root: &Field<'_>) -> Option<Arc<HostReport>> {
         drain: root.child("spec").child("drain").bool().unwrap_or(false),
         epoch: 0,
         layer2: layer2::read(&status.child(LAYER2)),
+        ..HostReport::default()
     }))
 }
 
