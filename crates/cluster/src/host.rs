@@ -58,7 +58,7 @@ const ADDED: [&str; 4] = [CHANGED, UNLISTED, LAYER2, BGP];
 /// So many addresses that are not served are told with a message, and messages are no longer than this together: thousands
 /// of others have their reason.
 const MESSAGES: usize = 500;
-const MESSAGES_LENGTH: usize = 200_000;
+const MESSAGES_LENGTH: usize = 185_000;
 
 /// Writes what a host says, until this is dropped.
 pub struct HostReports {
