@@ -32,3 +32,8 @@ fn the_reader_of_arp_and_ndp_holds_over_seeds_and_mutations() {
 fn the_reader_of_heartbeats_holds_over_seeds_and_mutations() {
     mutate::hold(&corpus("heartbeat"), 20_000, weigh, fuzz::heartbeat);
 }
+
+#[test]
+fn sessions_of_bfd_hold_over_seeds_and_mutations() {
+    mutate::hold(&corpus("bfd"), 20_000, weigh, fuzz::bfd);
+}

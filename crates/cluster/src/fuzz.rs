@@ -133,7 +133,7 @@ fn says(report: &HostReport, unlisted: u64) -> HostSays {
         not_served: report.not_served.iter().copied().map(not_served).collect(),
         unlisted: usize::try_from(unlisted).unwrap_or(usize::MAX),
         layer2: report.layer2.clone(),
-        ..HostSays::default()
+        bgp: report.bgp.clone(),
     }
 }
 

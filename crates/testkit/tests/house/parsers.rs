@@ -21,10 +21,11 @@ const READS: [&str; 11] = [
 ];
 
 /// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
-const PARSERS: [(&str, &[&str]); 53] = [
+const PARSERS: [(&str, &[&str]); 54] = [
     ("acme/src/dns.rs", &["dns"]),
     ("acme/src/dns/", &["dns"]),
     ("admin/src/page/filter.rs", &["filter"]),
+    ("announce/src/bfd/packet.rs", &["bfd"]),
     ("announce/src/diag.rs", &["netlink"]),
     ("announce/src/diag/tables.rs", &["tables"]),
     ("announce/src/layer2/heartbeat.rs", &["heartbeat"]),

@@ -1,0 +1,270 @@
+//! The thread: sockets in, sessions, sockets out.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr},
+    os::fd::AsFd,
+    sync::Arc,
+    time::Duration,
+};
+
+use aws_lc_rs::rand;
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::eventfd::{EfdFlags, EventFd},
+    time::{ClockId, clock_gettime},
+};
+use seaway_model::{
+    Name,
+    bgp::{BgpWanted, PeerAddress},
+};
+use seaway_watchdog::Heartbeat;
+
+use super::{
+    fsm::Now,
+    link::Link,
+    message::Notification,
+    neighbors::Neighbors,
+    settings::{PeerState, Settings},
+    speaker::{Ended, Shared},
+};
+use crate::{Links, bfd::Bfd, layer2::locked};
+
+const BUFFER: usize = 64 * 1024;
+/// Until peers took the withdrawal of all routes; who reads nothing does not hold up the end.
+const FAREWELL: Duration = Duration::from_secs(1);
+const GOODBYE: &str = "seaway stops";
+
+pub(super) struct Worker {
+    settings: Settings,
+    shared: Arc<Shared>,
+    changed: Box<dyn Fn() + Send>,
+    heartbeat: Heartbeat,
+    links: BTreeMap<Name, Link>,
+    neighbors: Neighbors,
+    bfd: Option<(Bfd, Arc<EventFd>)>,
+    watched: BTreeMap<crate::bfd::Key, crate::bfd::Profile>,
+    id: Option<Ipv4Addr>,
+    buffer: Vec<u8>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        settings: Settings,
+        shared: Arc<Shared>,
+        changed: Box<dyn Fn() + Send>,
+        heartbeat: Heartbeat,
+    ) -> Worker {
+        Worker {
+            id: settings.router_id,
+            settings,
+            shared,
+            changed,
+            heartbeat,
+            links: BTreeMap::new(),
+            neighbors: Neighbors::default(),
+            bfd: None,
+            watched: BTreeMap::new(),
+            buffer: vec![0; BUFFER],
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        self.heartbeat.enter_thread();
+        loop {
+            match self.shared.ended() {
+                Ended::No => {}
+                Ended::Restarting => return,
+                Ended::Leaving(graceful) => return self.leave(graceful),
+            }
+            let wanted = locked(&self.shared.wanted).take();
+            if let Some(wanted) = wanted {
+                self.want(wanted);
+            }
+            self.turn();
+            self.wait(Now::MAX);
+        }
+    }
+
+    /// First others are preferred to us, then nothing leads here any more, then sessions end.
+    fn leave(mut self, graceful: Duration) {
+        let is_any = self.links.values().any(Link::is_established);
+        for (is_gone, time) in [(false, graceful), (true, FAREWELL)] {
+            if !is_any || time.is_zero() {
+                continue;
+            }
+            self.links.values_mut().for_each(|it| it.leave(is_gone));
+            let until = now().saturating_add(time);
+            while now() < until {
+                self.turn();
+                if is_gone && self.links.values_mut().all(Link::is_settled) {
+                    break;
+                }
+                self.wait(until);
+            }
+        }
+        let time = now();
+        for link in self.links.values_mut() {
+            link.end(time, Notification::shut_down(GOODBYE), GOODBYE, &mut self.buffer);
+        }
+        if let Some((bfd, _)) = self.bfd.take() {
+            bfd.shut_down();
+        }
+        self.tell();
+    }
+
+    fn want(&mut self, wanted: BgpWanted) {
+        let (time, timing) = (now(), self.settings.timing);
+        let mut before = std::mem::take(&mut self.links);
+        for session in wanted.sessions {
+            let name = session.name.clone();
+            let link = match before.remove(&name) {
+                Some(mut link) => {
+                    link.want(session, timing, seed(), time, &mut self.buffer);
+                    link
+                }
+                None => {
+                    let link = Link::new(session, timing, self.settings.restarting, seed());
+                    locked(&self.shared.told).insert(name.clone(), link.first());
+                    link
+                }
+            };
+            self.links.insert(name, link);
+        }
+        for (name, mut link) in before {
+            link.end(time, Notification::REMOVED, "it is not wanted any more", &mut self.buffer);
+            locked(&self.shared.told).remove(&name);
+        }
+        let interfaces = self.links.values().filter_map(|it| match &it.wanted.to {
+            PeerAddress::Interface(name) => Some(name),
+            PeerAddress::Ip { .. } => None,
+        });
+        self.neighbors.want(interfaces, time);
+        if self.id.is_none() {
+            self.id = router_id();
+        }
+    }
+
+    fn turn(&mut self) {
+        self.heartbeat.beat();
+        let time = now();
+        self.judge(time);
+        for name in self.neighbors.turn(time) {
+            let is_there = |it: &&mut Link| it.wanted.to == PeerAddress::Interface(name.clone());
+            self.links.values_mut().filter(is_there).for_each(|it| it.hurry(time));
+        }
+        for link in self.links.values_mut() {
+            link.hear(time, self.id, &mut self.buffer);
+        }
+        // Later than what was heard: whether a peer was silent is judged by the time after.
+        let time = now();
+        for link in self.links.values_mut() {
+            link.act(time, &mut self.neighbors, &mut self.buffer);
+        }
+        self.watch();
+        self.tell();
+    }
+
+    /// Ends sessions with peers that BFD says do not hear us.
+    fn judge(&mut self, time: Now) {
+        let Some((bfd, _)) = &self.bfd else { return };
+        let states = bfd.states();
+        for link in self.links.values_mut() {
+            let state = link.watched().and_then(|(key, _)| states.get(&key).cloned());
+            let is_failed = state.as_ref().is_some_and(crate::bfd::State::is_failed);
+            link.bfd = state;
+            if is_failed {
+                let why = "BFD is down: the peer does not answer";
+                link.end(time, Notification::BFD_DOWN, why, &mut self.buffer);
+            }
+        }
+    }
+
+    fn watch(&mut self) {
+        let watched: BTreeMap<_, _> = self.links.values().filter_map(Link::watched).collect();
+        if watched == self.watched {
+            return;
+        }
+        if self.bfd.is_none() {
+            self.bfd = start_bfd();
+            *locked(&self.shared.bfd) = self.bfd.as_ref().map(|(bfd, _)| bfd.part());
+        }
+        if let Some((bfd, _)) = &self.bfd {
+            bfd.want(watched.clone());
+            self.watched = watched;
+        }
+    }
+
+    fn tell(&mut self) {
+        let news: Vec<(Name, PeerState)> =
+            self.links.iter_mut().filter_map(|(name, link)| Some((name.clone(), link.tell()?))).collect();
+        if !news.is_empty() {
+            locked(&self.shared.told).extend(news);
+            (self.changed)();
+        }
+    }
+
+    fn wait(&self, most: Now) {
+        let next = self.links.values().map(Link::next).min().unwrap_or(Now::MAX);
+        let until = next.min(self.neighbors.next()).min(most);
+        let pause = until.saturating_sub(now()).saturating_add(Duration::from_micros(999));
+        let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX);
+        let woken = [self.shared.wake.as_fd()].into_iter().chain(self.neighbors.sockets());
+        let bfd = self.bfd.iter().map(|(_, wake)| wake.as_fd());
+        let polled = woken.chain(bfd).map(|it| PollFd::new(it, PollFlags::POLLIN));
+        let mut polled: Vec<_> = polled.chain(self.links.values().filter_map(Link::polled)).collect();
+        // Interrupted or not, the turn looks at everything.
+        let _ = poll(&mut polled, timeout);
+        let _ = self.shared.wake.read();
+        if let Some((_, wake)) = &self.bfd {
+            let _ = wake.read();
+        }
+    }
+}
+
+/// Its changes wake this thread.
+fn start_bfd() -> Option<(Bfd, Arc<EventFd>)> {
+    let wake = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).ok()?);
+    let waker = wake.clone();
+    let bfd = Bfd::start(move |_| {
+        let _ = waker.write(1);
+    })
+    .ok()?;
+    Some((bfd, wake))
+}
+
+/// Goes on while the machine is suspended: peers do not wait for it.
+fn now() -> Now {
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Now::ZERO, Into::into)
+}
+
+fn seed() -> u64 {
+    let mut bytes = [0_u8; 8];
+    // Without randomness retries are not spread, no more.
+    let _ = rand::fill(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
+/// The same after a restart.
+fn router_id() -> Option<Ipv4Addr> {
+    let observed = Links::open().and_then(|mut it| it.observe()).ok()?;
+    let loopback: Vec<u32> = observed.links.iter().filter(|it| it.loopback).map(|it| it.index).collect();
+    let mut own: Vec<(u32, IpAddr)> = observed.addresses.iter().map(|it| (it.link, it.ip)).collect();
+    own.retain(|(link, ip)| !loopback.contains(link) && !ip.is_unspecified());
+    own.sort_by_key(|it| it.0);
+    let v4 = own.iter().find_map(|(_, ip)| match ip {
+        IpAddr::V4(ip) => Some(*ip),
+        IpAddr::V6(_) => None,
+    });
+    v4.or_else(|| {
+        let octets = own.iter().find_map(|(_, ip)| match ip {
+            IpAddr::V6(ip) => Some(ip.octets()),
+            IpAddr::V4(_) => None,
+        })?;
+        // FNV-1a. Not 0, which is no id.
+        let hash = octets
+            .iter()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        Some(hash.max(1).into())
+    })
+}
