@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use seaway_model::{
     Kind, Name, ObjectRef, Problem, Reason,
-    fact::{AddressPool, AdvertisementScope, AnnouncingObject, BgpAdvertisement, BgpPeer, Labels},
+    fact::{
+        AddressPool, AdvertisementScope, AnnouncingObject, BgpAdvertisement, BgpPeer, Labels,
+        not_acted_on_problem,
+    },
 };
 
 use super::{
@@ -37,6 +40,8 @@ impl AnnouncingObjects {
             all.extend(self.peer_problems(it, peer, hosts, is_cluster));
         }
         all.extend(self.pools_without_peers(&ours));
+        let of_metallb = self.objects.keys().filter(|it| it.kind.is_of_metallb());
+        all.extend(of_metallb.cloned().map(not_acted_on_problem));
         all
     }
 
