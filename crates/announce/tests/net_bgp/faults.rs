@@ -13,7 +13,7 @@ use crate::{
 fn bird(more: &str) -> String {
     format!(
         "router id {THEIRS};\nprotocol device {{}}\n\
-         protocol bgp host {{ local {THEIRS} as {THEIR_AS}; neighbor {OURS} as {OUR_AS}; ipv4 {{ import all; export all; }}; }}\n{more}"
+         protocol bgp host {{ local {THEIRS} as {THEIR_AS}; neighbor {OURS} as {OUR_AS}; error wait time 1, 2; ipv4 {{ import all; export all; }}; }}\n{more}"
     )
 }
 

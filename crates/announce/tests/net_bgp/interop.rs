@@ -87,7 +87,7 @@ fn frr_has_what_is_announced_with_all_attributes() {
     let internal = [&communities[..], &["localpref 250", "valid, internal", "Local"]].concat();
     goes_through(&cable, &says, &external, &internal);
     let neighbor = frr.says("bgpd", &format!("show bgp neighbors {OURS}"));
-    assert!(neighbor.contains("Administrative Shutdown") && neighbor.contains("seaway stops"), "{neighbor}");
+    assert!(neighbor.contains("Notification received (Cease/Administrative Shutdown)"), "{neighbor}");
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn bird_has_what_is_announced_with_all_attributes() {
     let families = "ipv4 { import all; export none; }; ipv6 { import all; export none; };";
     let config = format!(
         "router id {THEIRS};\nprotocol device {{}}\n\
-         protocol bgp external {{ local {THEIRS} as {THEIR_AS}; neighbor {OURS} as {OUR_AS}; {families} }}\n\
-         protocol bgp internal {{ local {THEIRS_V6} as {THEIR_AS}; neighbor {OURS_V6} as {THEIR_AS}; {families} }}\n"
+         protocol bgp one {{ local {THEIRS} as {THEIR_AS}; neighbor {OURS} as {OUR_AS}; {families} }}\n\
+         protocol bgp two {{ local {THEIRS_V6} as {THEIR_AS}; neighbor {OURS_V6} as {THEIR_AS}; {families} }}\n"
     );
     let bird = Bird::start(&cable.theirs, &config);
     let says = |prefix: &str| bird.says(&["show", "route", "all", "for", prefix]);

@@ -6,7 +6,10 @@ use seaway_announce::bgp::{Settings, Speaker};
 use seaway_model::bgp::{BgpWanted, Session};
 use seaway_testkit::topology::{Bird, Frr, Running, command, lacks_routers, until};
 
-use crate::cable::{Cable, OUR_AS, OURS, THEIR_AS, THEIRS, quick, route, session};
+use crate::{
+    cable::{Cable, OUR_AS, OURS, THEIR_AS, THEIRS, quick, route, session},
+    script::{Listener, USUAL},
+};
 
 /// Whether it starts again, and what it announces.
 const VARIABLE: &str = "SEAWAY_TEST_SPEAKER";
@@ -109,4 +112,26 @@ fn a_handover_keeps_routes_and_an_end_asks_for_other_ways_first_and_leaves_none(
     let told = bird.says(&["show", "protocols", "all", "host"]);
     assert!(told.contains("Administrative shutdown"), "{told}");
     assert!(!told.contains("1 imported"), "{told}");
+}
+
+#[test]
+fn an_end_withdraws_all_before_it_says_why_and_says_that_once() {
+    if lacks_routers(&[]) {
+        return;
+    }
+    let cable = Cable::new();
+    let listener = Listener::open(&cable.theirs);
+    let ours = cable.start(vec![wanted()]);
+    let mut script = listener.establish(&USUAL);
+    until("it announces", || script.read().is_some_and(|(_, body)| body.ends_with(&[32, 192, 0, 2, 1])));
+    ours.until("tor", "all was said", |it| it.sent == 1);
+    ours.0.shut_down(Duration::ZERO);
+    let said: Vec<_> = std::iter::from_fn(|| script.read()).filter(|it| *it != (4, vec![])).collect();
+    let ends: Vec<_> =
+        said.iter().map(|(kind, body)| (*kind, &body[..])).skip_while(|it| it.1[..2] == [0, 0]).collect();
+    assert_eq!(
+        ends,
+        [(2, &[0, 5, 32, 192, 0, 2, 1, 0, 0][..]), (3, b"\x06\x02\x0cseaway stops")],
+        "{said:?}"
+    );
 }

@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
 };
 
@@ -149,8 +149,11 @@ impl Bird {
         Bird { process, folder }
     }
 
+    /// What it answers; that there is no such route is an answer, too.
     pub fn says(&self, what: &[&str]) -> String {
-        command("birdc", &[&["-s", &self.folder.at("bird.ctl")], what].concat())
+        let socket = self.folder.at("bird.ctl");
+        let output = Command::new("birdc").args(["-s", &socket]).args(what).stdin(Stdio::null()).output();
+        String::from_utf8_lossy(&output.expect("birdc is installed").stdout).into_owned()
     }
 
     pub fn freeze(&self) {
@@ -185,7 +188,7 @@ impl GoBgp {
 
     fn asks(&self, what: &[&str]) -> Option<String> {
         let line = [&["netns", "exec", &self.on, "gobgp"], what].concat();
-        let output = std::process::Command::new("ip").args(line).stdin(Stdio::null()).output().ok()?;
+        let output = Command::new("ip").args(line).stdin(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
