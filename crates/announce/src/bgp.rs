@@ -10,6 +10,7 @@
 //! counted and dropped.
 
 mod fsm;
+mod holds;
 mod link;
 pub(crate) mod message;
 mod neighbors;
@@ -20,6 +21,7 @@ mod sockets;
 mod speaker;
 mod worker;
 
+pub(crate) use holds::hold;
 pub use settings::{PeerState, SessionState, Settings, Timing};
 pub use speaker::Speaker;
 
