@@ -30,6 +30,8 @@ pub(super) struct Link {
     connection: Option<Connection>,
     to: Option<SocketAddr>,
     local: Option<IpAddr>,
+    /// It does not know where to connect.
+    is_waiting: bool,
     told: PeerState,
     /// Of sessions before its configuration changed.
     resets: u64,
@@ -76,6 +78,7 @@ impl Link {
             connection: None,
             to: None,
             local: None,
+            is_waiting: false,
             told,
             resets: 0,
             received: 0,
@@ -134,9 +137,11 @@ impl Link {
         self.session.next()
     }
 
-    /// A router was found behind its interface.
+    /// A router was found behind its interface, for which it may wait.
     pub(super) fn hurry(&mut self, now: Now) {
-        self.session.hurry(now);
+        if std::mem::take(&mut self.is_waiting) {
+            self.session.hurry(now);
+        }
     }
 
     /// Looks at its socket.
@@ -180,14 +185,14 @@ impl Link {
     }
 
     /// Timers, then what has to be done with the socket, then what is to be written.
-    pub(super) fn act(&mut self, now: Now, neighbors: &mut Neighbors, buffer: &mut [u8]) {
+    pub(super) fn act(&mut self, now: Now, neighbors: &Neighbors, buffer: &mut [u8]) {
         self.session.tick(now);
         self.obey(now, neighbors, buffer);
         self.write(now);
         self.obey(now, neighbors, buffer);
     }
 
-    fn obey(&mut self, now: Now, neighbors: &mut Neighbors, buffer: &mut [u8]) {
+    fn obey(&mut self, now: Now, neighbors: &Neighbors, buffer: &mut [u8]) {
         loop {
             let commands = self.session.commands();
             if commands.is_empty() {
@@ -195,12 +200,7 @@ impl Link {
             }
             for command in commands {
                 match command {
-                    Command::Close => {
-                        self.close(buffer);
-                        if let PeerAddress::Interface(name) = &self.wanted.to {
-                            neighbors.doubt(name, now);
-                        }
-                    }
+                    Command::Close => self.close(buffer),
                     Command::Connect => match self.connect(neighbors) {
                         Ok(connection) => self.connection = Some(connection),
                         Err(why) => self.session.lost(now, &why),
@@ -213,7 +213,11 @@ impl Link {
     fn connect(&mut self, neighbors: &Neighbors) -> Result<Connection, String> {
         let (to, source) = match &self.wanted.to {
             PeerAddress::Ip { address, port, source } => (SocketAddr::new(*address, *port), *source),
-            PeerAddress::Interface(name) => (neighbors.find(name, super::PORT)?, None),
+            PeerAddress::Interface(name) => {
+                let found = neighbors.find(name, super::PORT);
+                self.is_waiting = found.is_err();
+                (found?, None)
+            }
         };
         let password = match &self.wanted.password {
             None => None,
@@ -294,8 +298,8 @@ impl Link {
         Some((key, profile))
     }
 
-    /// What is said of it, if that changed.
-    pub(super) fn tell(&mut self) -> Option<PeerState> {
+    /// What is said of it if that changed, and whether more changed than a count of what was dropped.
+    pub(super) fn tell(&mut self) -> Option<(PeerState, bool)> {
         let machine = self.session.machine();
         let complaint = self.session.complaint();
         let last_error = complaint.or_else(|| machine.last_error.clone());
@@ -331,8 +335,10 @@ impl Link {
         if state == self.told {
             return None;
         }
+        self.told.received = state.received;
+        let is_news = state != self.told;
         self.told = state;
-        Some(self.told.clone())
+        Some((self.told.clone(), is_news))
     }
 
     pub(super) fn first(&self) -> PeerState {

@@ -31,6 +31,8 @@ const HOPS: u32 = 255;
 /// While nothing is known, and from then on.
 const SOON: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_secs(10);
+/// A router that was silent for so long gives way to another one.
+const SILENCE: Duration = Duration::from_secs(30);
 /// Packets of one interface in a turn.
 const PACKETS: usize = 32;
 
@@ -40,7 +42,7 @@ pub(super) struct Neighbors(BTreeMap<Name, Link>);
 #[derive(Debug)]
 struct Link {
     socket: Result<(Socket, u32), String>,
-    router: Option<Ipv6Addr>,
+    router: Option<(Ipv6Addr, Now)>,
     next: Now,
 }
 
@@ -71,17 +73,10 @@ impl Neighbors {
         let link =
             self.0.get(interface).ok_or_else(|| format!("interface {interface} is not watched yet"))?;
         let (_, index) = link.socket.as_ref().map_err(Clone::clone)?;
-        let router = link.router.ok_or_else(|| {
+        let (router, _) = link.router.ok_or_else(|| {
             format!("no router was heard on interface {interface}: it must send router advertisements")
         })?;
         Ok(SocketAddrV6::new(router, port, 0, *index).into())
-    }
-
-    /// Forgets a router that does not answer; another one may have come.
-    pub(super) fn doubt(&mut self, interface: &Name, now: Now) {
-        if let Some(link) = self.0.get_mut(interface) {
-            (link.router, link.next) = (None, now);
-        }
     }
 
     /// Hears and tells; gives interfaces of which a router is known now that was not.
@@ -107,9 +102,15 @@ impl Neighbors {
                     Err(_) => break,
                 }
             }
-            if link.router.is_none() && heard.is_some() {
-                link.router = heard;
-                found.push(name.clone());
+            if let Some(heard) = heard {
+                match &mut link.router {
+                    Some((router, at)) if *router == heard => *at = now,
+                    Some((_, at)) if now.saturating_sub(*at) < SILENCE => {}
+                    other => {
+                        *other = Some((heard, now));
+                        found.push(name.clone());
+                    }
+                }
             }
             if is_due {
                 let _ = tell(socket, *index, &TELL, ALL_NODES);

@@ -25,7 +25,7 @@ use super::{
     link::Link,
     message::Notification,
     neighbors::Neighbors,
-    settings::{PeerState, Settings},
+    settings::Settings,
     speaker::{Ended, Shared},
 };
 use crate::{Links, bfd::Bfd, layer2::locked};
@@ -159,7 +159,7 @@ impl Worker {
         // Later than what was heard: whether a peer was silent is judged by the time after.
         let time = now();
         for link in self.links.values_mut() {
-            link.act(time, &mut self.neighbors, &mut self.buffer);
+            link.act(time, &self.neighbors, &mut self.buffer);
         }
         self.watch();
         self.tell();
@@ -196,10 +196,14 @@ impl Worker {
     }
 
     fn tell(&mut self) {
-        let news: Vec<(Name, PeerState)> =
-            self.links.iter_mut().filter_map(|(name, link)| Some((name.clone(), link.tell()?))).collect();
-        if !news.is_empty() {
-            locked(&self.shared.told).extend(news);
+        let mut is_any = false;
+        for (name, link) in &mut self.links {
+            if let Some((state, is_news)) = link.tell() {
+                locked(&self.shared.told).insert(name.clone(), state);
+                is_any |= is_news;
+            }
+        }
+        if is_any {
             (self.changed)();
         }
     }
