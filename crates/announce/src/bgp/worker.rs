@@ -246,7 +246,7 @@ fn seed() -> u64 {
     let mut bytes = [0_u8; 8];
     // Without randomness retries are not spread, no more.
     let _ = rand::fill(&mut bytes);
-    u64::from_ne_bytes(bytes)
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// The same after a restart.
