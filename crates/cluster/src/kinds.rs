@@ -23,7 +23,7 @@ pub(crate) enum Need {
     Required,
     /// Its absence is a Problem: a feature of Seaway needs it.
     Expected,
-    /// Another project's: a cluster may be without it.
+    /// Another project's, or not in use everywhere: a cluster may be without it.
     Optional,
     /// Another project's that Seaway does not act on: controllers report its objects, where they may list them.
     ReportOnly,
@@ -32,7 +32,7 @@ pub(crate) enum Need {
 pub(crate) const API_GROUP: &str = "seaway.dev";
 pub(crate) const API_VERSION: &str = "v1alpha1";
 
-pub(crate) const WATCHED: [WatchedKind; 14] = [
+pub(crate) const WATCHED: [WatchedKind; 19] = [
     WatchedKind::new(Kind::Service, "", "v1", "services", Need::Required),
     WatchedKind::new(Kind::EndpointSlice, "discovery.k8s.io", "v1", "endpointslices", Need::Required),
     WatchedKind::new(Kind::Node, "", "v1", "nodes", Need::Required),
@@ -41,6 +41,12 @@ pub(crate) const WATCHED: [WatchedKind; 14] = [
     WatchedKind::new(Kind::AddressPool, API_GROUP, API_VERSION, "addresspools", Need::Expected),
     WatchedKind::new(Kind::LoadBalancerHost, API_GROUP, API_VERSION, "loadbalancerhosts", Need::Expected),
     WatchedKind::new(Kind::NameOwner, API_GROUP, API_VERSION, "nameowners", Need::Expected),
+    // Of later versions than the rest: a cluster may be without their definitions.
+    WatchedKind::new(Kind::L2Advertisement, API_GROUP, API_VERSION, "l2advertisements", Need::Optional),
+    WatchedKind::new(Kind::BGPAdvertisement, API_GROUP, API_VERSION, "bgpadvertisements", Need::Optional),
+    WatchedKind::new(Kind::BGPPeer, API_GROUP, API_VERSION, "bgppeers", Need::Optional),
+    WatchedKind::new(Kind::BFDProfile, API_GROUP, API_VERSION, "bfdprofiles", Need::Optional),
+    WatchedKind::new(Kind::Community, API_GROUP, API_VERSION, "communities", Need::Optional),
     WatchedKind::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Need::Optional),
     WatchedKind::new(
         Kind::MetallbL2Advertisement,

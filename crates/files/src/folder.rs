@@ -42,7 +42,7 @@ use crate::{
 
 /// How long an emptied file, or a folder that came back without its files, is believed to be on its way.
 const PATIENCE: Duration = Duration::from_secs(1);
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 19] = [
     Kind::Service,
     Kind::EndpointSlice,
     Kind::Endpoints,
@@ -52,6 +52,16 @@ const KINDS: [Kind; 9] = [
     Kind::AddressPool,
     Kind::IPAddressPool,
     Kind::HTTPRoute,
+    Kind::L2Advertisement,
+    Kind::BGPAdvertisement,
+    Kind::BGPPeer,
+    Kind::BFDProfile,
+    Kind::Community,
+    Kind::MetallbL2Advertisement,
+    Kind::MetallbBGPAdvertisement,
+    Kind::MetallbBGPPeer,
+    Kind::MetallbBFDProfile,
+    Kind::MetallbCommunity,
 ];
 
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,7 @@
 
 mod accepted;
 mod addresses;
+mod announcing;
 mod backends;
 mod endpoints;
 mod http_route;
@@ -135,6 +136,10 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         None
     };
     let mut ignored = known_fields::unknown_fields(known.kind, node);
+    if known.kind.is_announcing() {
+        // Those of its spec are faults.
+        ignored.retain(|it| !it.field.starts_with("spec."));
+    }
     ignored.extend(near_misses::near_misses(known.kind, node));
     Some(match known.result(node, facts, faults) {
         // What is missing may be there under another name.
@@ -289,6 +294,76 @@ const KNOWN: &[Known] = &[
         version: "metallb.io/v1beta1",
         namespaced: true,
         read: pool::ip_address_pool,
+    },
+    Known {
+        kind: Kind::L2Advertisement,
+        name: "L2Advertisement",
+        version: "seaway.dev/v1alpha1",
+        namespaced: false,
+        read: announcing::l2_advertisement,
+    },
+    Known {
+        kind: Kind::BGPAdvertisement,
+        name: "BGPAdvertisement",
+        version: "seaway.dev/v1alpha1",
+        namespaced: false,
+        read: announcing::bgp_advertisement,
+    },
+    Known {
+        kind: Kind::BGPPeer,
+        name: "BGPPeer",
+        version: "seaway.dev/v1alpha1",
+        namespaced: false,
+        read: announcing::bgp_peer,
+    },
+    Known {
+        kind: Kind::BFDProfile,
+        name: "BFDProfile",
+        version: "seaway.dev/v1alpha1",
+        namespaced: false,
+        read: announcing::bfd_profile,
+    },
+    Known {
+        kind: Kind::Community,
+        name: "Community",
+        version: "seaway.dev/v1alpha1",
+        namespaced: false,
+        read: announcing::community,
+    },
+    Known {
+        kind: Kind::MetallbL2Advertisement,
+        name: "L2Advertisement",
+        version: "metallb.io/v1beta1",
+        namespaced: true,
+        read: announcing::metallb_l2_advertisement,
+    },
+    Known {
+        kind: Kind::MetallbBGPAdvertisement,
+        name: "BGPAdvertisement",
+        version: "metallb.io/v1beta1",
+        namespaced: true,
+        read: announcing::metallb_bgp_advertisement,
+    },
+    Known {
+        kind: Kind::MetallbBGPPeer,
+        name: "BGPPeer",
+        version: "metallb.io/v1beta2",
+        namespaced: true,
+        read: announcing::metallb_bgp_peer,
+    },
+    Known {
+        kind: Kind::MetallbBFDProfile,
+        name: "BFDProfile",
+        version: "metallb.io/v1beta1",
+        namespaced: true,
+        read: announcing::metallb_bfd_profile,
+    },
+    Known {
+        kind: Kind::MetallbCommunity,
+        name: "Community",
+        version: "metallb.io/v1beta1",
+        namespaced: true,
+        read: announcing::metallb_community,
     },
 ];
 

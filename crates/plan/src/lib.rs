@@ -19,6 +19,7 @@
 mod address_map;
 mod admitted;
 pub mod annotations;
+mod announcing;
 mod barred;
 pub mod base64;
 mod basic_auth;

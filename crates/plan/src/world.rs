@@ -54,6 +54,7 @@ pub use self::{
     status::Overview,
 };
 use crate::{
+    announcing::AnnouncingObjects,
     certificates::Certificates,
     demand::Demand,
     index::{Index, ServiceKey, Touched},
@@ -149,6 +150,7 @@ pub struct World {
     deletions: Deletions,
     changes: Changes,
     adoption: Adoptions,
+    announcing: AnnouncingObjects,
     /// In clouds, before it is known who wants it.
     found: BTreeSet<Unit>,
     synced: HashSet<Kind>,
@@ -229,6 +231,7 @@ impl World {
             deletions: Deletions::default(),
             changes: Changes::default(),
             adoption: Adoptions::default(),
+            announcing: AnnouncingObjects::default(),
             found: BTreeSet::new(),
             synced: HashSet::new(),
             settled: false,
@@ -362,6 +365,7 @@ impl World {
     fn put(&mut self, fact: &Fact) {
         match fact {
             Fact::AddressPool(pool) => self.put_pool(pool),
+            Fact::Announcing(it) => self.put_announcing(it),
             Fact::Address(address) => self.put_address(address.clone()),
             Fact::Secret(secret) if self.is_of_nobody(&secret.object) => {}
             Fact::Secret(secret) => self.put_secret(secret),
@@ -405,6 +409,7 @@ impl World {
             {
                 self.remove_secret(object);
             }
+            FactRef::Object(object) if object.kind.is_announcing() => self.remove_announcing(object),
             FactRef::Object(object) if object.kind == Kind::NameOwner => {
                 self.record_names(&object.name, None)
             }

@@ -148,6 +148,8 @@ pub fn synced() -> Vec<Change> {
         Kind::LoadBalancerHost,
         Kind::NameOwner,
     ]
+    .into_iter()
+    .chain(Kind::ANNOUNCING)
     .map(Change::Synced)
-    .into()
+    .collect()
 }

@@ -137,6 +137,7 @@ impl Serving {
                 }
                 () = ready => {
                     self.take_the_rest().await?;
+                    control.iter().for_each(Control::begin_sessions);
                     if hand_over.is_none() {
                         *hand_over = self.await_successor(tell.clone());
                     }

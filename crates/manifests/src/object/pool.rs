@@ -159,7 +159,7 @@ fn range(text: &str, single: bool) -> Option<IpRange> {
     IpRange::new(ip, ip)
 }
 
-fn selectors(list: &Field<'_>) -> Vec<Selector> {
+pub(super) fn selectors(list: &Field<'_>) -> Vec<Selector> {
     list.items().map(|item| selector(&item)).collect()
 }
 

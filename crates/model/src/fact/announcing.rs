@@ -8,6 +8,8 @@ use super::Selector;
 use crate::{
     bgp::{Bfd, Hops, NextHops, PeerAddress, PeerFamilies, RemoteAs},
     name::{Kind, Name, ObjectRef, Time},
+    problem::Problem,
+    reason::Reason,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +93,16 @@ pub struct BgpPeer {
     pub next_hops: NextHops,
     pub families: PeerFamilies,
     pub host_selectors: Vec<Selector>,
+}
+
+/// Of an object of MetalLB itself, so once, however many Services have addresses that it is about.
+pub fn not_acted_on_problem(object: ObjectRef) -> Problem {
+    let message = "Seaway does not act on it: of pools of MetalLB, Seaway announces no addresses, neither by ARP or NDP nor by BGP";
+    Problem::new(object, Reason::Unsupported, message).fix(
+        "Leave MetalLB's speaker running if it announces these addresses; or use an AddressPool with announce: l2 or bgp, and write \
+         what the object says as one of the same kind with apiVersion: seaway.dev/v1alpha1. Delete the object when nothing uses it \
+         any more.",
+    )
 }
 
 impl Kind {

@@ -96,6 +96,7 @@ impl World {
         };
         problems.extend(self.told_of_excluded_hosts(state));
         problems.extend(self.layer2_problems(owner, state));
+        problems.extend(self.bgp_problems(owner, state));
         problems.extend(self.told_of_copies(owner));
         let is_object = matches!(owner, Owner::Object { .. });
         let in_cluster = is_object && self.config.pools.cluster;
@@ -157,6 +158,7 @@ impl World {
         all.extend(self.released_problems());
         all.extend(self.orphan_problems());
         all.extend(self.adoption_problems());
+        all.extend(self.announcing_problems());
         for state in self.owners.values() {
             all.extend(state.planned.problems.iter().cloned());
         }
