@@ -14,6 +14,7 @@ mod holds;
 mod link;
 pub(crate) mod message;
 mod neighbors;
+mod own;
 mod rib;
 mod session;
 mod settings;

@@ -100,6 +100,11 @@ impl Machine {
         self.state
     }
 
+    /// No session told the peer of the restart yet.
+    pub(crate) fn is_restarting(&self) -> bool {
+        self.is_restarting
+    }
+
     pub(crate) fn is_established(&self) -> bool {
         matches!(self.state, State::Established { .. })
     }

@@ -5,11 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_announce::bgp::SessionState;
-use seaway_model::bgp::Bfd;
+use seaway_announce::{bfd::What, bgp::SessionState};
+use seaway_model::bgp::{Bfd, Hops, RemoteAs};
 use seaway_testkit::topology::{Frr, Namespace, lacks_routers, until};
 
-use crate::cable::{Cable, OUR_AS, OURS, THEIR_AS, THEIRS, route, session};
+use crate::{
+    cable::{Cable, OUR_AS, OURS, THEIR_AS, THEIRS, route, session},
+    script::{Listener, USUAL, message},
+};
 
 const PACE: Duration = Duration::from_millis(50);
 const ADDRESS: &str = "192.0.2.1/32";
@@ -67,6 +70,50 @@ fn a_frozen_peer_ends_by_bfd() {
         frr.thaw();
     }
     tell("FRR frozen, our session ended", &mut took);
+}
+
+/// Of one AS, FRR takes a host of its own network for a neighbor (UDP port 3784), however far away it might be.
+#[test]
+fn bfd_comes_up_with_a_router_of_our_own_as() {
+    if lacks_routers(&[Frr::PROGRAM]) {
+        return;
+    }
+    let cable = Cable::new();
+    let bgpd = format!(
+        "router bgp {THEIR_AS}\n bgp router-id {THEIRS}\n neighbor {OURS} remote-as {THEIR_AS}\n neighbor {OURS} bfd\n"
+    );
+    let _frr = Frr::start(&cable.theirs, &[("bfdd", ""), ("bgpd", &bgpd)]);
+    let mut wanted = session("frr");
+    wanted.local_as = THEIR_AS;
+    wanted.remote_as = RemoteAs::Internal;
+    wanted.hops = Hops::Multihop(255);
+    let pace = Duration::from_millis(300);
+    wanted.bfd = Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
+    let ours = cable.start(vec![wanted]);
+    ours.until("frr", "BFD is up", |it| it.bfd.as_ref().is_some_and(|it| it.what == What::Up));
+    assert_eq!(ours.state("frr").resets, 0);
+}
+
+#[test]
+fn a_session_without_the_bfd_that_it_is_to_have_says_so_and_stays() {
+    if lacks_routers(&[]) {
+        return;
+    }
+    let cable = Cable::new();
+    let listener = Listener::open(&cable.theirs);
+    let mut wanted = session("script");
+    wanted.hold = Duration::from_secs(9);
+    wanted.bfd = Some(Bfd { receive: PACE, transmit: PACE, multiplier: 3, passive: false, minimum_ttl: 254 });
+    let ours = cable.start(vec![wanted]);
+    let mut script = listener.establish(&USUAL);
+    ours.until("script", "it says what is missing", |it| {
+        while script.read().is_some() {
+            script.send(&message(4, &[]));
+        }
+        let line = "BFD is not up: the peer sends nothing to UDP port 3784 of 10.79.0.2";
+        it.last_error.as_deref() == Some(line)
+    });
+    assert_eq!(ours.state("script").session, SessionState::Established);
 }
 
 /// From the same until FRR has taken the route out of its kernel.
