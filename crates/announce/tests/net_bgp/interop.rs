@@ -176,7 +176,7 @@ fn a_router_behind_an_interface_is_found_without_addresses() {
 /// They hear each other's advertisements as well as the router's.
 #[test]
 fn two_hosts_on_one_segment_find_the_router_and_not_each_other() {
-    if lacks_routers(&[Frr::PROGRAM]) {
+    if lacks_routers(&[Bird::PROGRAM]) {
         return;
     }
     let switch = Namespace::create("switch");
@@ -203,16 +203,13 @@ fn two_hosts_on_one_segment_find_the_router_and_not_each_other() {
     speakers.iter().for_each(|it| it.until_it_says("tor", "connection refused"));
     let router = plug("router", "p3");
     let config = format!(
-        "router bgp {THEIR_AS}\n bgp router-id 10.255.0.1\n no bgp ebgp-requires-policy\n \
-         neighbor hosts peer-group\n neighbor hosts remote-as external\n \
-         bgp listen range fe80::/10 peer-group hosts\n neighbor hosts capability extended-nexthop\n"
+        "router id 10.255.0.1;\nprotocol device {{}}\nprotocol radv {{ interface \"eth0\" {{ max ra interval 4; }}; }}\n\
+         protocol bgp host {{ local as {THEIR_AS}; interface \"eth0\"; neighbor range fe80::/10 external; \
+         dynamic name \"host\"; ipv4 {{ import all; export none; extended next hop on; }}; }}\n"
     );
-    let frr = Frr::start(&router, &[("bgpd", &config)]);
-    frr.configure("zebra", &["interface eth0", "no ipv6 nd suppress-ra", "ipv6 nd ra-interval 3"]);
+    let bird = Bird::start(&router, &config);
     speakers.iter().for_each(|it| it.until_established("tor"));
     for at in 0..2 {
-        until("FRR has it", || {
-            frr.says("bgpd", &format!("show bgp ipv4 unicast 192.0.2.{at}/32")).contains("valid")
-        });
+        until("BIRD has it", || bird.says(&["show", "route"]).contains(&format!("192.0.2.{at}/32")));
     }
 }
