@@ -1,6 +1,8 @@
 //! Addresses that hosts announce by BGP, and what advertisements restrict: which routes go to which peers, and what is told of it.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+mod told;
+
+use std::{sync::Arc, time::Duration};
 
 use seaway_model::{
     AddressState, Announce, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, Name, ObjectRef, Outcome,
@@ -421,8 +423,12 @@ fn a_peer_has_what_it_names_and_routes_of_its_families_alone() {
     world.apply(put);
     assert_eq!(password(&world).value.expect("is known").expose_secret(), "s3cret");
     assert!(!messages(&world).contains("Secret default/tor"), "{}", messages(&world));
+    // Deleted to be made again: the session is protected by what it said.
     world.apply(Change::Gone(FactRef::Object(ObjectRef::new(Kind::Secret, "default", "tor"))));
-    assert!(password(&world).value.is_none());
+    assert!(password(&world).value.is_some() && messages(&world).contains("goes on with the last one"));
+    world.apply(peer("tor", router("10.0.0.1")));
+    world.apply(peer("tor", it.clone()));
+    assert!(password(&world).value.is_none(), "no peer named it meanwhile");
     // In a cluster the host reads it.
     let mut config = Config::default();
     config.pools.cluster = true;
@@ -486,7 +492,7 @@ fn layer_2_is_offered_on_selected_hosts_and_interfaces() {
 }
 
 #[test]
-fn nothing_is_decided_before_all_objects_were_listed() {
+fn nothing_is_announced_by_bgp_before_all_that_restricts_it_was_listed() {
     let shop = shop();
     let told = vec![
         pool_that_says(Some(Announce::Bgp)),
@@ -499,9 +505,27 @@ fn nothing_is_decided_before_all_objects_were_listed() {
     told.into_iter().for_each(|it| drop(world.apply(it)));
     let is_last = |it: &Change| matches!(it, Change::Synced(Kind::BGPAdvertisement));
     synced().into_iter().filter(|it| !is_last(it)).for_each(|it| drop(world.apply(it)));
-    assert_eq!((world.bgp(), world.layer2()), (None, None), "it stays as it was");
+    assert!(world.bgp().is_none() && world.layer2().is_some(), "BGP stays as it was");
+    world.apply(Change::NotAsked(Kind::BGPAdvertisement));
+    assert_eq!(world.bgp(), None, "that it may not see any does not mean that there is none");
     world.apply(Change::Synced(Kind::BGPAdvertisement));
     assert!(world.bgp().is_some() && world.layer2().is_some());
+}
+
+/// The image is new and the role is old: what was announced before goes on.
+#[test]
+fn where_none_of_the_kinds_may_be_listed_layer_2_goes_on_as_before_them() {
+    let roles = seaway_plan::Roles { allocate: false, host: Some(HOST.into()) };
+    let mut world = World::new(roles, Vec::new(), Arc::new(Config::default()));
+    world.apply(heard(here(&[AT])));
+    let ours = |it: &Change| matches!(it, Change::Synced(kind) if kind.is_announcing());
+    synced().into_iter().filter(|it| !ours(it)).for_each(|it| drop(world.apply(it)));
+    assert_eq!(world.layer2(), None);
+    for kind in Kind::ANNOUNCING.into_iter().filter(|it| !it.is_of_metallb()) {
+        assert_eq!(world.layer2(), None, "{kind}");
+        world.apply(Change::NotAsked(kind));
+    }
+    assert!(world.layer2().is_some() && world.bgp().is_none());
 }
 
 #[test]
@@ -519,130 +543,4 @@ fn a_pool_that_cannot_be_seen_withdraws_nothing() {
     world.apply(pool_that_says(None));
     world.apply(gone(Kind::BGPAdvertisement, "a"));
     assert_eq!(routes(&world), ["tor:"], "it is there again, and says so no more");
-}
-
-#[test]
-fn metallbs_objects_announce_nothing_and_say_so() {
-    let object = ObjectRef::new(Kind::MetallbBGPPeer, "metallb-system", "tor");
-    let says = Announcing::BgpPeer(router("10.0.0.1"));
-    let theirs = AnnouncingObject { object: object.clone(), created: None, says };
-    let world = serving(Some(Announce::Bgp), &shop(), vec![Change::Put(Fact::Announcing(Arc::new(theirs)))]);
-    assert_eq!(routes(&world), Vec::<String>::new());
-    let told = world.problems();
-    assert!(told.iter().any(|it| it.object == object && it.reason == Reason::Unsupported), "{told:?}");
-}
-
-#[test]
-fn names_that_match_nothing_are_problems_at_their_place() {
-    let scope =
-        AdvertisementScope { pools: vec!["public".into(), "typo".into()], ..AdvertisementScope::default() };
-    let says =
-        BgpAdvertisement { scope, peers: vec!["tor".into(), "gone".into()], ..BgpAdvertisement::default() };
-    let world = serving(
-        Some(Announce::Bgp),
-        &shop(),
-        vec![peer("tor", router("10.0.0.1")), advertisement("a", says)],
-    );
-    let told: BTreeSet<(String, String)> = (world.problems().into_iter())
-        .filter(|it| it.reason == Reason::NotFound)
-        .map(|it| (it.field.to_string(), it.message))
-        .collect();
-    let wanted = [
-        ("spec.addressPools[1]", "there is no AddressPool typo"),
-        ("spec.peers[1]", "there is no BGPPeer gone"),
-    ];
-    assert_eq!(told, wanted.map(|(field, message)| (field.to_owned(), message.to_owned())).into());
-    assert_eq!(routes(&world), ["tor: 192.0.2.17/32"], "the rest is followed");
-    let world = serving(Some(Announce::Bgp), &shop(), Vec::new());
-    assert!(world.problems().iter().any(|it| it.message.contains("there is no BGPPeer")));
-}
-
-#[test]
-fn it_is_announced_once_a_host_says_so() {
-    let at = "192.0.2.10";
-    let mut world = leader(vec![pool_that_says(Some(Announce::Bgp)), put(&shop())]);
-    let told = |world: &World| {
-        let told = status(world, &shop()).announced.expect("is told");
-        (told.status, told.reason, told.message)
-    };
-    tell(&mut world, heard(applied("a", 5)));
-    assert_eq!(told(&world).1, AnnouncedReason::BgpFailed);
-    assert!(told(&world).2.contains("there is no BGPPeer"), "{:?}", told(&world));
-    let dirt = world.apply(peer("tor", router("10.0.0.1")));
-    let is_told = |dirt: &[Dirt]| dirt.iter().any(|it| *it.unit() == Unit::Status(owner(&shop())));
-    assert!(is_told(&dirt), "{dirt:?}");
-    assert_eq!((told(&world).0, told(&world).1), (ConditionStatus::Unknown, AnnouncedReason::BgpPending));
-    let state = |what, detail: &str| PeerReport {
-        what,
-        since: Time(1),
-        sent: 0,
-        resets: 0,
-        remote_as: None,
-        bfd_up: None,
-        detail: detail.into(),
-    };
-    let failing = |what, detail| {
-        let bgp = BgpReport { peers: [("tor".into(), state(what, detail))].into(), ..BgpReport::default() };
-        heard(HostReport { bgp, ..applied("a", 9) })
-    };
-    let dirt = world.apply(failing(PeerProgress::Failed, "it does not answer"));
-    assert!(is_told(&dirt), "{dirt:?}");
-    let message = format!("{at}: host a has no session with BGPPeer tor: it does not answer");
-    assert_eq!(told(&world), (ConditionStatus::False, AnnouncedReason::BgpFailed, message));
-    let problems = status(&world, &shop()).problems;
-    assert!(
-        problems.iter().any(|it| it.reason == Reason::BgpFailed && it.fix.contains("docs/bgp.md")),
-        "{problems:?}"
-    );
-    tell(&mut world, failing(PeerProgress::Connecting, ""));
-    assert_eq!(told(&world).1, AnnouncedReason::BgpPending);
-    tell(&mut world, heard(with_routes(applied("b", 9), at, "tor")));
-    let dirt = world.apply(heard(with_routes(applied("a", 9), at, "tor")));
-    assert!(is_told(&dirt), "{dirt:?}");
-    let message = format!("{at}: hosts a, b announce it to BGPPeer tor");
-    assert_eq!(told(&world), (ConditionStatus::True, AnnouncedReason::Bgp, message));
-    assert_eq!(
-        world.pool_announced(&ObjectRef::new(Kind::AddressPool, "", "public")).expect("is there").reason,
-        AnnouncedReason::Bgp
-    );
-    // The same said again changes nothing.
-    assert!(world.apply(heard(with_routes(applied("a", 9), at, "tor"))).is_empty());
-    // As a part of an aggregate.
-    let whole =
-        BgpAdvertisement { scope: of_pool(), aggregation_v4: Some(31), ..BgpAdvertisement::default() };
-    tell(&mut world, advertisement("a", whole));
-    for host in ["a", "b"] {
-        let routes = [("192.0.2.10/31".parse().expect("a network"), ["tor".into()].into())].into();
-        let bgp = BgpReport { routes, ..BgpReport::default() };
-        tell(&mut world, heard(HostReport { bgp, ..applied(host, 9) }));
-    }
-    assert_eq!(told(&world).1, AnnouncedReason::Bgp);
-}
-
-#[test]
-fn what_a_host_says_of_bgp_is_in_its_report() {
-    let world = serving(Some(Announce::Bgp), &shop(), vec![heard(with_routes(here(&[AT]), AT, "tor"))]);
-    assert_eq!(world.said().expect("a host").bgp.routes.len(), 1);
-}
-
-/// What a change of one Service costs beside thousands of others is a look at each address, and nothing is written.
-#[test]
-fn a_change_of_one_service_marks_that_one_alone() {
-    let other = service("other", &[("", 81, TargetPort::Number(80))]);
-    let more = vec![
-        put(&other),
-        written("192.0.2.18", &[&other], AddressState::Held, 4),
-        heard(here(&[AT, "192.0.2.18"])),
-        peer("tor", router("10.0.0.1")),
-    ];
-    let mut world = serving(Some(Announce::Bgp), &shop(), more);
-    open(&mut world, &other, "192.0.2.18");
-    assert_eq!(routes(&world), ["tor: 192.0.2.17/32 192.0.2.18/32"]);
-    let mut labelled = other.clone();
-    labelled.meta.labels.insert("a".into(), "b".into());
-    let fact = Fact::Service(Arc::new(labelled));
-    assert!(world.concerns_announcing(&fact), "an advertisement may select it by its labels");
-    let dirt = world.apply(Change::Put(fact.clone()));
-    assert!(dirt.iter().all(|it| *it.unit() != unit(&owner(&shop()))), "{dirt:?}");
-    assert!(!world.concerns_announcing(&fact));
 }
