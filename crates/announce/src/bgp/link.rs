@@ -1,6 +1,7 @@
 //! One peer: its session, its socket, and what is said of both.
 
 use std::{
+    io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::AsFd,
     sync::Arc,
@@ -158,22 +159,24 @@ impl Link {
             let Some(connection) = &self.connection else { return };
             match connection.receive(buffer) {
                 Ok(None) => return,
-                Ok(Some(0)) => {
-                    let why = match self.session.machine().state() {
-                        State::OpenSent => {
-                            "the peer closed the connection without a word: it may not be configured to expect this \
-                             host"
-                        }
-                        _ => "the peer closed the connection",
-                    };
-                    return self.session.lost(now, why);
-                }
+                Ok(Some(0)) => return self.lose(now, None),
                 Ok(Some(length)) => self.session.heard(now, buffer.get(..length).unwrap_or_default()),
-                Err(error) => {
-                    return self.session.lost(now, &format!("the connection broke: {error}"));
-                }
+                Err(error) => return self.lose(now, Some(error)),
             }
         }
+    }
+
+    /// The peer closed it, which is a reset where it had not read all.
+    fn lose(&mut self, now: Now, error: Option<io::Error>) {
+        let error = error.filter(|it| it.kind() != io::ErrorKind::ConnectionReset);
+        let why = match (error, self.session.machine().state()) {
+            (Some(error), _) => &format!("the connection broke: {error}"),
+            (None, State::OpenSent) => {
+                "the peer closed the connection without a word: it may not be configured to expect this host"
+            }
+            (None, _) => "the peer closed the connection",
+        };
+        self.session.lost(now, why);
     }
 
     /// Timers, then what has to be done with the socket, then what is to be written.
@@ -249,7 +252,7 @@ impl Link {
             match connection.send(bytes) {
                 Ok(Some(length)) => self.session.wrote(now, length),
                 Ok(None) => return self.session.wrote(now, 0),
-                Err(error) => return self.session.lost(now, &format!("the connection broke: {error}")),
+                Err(error) => return self.lose(now, Some(error)),
             }
         }
     }

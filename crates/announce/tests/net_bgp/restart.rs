@@ -1,0 +1,137 @@
+//! A process that is killed, replaced, or ends for good, and what a router makes of it.
+
+use std::{process::Stdio, time::Duration};
+
+use seaway_announce::bgp::{Settings, Speaker};
+use seaway_model::bgp::{BgpWanted, Session};
+use seaway_testkit::topology::{Bird, Frr, Running, command, lacks_routers, until};
+
+use crate::{
+    cable::{Cable, OUR_AS, OURS, THEIR_AS, THEIRS, quick, route, session},
+    script::{Listener, USUAL},
+};
+
+/// Whether it starts again, and what it announces.
+const VARIABLE: &str = "SEAWAY_TEST_SPEAKER";
+const ADDRESS: &str = "192.0.2.1/32";
+
+fn wanted() -> Session {
+    let mut wanted = session("tor");
+    wanted.graceful_restart = Some(Duration::from_secs(120));
+    wanted.routes = vec![route(ADDRESS)];
+    wanted
+}
+
+#[test]
+#[ignore = "run by another test, as a process that is killed"]
+fn a_speaker() {
+    let restarting = std::env::var(VARIABLE).expect("it says what this is") == "again";
+    let speaker = Speaker::start(Settings { restarting, ..quick() }, || {}).expect("a thread");
+    speaker.want(BgpWanted { sessions: vec![wanted()] });
+    loop {
+        std::thread::park();
+    }
+}
+
+fn start(cable: &Cable, which: &str) -> Running {
+    let program = std::env::current_exe().expect("this test");
+    let mut command = cable.ours.command(&program.to_string_lossy());
+    command.args(["--ignored", "--exact", "restart::a_speaker"]).env(VARIABLE, which).stdout(Stdio::null());
+    Running::start(&mut command)
+}
+
+#[test]
+fn a_router_keeps_routes_of_a_killed_process_until_the_next_one_says_them_again() {
+    if lacks_routers(&[Frr::PROGRAM]) {
+        return;
+    }
+    let cable = Cable::new();
+    let config = format!(
+        "router bgp {THEIR_AS}\n bgp router-id {THEIRS}\n no bgp ebgp-requires-policy\n bgp graceful-restart\n \
+         neighbor {OURS} remote-as {OUR_AS}\n"
+    );
+    let frr = Frr::start(&cable.theirs, &[("bgpd", &config)]);
+    // What the router forwards by, written down at each change.
+    let has_route = || command("ip", &["-n", cable.theirs.name(), "route", "show", ADDRESS]).contains(OURS);
+    let told = || frr.says("bgpd", &format!("show bgp ipv4 unicast {ADDRESS}"));
+    let first = start(&cable, "first");
+    until("the router forwards", has_route);
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("routes");
+    let output = std::fs::File::create(&log).expect("a file");
+    let mut monitor = cable.theirs.command("ip");
+    let _monitor = Running::start(monitor.args(["monitor", "route"]).stdout(output));
+    drop(first);
+    until("it is stale", || told().contains("stale"));
+    assert!(has_route(), "it goes on");
+    let _second = start(&cable, "again");
+    until("it was said again", || {
+        let told = told();
+        told.contains(OURS) && !told.contains("stale")
+    });
+    until("End-of-RIB was heard", || {
+        frr.says("bgpd", &format!("show bgp neighbors {OURS}")).contains("End-of-RIB")
+    });
+    assert!(has_route());
+    let changes = std::fs::read_to_string(&log).expect("text");
+    assert!(!changes.contains("Deleted"), "it was never withdrawn: {changes}");
+}
+
+fn bird(cable: &Cable) -> Bird {
+    let config = format!(
+        "router id {THEIRS};\nprotocol device {{}}\nprotocol bgp host {{ local {THEIRS} as {THEIR_AS}; \
+         neighbor {OURS} as {OUR_AS}; graceful restart on; ipv4 {{ import all; export none; }}; }}\n"
+    );
+    Bird::start(&cable.theirs, &config)
+}
+
+#[test]
+fn a_handover_keeps_routes_and_an_end_asks_for_other_ways_first_and_leaves_none() {
+    if lacks_routers(&[Bird::PROGRAM]) {
+        return;
+    }
+    let cable = Cable::new();
+    let bird = bird(&cable);
+    let says = || bird.says(&["show", "route", "all", "for", "192.0.2.1"]);
+    let ours = cable.start(vec![wanted()]);
+    ours.until_established("tor");
+    until("BIRD has it", || says().contains(OURS));
+    ours.0.restart();
+    until("the session is gone", || !bird.says(&["show", "protocols", "host"]).contains("Established"));
+    assert!(says().contains(OURS), "{}", says());
+    let ours = cable.start_with(Settings { restarting: true, ..quick() }, vec![wanted()]);
+    ours.until_established("tor");
+    assert!(ours.state("tor").graceful_restart);
+    assert!(says().contains(OURS), "{}", says());
+    // RFC 8326, then nothing, though it would keep routes of who is gone without a word.
+    std::thread::scope(|scope| {
+        scope.spawn(|| ours.0.shut_down(Duration::from_secs(2)));
+        until("BIRD is asked for other ways", || says().contains("(65535,0)"));
+        until("BIRD has it no more", || !says().contains(OURS));
+    });
+    let told = bird.says(&["show", "protocols", "all", "host"]);
+    assert!(told.contains("Administrative shutdown"), "{told}");
+    assert!(!told.contains("1 imported"), "{told}");
+}
+
+#[test]
+fn an_end_withdraws_all_before_it_says_why_and_says_that_once() {
+    if lacks_routers(&[]) {
+        return;
+    }
+    let cable = Cable::new();
+    let listener = Listener::open(&cable.theirs);
+    let ours = cable.start(vec![wanted()]);
+    let mut script = listener.establish(&USUAL);
+    until("it announces", || script.read().is_some_and(|(_, body)| body.ends_with(&[32, 192, 0, 2, 1])));
+    ours.until("tor", "all was said", |it| it.sent == 1);
+    ours.0.shut_down(Duration::ZERO);
+    let said: Vec<_> = std::iter::from_fn(|| script.read()).filter(|it| *it != (4, vec![])).collect();
+    let ends: Vec<_> =
+        said.iter().map(|(kind, body)| (*kind, &body[..])).skip_while(|it| it.1[..2] == [0, 0]).collect();
+    assert_eq!(
+        ends,
+        [(2, &[0, 5, 32, 192, 0, 2, 1, 0, 0][..]), (3, b"\x06\x02\x0cseaway stops")],
+        "{said:?}"
+    );
+}
