@@ -10,6 +10,7 @@ use std::{
 
 use nix::poll::{PollFd, PollFlags};
 use seaway_model::bgp::{Hops, PeerAddress, RemoteAs, Session as Wanted};
+use secrecy::ExposeSecret;
 
 use super::{
     fsm::{Config, Now, State},
@@ -20,7 +21,7 @@ use super::{
     settings::{PeerState, SessionState, Timing},
     sockets::{Connection, Route},
 };
-use crate::bfd;
+use crate::{Links, Observed, Process, Sockets, bfd};
 
 /// Of one peer, before others have a turn.
 const READS: usize = 4;
@@ -42,7 +43,9 @@ pub(super) struct Link {
     received: u64,
     /// The prefixes that were told are those of this version.
     version: u64,
-    pub(super) bfd: Option<bfd::State>,
+    bfd: Option<bfd::State>,
+    was_up: bool,
+    is_late: bool,
 }
 
 /// What changes end the session; routes, next hops and BFD do not.
@@ -58,6 +61,12 @@ fn config(wanted: &Wanted, timing: Timing) -> Config {
         has_password: wanted.password.is_some(),
         timing,
     }
+}
+
+/// That there is one, and which, if that is known: not in which object.
+fn value(wanted: &Wanted) -> Option<Option<&str>> {
+    let password = wanted.password.as_ref();
+    password.map(|it| it.value.as_ref().map(ExposeSecret::expose_secret))
 }
 
 impl Link {
@@ -89,6 +98,8 @@ impl Link {
             received: 0,
             version: 0,
             bfd: None,
+            was_up: false,
+            is_late: false,
         }
     }
 
@@ -98,7 +109,7 @@ impl Link {
             && wanted.to == self.wanted.to
             && wanted.hops == self.wanted.hops
             && wanted.router_id == self.wanted.router_id
-            && wanted.password == self.wanted.password;
+            && value(&wanted) == value(&self.wanted);
         if !is_same {
             self.end(now, Notification::CHANGED, "its configuration changed", buffer);
             self.resets = self.resets.saturating_add(self.session.machine().resets);
@@ -111,7 +122,7 @@ impl Link {
         self.session.want(&wanted.routes, false);
         self.wanted = wanted;
         if has_moved && self.session.machine().is_established() {
-            self.look();
+            self.session.set_local(self.next_hops());
         }
     }
 
@@ -141,7 +152,26 @@ impl Link {
     }
 
     pub(super) fn next(&self) -> Now {
-        self.session.next()
+        let late = self.late_at().filter(|_| !self.is_late);
+        self.session.next().min(late.unwrap_or(Now::MAX))
+    }
+
+    /// When BFD should be up.
+    fn late_at(&self) -> Option<Now> {
+        match self.session.machine().state() {
+            State::Established { since } => self.wanted.bfd.map(|_| since.saturating_add(BFD_PATIENCE)),
+            _ => None,
+        }
+    }
+
+    /// What BFD says of the peer now; and whether that ends the session: only where it was up in this very session.
+    pub(super) fn hear_bfd(&mut self, state: Option<bfd::State>) -> bool {
+        let is_up = state.as_ref().is_some_and(|it| it.what == bfd::What::Up);
+        let is_failed = self.was_up && state.as_ref().is_some_and(bfd::State::is_failed);
+        let is_over = state.as_ref().is_none_or(|it| it.is_peer_stopped) || is_failed;
+        self.was_up = is_up || self.was_up && !is_over;
+        self.bfd = state;
+        is_failed
     }
 
     /// A router was found behind its interface, for which it may wait.
@@ -160,6 +190,10 @@ impl Link {
                 Ok(true) => {
                     connection.is_connected = true;
                     self.local = connection.local();
+                    self.own = Own::default();
+                    if let Ok(observed) = Links::open().and_then(|mut it| it.observe()) {
+                        self.observe(&observed);
+                    }
                     let local = self.next_hops();
                     let id = self.wanted.router_id.or(id).unwrap_or(Ipv4Addr::LOCALHOST);
                     self.session.connected(now, id, local);
@@ -194,6 +228,7 @@ impl Link {
     /// Timers, then what has to be done with the socket, then what is to be written.
     pub(super) fn act(&mut self, now: Now, neighbors: &mut Neighbors, buffer: &mut [u8]) {
         self.session.tick(now);
+        self.is_late = self.late_at().is_some_and(|at| at <= now);
         self.obey(now, neighbors, buffer);
         self.write(now);
         self.obey(now, neighbors, buffer);
@@ -238,6 +273,7 @@ impl Link {
                 Some(known.ok_or("its password cannot be read, and there is no session without it")?)
             }
         };
+        self.refuse_twins(to)?;
         self.to = Some(to);
         let is_internal = match self.wanted.remote_as {
             RemoteAs::Internal => true,
@@ -245,6 +281,23 @@ impl Link {
             RemoteAs::Number(number) => number == self.wanted.local_as,
         };
         Connection::begin(&Route { to, source, hops: self.wanted.hops, is_internal, password })
+    }
+
+    /// A router may take a second connection of this host for a restart, and end the session that another program has.
+    fn refuse_twins(&self, to: SocketAddr) -> Result<(), String> {
+        let all = Sockets::open().and_then(|mut it| it.connections(to.ip(), to.port())).unwrap_or_default();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let own = Process::own_sockets();
+        let Some(other) = all.iter().find(|it| !own.contains(&it.inode)) else { return Ok(()) };
+        let who = Process::owner_of(other.inode);
+        let who =
+            who.map_or_else(|| "another program".into(), |it| format!("{} (process {})", it.name, it.pid));
+        Err(format!(
+            "{who} of this host has a session with {} already; Seaway begins none beside it",
+            to.ip()
+        ))
     }
 
     fn close(&mut self, buffer: &mut [u8]) {
@@ -281,18 +334,22 @@ impl Link {
     }
 
     /// Our addresses may have changed.
-    pub(super) fn look(&mut self) {
+    pub(super) fn look(&mut self, observed: &Observed) {
         if self.is_established() {
-            let local = self.next_hops();
-            self.session.set_local(local);
+            self.observe(observed);
+            self.session.set_local(self.next_hops());
+        }
+    }
+
+    /// Without an answer of the kernel it stays as it was.
+    fn observe(&mut self, observed: &Observed) {
+        if let (Some(local), Some(to)) = (self.local, self.to) {
+            self.own = Own::of(local, to.ip(), observed);
         }
     }
 
     /// Our addresses in the session, or what is configured instead.
-    fn next_hops(&mut self) -> Local {
-        if let (Some(local), Some(to)) = (self.local, self.to) {
-            self.own = Own::observe(local, to.ip());
-        }
+    fn next_hops(&self) -> Local {
         let configured = self.wanted.next_hops;
         Local { v4: configured.v4.or(self.own.v4), v6: configured.v6.or(self.own.v6) }
     }
@@ -330,9 +387,8 @@ impl Link {
         if let Some(trouble) = &state.trouble {
             return Some(format!("BFD is not up: {trouble}"));
         }
-        let is_late = self.told.since.elapsed().is_ok_and(|it| it > BFD_PATIENCE);
         let port = if key.is_multihop { bfd::MULTIHOP_PORT } else { bfd::SINGLE_HOP_PORT };
-        is_late.then(|| {
+        self.is_late.then(|| {
             format!(
                 "BFD is not up: the peer sends nothing to UDP port {port} of {}",
                 key.local.unwrap_or(key.peer)

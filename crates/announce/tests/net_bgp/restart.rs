@@ -1,6 +1,6 @@
 //! A process that is killed, replaced, or ends for good, and what a router makes of it.
 
-use std::{process::Stdio, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use seaway_announce::bgp::{Settings, Speaker};
 use seaway_model::bgp::{BgpWanted, Session};
@@ -13,6 +13,8 @@ use crate::{
 
 /// Whether it starts again, and what it announces.
 const VARIABLE: &str = "SEAWAY_TEST_SPEAKER";
+/// Where it writes what it says of its session.
+const TOLD: &str = "SEAWAY_TEST_TOLD";
 const ADDRESS: &str = "192.0.2.1/32";
 
 fn wanted() -> Session {
@@ -28,15 +30,23 @@ fn a_speaker() {
     let restarting = std::env::var(VARIABLE).expect("it says what this is") == "again";
     let speaker = Speaker::start(Settings { restarting, ..quick() }, || {}).expect("a thread");
     speaker.want(BgpWanted { sessions: vec![wanted()] });
+    let told = std::env::var(TOLD).ok();
     loop {
-        std::thread::park();
+        std::thread::park_timeout(Duration::from_millis(20));
+        if let (Some(told), Some(it)) = (&told, speaker.states().get("tor")) {
+            let text = format!("{:?} received {} resets {}", it.session, it.received, it.resets);
+            std::fs::write(told, text).expect("written");
+        }
     }
 }
 
-fn start(cable: &Cable, which: &str) -> Running {
+pub(crate) fn start(cable: &Cable, which: &str, told: Option<&Path>) -> Running {
     let program = std::env::current_exe().expect("this test");
     let mut command = cable.ours.command(&program.to_string_lossy());
     command.args(["--ignored", "--exact", "restart::a_speaker"]).env(VARIABLE, which).stdout(Stdio::null());
+    if let Some(told) = told {
+        command.env(TOLD, told);
+    }
     Running::start(&mut command)
 }
 
@@ -54,24 +64,30 @@ fn a_router_keeps_routes_of_a_killed_process_until_the_next_one_says_them_again(
     // What the router forwards by, written down at each change.
     let has_route = || command("ip", &["-n", cable.theirs.name(), "route", "show", ADDRESS]).contains(OURS);
     let told = || frr.says("bgpd", &format!("show bgp ipv4 unicast {ADDRESS}"));
-    let first = start(&cable, "first");
+    let first = start(&cable, "first", None);
     until("the router forwards", has_route);
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("routes");
     let output = std::fs::File::create(&log).expect("a file");
     let mut monitor = cable.theirs.command("ip");
     let _monitor = Running::start(monitor.args(["monitor", "route"]).stdout(output));
+    let changes = || std::fs::read_to_string(&log).expect("text");
+    until("changes are written down", || {
+        for what in ["add", "delete"] {
+            cable.theirs.ip(&["route", what, "198.51.100.77/32", "dev", "eth0"]);
+        }
+        changes().contains("Deleted 198.51.100.77")
+    });
     drop(first);
     until("it is stale", || told().contains("stale"));
     assert!(has_route(), "it goes on");
-    let _second = start(&cable, "again");
+    let _second = start(&cable, "again", None);
     until("it was said again", || {
         let told = told();
         told.contains(OURS) && !told.contains("stale")
     });
     assert!(has_route());
-    let changes = std::fs::read_to_string(&log).expect("text");
-    assert!(!changes.contains("Deleted"), "it was never withdrawn: {changes}");
+    assert!(!changes().contains("Deleted 192"), "it was never withdrawn: {}", changes());
 }
 
 fn bird(cable: &Cable) -> Bird {
