@@ -21,6 +21,9 @@ const SLOWEST_START: Duration = Duration::from_secs(1);
 /// A process that goes on where another one ended hears of it so soon, if at all.
 const SUCCESSION: Duration = Duration::from_secs(2);
 
+/// First it hears whether the peer has the session of a process before: to say that it begins would end that.
+const LISTENS: Duration = SLOWEST_START;
+
 #[derive(Debug)]
 pub(crate) struct Session {
     profile: Profile,
@@ -73,7 +76,7 @@ impl Session {
             transmit_before: None,
             receive_before: None,
             is_polling: false,
-            next: now,
+            next: now.saturating_add(LISTENS),
             sent: now,
             heard: None,
             downs: 0,

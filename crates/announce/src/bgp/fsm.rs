@@ -194,6 +194,13 @@ impl Machine {
         actions.push(Action::Send(bytes));
     }
 
+    /// Tries again so soon, however often it failed.
+    pub(crate) fn retry(&mut self, at: Now) {
+        if let State::Idle { until } = &mut self.state {
+            *until = at;
+        }
+    }
+
     /// What it waited for has come.
     pub(crate) fn hurry(&mut self, now: Now) {
         if let State::Idle { until } = &mut self.state {

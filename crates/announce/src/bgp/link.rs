@@ -16,7 +16,7 @@ use super::{
     fsm::{Config, Now, State},
     message::Notification,
     neighbors::Neighbors,
-    own::Own,
+    own::{Own, towards},
     session::{Command, Local, Session},
     settings::{PeerState, SessionState, Timing},
     sockets::{Connection, Route},
@@ -25,6 +25,9 @@ use crate::{Links, Observed, Process, Sockets, bfd};
 
 /// Of one peer, before others have a turn.
 const READS: usize = 4;
+/// While the process of before has the session, it is looked for so often, and for so long.
+const SUCCESSION: Duration = Duration::from_millis(100);
+const PREDECESSOR: Duration = Duration::from_secs(30);
 /// BFD begins with a packet a second.
 const BFD_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -46,6 +49,9 @@ pub(super) struct Link {
     bfd: Option<bfd::State>,
     was_up: bool,
     is_late: bool,
+    /// Another program has a session with the peer.
+    is_behind: bool,
+    patient_until: Now,
 }
 
 /// What changes end the session; routes, next hops and BFD do not.
@@ -70,7 +76,7 @@ fn value(wanted: &Wanted) -> Option<Option<&str>> {
 }
 
 impl Link {
-    pub(super) fn new(wanted: Wanted, timing: Timing, is_restarting: bool, seed: u64) -> Link {
+    pub(super) fn new(wanted: Wanted, timing: Timing, is_restarting: bool, seed: u64, now: Now) -> Link {
         let mut session = Session::new(config(&wanted, timing), is_restarting, seed);
         session.want(&wanted.routes, false);
         let told = PeerState {
@@ -100,6 +106,8 @@ impl Link {
             bfd: None,
             was_up: false,
             is_late: false,
+            is_behind: false,
+            patient_until: now.saturating_add(PREDECESSOR),
         }
     }
 
@@ -171,7 +179,7 @@ impl Link {
         let is_over = state.as_ref().is_none_or(|it| it.is_peer_stopped) || is_failed;
         self.was_up = is_up || self.was_up && !is_over;
         self.bfd = state;
-        is_failed
+        is_failed && self.is_established()
     }
 
     /// A router was found behind its interface, for which it may wait.
@@ -250,7 +258,15 @@ impl Link {
                     }
                     Command::Connect => match self.connect(neighbors) {
                         Ok(connection) => self.connection = Some(connection),
-                        Err(why) => self.session.lost(now, &why),
+                        Err(why) => {
+                            self.session.lost(now, &why);
+                            if self.is_behind
+                                && self.session.machine().is_restarting()
+                                && now < self.patient_until
+                            {
+                                self.session.retry(now.saturating_add(SUCCESSION));
+                            }
+                        }
                     },
                 }
             }
@@ -273,13 +289,11 @@ impl Link {
                 Some(known.ok_or("its password cannot be read, and there is no session without it")?)
             }
         };
-        self.refuse_twins(to)?;
+        let free = self.refuse_twins(to);
+        self.is_behind = free.is_err();
+        free?;
         self.to = Some(to);
-        let is_internal = match self.wanted.remote_as {
-            RemoteAs::Internal => true,
-            RemoteAs::External => false,
-            RemoteAs::Number(number) => number == self.wanted.local_as,
-        };
+        let is_internal = self.is_internal();
         Connection::begin(&Route { to, source, hops: self.wanted.hops, is_internal, password })
     }
 
@@ -348,22 +362,41 @@ impl Link {
         }
     }
 
+    /// Before there is a connection, for BFD.
+    pub(super) fn foresee(&mut self, observed: &Observed) {
+        if let PeerAddress::Ip { address, port, source } = &self.wanted.to
+            && let Some(local) = source.or_else(|| towards(*address, *port))
+        {
+            self.own = Own::of(local, *address, observed);
+        }
+    }
+
     /// Our addresses in the session, or what is configured instead.
     fn next_hops(&self) -> Local {
         let configured = self.wanted.next_hops;
         Local { v4: configured.v4.or(self.own.v4), v6: configured.v6.or(self.own.v6) }
     }
 
-    /// What BFD is to watch; only while there is a session.
+    /// What BFD is to watch while there is a session, and until there is the first one after a restart: a peer that hears nothing
+    /// meanwhile would take it for down.
     pub(super) fn watched(&self) -> Option<(bfd::Key, bfd::Profile)> {
-        let profile = self.wanted.bfd.filter(|_| self.is_established())?;
-        let (peer, local) = (self.to?.ip(), self.local?);
+        // Two processes that speak BFD at once would tell the peer that it is down.
+        let is_next = self.session.machine().is_restarting() && self.to.is_some() && !self.is_behind;
+        let is_wanted = self.is_established() || is_next;
+        let profile = self.wanted.bfd.filter(|_| is_wanted)?;
+        let (peer, local) = match (self.to, self.local, &self.wanted.to) {
+            (Some(to), Some(local), _) => (to.ip(), local),
+            (_, _, PeerAddress::Ip { address, port, source }) => {
+                (*address, source.or_else(|| towards(*address, *port))?)
+            }
+            (_, _, PeerAddress::Interface(_)) => return None,
+        };
         let interface = match &self.wanted.to {
             PeerAddress::Interface(name) => Some(name.to_string()),
             PeerAddress::Ip { .. } => None,
         };
         // Of one AS, peers may be anywhere; those beside us speak BFD as neighbors do (RFC 5881), as FRR has it.
-        let is_internal = self.session.machine().remote_as() == Some(self.wanted.local_as);
+        let is_internal = self.is_internal();
         let is_multihop = match self.wanted.hops {
             _ if is_internal => !self.own.is_adjacent,
             Hops::Multihop(hops) | Hops::Security(hops) => hops > 1,
@@ -380,6 +413,14 @@ impl Link {
         Some((key, profile))
     }
 
+    fn is_internal(&self) -> bool {
+        match self.wanted.remote_as {
+            RemoteAs::Internal => true,
+            RemoteAs::External => false,
+            RemoteAs::Number(number) => number == self.wanted.local_as,
+        }
+    }
+
     /// A session without the BFD that it is to have.
     fn lacks_bfd(&self) -> Option<String> {
         let (key, _) = self.watched()?;
@@ -388,10 +429,14 @@ impl Link {
             return Some(format!("BFD is not up: {trouble}"));
         }
         let port = if key.is_multihop { bfd::MULTIHOP_PORT } else { bfd::SINGLE_HOP_PORT };
+        let (at, other) = (
+            key.local.unwrap_or(key.peer),
+            if key.is_multihop { bfd::SINGLE_HOP_PORT } else { bfd::MULTIHOP_PORT },
+        );
         self.is_late.then(|| {
             format!(
-                "BFD is not up: the peer sends nothing to UDP port {port} of {}",
-                key.local.unwrap_or(key.peer)
+                "BFD is not up: the peer sends nothing to UDP port {port} of {at}; one that takes us for nearer or farther away \
+                 sends to {other}"
             )
         })
     }

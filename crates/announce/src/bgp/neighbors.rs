@@ -20,7 +20,7 @@ use seaway_model::Name;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::fsm::Now;
-use crate::Links;
+use crate::{Links, Observed};
 
 const ADVERTISEMENT: u8 = 134;
 /// A router solicitation, and an advertisement of a router with a lifetime of 0. The kernel writes the checksum.
@@ -107,6 +107,14 @@ impl Neighbors {
             format!("no router was heard on interface {interface}: it must send router advertisements")
         })?;
         Ok(SocketAddrV6::new(best.address, port, 0, *index).into())
+    }
+
+    /// Our addresses may have changed.
+    pub(super) fn look(&mut self, observed: &Observed) {
+        for link in self.0.values_mut() {
+            let index = link.socket.as_ref().map_or(0, |it| it.1);
+            link.own = observed.addresses.iter().filter(|it| it.link == index).map(|it| it.ip).collect();
+        }
     }
 
     /// A session with this one ended, or did not come to be: next time it is another one's turn, if there is another one.

@@ -92,7 +92,7 @@ pub(super) fn router_id<'a>(peers: impl Iterator<Item = &'a PeerAddress> + Clone
 }
 
 /// Our address on the way to another; nothing is sent.
-fn towards(peer: IpAddr, port: u16) -> Option<IpAddr> {
+pub(super) fn towards(peer: IpAddr, port: u16) -> Option<IpAddr> {
     let any: IpAddr =
         if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;

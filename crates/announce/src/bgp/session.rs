@@ -84,6 +84,10 @@ impl Session {
         self.act();
     }
 
+    pub(crate) fn retry(&mut self, at: Now) {
+        self.machine.retry(at);
+    }
+
     pub(crate) fn hurry(&mut self, now: Now) {
         self.machine.hurry(now);
     }

@@ -30,6 +30,8 @@ const BUFFER: usize = 64 * 1024;
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Addresses are looked at no more often.
 const REST: Duration = Duration::from_secs(1);
+/// Where there is no news of them.
+const LATER: Duration = Duration::from_secs(30);
 const GOODBYE: &str = "seaway stops";
 
 pub(super) struct Worker {
@@ -128,7 +130,11 @@ impl Worker {
                     link
                 }
                 None => {
-                    let link = Link::new(session, timing, self.settings.restarting, seed());
+                    let is_restarting = self.settings.restarting;
+                    let mut link = Link::new(session, timing, is_restarting, seed(), time);
+                    if is_restarting && let Ok(observed) = Links::open().and_then(|mut it| it.observe()) {
+                        link.foresee(&observed);
+                    }
                     locked(&self.shared.told).insert(name.clone(), link.first());
                     link
                 }
@@ -192,19 +198,34 @@ impl Worker {
             Event::Link(link) | Event::LinkGone(link) => !link.loopback,
             Event::Lost => true,
         };
-        let is_news = |it: &mut Watch| it.events().map_or(true, |all| all.iter().any(counts));
-        if self.addresses.as_mut().is_some_and(is_news) {
+        let news = self.addresses.as_mut().map(|it| it.events());
+        let is_news = match news {
+            Some(Ok(all)) => all.iter().any(counts),
+            Some(Err(_)) => {
+                self.addresses = None;
+                true
+            }
+            None => false,
+        };
+        if is_news {
             self.look_at = self.look_at.min(time.saturating_add(REST));
         }
         if self.look_at > time {
             return;
         }
         self.look_at = Now::MAX;
+        if self.addresses.is_none() {
+            self.addresses = Watch::open().ok();
+        }
         if let Ok(observed) = Links::open().and_then(|mut it| it.observe()) {
             self.loopback = observed.links.iter().find(|it| it.loopback).map(|it| it.index);
             self.links.values_mut().for_each(|it| it.look(&observed));
+            self.neighbors.look(&observed);
         } else {
             self.look_at = time.saturating_add(REST);
+        }
+        if self.addresses.is_none() {
+            self.look_at = time.saturating_add(LATER);
         }
     }
 

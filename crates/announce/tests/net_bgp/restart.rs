@@ -2,8 +2,11 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
-use seaway_announce::bgp::{Settings, Speaker};
-use seaway_model::bgp::{BgpWanted, Session};
+use seaway_announce::{
+    bfd::What,
+    bgp::{SessionState, Settings, Speaker},
+};
+use seaway_model::bgp::{Bfd, BgpWanted, Session};
 use seaway_testkit::topology::{Bird, Frr, Running, command, lacks_routers, until};
 
 use crate::{
@@ -27,9 +30,16 @@ fn wanted() -> Session {
 #[test]
 #[ignore = "run by another test, as a process that is killed"]
 fn a_speaker() {
-    let restarting = std::env::var(VARIABLE).expect("it says what this is") == "again";
+    let which = std::env::var(VARIABLE).expect("it says what this is");
+    let restarting = which == "again";
+    let mut wanted = wanted();
+    if which == "with bfd" {
+        let pace = Duration::from_millis(300);
+        wanted.bfd =
+            Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
+    }
     let speaker = Speaker::start(Settings { restarting, ..quick() }, || {}).expect("a thread");
-    speaker.want(BgpWanted { sessions: vec![wanted()] });
+    speaker.want(BgpWanted { sessions: vec![wanted] });
     let told = std::env::var(TOLD).ok();
     loop {
         std::thread::park_timeout(Duration::from_millis(20));
@@ -88,6 +98,49 @@ fn a_router_keeps_routes_of_a_killed_process_until_the_next_one_says_them_again(
     });
     assert!(has_route());
     assert!(!changes().contains("Deleted 192"), "it was never withdrawn: {}", changes());
+}
+
+/// BIRD, with BFD that is slower than a change of processes; the next process waits until the session of this one has ended.
+#[test]
+fn the_next_process_takes_the_session_and_bfd_over() {
+    if lacks_routers(&[Bird::PROGRAM]) {
+        return;
+    }
+    let cable = Cable::new();
+    let config = format!(
+        "router id {THEIRS};\nprotocol device {{}}\nprotocol bfd {{ interface \"eth0\" {{ interval 300 ms; multiplier 3; }}; }}\n\
+         protocol bgp host {{ local {THEIRS} as {THEIR_AS}; neighbor {OURS} as {OUR_AS}; graceful restart on; bfd graceful; \
+         ipv4 {{ import all; export none; }}; }}\n"
+    );
+    let bird = Bird::start(&cable.theirs, &config);
+    let pace = Duration::from_millis(300);
+    let mut wanted = wanted();
+    wanted.bfd = Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
+    let first = start(&cable, "with bfd", None);
+    let bfd = || bird.says(&["show", "bfd", "sessions"]);
+    until("BFD is up", || bfd().contains("Up"));
+    let routes = || bird.says(&["show", "route", "for", "192.0.2.1"]);
+    until("BIRD has it", || routes().contains(OURS));
+    // The next one is there before this one ends.
+    let ours = cable.start_with(Settings { restarting: true, ..quick() }, vec![wanted]);
+    ours.until_it_says("tor", "of this host has a session with 10.79.0.1 already");
+    let since = || {
+        bfd()
+            .lines()
+            .find(|it| it.contains(OURS))
+            .map(|it| it.split_whitespace().collect::<Vec<_>>()[..4].join(" "))
+    };
+    let before = since();
+    drop(first);
+    let began = std::time::Instant::now();
+    until("the next one has the session", || {
+        assert!(routes().contains(OURS), "{}", routes());
+        ours.state("tor").session == SessionState::Established
+    });
+    println!("the next process had the session after {:?}", began.elapsed());
+    ours.until("tor", "its BFD is up", |it| it.bfd.as_ref().is_some_and(|it| it.what == What::Up));
+    assert_eq!(since(), before, "to BIRD it was never down");
+    assert!(routes().contains(OURS), "{}", routes());
 }
 
 fn bird(cable: &Cable) -> Bird {
