@@ -247,7 +247,7 @@ const ANNOUNCED: &[ReasonHelp] = &[
     },
     ReasonHelp {
         name: "BGP",
-        meaning: "Hosts announce each of the addresses by BGP; the message names them and their peers.",
+        meaning: "Hosts announce each of the addresses by BGP; the message names their peers.",
         remedy: "",
     },
     ReasonHelp {

@@ -208,6 +208,7 @@ impl Layer2 {
             addresses: offered
                 .map(|ip| WantedAddress { address: *ip, candidates: candidates.clone() })
                 .collect(),
+            interfaces: wanted.interfaces.clone(),
         }
     }
 

@@ -42,6 +42,10 @@ pub(crate) struct AnnouncingObjects {
     gone: BTreeMap<Name, Arc<AddressPool>>,
     /// Of a folder; in a cluster, hosts read them.
     passwords: BTreeMap<ObjectRef, SecretString>,
+    /// Of those, which are not there any more: a session that is there goes on with the last one.
+    lost: BTreeSet<ObjectRef>,
+    /// Kinds that may not be listed.
+    refused: BTreeSet<Kind>,
 }
 
 /// By what an address may be announced.
@@ -61,11 +65,14 @@ impl AnnouncingObjects {
     /// Whether that is news.
     pub(crate) fn put(&mut self, it: &Arc<AnnouncingObject>) -> bool {
         let before = self.objects.insert(it.object.clone(), it.clone());
+        self.forget_lost_secrets();
         before.is_none_or(|before| before != *it)
     }
 
     pub(crate) fn remove(&mut self, object: &ObjectRef) -> bool {
-        self.objects.remove(object).is_some()
+        let before = self.objects.remove(object);
+        self.forget_lost_secrets();
+        before.is_some()
     }
 
     pub(crate) fn note_pool(&mut self, pool: &Arc<AddressPool>) {
@@ -86,18 +93,49 @@ impl AnnouncingObjects {
 
     pub(crate) fn put_secret(&mut self, secret: &Secret) {
         match secret.values.get(PASSWORD) {
-            Some(value) => self.passwords.insert(secret.object.clone(), value.clone()),
-            None => self.passwords.remove(&secret.object),
-        };
+            Some(value) => {
+                self.lost.remove(&secret.object);
+                self.passwords.insert(secret.object.clone(), value.clone());
+            }
+            None => self.remove_secret(&secret.object),
+        }
     }
 
+    /// A Secret that is deleted to be made again would end sessions that are protected by what it said.
     pub(crate) fn remove_secret(&mut self, object: &ObjectRef) {
-        self.passwords.remove(object);
+        match self.names_secret(object) {
+            true if self.passwords.contains_key(object) => drop(self.lost.insert(object.clone())),
+            _ => drop(self.passwords.remove(object)),
+        }
+    }
+
+    /// No peer names them any more.
+    fn forget_lost_secrets(&mut self) {
+        let lost = std::mem::take(&mut self.lost);
+        let (kept, forgotten): (BTreeSet<_>, BTreeSet<_>) =
+            lost.into_iter().partition(|it| self.names_secret(it));
+        self.lost = kept;
+        forgotten.iter().for_each(|it| drop(self.passwords.remove(it)));
     }
 
     /// Whether its value is a part of a session.
     pub(crate) fn names_secret(&self, object: &ObjectRef) -> bool {
         self.peers().filter_map(|(_, it)| it.password.as_ref()).any(|it| it.name == object.name)
+    }
+
+    pub(crate) fn note_refused(&mut self, kind: Kind) {
+        if kind.is_announcing() {
+            self.refused.insert(kind);
+        }
+    }
+
+    pub(crate) fn note_listed(&mut self, kind: Kind) {
+        self.refused.remove(&kind);
+    }
+
+    /// A role of an older version permits none of them: then none was written for this one.
+    pub(crate) fn are_all_refused(&self) -> bool {
+        Kind::ANNOUNCING.iter().filter(|it| !it.is_of_metallb()).all(|it| self.refused.contains(it))
     }
 
     /// Those that count: ours.

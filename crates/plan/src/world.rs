@@ -314,6 +314,7 @@ impl World {
             Change::Missing(reference) => self.remove(&reference),
             Change::Synced(kind) => {
                 self.synced.insert(kind);
+                self.announcing.note_listed(kind);
                 if kind == Kind::Secret {
                     self.note_asked(true);
                 }
@@ -323,7 +324,7 @@ impl World {
             Change::Unreported(host, life) => self.note_unreported(&host, life),
             Change::SetBack => self.begin_again(),
             Change::NotAsked(Kind::Secret) => self.note_asked(false),
-            Change::NotAsked(_) => {}
+            Change::NotAsked(kind) => self.announcing.note_refused(kind),
             Change::Reported(object, problems) => self.report(object, problems),
             Change::Overwritten(object) => self.say_again(&object),
             Change::Outcome(outcome) => {

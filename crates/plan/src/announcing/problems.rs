@@ -144,9 +144,15 @@ impl AnnouncingObjects {
         }
         if let Some(secret) = peer.password.as_ref().filter(|_| !is_cluster) {
             let password = self.password(secret, false);
-            if password.value.is_none() {
-                let message =
-                    format!("{} is not there, or has no key password; there is no session", password.secret);
+            let what = match () {
+                () if password.value.is_none() => Some("; there is no session"),
+                () if self.lost.contains(&password.secret) => {
+                    Some("; a session that is there goes on with the last one")
+                }
+                () => None,
+            };
+            if let Some(what) = what {
+                let message = format!("{} is not there, or has no key password{what}", password.secret);
                 let problem = Problem::new(object(), Reason::NoSuchSecret, message).at("spec.passwordSecret");
                 all.push(
                     problem

@@ -25,11 +25,13 @@ use crate::{
 
 /// More are not named in one message.
 const MOST_NAMED: usize = 8;
+/// Without a BFDProfile, a session is there without BFD.
+const RESTRICTS_BGP: [Kind; 3] = [Kind::BGPAdvertisement, Kind::BGPPeer, Kind::Community];
 
 impl World {
     /// What this host is to announce by BGP. Nothing, where this is no host or not all is known yet: then it stays as it was.
     pub fn bgp(&self) -> Option<BgpWanted> {
-        let host = self.roles.host.as_ref().filter(|_| self.knows_how_to_announce())?;
+        let host = self.roles.host.as_ref().filter(|_| self.are_listed(&RESTRICTS_BGP))?;
         let own = self.index.host(host)?;
         let labels = self.labels_of(host);
         let mut sessions = self.announcing.sessions(&labels, self.config.pools.cluster);
@@ -43,7 +45,7 @@ impl World {
         let services: Vec<Vec<&Labels>> =
             addresses.iter().map(|(ip, owners)| self.labels_of_services(owners, **ip)).collect();
         for ((ip, owners), services) in addresses.iter().zip(&services) {
-            let Some(pool) = self.pool_of(**ip).filter(|_| !services.is_empty()) else { continue };
+            let Some(pool) = self.pool_to_announce(**ip).filter(|_| !services.is_empty()) else { continue };
             routes.add(&Served {
                 ip: **ip,
                 pool,
@@ -56,10 +58,9 @@ impl World {
         Some(BgpWanted { sessions })
     }
 
-    /// All objects were listed once: what one of them restricts is not announced before it is read.
-    pub(super) fn knows_how_to_announce(&self) -> bool {
-        let ours = || Kind::ANNOUNCING.iter().filter(|it| !it.is_of_metallb());
-        self.settled && ours().all(|it| self.synced.contains(it))
+    /// They were listed once: what one of them restricts is not announced before it is read.
+    pub(super) fn are_listed(&self, kinds: &[Kind]) -> bool {
+        self.settled && kinds.iter().all(|it| self.synced.contains(it))
     }
 
     /// It takes no new clients.
@@ -73,7 +74,16 @@ impl World {
         host_labels(host, self.index.node(host).map(|it| &it.meta.labels).or(own))
     }
 
-    /// The pool of ours that an address is of, also when it is not there any more.
+    /// Also one that is not there any more: a pool that cannot be seen withdraws nothing.
+    pub(super) fn pool_to_announce(&self, ip: IpAddr) -> Option<&AddressPool> {
+        let gone = || {
+            let name = self.addresses.get(&ip)?.pool.as_str();
+            self.ledger.pools_called(name).next().is_none().then(|| self.announcing.gone_pool(name))?
+        };
+        self.pool_of(ip).or_else(gone)
+    }
+
+    /// The pool of ours that an address is of.
     pub(super) fn pool_of(&self, ip: IpAddr) -> Option<&AddressPool> {
         let name = self.addresses.get(&ip)?.pool.as_str();
         let pools = || self.ledger.pools_called(name);
@@ -84,7 +94,7 @@ impl World {
         if pools().any(is_of_metallb) {
             return None;
         }
-        pools().find(|it| it.object.kind == Kind::AddressPool).or_else(|| self.announcing.gone_pool(name))
+        pools().find(|it| it.object.kind == Kind::AddressPool)
     }
 
     /// Of those that take new clients there.
@@ -136,18 +146,13 @@ impl World {
 
     /// Whether hosts announce it, by what they say.
     pub(super) fn bgp_way(&self, ip: IpAddr) -> (AnnouncedReason, String) {
-        let mut announcing: Vec<(&Name, &BTreeSet<Name>)> = Vec::new();
         let prefixes = self.prefixes_of(ip);
-        for host in self.index.hosts() {
-            let peers = prefixes.iter().find_map(|it| host.bgp.routes.get(it));
-            announcing.extend(peers.filter(|it| !it.is_empty()).map(|peers| (&host.host, peers)));
-        }
-        if !announcing.is_empty() {
-            let hosts = named("host", announcing.iter().map(|(host, _)| *host).collect());
-            let peers: BTreeSet<&Name> = announcing.iter().flat_map(|(_, peers)| peers.iter()).collect();
-            let verb = if announcing.len() == 1 { "announces" } else { "announce" };
-            let to = named("BGPPeer", peers.into_iter().collect());
-            return (AnnouncedReason::Bgp, format!("{ip}: {hosts} {verb} it to {to}"));
+        let told = self.index.hosts().filter_map(|host| announced_to(host, &prefixes));
+        let peers: BTreeSet<&Name> = told.flatten().collect();
+        if !peers.is_empty() {
+            // Not which hosts: of each that comes or goes, the statuses of all Services would be written again.
+            let to = named(peers.into_iter().collect());
+            return (AnnouncedReason::Bgp, format!("{ip}: hosts that serve it announce it to {to}"));
         }
         if self.announcing.peers().next().is_none() {
             let message = format!("{ip}: it is to be announced by BGP, and there is no BGPPeer");
@@ -187,9 +192,23 @@ impl World {
     pub(super) fn bgp_news(&self, before: &HostReport, now: &HostReport) -> BTreeSet<IpAddr> {
         let (was, is) = (&before.bgp.routes, &now.bgp.routes);
         let changed = was.keys().chain(is.keys()).filter(|it| was.get(it) != is.get(it));
+        let changed: BTreeSet<&IpNet> = changed.collect();
         let mut ips = BTreeSet::new();
         for prefix in changed {
-            ips.extend(self.addresses.range(prefix.network()..=prefix.broadcast()).map(|(ip, _)| *ip));
+            let others = || self.index.hosts().filter(|it| it.host != now.host);
+            let by_others: BTreeSet<&Name> =
+                others().filter_map(|it| it.bgp.routes.get(prefix)).flatten().collect();
+            let with = |it: Option<&BTreeSet<Name>>| {
+                it.into_iter()
+                    .flatten()
+                    .filter(|it| !by_others.contains(it))
+                    .cloned()
+                    .collect::<BTreeSet<_>>()
+            };
+            // What it announced, others announce as well.
+            if with(was.get(prefix)) != with(is.get(prefix)) {
+                ips.extend(self.addresses.range(prefix.network()..=prefix.broadcast()).map(|(ip, _)| *ip));
+            }
         }
         // What keeps a session from being there is told of addresses that nothing announces.
         let states = |it: &HostReport| {
@@ -249,13 +268,16 @@ fn why(it: &PeerReport) -> &str {
     }
 }
 
-/// `hosts a, b and 3 more`
-fn named(what: &str, names: Vec<&Name>) -> String {
+fn announced_to<'h>(host: &'h HostReport, prefixes: &[IpNet]) -> Option<&'h BTreeSet<Name>> {
+    prefixes.iter().find_map(|it| host.bgp.routes.get(it))
+}
+
+/// `BGPPeers a, b and 3 more`
+fn named(names: Vec<&Name>) -> String {
     let shown = names.iter().take(MOST_NAMED).map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
-    let more = names.len().saturating_sub(MOST_NAMED);
     let plural = if names.len() == 1 { "" } else { "s" };
-    match more {
-        0 => format!("{what}{plural} {shown}"),
-        more => format!("{what}{plural} {shown} and {more} more"),
+    match names.len().saturating_sub(MOST_NAMED) {
+        0 => format!("BGPPeer{plural} {shown}"),
+        more => format!("BGPPeer{plural} {shown} and {more} more"),
     }
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use seaway_model::{
-    Announce, Dirt, Fact, ListenerId, Name, Owner, Problem, Reason, Time, Unit,
+    Announce, Dirt, Fact, Kind, ListenerId, Name, Owner, Problem, Reason, Time, Unit,
     announced::AnnouncedReason,
     bgp::BgpReport,
     fact::{AddressPool, HostReport, Labels},
@@ -47,7 +47,9 @@ pub struct Layer2Wanted {
 impl World {
     /// Nothing, where this is no host or not all is known yet: then it stays as it was.
     pub fn layer2(&self) -> Option<Layer2Wanted> {
-        let host = self.roles.host.as_ref().filter(|_| self.knows_how_to_announce())?;
+        let is_known =
+            self.are_listed(&[Kind::L2Advertisement]) || self.settled && self.announcing.are_all_refused();
+        let host = self.roles.host.as_ref().filter(|_| is_known)?;
         let own = self.index.host(host)?;
         let asks = |pool: &AddressPool| self.announcing.asks(pool, Protocol::Layer2);
         let asked = self.ledger.all_pools().any(asks) || !own.layer2.is_empty();
@@ -57,7 +59,9 @@ impl World {
         let (mut offered, mut interfaces) = (BTreeSet::new(), BTreeMap::new());
         if !self.is_out(host) {
             let labels = self.labels_of(host);
-            let has_peers = !self.announcing.sessions(&labels, self.config.pools.cluster).is_empty();
+            // Those that are not known yet may be there.
+            let has_peers = !self.synced.contains(&Kind::BGPPeer)
+                || !self.announcing.sessions(&labels, self.config.pools.cluster).is_empty();
             for (ip, owners) in self.present().addresses {
                 let Some(on) = self.offers(own, ip, &owners, &labels, has_peers) else { continue };
                 offered.insert(ip);
@@ -81,7 +85,7 @@ impl World {
         if !is_held(own, ip) || services.is_empty() {
             return None;
         }
-        let Some(pool) = self.pool_of(ip) else {
+        let Some(pool) = self.pool_to_announce(ip) else {
             // A pool that cannot be seen withdraws nothing.
             let name = self.addresses.get(&ip).map(|it| it.pool.as_str());
             let is_unseen = name.is_some_and(|name| self.ledger.pools_called(name).next().is_none());
