@@ -240,8 +240,9 @@ impl Session {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        let most = if self.profile.multiplier == 1 { 15 } else { 25 };
-        let thousandths = 750_u64.saturating_add((self.random >> 11) % (most * 10 + 1));
+        let drawn = self.random >> 11;
+        let thousandths =
+            750_u64.saturating_add(if self.profile.multiplier == 1 { drawn % 151 } else { drawn % 251 });
         let micros = u64::try_from(self.interval().as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(micros.saturating_mul(thousandths) / 1_000)
     }

@@ -289,29 +289,12 @@ impl Link {
                 Some(known.ok_or("its password cannot be read, and there is no session without it")?)
             }
         };
-        let free = self.refuse_twins(to);
+        let free = refuse_twins(to, source);
         self.is_behind = free.is_err();
         free?;
         self.to = Some(to);
         let is_internal = self.is_internal();
         Connection::begin(&Route { to, source, hops: self.wanted.hops, is_internal, password })
-    }
-
-    /// A router may take a second connection of this host for a restart, and end the session that another program has.
-    fn refuse_twins(&self, to: SocketAddr) -> Result<(), String> {
-        let all = Sockets::open().and_then(|mut it| it.connections(to.ip(), to.port())).unwrap_or_default();
-        if all.is_empty() {
-            return Ok(());
-        }
-        let own = Process::own_sockets();
-        let Some(other) = all.iter().find(|it| !own.contains(&it.inode)) else { return Ok(()) };
-        let who = Process::owner_of(other.inode);
-        let who =
-            who.map_or_else(|| "another program".into(), |it| format!("{} (process {})", it.name, it.pid));
-        Err(format!(
-            "{who} of this host has a session with {} already; Seaway begins none beside it",
-            to.ip()
-        ))
     }
 
     fn close(&mut self, buffer: &mut [u8]) {
@@ -487,4 +470,20 @@ impl Link {
     pub(super) fn first(&self) -> PeerState {
         self.told.clone()
     }
+}
+
+/// A router may take a second connection from one address for a restart, and end the session that another program has.
+fn refuse_twins(to: SocketAddr, source: Option<IpAddr>) -> Result<(), String> {
+    let mut all = Sockets::open().and_then(|mut it| it.connections(to.ip(), to.port())).unwrap_or_default();
+    if let Some(local) = source.or_else(|| towards(to.ip(), to.port())) {
+        all.retain(|it| it.at.ip() == local);
+    }
+    if all.is_empty() {
+        return Ok(());
+    }
+    let own = Process::own_sockets();
+    let Some(other) = all.iter().find(|it| !own.contains(&it.inode)) else { return Ok(()) };
+    let who = Process::owner_of(other.inode);
+    let who = who.map_or_else(|| "another program".into(), |it| format!("{} (process {})", it.name, it.pid));
+    Err(format!("{who} of this host has a session with {} already; Seaway begins none beside it", to.ip()))
 }
