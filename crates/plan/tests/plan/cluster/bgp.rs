@@ -6,12 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use seaway_model::{
     AddressState, Announce, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, Name, ObjectRef, Outcome,
-    Reason, Time, Unit,
-    announced::{AnnouncedReason, ConditionStatus},
-    bgp::{
-        Bfd, BgpReport, Hops, NextHops, PeerAddress, PeerFamilies, PeerProgress, PeerReport, RemoteAs,
-        Session,
-    },
+    Reason, Time,
+    bgp::{Bfd, BgpReport, Hops, NextHops, PeerAddress, PeerFamilies, RemoteAs, Session},
     fact::{
         AddressPool, AdvertisementScope, Announcing, AnnouncingObject, BgpAdvertisement, BgpPeer,
         CommunityValue, CommunityWord, FactRef, HostReport, L2Advertisement, Secret, Selector, Service,
@@ -23,10 +19,7 @@ use seaway_plan::World;
 use seaway_testkit::facts::{HOST, ip, owner, pool, put, put_slice, service, shop, slice, synced};
 use secrecy::ExposeSecret;
 
-use super::{
-    pools::{leader, status, tell},
-    scene::{PUBLIC, applied, heard, node, on_host, on_host_of, unit, written},
-};
+use super::scene::{PUBLIC, heard, node, on_host, on_host_of, unit, written};
 
 const AT: &str = "192.0.2.17";
 
