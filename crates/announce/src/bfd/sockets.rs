@@ -190,14 +190,14 @@ fn filter(kind: Kind, peers: &[IpAddr]) -> Vec<SockFilter> {
     let load = |size, at: u32| SockFilter::new(size, 0, 0, HEADER.saturating_add(at));
     let is = |value, yes, no| SockFilter::new(IS, yes, no, value);
     let ends = |length| SockFilter::new(RETURN, 0, 0, length);
-    let (taken, dropped) = (ends(u32::MAX), ends(0));
+    let (taken, dropped) = (|| ends(u32::MAX), || ends(0));
     let (hops_at, source_at) = if kind.is_v6 { (7, 8) } else { (8, 12) };
     let mut program = Vec::new();
     if !kind.is_multihop {
-        program.extend([load(LOAD_BYTE, hops_at), is(MOST_HOPS.into(), 1, 0), dropped]);
+        program.extend([load(LOAD_BYTE, hops_at), is(MOST_HOPS.into(), 1, 0), dropped()]);
     }
     if peers.len() > MOST_PEERS {
-        program.push(taken);
+        program.push(taken());
         return program;
     }
     for peer in peers {
@@ -212,9 +212,9 @@ fn filter(kind: Kind, peers: &[IpAddr]) -> Vec<SockFilter> {
             program.extend([load(LOAD_WORD, at), is(word, 0, left.saturating_mul(2).saturating_add(1))]);
             at = at.saturating_add(4);
         }
-        program.push(taken);
+        program.push(taken());
     }
-    program.push(dropped);
+    program.push(dropped());
     program
 }
 
