@@ -10,9 +10,11 @@
 //! counted and dropped.
 
 mod fsm;
+mod holds;
 mod link;
 pub(crate) mod message;
 mod neighbors;
+mod own;
 mod rib;
 mod session;
 mod settings;
@@ -20,6 +22,7 @@ mod sockets;
 mod speaker;
 mod worker;
 
+pub(crate) use holds::hold;
 pub use settings::{PeerState, SessionState, Settings, Timing};
 pub use speaker::Speaker;
 

@@ -37,3 +37,8 @@ fn the_reader_of_heartbeats_holds_over_seeds_and_mutations() {
 fn sessions_of_bfd_hold_over_seeds_and_mutations() {
     mutate::hold(&corpus("bfd"), 20_000, weigh, fuzz::bfd);
 }
+
+#[test]
+fn sessions_of_bgp_hold_over_seeds_and_mutations() {
+    mutate::hold(&corpus("bgp"), 20_000, weigh, fuzz::bgp);
+}

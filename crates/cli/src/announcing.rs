@@ -20,6 +20,8 @@ use crate::watchdog::spawn;
 /// Much may come at once; but clients wait for an address that moves.
 const PAUSE: Duration = Duration::from_millis(20);
 
+const FIRST_PASSWORDS: Duration = Duration::from_secs(3);
+
 /// What is followed, until this is dropped.
 pub(crate) struct Announcing {
     settings: watch::Sender<Layer2Settings>,
@@ -136,6 +138,7 @@ impl Routes {
             moved.mark_unchanged();
             let Some(wanted) = self.handle.ask(World::bgp).await else { return };
             if let Some(wanted) = wanted {
+                self.ask_for_passwords(&wanted, &mut read).await;
                 let passwords = read.borrow_and_update().clone();
                 self.pass_on(wanted, passwords, tell.clone()).await;
             }
@@ -153,12 +156,23 @@ impl Routes {
         }
     }
 
+    /// A session that waits for its password is told as one that cannot be; so the first answer is waited for.
+    async fn ask_for_passwords(
+        &self,
+        wanted: &BgpWanted,
+        read: &mut watch::Receiver<Arc<PasswordsBySecret>>,
+    ) {
+        let Some(reader) = &self.passwords else { return };
+        let unread = wanted.sessions.iter().filter_map(|it| it.password.as_ref());
+        let secrets: BTreeSet<_> =
+            unread.filter(|it| it.value.is_none()).map(|it| it.secret.clone()).collect();
+        reader.set_wanted(secrets.clone());
+        let known = read.wait_for(|read| secrets.iter().all(|it| read.contains_key(it)));
+        // Without an API server, other sessions begin.
+        let _ = timeout(FIRST_PASSWORDS, known).await;
+    }
+
     async fn pass_on(&self, wanted: BgpWanted, passwords: Arc<PasswordsBySecret>, tell: Tell) {
-        if let Some(reader) = &self.passwords {
-            let unread = wanted.sessions.iter().filter_map(|it| it.password.as_ref());
-            let secrets = unread.filter(|it| it.value.is_none()).map(|it| it.secret.clone());
-            reader.set_wanted(secrets.collect::<BTreeSet<_>>());
-        }
         let (host, watchdog) = (self.host.clone(), self.watchdog.clone());
         let done = spawn_blocking(move || host.announce_by_bgp(&wanted, &passwords, Some(&watchdog), &tell));
         if let Err(error) = done.await {

@@ -65,7 +65,9 @@ use crate::{
     args::ProcessArgs as Arguments,
     control::{ReportedProblems, TELL_TIME, TELL_TIME_OFTEN, now, send_time, view_source, with_status_page},
     rights,
-    run::{apply_reloaded, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
+    run::{
+        apply_reloaded, exit_at_once, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy,
+    },
     settings::Settings,
     version, watchdog,
 };
@@ -448,12 +450,10 @@ impl Member {
 
     /// A second signal waits for nothing.
     async fn stop(self, mut signals: Signals) -> Result<ExitCode> {
+        let host = self.host.clone();
         tokio::select! {
             ended = self.finish() => ended,
-            _ = signals.next() => {
-                warn!("stopped without draining: a second signal arrived");
-                std::process::exit(1);
-            }
+            _ = signals.next() => exit_at_once(host.as_ref()).await,
         }
     }
 

@@ -4,25 +4,24 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
-use seaway_model::ObjectRef;
+use kube::{Api, api::GetParams};
+use seaway_model::{Kind, ObjectRef};
 use seaway_watchdog::Part;
 use secrecy::SecretString;
 use tokio::{sync::watch, time::timeout};
+use tracing::warn;
 
 use crate::{answer::ApiError, connect::Cluster, writer::OwnedTask};
 
 /// A changed password is noticed so soon, and one that could not be read is asked for again.
-const READ_AGAIN: Duration = Duration::from_secs(30);
+const READ_AGAIN: Duration = Duration::from_secs(60);
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// As Secrets of the type kubernetes.io/basic-auth call it.
 const KEY: &str = "password";
-/// Of TCP MD5.
-const LONGEST: usize = 80;
 
 /// By Secret: its password, or why there is none.
 pub type PasswordsBySecret = BTreeMap<ObjectRef, Result<SecretString, String>>;
@@ -67,23 +66,34 @@ async fn keep(
     mut wanted: watch::Receiver<BTreeSet<ObjectRef>>,
     tell: watch::Sender<Arc<PasswordsBySecret>>,
 ) {
+    // Why what is in use was not read again, as it was logged.
+    let mut troubles = BTreeMap::<ObjectRef, String>::new();
     loop {
         let secrets = wanted.borrow_and_update().clone();
+        troubles.retain(|secret, _| secrets.contains(secret));
         let before = tell.borrow().clone();
         let mut all = PasswordsBySecret::new();
         for secret in &secrets {
-            let password = match get(&cluster, secret).await {
-                // Without an API server, sessions go on.
-                Err(Unread::ForNow(why)) => match before.get(secret) {
-                    Some(Ok(password)) => Ok(password.clone()),
-                    _ => Err(why),
-                },
-                Err(Unread::ForGood(why)) => Err(why),
-                Ok(password) => Ok(password),
+            let password = match (get(&cluster, secret).await, before.get(secret)) {
+                // A session that is there stays: by a Secret that is made again, or while nobody answers, it is no less safe.
+                (Err(why), Some(Ok(password))) => {
+                    if troubles.insert(secret.clone(), why.clone()).as_ref() != Some(&why) {
+                        warn!("the password that was read before stays in use: {why}");
+                    }
+                    Ok(password.clone())
+                }
+                (read, _) => {
+                    troubles.remove(secret);
+                    read
+                }
             };
             all.insert(secret.clone(), password);
         }
-        let pause = if all.values().any(Result::is_err) { TRY_AGAIN } else { READ_AGAIN };
+        let pause = if all.values().any(Result::is_err) || !troubles.is_empty() {
+            TRY_AGAIN
+        } else {
+            READ_AGAIN.saturating_add(jitter())
+        };
         if !are_same(&before, &all) {
             tell.send_replace(Arc::new(all));
         }
@@ -111,35 +121,37 @@ fn are_same(one: &PasswordsBySecret, other: &PasswordsBySecret) -> bool {
     shown(one) == shown(other)
 }
 
-#[derive(Debug)]
-enum Unread {
-    /// The API server did not say.
-    ForNow(String),
-    /// There is no such password, or not for us.
-    ForGood(String),
+async fn get(cluster: &Cluster, secret: &ObjectRef) -> Result<SecretString, String> {
+    let namespace = namespace_of(secret, cluster.namespace());
+    let shown = ObjectRef::new(Kind::Secret, namespace, secret.name.clone());
+    // What the API server has at hand: a password changes seldom, and the router's with it.
+    let cached = GetParams { resource_version: Some("0".to_owned()) };
+    let secrets: Api<Secret> = Api::namespaced(cluster.client(), namespace);
+    match cluster.within_deadline(secrets.get_with(&secret.name, &cached)).await {
+        Ok(found) => password_of(&found).map_err(|why| format!("{shown} {why}")),
+        Err(ApiError::NotFound) => Err(format!("there is no {shown}")),
+        Err(ApiError::Forbidden(_)) => Err(format!(
+            "hosts may not read {shown}; name it in the Role seaway-bgp-passwords (deploy/kubernetes/components/bgp)"
+        )),
+        Err(other) => Err(format!("{shown} cannot be read: {}", other.why())),
+    }
 }
 
-async fn get(cluster: &Cluster, secret: &ObjectRef) -> Result<SecretString, Unread> {
-    let secrets: Api<Secret> = Api::namespaced(cluster.client(), &secret.namespace);
-    match cluster.within_deadline(secrets.get(&secret.name)).await {
-        Ok(found) => password_of(&found).map_err(|why| Unread::ForGood(format!("{secret} {why}"))),
-        Err(ApiError::NotFound) => Err(Unread::ForGood(format!("there is no {secret}"))),
-        Err(ApiError::Forbidden(_)) => Err(Unread::ForGood(format!(
-            "hosts may not read {secret}; name it in the Role seaway-bgp-passwords (deploy/kubernetes/components/bgp)"
-        ))),
-        Err(other) => Err(Unread::ForNow(format!("{secret} cannot be read: {}", other.why()))),
-    }
+/// A BGPPeer of ours names a Secret of Seaway's own namespace.
+fn namespace_of<'a>(secret: &'a ObjectRef, own: &'a str) -> &'a str {
+    if secret.namespace.is_empty() { own } else { &secret.namespace }
 }
 
 fn password_of(secret: &Secret) -> Result<SecretString, String> {
     let bytes = secret.data.as_ref().and_then(|it| it.get(KEY)).ok_or(format!("has no key `{KEY}`"))?;
     let text = str::from_utf8(&bytes.0).map_err(|_| format!("has no text in its key `{KEY}`"))?;
-    let text = text.strip_suffix('\n').unwrap_or(text);
-    match text.len() {
-        0 => Err(format!("has an empty key `{KEY}`")),
-        1..=LONGEST => Ok(text.to_owned().into()),
-        length => Err(format!("has a password of {length} bytes, and TCP MD5 takes {LONGEST} at most")),
-    }
+    Ok(text.to_owned().into())
+}
+
+/// Hosts do not ask all at once.
+fn jitter() -> Duration {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Duration::from_millis((now.subsec_millis() % 1_000).saturating_mul(15).into())
 }
 
 #[cfg(test)]
@@ -150,22 +162,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_password_that_sessions_can_have_is_taken() {
+    fn what_has_no_password_is_told() {
         let secret = |key: &str, value: &[u8]| {
             let data = [(key.to_owned(), ByteString(value.to_vec()))];
             Secret { data: Some(data.into()), ..Secret::default() }
         };
         let read = |secret: &Secret| password_of(secret).map(|it| it.expose_secret().to_owned());
-        assert_eq!(read(&secret("password", b"hush\n")), Ok("hush".to_owned()));
+        assert_eq!(read(&secret("password", b"hush")), Ok("hush".to_owned()));
         for (secret, why) in [
             (Secret::default(), "no key `password`"),
             (secret("pass", b"hush"), "no key `password`"),
-            (secret("password", b""), "empty"),
             (secret("password", &[0xff]), "no text"),
-            (secret("password", &[b'x'; 81]), "81 bytes"),
         ] {
             let told = read(&secret).expect_err(why);
             assert!(told.contains(why), "{told}");
         }
+    }
+
+    #[test]
+    fn a_secret_without_a_namespace_is_of_seaways_own() {
+        let secret = |namespace: &str| ObjectRef::new(Kind::Secret, namespace, "tor");
+        assert_eq!(namespace_of(&secret(""), "seaway-system"), "seaway-system");
+        assert_eq!(namespace_of(&secret("metallb-system"), "seaway-system"), "metallb-system");
     }
 }

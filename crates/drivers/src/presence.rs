@@ -184,15 +184,17 @@ impl Presence {
             // What a predecessor left here: it counts as held until it is decided about.
             None => (ours.collect(), 0, 0),
         };
+        let networks = self.networks(observed);
+        let mut announced = self.announced();
         HostReport {
             host: self.host.clone(),
             addresses: self.own(observed),
             holds,
             applied,
             epoch,
-            layer2: self.announced().reported_layer2(),
-            bgp: self.announced().reported_bgp(),
-            networks: self.networks(observed),
+            layer2: announced.reported_layer2(),
+            bgp: announced.reported_bgp(),
+            networks,
             ..HostReport::default()
         }
     }

@@ -22,13 +22,17 @@ use seaway_model::{
     bgp::{BgpReport, BgpWanted, PeerProgress, PeerReport, Route, Session},
 };
 use seaway_watchdog::{Watchdog, Watching};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use tracing::{info, warn};
 
 use crate::layer2::{LOOK_AGAIN, time};
 
 /// Routers prefer other hosts for so long before routes are withdrawn for good (RFC 8326).
 const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(1);
+
+/// Routers tell each other, and change their tables, before sockets here close.
+pub(crate) const AFTER_WITHDRAWAL: Duration = Duration::from_secs(2);
+const LONGEST_PASSWORD: usize = 80;
 
 /// Passwords of sessions by the Secrets that have them, or why one cannot be read.
 pub type Passwords = BTreeMap<ObjectRef, Result<SecretString, String>>;
@@ -45,6 +49,8 @@ pub struct BgpPeerStatus {
 pub(crate) struct Bgp {
     presence: Arc<Presence>,
     state: Mutex<Status>,
+    /// Held while a speaker ends, so that who withdraws all waits for that.
+    ending: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -62,12 +68,16 @@ struct Status {
 struct Running {
     // Dropped first: from then on its threads may end.
     watching: Option<Watching>,
+    /// How many threads that is: that of BFD comes with the first session that has it.
+    watched: usize,
+    /// What it was told last.
+    wanted: Option<BgpWanted>,
     speaker: Speaker,
 }
 
 impl Bgp {
     pub(crate) fn new(presence: Arc<Presence>) -> Bgp {
-        Bgp { presence, state: Mutex::default() }
+        Bgp { presence, state: Mutex::default(), ending: Mutex::default() }
     }
 
     /// `changed` is called, from another thread, when this host has another thing to report; it must not wait.
@@ -85,9 +95,10 @@ impl Bgp {
         state.wanted = wanted.sessions.iter().map(|it| it.name.clone()).collect();
         if wanted.sessions.is_empty() {
             state.lacking.clear();
+            let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
             let running = state.running.take();
             drop(state);
-            if let Some(Running { watching, speaker }) = running {
+            if let Some(Running { watching, speaker, .. }) = running {
                 drop(watching);
                 speaker.shut_down(Duration::ZERO);
                 info!("no BGP peer is left for this host: its sessions ended");
@@ -110,10 +121,9 @@ impl Bgp {
             let tell = changed.clone();
             match Speaker::start(settings, move || tell()) {
                 Ok(speaker) => {
-                    let watching = watchdog.map(|it| it.watch(speaker.parts()));
                     state.failed = None;
-                    state.running = Some(Running { watching, speaker });
-                    info!(peers = wanted.sessions.len(), "addresses are announced by BGP");
+                    state.running = Some(Running { watching: None, watched: 0, wanted: None, speaker });
+                    info!(peers = wanted.sessions.len(), "BGP sessions begin");
                 }
                 Err(error) => {
                     let why = error.to_string();
@@ -127,8 +137,12 @@ impl Bgp {
                 }
             }
         }
-        if let Some(running) = &state.running {
-            running.speaker.want(wanted);
+        if let Some(running) = &mut state.running {
+            if running.wanted.as_ref() != Some(&wanted) {
+                running.speaker.want(wanted.clone());
+                running.wanted = Some(wanted);
+            }
+            running.watch(watchdog);
         }
         drop(state);
         if is_other {
@@ -188,6 +202,13 @@ impl Bgp {
         is_announcing
     }
 
+    /// For good, without delay: what this process serves ends now.
+    pub(crate) fn end_sessions(&self) {
+        if let Some(speaker) = self.end() {
+            speaker.shut_down(Duration::ZERO);
+        }
+    }
+
     /// Another process of this host goes on: routers that agreed to it keep the routes.
     pub(crate) fn hand_over(&self) {
         if let Some(speaker) = self.end() {
@@ -200,13 +221,29 @@ impl Bgp {
     fn end(&self) -> Option<Speaker> {
         let mut state = self.state();
         state.ended = true;
-        let Running { watching, speaker } = state.running.take()?;
+        if state.running.is_none() {
+            drop(state);
+            // One that ends for want of peers has withdrawn all by then.
+            drop(self.ending.lock().unwrap_or_else(PoisonError::into_inner));
+            return None;
+        }
+        let Running { watching, speaker, .. } = state.running.take()?;
         drop(watching);
         Some(speaker)
     }
 
     fn state(&self) -> MutexGuard<'_, Status> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    fn watch(&mut self, watchdog: Option<&Watchdog>) {
+        let parts = self.speaker.parts();
+        if parts.len() != self.watched {
+            self.watched = parts.len();
+            self.watching = watchdog.map(|it| it.watch(parts));
+        }
     }
 }
 
@@ -244,11 +281,27 @@ impl Status {
 }
 
 fn fill_in_password(session: &mut Session, passwords: &Passwords) -> Result<(), String> {
-    let Some(password) = session.password.as_mut().filter(|it| it.value.is_none()) else { return Ok(()) };
-    let read = passwords.get(&password.secret);
-    password.value =
-        Some(read.ok_or_else(|| format!("its password is not read yet, of {}", password.secret))?.clone()?);
+    let Some(password) = &mut session.password else { return Ok(()) };
+    let read = match password.value.take() {
+        Some(value) => value,
+        None => {
+            let read = passwords.get(&password.secret);
+            read.ok_or_else(|| format!("its password is not read yet, of {}", password.secret))?.clone()?
+        }
+    };
+    password.value = Some(usable(&read).map_err(|why| format!("the password of {} {why}", password.secret))?);
     Ok(())
+}
+
+/// What TCP MD5 takes. Editors and `echo` end a file with an end of line, which no router has in its password.
+fn usable(password: &SecretString) -> Result<SecretString, String> {
+    let text = password.expose_secret();
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    match text.len() {
+        0 => Err("is empty".to_owned()),
+        1..=LONGEST_PASSWORD => Ok(text.to_owned().into()),
+        length => Err(format!("has {length} bytes, and TCP MD5 takes {LONGEST_PASSWORD} at most")),
+    }
 }
 
 fn failed(what: PeerProgress, why: &str) -> PeerReport {
@@ -258,7 +311,6 @@ fn failed(what: PeerProgress, why: &str) -> PeerReport {
 
 fn peer_report(state: &PeerState) -> PeerReport {
     let why = match &state.session {
-        SessionState::Established => None,
         SessionState::Idle { why } if state.last_error.is_none() => Some(why.as_str()),
         _ => state.last_error.as_deref(),
     };

@@ -170,6 +170,17 @@ impl Host {
         self.bgp.hand_over();
     }
 
+    /// By ARP and NDP, while it is not known yet whether another process of this host goes on: routers then keep its routes, or
+    /// are told to forget them.
+    pub fn stop_announcing_to_neighbors(&self) {
+        self.layer2.stop();
+    }
+
+    /// This process ends at once, and no other one goes on: routers are told.
+    pub fn end_sessions(&self) {
+        self.bgp.end_sessions();
+    }
+
     pub fn layer2_counts(&self) -> Option<Layer2Counts> {
         self.layer2.counts()
     }
@@ -195,14 +206,17 @@ impl Host {
 
     /// Leaves clients and routers the time to hear of it, if anything was announced.
     fn withdraw(&self) {
-        let was_announced = thread::scope(|scope| {
+        let (was_routed, was_answered) = thread::scope(|scope| {
             let routes = scope.spawn(|| self.bgp.withdraw());
             let addresses = self.layer2.withdraw();
-            routes.join().unwrap_or(true) || addresses
+            (routes.join().unwrap_or(true), addresses)
         });
-        if was_announced {
-            tracing::info!("addresses are announced no more");
-            thread::sleep(AFTER_WITHDRAWAL);
-        }
+        let pause = match (was_routed, was_answered) {
+            (true, _) => bgp::AFTER_WITHDRAWAL,
+            (false, true) => AFTER_WITHDRAWAL,
+            (false, false) => return,
+        };
+        tracing::info!("addresses are announced no more");
+        thread::sleep(pause);
     }
 }

@@ -100,6 +100,11 @@ impl Machine {
         self.state
     }
 
+    /// No session told the peer of the restart yet.
+    pub(crate) fn is_restarting(&self) -> bool {
+        self.is_restarting
+    }
+
     pub(crate) fn is_established(&self) -> bool {
         matches!(self.state, State::Established { .. })
     }
@@ -175,7 +180,7 @@ impl Machine {
         });
         let open = Open {
             number: config.local_as,
-            hold: u16::try_from(config.hold.as_secs()).unwrap_or(u16::MAX),
+            hold: seconds(config.hold),
             id,
             families,
             has_four_byte_as: true,
@@ -298,7 +303,7 @@ impl Machine {
         } else {
             None
         };
-        self.hold = Duration::from_secs(open.hold.into()).min(self.config.hold);
+        self.hold = Duration::from_secs(open.hold.min(seconds(self.config.hold)).into());
         self.peer = Some(open);
         if let Some((notification, why)) = wrong {
             return self.end(now, Some(notification), why, actions);
@@ -384,6 +389,12 @@ impl Machine {
         let share = u32::try_from(self.random % 256).unwrap_or(0).saturating_add(768);
         pause.saturating_mul(share).checked_div(1024).unwrap_or(pause)
     }
+}
+
+/// As an OPEN says a hold time: 0 is without, and the least is 3.
+fn seconds(hold: Duration) -> u16 {
+    let seconds = u16::try_from(hold.as_secs()).unwrap_or(u16::MAX);
+    if hold.is_zero() { 0 } else { seconds.max(3) }
 }
 
 fn keep_alive() -> Vec<u8> {

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     os::fd::AsFd,
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use nix::poll::{PollFd, PollFlags};
@@ -15,14 +15,17 @@ use super::{
     fsm::{Config, Now, State},
     message::Notification,
     neighbors::Neighbors,
+    own::Own,
     session::{Command, Local, Session},
     settings::{PeerState, SessionState, Timing},
-    sockets::{Connection, Route, beside},
+    sockets::{Connection, Route},
 };
-use crate::{Links, bfd};
+use crate::bfd;
 
 /// Of one peer, before others have a turn.
-const READS: usize = 16;
+const READS: usize = 4;
+/// BFD begins with a packet a second.
+const BFD_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) struct Link {
     pub(super) wanted: Wanted,
@@ -30,6 +33,9 @@ pub(super) struct Link {
     connection: Option<Connection>,
     to: Option<SocketAddr>,
     local: Option<IpAddr>,
+    own: Own,
+    /// It does not know where to connect.
+    is_waiting: bool,
     told: PeerState,
     /// Of sessions before its configuration changed.
     resets: u64,
@@ -76,6 +82,8 @@ impl Link {
             connection: None,
             to: None,
             local: None,
+            own: Own::default(),
+            is_waiting: false,
             told,
             resets: 0,
             received: 0,
@@ -95,13 +103,15 @@ impl Link {
             self.end(now, Notification::CHANGED, "its configuration changed", buffer);
             self.resets = self.resets.saturating_add(self.session.machine().resets);
             self.received = self.received.saturating_add(self.session.machine().received);
-            self.session = Session::new(config(&wanted, timing), false, seed);
+            // A password that comes later does not make it another start.
+            let is_restarting = self.session.machine().is_restarting();
+            self.session = Session::new(config(&wanted, timing), is_restarting, seed);
         }
         let has_moved = wanted.next_hops != self.wanted.next_hops;
         self.session.want(&wanted.routes, false);
         self.wanted = wanted;
         if has_moved && self.session.machine().is_established() {
-            self.session.set_local(self.next_hops());
+            self.look();
         }
     }
 
@@ -134,9 +144,11 @@ impl Link {
         self.session.next()
     }
 
-    /// A router was found behind its interface.
+    /// A router was found behind its interface, for which it may wait.
     pub(super) fn hurry(&mut self, now: Now) {
-        self.session.hurry(now);
+        if std::mem::take(&mut self.is_waiting) {
+            self.session.hurry(now);
+        }
     }
 
     /// Looks at its socket.
@@ -197,8 +209,8 @@ impl Link {
                 match command {
                     Command::Close => {
                         self.close(buffer);
-                        if let PeerAddress::Interface(name) = &self.wanted.to {
-                            neighbors.doubt(name, now);
+                        if let (PeerAddress::Interface(name), Some(to)) = (&self.wanted.to, self.to.take()) {
+                            neighbors.doubt(name, to.ip());
                         }
                     }
                     Command::Connect => match self.connect(neighbors) {
@@ -213,7 +225,11 @@ impl Link {
     fn connect(&mut self, neighbors: &Neighbors) -> Result<Connection, String> {
         let (to, source) = match &self.wanted.to {
             PeerAddress::Ip { address, port, source } => (SocketAddr::new(*address, *port), *source),
-            PeerAddress::Interface(name) => (neighbors.find(name, super::PORT)?, None),
+            PeerAddress::Interface(name) => {
+                let found = neighbors.find(name, super::PORT);
+                self.is_waiting = found.is_err();
+                (found?, None)
+            }
         };
         let password = match &self.wanted.password {
             None => None,
@@ -264,14 +280,21 @@ impl Link {
         self.close(buffer);
     }
 
+    /// Our addresses may have changed.
+    pub(super) fn look(&mut self) {
+        if self.is_established() {
+            let local = self.next_hops();
+            self.session.set_local(local);
+        }
+    }
+
     /// Our addresses in the session, or what is configured instead.
-    fn next_hops(&self) -> Local {
-        let observed = Links::open().and_then(|mut links| links.observe()).unwrap_or_default();
-        let loopback: Vec<u32> = observed.links.iter().filter(|it| it.loopback).map(|it| it.index).collect();
-        let found = self.local.map(|local| beside(local, &observed.addresses, &loopback));
-        let (v4, v6) = found.unwrap_or_default();
-        let own = self.wanted.next_hops;
-        Local { v4: own.v4.or(v4), v6: own.v6.or(v6) }
+    fn next_hops(&mut self) -> Local {
+        if let (Some(local), Some(to)) = (self.local, self.to) {
+            self.own = Own::observe(local, to.ip());
+        }
+        let configured = self.wanted.next_hops;
+        Local { v4: configured.v4.or(self.own.v4), v6: configured.v6.or(self.own.v6) }
     }
 
     /// What BFD is to watch; only while there is a session.
@@ -282,7 +305,13 @@ impl Link {
             PeerAddress::Interface(name) => Some(name.to_string()),
             PeerAddress::Ip { .. } => None,
         };
-        let is_multihop = matches!(self.wanted.hops, Hops::Multihop(2..) | Hops::Security(2..));
+        // Of one AS, peers may be anywhere; those beside us speak BFD as neighbors do (RFC 5881), as FRR has it.
+        let is_internal = self.session.machine().remote_as() == Some(self.wanted.local_as);
+        let is_multihop = match self.wanted.hops {
+            _ if is_internal => !self.own.is_adjacent,
+            Hops::Multihop(hops) | Hops::Security(hops) => hops > 1,
+            Hops::Direct => false,
+        };
         let key = bfd::Key { peer, local: Some(local), interface, is_multihop };
         let profile = bfd::Profile {
             transmit: profile.transmit,
@@ -294,10 +323,27 @@ impl Link {
         Some((key, profile))
     }
 
-    /// What is said of it, if that changed.
-    pub(super) fn tell(&mut self) -> Option<PeerState> {
+    /// A session without the BFD that it is to have.
+    fn lacks_bfd(&self) -> Option<String> {
+        let (key, _) = self.watched()?;
+        let state = self.bfd.as_ref().filter(|it| it.what != bfd::What::Up && it.downs == 0)?;
+        if let Some(trouble) = &state.trouble {
+            return Some(format!("BFD is not up: {trouble}"));
+        }
+        let is_late = self.told.since.elapsed().is_ok_and(|it| it > BFD_PATIENCE);
+        let port = if key.is_multihop { bfd::MULTIHOP_PORT } else { bfd::SINGLE_HOP_PORT };
+        is_late.then(|| {
+            format!(
+                "BFD is not up: the peer sends nothing to UDP port {port} of {}",
+                key.local.unwrap_or(key.peer)
+            )
+        })
+    }
+
+    /// What is said of it if that changed, and whether more changed than a count of what was dropped.
+    pub(super) fn tell(&mut self) -> Option<(PeerState, bool)> {
         let machine = self.session.machine();
-        let complaint = self.session.complaint();
+        let complaint = self.session.complaint().or_else(|| self.lacks_bfd());
         let last_error = complaint.or_else(|| machine.last_error.clone());
         let session = match machine.state() {
             State::Idle { .. } => {
@@ -331,8 +377,10 @@ impl Link {
         if state == self.told {
             return None;
         }
+        self.told.received = state.received;
+        let is_news = state != self.told;
         self.told = state;
-        Some(self.told.clone())
+        Some((self.told.clone(), is_news))
     }
 
     pub(super) fn first(&self) -> PeerState {

@@ -64,7 +64,7 @@ impl Family {
         Family::ALL.into_iter().filter(move |it| it.is_in(families))
     }
 
-    fn add_to(self, families: &mut PeerFamilies) {
+    pub(crate) fn add_to(self, families: &mut PeerFamilies) {
         match self {
             Family::V4 => families.v4 = true,
             Family::V6 => families.v6 = true,

@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, IoSliceMut},
-    net::{Ipv6Addr, SocketAddr, SocketAddrV6},
+    net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     time::Duration,
 };
@@ -20,6 +20,7 @@ use seaway_model::Name;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::fsm::Now;
+use crate::Links;
 
 const ADVERTISEMENT: u8 = 134;
 /// A router solicitation, and an advertisement of a router with a lifetime of 0. The kernel writes the checksum.
@@ -31,6 +32,8 @@ const HOPS: u32 = 255;
 /// While nothing is known, and from then on.
 const SOON: Duration = Duration::from_secs(1);
 const LATER: Duration = Duration::from_secs(10);
+/// Routers of one interface that are remembered.
+const MOST: usize = 8;
 /// Packets of one interface in a turn.
 const PACKETS: usize = 32;
 
@@ -40,8 +43,21 @@ pub(super) struct Neighbors(BTreeMap<Name, Link>);
 #[derive(Debug)]
 struct Link {
     socket: Result<(Socket, u32), String>,
-    router: Option<Ipv6Addr>,
+    routers: Vec<Router>,
+    /// Ours there.
+    own: Vec<IpAddr>,
+    /// Another program of this host advertises it as a router: a lifetime of 0 would take that back.
+    is_router: bool,
     next: Now,
+}
+
+#[derive(Debug)]
+struct Router {
+    address: Ipv6Addr,
+    heard: Now,
+    /// Hosts take it for their router; other speakers of BGP say 0, as we do.
+    has_lifetime: bool,
+    failures: u32,
 }
 
 impl Neighbors {
@@ -50,11 +66,7 @@ impl Neighbors {
         let wanted: Vec<&Name> = interfaces.collect();
         self.0.retain(|name, _| wanted.contains(&name));
         for name in wanted {
-            self.0.entry(name.clone()).or_insert_with(|| Link {
-                socket: open(name),
-                router: None,
-                next: now,
-            });
+            self.0.entry(name.clone()).or_insert_with(|| Link::open(name, now));
         }
     }
 
@@ -71,16 +83,18 @@ impl Neighbors {
         let link =
             self.0.get(interface).ok_or_else(|| format!("interface {interface} is not watched yet"))?;
         let (_, index) = link.socket.as_ref().map_err(Clone::clone)?;
-        let router = link.router.ok_or_else(|| {
+        let best = link.routers.iter().min_by_key(|it| (it.failures, !it.has_lifetime));
+        let best = best.ok_or_else(|| {
             format!("no router was heard on interface {interface}: it must send router advertisements")
         })?;
-        Ok(SocketAddrV6::new(router, port, 0, *index).into())
+        Ok(SocketAddrV6::new(best.address, port, 0, *index).into())
     }
 
-    /// Forgets a router that does not answer; another one may have come.
-    pub(super) fn doubt(&mut self, interface: &Name, now: Now) {
-        if let Some(link) = self.0.get_mut(interface) {
-            (link.router, link.next) = (None, now);
+    /// A session with this one ended, or did not come to be: next time it is another one's turn, if there is another one.
+    pub(super) fn doubt(&mut self, interface: &Name, address: IpAddr) {
+        let routers = self.0.get_mut(interface).map(|it| it.routers.iter_mut()).into_iter().flatten();
+        for router in routers.filter(|it| IpAddr::V6(it.address) == address) {
+            router.failures = router.failures.saturating_add(1);
         }
     }
 
@@ -90,8 +104,7 @@ impl Neighbors {
         for (name, link) in &mut self.0 {
             let is_due = link.next <= now;
             if is_due && link.is_stale(name) {
-                link.socket = open(name);
-                link.router = None;
+                *link = Link::open(name, now);
             }
             let Ok((socket, index)) = &link.socket else {
                 if is_due {
@@ -99,31 +112,57 @@ impl Neighbors {
                 }
                 continue;
             };
-            let mut heard = None;
+            let was_known = !link.routers.is_empty();
             for _ in 0..PACKETS {
                 match hear(socket) {
-                    Ok(Some(router)) => heard = Some(router),
+                    Ok(Some((router, has_lifetime))) if link.own.contains(&router.into()) => {
+                        link.is_router |= has_lifetime;
+                        link.routers.retain(|it| it.address != router);
+                    }
+                    Ok(Some((router, has_lifetime))) => note(&mut link.routers, router, has_lifetime, now),
                     Ok(None) => {}
                     Err(_) => break,
                 }
             }
-            if link.router.is_none() && heard.is_some() {
-                link.router = heard;
+            let is_known = !link.routers.is_empty();
+            if is_known && !was_known {
                 found.push(name.clone());
             }
             if is_due {
-                let _ = tell(socket, *index, &TELL, ALL_NODES);
-                if link.router.is_none() {
+                if !link.is_router {
+                    let _ = tell(socket, *index, &TELL, ALL_NODES);
+                }
+                if !is_known {
                     let _ = tell(socket, *index, &ASK, ALL_ROUTERS);
                 }
-                link.next = now.saturating_add(if link.router.is_none() { SOON } else { LATER });
+                link.next = now.saturating_add(if is_known { LATER } else { SOON });
             }
         }
         found
     }
 }
 
+fn note(routers: &mut Vec<Router>, address: Ipv6Addr, has_lifetime: bool, now: Now) {
+    if let Some(known) = routers.iter_mut().find(|it| it.address == address) {
+        (known.heard, known.has_lifetime) = (now, has_lifetime);
+        return;
+    }
+    if routers.len() >= MOST {
+        let oldest = routers.iter().enumerate().min_by_key(|(_, it)| it.heard).map(|(at, _)| at);
+        oldest.map(|at| routers.swap_remove(at));
+    }
+    routers.push(Router { address, heard: now, has_lifetime, failures: 0 });
+}
+
 impl Link {
+    fn open(name: &Name, now: Now) -> Link {
+        let socket = open(name);
+        let index = socket.as_ref().map_or(0, |it| it.1);
+        let all = Links::open().and_then(|mut it| it.addresses()).unwrap_or_default();
+        let own = all.into_iter().filter(|it| it.link == index).map(|it| it.ip).collect();
+        Link { socket, routers: Vec::new(), own, is_router: false, next: now }
+    }
+
     /// An interface that went and came again has another number.
     fn is_stale(&self, name: &Name) -> bool {
         match &self.socket {
@@ -158,8 +197,8 @@ fn tell(socket: &Socket, index: u32, packet: &[u8], to: Ipv6Addr) -> io::Result<
     socket.send_to(packet, &SocketAddrV6::new(to, 0, 0, index).into())
 }
 
-/// The router that sent the next packet; none where that is something else. What passed a router has fewer hops left.
-fn hear(socket: &Socket) -> io::Result<Option<Ipv6Addr>> {
+/// The router that sent the next packet, and whether it has a lifetime; none where that is something else. What passed a router has fewer hops left.
+fn hear(socket: &Socket) -> io::Result<Option<(Ipv6Addr, bool)>> {
     let mut control = cmsg_space!(i32);
     let mut buffer = [0; 16];
     let mut parts = [IoSliceMut::new(&mut buffer)];
@@ -180,5 +219,7 @@ fn hear(socket: &Socket) -> io::Result<Option<Ipv6Addr>> {
         (from, hops)
     };
     let is_router = buffer.first() == Some(&ADVERTISEMENT) && hops == Some(HOPS);
-    Ok(from.filter(|from| is_router && from.is_unicast_link_local()))
+    let from = from.filter(|from| is_router && from.is_unicast_link_local());
+    let has_lifetime = buffer.get(6..8).is_some_and(|it| it != [0, 0]);
+    Ok(from.map(|from| (from, has_lifetime)))
 }

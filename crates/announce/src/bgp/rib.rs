@@ -15,7 +15,7 @@ const PART: usize = 64 * 1024;
 /// Looked at for one part.
 const PREFIXES: usize = 4096;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rib {
     wanted: BTreeMap<IpNet, Attributes>,
     /// None where it has to be said again.
@@ -24,11 +24,27 @@ pub(crate) struct Rib {
     /// Its end was not said yet.
     is_first: bool,
     has_news: bool,
+    /// All of these is to be said again.
+    again: PeerFamilies,
     /// Another number whenever the peer has other prefixes.
     version: u64,
 }
 
+const NONE: PeerFamilies = PeerFamilies { v4: false, v6: false };
+
 impl Rib {
+    pub(crate) fn new() -> Rib {
+        Rib {
+            wanted: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            session: None,
+            is_first: false,
+            has_news: false,
+            again: NONE,
+            version: 0,
+        }
+    }
+
     /// Replaces what was wanted. Those that cannot be announced are left out.
     pub(crate) fn want(&mut self, routes: &[Route], is_leaving: bool) {
         let attributes = |it: &Route| Some((it.prefix.trunc(), Attributes::of(it, is_leaving)?));
@@ -44,7 +60,7 @@ impl Rib {
         self.sent.clear();
         self.version = self.version.wrapping_add(1);
         self.session = Some((manner, families));
-        (self.is_first, self.has_news) = (true, true);
+        (self.is_first, self.has_news, self.again) = (true, true, NONE);
     }
 
     pub(crate) fn end(&mut self) {
@@ -53,9 +69,9 @@ impl Rib {
         self.session = None;
     }
 
-    /// All of a family is said again.
+    /// All of a family is said again: once, however often it is asked for before.
     pub(crate) fn refresh(&mut self, family: Family) {
-        self.sent.iter_mut().filter(|it| Family::of(it.0) == family).for_each(|it| *it.1 = None);
+        family.add_to(&mut self.again);
         self.has_news = true;
     }
 
@@ -100,6 +116,10 @@ impl Rib {
     pub(crate) fn write(&mut self, out: &mut Vec<u8>) {
         let Some((manner, families)) = self.session.filter(|_| self.has_news) else { return };
         self.version = self.version.wrapping_add(1);
+        let again = std::mem::replace(&mut self.again, NONE);
+        for family in Family::all(again) {
+            self.sent.iter_mut().filter(|it| Family::of(it.0) == family).for_each(|it| *it.1 = None);
+        }
         for family in Family::ALL {
             let is_gone = |it: &IpNet| Family::of(it) == family && !self.wanted.contains_key(it);
             let can = self.can(family);

@@ -51,7 +51,7 @@ impl Session {
         Session {
             machine: Machine::new(config.clone(), is_restarting, seed),
             config,
-            rib: Rib::default(),
+            rib: Rib::new(),
             local: Local::default(),
             agreed: None,
             out: Vec::new(),

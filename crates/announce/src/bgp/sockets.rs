@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr},
+    net::{IpAddr, Shutdown, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -186,34 +186,5 @@ fn refusal(error: &io::Error, to: SocketAddr) -> String {
             format!("{} is unreachable: nothing answers there, or it is further away than one hop", to.ip())
         }
         _ => format!("connecting to {to} failed: {error}"),
-    }
-}
-
-/// Addresses of the interface that has `local`, for next hops of the other family.
-pub(super) fn beside(
-    local: IpAddr,
-    addresses: &[crate::AssignedAddress],
-    loopback: &[u32],
-) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
-    let link =
-        addresses.iter().find(|it| it.ip == local).map(|it| it.link).filter(|it| !loopback.contains(it));
-    let of_link = || addresses.iter().filter(|it| Some(it.link) == link).map(|it| it.ip);
-    match local {
-        IpAddr::V4(local) => {
-            let v6 = of_link().find_map(|it| match it {
-                IpAddr::V6(it) if !it.is_unicast_link_local() => Some(it),
-                _ => None,
-            });
-            (Some(local), v6)
-        }
-        // An unnumbered interface may have an address that the peer does not reach: IPv6 leads to us (RFC 8950).
-        IpAddr::V6(local) if local.is_unicast_link_local() => (None, Some(local)),
-        IpAddr::V6(local) => {
-            let v4 = of_link().find_map(|it| match it {
-                IpAddr::V4(it) => Some(it),
-                IpAddr::V6(_) => None,
-            });
-            (v4, Some(local))
-        }
     }
 }

@@ -25,14 +25,16 @@ use super::{
     link::Link,
     message::Notification,
     neighbors::Neighbors,
-    settings::{PeerState, Settings},
+    settings::Settings,
     speaker::{Ended, Shared},
 };
-use crate::{Links, bfd::Bfd, layer2::locked};
+use crate::{Links, Watch, bfd::Bfd, layer2::locked};
 
 const BUFFER: usize = 64 * 1024;
 /// Until peers took the withdrawal of all routes; who reads nothing does not hold up the end.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// Addresses are looked at no more often.
+const REST: Duration = Duration::from_secs(1);
 const GOODBYE: &str = "seaway stops";
 
 pub(super) struct Worker {
@@ -45,6 +47,9 @@ pub(super) struct Worker {
     bfd: Option<(Bfd, Arc<EventFd>)>,
     watched: BTreeMap<crate::bfd::Key, crate::bfd::Profile>,
     id: Option<Ipv4Addr>,
+    /// News of our addresses; without it they are looked at when a session begins.
+    addresses: Option<Watch>,
+    look_at: Now,
     buffer: Vec<u8>,
 }
 
@@ -65,6 +70,8 @@ impl Worker {
             neighbors: Neighbors::default(),
             bfd: None,
             watched: BTreeMap::new(),
+            addresses: Watch::open().ok(),
+            look_at: Now::MAX,
             buffer: vec![0; BUFFER],
         }
     }
@@ -149,6 +156,7 @@ impl Worker {
         self.heartbeat.beat();
         let time = now();
         self.judge(time);
+        self.look(time);
         for name in self.neighbors.turn(time) {
             let is_there = |it: &&mut Link| it.wanted.to == PeerAddress::Interface(name.clone());
             self.links.values_mut().filter(is_there).for_each(|it| it.hurry(time));
@@ -180,6 +188,18 @@ impl Worker {
         }
     }
 
+    /// At our addresses, once for many changes: those of pools come and go as well.
+    fn look(&mut self, time: Now) {
+        let is_news = |it: &mut Watch| it.events().map_or(true, |all| !all.is_empty());
+        if self.addresses.as_mut().is_some_and(is_news) {
+            self.look_at = self.look_at.min(time.saturating_add(REST));
+        }
+        if self.look_at <= time {
+            self.look_at = Now::MAX;
+            self.links.values_mut().for_each(Link::look);
+        }
+    }
+
     fn watch(&mut self) {
         let watched: BTreeMap<_, _> = self.links.values().filter_map(Link::watched).collect();
         if watched == self.watched {
@@ -196,20 +216,25 @@ impl Worker {
     }
 
     fn tell(&mut self) {
-        let news: Vec<(Name, PeerState)> =
-            self.links.iter_mut().filter_map(|(name, link)| Some((name.clone(), link.tell()?))).collect();
-        if !news.is_empty() {
-            locked(&self.shared.told).extend(news);
+        let mut is_any = false;
+        for (name, link) in &mut self.links {
+            if let Some((state, is_news)) = link.tell() {
+                locked(&self.shared.told).insert(name.clone(), state);
+                is_any |= is_news;
+            }
+        }
+        if is_any {
             (self.changed)();
         }
     }
 
     fn wait(&self, most: Now) {
         let next = self.links.values().map(Link::next).min().unwrap_or(Now::MAX);
-        let until = next.min(self.neighbors.next()).min(most);
+        let until = next.min(self.neighbors.next()).min(self.look_at).min(most);
         let pause = until.saturating_sub(now()).saturating_add(Duration::from_micros(999));
         let timeout = PollTimeout::try_from(pause).unwrap_or(PollTimeout::MAX);
-        let woken = [self.shared.wake.as_fd()].into_iter().chain(self.neighbors.sockets());
+        let addresses = self.addresses.iter().map(AsFd::as_fd);
+        let woken = [self.shared.wake.as_fd()].into_iter().chain(self.neighbors.sockets()).chain(addresses);
         let bfd = self.bfd.iter().map(|(_, wake)| wake.as_fd());
         let polled = woken.chain(bfd).map(|it| PollFd::new(it, PollFlags::POLLIN));
         let mut polled: Vec<_> = polled.chain(self.links.values().filter_map(Link::polled)).collect();
@@ -242,7 +267,7 @@ fn seed() -> u64 {
     let mut bytes = [0_u8; 8];
     // Without randomness retries are not spread, no more.
     let _ = rand::fill(&mut bytes);
-    u64::from_ne_bytes(bytes)
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// The same after a restart.

@@ -5,12 +5,12 @@ use std::{
 };
 
 use seaway_announce::bfd::{Diagnostic, Key, Profile, SINGLE_HOP_PORT, What};
-use seaway_testkit::topology::until;
+use seaway_testkit::topology::{Bird, Frr, lacks_routers, until};
 use socket2::{Domain, Socket, Type};
 
 use crate::{
     cable::{Cable, FAST, OURS, THEIRS, THEIRS_V6, ip},
-    daemons::{Bird, Frr, Peer},
+    daemons::{bird, downs_of, frr, frr_says, until_bird_says, until_frr_says},
 };
 
 /// 150 ms are agreed, up to 50 ms pass since the peer's last packet before it is frozen; the rest is for a busy machine.
@@ -22,11 +22,11 @@ fn key() -> Key {
 
 #[test]
 fn a_frozen_frr_is_lost_within_the_detection_time_and_found_again() {
-    if Frr::lacks() {
+    if lacks_routers(&[Frr::PROGRAM]) {
         return;
     }
     let cable = Cable::new();
-    let frr = Frr::start(&cable.theirs);
+    let frr = frr(&cable.theirs);
     let ours = cable.start();
     let v6 = Key::single_hop(ip(THEIRS_V6));
     let far = Key::multihop(ip(THEIRS), Some(ip(OURS)));
@@ -56,38 +56,38 @@ fn a_frozen_frr_is_lost_within_the_detection_time_and_found_again() {
 
 #[test]
 fn frr_notices_that_this_host_is_gone_and_hears_it_stop_on_purpose() {
-    if Frr::lacks() {
+    if lacks_routers(&[Frr::PROGRAM]) {
         return;
     }
     let cable = Cable::new();
-    let frr = Frr::start(&cable.theirs);
+    let frr = frr(&cable.theirs);
     let ours = cable.start();
     ours.want(&[key()], FAST);
     ours.until(&key(), What::Up);
-    frr.until_it_says("\"status\":\"up\"");
+    until_frr_says(&frr, "\"status\":\"up\"");
     drop(ours);
-    frr.until_it_says("control detection time expired");
+    until_frr_says(&frr, "control detection time expired");
     let ours = cable.start();
     ours.want(&[key()], FAST);
-    frr.until_it_says("\"status\":\"up\"");
+    until_frr_says(&frr, "\"status\":\"up\"");
     ours.until(&key(), What::Up);
     ours.bfd.shut_down();
-    frr.until_it_says("administratively down");
+    until_frr_says(&frr, "administratively down");
 }
 
 #[test]
 fn the_next_process_goes_on_and_no_peer_notices() {
-    if Frr::lacks() {
+    if lacks_routers(&[Frr::PROGRAM]) {
         return;
     }
     let cable = Cable::new();
-    let frr = Frr::start(&cable.theirs);
+    let frr = frr(&cable.theirs);
     let mut ours = cable.start();
     ours.want(&[key()], Profile { transmit: 4 * FAST.transmit, ..FAST });
     ours.until(&key(), What::Up);
-    frr.until_it_says("\"status\":\"up\"");
-    until("they agree", || frr.told().contains("\"remote-transmit-interval\":200"));
-    let downs = frr.downs();
+    until_frr_says(&frr, "\"status\":\"up\"");
+    until("they agree", || frr_says(&frr).contains("\"remote-transmit-interval\":200"));
+    let downs = downs_of(&frr);
     for _ in 0..3 {
         // It waits for the port while this one has it.
         let next = cable.start();
@@ -99,16 +99,16 @@ fn the_next_process_goes_on_and_no_peer_notices() {
         until("they agree", || ours.state(&key()).is_some_and(|it| it.detection.is_some()));
     }
     assert_eq!(ours.downs(), 0);
-    assert_eq!(frr.downs(), downs);
+    assert_eq!(downs_of(&frr), downs);
 }
 
 #[test]
 fn other_intervals_are_agreed_while_the_session_is_up() {
-    if Frr::lacks() {
+    if lacks_routers(&[Frr::PROGRAM]) {
         return;
     }
     let cable = Cable::new();
-    let frr = Frr::start(&cable.theirs);
+    let frr = frr(&cable.theirs);
     let ours = cable.start();
     ours.want(&[key()], FAST);
     ours.until(&key(), What::Up);
@@ -116,18 +116,18 @@ fn other_intervals_are_agreed_while_the_session_is_up() {
         let interval = Duration::from_millis(millis);
         ours.want(&[key()], Profile { transmit: interval, receive: interval, ..FAST });
         until("it is agreed", || ours.state(&key()).is_some_and(|it| it.detection == Some(3 * interval)));
-        frr.until_it_says(&format!("\"remote-receive-interval\":{millis}"));
+        until_frr_says(&frr, &format!("\"remote-receive-interval\":{millis}"));
     }
     assert_eq!(ours.downs(), 0);
 }
 
 #[test]
 fn bird_is_lost_when_frozen_and_hears_this_host_stop_on_purpose() {
-    if Bird::lacks() {
+    if lacks_routers(&[Bird::PROGRAM]) {
         return;
     }
     let cable = Cable::new();
-    let bird = Bird::start(&cable.theirs);
+    let bird = bird(&cable.theirs);
     let ours = cable.start();
     ours.want(&[key()], FAST);
     let mut took = Vec::new();
@@ -144,18 +144,18 @@ fn bird_is_lost_when_frozen_and_hears_this_host_stop_on_purpose() {
     println!("BIRD frozen, 50 ms x 3: lost after {took:?}");
     assert!(took.iter().all(|it| *it < SOON), "{took:?}");
     ours.until(&key(), What::Up);
-    bird.until_it_says("Up");
+    until_bird_says(&bird, "Up");
     ours.bfd.shut_down();
-    bird.until_it_says("Down");
+    until_bird_says(&bird, "Down");
 }
 
 #[test]
 fn a_packet_that_passed_a_router_is_not_the_neighbors() {
-    if Bird::lacks() {
+    if lacks_routers(&[Bird::PROGRAM]) {
         return;
     }
     let cable = Cable::new();
-    let bird = Bird::start(&cable.theirs);
+    let bird = bird(&cable.theirs);
     let ours = cable.start();
     ours.want(&[key()], FAST);
     ours.until(&key(), What::Up);
@@ -174,7 +174,7 @@ fn a_packet_that_passed_a_router_is_not_the_neighbors() {
     // What was sent before was read before.
     let since = Instant::now();
     assert_eq!(ours.downs(), 0);
-    bird.until_it_says("Up");
+    until_bird_says(&bird, "Up");
     assert_eq!(ours.downs(), 0);
     send(255);
     ours.lost(&key(), since);
@@ -182,11 +182,11 @@ fn a_packet_that_passed_a_router_is_not_the_neighbors() {
 
 #[test]
 fn a_busy_machine_raises_no_false_alarm() {
-    if Bird::lacks() {
+    if lacks_routers(&[Bird::PROGRAM]) {
         return;
     }
     let cable = Cable::new();
-    let bird = Bird::start(&cable.theirs);
+    let bird = bird(&cable.theirs);
     let ours = cable.start();
     ours.want(&[key()], FAST);
     ours.until(&key(), What::Up);
@@ -199,7 +199,7 @@ fn a_busy_machine_raises_no_false_alarm() {
     });
     let downs = ours.downs();
     println!("3 s at 100 % CPU, 50 ms x 3: {downs} alarms");
-    bird.until_it_says("Up");
+    until_bird_says(&bird, "Up");
     // A machine may have had other work for whole seconds.
     assert!(downs <= 1, "{downs}");
 }

@@ -47,10 +47,14 @@ impl Cable {
     }
 
     pub(crate) fn start_with(&self, settings: Settings, sessions: Vec<Session>) -> Ours {
-        let ours = Ours(self.ours.run(|| Speaker::start(settings, || {})).expect("a thread"));
-        ours.0.want(BgpWanted { sessions });
-        ours
+        start(&self.ours, settings, sessions)
     }
+}
+
+pub(crate) fn start(on: &Namespace, settings: Settings, sessions: Vec<Session>) -> Ours {
+    let ours = Ours(on.run(|| Speaker::start(settings, || {})).expect("a thread"));
+    ours.want(sessions);
+    ours
 }
 
 /// It does not wait long.
@@ -83,7 +87,7 @@ impl Ours {
         self.until(name, "it is established", |it| it.session == SessionState::Established);
     }
 
-    pub(crate) fn until(&self, name: &str, what: &str, met: impl Fn(&PeerState) -> bool) {
+    pub(crate) fn until(&self, name: &str, what: &str, mut met: impl FnMut(&PeerState) -> bool) {
         let mut last = None;
         let began = std::time::Instant::now();
         until(what, || {

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use seaway_announce::bgp::SessionState;
-use seaway_testkit::topology::{Bird, Frr, lacks_routers, until};
+use seaway_testkit::topology::{Bird, lacks_routers, until};
 
 use crate::{
     cable::{Cable, OUR_AS, OURS, THEIR_AS, THEIRS, route, session},
@@ -140,49 +140,4 @@ fn a_changed_peer_resets_its_own_session_once_and_no_other() {
     ours.want(vec![changed]);
     ours.until_established("bird");
     assert_eq!(ours.state("bird").resets, 1);
-}
-
-/// What takes long after that is only what a busy machine adds; `bench/bgp` prints what a quiet one needs.
-#[test]
-fn a_frozen_peer_ends_by_bfd() {
-    if lacks_routers(&[Frr::PROGRAM]) {
-        return;
-    }
-    let cable = Cable::new();
-    let bgpd = format!(
-        "router bgp {THEIR_AS}\n bgp router-id {THEIRS}\n no bgp ebgp-requires-policy\n \
-         neighbor {OURS} remote-as {OUR_AS}\n neighbor {OURS} bfd\n"
-    );
-    let bfdd = format!(
-        "bfd\n peer {OURS} interface eth0\n  detect-multiplier 3\n  receive-interval 50\n  transmit-interval 50\n exit\nexit\n"
-    );
-    let frr = Frr::start(&cable.theirs, &[("bfdd", &bfdd), ("bgpd", &bgpd)]);
-    let mut wanted = session("frr");
-    wanted.routes = vec![route("192.0.2.1/32")];
-    let pace = Duration::from_millis(50);
-    wanted.bfd = Some(seaway_model::bgp::Bfd {
-        receive: pace,
-        transmit: pace,
-        multiplier: 3,
-        passive: false,
-        minimum_ttl: 254,
-    });
-    let ours = cable.start(vec![wanted]);
-    let runs: usize = std::env::var("SEAWAY_RUNS").ok().and_then(|it| it.parse().ok()).unwrap_or(2);
-    let mut took = Vec::new();
-    for run in 0..runs {
-        ours.until("frr", "BFD is up and fast", |it| {
-            let is_fast = |it: &seaway_announce::bfd::State| it.detection == Some(pace * 3);
-            it.session == SessionState::Established && it.bfd.as_ref().is_some_and(is_fast)
-        });
-        let began = std::time::Instant::now();
-        frr.freeze();
-        ours.until("frr", "it ended", |it| it.resets == run as u64 + 1);
-        took.push(began.elapsed());
-        ours.until_it_says("frr", "BFD is down");
-        frr.thaw();
-    }
-    took.sort_unstable();
-    println!("FRR frozen, BFD 50 ms x 3: session ended after {took:?}");
-    assert!(took.iter().all(|it| *it < Duration::from_secs(1)), "{took:?}");
 }

@@ -1,10 +1,11 @@
 //! What FRR, BIRD and GoBGP have of us: both families over both, with all attributes, in sessions with another AS and with ours.
 
 use seaway_model::bgp::{PeerAddress, RemoteAs, Route, Session};
-use seaway_testkit::topology::{Bird, Frr, GoBgp, lacks_routers, until};
+use seaway_testkit::topology::{Bird, Frr, GoBgp, Namespace, lacks_routers, until};
 
 use crate::cable::{
-    Cable, OUR_AS, OURS, OURS_V6, THEIR_AS, THEIRS, THEIRS_V6, prefix, route, session, session_to,
+    Cable, OUR_AS, OURS, OURS_V6, Ours, THEIR_AS, THEIRS, THEIRS_V6, prefix, quick, route, session,
+    session_to, start,
 };
 
 const V4: &str = "192.0.2.1/32";
@@ -170,4 +171,45 @@ fn a_router_behind_an_interface_is_found_without_addresses() {
         });
     }
     assert_eq!(ours.state("unnumbered").last_error, None);
+}
+
+/// They hear each other's advertisements as well as the router's.
+#[test]
+fn two_hosts_on_one_segment_find_the_router_and_not_each_other() {
+    if lacks_routers(&[Bird::PROGRAM]) {
+        return;
+    }
+    let switch = Namespace::create("switch");
+    switch.ip(&["link", "add", "br0", "type", "bridge"]);
+    switch.ip(&["link", "set", "br0", "up"]);
+    let plug = |role: &str, port: &str| {
+        let namespace = Namespace::create(role);
+        namespace.cable("eth0", &switch, port);
+        switch.ip(&["link", "set", port, "master", "br0", "up"]);
+        namespace.ip(&["link", "set", "eth0", "up"]);
+        namespace
+    };
+    let hosts = [plug("one", "p1"), plug("two", "p2")];
+    let speakers: Vec<Ours> = (0_u8..2)
+        .map(|at| {
+            let mut wanted = session("tor");
+            wanted.to = PeerAddress::Interface("eth0".into());
+            wanted.remote_as = RemoteAs::External;
+            wanted.routes = vec![route(&format!("192.0.2.{at}/32"))];
+            start(&hosts[usize::from(at)], quick(), vec![wanted])
+        })
+        .collect();
+    // Each takes the other one for the router until that comes.
+    speakers.iter().for_each(|it| it.until_it_says("tor", "connection refused"));
+    let router = plug("router", "p3");
+    let config = format!(
+        "router id 10.255.0.1;\nprotocol device {{}}\nprotocol radv {{ interface \"eth0\" {{ max ra interval 4; }}; }}\n\
+         protocol bgp host {{ local as {THEIR_AS}; interface \"eth0\"; neighbor range fe80::/10 external; \
+         dynamic name \"host\"; ipv4 {{ import all; export none; extended next hop on; }}; }}\n"
+    );
+    let bird = Bird::start(&router, &config);
+    speakers.iter().for_each(|it| it.until_established("tor"));
+    for at in 0..2 {
+        until("BIRD has it", || bird.says(&["show", "route"]).contains(&format!("192.0.2.{at}/32")));
+    }
 }

@@ -7,6 +7,7 @@
 
 mod cable;
 mod changes;
+mod failover;
 mod faults;
 mod interop;
 mod protection;

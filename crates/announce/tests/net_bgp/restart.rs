@@ -8,7 +8,7 @@ use seaway_testkit::topology::{Bird, Frr, Running, command, lacks_routers, until
 
 use crate::{
     cable::{Cable, OUR_AS, OURS, THEIR_AS, THEIRS, quick, route, session},
-    script::{Listener, USUAL},
+    script::{Listener, USUAL, message, open},
 };
 
 /// Whether it starts again, and what it announces.
@@ -68,9 +68,6 @@ fn a_router_keeps_routes_of_a_killed_process_until_the_next_one_says_them_again(
     until("it was said again", || {
         let told = told();
         told.contains(OURS) && !told.contains("stale")
-    });
-    until("End-of-RIB was heard", || {
-        frr.says("bgpd", &format!("show bgp neighbors {OURS}")).contains("End-of-RIB")
     });
     assert!(has_route());
     let changes = std::fs::read_to_string(&log).expect("text");
@@ -134,4 +131,31 @@ fn an_end_withdraws_all_before_it_says_why_and_says_that_once() {
         [(2, &[0, 5, 32, 192, 0, 2, 1, 0, 0][..]), (3, b"\x06\x02\x0cseaway stops")],
         "{said:?}"
     );
+}
+
+/// What is forwarded still is, always; that it starts again, only until a session is there.
+#[test]
+fn an_open_tells_of_a_restart_until_a_session_is_there() {
+    if lacks_routers(&[]) {
+        return;
+    }
+    let cable = Cable::new();
+    let listener = Listener::open(&cable.theirs);
+    let _ours = cable.start_with(Settings { restarting: true, ..quick() }, vec![wanted()]);
+    let says = |body: &[u8], first: u8| {
+        let graceful = [64, 10, first, 120, 0, 1, 1, 0x80, 0, 2, 1, 0x80];
+        body.windows(graceful.len()).any(|it| it == graceful)
+    };
+    for (first, has_session) in [(0x80, false), (0x80, true), (0, false)] {
+        let mut script = listener.accept();
+        let (kind, body) = script.next();
+        assert!(kind == 1 && says(&body, first), "{body:?}");
+        if has_session {
+            script.send(&open(&USUAL));
+            script.send(&message(4, &[]));
+            until("routes come", || {
+                script.read().is_some_and(|(_, body)| body.ends_with(&[32, 192, 0, 2, 1]))
+            });
+        }
+    }
 }

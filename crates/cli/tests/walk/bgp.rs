@@ -12,7 +12,7 @@ use std::{
     fs,
     io::Read,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream},
-    path::{Path, PathBuf},
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
@@ -21,7 +21,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use seaway_testkit::topology::{Backend, Namespace, Running};
+use seaway_testkit::topology::{Backend, Bird, Namespace, Running, lacks_routers};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
@@ -31,7 +31,6 @@ use crate::{
     namespace::{command, in_a_network_of_its_own},
 };
 
-const BIRD: &str = "/usr/sbin/bird";
 const AT: &str = "203.0.113.7:80";
 const OBJECTS: &str = "
 apiVersion: seaway.dev/v1alpha1
@@ -56,7 +55,7 @@ struct Network {
     router: Namespace,
     edges: [Namespace; 2],
     folder: Folder,
-    bird: Option<Running>,
+    bird: Option<Bird>,
     _members: Vec<Backend>,
     _of_members: Namespace,
 }
@@ -125,11 +124,7 @@ impl Network {
             neighbor(1),
             neighbor(2)
         );
-        fs::write(self.file("bird.conf"), config).expect("written");
-        let [config, control, pid] = ["bird.conf", "bird.ctl", "bird.pid"].map(|it| self.file(it));
-        let arguments = ["-f", "-c", path(&config), "-s", path(&control), "-P", path(&pid)];
-        self.bird = Some(self.router.start(BIRD, &arguments));
-        until("BIRD runs", || control.exists());
+        self.bird = Some(Bird::start(&self.router, &config));
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -216,14 +211,6 @@ impl Network {
     }
 }
 
-fn lacks_bird() -> bool {
-    let lacks = !Path::new(BIRD).exists();
-    if lacks {
-        seaway_testkit::skip(Some("SEAWAY_WALK_TESTS"), "BIRD is not installed (package bird2)");
-    }
-    lacks
-}
-
 fn freeze(host: &Running, signal: Signal) {
     let id = i32::try_from(host.id()).expect("process ids are small");
     kill(Pid::from_raw(id), signal).expect("it runs");
@@ -231,7 +218,7 @@ fn freeze(host: &Running, signal: Signal) {
 
 #[test]
 fn a_router_reaches_an_address_through_both_hosts_and_goes_on_by_one_when_the_other_is_lost() {
-    if lacks_bird() {
+    if lacks_routers(&[Bird::PROGRAM]) {
         return;
     }
     in_a_network_of_its_own(|| {
@@ -265,7 +252,7 @@ fn a_router_reaches_an_address_through_both_hosts_and_goes_on_by_one_when_the_ot
 /// Routers prefer others, then it withdraws, and then it closes its sockets.
 #[test]
 fn a_host_that_stops_sends_routers_elsewhere_before_it_closes_its_sockets() {
-    if lacks_bird() {
+    if lacks_routers(&[Bird::PROGRAM]) {
         return;
     }
     in_a_network_of_its_own(|| {
@@ -285,7 +272,7 @@ fn a_host_that_stops_sends_routers_elsewhere_before_it_closes_its_sockets() {
 /// Which router forgets nothing, as it agreed to graceful restart.
 #[test]
 fn the_next_process_of_a_host_loses_no_route_and_no_connection() {
-    if lacks_bird() {
+    if lacks_routers(&[Bird::PROGRAM]) {
         return;
     }
     in_a_network_of_its_own(|| {
@@ -324,7 +311,7 @@ fn the_next_process_of_a_host_loses_no_route_and_no_connection() {
 /// Both hosts have the same table, so that another host sends a client where the first one did.
 #[test]
 fn a_client_that_comes_to_another_host_reaches_the_same_member() {
-    if lacks_bird() {
+    if lacks_routers(&[Bird::PROGRAM]) {
         return;
     }
     in_a_network_of_its_own(|| {
@@ -344,14 +331,14 @@ fn a_client_that_comes_to_another_host_reaches_the_same_member() {
 
 #[test]
 fn a_wrong_password_is_one_line_and_a_missing_one_begins_no_session() {
-    if lacks_bird() {
+    if lacks_routers(&[Bird::PROGRAM]) {
         return;
     }
     in_a_network_of_its_own(|| {
         let objects = OBJECTS.replace("bfdProfile: fast", "bfdProfile: fast, passwordSecret: {name: router}");
         let secret = |password: &str| {
             format!(
-                "apiVersion: v1\nkind: Secret\nmetadata: {{name: router, namespace: seaway-system}}\ntype: kubernetes.io/basic-auth\n\
+                "apiVersion: v1\nkind: Secret\nmetadata: {{name: router, namespace: default}}\ntype: kubernetes.io/basic-auth\n\
                  stringData: {{password: {password}}}\n"
             )
         };
@@ -359,7 +346,7 @@ fn a_wrong_password_is_one_line_and_a_missing_one_begins_no_session() {
         let _host = network.start(0, &[]);
         let said = || fs::read_to_string(network.state(0).join("status.json")).unwrap_or_default();
         until("it says what is missing", || said().contains("password"));
-        assert_eq!(network.ways(), []);
+        assert!(network.ways().is_empty());
         network.folder.write("secret.yaml", &secret("wrong"));
         until("it says what is wrong", || said().contains("MD5"));
         network.folder.write("secret.yaml", &secret("right"));

@@ -1,12 +1,10 @@
 use std::{sync::Arc, time::UNIX_EPOCH};
 
+use super::*;
 use seaway_model::{
     Kind,
     bgp::{Hops, NextHops, Password, PeerAddress, PeerFamilies, RemoteAs},
 };
-use secrecy::ExposeSecret as _;
-
-use super::*;
 
 fn session(name: &str, password: Option<Password>) -> Session {
     Session {
@@ -96,6 +94,17 @@ fn a_session_has_its_password_or_none_is_begun() {
 }
 
 #[test]
+fn a_password_is_what_a_router_can_have() {
+    let of = |text: &str| usable(&text.to_owned().into()).map(|it| it.expose_secret().to_owned());
+    assert_eq!(of("hush\n").as_deref(), Ok("hush"));
+    assert_eq!(of(&"x".repeat(80)), Ok("x".repeat(80)));
+    for (text, why) in [("", "empty"), ("\n", "empty"), (&*"x".repeat(81), "81 bytes")] {
+        let told = of(text).expect_err(why);
+        assert!(told.contains(why), "{told}");
+    }
+}
+
+#[test]
 fn an_address_that_seaway_did_not_put_on_the_machine_is_not_announced() {
     let (wanted, _) = bgp().wanted(&BgpWanted { sessions: vec![session("tor", None)] }, &Passwords::new());
     assert_eq!(wanted.sessions[0].routes, [route("203.0.113.0/24")]);
@@ -105,7 +114,8 @@ fn an_address_that_seaway_did_not_put_on_the_machine_is_not_announced() {
 fn what_is_wrong_with_a_session_is_told_until_it_is_established() {
     let idle = |why: &str| SessionState::Idle { why: why.into() };
     for (session, error, what, detail) in [
-        (SessionState::Established, Some("hold timer expired"), PeerProgress::Established, ""),
+        (SessionState::Established, None, PeerProgress::Established, ""),
+        (SessionState::Established, Some("BFD is not up"), PeerProgress::Established, "BFD is not up"),
         (SessionState::Connect, None, PeerProgress::Connecting, ""),
         (idle(""), None, PeerProgress::Connecting, ""),
         (idle("no neighbour behind eth1"), None, PeerProgress::Failed, "no neighbour behind eth1"),

@@ -21,11 +21,13 @@ const READS: [&str; 11] = [
 ];
 
 /// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
-const PARSERS: [(&str, &[&str]); 54] = [
+const PARSERS: [(&str, &[&str]); 56] = [
     ("acme/src/dns.rs", &["dns"]),
     ("acme/src/dns/", &["dns"]),
     ("admin/src/page/filter.rs", &["filter"]),
     ("announce/src/bfd/packet.rs", &["bfd"]),
+    ("announce/src/bgp/message.rs", &["bgp"]),
+    ("announce/src/bgp/message/", &["bgp"]),
     ("announce/src/diag.rs", &["netlink"]),
     ("announce/src/diag/tables.rs", &["tables"]),
     ("announce/src/layer2/heartbeat.rs", &["heartbeat"]),

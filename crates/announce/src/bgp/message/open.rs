@@ -54,7 +54,7 @@ impl Open {
         if version != VERSION {
             return Err(Notification::with(2, 1, &[0, VERSION]));
         }
-        let mut found = Found::default();
+        let mut found = Capabilities::default();
         // RFC 9072: more than 255 bytes of parameters, each with a length of two bytes.
         let is_extended = length == 255 && body.0.first() == Some(&255);
         let mut parameters = if is_extended {
@@ -128,7 +128,7 @@ impl Open {
 }
 
 #[derive(Default)]
-struct Found {
+struct Capabilities {
     families: Option<PeerFamilies>,
     number: Option<u32>,
     has_extended_next_hop: bool,
@@ -136,7 +136,7 @@ struct Found {
     graceful: Option<Graceful>,
 }
 
-impl Found {
+impl Capabilities {
     /// What is unknown, or too short to be what it says, is passed over (RFC 5492).
     fn read(&mut self, mut all: Reader<'_>) -> Option<()> {
         while let Some(kind) = all.u8() {

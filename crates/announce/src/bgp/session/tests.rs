@@ -438,3 +438,18 @@ fn a_peer_that_takes_nothing_holds_one_part_and_ends_after_eight_minutes() {
     scene.rest(60);
     scene.assert_has_all();
 }
+
+#[test]
+fn a_peer_that_asks_for_all_again_and_again_has_it_once_more() {
+    let mut scene = Scene::new(their_open(), config());
+    scene.want((0..400).map(|it| route(it, 4)).collect());
+    scene.rest(3);
+    let refresh = [&[0xff; 16][..], &[0, 23, 5, 0, 1, 0, 1]].concat();
+    scene.session.heard(scene.now, &refresh.repeat(40_000));
+    let mut said = 0;
+    while !scene.session.output().is_empty() {
+        said += scene.session.output().len();
+        scene.session.wrote(scene.now, usize::MAX);
+    }
+    assert!((2_000..4_000).contains(&said), "400 prefixes of 5 bytes: {said}");
+}
