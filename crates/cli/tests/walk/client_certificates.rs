@@ -127,6 +127,6 @@ fn no_host_name_lends_its_connection_to_one_that_asks_for_certificates() {
     seaway.folder.write("late.yaml", &asking("zlate", "shop.example/late", "others"));
     until("it is told", || seaway.has_problem("RouteConflict"));
     assert_eq!(curl.ask("--http1.1", "shop.example", "shop.example", Some("stranger")), 200);
-    let checked = run(&["check", &seaway.folder.0.path().display().to_string()]);
+    let checked = run(&["check", &seaway.folder.manifests().display().to_string()]);
     assert!(crate::harness::stdout(&checked).contains("503"), "{checked:?}");
 }

@@ -334,3 +334,20 @@ async fn a_store_that_was_set_back_is_noticed_by_what_was_deleted_since() {
     let wanted = ["put a", "put b", "synced", "gone b", "set back", "put a", "put b", "synced", "put c"];
     assert_eq!(told, wanted);
 }
+
+/// A role of an older version: that no advertisement may be seen does not mean that there is none.
+#[tokio::test]
+async fn what_restricts_announcing_and_may_not_be_listed_does_not_count_as_none() {
+    let list_of_ours = Answer::Whole(200, list("13", &[]));
+    let scripts = vec![(
+        "/seaway.dev/v1alpha1/bgpadvertisements?",
+        vec![forbidden(), forbidden(), forbidden(), list_of_ours, Answer::Stream(Vec::new())],
+    )];
+    let mut heard = begin_at(pace(), Kind::BGPAdvertisement, &[], scripts).await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|it| it != "synced") {
+        told.push(heard.next().await);
+    }
+    assert!(told[0].starts_with("NotPermitted"), "{told:?}");
+    assert!(told.iter().any(|it| it.contains("not asked")), "{told:?}");
+}
