@@ -233,6 +233,11 @@ fn hosts_that_announce_have_one_more_right_and_the_key_where_they_look_for_it() 
     let secret = &volume["secret"];
     assert_eq!((&secret["secretName"], &secret["optional"]), (&json!("seaway-layer2"), &json!(true)));
     assert_eq!(secret["defaultMode"], 0o400, "its owner alone may read it");
+    // Who makes the key may do nothing else with Secrets.
+    let key = manifest("components/layer2/key.yaml");
+    assert_eq!(key[0]["rules"], json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}]));
+    assert_eq!((&key[0]["kind"], &key[1]["roleRef"]["kind"]), (&json!("Role"), &json!("Role")));
+    assert_eq!(key[1]["subjects"][0]["name"], "seaway-controller");
 }
 
 /// One that is killed while it waits for clients leaves its addresses on the machine.

@@ -34,7 +34,7 @@ use seaway_admin::{Admin, Binding, BoundSockets, Signal, Signals, logging::LogHa
 use seaway_cluster::{
     Access, AddressDriver, Cluster, CredentialSource, FinalizerDriver, HostLeases, HostReports, LEADER,
     LeaderElection, LeaseTimings, PasswordReader, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch,
-    WatchTimings,
+    WatchTimings, make_layer2_key,
 };
 use seaway_drivers::{
     names::Names,
@@ -274,6 +274,8 @@ impl Member {
                 other_signs::start(octavia.is_some(), &cluster, &changes, &mut parts).await;
                 let leads = lead::lead(campaign.leading(), changes.clone(), octavia.clone());
                 watchdog::spawn("the watch of the leader's Lease", &mut parts, leads);
+                let makes = make_layer2_key(cluster.clone(), campaign.leading());
+                watchdog::spawn("the key of hosts that announce addresses", &mut parts, makes);
                 if let Some(octavia) = octavia {
                     let (leading, period) = (campaign.leading(), settings.audit);
                     let beats =

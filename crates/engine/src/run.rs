@@ -240,7 +240,8 @@ impl Engine {
             Change::Put(fact) => self.world.concerns_announcing(fact),
             Change::Gone(FactRef::Host(_)) => true,
             Change::Gone(FactRef::Object(object)) => object.kind.is_announcing(),
-            Change::Synced(kind) => kind.is_announcing(),
+            Change::Synced(kind) | Change::NotAsked(kind) => kind.is_announcing(),
+            Change::Reported(object, _) => object.kind.is_announcing(),
             _ => false,
         };
         let dirt = self.world.apply(change);

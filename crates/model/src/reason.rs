@@ -245,11 +245,7 @@ const ANNOUNCED: &[ReasonHelp] = &[
         meaning: "Hosts are to answer for the addresses by ARP or NDP, and cannot.",
         remedy: "The Problems of the Service say why, and what to do.",
     },
-    ReasonHelp {
-        name: "BGP",
-        meaning: "Hosts announce each of the addresses by BGP; the message names their peers.",
-        remedy: "",
-    },
+    ReasonHelp { name: "BGP", meaning: "Hosts announce each of the addresses by BGP.", remedy: "" },
     ReasonHelp {
         name: "BGPPending",
         meaning: "Hosts are to announce the addresses by BGP, and no host has said yet that it does.",

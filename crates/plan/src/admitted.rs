@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use seaway_model::{
     Kind, ObjectRef,
     fact::Service,
-    load_balancer::{BasicAuth, ForwardAuth, RateLimit},
+    load_balancer::{BasicAuth, ForwardAuth, RateLimit, RuleTls, TlsProfile},
 };
 
 use crate::{
@@ -27,8 +27,10 @@ pub(crate) struct Admitted {
     pub(crate) auth: Vec<Arc<BasicAuth>>,
     /// Who has to agree: all of these.
     pub(crate) asks: Vec<Arc<ForwardAuth>>,
-    /// Those who show a certificate, which only a listener of its own can ask them for.
-    pub(crate) certified_only: bool,
+    /// What is asked of the connections of its clients.
+    pub(crate) tls: Option<RuleTls>,
+    /// Its clients have to show a certificate, and it does not say who vouches for them.
+    pub(crate) lacks_authorities: bool,
 }
 
 impl Admitted {
@@ -46,10 +48,12 @@ impl Admitted {
             false => source_ranges(service, wishes).to_vec(),
         };
         let rates = wishes.http.limits_of(&object(service));
-        let certified_only = matches!(wishes.protection(), Some(Protection::Clients(_)));
+        let tls = wishes.tls.of_rules(&service.meta.namespace);
+        let is_asked = matches!(wishes.protection(), Some(Protection::Clients(_)));
+        let lacks_authorities = is_asked && wishes.tls.authorities.is_none();
         let auth = basic_auth::of(service, wishes, given.certificates).into_iter().collect();
         let asks = forward_auth::of(service, wishes).into_iter().collect();
-        Admitted { sources, denied: wishes.denied.clone(), rates, auth, asks, certified_only }
+        Admitted { sources, denied: wishes.denied.clone(), rates, auth, asks, tls, lacks_authorities }
     }
 
     /// Who is let in by both.
@@ -73,6 +77,17 @@ impl Admitted {
             if !self.auth.contains(auth) {
                 self.auth.push(auth.clone());
             }
+        }
+        if let Some(by) = &by.tls {
+            let own = self.tls.get_or_insert_with(RuleTls::default);
+            match (&mut own.clients, &by.clients) {
+                (Some(own), Some(by)) => own.required |= by.required,
+                (None, Some(by)) => own.clients = Some(by.clone()),
+                (_, None) => {}
+            }
+            let modern = Some(TlsProfile::Modern);
+            own.profile = modern.filter(|_| own.profile == modern || by.profile == modern);
+            own.hsts = own.hsts.or(by.hsts);
         }
         for asked in &by.asks {
             if !self.asks.contains(asked) {

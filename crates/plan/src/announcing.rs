@@ -35,6 +35,16 @@ const PASSWORD: &str = "password";
 /// What every Kubernetes Node has, and so do hosts that are no Node.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
+/// RFC 1997, 7611, 7999 and 8326, as IANA calls them.
+const WELL_KNOWN: [(&str, u32); 6] = [
+    ("no-export", 0xffff_ff01),
+    ("no-advertise", 0xffff_ff02),
+    ("no-export-subconfed", 0xffff_ff03),
+    ("blackhole", 0xffff_029a),
+    ("accept-own", 0xffff_0001),
+    ("graceful-shutdown", 0xffff_0000),
+];
+
 #[derive(Debug, Default)]
 pub(crate) struct AnnouncingObjects {
     objects: BTreeMap<ObjectRef, Arc<AnnouncingObject>>,
@@ -46,6 +56,8 @@ pub(crate) struct AnnouncingObjects {
     lost: BTreeSet<ObjectRef>,
     /// Kinds that may not be listed.
     refused: BTreeSet<Kind>,
+    /// Advertisements with something wrong; those of them that no good state is known of restrict what cannot be told.
+    faulty: BTreeSet<ObjectRef>,
 }
 
 /// By what an address may be announced.
@@ -103,24 +115,45 @@ impl AnnouncingObjects {
 
     /// A Secret that is deleted to be made again would end sessions that are protected by what it said.
     pub(crate) fn remove_secret(&mut self, object: &ObjectRef) {
-        match self.names_secret(object) {
-            true if self.passwords.contains_key(object) => drop(self.lost.insert(object.clone())),
-            _ => drop(self.passwords.remove(object)),
+        match self.names_secret(object) && self.passwords.contains_key(object) {
+            true => drop(self.lost.insert(object.clone())),
+            false => drop(self.passwords.remove(object)),
         }
     }
 
     /// No peer names them any more.
     fn forget_lost_secrets(&mut self) {
-        let lost = std::mem::take(&mut self.lost);
-        let (kept, forgotten): (BTreeSet<_>, BTreeSet<_>) =
-            lost.into_iter().partition(|it| self.names_secret(it));
-        self.lost = kept;
-        forgotten.iter().for_each(|it| drop(self.passwords.remove(it)));
+        let forgotten: Vec<ObjectRef> =
+            self.lost.iter().filter(|it| !self.names_secret(it)).cloned().collect();
+        for it in &forgotten {
+            self.lost.remove(it);
+            self.passwords.remove(it);
+        }
     }
 
-    /// Whether its value is a part of a session.
+    /// Whether its value is a part of a session of a folder.
     pub(crate) fn names_secret(&self, object: &ObjectRef) -> bool {
-        self.peers().filter_map(|(_, it)| it.password.as_ref()).any(|it| it.name == object.name)
+        self.peers().filter_map(|(_, it)| it.password.as_ref()).any(|it| peers::in_folder(it) == *object)
+    }
+
+    /// Whether that is news.
+    pub(crate) fn note_faults(&mut self, object: &ObjectRef, is_faulty: bool) -> bool {
+        if !matches!(object.kind, Kind::L2Advertisement | Kind::BGPAdvertisement) {
+            return false;
+        }
+        match is_faulty {
+            true => self.faulty.insert(object.clone()),
+            false => self.faulty.remove(object),
+        }
+    }
+
+    /// What it says of which pools is not known: none is announced in this way that no other advertisement is about.
+    pub(crate) fn has_unread(&self, protocol: Protocol) -> bool {
+        let kind = match protocol {
+            Protocol::Layer2 => Kind::L2Advertisement,
+            Protocol::Bgp => Kind::BGPAdvertisement,
+        };
+        self.faulty.iter().any(|it| it.kind == kind && !self.objects.contains_key(it))
     }
 
     pub(crate) fn note_refused(&mut self, kind: Kind) {
@@ -131,6 +164,11 @@ impl AnnouncingObjects {
 
     pub(crate) fn note_listed(&mut self, kind: Kind) {
         self.refused.remove(&kind);
+    }
+
+    /// All kinds are listed again.
+    pub(crate) fn begin_again(&mut self) {
+        self.refused.clear();
     }
 
     /// A role of an older version permits none of them: then none was written for this one.
@@ -193,7 +231,12 @@ impl AnnouncingObjects {
             _ => None,
         });
         let values: BTreeSet<CommunityValue> = values.collect();
-        values.first().copied().filter(|_| values.len() == 1)
+        let known = || WELL_KNOWN.iter().find(|(known, _)| *known == name.as_str());
+        match values.len() {
+            0 => known().map(|(_, value)| CommunityValue::Standard(*value)),
+            1 => values.first().copied(),
+            _ => None,
+        }
     }
 
     /// Whether addresses of the pool are announced so at all.
@@ -216,7 +259,7 @@ impl AnnouncingObjects {
         let about: Vec<&L2Advertisement> =
             self.layer2().map(|(_, it)| it).filter(|it| is_about(&it.scope, pool, by_itself)).collect();
         if about.is_empty() {
-            return by_itself.then(BTreeSet::new);
+            return (by_itself && !self.has_unread(Protocol::Layer2)).then(BTreeSet::new);
         }
         let mut here = about.into_iter().filter(|it| allows(&it.scope, host, services)).peekable();
         here.peek()?;

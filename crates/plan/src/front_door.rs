@@ -12,7 +12,9 @@
 //! whoever plans from the same facts decides alike.
 
 mod claims;
+pub(crate) mod client_certificates;
 mod guest;
+mod host_tls;
 mod listeners;
 mod orders;
 mod owners;
@@ -46,6 +48,7 @@ pub(crate) use self::guest::pool_id;
 use self::{
     claims::{Claim, Claims},
     guest::{Guest, Rank},
+    host_tls::AskedByHost,
     owners::Owners,
     patterns::Patterns,
     recorded::{Claimed, Recorded},
@@ -97,6 +100,10 @@ pub(crate) struct FrontDoor {
     ranks: HashMap<ObjectRef, Rank>,
     /// Those who pass on TLS.
     passing: BTreeSet<Rank>,
+    /// Those whose rules ask something of TLS with their clients.
+    asking: BTreeSet<Rank>,
+    asked_by_host: OnceLock<AskedByHost>,
+    last_tls: Mutex<Option<Arc<TlsByName>>>,
     claims: Claims,
     shares: Shares,
     patterns: Patterns,
@@ -202,7 +209,7 @@ impl FrontDoor {
     }
 
     fn forget_listeners(&mut self) {
-        self.listeners = OnceLock::new();
+        (self.listeners, self.asked_by_host) = (OnceLock::new(), OnceLock::new());
     }
 
     /// The configuration changed, or which certificates there are: nothing that was put together holds.
@@ -276,6 +283,9 @@ impl FrontDoor {
         }
         let owned = self.owned_before(before.as_ref(), seated.as_ref());
         let mut touched = BTreeSet::new();
+        let asks = |guest: Option<&Guest>| guest.is_some_and(Guest::asks_of_tls);
+        let is_asking = asks(seated.as_ref().map(|it| &it.1));
+        let is_asking = is_asking || asks(before.as_ref().and_then(|rank| self.guests.get(rank)));
         let left = before.and_then(|rank| Some((self.guests.remove(&rank)?, rank)));
         let mut stirred: BTreeSet<Rank> = BTreeSet::new();
         let weight = seated.as_ref().map(|(rank, guest)| (rank, Weight::of(guest)));
@@ -285,6 +295,7 @@ impl FrontDoor {
         if let Some((guest, rank)) = &left {
             self.ranks.remove(object);
             self.passing.remove(rank);
+            self.asking.remove(rank);
             stirred.extend(self.claims.remove(rank, &guest.claims));
             for key in guest.backends.keys() {
                 if let Some(users) = self.uses.get_mut(key) {
@@ -325,6 +336,9 @@ impl FrontDoor {
             if guest.through.is_some() {
                 self.passing.insert(rank.clone());
             }
+            if guest.asks_of_tls() {
+                self.asking.insert(rank.clone());
+            }
             stirred.extend(self.claims.add(&rank, &guest.claims));
             for (key, ports) in &guest.backends {
                 self.uses.entry(key.clone()).or_default().insert(rank.clone(), ports.clone());
@@ -356,6 +370,12 @@ impl FrontDoor {
             self.forget_unclaimed();
             effects.told.extend(self.owned_otherwise(&owned));
             effects.shape = true;
+            self.forget_certificates();
+        }
+        if is_asking || !same_rules && !self.asking.is_empty() {
+            // Who came first at a host name may be another one now.
+            let others = self.asking.iter().filter_map(|rank| self.guests.get(rank));
+            effects.told.extend(others.map(|guest| guest.owner.clone()));
             self.forget_certificates();
         }
         if !same_rules {

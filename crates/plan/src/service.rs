@@ -13,8 +13,8 @@ use seaway_model::{
     fact::{ServiceKind, ServicePort, TargetPort},
     group::Openings,
     load_balancer::{
-        Action, Affinity, BackendProtocol, BackendTls, Bind, CheckKind, HealthCheck, HttpOptions, Options,
-        Outside, Protocol, Redirect, Rule, TlsByName, Trust,
+        Action, Affinity, BackendProtocol, BackendTls, Bind, CheckKind, HealthCheck, HttpOptions, Limits,
+        Options, Outside, Protocol, Redirect, Rule, TlsByName, Trust,
     },
 };
 
@@ -393,6 +393,7 @@ pub(crate) fn pool(
         slow_start: wishes.slow_start,
         panic_threshold: wishes.panic_threshold,
         member_limit: wishes.member_limit,
+        limits: Limits::default(),
         proxy: demand.proxy(port),
         transparent: false,
         http: wishes.http.terms,

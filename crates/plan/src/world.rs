@@ -475,19 +475,6 @@ impl World {
         }
     }
 
-    fn report(&mut self, object: ObjectRef, problems: Vec<Problem>) {
-        let before = if problems.is_empty() {
-            self.reported.remove(&object)
-        } else {
-            self.reported.insert(object.clone(), problems)
-        };
-        if before.as_ref() != self.reported.get(&object) {
-            for owner in self.owners_of(&object) {
-                self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
-            }
-        }
-    }
-
     fn regrant(&mut self, touched: ledger::Touched) {
         for owner in touched.owners {
             self.replan(&owner);

@@ -74,6 +74,7 @@ fn relay_pool(owner: Owner, id: PoolId, members: &[SocketAddr]) -> Pool {
         slow_start: None,
         panic_threshold: 0,
         member_limit: None,
+        limits: Limits::default(),
         proxy: None,
         transparent: false,
         http: PoolHttpOptions::default(),

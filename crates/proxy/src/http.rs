@@ -7,6 +7,7 @@
 //!                            └ handshakes.rs   TLS handshakes, beside others who have much to do
 //!                          serve.rs       HTTP/1.1: await a head, answer it, again
 //!                          streams.rs     HTTP/2: a task of its own for every stream
+//!                            └ client_tls.rs  whether the connection is as the host asks
 //!                            └ guard.rs    who may ask, and how often
 //!                            └ credentials.rs, forward_auth.rs   which users, and whether another Service agrees
 //!                            └ exchange.rs  route, choose a member (sticky.rs), ask it (ask.rs), or another
@@ -36,6 +37,7 @@ mod arrival;
 mod ask;
 mod believed;
 mod body_pipe;
+mod client_tls;
 mod cors;
 mod credentials;
 mod end;

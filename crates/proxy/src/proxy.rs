@@ -187,9 +187,9 @@ impl Proxy {
         // Authorities of clients are part of a listener's terms.
         let concerned = |listener: &Arc<RunningListener>| {
             let tls = listener.config().listener.tls.clone();
-            tls.as_ref()
-                .and_then(|tls| tls.clients.as_ref())
-                .is_some_and(|clients| clients.authorities == *name)
+            let of_hosts = tls.iter().flat_map(|tls| tls.hosts.values()).filter_map(|it| it.clients.as_ref());
+            let mut clients = tls.iter().filter_map(|tls| tls.clients.as_ref()).chain(of_hosts);
+            clients.any(|clients| clients.authorities == *name)
         };
         let listeners: Vec<_> = state.listeners.values().filter(|it| concerned(it)).cloned().collect();
         if !listeners.is_empty() {

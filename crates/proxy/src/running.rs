@@ -8,6 +8,7 @@
 mod affinity;
 mod answers;
 mod last_use;
+mod limits;
 mod listener;
 mod member;
 mod passthrough;

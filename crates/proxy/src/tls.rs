@@ -10,6 +10,7 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
+mod hosts;
 mod keys;
 mod tickets;
 mod upstream;
@@ -22,17 +23,16 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use rustls::{
-    RootCertStore, ServerConfig, SupportedProtocolVersion,
-    crypto::aws_lc_rs,
-    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier},
+    server::{ClientHello, ResolvesServerCert},
     sign::CertifiedKey,
-    version::{TLS12, TLS13},
 };
 use seaway_model::{
     Name, ObjectRef, beside,
-    load_balancer::{HostPattern, TlsByName, TlsProfile},
+    load_balancer::{HostPattern, TlsByName},
 };
 
+pub(crate) use hosts::Handshake;
+use hosts::Hosts;
 pub(crate) use keys::Keys;
 pub use keys::{KeyError, look_at};
 pub(crate) use tickets::Tickets;
@@ -59,7 +59,8 @@ const MOST_TICKETS: usize = 4;
 
 /// The configuration of TLS of one listener.
 pub(crate) struct ListenerTls {
-    pub(crate) config: Arc<ServerConfig>,
+    usual: Arc<Handshake>,
+    hosts: Option<Hosts>,
     /// The value of `Strict-Transport-Security`.
     pub(crate) hsts: Option<String>,
     names: Arc<Names>,
@@ -85,43 +86,34 @@ impl ListenerTls {
         before: Option<(&TlsByName, &ListenerTls)>,
         mut slot: impl FnMut(&ObjectRef) -> Arc<CertificateSlot>,
     ) -> Result<ListenerTls, ListenerTlsError> {
+        let before_tls = before.map(|(_, listener_tls)| listener_tls);
         let before = before.map(|(tls, listener_tls)| (tls, &*listener_tls.names));
         let names = Arc::new(Names::new(tls, before, &mut slot));
-        let versions: &[&SupportedProtocolVersion] = match tls.profile {
-            TlsProfile::Modern => &[&TLS13],
-            TlsProfile::Intermediate => &[&TLS13, &TLS12],
-        };
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let builder = ServerConfig::builder_with_provider(provider.clone());
-        let builder = builder.with_protocol_versions(versions).map_err(ListenerTlsError::Setup)?;
-        let builder = match &tls.clients {
-            None => builder.with_no_client_auth(),
-            Some(clients) => {
-                let authorities = slot(&clients.authorities).keys().ok_or(ListenerTlsError::NoAuthorities)?;
-                let mut roots = RootCertStore::empty();
-                roots.add_parsable_certificates(authorities.authorities());
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                let verifier = if clients.required { verifier } else { verifier.allow_unauthenticated() };
-                builder.with_client_cert_verifier(verifier.build().map_err(ListenerTlsError::Authorities)?)
-            }
-        };
-        let mut config = builder.with_cert_resolver(names.clone());
-        config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
-        // Tickets are held by clients: nothing is stored here for those who do not come back.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        // Who has shown no certificate elsewhere, or one that nobody vouches for any more, does not come in by a ticket.
-        let tickets = if tls.clients.is_some() { Tickets::new() } else { tickets.cloned() };
-        if let Some(tickets) = tickets {
-            config.ticketer = tickets;
-            // Each costs a client that opens many connections as many messages; one is enough.
-            config.send_tls13_tickets = 1;
-            // Who asks for another number, or for none (RFC 9149), gets that.
-            config.max_tls13_tickets = MOST_TICKETS;
-        } else {
-            config.send_tls13_tickets = 0;
-        }
+        let usual = Handshake::new(
+            (tls.clients.as_ref(), tls.profile),
+            &names,
+            protocols,
+            tickets,
+            before_tls.map(|it| &*it.usual),
+            &mut slot,
+        )?;
+        let hosts = Hosts::new(tls, before_tls.and_then(|it| it.hosts.as_ref()), |asked, before| {
+            let asked = (asked.clients.as_ref(), asked.profile);
+            Handshake::new(asked, &names, protocols, tickets, before, &mut slot)
+        });
         let hsts = tls.hsts.map(|seconds| format!("max-age={seconds}"));
-        Ok(ListenerTls { config: Arc::new(config), hsts, names })
+        Ok(ListenerTls { usual: Arc::new(usual), hosts, hsts, names })
+    }
+
+    /// The name that a client asks for decides how it is spoken with.
+    pub(crate) fn has_hosts(&self) -> bool {
+        self.hosts.is_some()
+    }
+
+    /// How hands are shaken with a client that asks for that name. `None`: not at all.
+    pub(crate) fn handshake(&self, name: Option<&str>) -> Option<Arc<Handshake>> {
+        let of_host = self.hosts.as_ref().and_then(|hosts| hosts.of(name?));
+        of_host.cloned().unwrap_or_else(|| Some(self.usual.clone()))
     }
 }
 

@@ -47,6 +47,7 @@ pub fn pool(members: &[SocketAddr]) -> Pool {
         slow_start: None,
         panic_threshold: 0,
         member_limit: None,
+        limits: Limits::default(),
         proxy: None,
         transparent: false,
         http: PoolHttpOptions::default(),

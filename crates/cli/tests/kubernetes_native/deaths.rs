@@ -7,21 +7,30 @@ use seaway_testkit::{
     traffic::{Clients, Kind, NO_ANSWER, Target},
 };
 
-use crate::scene::{A_TERM, Scene, deployment, service};
+use crate::{
+    rolling::{DATAGRAMS, datagrams},
+    scene::{A_TERM, Scene, deployment, service},
+};
 
 /// Each on a new connection.
 const RATE: u32 = 500;
 /// Three checks, two seconds apart, of which the last has a second for its answer; and time for a busy machine. Three connections
 /// in a row that nobody accepts within five seconds say the same.
 const NOTICED: Duration = Duration::from_secs(10);
+/// From a Node that is not ready to hosts that send nothing there, on a busy machine.
+const TOLD: Duration = Duration::from_secs(5);
 
 #[test]
 fn a_dead_node_takes_nothing_with_it_but_what_was_on_its_way_there_until_that_is_noticed() {
     let Some(mut scene) = Scene::strict(2) else { return };
     scene.cluster.apply(&deployment("shop", 4));
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
-    let at = scene.answering("shop");
-    scene.cluster.kubectl(&["rollout", "status", "deployment/shop", "--timeout", "180s"]);
+    scene.cluster.apply(&datagrams("dns"));
+    let (at, mut dns) = (scene.answering("shop"), scene.answering("shop"));
+    dns.set_ip(scene.address("dns").parse().expect("an address"));
+    for deployment in ["deployment/shop", "deployment/dns"] {
+        scene.cluster.kubectl(&["rollout", "status", deployment, "--timeout", "180s"]);
+    }
     let told = |scene: &Scene| scene.field("service/shop", "{.status.loadBalancer.ingress[*].ip}");
     let ready = |scene: &Scene| {
         let of = |field| format!("{{.status.conditions[?(@.type==\"seaway.dev/Ready\")].{field}}}");
@@ -37,9 +46,12 @@ fn a_dead_node_takes_nothing_with_it_but_what_was_on_its_way_there_until_that_is
         });
     };
     let clients = scene.outside.run(Clients::here);
-    let load = clients.load(vec![Target::new("shop", Kind::Http, at).times(RATE)]);
+    let load = clients.load(vec![
+        Target::new("shop", Kind::Http, at).times(RATE),
+        Target::new("datagrams", Kind::Udp, dns).times(DATAGRAMS),
+    ]);
     let began = Instant::now();
-    load.goes_on(RATE as usize);
+    load.goes_on(DATAGRAMS as usize);
 
     // Some are under way; none has failed.
     let heard = load.heard();
@@ -53,17 +65,28 @@ fn a_dead_node_takes_nothing_with_it_but_what_was_on_its_way_there_until_that_is
         let path = "{.status.conditions[?(@.type==\"Ready\")].status}";
         scene.field(&format!("node/{dead}"), path) == "Unknown"
     });
-    load.goes_on(RATE as usize);
+    let not_ready = began.elapsed();
+    load.goes_on(DATAGRAMS as usize);
     let heard = load.end();
-    eprintln!("{heard}");
-    // Half of the pods were there: of those who asked meanwhile, half are lost, and each of them waited in vain.
-    let most = NOTICED.as_secs_f64() * f64::from(RATE) / 2.0 * 1.1;
-    heard.lost_at_most(most as usize, "half of those who ask until it is noticed");
+    eprintln!("killed after {killed:?}, the Node is not ready after {not_ready:?}\n{heard}");
     assert_eq!(heard.due(), heard.answered() + heard.failures().count(), "{heard}");
-    let (first, last) = (killed.saturating_sub(NO_ANSWER), killed + NOTICED);
-    for (_, failure) in heard.failures() {
-        assert!(failure.due >= first, "before anything died: {failure:?}");
-        assert!(failure.due <= last, "long after it should have been noticed: {failure:?}");
+    // A check of a datagram's member hears nothing of a dead Node, until the kernel knows that nobody has its address: that takes
+    // as long as its neighbour entry lasts. When the Node is not ready, nothing is sent there.
+    let noticed = [("shop", RATE, NOTICED), ("datagrams", DATAGRAMS, not_ready - killed + TOLD)];
+    for (name, rate, noticed) in noticed {
+        let tally = &heard.0[name];
+        // Half of the pods were there: of those who asked meanwhile, half are lost, and each of them waited in vain.
+        let most = noticed.as_secs_f64() * f64::from(rate) / 2.0 * 1.1;
+        let lost = tally.failures.len();
+        assert!(
+            lost as f64 <= most,
+            "{lost} of {name} are lost, more than {most}, half of those who ask until it is noticed:\n{heard}"
+        );
+        let (first, last) = (killed.saturating_sub(NO_ANSWER), killed + noticed);
+        for failure in &tally.failures {
+            assert!(failure.due >= first, "before anything died: {failure:?}");
+            assert!(failure.due <= last, "long after it should have been noticed: {failure:?}");
+        }
     }
 
     // Nobody serves it any more, and it still is its address.

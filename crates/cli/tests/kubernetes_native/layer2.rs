@@ -3,18 +3,22 @@
 use std::{
     io::ErrorKind,
     net::{SocketAddr, TcpStream},
-    thread,
     time::{Duration, Instant},
 };
 
-use seaway_testkit::topology::until;
+use seaway_testkit::{
+    topology::until,
+    traffic::{Clients, Kind, Target},
+};
 
-use crate::{draining::ECHO, scene::Scene};
+use crate::scene::{Scene, deployment, service};
 
 const CONFIGURATION: &str =
     "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"]}, layer2: {keyFile: layer2.key}}";
 const KEY: &str = "0123456789abcdef0123456789abcdef\n";
 const AT: &str = "10.10.200.7:80";
+/// Each on a new connection.
+const RATE: u32 = 500;
 
 /// In the network of nodes and of the outside.
 const POOL: &str = "
@@ -28,33 +32,12 @@ const SERVICE: &str = "
 apiVersion: v1
 kind: Service
 metadata: {name: near, annotations: {seaway.dev/address: 10.10.200.7, seaway.dev/address-pool: lan}}
-spec: {type: LoadBalancer, ports: [{port: 80, targetPort: 7}], selector: {app: echo}}
+spec: {type: LoadBalancer, ports: [{port: 80}], selector: {app: shop}}
 ";
 
 fn asks(scene: &Scene) -> std::io::Result<()> {
-    asks_for(scene, Duration::from_millis(100))
-}
-
-fn asks_for(scene: &Scene, patience: Duration) -> std::io::Result<()> {
     let at: SocketAddr = AT.parse().expect("an address");
-    scene.outside.run(move || TcpStream::connect_timeout(&at, patience).map(drop))
-}
-
-/// Two at once: where nobody answers for the address, both are late; a single packet may be lost on a busy machine.
-fn both_ask_for(scene: &Scene, patience: Duration) -> std::io::Result<()> {
-    let both = thread::scope(|scope| {
-        [(); 2]
-            .map(|()| scope.spawn(|| asks_for(scene, patience)))
-            .map(|it| it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
-    let is_refused =
-        |it: &std::io::Result<()>| matches!(it, Err(error) if error.kind() == ErrorKind::ConnectionRefused);
-    let answered = both.iter().any(|it| it.is_ok()) && !both.iter().any(is_refused);
-    if answered {
-        Ok(())
-    } else {
-        both.into_iter().find(is_refused).unwrap_or(Err(ErrorKind::TimedOut.into()))
-    }
+    scene.outside.run(move || TcpStream::connect_timeout(&at, Duration::from_millis(100)).map(drop))
 }
 
 fn announced(scene: &Scene, path: &str) -> String {
@@ -85,10 +68,11 @@ fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
     scene.cluster.apply(POOL);
     scene.lead("controller");
     (0..2).for_each(|at| scene.serve(at));
-    scene.cluster.apply(ECHO);
+    scene.cluster.apply(&deployment("shop", 2));
+    scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     // From here on only what Seaway does takes time.
-    scene.address("echo");
-    until("its pods are ready", || scene.field("deployment/echo", "{.status.readyReplicas}") == "2");
+    scene.address("shop");
+    until("its pods are ready", || scene.field("deployment/shop", "{.status.readyReplicas}") == "2");
     let slices = "{.items[*].spec.hosts[*].name}";
     until("both hosts are known to each other", || {
         let known = scene.field("loadbalancerhostslices", slices);
@@ -110,33 +94,18 @@ fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
     let said = |host: &str| scene.field(&format!("lbhost/{host}"), "{.status.layer2[*].state}");
     until("the other stands by", || (said(&owner).as_str(), said(other).as_str()) == ("Announcing", ""));
 
-    // A host that drains withdraws first: no client finds a closed port.
+    // A host that drains withdraws first: no client finds a closed port, and another host answers at once. A packet may be lost
+    // on a busy machine, and is sent again after a second.
     let patch = |drain| format!("{{\"spec\":{{\"drain\":{drain}}}}}");
-    let (mut refused, mut late) = (0, 0);
-    thread::scope(|scope| {
-        let drains = scope.spawn(|| {
-            let name = owner.as_str();
-            scene.cluster.kubectl(&[
-                "patch",
-                "loadbalancerhost",
-                name,
-                "--type",
-                "merge",
-                "-p",
-                &patch(true),
-            ]);
-            until("the other one announces it", || announcer(&scene) == *other);
-        });
-        while !drains.is_finished() {
-            // Without a farewell, another host answers later.
-            match both_ask_for(&scene, Duration::from_millis(400)) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::ConnectionRefused => refused += 1,
-                Err(_) => late += 1,
-            }
-        }
-    });
-    eprintln!("a host drained: {refused} connections were refused, {late} were late");
+    let clients = scene.outside.run(Clients::here);
+    let load =
+        clients.load(vec![Target::new("near", Kind::Http, AT.parse().expect("an address")).times(RATE)]);
+    load.goes_on(100);
+    scene.cluster.kubectl(&["patch", "loadbalancerhost", &owner, "--type", "merge", "-p", &patch(true)]);
+    until("the other one announces it", || announcer(&scene) == *other);
+    load.goes_on(100);
+    let heard = load.end();
+    eprintln!("a host drained:\n{heard}");
     for node in &scene.nodes {
         let metrics =
             node.namespace().curl(&format!("{}metrics", scene.page(node.name()))).unwrap_or_default();
@@ -145,7 +114,11 @@ fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
             .filter(|it| it.starts_with("seaway_layer2"))
             .for_each(|it| eprintln!("{}: {it}", node.name()));
     }
-    assert_eq!((refused, late), (0, 0));
+    // What is under way as the address moves goes on to the other host, which resets it: within a tenth of a second on a busy machine.
+    heard.lost_at_most(RATE as usize / 10, "those under way as the address moves");
+    for (_, failure) in heard.failures() {
+        assert_eq!(failure.kind, ErrorKind::ConnectionReset, "nobody is refused or unanswered:\n{heard}");
+    }
     scene.cluster.kubectl(&["patch", "loadbalancerhost", &owner, "--type", "merge", "-p", &patch(false)]);
     until("it has it back", || announcer(&scene) == owner);
     until("a client is served", || asks(&scene).is_ok());

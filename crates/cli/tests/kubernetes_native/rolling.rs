@@ -9,10 +9,10 @@ use crate::scene::{PRE_STOP, Scene, deployment, service};
 /// Each on a new connection.
 const RATE: u32 = 500;
 /// Each from a new socket.
-const DATAGRAMS: u32 = 100;
+pub(crate) const DATAGRAMS: u32 = 100;
 
 /// A pod of it answers datagrams. It is ready once it can: the web server beside it may be there before.
-fn datagrams(name: &str) -> String {
+pub(crate) fn datagrams(name: &str) -> String {
     let is_bound = "[grep, -qs, ':0007 ', /proc/net/udp, /proc/net/udp6]";
     let probe = format!("        readinessProbe: {{exec: {{command: {is_bound}}}, periodSeconds: 1}}\n");
     let all = deployment(name, 4) + "      - name: udp\n        image: udp\n" + &probe + PRE_STOP;

@@ -110,7 +110,7 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     let values = "image.repository=registry.example:5000/seaway,image.digest=sha256:\
                   0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef,imagePullSecrets[0]=registry,\
                   controller.replicas=3,hosts.nodeSelector.role=edge,hosts.resources.requests.cpu=1,policies=true,\
-                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,gke=true,\
+                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,layer2=true,gke=true,\
                   openshift=true,configuration.drain=59s,hosts.terminationGracePeriodSeconds=60,\
                   metricsFrom[0].podSelector.matchLabels.app=prometheus";
     let lists = r#"configuration.admin={"metrics":{}}"#;
@@ -125,6 +125,15 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     let resources = json!({"requests": {"cpu": 1, "memory": "128Mi"}, "limits": {"memory": "2Gi"}});
     assert_eq!(hosts["containers"][0]["resources"], resources);
     assert_eq!(hosts["terminationGracePeriodSeconds"], 60);
+    let rights = &hosts["containers"][0]["securityContext"]["capabilities"]["add"];
+    assert_eq!(*rights, json!(["NET_BIND_SERVICE", "NET_ADMIN", "NET_RAW"]));
+    for (list, before) in [(&hosts["volumes"], "config"), (&hosts["containers"][0]["volumeMounts"], "config")]
+    {
+        let names: Vec<&str> =
+            list.as_array().into_iter().flatten().filter_map(|it| it["name"].as_str()).collect();
+        assert!(names.contains(&"layer2") && names.contains(&before), "{names:?}");
+    }
+    of("Role", "seaway-layer2-key");
     let controller = &of("Deployment", "seaway-controller")["spec"];
     assert_eq!(controller["replicas"], 3);
     assert_eq!(controller["template"]["spec"]["containers"][0]["image"], image);

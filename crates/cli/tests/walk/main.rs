@@ -10,6 +10,7 @@ mod balance;
 mod balancing;
 mod bgp;
 mod both_families;
+mod client_certificates;
 mod clock;
 mod commands;
 mod demo;

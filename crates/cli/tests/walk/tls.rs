@@ -48,7 +48,7 @@ impl Pair {
     }
 
     /// One that may vouch for clients, itself among them.
-    fn authority() -> Pair {
+    pub(crate) fn authority() -> Pair {
         let mut asked = rcgen::CertificateParams::new(Vec::new()).expect("no names");
         asked.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let issuer = rcgen::CertifiedIssuer::self_signed(asked, rcgen::KeyPair::generate().expect("a key"));

@@ -7,6 +7,7 @@ mod external_ips;
 mod holds;
 mod hosts;
 mod known_fields;
+mod layer2_key;
 mod leases;
 mod many_hosts;
 mod names;

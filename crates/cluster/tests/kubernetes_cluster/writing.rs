@@ -256,6 +256,45 @@ async fn statuses_pass_the_suite_of_all_drivers() {
     assert_eq!(told.field(".status"), "{\"loadBalancer\":{}}");
 }
 
+/// Whatever is cut off and started again, at each rest the Service says what is desired, and what others say of it stays.
+#[test]
+fn statuses_survive_cuts_and_restarts_at_any_step() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let Some(told) = runtime.block_on(Told::up("status-walks")) else { return };
+    let theirs = r#"{"status":{"conditions":[{"type":"example.com/Checked","status":"True","reason":"Seen","message":"",
+        "lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
+    let as_another = ["--subresource=status", "--type=merge", "--field-manager=checker", "-p", theirs];
+    told.scene.here(&[&["patch", "service", "shop"], &as_another[..]].concat());
+    let unit = Unit::Status(told.owner.clone());
+    let served = ["192.0.2.41", "192.0.2.42", "2001:db8::41"];
+    let mut wanted = served.map(|ip| told.status(ip, true, &[])).to_vec();
+    wanted.push(told.status("192.0.2.41", false, &["nobody is there"]));
+    wanted.push(told.status("192.0.2.42", false, &[]));
+    let start = async || {
+        let cluster = told.scene.connect().await;
+        let mut heard = Heard::of(&cluster);
+        heard.until("the Service is told", |it| it.service(&told.scene.namespace, "shop").is_some()).await;
+        StatusDriver::new(cluster, Leading::always(), ProblemLog::default())
+    };
+    let says = async |_: &StatusDriver, desired: &Desired| {
+        let ingress = told.field(".status.loadBalancer.ingress[*].ip");
+        let ready = told.field(".status.conditions[?(@.type==\"seaway.dev/Ready\")].status");
+        match desired {
+            Desired::Status(it) if it.ready => {
+                assert_eq!((ingress, &*ready), (it.addresses[0].to_string(), "True"));
+            }
+            // Nothing is published before it is served, and what was published stays while nobody serves it.
+            Desired::Status(_) => {
+                assert!(ingress.is_empty() || served.contains(&&*ingress), "{ingress}");
+                assert_eq!(ready, "False");
+            }
+            _ => assert_eq!((&*ingress, &*ready), ("", "")),
+        }
+        assert_eq!(told.field(".status.conditions[?(@.type==\"example.com/Checked\")].reason"), "Seen");
+    };
+    each_walk(8, wanted.len(), async |turns| wanders(start, &unit, &wanted, &turns, says).await);
+}
+
 #[tokio::test]
 async fn a_service_tells_its_address_and_each_change_is_one_event() {
     let Some(mut told) = Told::up("events").await else { return };

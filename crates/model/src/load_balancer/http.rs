@@ -9,6 +9,7 @@ use super::{
     auth::{BasicAuth, ForwardAuth},
     pool::PoolId,
     rate::RateLimit,
+    tls::RuleTls,
 };
 use crate::name::{Name, Owner};
 
@@ -30,6 +31,8 @@ pub struct Rule {
     pub auth: Vec<Arc<BasicAuth>>,
     /// Who has to agree to a request: all of these.
     pub asks: Vec<Arc<ForwardAuth>>,
+    /// What it asks of the client's connection beyond what the listener does.
+    pub tls: Option<Arc<RuleTls>>,
     pub filters: Vec<Filter>,
     pub action: Action,
     /// Until the whole of an answer was sent on.
@@ -52,6 +55,7 @@ impl Rule {
             rates: Vec::new(),
             auth: Vec::new(),
             asks: Vec::new(),
+            tls: None,
             filters: Vec::new(),
             action: Action::Forward(vec![(pool, 1)]),
             timeout: None,

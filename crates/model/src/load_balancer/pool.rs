@@ -11,7 +11,7 @@ use std::{
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
-use super::{BackendTls, L4};
+use super::{BackendTls, L4, Limits};
 use crate::name::{Name, Owner};
 
 /// Unique within a load balancer: the service port, and what else makes it a pool of its own.
@@ -47,6 +47,9 @@ pub struct Pool {
     /// Percent of healthy members below which all are used; 0 never.
     pub panic_threshold: u8,
     pub member_limit: Option<MemberLimit>,
+    /// Of all clients together, at the front door, whose listeners many share: requests under way and new ones in a second; of TLS
+    /// that is passed on, connections.
+    pub limits: Limits,
     /// Say to the member who the client is.
     pub proxy: Option<ProxyVersion>,
     /// Members see the client's address as that of the connection: their answers come back through this host.

@@ -19,6 +19,8 @@ pub struct TlsByName {
     /// Names that a certificate authority may check here (RFC 8737): what is shown to it for them, and to nobody else.
     pub validations: BTreeMap<Name, Arc<Certificate>>,
     pub clients: Option<ClientAuth>,
+    /// Of single host names, where that is not what is said here for all.
+    pub hosts: BTreeMap<HostPattern, HostTls>,
     pub profile: TlsProfile,
     /// `Strict-Transport-Security`, in seconds.
     pub hsts: Option<u32>,
@@ -32,7 +34,8 @@ impl TlsByName {
 
     /// All whose certificates are needed, each once.
     pub fn objects(&self) -> Vec<&ObjectRef> {
-        let clients = self.clients.iter().map(|clients| &clients.authorities);
+        let of_hosts = self.hosts.values().filter_map(|host| host.clients.as_ref());
+        let clients = self.clients.iter().chain(of_hosts).map(|clients| &clients.authorities);
         let named = self.by_name.values().flat_map(|it| it.iter());
         let mut objects: Vec<_> = self.default.iter().chain(named).chain(clients).collect();
         objects.sort_unstable();
@@ -41,8 +44,32 @@ impl TlsByName {
     }
 }
 
+/// How TLS is spoken with clients that ask for one host name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostTls {
+    pub clients: Option<ClientAuth>,
+    pub profile: TlsProfile,
+}
+
+/// What a rule asks of the connection that a request comes by, where that is not what its listener says. The name in the
+/// handshake decides how TLS is spoken, and a request on the same connection may name another host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleTls {
+    pub clients: Option<ClientAuth>,
+    pub profile: Option<TlsProfile>,
+    /// `Strict-Transport-Security`, in seconds; 0 is none.
+    pub hsts: Option<u32>,
+}
+
+impl RuleTls {
+    /// No request is served without a certificate.
+    pub fn requires_certificates(&self) -> bool {
+        self.clients.as_ref().is_some_and(|clients| clients.required)
+    }
+}
+
 /// Clients show a certificate of one of these authorities.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientAuth {
     /// Who holds them.
     pub authorities: ObjectRef,
@@ -72,7 +99,7 @@ pub enum Trust {
 }
 
 /// As Mozilla names them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TlsProfile {
     /// TLS 1.3 alone.
     Modern,

@@ -3,9 +3,9 @@
 use Place::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
 
 use super::{
-    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, CONNECTIONS, DENIED,
-    FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, FRONT_DOOR, HOST, PASSTHROUGH, PATH, PROTOCOL,
-    PROXY_FROM, RATE, RATE_KEY, REALM, SOURCE_RANGES, TLS, TRANSPARENT, of_clouds, table::ADDRESS,
+    AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, DENIED, FORWARD_AUTH,
+    FORWARD_AUTHORIZATION, FORWARD_HEADERS, FRONT_DOOR, HOST, HSTS, PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM,
+    RATE_KEY, REALM, SOURCE_RANGES, TLS, TLS_PORTS, TLS_PROFILE, TRANSPARENT, of_clouds, table::ADDRESS,
 };
 
 /// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
@@ -33,14 +33,12 @@ const WHERE_HTTP_IS: &[Place] = &[Http, Tls, FrontDoor];
 const VERIFY: &str = "seaway.dev/backend-tls-verify";
 
 /// Of a LoadBalancer's own listeners. Those that protect keep a Service out of places where they cannot be had.
-const OF_LISTENERS: [&str; 13] = [
+const OF_LISTENERS: [&str; 11] = [
     ADDRESS,
     "seaway.dev/address-pool",
     "seaway.dev/share",
     "seaway.dev/share-across-namespaces",
     PROXY_FROM,
-    CONNECTIONS,
-    RATE,
     PROTOCOL,
     "seaway.dev/timeout-idle",
     "seaway.dev/timeout-half-closed",
@@ -50,9 +48,8 @@ const OF_LISTENERS: [&str; 13] = [
     "seaway.dev/health-check-send",
 ];
 
-/// Of those where TLS ends.
-const WITH_TLS: [&str; 5] =
-    [AUTHORITIES, CLIENTS, "seaway.dev/tls-ports", "seaway.dev/hsts", "seaway.dev/tls-profile"];
+/// Of those where TLS ends; at the front door for the host names of a Service.
+const WITH_TLS: [&str; 4] = [AUTHORITIES, CLIENTS, HSTS, TLS_PROFILE];
 
 /// Of requests and answers, and of TLS to members.
 const OF_HTTP: [&str; 13] = [
@@ -90,7 +87,8 @@ pub fn places(option: &str) -> &'static [Place] {
         "seaway.dev/strip-prefix" | FORWARD_AUTH | FORWARD_HEADERS => &[FrontDoor],
         PASSTHROUGH => &[FrontDoor, Passthrough],
         _ if of_clouds().any(|it| it == option) => &[],
-        _ if WITH_TLS.contains(&option) => &[Tls],
+        TLS_PORTS => &[Tls],
+        _ if WITH_TLS.contains(&option) => &[Tls, FrontDoor],
         _ if OF_LISTENERS.contains(&option) => OWN,
         _ if OF_HTTP.contains(&option) => WHERE_HTTP_IS,
         // Of members: who they are, how they are chosen and checked.

@@ -32,7 +32,8 @@ const ANYWHERE: [&str; 11] = [
 ];
 
 /// Which clients are let in, and how often, wherever they ask.
-const OF_CLIENTS: [&str; 6] = [SOURCE_RANGES, DENIED, CLIENT_RATE, BASIC_AUTH, FORWARD_AUTH, FORWARD_HEADERS];
+const OF_CLIENTS: [&str; 8] =
+    [SOURCE_RANGES, DENIED, CLIENT_RATE, BASIC_AUTH, FORWARD_AUTH, FORWARD_HEADERS, AUTHORITIES, CLIENTS];
 
 /// Done by clouds alone.
 const IN_CLOUDS: [&str; 8] = [
@@ -91,7 +92,7 @@ impl Wishes {
         protects
     }
 
-    /// What is asked for and belongs to a listener of its own, so that a shared one cannot have it.
+    /// What is asked for and cannot be had for a route, or where TLS is passed on.
     pub(crate) fn protection(&self) -> Option<Protection> {
         let is_said = |option: &&str| self.written.contains_key(*option);
         if self.closed || self.sources == nobody() {

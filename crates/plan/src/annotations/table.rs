@@ -367,7 +367,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[CONNECTIONS, "loadbalancer.openstack.org/connection-limit"],
         help: "how many connections may be open, of all clients together; each port, address and host counts for itself. One more is \
-               reset (UDP: dropped); 0 and -1 are no limit",
+               reset (UDP: dropped). At the front door: how many requests may be under way; one more gets 503. 0 and -1 are no limit",
         set: |wishes, text| {
             // Octavia says so what we say by 0.
             wishes.limits.connections = if text == "-1" { None } else { number(text)? };
@@ -377,7 +377,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         names: &[RATE],
         help: "how many connections may begin in a second, of all clients together; each port, address and host counts for itself. \
-               One more is reset (UDP: dropped); 0 is no limit",
+               One more is reset (UDP: dropped). At the front door: how many requests; one more gets 429. 0 is no limit",
         set: |wishes, text| {
             wishes.limits.new_per_second = number(text)?;
             Ok(())

@@ -4,7 +4,7 @@ use seaway_model::{
     Kind, Name, ObjectRef,
     config::TlsTerms,
     fact::TargetPort,
-    load_balancer::{ClientAuth, HostPattern, TlsByName, TlsProfile},
+    load_balancer::{ClientAuth, HostPattern, RuleTls, TlsByName, TlsProfile},
 };
 
 use super::{CLIENTS, Row, Wishes, http::yes_or_no};
@@ -19,6 +19,7 @@ pub const PASSTHROUGH: &str = "seaway.dev/tls-passthrough";
 pub const BACKEND_AUTHORITIES: &str = "seaway.dev/backend-tls-authorities";
 pub const TLS_PROFILE: &str = "seaway.dev/tls-profile";
 pub const TLS_PORTS: &str = "seaway.dev/tls-ports";
+pub const HSTS: &str = "seaway.dev/hsts";
 pub const AUTHORITIES: &str = "seaway.dev/client-authorities";
 
 /// What is asked of TLS.
@@ -54,16 +55,23 @@ impl TlsWishes {
         self.secrets.iter().map(|name| secret(namespace, name)).collect()
     }
 
+    fn clients(&self, namespace: &Name) -> Option<ClientAuth> {
+        let authorities = secret(namespace, self.authorities.as_ref()?);
+        Some(ClientAuth { authorities, required: !self.clients_optional })
+    }
+
+    /// What is asked for where listeners are shared; nothing, if that is as it is for all.
+    pub(crate) fn of_rules(&self, namespace: &Name) -> Option<RuleTls> {
+        let asked = RuleTls { clients: self.clients(namespace), profile: self.profile, hsts: self.hsts };
+        (asked != RuleTls::default()).then_some(asked)
+    }
+
     /// On top of what the certificates say, with what is usual where nothing is said.
     pub(crate) fn refine(&self, tls: TlsByName, namespace: &Name, usual: &TlsTerms) -> TlsByName {
-        let clients = self.authorities.as_ref().map(|name| ClientAuth {
-            authorities: secret(namespace, name),
-            required: !self.clients_optional,
-        });
         TlsByName {
             profile: self.profile.unwrap_or(usual.profile),
             hsts: self.hsts.or(usual.hsts).filter(|it| *it > 0),
-            clients,
+            clients: self.clients(namespace),
             ..tls
         }
     }
@@ -112,8 +120,8 @@ pub(super) const ROWS: &[Row] = &[
         },
     },
     Row {
-        names: &["seaway.dev/hsts"],
-        help: "how long browsers must use https only (HSTS), such as 8760h; or off (for a LoadBalancer of its own)",
+        names: &[HSTS],
+        help: "how long browsers must use https only (HSTS), such as 8760h; or off",
         set: |wishes, text| {
             wishes.tls.hsts = Some(hsts(text)?);
             Ok(())
@@ -121,7 +129,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[TLS_PROFILE],
-        help: "modern: TLS 1.3 only; intermediate: also 1.2 (for a LoadBalancer of its own)",
+        help: "modern: TLS 1.3 only; intermediate: also 1.2; at the front door for its host names",
         set: |wishes, text| {
             wishes.tls.profile = Some(match text {
                 "modern" => TlsProfile::Modern,
@@ -133,7 +141,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &[AUTHORITIES],
-        help: "a Secret whose ca.crt has the CA certificates for client certificates, which are then required (for a LoadBalancer of its own)",
+        help: "a Secret whose ca.crt has the CA certificates for client certificates, which are then required; at the front door for its host names",
         set: |wishes, text| {
             wishes.tls.authorities = Some(name(text)?);
             Ok(())

@@ -8,6 +8,8 @@ use seaway_model::{
     fact::{AnnouncingObject, BgpPeer, Labels},
 };
 
+use secrecy::{ExposeSecret, SecretString};
+
 use super::{AnnouncingObjects, matches_any};
 
 /// Where Secrets of a folder are that say no namespace.
@@ -34,16 +36,23 @@ impl AnnouncingObjects {
         chosen
     }
 
-    /// Which object has the session that this one asks for.
-    pub(super) fn in_the_way(
-        &self,
-        of: &AnnouncingObject,
-        peer: &BgpPeer,
-        host: &Labels,
-    ) -> Option<ObjectRef> {
-        let chosen = self.peers_of(host);
-        let (it, _) = chosen.get(&target(peer)).filter(|_| selects(peer, host))?;
-        (it.object != of.object).then(|| it.object.clone())
+    pub(crate) fn has_sessions(&self, host: &Labels) -> bool {
+        self.peers().any(|(_, peer)| selects(peer, host))
+    }
+
+    /// Of those that have no session on some host, since an older one is for the same address: which that is.
+    pub(super) fn displaced(&self, hosts: &[Labels]) -> BTreeMap<ObjectRef, ObjectRef> {
+        let mut displaced = BTreeMap::new();
+        for host in hosts {
+            let chosen = self.peers_of(host);
+            for (it, peer) in self.peers().filter(|(_, peer)| selects(peer, host)) {
+                let first = chosen.get(&target(peer)).map(|(first, _)| &first.object);
+                if let Some(first) = first.filter(|first| **first != it.object) {
+                    displaced.insert(it.object.clone(), first.clone());
+                }
+            }
+        }
+        displaced
     }
 
     fn session(&self, it: &AnnouncingObject, peer: &BgpPeer, is_cluster: bool) -> Session {
@@ -70,12 +79,21 @@ impl AnnouncingObjects {
         if is_cluster {
             return Password { secret: secret.clone(), value: None };
         }
-        let namespace = Some(secret.namespace.clone()).filter(|it| !it.is_empty());
-        let namespace = namespace.unwrap_or_else(|| OF_FOLDER.into());
-        let secret = ObjectRef::new(Kind::Secret, namespace, secret.name.clone());
-        let value = self.passwords.get(&secret).cloned();
+        let secret = in_folder(secret);
+        // As a file or an editor ends it.
+        let trimmed = |it: &SecretString| {
+            let text = it.expose_secret();
+            text.strip_suffix('\n').unwrap_or(text).to_owned().into()
+        };
+        let value = self.passwords.get(&secret).map(trimmed);
         Password { secret, value }
     }
+}
+
+pub(super) fn in_folder(secret: &ObjectRef) -> ObjectRef {
+    let namespace = Some(secret.namespace.clone()).filter(|it| !it.is_empty());
+    let namespace = namespace.unwrap_or_else(|| OF_FOLDER.into());
+    ObjectRef::new(Kind::Secret, namespace, secret.name.clone())
 }
 
 type Target = (u8, Name, u16);

@@ -36,9 +36,12 @@ impl AnnouncingObjects {
             all.extend(outside_of_pools(object, it, &ours));
             all.extend(self.contradictions(object, it, &ours));
         }
+        let displaced = self.displaced(hosts);
         for (it, peer) in self.peers() {
-            all.extend(self.peer_problems(it, peer, hosts, is_cluster));
+            all.extend(self.peer_problems(it, peer, displaced.get(&it.object), is_cluster));
         }
+        all.extend(self.unread_problems(Protocol::Bgp));
+        all.extend(self.unread_problems(Protocol::Layer2));
         all.extend(self.pools_without_peers(&ours));
         let of_metallb = self.objects.keys().filter(|it| it.kind.is_of_metallb());
         all.extend(of_metallb.cloned().map(not_acted_on_problem));
@@ -125,7 +128,7 @@ impl AnnouncingObjects {
         &self,
         it: &AnnouncingObject,
         peer: &BgpPeer,
-        hosts: &[Labels],
+        displaced_by: Option<&ObjectRef>,
         is_cluster: bool,
     ) -> Vec<Problem> {
         let mut all = Vec::new();
@@ -135,7 +138,7 @@ impl AnnouncingObjects {
             let problem = Problem::new(object(), Reason::NotFound, message).at("spec.bfdProfile");
             all.push(problem.fix("Create the BFDProfile, or correct the name."));
         }
-        if let Some(other) = hosts.iter().find_map(|host| self.in_the_way(it, peer, host)) {
+        if let Some(other) = displaced_by {
             let message = format!(
                 "{other} is for the same address, on a host that both select; the older one has the session"
             );
@@ -147,7 +150,7 @@ impl AnnouncingObjects {
             let what = match () {
                 () if password.value.is_none() => Some("; there is no session"),
                 () if self.lost.contains(&password.secret) => {
-                    Some("; a session that is there goes on with the last one")
+                    Some("; sessions use the last one until a restart")
                 }
                 () => None,
             };
@@ -161,6 +164,25 @@ impl AnnouncingObjects {
             }
         }
         all
+    }
+
+    fn unread_problems(&self, protocol: Protocol) -> Vec<Problem> {
+        if !self.has_unread(protocol) {
+            return Vec::new();
+        }
+        let (kind, way) = match protocol {
+            Protocol::Layer2 => (Kind::L2Advertisement, "by ARP or NDP"),
+            Protocol::Bgp => (Kind::BGPAdvertisement, "by BGP"),
+        };
+        let unread = self.faulty.iter().filter(|it| it.kind == kind && !self.objects.contains_key(*it));
+        unread
+            .map(|it| {
+                let message = format!(
+                    "it cannot be read, so no pool is announced {way} that no other {kind} is about: it may be meant to limit it"
+                );
+                Problem::new(it.clone(), Reason::Invalid, message).fix("Correct it, or delete it.")
+            })
+            .collect()
     }
 
     fn pools_without_peers(&self, pools: &[&AddressPool]) -> Vec<Problem> {

@@ -13,7 +13,10 @@ use seaway_model::{
     fact::{AddressPool, BgpAdvertisement, Labels},
 };
 
-use super::{AnnouncingObjects, Communities, allows, is_about};
+use super::{AnnouncingObjects, Communities, Protocol, allows, is_about};
+
+/// What routers take where a route has none.
+const LOCAL_PREF: u32 = 100;
 
 /// Of one host, while it is planned.
 pub(crate) struct HostRoutes<'a> {
@@ -21,6 +24,8 @@ pub(crate) struct HostRoutes<'a> {
     labels: &'a Labels,
     /// Which of them are about a pool, by whether the pool asks for BGP by itself.
     about: HashMap<(&'a ObjectRef, bool), Vec<usize>>,
+    /// One that cannot be read may be about any pool.
+    has_unread: bool,
     routes: Vec<BTreeMap<IpNet, Route>>,
     peers: Vec<Name>,
 }
@@ -57,6 +62,7 @@ impl<'a> HostRoutes<'a> {
             advertisements: advertisements.collect(),
             labels,
             about: HashMap::new(),
+            has_unread: objects.has_unread(Protocol::Bgp),
             routes: vec![BTreeMap::new(); sessions.len()],
             peers: sessions.iter().map(|it| it.name.clone()).collect(),
         }
@@ -72,7 +78,7 @@ impl<'a> HostRoutes<'a> {
             (0..advertisements.len()).collect::<Vec<_>>().iter().filter(is_about).copied().collect()
         });
         if about.is_empty() {
-            if by_itself {
+            if by_itself && !self.has_unread {
                 let route = plain(IpNet::from(served.ip));
                 self.routes.iter_mut().for_each(|it| merge(it, route.clone()));
             }
@@ -139,7 +145,11 @@ fn merge(routes: &mut BTreeMap<IpNet, Route>, route: Route) {
         routes.insert(route.prefix, route);
         return;
     };
-    there.local_pref = there.local_pref.into_iter().chain(route.local_pref).min();
+    there.local_pref = match (there.local_pref, route.local_pref) {
+        (None, None) => None,
+        // Without one, it is what routers take for it.
+        (one, other) => Some(one.unwrap_or(LOCAL_PREF).min(other.unwrap_or(LOCAL_PREF))),
+    };
     there.med = there.med.into_iter().chain(route.med).max();
     join(&mut there.communities, &route.communities);
     join(&mut there.large, &route.large);

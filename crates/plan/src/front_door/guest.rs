@@ -11,7 +11,7 @@ use seaway_model::{
     load_balancer::{Action, ForwardAuth, HostPattern, Match, Rule},
 };
 
-use super::{claims::Claim, patterns::Verdict, told::ignored_redirect_off};
+use super::{claims::Claim, patterns::Verdict};
 use crate::{
     annotations::{REDIRECT, TLS, Wishes},
     index::{Given, ServiceKey},
@@ -45,6 +45,8 @@ pub(super) struct Guest {
     pub(super) backends: BTreeMap<ServiceKey, BTreeSet<u16>>,
     /// Hosts whose TLS is passed on untouched, and where to.
     pub(super) through: Option<(Vec<HostPattern>, PoolId)>,
+    /// Where it asks for certificates of its clients.
+    pub(super) clients_field: Name,
     /// Secrets that it names.
     pub(super) certificates: Vec<ObjectRef>,
     /// Whether it is only there for TLS; nothing, if it does not care.
@@ -109,6 +111,7 @@ impl Guest {
             claims: BTreeMap::new(),
             backends: BTreeMap::new(),
             through: None,
+            clients_field: Name::default(),
             certificates: Vec::new(),
             redirect: None,
             redirect_field: Name::default(),
@@ -129,7 +132,6 @@ impl Guest {
         (self.redirect, self.redirect_field) = (wishes.tls.redirect, wishes.field_of(REDIRECT));
         let (object, field) = (self.owner.object(), wishes.field_of(TLS));
         self.problems.extend(given.certificates.told(&object, &field, &self.certificates, hosts));
-        self.problems.extend(ignored_redirect_off(self, &given.config.front_door));
     }
 
     /// Host names that it asks for.
@@ -141,6 +143,16 @@ impl Guest {
     /// What it asks for at all host names.
     pub(super) fn everywhere(&self) -> impl Iterator<Item = &Match> {
         self.claims.keys().filter(|it| it.host().is_none()).map(Claim::asked)
+    }
+
+    /// Of the connections of its clients.
+    pub(super) fn asks_of_tls(&self) -> bool {
+        self.rules.iter().any(|rule| rule.tls.is_some())
+    }
+
+    /// A rule of it serves nobody without a certificate.
+    pub(super) fn requires_certificates(&self) -> bool {
+        self.rules.iter().filter_map(|rule| rule.tls.as_ref()).any(|tls| tls.requires_certificates())
     }
 
     /// It is there at all.
@@ -172,7 +184,9 @@ impl Guest {
         let sent = |rule: &Arc<Rule>| {
             // A password is asked for where TLS keeps it secret.
             let (auth, asks) = (Vec::new(), Vec::new());
-            Arc::new(Rule { action: action(), filters: Vec::new(), auth, asks, ..Rule::clone(rule) })
+            // So is a certificate.
+            let tls = None;
+            Arc::new(Rule { action: action(), filters: Vec::new(), auth, asks, tls, ..Rule::clone(rule) })
         };
         self.sent_on.0.get_or_init(|| self.rules.iter().map(sent).collect())
     }

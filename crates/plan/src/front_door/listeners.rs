@@ -57,7 +57,7 @@ impl FrontDoor {
                 None => shown.remove(object),
             };
             // With the first come, and with the last go, those who vouch for clients.
-            if shown.len() <= 2 {
+            if shown.len() <= 2 || !self.asking.is_empty() {
                 self.shown = OnceLock::new();
             }
         }
@@ -89,6 +89,7 @@ impl FrontDoor {
             let mut objects = self.certified(given);
             if !objects.is_empty() {
                 objects.extend(given.config.front_door.tls.terms.clients.iter().map(|it| &it.authorities));
+                objects.extend(self.authorities_asked_for());
             }
             let held = |it: &ObjectRef| Some((it.clone(), given.certificates.held(it)?.clone()));
             Arc::new(objects.into_iter().filter_map(held).collect())
@@ -144,19 +145,21 @@ impl FrontDoor {
             true => self.guards(settings),
             false => BTreeMap::new(),
         };
-        let is_plain = through.is_empty() && self.validations.is_empty();
+        let hosts = self.tls_of_hosts(given);
+        let is_plain = through.is_empty() && self.validations.is_empty() && hosts.is_empty();
         let wanted = (names.ends_here() || !is_plain) && settings.tls.port != settings.port;
         let tls = wanted.then(|| match is_plain {
             true => names.clone(),
             false => {
                 let validations = self.validations.clone();
-                Arc::new(TlsByName { through, validations, ..TlsByName::clone(names) })
+                self.same_tls(TlsByName { through, validations, hosts, ..TlsByName::clone(names) })
             }
         });
         let secure = tls.map(|tls| {
             let rules = self.within_limits().flat_map(|(rank, guest)| {
                 guest.rules.iter().filter_map(move |rule| owners.allowed(rank.namespace(), rule))
             });
+            let rules = rules.flat_map(|rule| self.undisputed(rule));
             let rules = rules.chain(guards.values().cloned()).chain(unmatched(settings)).collect();
             Arc::new(Listener { tls: Some(tls), ..listener("https", settings.tls.port, rules, config) })
         });
@@ -169,11 +172,16 @@ impl FrontDoor {
             let asked = guest.redirect.unwrap_or(settings.tls.redirect);
             let sent_on = https_only
                 || secure_for_all.is_some() && asked && !self.awaits_certificate(&guest.rules, given);
-            let its = match sent_on {
-                true => guest.sent_on(|| to_https(settings.tls.port)),
-                false => &guest.rules,
+            // So it is with rules that require one.
+            let requires = |rule: &Arc<Rule>| {
+                sent_on || rule.tls.as_ref().is_some_and(|tls| tls.requires_certificates())
             };
-            rules.extend(its.iter().filter_map(|rule| owners.allowed(rank.namespace(), rule)));
+            let its = guest.rules.iter().enumerate().map(|(number, rule)| match requires(rule) {
+                true => guest.sent_on(|| to_https(settings.tls.port)).get(number).unwrap_or(rule),
+                false => rule,
+            });
+            let its = its.filter_map(|rule| owners.allowed(rank.namespace(), rule));
+            rules.extend(its.flat_map(|rule| self.undisputed(rule)));
         }
         rules.extend(guards.into_values());
         rules.extend(unmatched(settings));
@@ -228,6 +236,7 @@ fn unmatched(settings: &Settings) -> Option<Arc<Rule>> {
         rates: Vec::new(),
         auth: Vec::new(),
         asks: Vec::new(),
+        tls: None,
         filters: Vec::new(),
         action: Action::Respond { code: answer.code, body },
         timeout: None,

@@ -177,6 +177,7 @@ fn rule(host: &Name, token: &Name, body: &Name) -> Arc<Rule> {
         rates: Vec::new(),
         auth: Vec::new(),
         asks: Vec::new(),
+        tls: None,
         filters: Vec::new(),
         action: Action::Respond { code: 200, body: body.clone() },
         timeout: None,

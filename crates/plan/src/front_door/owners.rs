@@ -238,6 +238,7 @@ impl Owners {
                     rates: Vec::new(),
                     auth: Vec::new(),
                     asks: Vec::new(),
+                    tls: None,
                     filters: Vec::new(),
                     action: action.clone(),
                     timeout: None,

@@ -1,17 +1,20 @@
 //! An HTTPRoute at the front door: its rules, led to the Services that it names.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use seaway_model::{
     L4, Name, PoolId, Problem, Reason,
     fact::{BackendRef, HttpRoute, RouteRule},
-    load_balancer::{Action, Filter, Match, PathMatch, Rule, TextMatch},
+    load_balancer::{Action, ClientAuth, Filter, Match, PathMatch, Rule, TextMatch},
 };
 
 use super::{
+    client_certificates::{self, CannotAsk},
     guest::Guest,
+    listeners::requires_client_certificates,
     patterns::{Fault, Patterns},
     shares::expressions,
+    told::ignored_redirect_off,
 };
 use crate::{
     admitted::Admitted,
@@ -58,7 +61,8 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
         rates: wishes.http.limits_of(&route.object()),
         auth: Vec::new(),
         asks: Vec::new(),
-        certified_only: false,
+        tls: None,
+        lacks_authorities: false,
     };
     let mut services = BTreeMap::new();
     for (number, written) in route.rules.iter().enumerate() {
@@ -74,6 +78,8 @@ pub(super) fn guest(route: &HttpRoute, given: Given<'_>, known: &mut Patterns) -
             guest.rule(rule, |matched| format!("{field}.matches[{matched}]").into());
         }
     }
+    let off = ignored_redirect_off(&guest, &given.config.front_door);
+    guest.problems.extend(off);
     guest
 }
 
@@ -151,6 +157,7 @@ impl Reader<'_> {
             rates: self.admitted.rates,
             auth: self.admitted.auth,
             asks: self.admitted.asks,
+            tls: self.admitted.tls.map(Arc::new),
             filters,
             action,
             timeout: written.timeout,
@@ -248,25 +255,50 @@ impl Reader<'_> {
         let its = self.services.entry(key.clone()).or_insert_with(|| {
             problems.extend(basic_auth::problems_of(service, given));
             problems.extend(forward_auth::problem_of(service, given));
+            let mut wishes = Wishes::of(&given.config.defaults);
+            wishes.read(&key.object(), &service.meta.annotations);
+            problems.extend(client_certificates::problems(service, &wishes, given.certificates));
             Admitted::of_service(service, given)
         });
-        if its.certified_only {
-            self.tell(
-                Reason::Unsupported,
-                &to.field,
-                format!(
-                    "Service {}/{} is for clients with a certificate, and the front door cannot ask for one for a single Service",
-                    key.namespace, key.name
-                ),
-            )
-            .fix = "Require certificates of all clients of the front door (frontDoor.tls.clients) instead of this Service's, or \
-                    give the Service a LoadBalancer of its own. Until then the rule answers 500."
-                .to_owned();
+        let lacks_authorities = its.lacks_authorities;
+        let asks = its.tls.as_ref().and_then(|it| it.clients.clone());
+        if let Some((why, fix)) = self.cannot_ask(asks.as_ref(), lacks_authorities) {
+            let what =
+                format!("Service {}/{} is for clients with a certificate: {why}", key.namespace, key.name);
+            let fix = format!("{fix} Until then the rule answers 500.");
+            self.tell(Reason::Unsupported, &to.field, what).fix = fix;
             return None;
         }
+        let Some(its) = self.services.get(&key) else { return None };
         self.admitted.narrow(its);
         self.guest.asks(&its.asks);
+        if asks.is_some() && self.guest.clients_field.is_empty() {
+            self.guest.clients_field = to.field.clone();
+        }
         Some(self.guest.lead_to(&key, to.port))
+    }
+
+    /// Why its clients' certificates cannot be asked for here, and what to do.
+    fn cannot_ask(
+        &self,
+        asks: Option<&ClientAuth>,
+        lacks_authorities: bool,
+    ) -> Option<(&'static str, &'static str)> {
+        let known = self.admitted.tls.as_ref().and_then(|it| it.clients.as_ref());
+        let why = match (asks, known) {
+            _ if lacks_authorities => CannotAsk::NoAuthorities,
+            (None, _) => return None,
+            _ if requires_client_certificates(&self.given.config.front_door) => CannotAsk::FrontDoorAsks,
+            _ if self.route.hosts.is_empty() => CannotAsk::NoHost,
+            (Some(asks), Some(known)) if asks.authorities != known.authorities => {
+                return Some((
+                    "another Service of this rule is for clients with certificates of other authorities",
+                    "Name the same Secret at both Services, or give them rules of their own.",
+                ));
+            }
+            _ => return None,
+        };
+        Some((why.as_str(), why.fix()))
     }
 
     /// Whether all patterns of a match are regular expressions.

@@ -6,10 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::{Name, Owner, Pool, PoolId, Problem, fact::Service, load_balancer::BackendProtocol};
+use seaway_model::{
+    Name, Owner, Pool, PoolId, Problem,
+    fact::Service,
+    load_balancer::{BackendProtocol, Limits},
+};
 
 use super::guest::pool_id;
 use crate::{
+    annotations::{CONNECTIONS, RATE, Wishes},
     demand::Demand,
     http::spoken,
     index::{Given, ServiceKey},
@@ -67,7 +72,8 @@ impl Served {
                 true => BackendProtocol::Opaque,
                 false => spoken(&wanted.port).to_members(),
             };
-            let pool = Pool { tls, ..pool(&demand, &wanted.port, id.clone(), protocol, found) };
+            let limits = limits(&demand.wishes);
+            let pool = Pool { tls, limits, ..pool(&demand, &wanted.port, id.clone(), protocol, found) };
             served.pools.insert(id.clone(), kept(before.get(&id), pool));
         }
         served.problems.extend(given.index.shares.problem(&who, &demand, too_many));
@@ -85,5 +91,14 @@ impl Served {
 
     pub(super) fn members(&self) -> usize {
         self.pools.values().map(|pool| pool.members.len()).sum()
+    }
+}
+
+/// Those of the Service itself. What the configuration says for each listener holds for the front door's as a whole.
+fn limits(wishes: &Wishes) -> Limits {
+    let of_its_own = |option: &str, limit: Option<u32>| limit.filter(|_| wishes.written.contains_key(option));
+    Limits {
+        connections: of_its_own(CONNECTIONS, wishes.limits.connections),
+        new_per_second: of_its_own(RATE, wishes.limits.new_per_second),
     }
 }

@@ -9,7 +9,11 @@ use seaway_model::{
     load_balancer::{Action, Filter, HostPattern, Match, PathMatch, Rule},
 };
 
-use super::guest::Guest;
+use super::{
+    client_certificates::{self, CannotAsk, cannot_ask},
+    guest::Guest,
+    told::ignored_redirect_off,
+};
 use crate::{
     admitted::{self, Admitted},
     annotations::{self, Place, Protection, Wishes},
@@ -30,6 +34,8 @@ pub(super) enum Stays {
     Unasked,
     /// It has what protects it, and a listener that it shares with others cannot have that.
     Protected(Protection),
+    /// Its clients have to show a certificate that cannot be asked for.
+    Uncertifiable(CannotAsk),
     /// It says from where clients may connect, and TLS is passed on before anybody asks.
     SourcesWithPassthrough,
     /// The same of users, who are not asked then.
@@ -47,13 +53,11 @@ impl Stays {
             Stays::Unasked => {
                 "only Services that ask for it are served there; seaway.dev/front-door: \"true\" asks"
             }
+            Stays::Uncertifiable(why) => why.as_str(),
             Stays::Protected(Protection::Clients(_)) => {
-                "a Service that requires client certificates is not served at the front door"
+                "the front door cannot ask for client certificates where it passes TLS through"
             }
-            Stays::Protected(Protection::Limits(_)) => {
-                "a Service with a limit of connections is not let in at the front door"
-            }
-            Stays::Protected(Protection::Unclear | Protection::Users) => {
+            Stays::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => {
                 "it is not let in at the front door before its annotations are understood"
             }
             Stays::SourcesWithPassthrough => {
@@ -94,6 +98,10 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     };
     let strip = wishes.http.strip_prefix;
     let clients = Admitted::of(service, &wishes, given);
+    let tls = clients.tls.clone().map(Arc::new);
+    let is_certified = tls.as_ref().is_some_and(|it| it.clients.is_some());
+    guest.clients_field = wishes.field_of(client_certificates::option(&wishes));
+    guest.problems.extend(client_certificates::problems(service, &wishes, given.certificates));
     guest.problems.extend(basic_auth::problems(service, &wishes, given.certificates));
     guest.problems.extend(forward_auth::problem(service, &wishes, given));
     guest.asks(&clients.asks);
@@ -103,9 +111,13 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         rates: clients.rates.clone(),
         auth: clients.auth.clone(),
         asks: clients.asks.clone(),
+        tls: tls.clone(),
         ..rule(guest, &key, port, paths, strips)
     };
-    if !wishes.http.paths.is_empty() {
+    if is_certified {
+        // A handshake asks for a certificate by the name of a host: at paths of all names nobody would.
+        guest.problems.extend(without_host(&key, &wishes));
+    } else if !wishes.http.paths.is_empty() {
         let rule = rule(&mut guest, first, &wishes.http.paths, strip.unwrap_or(false));
         guest.rule(rule, |_| wishes.field_of(annotations::PATH));
     } else if wishes.http.placed.is_empty() {
@@ -131,6 +143,9 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         guest.rule(Rule { hosts, ..rule }, |_| wishes.field_of(annotations::HOST));
     }
     guest.problems.extend(idle_here(service, &wishes, Place::FrontDoor, config));
+    guest.problems.extend(without_name(&key, &wishes));
+    let off = ignored_redirect_off(&guest, &config.front_door);
+    guest.problems.extend(off);
     Some(guest)
 }
 
@@ -229,7 +244,12 @@ fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<V
     }
     // Whoever may not come in at its own listener may not come in at this one.
     match protection(service, wishes) {
-        Some(protection) => Err(Stays::Protected(protection)),
+        Some(Protection::Clients(_)) | None => {}
+        Some(protection) => return Err(Stays::Protected(protection)),
+    }
+    let has_hosts = !wishes.http.hosts.is_empty() || !wishes.http.placed.is_empty();
+    match cannot_ask(wishes, has_hosts, &config.front_door) {
+        Some(why) => Err(Stays::Uncertifiable(why)),
         None => Ok(ports),
     }
 }
@@ -247,12 +267,37 @@ fn why_not_passed_through(service: &Service, wishes: &Wishes) -> Option<Stays> {
 }
 
 fn protection(service: &Service, wishes: &Wishes) -> Option<Protection> {
-    if service.unclear_sources { Some(Protection::Unclear) } else { wishes.protection() }
+    if service.unclear_sources {
+        return Some(Protection::Unclear);
+    }
+    // How many may come at once its pools know.
+    wishes.protection().filter(|it| !matches!(it, Protection::Limits(_)))
+}
+
+/// What is told of paths at which nobody would be asked for a certificate.
+fn without_host(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
+    let what = "the front door asks for client certificates by host name: the Service is not served at paths of all host names";
+    let problem =
+        Problem::new(key.object(), Reason::Unsupported, what).at(wishes.field_of(annotations::PATH));
+    let fix = "Write the path behind a host name, seaway.dev/host: shop.example/api; or remove it.";
+    (!wishes.http.paths.is_empty()).then(|| problem.fix(fix))
+}
+
+/// A handshake goes by the name of a host.
+fn without_name(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
+    wishes.tls.profile.filter(|_| wishes.http.all_hosts().is_empty())?;
+    let what = "a handshake is chosen by host name, and this Service has none: it is that of all, and with modern, requests by TLS 1.2 get 421";
+    let problem = Problem::new(key.object(), Reason::Unsupported, what);
+    Some(
+        problem
+            .at(wishes.field_of(annotations::TLS_PROFILE))
+            .fix("Give it a host name, seaway.dev/host; or remove the annotation."),
+    )
 }
 
 /// Who did not ask is told where it would be served if it were not for that.
 fn is_news(why: Stays) -> bool {
-    matches!(why, Stays::Protected(_))
+    matches!(why, Stays::Protected(_) | Stays::Uncertifiable(_))
 }
 
 const REMOVE_IT: &str = "Give it a LoadBalancer of its own, or remove the annotation.";
@@ -260,12 +305,16 @@ const REMOVE_IT: &str = "Give it a LoadBalancer of its own, or remove the annota
 /// What somebody is told who asked to be there in vain.
 fn refused(key: &ServiceKey, wishes: &Wishes, why: Stays) -> Option<Problem> {
     let (reason, fix) = match why {
-        Stays::Protected(Protection::Clients(option) | Protection::Limits(option)) => {
+        Stays::Uncertifiable(cannot) => {
+            let problem = Problem::new(key.object(), Reason::Unsupported, why.as_str());
+            return Some(problem.at(wishes.field_of(client_certificates::option(wishes))).fix(cannot.fix()));
+        }
+        Stays::Protected(Protection::Clients(option)) => {
             let problem = Problem::new(key.object(), Reason::Unsupported, why.as_str());
             return Some(problem.at(wishes.field_of(option)).fix(REMOVE_IT));
         }
         // Told where it was read.
-        Stays::Protected(Protection::Unclear | Protection::Users) => return None,
+        Stays::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => return None,
         Stays::WithoutHttp => (
             Reason::NoSuchPort,
             "Set appProtocol: http at a port that speaks HTTP, or remove the Service from tcpServices.",
@@ -328,6 +377,7 @@ fn rule(guest: &mut Guest, key: &ServiceKey, port: u16, paths: &[Name], strips: 
         rates: Vec::new(),
         auth: Vec::new(),
         asks: Vec::new(),
+        tls: None,
         filters: if strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() },
         action: Action::Forward(vec![(guest.lead_to(key, port), 1)]),
         timeout: None,

@@ -2,6 +2,7 @@
 
 mod auth;
 mod certificate_limit;
+mod certified;
 mod claims;
 mod clients;
 mod cluster;

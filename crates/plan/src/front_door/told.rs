@@ -61,6 +61,7 @@ impl FrontDoor {
             problems.extend(lost.iter().map(|lost| lost.problem(&guest.owner, self.is_in_cluster)));
             problems.extend(self.refused(rank, guest));
             problems.extend(self.shares.problem(rank, guest));
+            problems.extend(self.disputed(guest));
         }
         let members = seated.map_or_else(
             || served.map_or(0, Served::members),
@@ -76,8 +77,17 @@ impl FrontDoor {
     pub(crate) fn not_redirected(&self, owner: &Owner) -> Option<Problem> {
         let object = owner.object();
         let guest = self.ranks.get(&object).and_then(|rank| self.guests.get(rank))?;
-        let asks = guest.owner == *owner && guest.leads() && guest.redirect == Some(true);
-        asks.then(|| not_redirected(object, guest.redirect_field.clone()))
+        let leads = guest.owner == *owner && guest.leads();
+        match (guest.requires_certificates(), guest.redirect) {
+            _ if !leads => None,
+            (true, _) => {
+                let what = "no client is served: a certificate is asked for by TLS alone, and the front door has no certificate of its own";
+                let problem = Problem::new(object, Reason::NoSuchSecret, what);
+                Some(problem.at(guest.clients_field.clone()).fix(NAME_A_CERTIFICATE))
+            }
+            (false, Some(true)) => Some(not_redirected(object, guest.redirect_field.clone())),
+            (false, _) => None,
+        }
     }
 
     pub(crate) fn problems(&self) -> BTreeSet<Problem> {
@@ -144,7 +154,10 @@ pub(super) fn ignored_redirect_off(guest: &Guest, settings: &Settings) -> Option
     let asks = guest.redirect == Some(false);
     let what = "requests over http are redirected to https in spite of this annotation: the front door requires client \
                 certificates (frontDoor.tls.clients)";
-    let is_refused = asks && requires_client_certificates(settings);
+    let of_its_own = "requests over http are redirected to https in spite of this annotation: clients have to show a certificate \
+                      (seaway.dev/client-authorities)";
+    let what = if requires_client_certificates(settings) { what } else { of_its_own };
+    let is_refused = asks && (requires_client_certificates(settings) || guest.requires_certificates());
     is_refused.then(|| {
         Problem::new(guest.owner.object(), Reason::NotAllowed, what)
             .at(guest.redirect_field.clone())

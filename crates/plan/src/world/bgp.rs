@@ -23,8 +23,6 @@ use crate::{
     index::is_excluded,
 };
 
-/// More are not named in one message.
-const MOST_NAMED: usize = 8;
 /// Without a BFDProfile, a session is there without BFD.
 const RESTRICTS_BGP: [Kind; 3] = [Kind::BGPAdvertisement, Kind::BGPPeer, Kind::Community];
 
@@ -40,7 +38,11 @@ impl World {
         }
         let present = self.present().addresses;
         // What is announced of them is borrowed below.
-        let addresses: Vec<_> = present.iter().filter(|(ip, _)| is_held(own, **ip)).collect();
+        let is_asked = |ip: IpAddr| {
+            let pool = self.pool_to_announce(ip);
+            is_held(own, ip) && pool.is_some_and(|it| self.announcing.asks(it, Protocol::Bgp))
+        };
+        let addresses: Vec<_> = present.iter().filter(|(ip, _)| is_asked(**ip)).collect();
         let mut routes = HostRoutes::new(&self.announcing, &labels, &sessions);
         let services: Vec<Vec<&Labels>> =
             addresses.iter().map(|(ip, owners)| self.labels_of_services(owners, **ip)).collect();
@@ -65,7 +67,7 @@ impl World {
 
     /// It takes no new clients.
     pub(super) fn is_out(&self, host: &Name) -> bool {
-        self.drains || self.index.node(host).is_some_and(|node| is_excluded(node))
+        self.drains || self.index.node(host).is_some_and(|node| is_excluded(node) || node.leaving)
     }
 
     /// Of a Node, its; of another host, those of its configuration, which it alone knows.
@@ -130,6 +132,13 @@ impl World {
         }
     }
 
+    /// An advertisement that cannot be read may limit what is announced.
+    pub(super) fn note_faults(&mut self, object: &ObjectRef, is_faulty: bool) {
+        if self.announcing.note_faults(object, is_faulty) {
+            self.refresh_all_announced();
+        }
+    }
+
     /// They change seldom, and what a Service is told may follow from any of them.
     fn refresh_all_announced(&mut self) {
         let of_pool = |it: &&AddressPool| it.object.kind == Kind::AddressPool && !it.hosts;
@@ -147,12 +156,10 @@ impl World {
     /// Whether hosts announce it, by what they say.
     pub(super) fn bgp_way(&self, ip: IpAddr) -> (AnnouncedReason, String) {
         let prefixes = self.prefixes_of(ip);
-        let told = self.index.hosts().filter_map(|host| announced_to(host, &prefixes));
-        let peers: BTreeSet<&Name> = told.flatten().collect();
-        if !peers.is_empty() {
-            // Not which hosts: of each that comes or goes, the statuses of all Services would be written again.
-            let to = named(peers.into_iter().collect());
-            return (AnnouncedReason::Bgp, format!("{ip}: hosts that serve it announce it to {to}"));
+        let announces = |host: &HostReport| prefixes.iter().any(|it| host.bgp.routes.contains_key(it));
+        if self.index.hosts().any(|host| announces(host)) {
+            // Not which hosts, nor to whom: of each that comes or goes, the statuses of all Services would be written again.
+            return (AnnouncedReason::Bgp, format!("{ip}: hosts that serve it announce it by BGP"));
         }
         if self.announcing.peers().next().is_none() {
             let message = format!("{ip}: it is to be announced by BGP, and there is no BGPPeer");
@@ -195,18 +202,11 @@ impl World {
         let changed: BTreeSet<&IpNet> = changed.collect();
         let mut ips = BTreeSet::new();
         for prefix in changed {
-            let others = || self.index.hosts().filter(|it| it.host != now.host);
-            let by_others: BTreeSet<&Name> =
-                others().filter_map(|it| it.bgp.routes.get(prefix)).flatten().collect();
-            let with = |it: Option<&BTreeSet<Name>>| {
-                it.into_iter()
-                    .flatten()
-                    .filter(|it| !by_others.contains(it))
-                    .cloned()
-                    .collect::<BTreeSet<_>>()
-            };
+            let mut others = self.index.hosts().filter(|it| it.host != now.host);
             // What it announced, others announce as well.
-            if with(was.get(prefix)) != with(is.get(prefix)) {
+            if was.contains_key(prefix) != is.contains_key(prefix)
+                && !others.any(|it| it.bgp.routes.contains_key(prefix))
+            {
                 ips.extend(self.addresses.range(prefix.network()..=prefix.broadcast()).map(|(ip, _)| *ip));
             }
         }
@@ -265,19 +265,5 @@ fn why(it: &PeerReport) -> &str {
         (PeerProgress::NotPermitted, "") => "the host lacks a capability",
         (_, "") => "it does not say why",
         (_, detail) => detail,
-    }
-}
-
-fn announced_to<'h>(host: &'h HostReport, prefixes: &[IpNet]) -> Option<&'h BTreeSet<Name>> {
-    prefixes.iter().find_map(|it| host.bgp.routes.get(it))
-}
-
-/// `BGPPeers a, b and 3 more`
-fn named(names: Vec<&Name>) -> String {
-    let shown = names.iter().take(MOST_NAMED).map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
-    let plural = if names.len() == 1 { "" } else { "s" };
-    match names.len().saturating_sub(MOST_NAMED) {
-        0 => format!("BGPPeer{plural} {shown}"),
-        more => format!("BGPPeer{plural} {shown} and {more} more"),
     }
 }

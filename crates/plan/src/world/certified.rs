@@ -205,7 +205,7 @@ impl World {
             self.refresh_route(&route);
         }
         let authorities = self.config.front_door.tls.terms.clients.as_ref().map(|it| &it.authorities);
-        if authorities == Some(object) {
+        if authorities == Some(object) || self.door.guests.asks_by(object) {
             return self.refresh_door();
         }
         if !before.shown && !self.is_shown(object) {

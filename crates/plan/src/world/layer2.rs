@@ -60,8 +60,7 @@ impl World {
         if !self.is_out(host) {
             let labels = self.labels_of(host);
             // Those that are not known yet may be there.
-            let has_peers = !self.synced.contains(&Kind::BGPPeer)
-                || !self.announcing.sessions(&labels, self.config.pools.cluster).is_empty();
+            let has_peers = !self.synced.contains(&Kind::BGPPeer) || self.announcing.has_sessions(&labels);
             for (ip, owners) in self.present().addresses {
                 let Some(on) = self.offers(own, ip, &owners, &labels, has_peers) else { continue };
                 offered.insert(ip);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::{
-    Dirt, LoadBalancer, Name, Owner, Problem, Status,
+    Dirt, LoadBalancer, Name, ObjectRef, Owner, Problem, Status,
     load_balancer::{Bind, Family, ListenerId},
     outcome::{Replaced, Serving},
     unit::Unit,
@@ -41,6 +41,20 @@ impl World {
     pub(super) fn replace(&mut self, unit: Unit, what: Option<Replaced>) {
         if note(&mut self.replaced, &unit, what) {
             self.mark_statuses(&unit);
+        }
+    }
+
+    pub(super) fn report(&mut self, object: ObjectRef, problems: Vec<Problem>) {
+        self.note_faults(&object, !problems.is_empty());
+        let before = if problems.is_empty() {
+            self.reported.remove(&object)
+        } else {
+            self.reported.insert(object.clone(), problems)
+        };
+        if before.as_ref() != self.reported.get(&object) {
+            for owner in self.owners_of(&object) {
+                self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+            }
         }
     }
 

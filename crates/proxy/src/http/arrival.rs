@@ -11,8 +11,11 @@ use std::{
     time::Duration,
 };
 
-use rustls::ServerConnection;
-use seaway_model::load_balancer::{Protocol, Timeouts};
+use rustls::{ProtocolVersion, ServerConnection};
+use seaway_model::{
+    ObjectRef,
+    load_balancer::{Protocol, Timeouts},
+};
 use seaway_wire::{
     hello::{self, ClientHello, Hello},
     http::Limits,
@@ -31,7 +34,7 @@ use crate::{
     reach,
     running::{Refusal, RunningListener},
     shared::Shared,
-    tls::{ListenerTls, Validations},
+    tls::{Handshake, ListenerTls, Validations},
 };
 
 /// The connection of a client, the same for all its requests.
@@ -45,6 +48,9 @@ pub(super) struct DownstreamConnection {
     pub(super) told: ForwardedClient,
     /// The configuration of TLS, where it ends here.
     pub(super) listener_tls: Option<Arc<ListenerTls>>,
+    /// Where the authorities are by which the client was asked for a certificate, and by which its own was verified.
+    pub(super) asked_by: Option<ObjectRef>,
+    pub(super) is_tls_1_2: bool,
     /// What it holds, with all its streams.
     pub(super) memory: Rc<ConnectionMemory>,
     /// Of that, what the connection itself holds.
@@ -70,6 +76,11 @@ impl Drop for DownstreamConnection {
 impl DownstreamConnection {
     pub(super) fn timeout(&self, which: impl Fn(&Timeouts) -> Duration) -> u64 {
         which(&self.listener.config().listener.timeouts).as_millis() as u64
+    }
+
+    /// As members are told it.
+    pub(super) fn certificate(&self, is_verified: bool) -> Option<&[u8]> {
+        self.told.certificate.as_deref().filter(|_| is_verified)
     }
 
     pub(super) fn hold_more(&self, bytes: usize) {
@@ -117,6 +128,8 @@ pub(super) async fn serve_connection(
         listener,
         told,
         listener_tls: None,
+        asked_by: None,
+        is_tls_1_2: false,
         memory,
         held,
         shared,
@@ -127,7 +140,7 @@ pub(super) async fn serve_connection(
         Err(error) => return context.shared.out_of_descriptors(&error),
     };
     task_state.set_deadline(context.now().saturating_add(downstream.timeout(|it| it.header)));
-    let mut begun = None;
+    let (mut begun, mut server_name) = (None, None);
     if trusted {
         let mut scratch = context.scratch();
         if let Err(refusal) = introduced(&mut downstream, &stream, &mut scratch).await {
@@ -141,7 +154,9 @@ pub(super) async fn serve_connection(
         .or_else(|| Some(reach::local_destination(stream.fd(), downstream.listener.at)));
     let config = downstream.listener.config_owned();
     if let Some(tls) = &config.listener.tls
-        && (config.passthrough.is_some() || config.validations.is_some())
+        && (config.passthrough.is_some()
+            || config.validations.is_some()
+            || config.listener_tls.as_ref().is_some_and(|it| it.has_hosts()))
     {
         let mut scratch = begun.take().unwrap_or_else(|| context.scratch());
         let hello = match asked(&stream, &mut scratch).await {
@@ -165,7 +180,7 @@ pub(super) async fn serve_connection(
             let client = Client { context, task_state, end, downstream, limit: Cell::new(u64::MAX), held };
             return passing::pass_to(&client, pool, Some(scratch)).await;
         }
-        begun = Some(scratch);
+        (begun, server_name) = (Some(scratch), hello.name);
     }
     let mut h2 = false;
     if config.listener.tls.is_some() {
@@ -173,8 +188,12 @@ pub(super) async fn serve_connection(
         let Some(listener_tls) = config.listener_tls.clone() else {
             return downstream.turn_away(&context, Refusal::Tls);
         };
+        let Some(handshake) = listener_tls.handshake(server_name.as_deref()) else {
+            return downstream.turn_away(&context, Refusal::Tls);
+        };
         let early = begun.take();
-        match secured(&mut downstream, &mut stream, listener_tls, early.as_deref()).await {
+        downstream.listener_tls = Some(listener_tls);
+        match secured(&mut downstream, &mut stream, &handshake, early.as_deref()).await {
             Ok(is_http_2) => h2 = is_http_2,
             Err(error) => {
                 tracing::debug!(listener = %downstream.listener.at, peer = %downstream.peer, %error, "no TLS");
@@ -286,10 +305,10 @@ async fn validated(
 async fn secured(
     downstream: &mut DownstreamConnection,
     stream: &mut Stream,
-    listener_tls: Arc<ListenerTls>,
+    handshake: &Handshake,
     early: Option<&Scratch>,
 ) -> io::Result<bool> {
-    let connection = ServerConnection::new(listener_tls.config.clone()).map_err(io::Error::other)?;
+    let connection = ServerConnection::new(handshake.config.clone()).map_err(io::Error::other)?;
     let mut session = Session::new(connection);
     if let Some(scratch) = early {
         session = session.receive(stream, scratch.asked.filled()).await?;
@@ -304,7 +323,8 @@ async fn secured(
                 .with_certificate(certificate);
         }
         h2 = session.connection().alpn_protocol() == Some(b"h2");
+        downstream.is_tls_1_2 = session.connection().protocol_version() == Some(ProtocolVersion::TLSv1_2);
     }
-    downstream.listener_tls = Some(listener_tls);
+    downstream.asked_by = handshake.authorities().cloned();
     Ok(h2)
 }

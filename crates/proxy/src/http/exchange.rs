@@ -14,7 +14,7 @@ use super::{
     answer::Answer,
     ask::{MemberAnswer, UpstreamError, ask_alone, choose},
     believed::{self, BelievedClient},
-    cors,
+    client_tls, cors,
     credentials::{self, Unauthenticated},
     end::End,
     forward_auth,
@@ -52,6 +52,8 @@ pub(super) struct ExchangeState<'r> {
     /// The client's address, as far as a proxy before us is believed.
     pub(super) client: IpAddr,
     pub(super) rule: &'r Rule,
+    /// The client has shown a certificate that this rule believes.
+    pub(super) is_verified: bool,
     pub(super) options: &'r HttpOptions,
     /// Lines that the rule adds to every response.
     pub(super) response_headers: &'r str,
@@ -103,6 +105,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         started: client.context.shared.started(),
         client: asks.ip,
         rule,
+        is_verified: false,
         options: &config.listener.http,
         response_headers: "",
         sticky: None,
@@ -120,6 +123,13 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     client.limit(rule.timeout);
     // Nobody is invited to ask once more where nothing more is answered.
     let may_persist = state.persists && !client.is_over();
+    match client_tls::admit(&client.downstream, &config.listener, rule) {
+        Ok(is_verified) => state.is_verified = is_verified,
+        Err(status) => {
+            client.downstream.listener.refuse(Refusal::Tls);
+            return refuse(client, scratch, status).await;
+        }
+    }
     // Before anything else of the rule is done: redirects and preflights tell of it, too.
     match guard::admit(client, &config, found.rule, asks, head, &scratch.request) {
         Ok(()) => {}
@@ -195,6 +205,20 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     {
         (pool, sticky) = (theirs.clone(), Some(known));
     }
+    let _under_way = match pool.admit(client.context.now()) {
+        Ok(under_way) => under_way,
+        Err(why) => {
+            client.downstream.listener.refuse(why);
+            let (status, fields) = match why {
+                Refusal::Rate => (429, "Retry-After: 1\r\n"),
+                _ => (503, ""),
+            };
+            let (body, head_only) = (error_page(&config, status), state.method == Method::Head);
+            let persists = consume_head(scratch) && may_persist;
+            let answer = Answer { status, fields, body, head_only, persists };
+            return client.respond(scratch, &answer).await;
+        }
+    };
     if let Some(sticky) = &mut sticky {
         let secure = believed::asks_securely(&client.downstream.told, head, &scratch.request);
         sticky.within(rule, found, seen.path(), secure);
@@ -213,6 +237,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let rewritten = rewritten(rule, found, &seen);
     let added = AddedHeaders {
         told: &client.downstream.told,
+        certificate: client.downstream.certificate(state.is_verified),
         options: state.options,
         id: &scratch.id,
         version: version_of(&scratch.request, matches!(client.end, End::H2Stream(_))),

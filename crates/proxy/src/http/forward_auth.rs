@@ -51,6 +51,7 @@ pub(super) async fn ask(
 ) -> Result<Vec<u8>, ForwardAuthFailure> {
     let added = AddedHeaders {
         told: &client.downstream.told,
+        certificate: client.downstream.certificate(state.is_verified),
         options: state.options,
         id: &scratch.id,
         version: "1.1",
@@ -142,6 +143,9 @@ async fn one_of(
     state: ExchangeState<'_>,
     pool: &Arc<RunningPool>,
 ) -> Result<(MemberAnswer, Arc<RunningMember>), ForwardAuthFailure> {
+    let Ok(_under_way) = pool.admit(client.context.now()) else {
+        return Err(ForwardAuthFailure::Unreachable);
+    };
     let (mut tried, mut patience) = (Vec::new(), QueueDeadline::default());
     while tried.len() < ATTEMPTS {
         let choose = || choose(&client.context, state.client, pool, &tried);
@@ -232,7 +236,7 @@ fn put_question(
     // One that is empty would be taken for one that was not told.
     let slash: &[u8] = if uri.starts_with(b"/") { b"" } else { b"/" };
     put(out, &[URI, b": ", slash, uri, b"\r\n"]);
-    if let Some(certificate) = &added.told.certificate {
+    if let Some(certificate) = added.certificate {
         put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
     }
     put(out, &[b"CDN-Loop: ", added.loop_marker.bytes(), b"\r\nConnection: close\r\n\r\n"]);

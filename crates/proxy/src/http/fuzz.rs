@@ -144,6 +144,7 @@ pub(crate) fn pool_of_one() -> Pool {
         slow_start: None,
         panic_threshold: 0,
         member_limit: None,
+        limits: seaway_model::load_balancer::Limits::default(),
         proxy: None,
         transparent: false,
         http: PoolHttpOptions::default(),

@@ -62,6 +62,7 @@ async fn send(
 ) {
     let _held = downstream.memory.reserve(question.capacity());
     let Some(member) = choose(&context, downstream.peer.ip(), &pool, &[]) else { return };
+    let Ok(_under_way) = pool.admit(context.now()) else { return };
     // A copy waits for nobody, and overtakes nobody who does.
     if pool.member_limit().is_some() && pool.has_waiting() || !member.try_engage(pool.member_limit()) {
         return;

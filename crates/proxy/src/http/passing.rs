@@ -30,6 +30,13 @@ pub(super) async fn pass_through(client: &Client) {
 pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, begun: Option<Box<Scratch>>) {
     let mut passing = Passing { client, pool, scratch: begun, member: None, connect: None, ending: None };
     let Some(pool) = passing.pool.clone() else { return passing.refuse(Refusal::NoMember) };
+    let _under_way = match pool.admit(client.context.now()) {
+        Ok(under_way) => under_way,
+        Err(why) => {
+            passing.refuse(why);
+            return client.end.reset();
+        }
+    };
     let mut tried = Vec::new();
     let (mut refusal, mut patience) = (Refusal::NoMember, QueueDeadline::default());
     while tried.len() <= RETRIES {

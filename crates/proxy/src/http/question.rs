@@ -23,6 +23,8 @@ pub(super) struct RewrittenPath<'a> {
 /// What is told besides what the client says itself.
 pub(super) struct AddedHeaders<'a> {
     pub(super) told: &'a ForwardedClient,
+    /// The client's certificate, where those vouch for it whom the rule believes.
+    pub(super) certificate: Option<&'a [u8]>,
     pub(super) options: &'a HttpOptions,
     /// The name of this request; empty where nobody wants one.
     pub(super) id: &'a [u8],
@@ -96,7 +98,7 @@ impl AddedHeaders<'_> {
             put(out, &[b"Via: ", self.version.as_bytes(), b" ", name.as_bytes(), b"\r\n"]);
         }
         put(out, &[b"CDN-Loop: ", self.loop_marker.bytes(), b"\r\n"]);
-        if let Some(certificate) = &self.told.certificate {
+        if let Some(certificate) = self.certificate {
             put(out, &[b"Client-Cert: ", certificate, b"\r\n"]);
         }
         changes.put_new(out);

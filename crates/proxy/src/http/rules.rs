@@ -67,9 +67,13 @@ pub(super) struct ResponseChanges<'r> {
 /// Lines that every answer to this request gets. Mostly none, which costs nothing.
 pub(super) fn lines(rule: &Rule, asked: &impl RequestParts, client: &Client) -> String {
     let mut lines = String::new();
-    if let Some(hsts) =
-        client.downstream.listener_tls.as_ref().and_then(|listener_tls| listener_tls.hsts.as_deref())
-    {
+    let of_all = client.downstream.listener_tls.as_ref();
+    let of_rule = rule.tls.as_ref().and_then(|it| it.hsts).filter(|_| of_all.is_some());
+    if let Some(seconds) = of_rule {
+        if seconds > 0 {
+            lines.push_str(&format!("Strict-Transport-Security: max-age={seconds}\r\n"));
+        }
+    } else if let Some(hsts) = of_all.and_then(|listener_tls| listener_tls.hsts.as_deref()) {
         for part in ["Strict-Transport-Security: ", hsts, "\r\n"] {
             lines.push_str(part);
         }

@@ -18,7 +18,7 @@ use seaway_model::{
 
 use seaway_snapshot::Routes;
 
-use super::{Answers, RunningPool, SourceFilter, passthrough::Passthrough};
+use super::{Answers, RunningPool, SourceFilter, limits::in_time, passthrough::Passthrough};
 use crate::{
     descriptors::{DescriptorGuard, DescriptorShare, ListeningGuard},
     tls::{ListenerTls, Validations},
@@ -355,7 +355,7 @@ impl RunningListener {
     /// One more client, if the limits let it in; it leaves with [`RunningListener::leave`].
     pub(crate) fn enter(&self, config: &ListenerConfig, now: u64) -> Result<(), Refusal> {
         if let Some(rate) = config.listener.limits.new_per_second
-            && !self.in_time(rate, now)
+            && !in_time(&self.rate_due, rate, now)
         {
             return Err(Refusal::Rate);
         }
@@ -423,17 +423,6 @@ impl RunningListener {
 
     pub(crate) fn refused(&self, why: Refusal) -> u64 {
         self.refused.get(why as usize).map_or(0, |it| it.load(Relaxed))
-    }
-
-    /// A token bucket of one second's worth, kept as the moment at which it would be full again.
-    fn in_time(&self, per_second: u32, now: u64) -> bool {
-        let Some(interval) = 1_000_000_u64.checked_div(per_second.into()) else { return false };
-        let now = now.saturating_mul(1000);
-        let result = self.rate_due.fetch_update(Relaxed, Relaxed, |due| {
-            let due = due.max(now).saturating_add(interval);
-            (due <= now.saturating_add(1_000_000)).then_some(due)
-        });
-        result.is_ok()
     }
 
     /// Gives back what it held of its sockets; workers let go of theirs when they are told.

@@ -13,7 +13,9 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use seaway_model::{
     L4, LbKey, Pool, PoolId,
-    load_balancer::{Affinity, BackendProtocol, Balance, MemberLimit, MemberState, Passive, PoolHttpOptions},
+    load_balancer::{
+        Affinity, BackendProtocol, Balance, Limits, MemberLimit, MemberState, Passive, PoolHttpOptions,
+    },
     name::Owner,
 };
 use seaway_snapshot::{CompiledPool, Conditions, Cursor, Mark, Standing};
@@ -23,6 +25,7 @@ use super::{
     Health, Refusal, RunningMember,
     affinity::AffinityTable,
     last_use::LastUse,
+    limits::PoolLoad,
     queue::{Queue, SelectionRequest},
 };
 use crate::{
@@ -43,6 +46,7 @@ pub(crate) struct RunningPool {
     last_use: LastUse,
     affinity: OnceLock<AffinityTable>,
     queue: Queue,
+    pub(super) load: PoolLoad,
     /// Where ejections are told, and that checks are wanted.
     requests: OnceLock<Arc<RequestQueue>>,
     /// Clients that were turned away because no member is usable, or none could be reached.
@@ -75,6 +79,7 @@ impl RunningPool {
             last_use: LastUse::never(),
             affinity: OnceLock::new(),
             queue: Queue::default(),
+            load: PoolLoad::default(),
             requests: OnceLock::new(),
             no_member: AtomicU64::new(0),
             latencies: Latencies::default(),
@@ -394,6 +399,7 @@ fn nobody(id: &PoolId) -> Arc<Pool> {
         slow_start: None,
         panic_threshold: 0,
         member_limit: None,
+        limits: Limits::default(),
         proxy: None,
         transparent: false,
         http: PoolHttpOptions::default(),

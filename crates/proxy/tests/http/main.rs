@@ -5,6 +5,7 @@ mod access;
 mod bodies;
 mod changing;
 mod client_rates;
+mod client_tls;
 mod ends;
 mod forward_auth;
 #[path = "../smuggling/frames.rs"]

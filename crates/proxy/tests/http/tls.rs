@@ -33,8 +33,17 @@ impl Authority {
         self.with_key(name, &rcgen::KeyPair::generate().unwrap())
     }
 
+    pub(crate) fn certificates(&self, names: &[&str]) -> Certificate {
+        self.of_names(names, &rcgen::KeyPair::generate().unwrap())
+    }
+
     fn with_key(&self, name: &str, key: &rcgen::KeyPair) -> Certificate {
-        let parameters = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        self.of_names(&[name], key)
+    }
+
+    fn of_names(&self, names: &[&str], key: &rcgen::KeyPair) -> Certificate {
+        let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+        let parameters = rcgen::CertificateParams::new(names).unwrap();
         let certificate = parameters.signed_by(key, &self.0).unwrap();
         Certificate {
             chain: certificate.pem().into(),
@@ -55,7 +64,7 @@ impl Authority {
         }
     }
 
-    fn roots(&self) -> RootCertStore {
+    pub(crate) fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         roots.add(self.0.der().clone()).unwrap();
         roots

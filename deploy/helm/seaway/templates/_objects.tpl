@@ -88,6 +88,13 @@ empty or has a path in it: without roles and definitions, an upgrade would delet
 {{- if $values.terminationGracePeriodSeconds -}}
 {{- $_ := set $pod "terminationGracePeriodSeconds" $values.terminationGracePeriodSeconds -}}
 {{- end -}}
+{{- if and $root.Values.layer2 (eq $object.kind "DaemonSet") -}}
+{{- $announcing := (fromYaml (include "seaway.text" (dict "root" $root "file" "layer2-hosts"))).spec.template.spec -}}
+{{- $theirs := first $announcing.containers -}}
+{{- $_ := set $container.securityContext "capabilities" $theirs.securityContext.capabilities -}}
+{{- $_ := set $container "volumeMounts" (concat $theirs.volumeMounts $container.volumeMounts) -}}
+{{- $_ := set $pod "volumes" (concat $announcing.volumes $pod.volumes) -}}
+{{- end -}}
 {{- if $values.updateStrategy -}}{{- $_ := set $object.spec "updateStrategy" $values.updateStrategy -}}{{- end -}}
 {{- if eq $object.kind "Deployment" -}}
 {{- $_ := set $object.spec "replicas" $values.replicas -}}

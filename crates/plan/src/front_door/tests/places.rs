@@ -116,12 +116,14 @@ enum At {
     Http,
     Tls,
     FrontDoor,
+    /// The same, by a host name: that of a handshake.
+    Host,
     Passthrough,
     Route,
 }
 
 impl At {
-    const ALL: [At; 6] = [At::Tcp, At::Http, At::Tls, At::FrontDoor, At::Passthrough, At::Route];
+    const ALL: [At; 7] = [At::Tcp, At::Http, At::Tls, At::FrontDoor, At::Host, At::Passthrough, At::Route];
 
     /// With what is beside it: the datagrams of a LoadBalancer are passed on, whatever its streams are.
     fn places(self) -> &'static [Place] {
@@ -129,7 +131,7 @@ impl At {
             At::Tcp => &[Place::Tcp],
             At::Http => &[Place::Http, Place::Tcp],
             At::Tls => &[Place::Tls, Place::Tcp],
-            At::FrontDoor => &[Place::FrontDoor],
+            At::FrontDoor | At::Host => &[Place::FrontDoor],
             At::Passthrough => &[Place::Passthrough],
             At::Route => &[Place::Route],
         }
@@ -144,6 +146,7 @@ impl At {
             At::Tcp | At::FrontDoor | At::Route => &[],
             At::Http => &[("seaway.dev/protocol", "http")],
             At::Tls => &[("seaway.dev/tls", "own")],
+            At::Host => &[("seaway.dev/host", "a.example")],
             At::Passthrough => &[("seaway.dev/host", "a.example"), ("seaway.dev/tls-passthrough", "true")],
         }
     }
@@ -154,10 +157,10 @@ impl At {
             ("seaway.dev/front-door", At::Tcp | At::Http | At::Tls) => Some("true"),
             ("seaway.dev/protocol", At::Http | At::Tls) => Some("tcp"),
             ("seaway.dev/front-door", At::Route) => Some("true"),
-            ("seaway.dev/strip-prefix", At::FrontDoor) => Some("false"),
+            ("seaway.dev/strip-prefix", At::FrontDoor | At::Host) => Some("false"),
             ("seaway.dev/tls-passthrough", At::Passthrough) => Some("false"),
             // What it refines keeps a Service out.
-            (CLIENTS, it) if it != At::Tls => Some("required"),
+            (CLIENTS, it) if !matches!(it, At::Tls | At::Host) => Some("required"),
             _ => None,
         }
     }
@@ -197,7 +200,7 @@ impl At {
                     .extend(all.iter().map(|(name, value)| ((*name).into(), (*value).into())));
                 changes.extend([put(&shop), backed(&shop), put_route(&route)]);
             }
-            At::FrontDoor | At::Passthrough => {
+            At::FrontDoor | At::Host | At::Passthrough => {
                 let shop = saying(shop, &all);
                 changes.extend([put(&shop), backed(&shop)]);
             }

@@ -6,15 +6,11 @@ use std::{sync::Arc, time::Duration};
 
 use seaway_model::{
     AddressState, Announce, Change, Config, Desired, Dirt, Fact, Kind, ListenerId, Name, ObjectRef, Outcome,
-    Reason, Time, Unit,
-    announced::{AnnouncedReason, ConditionStatus},
-    bgp::{
-        Bfd, BgpReport, Hops, NextHops, PeerAddress, PeerFamilies, PeerProgress, PeerReport, RemoteAs,
-        Session,
-    },
+    Reason, Time,
+    bgp::{Bfd, BgpReport, Hops, NextHops, PeerAddress, PeerFamilies, RemoteAs, Session},
     fact::{
         AddressPool, AdvertisementScope, Announcing, AnnouncingObject, BgpAdvertisement, BgpPeer,
-        CommunityValue, CommunityWord, FactRef, HostReport, L2Advertisement, Secret, Selector, Service,
+        CommunityValue, CommunityWord, FactRef, HostReport, L2Advertisement, Node, Secret, Selector, Service,
         TargetPort, Term,
     },
     outcome::{Serving, UnitState},
@@ -23,10 +19,7 @@ use seaway_plan::World;
 use seaway_testkit::facts::{HOST, ip, owner, pool, put, put_slice, service, shop, slice, synced};
 use secrecy::ExposeSecret;
 
-use super::{
-    pools::{leader, status, tell},
-    scene::{PUBLIC, applied, heard, node, on_host, on_host_of, unit, written},
-};
+use super::scene::{PUBLIC, heard, node, on_host, on_host_of, unit, written};
 
 const AT: &str = "192.0.2.17";
 
@@ -208,6 +201,9 @@ fn a_host_serves_before_it_announces_and_withdraws_what_it_serves_no_more() {
     world.apply(heard(here(&[AT])));
     world.apply(node(HOST, "10.0.0.5", &["node.kubernetes.io/exclude-from-external-load-balancers"]));
     assert_eq!(routes(&world), ["tor:"], "the Node is excluded");
+    let Change::Put(Fact::Node(going)) = node(HOST, "10.0.0.5", &[]) else { panic!("a Node") };
+    world.apply(Change::Put(Fact::Node(Arc::new(Node { leaving: true, ..Node::clone(&going) }))));
+    assert_eq!(routes(&world), ["tor:"], "the Node is about to be removed");
     world.apply(node(HOST, "10.0.0.5", &[]));
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32"]);
     world.apply(Change::Drains(true));
@@ -310,6 +306,23 @@ fn advertisements_select_services_hosts_and_peers_and_give_attributes() {
 }
 
 #[test]
+fn communities_that_everybody_knows_need_no_object() {
+    let says = |name: &str| BgpAdvertisement {
+        scope: of_pool(),
+        communities: vec![CommunityWord::Name(name.into())],
+        ..BgpAdvertisement::default()
+    };
+    let mut world = serving(Some(Announce::Bgp), &shop(), vec![peer("tor", router("10.0.0.1"))]);
+    for (name, value) in [("no-export", 0xffff_ff01), ("graceful-shutdown", 0xffff_0000)] {
+        world.apply(advertisement("a", says(name)));
+        assert_eq!(&*sessions(&world)[0].routes[0].communities, &[value], "{name}");
+    }
+    world.apply(advertisement("a", BgpAdvertisement { local_pref: Some(200), ..says("no-export") }));
+    world.apply(advertisement("b", says("no-export")));
+    assert_eq!(sessions(&world)[0].routes[0].local_pref, Some(100), "without one it is 100");
+}
+
+#[test]
 fn of_several_advertisements_a_route_has_the_communities_of_all() {
     let says = |community, local_pref| BgpAdvertisement {
         scope: of_pool(),
@@ -323,6 +336,7 @@ fn of_several_advertisements_a_route_has_the_communities_of_all() {
         advertisement("b", says(3, Some(100))),
         advertisement("c", says(7, None)),
     ];
+    // Without a value it is 100.
     let world = serving(Some(Announce::Bgp), &shop(), more);
     let route = sessions(&world).remove(0).routes.remove(0);
     assert_eq!((&*route.communities, route.local_pref), (&[3, 7][..], Some(100)));
@@ -425,7 +439,9 @@ fn a_peer_has_what_it_names_and_routes_of_its_families_alone() {
     assert!(!messages(&world).contains("Secret default/tor"), "{}", messages(&world));
     // Deleted to be made again: the session is protected by what it said.
     world.apply(Change::Gone(FactRef::Object(ObjectRef::new(Kind::Secret, "default", "tor"))));
-    assert!(password(&world).value.is_some() && messages(&world).contains("goes on with the last one"));
+    assert!(
+        password(&world).value.is_some() && messages(&world).contains("use the last one until a restart")
+    );
     world.apply(peer("tor", router("10.0.0.1")));
     world.apply(peer("tor", it.clone()));
     assert!(password(&world).value.is_none(), "no peer named it meanwhile");

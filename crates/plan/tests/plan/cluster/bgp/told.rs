@@ -3,10 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
-    AddressState, Announce, Change, Dirt, Fact, Kind, ObjectRef, Reason, Time, Unit,
+    AddressState, Announce, Change, Dirt, Fact, Kind, ObjectRef, Problem, Reason, Time, Unit,
     announced::{AnnouncedReason, ConditionStatus},
     bgp::{BgpReport, PeerProgress, PeerReport},
-    fact::{AdvertisementScope, Announcing, AnnouncingObject, BgpAdvertisement, HostReport, TargetPort},
+    fact::{
+        AdvertisementScope, Announcing, AnnouncingObject, BgpAdvertisement, FactRef, HostReport, TargetPort,
+    },
 };
 use seaway_plan::World;
 use seaway_testkit::facts::{owner, put, service, shop};
@@ -101,7 +103,7 @@ fn it_is_announced_once_a_host_says_so() {
     assert!(!is_told(&world.apply(heard(with_routes(applied("a", 9), at, "tor")))));
     assert!(!is_told(&world.apply(heard(applied("b", 9)))));
     assert!(!is_told(&world.apply(heard(with_routes(applied("b", 9), at, "tor")))));
-    let message = format!("{at}: hosts that serve it announce it to BGPPeer tor");
+    let message = format!("{at}: hosts that serve it announce it by BGP");
     assert_eq!(told(&world), (ConditionStatus::True, AnnouncedReason::Bgp, message));
     assert_eq!(
         world.pool_announced(&ObjectRef::new(Kind::AddressPool, "", "public")).expect("is there").reason,
@@ -145,4 +147,36 @@ fn a_change_of_one_service_marks_that_one_alone() {
     let dirt = world.apply(Change::Put(fact.clone()));
     assert!(dirt.iter().all(|it| *it.unit() != unit(&owner(&shop()))), "{dirt:?}");
     assert!(!world.concerns_announcing(&fact));
+}
+
+/// As of the first start of a folder with an error in it.
+#[test]
+fn an_advertisement_that_cannot_be_read_keeps_pools_silent_that_no_other_is_about() {
+    let broken = ObjectRef::new(Kind::BGPAdvertisement, "", "limits");
+    let fault = Problem::new(broken.clone(), Reason::Invalid, "no community");
+    let more = vec![peer("tor", router("10.0.0.1")), Change::Reported(broken.clone(), vec![fault])];
+    let mut world = serving(Some(Announce::Bgp), &shop(), more);
+    assert_eq!(routes(&world), ["tor:"]);
+    let told = world.problems();
+    assert!(
+        told.iter().any(|it| it.object == broken && it.message.contains("no pool is announced by BGP")),
+        "{told:?}"
+    );
+    world.apply(advertisement("a", BgpAdvertisement { scope: of_pool(), ..BgpAdvertisement::default() }));
+    assert_eq!(routes(&world), ["tor: 192.0.2.17/32"], "another one is about this pool");
+    world.apply(Change::Gone(FactRef::Object(ObjectRef::new(Kind::BGPAdvertisement, "", "a"))));
+    assert_eq!(routes(&world), ["tor:"]);
+    // One of which a good state is known counts as that.
+    world
+        .apply(advertisement("limits", BgpAdvertisement { scope: of_pool(), ..BgpAdvertisement::default() }));
+    assert_eq!(routes(&world), ["tor: 192.0.2.17/32"]);
+    world.apply(Change::Gone(FactRef::Object(broken.clone())));
+    world.apply(Change::Reported(broken, Vec::new()));
+    assert_eq!(routes(&world), ["tor: 192.0.2.17/32"], "by itself");
+    let lan = ObjectRef::new(Kind::L2Advertisement, "", "lan");
+    world.apply(pool_that_says(Some(Announce::Layer2)));
+    assert_eq!(world.layer2().expect("a host").offered.len(), 1);
+    let fault = Problem::new(lan.clone(), Reason::Invalid, "no interface");
+    world.apply(Change::Reported(lan, vec![fault]));
+    assert_eq!(world.layer2().expect("a host").offered.len(), 0);
 }

@@ -1,0 +1,91 @@
+//! Certificates that a Service asks its clients for at the front door, whose listeners it shares: by its host names alone.
+
+use seaway_model::{Problem, Reason, config::FrontDoor as Settings, fact::Service};
+
+use super::listeners::requires_client_certificates;
+use crate::{
+    admitted,
+    annotations::{AUTHORITIES, CLIENTS, Protection, Wishes},
+    certificates::Certificates,
+};
+
+/// Why they cannot be asked for, so that the Service is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CannotAsk {
+    /// It is not said who vouches for clients.
+    NoAuthorities,
+    /// The handshake names a host, and no path.
+    NoHost,
+    /// The operator has all clients asked for certificates of other authorities.
+    FrontDoorAsks,
+}
+
+impl CannotAsk {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            CannotAsk::NoAuthorities => {
+                "clients have to show a certificate, and no authorities are named: it is not served at the front door"
+            }
+            CannotAsk::NoHost => {
+                "the front door asks for client certificates by host name, and this has none: it is not served there"
+            }
+            CannotAsk::FrontDoorAsks => {
+                "the front door requires client certificates of its own authorities (frontDoor.tls.clients) from all clients: a Service \
+                 with other authorities is not served there"
+            }
+        }
+    }
+
+    pub(super) fn fix(self) -> &'static str {
+        match self {
+            CannotAsk::NoAuthorities => "Name their Secret in seaway.dev/client-authorities.",
+            CannotAsk::NoHost => "Give it host names: seaway.dev/host, or hostnames of the HTTPRoute.",
+            CannotAsk::FrontDoorAsks => {
+                "Remove the annotation, or frontDoor.tls.clients; or give the Service a LoadBalancer of its own."
+            }
+        }
+    }
+}
+
+/// `has_hosts`: it is reached by host names.
+pub(crate) fn cannot_ask(wishes: &Wishes, has_hosts: bool, settings: &Settings) -> Option<CannotAsk> {
+    if !matches!(wishes.protection(), Some(Protection::Clients(_))) {
+        return None;
+    }
+    match () {
+        () if wishes.tls.authorities.is_none() => Some(CannotAsk::NoAuthorities),
+        () if requires_client_certificates(settings) => Some(CannotAsk::FrontDoorAsks),
+        () if !has_hosts => Some(CannotAsk::NoHost),
+        () => None,
+    }
+}
+
+/// What says so.
+pub(super) fn option(wishes: &Wishes) -> &'static str {
+    if wishes.written.contains_key(AUTHORITIES) { AUTHORITIES } else { CLIENTS }
+}
+
+/// What is wrong with its authorities.
+pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certificates) -> Vec<Problem> {
+    let object = admitted::object(service);
+    let Some(clients) = wishes.tls.of_rules(&object.namespace).and_then(|it| it.clients) else {
+        let is_idle = wishes.written.contains_key(CLIENTS) && wishes.tls.clients_optional;
+        let what = "this annotation has no effect: no authorities are named";
+        let problem = Problem::new(object, Reason::Unsupported, what).at(wishes.field_of(CLIENTS));
+        return is_idle.then(|| problem.fix(CannotAsk::NoAuthorities.fix())).into_iter().collect();
+    };
+    if certificates.is_withheld(&clients.authorities) {
+        return Vec::new();
+    }
+    let mut problems = certificates.problems_of(&clients.authorities);
+    if certificates.held(&clients.authorities).is_none_or(|it| it.authorities.is_empty()) {
+        let follows = if clients.required { ": no request is served" } else { "" };
+        let what = format!(
+            "{} has no ca.crt, so no client certificate can be verified{follows}",
+            clients.authorities
+        );
+        let problem = Problem::new(object, Reason::NoSuchSecret, what).at(wishes.field_of(AUTHORITIES));
+        problems.push(problem.fix("Write the Secret, with the authorities of clients in ca.crt, as PEM."));
+    }
+    problems
+}
