@@ -235,7 +235,7 @@ fn a_router_reaches_an_address_through_both_hosts_and_goes_on_by_one_when_the_ot
         for edge in 0..2 {
             until("it is told", || network.announced(edge).1 == "BGP");
             let (status, _, message) = network.announced(edge);
-            assert!(status == "True" && message.contains("router"), "{message}");
+            assert!(status == "True" && message.contains("announce it by BGP"), "{message}");
         }
         // Frozen: its kernel still accepts connections, and only BFD knows.
         let frozen = hosts[0].as_ref().expect("it runs");
