@@ -286,7 +286,10 @@ fn fill_in_password(session: &mut Session, passwords: &Passwords) -> Result<(), 
         Some(value) => value,
         None => {
             let read = passwords.get(&password.secret);
-            read.ok_or_else(|| format!("its password is not read yet, of {}", password.secret))?.clone()?
+            read.ok_or_else(|| {
+                format!("its password is not known: {} must have the key `password`", password.secret)
+            })?
+            .clone()?
         }
     };
     password.value = Some(usable(&read).map_err(|why| format!("the password of {} {why}", password.secret))?);

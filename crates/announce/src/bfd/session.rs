@@ -21,6 +21,9 @@ const SLOWEST_START: Duration = Duration::from_secs(1);
 /// A process that goes on where another one ended hears of it so soon, if at all.
 const SUCCESSION: Duration = Duration::from_secs(2);
 
+/// First it hears whether the peer has the session of a process before: to say that it begins would end that.
+const LISTENS: Duration = SLOWEST_START;
+
 #[derive(Debug)]
 pub(crate) struct Session {
     profile: Profile,
@@ -73,7 +76,7 @@ impl Session {
             transmit_before: None,
             receive_before: None,
             is_polling: false,
-            next: now,
+            next: now.saturating_add(LISTENS),
             sent: now,
             heard: None,
             downs: 0,
@@ -237,8 +240,9 @@ impl Session {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        let most = if self.profile.multiplier == 1 { 15 } else { 25 };
-        let thousandths = 750_u64.saturating_add((self.random >> 11) % (most * 10 + 1));
+        let drawn = self.random >> 11;
+        let thousandths =
+            750_u64.saturating_add(if self.profile.multiplier == 1 { drawn % 151 } else { drawn % 251 });
         let micros = u64::try_from(self.interval().as_micros()).unwrap_or(u64::MAX);
         Duration::from_micros(micros.saturating_mul(thousandths) / 1_000)
     }

@@ -12,7 +12,7 @@ use nix::{
     net::if_::if_nametoindex,
     sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt},
 };
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 
 use super::settings::{Key, MULTIHOP_PORT, SINGLE_HOP_PORT};
 
@@ -57,8 +57,10 @@ pub(super) struct Arrival {
 }
 
 impl Receiver {
-    pub(super) fn open(kind: Kind) -> io::Result<Receiver> {
+    /// For packets of these peers alone: others do not fill its queue.
+    pub(super) fn open(kind: Kind, peers: &[IpAddr]) -> io::Result<Receiver> {
         let socket = socket(kind.is_v6)?;
+        socket.attach_filter(&filter(kind, peers))?;
         if kind.is_v6 {
             setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)?;
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
@@ -68,6 +70,11 @@ impl Receiver {
         }
         socket.bind(&SocketAddr::new(unspecified(kind.is_v6), kind.port()).into())?;
         Ok(Receiver { socket: socket.into() })
+    }
+
+    /// From now on.
+    pub(super) fn set_peers(&self, kind: Kind, peers: &[IpAddr]) -> io::Result<()> {
+        SockRef::from(&self.socket).attach_filter(&filter(kind, peers))
     }
 
     /// The next packet, as far as it fits; `None` if there is none.
@@ -168,6 +175,47 @@ fn socket(is_v6: bool) -> io::Result<Socket> {
     }
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+/// A program of the kernel: what is not of a peer, or passed a router though it may not, is dropped before it is queued. With more
+/// peers than a program has room for, all senders are taken, and judged later.
+fn filter(kind: Kind, peers: &[IpAddr]) -> Vec<SockFilter> {
+    const LOAD_BYTE: u16 = 0x30;
+    const LOAD_WORD: u16 = 0x20;
+    const IS: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    /// From where the IP header begins.
+    const HEADER: u32 = 0xfff0_0000;
+    const MOST_PEERS: usize = 256;
+    let load = |size, at: u32| SockFilter::new(size, 0, 0, HEADER.saturating_add(at));
+    let is = |value, yes, no| SockFilter::new(IS, yes, no, value);
+    let ends = |length| SockFilter::new(RETURN, 0, 0, length);
+    let (taken, dropped) = (|| ends(u32::MAX), || ends(0));
+    let (hops_at, source_at) = if kind.is_v6 { (7, 8) } else { (8, 12) };
+    let mut program = Vec::new();
+    if !kind.is_multihop {
+        program.extend([load(LOAD_BYTE, hops_at), is(MOST_HOPS.into(), 1, 0), dropped()]);
+    }
+    if peers.len() > MOST_PEERS {
+        program.push(taken());
+        return program;
+    }
+    for peer in peers {
+        let words: Vec<u32> = match peer {
+            IpAddr::V4(it) => vec![it.to_bits()],
+            IpAddr::V6(it) => [96, 64, 32, 0].map(|shift| (it.to_bits() >> shift) as u32).into(),
+        };
+        let (mut at, mut left) = (source_at, u8::try_from(words.len()).unwrap_or(4));
+        for word in words {
+            // Behind this comparison: two instructions for each word that is left, and the one that takes the packet.
+            left = left.saturating_sub(1);
+            program.extend([load(LOAD_WORD, at), is(word, 0, left.saturating_mul(2).saturating_add(1))]);
+            at = at.saturating_add(4);
+        }
+        program.push(taken());
+    }
+    program.push(dropped());
+    program
 }
 
 fn bind_somewhere(socket: &Socket, at: impl Fn(u16) -> SocketAddr) -> io::Result<()> {

@@ -1,8 +1,9 @@
 //! The thread: sockets in, sessions, sockets out.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
+    net::IpAddr,
     os::fd::AsFd,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -165,12 +166,17 @@ impl Worker {
         let is_first = time < self.began.saturating_add(AT_FIRST);
         let retry = time.saturating_add(if is_first { RETRY_AT_FIRST } else { RETRY });
         self.look_again = Now::MAX;
-        let kinds: Vec<Kind> = self.entries.keys().map(Kind::of).collect();
+        let kinds: BTreeSet<Kind> = self.entries.keys().map(Kind::of).collect();
         for kind in kinds {
-            if self.receivers.contains_key(&kind) {
+            let peers: BTreeSet<IpAddr> =
+                self.entries.keys().filter(|key| Kind::of(key) == kind).map(|key| key.peer).collect();
+            let peers: Vec<IpAddr> = peers.into_iter().collect();
+            // One that cannot be changed is opened again.
+            if self.receivers.get(&kind).is_some_and(|it| it.set_peers(kind, &peers).is_ok()) {
                 continue;
             }
-            match Receiver::open(kind) {
+            self.receivers.remove(&kind);
+            match Receiver::open(kind, &peers) {
                 Ok(receiver) => {
                     self.receivers.insert(kind, receiver);
                     self.troubles.remove(&kind);
@@ -321,8 +327,6 @@ fn seed() -> hmac::Key {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use super::*;
 
     #[test]

@@ -149,6 +149,7 @@ impl Machine {
             _ if self.hold_until.is_some_and(|it| it <= now) => {
                 let why = match self.state {
                     State::OpenSent => "the peer accepted the connection and did not say who it is".into(),
+                    _ if self.hold.is_zero() => "the peer did not confirm the session".into(),
                     _ => format!(
                         "hold timer expired: nothing came from the peer for {} s",
                         self.hold.as_secs()
@@ -191,6 +192,13 @@ impl Machine {
         let mut bytes = Vec::new();
         open.write(&mut bytes);
         actions.push(Action::Send(bytes));
+    }
+
+    /// Tries again so soon, however often it failed.
+    pub(crate) fn retry(&mut self, at: Now) {
+        if let State::Idle { until } = &mut self.state {
+            *until = at;
+        }
     }
 
     /// What it waited for has come.
@@ -291,6 +299,7 @@ impl Machine {
             RemoteAs::Internal => (ours != theirs).then(|| format!("ours, {ours}, is configured")),
             RemoteAs::External => (ours == theirs).then(|| "one that is not ours is configured".into()),
         };
+        let expected = expected.or_else(|| (theirs == 0).then(|| "that is no AS (RFC 7607)".into()));
         let is_own = open.id == self.id && ours == theirs;
         let wrong = if let Some(expected) = expected {
             Some((Notification::BAD_AS, format!("AS mismatch: the peer is AS {theirs}, and {expected}")))
@@ -309,7 +318,7 @@ impl Machine {
             return self.end(now, Some(notification), why, actions);
         }
         self.state = State::OpenConfirm;
-        self.hold_until = self.hold_from(now);
+        self.hold_until = self.hold_from(now).or(Some(now.saturating_add(self.config.timing.open)));
         self.keepalive_at = self.keepalive_from(now);
         actions.push(Action::Send(keep_alive()));
     }

@@ -10,20 +10,24 @@ use std::{
 
 use nix::poll::{PollFd, PollFlags};
 use seaway_model::bgp::{Hops, PeerAddress, RemoteAs, Session as Wanted};
+use secrecy::ExposeSecret;
 
 use super::{
     fsm::{Config, Now, State},
     message::Notification,
     neighbors::Neighbors,
-    own::Own,
+    own::{Own, towards},
     session::{Command, Local, Session},
     settings::{PeerState, SessionState, Timing},
     sockets::{Connection, Route},
 };
-use crate::bfd;
+use crate::{Links, Observed, Process, Sockets, bfd};
 
 /// Of one peer, before others have a turn.
 const READS: usize = 4;
+/// While the process of before has the session, it is looked for so often, and for so long.
+const SUCCESSION: Duration = Duration::from_millis(100);
+const PREDECESSOR: Duration = Duration::from_secs(30);
 /// BFD begins with a packet a second.
 const BFD_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -42,7 +46,12 @@ pub(super) struct Link {
     received: u64,
     /// The prefixes that were told are those of this version.
     version: u64,
-    pub(super) bfd: Option<bfd::State>,
+    bfd: Option<bfd::State>,
+    was_up: bool,
+    is_late: bool,
+    /// Another program has a session with the peer.
+    is_behind: bool,
+    patient_until: Now,
 }
 
 /// What changes end the session; routes, next hops and BFD do not.
@@ -60,8 +69,14 @@ fn config(wanted: &Wanted, timing: Timing) -> Config {
     }
 }
 
+/// That there is one, and which, if that is known: not in which object.
+fn value(wanted: &Wanted) -> Option<Option<&str>> {
+    let password = wanted.password.as_ref();
+    password.map(|it| it.value.as_ref().map(ExposeSecret::expose_secret))
+}
+
 impl Link {
-    pub(super) fn new(wanted: Wanted, timing: Timing, is_restarting: bool, seed: u64) -> Link {
+    pub(super) fn new(wanted: Wanted, timing: Timing, is_restarting: bool, seed: u64, now: Now) -> Link {
         let mut session = Session::new(config(&wanted, timing), is_restarting, seed);
         session.want(&wanted.routes, false);
         let told = PeerState {
@@ -89,6 +104,10 @@ impl Link {
             received: 0,
             version: 0,
             bfd: None,
+            was_up: false,
+            is_late: false,
+            is_behind: false,
+            patient_until: now.saturating_add(PREDECESSOR),
         }
     }
 
@@ -98,7 +117,7 @@ impl Link {
             && wanted.to == self.wanted.to
             && wanted.hops == self.wanted.hops
             && wanted.router_id == self.wanted.router_id
-            && wanted.password == self.wanted.password;
+            && value(&wanted) == value(&self.wanted);
         if !is_same {
             self.end(now, Notification::CHANGED, "its configuration changed", buffer);
             self.resets = self.resets.saturating_add(self.session.machine().resets);
@@ -111,7 +130,7 @@ impl Link {
         self.session.want(&wanted.routes, false);
         self.wanted = wanted;
         if has_moved && self.session.machine().is_established() {
-            self.look();
+            self.session.set_local(self.next_hops());
         }
     }
 
@@ -141,7 +160,26 @@ impl Link {
     }
 
     pub(super) fn next(&self) -> Now {
-        self.session.next()
+        let late = self.late_at().filter(|_| !self.is_late);
+        self.session.next().min(late.unwrap_or(Now::MAX))
+    }
+
+    /// When BFD should be up.
+    fn late_at(&self) -> Option<Now> {
+        match self.session.machine().state() {
+            State::Established { since } => self.wanted.bfd.map(|_| since.saturating_add(BFD_PATIENCE)),
+            _ => None,
+        }
+    }
+
+    /// What BFD says of the peer now; and whether that ends the session: only where it was up in this very session.
+    pub(super) fn hear_bfd(&mut self, state: Option<bfd::State>) -> bool {
+        let is_up = state.as_ref().is_some_and(|it| it.what == bfd::What::Up);
+        let is_failed = self.was_up && state.as_ref().is_some_and(bfd::State::is_failed);
+        let is_over = state.as_ref().is_none_or(|it| it.is_peer_stopped) || is_failed;
+        self.was_up = is_up || self.was_up && !is_over;
+        self.bfd = state;
+        is_failed && self.is_established()
     }
 
     /// A router was found behind its interface, for which it may wait.
@@ -160,6 +198,10 @@ impl Link {
                 Ok(true) => {
                     connection.is_connected = true;
                     self.local = connection.local();
+                    self.own = Own::default();
+                    if let Ok(observed) = Links::open().and_then(|mut it| it.observe()) {
+                        self.observe(&observed);
+                    }
                     let local = self.next_hops();
                     let id = self.wanted.router_id.or(id).unwrap_or(Ipv4Addr::LOCALHOST);
                     self.session.connected(now, id, local);
@@ -194,6 +236,7 @@ impl Link {
     /// Timers, then what has to be done with the socket, then what is to be written.
     pub(super) fn act(&mut self, now: Now, neighbors: &mut Neighbors, buffer: &mut [u8]) {
         self.session.tick(now);
+        self.is_late = self.late_at().is_some_and(|at| at <= now);
         self.obey(now, neighbors, buffer);
         self.write(now);
         self.obey(now, neighbors, buffer);
@@ -215,7 +258,15 @@ impl Link {
                     }
                     Command::Connect => match self.connect(neighbors) {
                         Ok(connection) => self.connection = Some(connection),
-                        Err(why) => self.session.lost(now, &why),
+                        Err(why) => {
+                            self.session.lost(now, &why);
+                            if self.is_behind
+                                && self.session.machine().is_restarting()
+                                && now < self.patient_until
+                            {
+                                self.session.retry(now.saturating_add(SUCCESSION));
+                            }
+                        }
                     },
                 }
             }
@@ -238,12 +289,11 @@ impl Link {
                 Some(known.ok_or("its password cannot be read, and there is no session without it")?)
             }
         };
+        let free = refuse_twins(to, source);
+        self.is_behind = free.is_err();
+        free?;
         self.to = Some(to);
-        let is_internal = match self.wanted.remote_as {
-            RemoteAs::Internal => true,
-            RemoteAs::External => false,
-            RemoteAs::Number(number) => number == self.wanted.local_as,
-        };
+        let is_internal = self.is_internal();
         Connection::begin(&Route { to, source, hops: self.wanted.hops, is_internal, password })
     }
 
@@ -281,32 +331,55 @@ impl Link {
     }
 
     /// Our addresses may have changed.
-    pub(super) fn look(&mut self) {
+    pub(super) fn look(&mut self, observed: &Observed) {
         if self.is_established() {
-            let local = self.next_hops();
-            self.session.set_local(local);
+            self.observe(observed);
+            self.session.set_local(self.next_hops());
+        }
+    }
+
+    /// Without an answer of the kernel it stays as it was.
+    fn observe(&mut self, observed: &Observed) {
+        if let (Some(local), Some(to)) = (self.local, self.to) {
+            self.own = Own::of(local, to.ip(), observed);
+        }
+    }
+
+    /// Before there is a connection, for BFD.
+    pub(super) fn foresee(&mut self, observed: &Observed) {
+        if let PeerAddress::Ip { address, port, source } = &self.wanted.to
+            && let Some(local) = source.or_else(|| towards(*address, *port))
+        {
+            self.own = Own::of(local, *address, observed);
         }
     }
 
     /// Our addresses in the session, or what is configured instead.
-    fn next_hops(&mut self) -> Local {
-        if let (Some(local), Some(to)) = (self.local, self.to) {
-            self.own = Own::observe(local, to.ip());
-        }
+    fn next_hops(&self) -> Local {
         let configured = self.wanted.next_hops;
         Local { v4: configured.v4.or(self.own.v4), v6: configured.v6.or(self.own.v6) }
     }
 
-    /// What BFD is to watch; only while there is a session.
+    /// What BFD is to watch while there is a session, and until there is the first one after a restart: a peer that hears nothing
+    /// meanwhile would take it for down.
     pub(super) fn watched(&self) -> Option<(bfd::Key, bfd::Profile)> {
-        let profile = self.wanted.bfd.filter(|_| self.is_established())?;
-        let (peer, local) = (self.to?.ip(), self.local?);
+        // Two processes that speak BFD at once would tell the peer that it is down.
+        let is_next = self.session.machine().is_restarting() && self.to.is_some() && !self.is_behind;
+        let is_wanted = self.is_established() || is_next;
+        let profile = self.wanted.bfd.filter(|_| is_wanted)?;
+        let (peer, local) = match (self.to, self.local, &self.wanted.to) {
+            (Some(to), Some(local), _) => (to.ip(), local),
+            (_, _, PeerAddress::Ip { address, port, source }) => {
+                (*address, source.or_else(|| towards(*address, *port))?)
+            }
+            (_, _, PeerAddress::Interface(_)) => return None,
+        };
         let interface = match &self.wanted.to {
             PeerAddress::Interface(name) => Some(name.to_string()),
             PeerAddress::Ip { .. } => None,
         };
         // Of one AS, peers may be anywhere; those beside us speak BFD as neighbors do (RFC 5881), as FRR has it.
-        let is_internal = self.session.machine().remote_as() == Some(self.wanted.local_as);
+        let is_internal = self.is_internal();
         let is_multihop = match self.wanted.hops {
             _ if is_internal => !self.own.is_adjacent,
             Hops::Multihop(hops) | Hops::Security(hops) => hops > 1,
@@ -323,6 +396,14 @@ impl Link {
         Some((key, profile))
     }
 
+    fn is_internal(&self) -> bool {
+        match self.wanted.remote_as {
+            RemoteAs::Internal => true,
+            RemoteAs::External => false,
+            RemoteAs::Number(number) => number == self.wanted.local_as,
+        }
+    }
+
     /// A session without the BFD that it is to have.
     fn lacks_bfd(&self) -> Option<String> {
         let (key, _) = self.watched()?;
@@ -330,12 +411,15 @@ impl Link {
         if let Some(trouble) = &state.trouble {
             return Some(format!("BFD is not up: {trouble}"));
         }
-        let is_late = self.told.since.elapsed().is_ok_and(|it| it > BFD_PATIENCE);
         let port = if key.is_multihop { bfd::MULTIHOP_PORT } else { bfd::SINGLE_HOP_PORT };
-        is_late.then(|| {
+        let (at, other) = (
+            key.local.unwrap_or(key.peer),
+            if key.is_multihop { bfd::SINGLE_HOP_PORT } else { bfd::MULTIHOP_PORT },
+        );
+        self.is_late.then(|| {
             format!(
-                "BFD is not up: the peer sends nothing to UDP port {port} of {}",
-                key.local.unwrap_or(key.peer)
+                "BFD is not up: the peer sends nothing to UDP port {port} of {at}; one that takes us for nearer or farther away \
+                 sends to {other}"
             )
         })
     }
@@ -386,4 +470,20 @@ impl Link {
     pub(super) fn first(&self) -> PeerState {
         self.told.clone()
     }
+}
+
+/// A router may take a second connection from one address for a restart, and end the session that another program has.
+fn refuse_twins(to: SocketAddr, source: Option<IpAddr>) -> Result<(), String> {
+    let mut all = Sockets::open().and_then(|mut it| it.connections(to.ip(), to.port())).unwrap_or_default();
+    if let Some(local) = source.or_else(|| towards(to.ip(), to.port())) {
+        all.retain(|it| it.at.ip() == local);
+    }
+    if all.is_empty() {
+        return Ok(());
+    }
+    let own = Process::own_sockets();
+    let Some(other) = all.iter().find(|it| !own.contains(&it.inode)) else { return Ok(()) };
+    let who = Process::owner_of(other.inode);
+    let who = who.map_or_else(|| "another program".into(), |it| format!("{} (process {})", it.name, it.pid));
+    Err(format!("{who} of this host has a session with {} already; Seaway begins none beside it", to.ip()))
 }

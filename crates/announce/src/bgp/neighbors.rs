@@ -14,13 +14,13 @@ use std::{
 use nix::{
     cmsg_space,
     net::if_::if_nametoindex,
-    sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt},
+    sys::socket::{ControlMessageOwned, MsgFlags, SetSockOpt, SockaddrStorage, recvmsg, setsockopt, sockopt},
 };
 use seaway_model::Name;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::fsm::Now;
-use crate::Links;
+use crate::{Links, Observed};
 
 const ADVERTISEMENT: u8 = 134;
 /// A router solicitation, and an advertisement of a router with a lifetime of 0. The kernel writes the checksum.
@@ -36,6 +36,25 @@ const LATER: Duration = Duration::from_secs(10);
 const MOST: usize = 8;
 /// Packets of one interface in a turn.
 const PACKETS: usize = 32;
+
+/// `struct icmp6_filter`: a bit for each kind that is not passed on.
+const ADVERTISEMENTS: [u32; 8] = {
+    let mut kinds = [u32::MAX; 8];
+    kinds[4] = !(1 << (ADVERTISEMENT - 128));
+    kinds
+};
+/// linux/icmpv6.h
+const ICMPV6_FILTER: i32 = 1;
+
+#[derive(Clone, Copy)]
+struct PassedKinds;
+nix::setsockopt_impl!(
+    PassedKinds,
+    libc::IPPROTO_ICMPV6,
+    ICMPV6_FILTER,
+    [u32; 8],
+    sockopt::SetStruct<'_, [u32; 8]>
+);
 
 #[derive(Debug, Default)]
 pub(super) struct Neighbors(BTreeMap<Name, Link>);
@@ -88,6 +107,14 @@ impl Neighbors {
             format!("no router was heard on interface {interface}: it must send router advertisements")
         })?;
         Ok(SocketAddrV6::new(best.address, port, 0, *index).into())
+    }
+
+    /// Our addresses may have changed.
+    pub(super) fn look(&mut self, observed: &Observed) {
+        for link in self.0.values_mut() {
+            let index = link.socket.as_ref().map_or(0, |it| it.1);
+            link.own = observed.addresses.iter().filter(|it| it.link == index).map(|it| it.ip).collect();
+        }
     }
 
     /// A session with this one ended, or did not come to be: next time it is another one's turn, if there is another one.
@@ -182,6 +209,7 @@ fn open(name: &Name) -> Result<(Socket, u32), String> {
         socket.set_multicast_loop_v6(false)?;
         socket.set_multicast_if_v6(index)?;
         setsockopt(&socket, sockopt::Ipv6RecvHopLimit, &true)?;
+        PassedKinds.set(&socket, &ADVERTISEMENTS)?;
         Ok(socket)
     };
     let socket = open().map_err(|error| match error.kind() {

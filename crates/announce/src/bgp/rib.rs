@@ -26,6 +26,8 @@ pub(crate) struct Rib {
     has_news: bool,
     /// All of these is to be said again.
     again: PeerFamilies,
+    /// One that has more communities than fit.
+    left_out: Option<IpNet>,
     /// Another number whenever the peer has other prefixes.
     version: u64,
 }
@@ -41,12 +43,15 @@ impl Rib {
             is_first: false,
             has_news: false,
             again: NONE,
+            left_out: None,
             version: 0,
         }
     }
 
     /// Replaces what was wanted. Those that cannot be announced are left out.
     pub(crate) fn want(&mut self, routes: &[Route], is_leaving: bool) {
+        let fits = |it: &Route| Attributes::of(it, is_leaving).is_some();
+        self.left_out = routes.iter().find(|it| !fits(it)).map(|it| it.prefix);
         let attributes = |it: &Route| Some((it.prefix.trunc(), Attributes::of(it, is_leaving)?));
         let wanted: BTreeMap<_, _> = routes.iter().filter_map(attributes).collect();
         if wanted != self.wanted {
@@ -91,6 +96,10 @@ impl Rib {
 
     pub(crate) fn prefixes(&self) -> impl Iterator<Item = IpNet> {
         self.sent.keys().copied()
+    }
+
+    pub(crate) fn left_out(&self) -> Option<IpNet> {
+        self.left_out
     }
 
     pub(crate) fn version(&self) -> u64 {

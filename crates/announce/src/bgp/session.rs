@@ -84,6 +84,10 @@ impl Session {
         self.act();
     }
 
+    pub(crate) fn retry(&mut self, at: Now) {
+        self.machine.retry(at);
+    }
+
     pub(crate) fn hurry(&mut self, now: Now) {
         self.machine.hurry(now);
     }
@@ -114,7 +118,8 @@ impl Session {
     pub(crate) fn tick(&mut self, now: Now) {
         if self.blocked.is_some_and(|since| now.saturating_sub(since) >= self.send_hold()) {
             let why = "send hold timer expired: the peer takes nothing";
-            self.machine.lost(now, why, &mut self.actions);
+            // Not only closed: the peer would keep our routes, as for a restart.
+            self.machine.reset(now, Notification::SEND_HOLD_TIMER, why, &mut self.actions);
             self.act();
         }
         self.machine.tick(now, &mut self.actions);
@@ -201,6 +206,11 @@ impl Session {
     pub(crate) fn complaint(&self) -> Option<String> {
         if !matches!(self.machine.state(), State::Established { .. }) {
             return None;
+        }
+        if let Some(prefix) = self.rib.left_out() {
+            return Some(format!(
+                "{prefix} and routes like it are not announced: they have more communities than a message has room for"
+            ));
         }
         let (family, lacks_next_hop) = self.rib.unsaid()?;
         let family = match family {

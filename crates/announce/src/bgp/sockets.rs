@@ -4,6 +4,7 @@ use std::{
     io,
     net::{IpAddr, Shutdown, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
 use nix::{
@@ -12,11 +13,12 @@ use nix::{
 };
 use seaway_model::bgp::Hops;
 use secrecy::{ExposeSecret, SecretString};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 /// As a network of many routers is.
 const FAR: u8 = 64;
 const SECURE: u8 = 255;
+const KEEPALIVE: Duration = Duration::from_secs(30);
 /// `struct tcp_md5sig` of linux/tcp.h: an address, flags, a length, an interface, the key.
 const SIGNATURE: usize = 216;
 const KEY_LENGTH: usize = 130;
@@ -65,6 +67,8 @@ impl Connection {
             .map_err(|error| failed("making a socket", error))?;
         // A router's messages are small, and each is waited for.
         let _ = socket.set_tcp_nodelay(true);
+        // A session without hold time would not notice that its peer is gone.
+        let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE));
         if let Some(password) = route.password {
             sign(&socket, route.to, password)?;
         }

@@ -21,6 +21,7 @@ use crate::{Error, layer2::locked};
 pub struct Speaker {
     shared: Arc<Shared>,
     part: Part,
+    last: Mutex<Option<BgpWanted>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -73,11 +74,16 @@ impl Speaker {
             .name("bgp".into())
             .spawn(move || worker.run())
             .map_err(|error| Error::refused("starting the thread of the BGP speaker", error))?;
-        Ok(Speaker { shared, part, thread: Some(thread) })
+        Ok(Speaker { shared, part, last: Mutex::default(), thread: Some(thread) })
     }
 
     /// All of it, from now on. The first one has all that a process of before announced: what is not in it is withdrawn.
     pub fn want(&self, wanted: BgpWanted) {
+        let mut last = locked(&self.last);
+        if last.as_ref() == Some(&wanted) {
+            return;
+        }
+        *last = Some(wanted.clone());
         *locked(&self.shared.wanted) = Some(wanted);
         self.shared.wake();
     }

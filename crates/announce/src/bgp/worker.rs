@@ -1,12 +1,6 @@
 //! The thread: sockets in, sessions, sockets out.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, Ipv4Addr},
-    os::fd::AsFd,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::Ipv4Addr, os::fd::AsFd, sync::Arc, time::Duration};
 
 use aws_lc_rs::rand;
 use nix::{
@@ -25,16 +19,19 @@ use super::{
     link::Link,
     message::Notification,
     neighbors::Neighbors,
+    own::router_id,
     settings::Settings,
     speaker::{Ended, Shared},
 };
-use crate::{Links, Watch, bfd::Bfd, layer2::locked};
+use crate::{Event, Links, Watch, bfd::Bfd, layer2::locked};
 
 const BUFFER: usize = 64 * 1024;
 /// Until peers took the withdrawal of all routes; who reads nothing does not hold up the end.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Addresses are looked at no more often.
 const REST: Duration = Duration::from_secs(1);
+/// Where there is no news of them.
+const LATER: Duration = Duration::from_secs(30);
 const GOODBYE: &str = "seaway stops";
 
 pub(super) struct Worker {
@@ -50,6 +47,7 @@ pub(super) struct Worker {
     /// News of our addresses; without it they are looked at when a session begins.
     addresses: Option<Watch>,
     look_at: Now,
+    loopback: Option<u32>,
     buffer: Vec<u8>,
 }
 
@@ -71,7 +69,8 @@ impl Worker {
             bfd: None,
             watched: BTreeMap::new(),
             addresses: Watch::open().ok(),
-            look_at: Now::MAX,
+            look_at: Now::ZERO,
+            loopback: None,
             buffer: vec![0; BUFFER],
         }
     }
@@ -131,7 +130,11 @@ impl Worker {
                     link
                 }
                 None => {
-                    let link = Link::new(session, timing, self.settings.restarting, seed());
+                    let is_restarting = self.settings.restarting;
+                    let mut link = Link::new(session, timing, is_restarting, seed(), time);
+                    if is_restarting && let Ok(observed) = Links::open().and_then(|mut it| it.observe()) {
+                        link.foresee(&observed);
+                    }
                     locked(&self.shared.told).insert(name.clone(), link.first());
                     link
                 }
@@ -148,7 +151,7 @@ impl Worker {
         });
         self.neighbors.want(interfaces, time);
         if self.id.is_none() {
-            self.id = router_id();
+            self.id = router_id(self.links.values().map(|it| &it.wanted.to));
         }
     }
 
@@ -179,8 +182,7 @@ impl Worker {
         let states = bfd.states();
         for link in self.links.values_mut() {
             let state = link.watched().and_then(|(key, _)| states.get(&key).cloned());
-            let is_failed = state.as_ref().is_some_and(crate::bfd::State::is_failed);
-            link.bfd = state;
+            let is_failed = link.hear_bfd(state);
             if is_failed {
                 let why = "BFD is down: the peer does not answer";
                 link.end(time, Notification::BFD_DOWN, why, &mut self.buffer);
@@ -188,15 +190,42 @@ impl Worker {
         }
     }
 
-    /// At our addresses, once for many changes: those of pools come and go as well.
+    /// At our addresses, once for many changes. Those of pools are on `lo`, and tell nothing.
     fn look(&mut self, time: Now) {
-        let is_news = |it: &mut Watch| it.events().map_or(true, |all| !all.is_empty());
-        if self.addresses.as_mut().is_some_and(is_news) {
+        let lo = self.loopback;
+        let counts = |it: &Event| match it {
+            Event::Address { link, .. } | Event::AddressGone { link, .. } => Some(*link) != lo,
+            Event::Link(link) | Event::LinkGone(link) => !link.loopback,
+            Event::Lost => true,
+        };
+        let news = self.addresses.as_mut().map(|it| it.events());
+        let is_news = match news {
+            Some(Ok(all)) => all.iter().any(counts),
+            Some(Err(_)) => {
+                self.addresses = None;
+                true
+            }
+            None => false,
+        };
+        if is_news {
             self.look_at = self.look_at.min(time.saturating_add(REST));
         }
-        if self.look_at <= time {
-            self.look_at = Now::MAX;
-            self.links.values_mut().for_each(Link::look);
+        if self.look_at > time {
+            return;
+        }
+        self.look_at = Now::MAX;
+        if self.addresses.is_none() {
+            self.addresses = Watch::open().ok();
+        }
+        if let Ok(observed) = Links::open().and_then(|mut it| it.observe()) {
+            self.loopback = observed.links.iter().find(|it| it.loopback).map(|it| it.index);
+            self.links.values_mut().for_each(|it| it.look(&observed));
+            self.neighbors.look(&observed);
+        } else {
+            self.look_at = time.saturating_add(REST);
+        }
+        if self.addresses.is_none() {
+            self.look_at = time.saturating_add(LATER);
         }
     }
 
@@ -268,28 +297,4 @@ fn seed() -> u64 {
     // Without randomness retries are not spread, no more.
     let _ = rand::fill(&mut bytes);
     bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
-/// The same after a restart.
-fn router_id() -> Option<Ipv4Addr> {
-    let observed = Links::open().and_then(|mut it| it.observe()).ok()?;
-    let loopback: Vec<u32> = observed.links.iter().filter(|it| it.loopback).map(|it| it.index).collect();
-    let mut own: Vec<(u32, IpAddr)> = observed.addresses.iter().map(|it| (it.link, it.ip)).collect();
-    own.retain(|(link, ip)| !loopback.contains(link) && !ip.is_unspecified());
-    own.sort_by_key(|it| it.0);
-    let v4 = own.iter().find_map(|(_, ip)| match ip {
-        IpAddr::V4(ip) => Some(*ip),
-        IpAddr::V6(_) => None,
-    });
-    v4.or_else(|| {
-        let octets = own.iter().find_map(|(_, ip)| match ip {
-            IpAddr::V6(ip) => Some(ip.octets()),
-            IpAddr::V4(_) => None,
-        })?;
-        // FNV-1a. Not 0, which is no id.
-        let hash = octets
-            .iter()
-            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
-        Some(hash.max(1).into())
-    })
 }

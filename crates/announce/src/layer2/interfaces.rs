@@ -190,18 +190,10 @@ mod tests {
 
     #[test]
     fn an_address_is_announced_on_an_interface_that_it_may_be_announced_on_or_on_none() {
+        let mut all = getifaddrs().expect("interfaces").filter_map(|it| it.address?.as_link_addr().copied());
+        let link = all.next().expect("there is lo");
         let interface = |name: &str, index: u8, prefix| {
             let subnets = vec![(IpAddr::from([192, 0, 2, index]), prefix)];
-            let bytes = libc::sockaddr_ll {
-                sll_family: 17,
-                sll_protocol: 0,
-                sll_ifindex: index.into(),
-                sll_hatype: ETHERNET,
-                sll_pkttype: 0,
-                sll_halen: 6,
-                sll_addr: [2, 0, 0, 0, 0, index, 0, 0],
-            };
-            let link = LinkAddr::from(bytes);
             (index.into(), Interface { name: name.into(), mac: Mac([2, 0, 0, 0, 0, index]), link, subnets })
         };
         let all = Interfaces([interface("eth0", 1, 24), interface("eth1", 2, 16)].into());

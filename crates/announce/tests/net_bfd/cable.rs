@@ -39,7 +39,7 @@ impl Cable {
     }
 
     pub(crate) fn start(&self) -> Ours {
-        let heard = Arc::<Mutex<Vec<(Instant, BTreeMap<Key, State>)>>>::default();
+        let heard = Arc::<Mutex<Heard>>::default();
         let told = heard.clone();
         let changed = move |states: &BTreeMap<Key, State>| {
             told.lock().expect("no panic").push((Instant::now(), states.clone()));
@@ -49,9 +49,12 @@ impl Cable {
     }
 }
 
+/// What was told, and when.
+type Heard = Vec<(Instant, BTreeMap<Key, State>)>;
+
 pub(crate) struct Ours {
     pub(crate) bfd: Bfd,
-    heard: Arc<Mutex<Vec<(Instant, BTreeMap<Key, State>)>>>,
+    heard: Arc<Mutex<Heard>>,
 }
 
 pub(crate) fn ip(text: &str) -> IpAddr {

@@ -180,6 +180,33 @@ fn a_packet_that_passed_a_router_is_not_the_neighbors() {
     ours.lost(&key(), since);
 }
 
+/// They would push out what the neighbor says.
+#[test]
+fn a_flood_of_others_ends_no_session() {
+    if lacks_routers(&[Bird::PROGRAM]) {
+        return;
+    }
+    let cable = Cable::new();
+    let bird = bird(&cable.theirs);
+    cable.theirs.address("eth0", "10.77.0.3/24");
+    let ours = cable.start();
+    ours.want(&[key()], FAST);
+    ours.until(&key(), What::Up);
+    let end = Instant::now() + Duration::from_secs(1);
+    cable.theirs.run(|| {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
+        socket.set_ttl_v4(255).expect("set");
+        socket.bind(&SocketAddr::new(ip("10.77.0.3"), 0).into()).expect("it is there");
+        let to = SocketAddr::new(ip(OURS), SINGLE_HOP_PORT).into();
+        while Instant::now() < end {
+            let _ = socket.send_to(&[0x20; 64], &to);
+        }
+    });
+    println!("a flood of a second: {} alarms", ours.downs());
+    until_bird_says(&bird, "Up");
+    assert!(ours.downs() <= 1, "{}", ours.downs());
+}
+
 #[test]
 fn a_busy_machine_raises_no_false_alarm() {
     if lacks_routers(&[Bird::PROGRAM]) {

@@ -7,6 +7,7 @@ use seaway_testkit::topology::{Bird, lacks_routers, until};
 
 use crate::{
     cable::{Cable, OUR_AS, OURS, THEIR_AS, THEIRS, route, session},
+    restart::start,
     script::{Listener, USUAL, message, open},
 };
 
@@ -37,35 +38,73 @@ fn a_frozen_peer_ends_by_the_hold_time_and_has_all_again_when_it_wakes() {
     until("it has it again", || bird.says(&["show", "route"]).contains("192.0.2.1/32"));
 }
 
-/// All are counted and dropped. Two sessions, of which the second one stays as it is.
+/// All are counted and dropped, in a process of its own.
 #[test]
 fn a_hundred_thousand_prefixes_cost_no_memory_and_no_session() {
     if lacks_routers(&[Bird::PROGRAM]) {
         return;
     }
     let cable = Cable::new();
-    let mut flood = String::from("protocol static { ipv4;\n");
+    let mut flood = String::from("protocol static flood { disabled; ipv4;\n");
     for number in 0..100_000_u32 {
         let [_, a, b, c] = number.to_be_bytes();
         flood.push_str(&format!("route 100.{a}.{b}.{c}/32 blackhole;\n"));
     }
     let bird = Bird::start(&cable.theirs, &bird(&format!("{flood}}}\n")));
+    let folder = tempfile::tempdir().expect("a folder");
+    let told = folder.path().join("told");
+    let process = start(&cable, "first", Some(&told));
     let resident = || -> usize {
-        let status = fs::read_to_string("/proc/self/statm").expect("this process");
+        let status = fs::read_to_string(format!("/proc/{}/statm", process.id())).expect("it runs");
         let pages = status.split(' ').nth(1).expect("resident").parse::<usize>().expect("a number");
         pages * 4
     };
-    let mut wanted = session("bird");
-    wanted.routes = vec![route("192.0.2.1/32")];
+    let told = || fs::read_to_string(&told).unwrap_or_default();
+    until("it is established", || told().contains("Established"));
     let before = resident();
-    let ours = cable.start(vec![wanted]);
-    ours.until("bird", "all came", |it| it.received >= 100_000);
+    bird.says(&["enable", "flood"]);
+    until("all came", || told().contains("received 100000 "));
     let after = resident();
     println!("100,000 prefixes: {before} KiB before, {after} KiB after");
     assert!(after < before + 10 * 1024, "{before} KiB, then {after} KiB");
-    let state = ours.state("bird");
-    assert_eq!((state.resets, state.sent, &state.session), (0, 1, &SessionState::Established), "{state:?}");
+    assert!(told().contains("Established") && told().contains("resets 0"), "{}", told());
     assert!(bird.says(&["show", "protocols", "host"]).contains("Established"));
+}
+
+/// The router would end the session of a program that was there before, for a restart that is none.
+#[test]
+fn beside_another_program_with_a_session_none_is_begun() {
+    if lacks_routers(&[Bird::PROGRAM]) {
+        return;
+    }
+    let cable = Cable::new();
+    let router = Bird::start(
+        &cable.theirs,
+        &format!(
+            "router id {THEIRS};\nprotocol device {{}}\nprotocol bgp host {{ local {THEIRS} as {THEIR_AS}; \
+             neighbor {OURS} as {OUR_AS}; graceful restart on; ipv4 {{ import all; export none; }}; }}\n"
+        ),
+    );
+    let other = Bird::start(
+        &cable.ours,
+        &format!(
+            "router id {OURS};\nprotocol device {{}}\nprotocol bgp tor {{ local {OURS} as {OUR_AS}; \
+             neighbor {THEIRS} as {THEIR_AS}; graceful restart on; ipv4 {{ import none; export none; }}; }}\n"
+        ),
+    );
+    let established = || router.says(&["show", "protocols", "all", "host"]).contains("Established");
+    until("the other one has a session", established);
+    let line = |told: &str| told.lines().find(|it| it.starts_with("host")).map(str::to_owned);
+    let before = line(&router.says(&["show", "protocols", "host"]));
+    let ours = cable.start(vec![session("tor")]);
+    ours.until_it_says(
+        "tor",
+        "of this host has a session with 10.79.0.1 already; Seaway begins none beside it",
+    );
+    ours.until_it_says("tor", "bird (process ");
+    assert_eq!(line(&router.says(&["show", "protocols", "host"])), before, "it goes on as it was");
+    drop(other);
+    ours.until_established("tor");
 }
 
 #[test]

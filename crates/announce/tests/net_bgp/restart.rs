@@ -1,9 +1,12 @@
 //! A process that is killed, replaced, or ends for good, and what a router makes of it.
 
-use std::{process::Stdio, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
-use seaway_announce::bgp::{Settings, Speaker};
-use seaway_model::bgp::{BgpWanted, Session};
+use seaway_announce::{
+    bfd::What,
+    bgp::{SessionState, Settings, Speaker},
+};
+use seaway_model::bgp::{Bfd, BgpWanted, Session};
 use seaway_testkit::topology::{Bird, Frr, Running, command, lacks_routers, until};
 
 use crate::{
@@ -13,6 +16,8 @@ use crate::{
 
 /// Whether it starts again, and what it announces.
 const VARIABLE: &str = "SEAWAY_TEST_SPEAKER";
+/// Where it writes what it says of its session.
+const TOLD: &str = "SEAWAY_TEST_TOLD";
 const ADDRESS: &str = "192.0.2.1/32";
 
 fn wanted() -> Session {
@@ -25,18 +30,33 @@ fn wanted() -> Session {
 #[test]
 #[ignore = "run by another test, as a process that is killed"]
 fn a_speaker() {
-    let restarting = std::env::var(VARIABLE).expect("it says what this is") == "again";
+    let which = std::env::var(VARIABLE).expect("it says what this is");
+    let restarting = which == "again";
+    let mut wanted = wanted();
+    if which == "with bfd" {
+        let pace = Duration::from_millis(300);
+        wanted.bfd =
+            Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
+    }
     let speaker = Speaker::start(Settings { restarting, ..quick() }, || {}).expect("a thread");
-    speaker.want(BgpWanted { sessions: vec![wanted()] });
+    speaker.want(BgpWanted { sessions: vec![wanted] });
+    let told = std::env::var(TOLD).ok();
     loop {
-        std::thread::park();
+        std::thread::park_timeout(Duration::from_millis(20));
+        if let (Some(told), Some(it)) = (&told, speaker.states().get("tor")) {
+            let text = format!("{:?} received {} resets {}", it.session, it.received, it.resets);
+            std::fs::write(told, text).expect("written");
+        }
     }
 }
 
-fn start(cable: &Cable, which: &str) -> Running {
+pub(crate) fn start(cable: &Cable, which: &str, told: Option<&Path>) -> Running {
     let program = std::env::current_exe().expect("this test");
     let mut command = cable.ours.command(&program.to_string_lossy());
     command.args(["--ignored", "--exact", "restart::a_speaker"]).env(VARIABLE, which).stdout(Stdio::null());
+    if let Some(told) = told {
+        command.env(TOLD, told);
+    }
     Running::start(&mut command)
 }
 
@@ -54,24 +74,73 @@ fn a_router_keeps_routes_of_a_killed_process_until_the_next_one_says_them_again(
     // What the router forwards by, written down at each change.
     let has_route = || command("ip", &["-n", cable.theirs.name(), "route", "show", ADDRESS]).contains(OURS);
     let told = || frr.says("bgpd", &format!("show bgp ipv4 unicast {ADDRESS}"));
-    let first = start(&cable, "first");
+    let first = start(&cable, "first", None);
     until("the router forwards", has_route);
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("routes");
     let output = std::fs::File::create(&log).expect("a file");
     let mut monitor = cable.theirs.command("ip");
     let _monitor = Running::start(monitor.args(["monitor", "route"]).stdout(output));
+    let changes = || std::fs::read_to_string(&log).expect("text");
+    until("changes are written down", || {
+        for what in ["add", "delete"] {
+            cable.theirs.ip(&["route", what, "198.51.100.77/32", "dev", "eth0"]);
+        }
+        changes().contains("Deleted 198.51.100.77")
+    });
     drop(first);
     until("it is stale", || told().contains("stale"));
     assert!(has_route(), "it goes on");
-    let _second = start(&cable, "again");
+    let _second = start(&cable, "again", None);
     until("it was said again", || {
         let told = told();
         told.contains(OURS) && !told.contains("stale")
     });
     assert!(has_route());
-    let changes = std::fs::read_to_string(&log).expect("text");
-    assert!(!changes.contains("Deleted"), "it was never withdrawn: {changes}");
+    assert!(!changes().contains("Deleted 192"), "it was never withdrawn: {}", changes());
+}
+
+/// BIRD, with BFD that is slower than a change of processes; the next process waits until the session of this one has ended.
+#[test]
+fn the_next_process_takes_the_session_and_bfd_over() {
+    if lacks_routers(&[Bird::PROGRAM]) {
+        return;
+    }
+    let cable = Cable::new();
+    let config = format!(
+        "router id {THEIRS};\nprotocol device {{}}\nprotocol bfd {{ interface \"eth0\" {{ interval 300 ms; multiplier 3; }}; }}\n\
+         protocol bgp host {{ local {THEIRS} as {THEIR_AS}; neighbor {OURS} as {OUR_AS}; graceful restart on; bfd graceful; \
+         ipv4 {{ import all; export none; }}; }}\n"
+    );
+    let bird = Bird::start(&cable.theirs, &config);
+    let pace = Duration::from_millis(300);
+    let mut wanted = wanted();
+    wanted.bfd = Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
+    let first = start(&cable, "with bfd", None);
+    let bfd = || bird.says(&["show", "bfd", "sessions"]);
+    until("BFD is up", || bfd().contains("Up"));
+    let routes = || bird.says(&["show", "route", "for", "192.0.2.1"]);
+    until("BIRD has it", || routes().contains(OURS));
+    // The next one is there before this one ends.
+    let ours = cable.start_with(Settings { restarting: true, ..quick() }, vec![wanted]);
+    ours.until_it_says("tor", "of this host has a session with 10.79.0.1 already");
+    let since = || {
+        bfd()
+            .lines()
+            .find(|it| it.contains(OURS))
+            .map(|it| it.split_whitespace().collect::<Vec<_>>()[..4].join(" "))
+    };
+    let before = since();
+    drop(first);
+    let began = std::time::Instant::now();
+    until("the next one has the session", || {
+        assert!(routes().contains(OURS), "{}", routes());
+        ours.state("tor").session == SessionState::Established
+    });
+    println!("the next process had the session after {:?}", began.elapsed());
+    ours.until("tor", "its BFD is up", |it| it.bfd.as_ref().is_some_and(|it| it.what == What::Up));
+    assert_eq!(since(), before, "to BIRD it was never down");
+    assert!(routes().contains(OURS), "{}", routes());
 }
 
 fn bird(cable: &Cable) -> Bird {

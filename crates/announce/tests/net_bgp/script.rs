@@ -68,6 +68,16 @@ impl Script {
         self.stream.write_all(bytes).expect("it is connected");
     }
 
+    /// The next one that is not there to keep the session alive.
+    pub(crate) fn next_news(&mut self) -> (u8, Vec<u8>) {
+        loop {
+            let message = self.next();
+            if message.0 != KEEPALIVE {
+                return message;
+            }
+        }
+    }
+
     /// The next message: its kind, and what it says.
     pub(crate) fn next(&mut self) -> (u8, Vec<u8>) {
         let began = Instant::now();

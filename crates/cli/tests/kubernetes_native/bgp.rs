@@ -107,22 +107,19 @@ fn a_router_learns_an_address_from_all_hosts_and_forgets_it_with_its_service() {
         assert_eq!(state(host, "routes[0].prefixes[0]"), "198.51.100.7/32");
     }
     let kubeconfig = scene.cluster.kubeconfig_of("viewer", &[]);
-    for role in ["seaway-viewer"] {
-        scene.cluster.kubectl(&[
-            "create",
-            "clusterrolebinding",
-            "viewer",
-            &format!("--clusterrole={role}"),
-            "--user=viewer",
-        ]);
-    }
-    let shown = Plugin::new().try_run(&kubeconfig, "status");
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    let rows = shown
-        .lines()
-        .filter(|it| it.split_whitespace().skip(1).eq(["router", "1", "Up", "Established"]))
-        .count();
-    assert_eq!(rows, 2, "{shown}");
+    let bind = |kind: &str, role: &str| {
+        let role_of = format!("--clusterrole={role}");
+        scene.cluster.kubectl(&["create", kind, &format!("viewer-{role}"), &role_of, "--user=viewer"]);
+    };
+    bind("clusterrolebinding", "seaway-viewer");
+    bind("rolebinding", "seaway-lease-reader");
+    let plugin = Plugin::new();
+    until("kubectl seaway status shows both sessions", || {
+        let shown = plugin.try_run(&kubeconfig, "status");
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let session = ["router", "1", "Up", "Established"];
+        shown.lines().filter(|it| it.split_whitespace().skip(1).eq(session)).count() == 2
+    });
 
     scene.cluster.kubectl(&["delete", "service", "near"]);
     until("the router forgets it", || ways() == 0);

@@ -150,6 +150,12 @@ impl Network {
         hosts
     }
 
+    fn until_bfd_is_up(&self) {
+        let bird = self.bird.as_ref().expect("it runs");
+        let up = || bird.says(&["show", "bfd", "sessions"]).lines().filter(|it| it.contains(" Up ")).count();
+        until("BFD is up", || up() == 2);
+    }
+
     fn state(&self, edge: usize) -> PathBuf {
         self.file(&format!("state-{edge}"))
     }
@@ -225,10 +231,11 @@ fn a_router_reaches_an_address_through_both_hosts_and_goes_on_by_one_when_the_ot
         let network = Network::new(OBJECTS, "", &[]);
         let mut hosts = network.start_both();
         network.asks(Duration::from_secs(5)).expect("it is served");
+        network.until_bfd_is_up();
         for edge in 0..2 {
             until("it is told", || network.announced(edge).1 == "BGP");
             let (status, _, message) = network.announced(edge);
-            assert!(status == "True" && message.contains("router"), "{message}");
+            assert!(status == "True" && message.contains("announce it by BGP"), "{message}");
         }
         // Frozen: its kernel still accepts connections, and only BFD knows.
         let frozen = hosts[0].as_ref().expect("it runs");
@@ -240,6 +247,7 @@ fn a_router_reaches_an_address_through_both_hosts_and_goes_on_by_one_when_the_ot
         network.asks(Duration::from_secs(5)).expect("it is served");
         freeze(frozen, Signal::SIGCONT);
         until("it is back", || network.ways() == [0, 1]);
+        network.until_bfd_is_up();
 
         let since = Instant::now();
         hosts[1] = None;

@@ -27,6 +27,8 @@ impl Notification {
     pub(crate) const MALFORMED_ATTRIBUTES: Notification = Notification::new(3, 1);
     pub(crate) const BAD_PREFIXES: Notification = Notification::new(3, 10);
     pub(crate) const HOLD_TIMER: Notification = Notification::new(4, 0);
+    /// RFC 9687.
+    pub(crate) const SEND_HOLD_TIMER: Notification = Notification::new(8, 0);
     pub(crate) const REMOVED: Notification = Notification::new(CEASE, 3);
     /// RFC 9384.
     pub(crate) const BFD_DOWN: Notification = Notification::new(CEASE, 10);

@@ -453,3 +453,32 @@ fn a_peer_that_asks_for_all_again_and_again_has_it_once_more() {
     }
     assert!((2_000..4_000).contains(&said), "400 prefixes of 5 bytes: {said}");
 }
+
+#[test]
+fn a_session_without_hold_time_is_confirmed_in_time_or_ends() {
+    let mut scene = Scene::new(Open { hold: 0, ..their_open() }, config());
+    scene.turn(true, usize::MAX);
+    scene.turn(true, usize::MAX);
+    let mut open = Vec::new();
+    Open { hold: 0, ..their_open() }.write(&mut open);
+    scene.session.heard(scene.now, &open);
+    assert!(matches!(scene.session.machine().state(), State::OpenConfirm));
+    scene.now += Duration::from_secs(61);
+    scene.turn(true, usize::MAX);
+    assert_eq!(scene.session.machine().last_error.as_deref(), Some("the peer did not confirm the session"));
+    scene.rest(200);
+    scene.assert_has_all();
+    scene.now += Duration::from_secs(100_000);
+    scene.turn(true, usize::MAX);
+    scene.assert_has_all();
+}
+
+#[test]
+fn a_route_with_more_communities_than_fit_is_told_and_the_others_go() {
+    let mut scene = Scene::new(their_open(), config());
+    let many = Route { communities: (0..1_000).collect(), ..route(1, 0) };
+    scene.want(vec![many, route(2, 0)]);
+    scene.rest(3);
+    assert_eq!(scene.table.routes.len(), 1);
+    assert!(scene.session.complaint().is_some_and(|it| it.starts_with("192.0.0.1/32 and routes like it")));
+}
