@@ -34,6 +34,9 @@ pub struct View {
     /// Of a host that announces addresses by ARP and NDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer2: Option<Layer2View>,
+    /// Of a host that announces addresses by BGP: its sessions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bgp: Vec<BgpPeerView>,
     /// Of a controller that adopts load balancers step by step.
     #[serde(default)]
     pub adoption: Option<AdoptionView>,
@@ -52,6 +55,27 @@ pub struct Layer2View {
     pub conflicts: u64,
     /// Times that another host announced one at the same time.
     pub overlaps: u64,
+}
+
+/// A BGP session with one peer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BgpPeerView {
+    /// The BGPPeer's name.
+    pub peer: String,
+    /// `Established`, `Connecting`, or why not.
+    pub state: String,
+    pub since: Time,
+    /// How many this host announces there.
+    pub prefixes: u32,
+    /// How many the peer announced; all were dropped.
+    pub received: u64,
+    /// How often an established session ended.
+    pub resets: u64,
+    pub peer_asn: Option<u32>,
+    /// Nothing without BFD.
+    pub bfd_up: Option<bool>,
+    pub detail: String,
 }
 
 /// Memory of the data plane beyond the kernel's buffers, and who had to go.

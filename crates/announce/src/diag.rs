@@ -54,6 +54,25 @@ impl Sockets {
         self.ask(protocol, port)
     }
 
+    /// TCP connections with one machine at that port, there or here.
+    pub fn connections(&mut self, peer: IpAddr, port: u16) -> Result<Vec<Listener>, Error> {
+        let states = 1 << TCP_ESTABLISHED;
+        let mut found = Vec::new();
+        if let Some(socket) = &mut self.socket {
+            for ports in [(port, 0), (0, port)] {
+                match dump(socket, L4::Tcp, libc::IPPROTO_TCP, states, ports) {
+                    Err(error) if is_missing(&error) => {}
+                    asked => found
+                        .extend(asked.map_err(|source| {
+                            Error::unanswered("listing connections of the host", source)
+                        })?),
+                }
+            }
+        }
+        found.retain(|it| it.peer.is_some_and(|it| it.ip() == peer));
+        Ok(found)
+    }
+
     /// Whoever, except for the sockets in `ours` (by inode), has what is wanted.
     pub fn conflicts(
         &mut self,
@@ -86,7 +105,7 @@ impl Sockets {
             L4::Sctp => return Ok(Vec::new()),
         };
         let asked = match &mut self.socket {
-            Some(socket) => dump(socket, protocol, number, states, port),
+            Some(socket) => dump(socket, protocol, number, states, (port, 0)),
             None => Err(Errno::ENOENT.into()),
         };
         let found = match asked {
@@ -101,10 +120,17 @@ impl Sockets {
     }
 }
 
-fn dump(socket: &mut Socket, protocol: L4, number: i32, states: u32, port: u16) -> io::Result<Vec<Listener>> {
+/// The ports are ours and the peer's; 0 is any.
+fn dump(
+    socket: &mut Socket,
+    protocol: L4,
+    number: i32,
+    states: u32,
+    ports: (u16, u16),
+) -> io::Result<Vec<Listener>> {
     let mut all = Vec::new();
     for family in [libc::AF_INET, libc::AF_INET6] {
-        let request = Request::new(SOCK_DIAG_BY_FAMILY, &question(family, number, states, port));
+        let request = Request::new(SOCK_DIAG_BY_FAMILY, &question(family, number, states, ports));
         all.extend(socket.dump(&request, |_, payload| {
             Listener::read(protocol, payload).map(Some).ok_or_else(malformed)
         })?);
@@ -157,14 +183,15 @@ impl Listener {
 }
 
 /// `struct inet_diag_req_v2`.
-fn question(family: i32, protocol: i32, states: u32, port: u16) -> Vec<u8> {
+fn question(family: i32, protocol: i32, states: u32, ports: (u16, u16)) -> Vec<u8> {
     #[allow(clippy::expect_used, reason = "constants of the kernel's interface")]
     let small = |number| u8::try_from(number).expect("families and protocols are small numbers");
     let mut bytes = vec![small(family), small(protocol), 0, 0];
     bytes.extend_from_slice(&states.to_ne_bytes());
-    bytes.extend_from_slice(&port.to_be_bytes());
-    // Peer's port, both addresses, interface: any. The cookie is all ones for any.
-    bytes.extend_from_slice(&[0; 2 + 16 + 16 + 4]);
+    bytes.extend_from_slice(&ports.0.to_be_bytes());
+    bytes.extend_from_slice(&ports.1.to_be_bytes());
+    // Both addresses, interface: any. The cookie is all ones for any.
+    bytes.extend_from_slice(&[0; 16 + 16 + 4]);
     bytes.extend_from_slice(&[0xff; 8]);
     bytes
 }

@@ -12,6 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use seaway_model::L4;
 
 use crate::{
+    bfd, bgp,
     diag::{Listener, tables},
     layer2::{Key, Mac, heartbeat::Message as Said, packet},
     netlink::message::{Message, Messages, Request, attributes, u32_at, value},
@@ -167,4 +168,16 @@ pub fn heartbeat(bytes: &[u8]) {
     assert!(bytes.starts_with(&written[..written.len() - 32]), "{message:?}");
     // What others with the key say may be longer than what we read.
     assert!(Said::read(&key, &written).is_none_or(|it| it == message));
+}
+
+/// A packet of BFD that is read is written again as it came. After any packets a session answers polls alone, by what is
+/// well-formed, and nothing that is for another session; it never spins, and no packet ends it for good.
+pub fn bfd(bytes: &[u8]) {
+    bfd::hold(bytes);
+}
+
+/// What a BGP peer sends comes to the same however it is cut, ends a session with one line at most, and what is understood is
+/// written as it was read.
+pub fn bgp(bytes: &[u8]) {
+    bgp::hold(bytes);
 }

@@ -22,4 +22,5 @@ mod succession;
 mod worker;
 
 pub use announcer::Announcer;
+pub(crate) use announcer::locked;
 pub use settings::{Counters, Key, Mac, Peer, Settings, State, Timing, Wanted, WantedAddress, What};

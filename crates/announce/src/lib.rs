@@ -11,6 +11,7 @@
 //!   Sockets ── all, listeners ──► who listens where ──► conflicts           NETLINK_SOCK_DIAG
 //!   Process ── owners ──► which process has a socket                        /proc/*/fd
 //!   layer2::Announcer ── want ──► neighbors learn where addresses are       ARP, NDP, heartbeats
+//!   bgp::Speaker ── want ──────► routers learn where addresses are          BGP, TCP port 179 of each
 //! ```
 //!
 //! *Presence* is an address being on `lo` of this host, so that sockets may bind it. Only addresses
@@ -18,11 +19,13 @@
 //! thread; calls block, for as long as the kernel takes to answer one message.
 //!
 //! What this crate does not know: which addresses should be present or announced (that is planned), and what
-//! serves there. No BGP is spoken here.
+//! serves there. No route is ever learnt or installed.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 mod arp;
+pub mod bfd;
+pub mod bgp;
 mod conflict;
 mod diag;
 mod divert;

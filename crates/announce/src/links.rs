@@ -19,6 +19,9 @@ pub const LABEL: &str = "lo:seaway";
 /// The address protocol (IFA_PROTO, Linux 5.18) of ours: who put them there. `S`, for Seaway.
 pub const ADDRESS_PROTOCOL: u8 = 83;
 
+const PASSING: u32 =
+    libc::IFA_F_TEMPORARY | libc::IFA_F_DEPRECATED | libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED;
+
 const LOOPBACK: &str = "lo";
 const FOREVER: u32 = u32::MAX;
 
@@ -146,7 +149,15 @@ impl Observed {
         let link = self.links.iter().find(|link| link.loopback)?.index;
         let label = ip.is_ipv4().then(|| LABEL.to_owned());
         let mark = self.keeps_marks().then_some(ADDRESS_PROTOCOL);
-        self.addresses.push(AssignedAddress { ip, prefix: whole(ip), link, label: label.clone(), mark });
+        let lasts = ip.is_ipv4();
+        self.addresses.push(AssignedAddress {
+            ip,
+            prefix: whole(ip),
+            link,
+            label: label.clone(),
+            mark,
+            lasts,
+        });
         Some(RemovableAddress { ip, link, label })
     }
 
@@ -228,6 +239,8 @@ pub struct AssignedAddress {
     pub label: Option<String>,
     /// Who put it there, if he said so and the kernel keeps it.
     pub mark: Option<u8>,
+    /// It is there to stay: neither of a privacy extension nor deprecated, and no other machine was found to have it.
+    pub lasts: bool,
 }
 
 impl AssignedAddress {
@@ -237,10 +250,12 @@ impl AssignedAddress {
         let prefix = *payload.get(1)?;
         let link = u32_at(payload, 4)?;
         let (mut local, mut address, mut label, mut mark) = (None, None, None, None);
+        let mut flags = u32::from(*payload.get(2)?);
         for (kind, value) in attributes(payload.get(8..)?) {
             match kind {
                 libc::IFA_LOCAL => local = ip(family, value),
                 libc::IFA_ADDRESS => address = ip(family, value),
+                libc::IFA_FLAGS => flags = u32_at(value, 0).unwrap_or(flags),
                 libc::IFA_LABEL => label = Some(text(value)),
                 IFA_PROTO => mark = value.first().copied(),
                 _ => {}
@@ -253,6 +268,7 @@ impl AssignedAddress {
             link,
             label,
             mark,
+            lasts: flags & PASSING == 0,
         })
     }
 

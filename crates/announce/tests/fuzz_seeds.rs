@@ -32,3 +32,13 @@ fn the_reader_of_arp_and_ndp_holds_over_seeds_and_mutations() {
 fn the_reader_of_heartbeats_holds_over_seeds_and_mutations() {
     mutate::hold(&corpus("heartbeat"), 20_000, weigh, fuzz::heartbeat);
 }
+
+#[test]
+fn sessions_of_bfd_hold_over_seeds_and_mutations() {
+    mutate::hold(&corpus("bfd"), 20_000, weigh, fuzz::bfd);
+}
+
+#[test]
+fn sessions_of_bgp_hold_over_seeds_and_mutations() {
+    mutate::hold(&corpus("bgp"), 20_000, weigh, fuzz::bgp);
+}

@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{
     Admin, Binding, BoundSockets, View, ViewDetail,
-    view::{AdoptionView, CertificatesView, Layer2View, Readiness},
+    view::{AdoptionView, BgpPeerView, CertificatesView, Layer2View, Readiness},
 };
 use seaway_drivers::{
     acme::{Certificates, Life},
@@ -29,7 +29,7 @@ use seaway_files::{
     state::{CertificateStore, DnsRecordStore, absolute},
 };
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
-use seaway_node::{AddressWatch, Host, Layer2Counts};
+use seaway_node::{AddressWatch, BgpPeerStatus, Host, Layer2Counts};
 use seaway_plan::{Adoption, NotAdopted, Roles, World};
 use seaway_watchdog::{Heartbeat, Watching};
 use tokio::{
@@ -40,7 +40,7 @@ use tracing::{info, warn};
 
 use self::missing::MissingAddresses;
 use crate::{
-    layer2::Layer2Carrier,
+    announcing::Announcing,
     operate::{ControlSocket, Reach, Weights},
     run::Process,
     settings::Settings,
@@ -59,7 +59,7 @@ pub(crate) struct Control {
     /// Removes what orders leave in DNS, until it is aborted.
     cleaner: JoinHandle<()>,
     addresses: Option<AddressWatch>,
-    layer2: Layer2Carrier,
+    announcing: Announcing,
     admin: Admin,
     stopping: Arc<AtomicBool>,
     was_ready: bool,
@@ -199,10 +199,11 @@ impl Control {
             .inspect_err(|error| warn!(%error, "changes of this machine's addresses cannot be watched"))
             .ok();
         parts.extend(addresses.iter().map(AddressWatch::part));
-        let layer2 = Layer2Carrier::start(
+        let announcing = Announcing::start(
             host,
             &handle,
             process.settings.layer2.clone(),
+            None,
             &process.watchdog,
             &mut parts,
         );
@@ -231,7 +232,7 @@ impl Control {
             clock,
             cleaner,
             addresses,
-            layer2,
+            announcing,
             admin,
             stopping,
             was_ready: false,
@@ -257,9 +258,14 @@ impl Control {
         self.life.send_replace(Life::Serving);
     }
 
+    /// No process of before serves any more.
+    pub(crate) fn begin_sessions(&self) {
+        self.announcing.begin_sessions();
+    }
+
     pub(crate) async fn configure(&self, settings: &Settings) {
         self.pems.set(settings.pems.clone());
-        self.layer2.configure(settings.layer2.clone());
+        self.announcing.configure(settings.layer2.clone());
         let config = Arc::new(with_status_page(&self.status_page, settings.config.clone()));
         if self.handle.changes().send(Change::Config(config)).await.is_err() {
             warn!("the new configuration is not applied: the engine has ended");
@@ -275,7 +281,7 @@ impl Control {
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);
-        drop(self.layer2);
+        drop(self.announcing);
         drop(self.socket);
         self.clock.abort();
         self.cleaner.abort();
@@ -407,6 +413,7 @@ pub(crate) fn view_source(
             view.units_marked = handle.marked();
             view.lost_lines = host.as_ref().map_or(0, |host| host.proxy.lost_lines());
             view.layer2 = host.as_ref().and_then(|host| host.layer2_counts()).map(|it| layer2_view(&it));
+            view.bgp = host.iter().flat_map(|host| host.bgp_peers()).map(bgp_view).collect();
             view.memory = seaway_node::memory_view(host.as_ref().map(|host| &host.proxy));
             view.certificates = CertificatesView {
                 by_state: [
@@ -434,6 +441,21 @@ fn layer2_view(counts: &Layer2Counts) -> Layer2View {
         moves: counts.moves,
         conflicts: counts.conflicts,
         overlaps: counts.overlaps,
+    }
+}
+
+fn bgp_view(peer: BgpPeerStatus) -> BgpPeerView {
+    let BgpPeerStatus { name, report, received } = peer;
+    BgpPeerView {
+        peer: name.to_string(),
+        state: report.what.as_str().to_owned(),
+        since: report.since,
+        prefixes: report.sent,
+        received,
+        resets: report.resets,
+        peer_asn: report.remote_as,
+        bfd_up: report.bfd_up,
+        detail: report.detail.to_string(),
     }
 }
 

@@ -12,6 +12,7 @@
 //!        └► openstack check, show: a cloud looked at with the user's credentials     openstack.rs
 //! ```
 
+mod announcing;
 mod args;
 mod control;
 mod demo;
@@ -21,7 +22,6 @@ pub mod fuzz;
 mod import;
 mod init;
 mod kubectl;
-mod layer2;
 mod look;
 mod member;
 mod openstack;

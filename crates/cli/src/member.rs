@@ -33,8 +33,8 @@ use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, BoundSockets, Signal, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
     Access, AddressDriver, Cluster, CredentialSource, FinalizerDriver, HostLeases, HostReports, LEADER,
-    LeaderElection, LeaseTimings, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch, WatchTimings,
-    make_layer2_key,
+    LeaderElection, LeaseTimings, PasswordReader, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch,
+    WatchTimings, make_layer2_key,
 };
 use seaway_drivers::{
     names::Names,
@@ -61,11 +61,13 @@ use self::{
     report::{count, say, want},
 };
 use crate::{
+    announcing::Announcing,
     args::ProcessArgs as Arguments,
     control::{ReportedProblems, TELL_TIME, TELL_TIME_OFTEN, now, send_time, view_source, with_status_page},
-    layer2::Layer2Carrier,
     rights,
-    run::{apply_reloaded, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
+    run::{
+        apply_reloaded, exit_at_once, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy,
+    },
     settings::Settings,
     version, watchdog,
 };
@@ -147,7 +149,7 @@ struct Member {
     clock: JoinHandle<()>,
     addresses: Option<AddressWatch>,
     /// Of a host.
-    layer2: Option<Layer2Carrier>,
+    announcing: Option<Announcing>,
     /// Tells when the file was changed that says all of a cloud, for whoever works there.
     conf: Option<(Arc<Octavia>, mpsc::Receiver<()>)>,
     /// Whether that file is understood: else nothing is written there.
@@ -327,9 +329,10 @@ impl Member {
                 .inspect_err(|error| warn!(%error, "changes of this machine's addresses cannot be watched"))
                 .ok()
         });
-        let layer2 = host
-            .as_ref()
-            .map(|host| Layer2Carrier::start(host, &handle, settings.layer2.clone(), &watchdog, &mut parts));
+        let announcing = host.as_ref().map(|host| {
+            let (layer2, passwords) = (settings.layer2.clone(), Some(PasswordReader::start(&cluster)));
+            Announcing::start(host, &handle, layer2, passwords, &watchdog, &mut parts)
+        });
         parts.extend(watch.parts());
         parts.extend(pems.iter().map(PemWatch::part));
         parts.extend(addresses.iter().map(AddressWatch::part));
@@ -352,7 +355,7 @@ impl Member {
             campaign,
             clock,
             addresses,
-            layer2,
+            announcing,
             conf,
             usable,
             pems,
@@ -387,6 +390,7 @@ impl Member {
                 served = phase.wait_for(|it| *it == Phase::Serving), if !was_ready => {
                     was_ready = true;
                     if served.is_ok() {
+                        self.announcing.iter().for_each(Announcing::begin_sessions);
                         info!(after = ?began.elapsed(), "ready");
                         self.notifier.set_main_process(std::process::id());
                         self.notifier.ready("serving");
@@ -434,7 +438,7 @@ impl Member {
             settings.told.iter().for_each(|line| warn!("{line}"));
         }
         self.conf.iter().for_each(|(octavia, _)| cloud::follow(&settings, octavia));
-        self.layer2.iter().for_each(|it| it.configure(settings.layer2.clone()));
+        self.announcing.iter().for_each(|it| it.configure(settings.layer2.clone()));
         self.usable.store(cloud::refused(&settings).is_none(), Ordering::Relaxed);
         let config = with_status_page(&self.status_page, settings.config.clone());
         let config = Change::Config(Arc::new(config));
@@ -446,12 +450,10 @@ impl Member {
 
     /// A second signal waits for nothing.
     async fn stop(self, mut signals: Signals) -> Result<ExitCode> {
+        let host = self.host.clone();
         tokio::select! {
             ended = self.finish() => ended,
-            _ = signals.next() => {
-                warn!("stopped without draining: a second signal arrived");
-                std::process::exit(1);
-            }
+            _ = signals.next() => exit_at_once(host.as_ref()).await,
         }
     }
 
@@ -465,7 +467,7 @@ impl Member {
         // The engine may have ended by itself.
         let _ = self.stop.send(true);
         drop(self.addresses);
-        drop(self.layer2);
+        drop(self.announcing);
         drop(self.pems);
         self.clock.abort();
         self.watch.stop().await;

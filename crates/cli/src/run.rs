@@ -18,6 +18,7 @@ use seaway_watchdog::Watchdog;
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 
+pub(crate) use self::serving::exit_at_once;
 use self::serving::serve;
 use crate::{
     args::{LogFormat, Logging, Run},

@@ -287,6 +287,9 @@ fn host(field: &Field<'_>, settings: &mut Settings) {
         settings.host = name.into();
     }
     settings.addresses = host.take("addresses").items().filter_map(|it| it.ip()).collect();
+    let labels = host.take("labels");
+    let labels = labels.entries().filter_map(|(key, value)| Some((key.into(), value.text()?.into())));
+    settings.config.host_labels = labels.collect();
     host.finish();
 }
 

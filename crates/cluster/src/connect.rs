@@ -24,7 +24,6 @@ pub use self::kubeconfig::KubeconfigFault;
 use crate::{
     answer::{ApiError, Cause},
     kinds::{WatchTimings, WatchedKind},
-    metallb,
     object_cache::ObjectCache,
     raw_object::RawObject,
 };
@@ -177,7 +176,7 @@ impl Cluster {
     /// The client for a kind, in all namespaces that are read.
     pub(crate) fn api(&self, watched: &WatchedKind) -> Api<RawObject> {
         match (watched.kind, self.copies_namespace()) {
-            (kind, _) if metallb::is_of_metallb(kind) => self.namespaced_api(watched, &self.0.access.metallb),
+            (kind, _) if kind.is_of_metallb() => self.namespaced_api(watched, &self.0.access.metallb),
             (Kind::Secret, Some(copies)) => self.namespaced_api(watched, copies),
             _ => Api::all_with(self.client(), &watched.resource()),
         }

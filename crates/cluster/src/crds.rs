@@ -1,6 +1,6 @@
 //! Our objects as the API server has to know them, and what it has to allow us.
 
-/// CustomResourceDefinitions of AddressPool, Address, LoadBalancerHost, LoadBalancerHostSlice and NameOwner.
+/// CustomResourceDefinitions of AddressPool, what says how its addresses are announced, Address, LoadBalancerHost, LoadBalancerHostSlice and NameOwner.
 pub fn definitions() -> &'static str {
     include_str!("../../../deploy/kubernetes/base/crds.yaml")
 }
@@ -165,6 +165,18 @@ mod tests {
             .filter_map(|it| it.split('.').nth(1).map(str::to_owned))
             .collect();
         assert_eq!(fields, all);
+    }
+
+    /// What the API server drops because its definition does not have it would be missing without a word.
+    #[test]
+    fn objects_that_announce_have_the_fields_that_are_read() {
+        for kind in Kind::ANNOUNCING.into_iter().filter(|it| !it.is_of_metallb()) {
+            let known = seaway_manifests::object::known_fields(kind);
+            let known: BTreeSet<String> = known.into_iter().filter(|it| it.starts_with("spec.")).collect();
+            let is_leaf = |it: &&String| !known.iter().any(|other| other.starts_with(&format!("{it}.")));
+            let leaves: BTreeSet<String> = known.iter().filter(is_leaf).cloned().collect();
+            assert_eq!(fields_of(kind.as_str(), "spec"), leaves, "{kind}");
+        }
     }
 
     /// (role, group, resource, verb)

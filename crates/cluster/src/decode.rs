@@ -6,7 +6,9 @@ use seaway_manifests::{
     object::{SOURCE_RANGES, read_accepted},
     tree::{Node, Value},
 };
-use seaway_model::{Fact, Kind, Name, ObjectRef, Problem, Reason, announced::ConditionStatus};
+use seaway_model::{
+    Fact, Kind, Name, ObjectRef, Problem, Reason, announced::ConditionStatus, fact::not_acted_on_problem,
+};
 
 use crate::{
     address,
@@ -36,7 +38,7 @@ pub(crate) fn read(kind: Kind, told: &RawObject) -> Decoded {
         // A slice that belongs to no Service is somebody else's.
         Kind::EndpointSlice if label(tree, "kubernetes.io/service-name").is_none() => Decoded::Ignored,
         _ if metallb::is_announcement(kind) => {
-            Decoded::Invalid(object(), vec![metallb::not_acted_on_problem(object())])
+            Decoded::Invalid(object(), vec![not_acted_on_problem(object())])
         }
         Kind::Address => judged(object(), tree, |root| address::read(root).map(Fact::Address)),
         Kind::LoadBalancerHost => judged(object(), tree, |root| host::read(root).map(Fact::Host)),

@@ -133,6 +133,7 @@ fn says(report: &HostReport, unlisted: u64) -> HostSays {
         not_served: report.not_served.iter().copied().map(not_served).collect(),
         unlisted: usize::try_from(unlisted).unwrap_or(usize::MAX),
         layer2: report.layer2.clone(),
+        bgp: report.bgp.clone(),
     }
 }
 

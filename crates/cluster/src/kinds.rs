@@ -23,7 +23,7 @@ pub(crate) enum Need {
     Required,
     /// Its absence is a Problem: a feature of Seaway needs it.
     Expected,
-    /// Another project's: a cluster may be without it.
+    /// Another project's, or not in use everywhere: a cluster may be without it.
     Optional,
     /// Another project's that Seaway does not act on: controllers report its objects, where they may list them.
     ReportOnly,
@@ -32,7 +32,7 @@ pub(crate) enum Need {
 pub(crate) const API_GROUP: &str = "seaway.dev";
 pub(crate) const API_VERSION: &str = "v1alpha1";
 
-pub(crate) const WATCHED: [WatchedKind; 14] = [
+pub(crate) const WATCHED: [WatchedKind; 19] = [
     WatchedKind::new(Kind::Service, "", "v1", "services", Need::Required),
     WatchedKind::new(Kind::EndpointSlice, "discovery.k8s.io", "v1", "endpointslices", Need::Required),
     WatchedKind::new(Kind::Node, "", "v1", "nodes", Need::Required),
@@ -41,10 +41,28 @@ pub(crate) const WATCHED: [WatchedKind; 14] = [
     WatchedKind::new(Kind::AddressPool, API_GROUP, API_VERSION, "addresspools", Need::Expected),
     WatchedKind::new(Kind::LoadBalancerHost, API_GROUP, API_VERSION, "loadbalancerhosts", Need::Expected),
     WatchedKind::new(Kind::NameOwner, API_GROUP, API_VERSION, "nameowners", Need::Expected),
+    // Of later versions than the rest: a cluster may be without their definitions.
+    WatchedKind::new(Kind::L2Advertisement, API_GROUP, API_VERSION, "l2advertisements", Need::Optional),
+    WatchedKind::new(Kind::BGPAdvertisement, API_GROUP, API_VERSION, "bgpadvertisements", Need::Optional),
+    WatchedKind::new(Kind::BGPPeer, API_GROUP, API_VERSION, "bgppeers", Need::Optional),
+    WatchedKind::new(Kind::BFDProfile, API_GROUP, API_VERSION, "bfdprofiles", Need::Optional),
+    WatchedKind::new(Kind::Community, API_GROUP, API_VERSION, "communities", Need::Optional),
     WatchedKind::new(Kind::IPAddressPool, "metallb.io", "v1beta1", "ipaddresspools", Need::Optional),
-    WatchedKind::new(Kind::L2Advertisement, "metallb.io", "v1beta1", "l2advertisements", Need::ReportOnly),
-    WatchedKind::new(Kind::BGPAdvertisement, "metallb.io", "v1beta1", "bgpadvertisements", Need::ReportOnly),
-    WatchedKind::new(Kind::BGPPeer, "metallb.io", "v1beta2", "bgppeers", Need::ReportOnly),
+    WatchedKind::new(
+        Kind::MetallbL2Advertisement,
+        "metallb.io",
+        "v1beta1",
+        "l2advertisements",
+        Need::ReportOnly,
+    ),
+    WatchedKind::new(
+        Kind::MetallbBGPAdvertisement,
+        "metallb.io",
+        "v1beta1",
+        "bgpadvertisements",
+        Need::ReportOnly,
+    ),
+    WatchedKind::new(Kind::MetallbBGPPeer, "metallb.io", "v1beta2", "bgppeers", Need::ReportOnly),
     WatchedKind::new(Kind::HTTPRoute, "gateway.networking.k8s.io", "v1", "httproutes", Need::Optional),
     WatchedKind {
         fields: Some("type=kubernetes.io/tls"),

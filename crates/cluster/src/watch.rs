@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn hosts_do_not_watch_what_only_controllers_report() {
         let kinds = |pulses| watched_by(pulses).map(|it| it.kind).collect::<Vec<_>>();
-        for kind in [Kind::L2Advertisement, Kind::BGPAdvertisement, Kind::BGPPeer] {
+        for kind in [Kind::MetallbL2Advertisement, Kind::MetallbBGPAdvertisement, Kind::MetallbBGPPeer] {
             assert!(
                 !kinds(HostLeases::Ignored).contains(&kind) && kinds(HostLeases::Watched).contains(&kind),
                 "{kind}"

@@ -3,6 +3,7 @@
 //!
 //! Addresses that are local already need nothing. The calls block for as long as the kernel takes for one message.
 
+mod announced;
 mod guarding;
 mod steps;
 
@@ -10,29 +11,31 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
+use ipnet::IpNet;
 use seaway_announce::{
     Added, ArpSettings, Error, Links, Observed as Kernel, RemovableAddress, Steering, UnmetSetting,
 };
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{
-    Desired, Fact, Name, Problem, Reason, Unit, fact::HostReport, layer2::Layer2State, unit::Present,
+    Desired, Fact, Name, Problem, Reason, Unit, bgp::BgpReport, fact::HostReport, layer2::Layer2State,
+    unit::Present,
 };
 use tracing::{info, warn};
 
-use self::guarding::Guarding;
-pub use self::steps::{Step, steps};
+pub use self::{
+    announced::AFTER_WITHDRAWAL,
+    steps::{Step, steps},
+};
+use self::{announced::Announced, guarding::Guarding};
 
 /// Makes the settings where a host may not do it when it serves.
 const PREPARE: &str = "`seaway node --prepare`";
 
 /// What could not be done is tried again this often: somebody may have typed the commands.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
-
-/// Another host answers for an address that was withdrawn, and clients learn where it is now, before sockets here close.
-pub const AFTER_WITHDRAWAL: Duration = Duration::from_millis(500);
 
 /// What is over so soon may be done as often as it likes.
 const NOTHING: Duration = Duration::from_millis(5);
@@ -52,9 +55,7 @@ pub struct Presence {
     /// What we put there, as it was looked at last.
     marked: Mutex<BTreeSet<IpAddr>>,
     /// What is said of addresses that are announced.
-    layer2: Mutex<BTreeMap<IpAddr, Layer2State>>,
-    /// Addresses that were announced until then, and are not offered any more.
-    withdrawn: Mutex<BTreeMap<IpAddr, (Layer2State, Instant)>>,
+    announced: Mutex<Announced>,
     /// Whether what we put there answers at our ports alone.
     guarding: Option<Guarding>,
 }
@@ -113,8 +114,7 @@ impl Presence {
             wanted: Mutex::default(),
             told: Mutex::default(),
             marked: Mutex::default(),
-            layer2: Mutex::default(),
-            withdrawn: Mutex::default(),
+            announced: Mutex::default(),
             guarding: None,
         }
     }
@@ -142,36 +142,29 @@ impl Presence {
 
     /// Whether that is news.
     pub fn note_layer2(&self, states: BTreeMap<IpAddr, Layer2State>) -> bool {
-        let mut layer2 = self.layer2.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_news = *layer2 != states;
-        let before = std::mem::replace(&mut *layer2, states);
-        let ended = before.into_iter().filter(|(ip, it)| it.what.is_announcing() && !layer2.contains_key(ip));
-        let now = Instant::now();
-        self.still_reported().extend(ended.map(|(ip, it)| (ip, (it, now))));
-        is_news
+        self.announced().note_layer2(states)
+    }
+
+    /// Whether that is news.
+    pub fn note_bgp(&self, report: BgpReport) -> bool {
+        self.announced().note_bgp(report)
     }
 
     /// What is reported now is to be reported again, [`AFTER_WITHDRAWAL`] later.
     pub fn has_withdrawn(&self) -> bool {
-        !self.still_reported().is_empty()
-    }
-
-    fn still_reported(&self) -> MutexGuard<'_, BTreeMap<IpAddr, (Layer2State, Instant)>> {
-        let mut withdrawn = self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner);
-        withdrawn.retain(|_, (_, at)| at.elapsed() < AFTER_WITHDRAWAL);
-        withdrawn
-    }
-
-    /// The plan keeps sockets open while this host reports that it announces an address.
-    fn reported_layer2(&self) -> BTreeMap<IpAddr, Layer2State> {
-        let withdrawn = self.still_reported().iter().map(|(ip, (it, _))| (*ip, it.clone())).collect();
-        let mut reported: BTreeMap<IpAddr, Layer2State> = withdrawn;
-        reported.extend(self.layer2());
-        reported
+        self.announced().has_withdrawn()
     }
 
     pub fn layer2(&self) -> BTreeMap<IpAddr, Layer2State> {
-        self.layer2.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.announced().layer2.clone()
+    }
+
+    pub fn bgp(&self) -> BgpReport {
+        self.announced().bgp.clone()
+    }
+
+    fn announced(&self) -> MutexGuard<'_, Announced> {
+        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// We put it there; what was local before is not ours.
@@ -191,13 +184,17 @@ impl Presence {
             // What a predecessor left here: it counts as held until it is decided about.
             None => (ours.collect(), 0, 0),
         };
+        let networks = self.networks(observed);
+        let mut announced = self.announced();
         HostReport {
             host: self.host.clone(),
             addresses: self.own(observed),
             holds,
             applied,
             epoch,
-            layer2: self.reported_layer2(),
+            layer2: announced.reported_layer2(),
+            bgp: announced.reported_bgp(),
+            networks,
             ..HostReport::default()
         }
     }
@@ -232,6 +229,15 @@ impl Presence {
             own = kernel.addresses.iter().filter(|it| it.ip.is_loopback()).map(|it| it.ip).collect();
         }
         own.into_iter().collect()
+    }
+
+    /// Those of its interfaces, without what we put there.
+    fn networks(&self, Observed { kernel, ours, .. }: &Observed) -> Vec<IpNet> {
+        let up: HashSet<u32> =
+            kernel.links.iter().filter(|it| it.up && !it.loopback).map(|it| it.index).collect();
+        let theirs = kernel.addresses.iter().filter(|it| up.contains(&it.link) && !ours.contains_key(&it.ip));
+        let nets = theirs.filter(|it| reaches_out(it.ip)).filter_map(|it| IpNet::new(it.ip, it.prefix).ok());
+        nets.map(|it| it.trunc()).collect::<BTreeSet<IpNet>>().into_iter().collect()
     }
 
     /// Addresses alone, without the settings.
@@ -410,39 +416,5 @@ fn reaches_out(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local() && !ip.is_unspecified(),
         IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_unspecified(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use seaway_model::{Time, layer2::Layer2Progress};
-
-    use super::*;
-
-    #[test]
-    fn an_address_that_was_withdrawn_is_reported_until_clients_know_where_it_is_now() {
-        let presence = Presence::new("a".into(), Vec::new(), []);
-        let ip: IpAddr = "192.0.2.1".parse().expect("an address");
-        let state = |what| {
-            let (interface, detail) = (Name::default(), Name::default());
-            BTreeMap::from([(ip, Layer2State { what, interface, since: Time::default(), detail })])
-        };
-        let is_announced = || presence.reported_layer2().get(&ip).is_some_and(|it| it.what.is_announcing());
-        presence.note_layer2(state(Layer2Progress::Announcing));
-        assert!(is_announced() && !presence.has_withdrawn());
-        // Offered, and not announced: another host has it, or none can. That is said at once.
-        presence.note_layer2(state(Layer2Progress::Standby));
-        assert!(!is_announced() && !presence.has_withdrawn());
-        presence.note_layer2(state(Layer2Progress::Announcing));
-        presence.note_layer2(BTreeMap::new());
-        assert!(presence.layer2().is_empty() && is_announced() && presence.has_withdrawn());
-        let deadline = Instant::now() + 100 * AFTER_WITHDRAWAL;
-        while presence.has_withdrawn() {
-            assert!(Instant::now() < deadline, "it ends");
-            thread::yield_now();
-        }
-        assert!(!is_announced());
     }
 }

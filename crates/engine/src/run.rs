@@ -237,8 +237,11 @@ impl Engine {
             Change::Unfinished(it) => !self.world.knows(&self.world.outcome_of(it)),
             Change::Previewed(..) => true,
             // What a host may announce follows from these, and is no Unit.
-            Change::Put(fact) => self.world.concerns_layer2(fact),
+            Change::Put(fact) => self.world.concerns_announcing(fact),
             Change::Gone(FactRef::Host(_)) => true,
+            Change::Gone(FactRef::Object(object)) => object.kind.is_announcing(),
+            Change::Synced(kind) | Change::NotAsked(kind) => kind.is_announcing(),
+            Change::Reported(object, _) => object.kind.is_announcing(),
             _ => false,
         };
         let dirt = self.world.apply(change);

@@ -161,7 +161,7 @@ impl Folder {
         folder.claims.tell_default_namespace(&mut changes);
         let touched = folder.take_in(listing, Instant::now(), &HashSet::new());
         changes.extend(folder.settle(touched));
-        changes.extend(KINDS.map(Change::Synced));
+        changes.extend(KINDS.into_iter().chain(Kind::ANNOUNCING).map(Change::Synced));
         if let Some(last_good) = &folder.last_good {
             last_good.forget_all_but(folder.files.keys());
         }

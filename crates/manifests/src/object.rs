@@ -6,9 +6,11 @@
 
 mod accepted;
 mod addresses;
+mod announcing;
 mod backends;
 mod endpoints;
 mod http_route;
+mod known;
 mod known_fields;
 mod meta;
 mod near_misses;
@@ -21,6 +23,7 @@ pub(crate) mod words;
 
 use seaway_model::{Fact, Kind, Name, ObjectRef};
 
+use self::known::{KNOWN, Known};
 pub use self::{
     accepted::{AcceptedObject, SOURCE_RANGES, read_accepted},
     known_fields::known_fields,
@@ -136,6 +139,10 @@ fn read_one(node: &Node, listed: Option<(&'static Known, &str)>) -> Option<Readi
         None
     };
     let mut ignored = known_fields::unknown_fields(known.kind, node);
+    if known.kind.is_announcing() {
+        // Those of its spec are faults.
+        ignored.retain(|it| !it.field.starts_with("spec."));
+    }
     let misses = near_misses::near_misses(known.kind, node);
     ignored.extend(misses.ignored);
     let mut result = known.result(node, facts, faults);
@@ -240,82 +247,6 @@ fn word<'n>(node: &'n Node, key: &str) -> Option<&'n str> {
 
 fn group(version: &str) -> &str {
     version.split_once('/').map_or("", |(group, _)| group)
-}
-
-struct Known {
-    kind: Kind,
-    name: &'static str,
-    version: &'static str,
-    namespaced: bool,
-    /// `None`, or faults reported, if it is not what it should be.
-    read: fn(&Field<'_>) -> Option<Vec<Fact>>,
-}
-
-const KNOWN: &[Known] = &[
-    Known { kind: Kind::Service, name: "Service", version: "v1", namespaced: true, read: service::read },
-    Known {
-        kind: Kind::EndpointSlice,
-        name: "EndpointSlice",
-        version: "discovery.k8s.io/v1",
-        namespaced: true,
-        read: slice::read,
-    },
-    Known {
-        kind: Kind::Endpoints,
-        name: "Endpoints",
-        version: "v1",
-        namespaced: true,
-        read: endpoints::read,
-    },
-    Known { kind: Kind::Secret, name: "Secret", version: "v1", namespaced: true, read: secret::read },
-    Known { kind: Kind::Node, name: "Node", version: "v1", namespaced: false, read: things::node },
-    Known {
-        kind: Kind::Namespace,
-        name: "Namespace",
-        version: "v1",
-        namespaced: false,
-        read: things::namespace,
-    },
-    Known {
-        kind: Kind::HTTPRoute,
-        name: "HTTPRoute",
-        version: "gateway.networking.k8s.io/v1",
-        namespaced: true,
-        read: http_route::read,
-    },
-    Known {
-        kind: Kind::AddressPool,
-        name: "AddressPool",
-        version: "seaway.dev/v1alpha1",
-        namespaced: false,
-        read: pool::address_pool,
-    },
-    Known {
-        kind: Kind::IPAddressPool,
-        name: "IPAddressPool",
-        version: "metallb.io/v1beta1",
-        namespaced: true,
-        read: pool::ip_address_pool,
-    },
-];
-
-impl Known {
-    fn group(&self) -> &'static str {
-        group(self.version)
-    }
-
-    fn result(&self, node: &Node, facts: Option<Vec<Fact>>, faults: Faults) -> Result<Object, Broken> {
-        match (facts, faults.is_empty(), self.reference(node)) {
-            (Some(facts), true, Some(reference)) => Ok(Object { reference, facts }),
-            (_, _, reference) => Err(Broken { reference, faults: faults.into_sorted() }),
-        }
-    }
-
-    fn reference(&self, node: &Node) -> Option<ObjectRef> {
-        let metadata = node.child("metadata")?;
-        let namespace = if self.namespaced { word(metadata, "namespace").unwrap_or("default") } else { "" };
-        Some(ObjectRef::new(self.kind, namespace, word(metadata, "name")?))
-    }
 }
 
 /// The Service that this object's slices belong to.

@@ -11,6 +11,10 @@ pub enum Announce {
     Static,
     /// Hosts answer for them by ARP and NDP, one at a time for each.
     Layer2,
+    /// Hosts that serve them tell routers so, by BGP.
+    Bgp,
+    /// By ARP and NDP on a host that is in their network, by BGP on others.
+    Auto,
     /// They are not to be announced.
     None,
 }
@@ -42,6 +46,9 @@ pub enum AnnouncedReason {
     Cloud,
     /// A host says that it answers for each of them by ARP or NDP.
     Layer2,
+    /// Hosts say that they announce each of them by BGP.
+    #[serde(rename = "BGP")]
+    Bgp,
     /// There is none yet.
     NoAddress,
     /// They are from a pool of MetalLB, whose speaker may announce them.
@@ -51,12 +58,18 @@ pub enum AnnouncedReason {
     PoolMissing,
     /// Hosts are to answer for them, and no host has said so yet.
     Layer2Pending,
+    /// Hosts are to announce them by BGP, and no host has said so yet.
+    #[serde(rename = "BGPPending")]
+    BgpPending,
     /// The pool says that they are not to be announced.
     Disabled,
     /// Nothing that Seaway knows of announces them.
     NotAnnounced,
     /// Hosts are to answer for them, and cannot.
     Layer2Failed,
+    /// Hosts are to announce them by BGP, and cannot.
+    #[serde(rename = "BGPFailed")]
+    BgpFailed,
 }
 
 impl Announced {
@@ -71,14 +84,17 @@ impl AnnouncedReason {
             AnnouncedReason::HostAddress
             | AnnouncedReason::StaticRoute
             | AnnouncedReason::Cloud
-            | AnnouncedReason::Layer2 => ConditionStatus::True,
+            | AnnouncedReason::Layer2
+            | AnnouncedReason::Bgp => ConditionStatus::True,
             AnnouncedReason::NoAddress
             | AnnouncedReason::Metallb
             | AnnouncedReason::PoolMissing
-            | AnnouncedReason::Layer2Pending => ConditionStatus::Unknown,
-            AnnouncedReason::Disabled | AnnouncedReason::NotAnnounced | AnnouncedReason::Layer2Failed => {
-                ConditionStatus::False
-            }
+            | AnnouncedReason::Layer2Pending
+            | AnnouncedReason::BgpPending => ConditionStatus::Unknown,
+            AnnouncedReason::Disabled
+            | AnnouncedReason::NotAnnounced
+            | AnnouncedReason::Layer2Failed
+            | AnnouncedReason::BgpFailed => ConditionStatus::False,
         }
     }
 
@@ -94,6 +110,9 @@ impl AnnouncedReason {
             AnnouncedReason::Layer2 => "Layer2",
             AnnouncedReason::Layer2Pending => "Layer2Pending",
             AnnouncedReason::Layer2Failed => "Layer2Failed",
+            AnnouncedReason::Bgp => "BGP",
+            AnnouncedReason::BgpPending => "BGPPending",
+            AnnouncedReason::BgpFailed => "BGPFailed",
             AnnouncedReason::Disabled => "Disabled",
         }
     }
@@ -130,13 +149,20 @@ impl From<bool> for ConditionStatus {
 
 impl Announce {
     /// What a pool may say.
-    pub const WORDS: [(&'static str, Announce); 3] =
-        [("static", Announce::Static), ("l2", Announce::Layer2), ("none", Announce::None)];
+    pub const WORDS: [(&'static str, Announce); 5] = [
+        ("auto", Announce::Auto),
+        ("l2", Announce::Layer2),
+        ("bgp", Announce::Bgp),
+        ("static", Announce::Static),
+        ("none", Announce::None),
+    ];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Announce::Static => "static",
             Announce::Layer2 => "l2",
+            Announce::Bgp => "bgp",
+            Announce::Auto => "auto",
             Announce::None => "none",
         }
     }

@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     acme::Acme,
-    fact::TargetPort,
+    fact::{Labels, TargetPort},
     layer2::Layer2,
     load_balancer::{
         Balance, ClientAuth, CookieKey, HealthCheck, HttpOptions, L4, Limits, Passive, Reuse, Timeouts,
@@ -45,6 +45,8 @@ pub struct Config {
     pub status_page: Vec<SocketAddr>,
     pub tenants: Tenants,
     pub layer2: Layer2,
+    /// Of a host that is no Node: by these, objects select it.
+    pub host_labels: Labels,
     pub defaults: Defaults,
 }
 
@@ -215,6 +217,7 @@ impl Default for Config {
             status_page: Vec::new(),
             tenants: Tenants::default(),
             layer2: Layer2::default(),
+            host_labels: Labels::new(),
             defaults: Defaults {
                 members: MembersFrom::Auto,
                 balance: Balance::RoundRobin,

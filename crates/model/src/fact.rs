@@ -3,6 +3,7 @@
 //! A source (`files`, `cluster`) fills in what an API server would: defaults, uid, validation. Two sources that read
 //! the same manifest give equal facts but for uid, times and versions. A host may write them down, and serve from them later.
 
+mod announcing;
 mod http_route;
 mod secret;
 
@@ -17,12 +18,14 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    announcing::*,
     http_route::{BackendRef, Gateway, HttpRoute, RouteRule, Unsupported},
     secret::{Secret, TLS_SECRET},
 };
 use crate::{
     Address, Announce, IpRange,
     acme::{Challenge, ordered_certificate},
+    bgp::BgpReport,
     layer2::Layer2State,
     load_balancer::{Family, HostPattern, L4},
     name::{Kind, Name, ObjectRef, Time},
@@ -38,6 +41,8 @@ pub enum Fact {
     Node(Arc<Node>),
     Namespace(Arc<Namespace>),
     AddressPool(Arc<AddressPool>),
+    /// How addresses are announced.
+    Announcing(Arc<AnnouncingObject>),
     HttpRoute(Arc<HttpRoute>),
     Secret(Arc<Secret>),
     Address(Arc<Address>),
@@ -259,6 +264,8 @@ pub struct Namespace {
 pub struct AddressPool {
     pub object: ObjectRef,
     pub created: Option<Time>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: Labels,
     pub ranges: Vec<IpRange>,
     /// The serving hosts' own addresses, rather than ranges.
     pub hosts: bool,
@@ -339,6 +346,12 @@ pub struct HostReport {
     /// What it says of addresses that it announces by ARP and NDP. Of other hosts, only what is not at rest.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub layer2: BTreeMap<IpAddr, Layer2State>,
+    /// The networks of its interfaces; of this host alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<IpNet>,
+    /// What it says of its BGP sessions. Of other hosts, nothing is known on a host.
+    #[serde(default, skip_serializing_if = "BgpReport::is_empty")]
+    pub bgp: BgpReport,
 }
 
 impl HostReport {
@@ -388,6 +401,7 @@ pub struct HostSays {
     pub unlisted: usize,
     /// Those that it announces by ARP and NDP, or cannot; of many, the first.
     pub layer2: BTreeMap<IpAddr, Layer2State>,
+    pub bgp: BgpReport,
 }
 
 impl HostSays {
@@ -439,6 +453,7 @@ impl Fact {
             Fact::Node(it) => FactRef::Object(ObjectRef::new(Kind::Node, "", it.meta.name.clone())),
             Fact::Namespace(it) => FactRef::Object(ObjectRef::new(Kind::Namespace, "", it.name.clone())),
             Fact::AddressPool(it) => FactRef::Object(it.object.clone()),
+            Fact::Announcing(it) => FactRef::Object(it.object.clone()),
             Fact::HttpRoute(it) => FactRef::Object(it.object()),
             Fact::Secret(it) => FactRef::Object(it.object.clone()),
             Fact::Address(it) => FactRef::Address(it.ip),

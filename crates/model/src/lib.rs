@@ -13,6 +13,7 @@ pub mod acme;
 pub mod address;
 pub mod announced;
 mod beside;
+pub mod bgp;
 pub mod config;
 pub mod fact;
 pub mod group;

@@ -89,6 +89,10 @@ reasons! {
                           every 10 seconds.",
         /// Hosts are to announce an address by ARP or NDP (announce: l2), and cannot.
         Layer2Failed: "Do what the message says: docs/layer2.md has what hosts need.",
+        /// Hosts are to announce an address by BGP, and cannot.
+        BgpFailed: "Do what the message says: docs/bgp.md has what hosts and their peers need.",
+        /// An object names another one that does not exist.
+        NotFound: "Create that object, or correct the name.",
         /// The configuration names an address of this host that none of its interfaces has.
         AddressMissing: "Put the address on an interface (ip address add), or correct host.addresses in seaway.yaml and restart Seaway.",
         /// Another Service has this port at the shared address. The other ports are served.
@@ -241,6 +245,18 @@ const ANNOUNCED: &[ReasonHelp] = &[
         meaning: "Hosts are to answer for the addresses by ARP or NDP, and cannot.",
         remedy: "The Problems of the Service say why, and what to do.",
     },
+    ReasonHelp { name: "BGP", meaning: "Hosts announce each of the addresses by BGP.", remedy: "" },
+    ReasonHelp {
+        name: "BGPPending",
+        meaning: "Hosts are to announce the addresses by BGP, and no host has said yet that it does.",
+        remedy: "Wait some seconds. If it stays so, look at the sessions (kubectl seaway status), and whether a host that serves the \
+                 address is selected by a BGPPeer and a BGPAdvertisement.",
+    },
+    ReasonHelp {
+        name: "BGPFailed",
+        meaning: "Hosts are to announce the addresses by BGP, and cannot.",
+        remedy: "The Problems of the Service say why, and what to do.",
+    },
     ReasonHelp {
         name: "Disabled",
         meaning: "The pool says that its addresses are not to be announced (announce: none).",
@@ -260,8 +276,8 @@ const ANNOUNCED: &[ReasonHelp] = &[
     ReasonHelp {
         name: "NotAnnounced",
         meaning: "Seaway does not know of anything that announces the addresses to the network.",
-        remedy: "Set spec.announce of the pool to l2, if the addresses are in the network of the hosts (docs/layer2.md); or \
-                 give a router a route for them to the hosts, and then set it to static.",
+        remedy: "Set spec.announce of the pool to l2, if the addresses are in the network of the hosts (docs/layer2.md), to bgp, if \
+                 hosts are to tell a router (docs/bgp.md); or give a router a route for them to the hosts, and then set it to static.",
     },
 ];
 

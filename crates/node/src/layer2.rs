@@ -11,17 +11,13 @@ use std::{
     net::IpAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use seaway_announce::layer2::{
     Announcer, Counters, Key, Peer, Settings, State, Timing, Wanted, WantedAddress, What,
 };
-use seaway_drivers::{
-    acme::read_secret,
-    presence::{AFTER_WITHDRAWAL, Presence},
-};
+use seaway_drivers::{acme::read_secret, presence::Presence};
 use seaway_model::{
     Name, Time,
     layer2::{Layer2Progress, Layer2State},
@@ -212,6 +208,7 @@ impl Layer2 {
             addresses: offered
                 .map(|ip| WantedAddress { address: *ip, candidates: candidates.clone() })
                 .collect(),
+            interfaces: wanted.interfaces.clone(),
         }
     }
 
@@ -223,14 +220,11 @@ impl Layer2 {
         self.presence.note_layer2(BTreeMap::new());
     }
 
-    /// The same, and leaves clients the time to hear of it, if there are any.
-    pub(crate) fn withdraw(&self) {
+    /// The same; whether it announced anything.
+    pub(crate) fn withdraw(&self) -> bool {
         let is_announcing = self.presence.layer2().values().any(|it| it.what.is_announcing());
         self.stop();
-        if is_announcing {
-            info!("addresses are announced no more");
-            thread::sleep(AFTER_WITHDRAWAL);
-        }
+        is_announcing
     }
 
     /// Nothing, while no pool asks for it.
@@ -355,7 +349,7 @@ fn told(states: &BTreeMap<IpAddr, State>) -> BTreeMap<IpAddr, Layer2State> {
     states.iter().filter_map(|(ip, it)| Some((*ip, state(it)?))).collect()
 }
 
-fn time(at: SystemTime) -> Time {
+pub(crate) fn time(at: SystemTime) -> Time {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

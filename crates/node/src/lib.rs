@@ -4,6 +4,7 @@
 //!   Host ─┬─ Proxy      the data plane           ◄── drivers::native
 //!         ├─ Presence   addresses of pools on lo ◄── drivers::presence
 //!         ├─ Layer2     addresses announced by ARP and NDP ◄── plan::Layer2Wanted
+//!         ├─ Bgp        addresses announced to routers ◄── model::bgp::BgpWanted
 //!         ├─ addresses  what happens to addresses behind our back ──► a fact
 //!         └─ view       plan and counters folded for the status page
 //! ```
@@ -12,6 +13,7 @@
 //! nor how it is watched over the network.
 
 mod addresses;
+mod bgp;
 mod layer2;
 mod urls;
 mod view;
@@ -19,6 +21,7 @@ mod view;
 use std::{
     net::IpAddr,
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -29,17 +32,18 @@ use seaway_drivers::{
     presence::Presence,
 };
 use seaway_engine::Drivers;
-use seaway_model::{Name, config::ReservedPorts, fact::HostReport};
+use seaway_model::{Name, bgp::BgpWanted, config::ReservedPorts, fact::HostReport};
 use seaway_plan::{Layer2Wanted, Overview, Placement};
 use seaway_proxy::{Drained, Proxy};
 use seaway_watchdog::Watchdog;
 
 pub use addresses::AddressWatch;
+pub use bgp::{BgpPeerStatus, Passwords};
 pub use layer2::{LOOK_AGAIN, Layer2Counts, Layer2Settings, read_key};
 pub use seaway_drivers::presence::AFTER_WITHDRAWAL;
 pub use view::ServiceViews;
 
-use self::layer2::Layer2;
+use self::{bgp::Bgp, layer2::Layer2};
 
 /// What is planned, with the counters of whoever serves it here, for the status page.
 pub fn service_views(plan: &[Overview], proxy: Option<&Proxy>) -> ServiceViews {
@@ -70,6 +74,7 @@ pub struct Host {
     presence: Arc<Presence>,
     answers: Arc<Answers>,
     layer2: Layer2,
+    bgp: Bgp,
 }
 
 impl Host {
@@ -96,7 +101,8 @@ impl Host {
     fn with_presence(name: Name, proxy: Proxy, presence: Presence) -> Host {
         let presence = Arc::new(presence);
         let layer2 = Layer2::new(name.clone(), presence.clone());
-        Host { name, proxy, presence, answers: Arc::default(), layer2 }
+        let bgp = Bgp::new(presence.clone());
+        Host { name, proxy, presence, answers: Arc::default(), layer2, bgp }
     }
 
     pub fn placement(&self) -> Arc<dyn Placement> {
@@ -112,6 +118,7 @@ impl Host {
 
     /// What this host says of itself now.
     pub fn report(&self) -> Result<HostReport, seaway_announce::Error> {
+        self.bgp.note();
         self.presence.report()
     }
 
@@ -145,18 +152,47 @@ impl Host {
         self.layer2.follow(wanted, settings, watchdog, changed);
     }
 
+    /// Announces by BGP what the plan wants; the first time, this must be all that a process of before announced. `changed` is as
+    /// with [`Host::announce`].
+    pub fn announce_by_bgp(
+        &self,
+        wanted: &BgpWanted,
+        passwords: &Passwords,
+        watchdog: Option<&Watchdog>,
+        changed: &Arc<dyn Fn() + Send + Sync>,
+    ) {
+        self.bgp.follow(wanted, passwords, watchdog, changed);
+    }
+
     /// Announces nothing any more, though what is connected is served: another process of this host does.
     pub fn stop_announcing(&self) {
         self.layer2.stop();
+        self.bgp.hand_over();
+    }
+
+    /// By ARP and NDP, while it is not known yet whether another process of this host goes on: routers then keep its routes, or
+    /// are told to forget them.
+    pub fn stop_announcing_to_neighbors(&self) {
+        self.layer2.stop();
+    }
+
+    /// This process ends at once, and no other one goes on: routers are told.
+    pub fn end_sessions(&self) {
+        self.bgp.end_sessions();
     }
 
     pub fn layer2_counts(&self) -> Option<Layer2Counts> {
         self.layer2.counts()
     }
 
+    /// What became of each BGP session.
+    pub fn bgp_peers(&self) -> Vec<BgpPeerStatus> {
+        self.bgp.peers_now()
+    }
+
     /// A clean stop: what is announced is withdrawn first, then nobody new, who is there may finish until the deadline, and our addresses go.
     pub fn stop(&self, patience: Duration) -> Drained {
-        self.layer2.withdraw();
+        self.withdraw();
         self.proxy.stop_accepting();
         let drained = self.proxy.drain(Instant::now() + patience);
         if let Err(error) = self.presence.clear() {
@@ -166,5 +202,21 @@ impl Host {
             tracing::info!("{left}");
         }
         drained
+    }
+
+    /// Leaves clients and routers the time to hear of it, if anything was announced.
+    fn withdraw(&self) {
+        let (was_routed, was_answered) = thread::scope(|scope| {
+            let routes = scope.spawn(|| self.bgp.withdraw());
+            let addresses = self.layer2.withdraw();
+            (routes.join().unwrap_or(true), addresses)
+        });
+        let pause = match (was_routed, was_answered) {
+            (true, _) => bgp::AFTER_WITHDRAWAL,
+            (false, true) => AFTER_WITHDRAWAL,
+            (false, false) => return,
+        };
+        tracing::info!("addresses are announced no more");
+        thread::sleep(pause);
     }
 }

@@ -133,6 +133,7 @@ impl Index {
             Fact::AddressPool(_)
             | Fact::Secret(_)
             | Fact::Address(_)
+            | Fact::Announcing(_)
             | Fact::NameOwner(_)
             | Fact::Challenge(_) => Vec::new(),
         }

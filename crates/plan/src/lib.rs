@@ -19,6 +19,7 @@
 mod address_map;
 mod admitted;
 pub mod annotations;
+mod announcing;
 mod asked;
 mod barred;
 pub mod base64;

@@ -3,6 +3,7 @@
 mod adopt;
 mod announced;
 mod asked;
+mod bgp;
 mod certified;
 mod clouds;
 mod desire;
@@ -54,6 +55,7 @@ pub use self::{
     status::Overview,
 };
 use crate::{
+    announcing::AnnouncingObjects,
     certificates::Certificates,
     demand::Demand,
     index::{Index, ServiceKey, Touched},
@@ -151,6 +153,7 @@ pub struct World {
     deletions: Deletions,
     changes: Changes,
     adoption: Adoptions,
+    announcing: AnnouncingObjects,
     /// In clouds, before it is known who wants it.
     found: BTreeSet<Unit>,
     synced: HashSet<Kind>,
@@ -232,6 +235,7 @@ impl World {
             deletions: Deletions::default(),
             changes: Changes::default(),
             adoption: Adoptions::default(),
+            announcing: AnnouncingObjects::default(),
             found: BTreeSet::new(),
             synced: HashSet::new(),
             settled: false,
@@ -314,6 +318,7 @@ impl World {
             Change::Missing(reference) => self.remove(&reference),
             Change::Synced(kind) => {
                 self.synced.insert(kind);
+                self.announcing.note_listed(kind);
                 if kind == Kind::Secret {
                     self.note_asked(true);
                 }
@@ -323,7 +328,7 @@ impl World {
             Change::Unreported(host, life) => self.note_unreported(&host, life),
             Change::SetBack => self.begin_again(),
             Change::NotAsked(Kind::Secret) => self.note_asked(false),
-            Change::NotAsked(_) => {}
+            Change::NotAsked(kind) => self.announcing.note_refused(kind),
             Change::Reported(object, problems) => self.report(object, problems),
             Change::Overwritten(object) => self.say_again(&object),
             Change::Outcome(outcome) => {
@@ -365,6 +370,7 @@ impl World {
     fn put(&mut self, fact: &Fact) {
         match fact {
             Fact::AddressPool(pool) => self.put_pool(pool),
+            Fact::Announcing(it) => self.put_announcing(it),
             Fact::Address(address) => self.put_address(address.clone()),
             Fact::Secret(secret) if self.is_of_nobody(&secret.object) => {}
             Fact::Secret(secret) => self.put_secret(secret),
@@ -408,6 +414,7 @@ impl World {
             {
                 self.remove_secret(object);
             }
+            FactRef::Object(object) if object.kind.is_announcing() => self.remove_announcing(object),
             FactRef::Object(object) if object.kind == Kind::NameOwner => {
                 self.record_names(&object.name, None)
             }
@@ -469,19 +476,6 @@ impl World {
             Touched::Node(node) => self.refresh_nodes(&node),
             Touched::Labels => self.select_anew(),
             Touched::Members(dependents) => self.replan_dependents(dependents),
-        }
-    }
-
-    fn report(&mut self, object: ObjectRef, problems: Vec<Problem>) {
-        let before = if problems.is_empty() {
-            self.reported.remove(&object)
-        } else {
-            self.reported.insert(object.clone(), problems)
-        };
-        if before.as_ref() != self.reported.get(&object) {
-            for owner in self.owners_of(&object) {
-                self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
-            }
         }
     }
 

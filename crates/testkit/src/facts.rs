@@ -110,6 +110,7 @@ pub fn pool(range: (&str, &str)) -> Change {
     Change::Put(Fact::AddressPool(Arc::new(AddressPool {
         object: ObjectRef::new(Kind::AddressPool, "", "public"),
         created: None,
+        labels: BTreeMap::new(),
         ranges: vec![IpRange::new(ip(range.0), ip(range.1)).expect("a range")],
         hosts: false,
         control_planes: false,
@@ -147,6 +148,8 @@ pub fn synced() -> Vec<Change> {
         Kind::LoadBalancerHost,
         Kind::NameOwner,
     ]
+    .into_iter()
+    .chain(Kind::ANNOUNCING)
     .map(Change::Synced)
-    .into()
+    .collect()
 }

@@ -32,6 +32,7 @@ mod openstack;
 mod processes;
 mod relay;
 mod rights;
+mod routers;
 mod streams;
 mod web;
 
@@ -48,6 +49,7 @@ pub use openstack::{OpenStack, Project, SHARED};
 pub use processes::{Running, command};
 pub use relay::Relay;
 pub use rights::Rights;
+pub use routers::{Bird, Frr, GoBgp, lacks_routers};
 pub use streams::{Backend, Talk, connect_from};
 pub use web::Web;
 

@@ -1,9 +1,9 @@
 //! Names, help texts and labels.
 
-use std::{collections::HashMap, sync::atomic::AtomicU64};
+use std::{collections::HashMap, fmt, hash::Hash, sync::atomic::AtomicU64};
 
 use prometheus_client::{
-    encoding::text::encode,
+    encoding::{EncodeLabelSet, EncodeLabelValue, text::encode},
     metrics::{
         counter::{ConstCounter, Counter},
         family::Family,
@@ -12,15 +12,21 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use seaway_model::{L4, layer2::Layer2Progress};
+use seaway_model::{L4, bgp::PeerProgress, layer2::Layer2Progress};
 
 use super::{Counts, MetricsSource, objects};
 use crate::{
     process::Usage,
-    view::{MemberState, View},
+    view::{BgpPeerView, MemberState, View},
 };
 
-type Labels = Vec<(&'static str, &'static str)>;
+/// Of words that are known here, or of names.
+trait LabelSet: EncodeLabelSet + Clone + Hash + Eq + Send + Sync + fmt::Debug + 'static {}
+
+impl<V> LabelSet for Vec<(&'static str, V)> where
+    V: EncodeLabelValue + Clone + Hash + Eq + Send + Sync + fmt::Debug + 'static
+{
+}
 
 pub(super) fn render(
     view: &View,
@@ -233,6 +239,32 @@ fn state(registry: &mut Registry, view: &View) {
             ConstCounter::new(layer2.overlaps),
         );
     }
+    if !view.bgp.is_empty() {
+        let by_peer = |of: &dyn Fn(&BgpPeerView) -> Option<u64>| {
+            let gauge = |it: &BgpPeerView| Some((vec![("peer", it.peer.clone())], of(it)?));
+            view.bgp.iter().filter_map(gauge).collect::<Vec<_>>()
+        };
+        registry.register(
+            "seaway_bgp_session_up",
+            "Whether the BGP session of this host with a BGPPeer is established",
+            gauges(by_peer(&|it| Some((it.state == PeerProgress::Established.as_str()).into()))),
+        );
+        registry.register(
+            "seaway_bgp_prefixes",
+            "Prefixes that this host announces to a BGPPeer now",
+            gauges(by_peer(&|it| Some(it.prefixes.into()))),
+        );
+        registry.register(
+            "seaway_bgp_resets",
+            "Established BGP sessions of this host with a BGPPeer that ended",
+            counters(by_peer(&|it| Some(it.resets))),
+        );
+        registry.register(
+            "seaway_bfd_session_up",
+            "Whether a BGPPeer hears this host and is heard, as BFD says",
+            gauges(by_peer(&|it| it.bfd_up.map(u64::from))),
+        );
+    }
     if let Some(adoption) = &view.adoption {
         let states = ["unlisted", "not-chosen", "other-controller", "observed", "not-asked", "next"];
         let count = |state: &str| adoption.waiting.get(state).copied().unwrap_or_default();
@@ -319,16 +351,16 @@ fn protocol(l4: L4) -> (&'static str, &'static str) {
     ("protocol", name)
 }
 
-fn counters(series: Vec<(Labels, u64)>) -> Family<Labels, Counter> {
-    let family = Family::<Labels, Counter>::default();
+fn counters<L: LabelSet>(series: Vec<(L, u64)>) -> Family<L, Counter> {
+    let family = Family::<L, Counter>::default();
     for (labels, total) in series {
         family.get_or_create(&labels).inc_by(total);
     }
     family
 }
 
-fn gauges(series: Vec<(Labels, u64)>) -> Family<Labels, Gauge<u64, AtomicU64>> {
-    let family = Family::<Labels, Gauge<u64, AtomicU64>>::default();
+fn gauges<L: LabelSet>(series: Vec<(L, u64)>) -> Family<L, Gauge<u64, AtomicU64>> {
+    let family = Family::<L, Gauge<u64, AtomicU64>>::default();
     for (labels, value) in series {
         family.get_or_create(&labels).set(value);
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     process::Usage,
-    view::{Readiness, View},
+    view::{BgpPeerView, Readiness, View},
 };
 
 /// Problems beyond these are counted, not told: the first ones are enough to begin with.
@@ -36,6 +36,7 @@ fn write(page: &mut String, shown: &Shown, filter: &Filter, usage: Usage) -> fmt
     sums(page, &shown.sums)?;
     view.history.iter().try_for_each(|it| chart::write(page, it, "requests and connections"))?;
     problems(page, &view.problems)?;
+    sessions(page, &view.bgp, now)?;
     services::write(page, shown, filter, now)?;
     about(page, view, usage, now)?;
     page.write_str("</main>\n")
@@ -150,6 +151,36 @@ fn problem(page: &mut String, problem: &Problem) -> fmt::Result {
         write!(page, r#"<p class="fix">{}</p>"#, text(&problem.fix))?;
     }
     page.write_str("</li>\n")
+}
+
+/// With routers, by BGP.
+fn sessions(page: &mut String, peers: &[BgpPeerView], now: Time) -> fmt::Result {
+    if peers.is_empty() {
+        return Ok(());
+    }
+    page.write_str(
+        r#"<section class="problems" data-key="bgp" aria-labelledby="bgp"><h2 id="bgp">BGP sessions</h2>"#,
+    )?;
+    page.write_str("\n<ul>\n")?;
+    for it in peers {
+        write!(
+            page,
+            r#"<li><p class="what"><b>{}</b> {} for {}, {} announced"#,
+            text(&it.peer),
+            text(&it.state),
+            age(it.since, now),
+            plural(it.prefixes as usize, "prefix", "prefixes"),
+        )?;
+        if let Some(is_up) = it.bfd_up {
+            write!(page, ", BFD {}", if is_up { "up" } else { "down" })?;
+        }
+        page.write_str("</p>")?;
+        if !it.detail.is_empty() {
+            write!(page, "<p>{}</p>", text(&it.detail))?;
+        }
+        page.write_str("</li>\n")?;
+    }
+    page.write_str("</ul></section>\n")
 }
 
 fn about(page: &mut String, view: &View, usage: Usage, now: Time) -> fmt::Result {

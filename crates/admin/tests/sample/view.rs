@@ -6,8 +6,9 @@ use std::{
 };
 
 use seaway_admin::view::{
-    AdoptionView, Answers, Bytes, CertificatesView, CheckView, Http, Latency, Layer2View, ListenerView,
-    Measured, MemberState, MemberView, MemoryView, PoolView, Readiness, Refused, ServiceView, Sessions, View,
+    AdoptionView, Answers, BgpPeerView, Bytes, CertificatesView, CheckView, Http, Latency, Layer2View,
+    ListenerView, Measured, MemberState, MemberView, MemoryView, PoolView, Readiness, Refused, ServiceView,
+    Sessions, View,
 };
 use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
 
@@ -34,6 +35,10 @@ pub(crate) fn at(count: u64) -> View {
             conflicts: 9,
             overlaps: 10,
         }),
+        bgp: vec![
+            bgp_peer("tor-a", "Established", Some(true), ""),
+            bgp_peer("tor-b", "Failed", None, "the peer says that its AS is 64514, and peerASN is <64513>"),
+        ],
         adoption: Some(AdoptionView {
             services: 9,
             adopted: 5,
@@ -46,6 +51,20 @@ pub(crate) fn at(count: u64) -> View {
             first_expiry: Some(Time(1_798_761_600_000)),
         },
         problems: problems(),
+    }
+}
+
+fn bgp_peer(peer: &str, state: &str, bfd_up: Option<bool>, detail: &str) -> BgpPeerView {
+    BgpPeerView {
+        peer: peer.into(),
+        state: state.into(),
+        since: ago(90),
+        prefixes: 3,
+        received: 4,
+        resets: 2,
+        peer_asn: Some(64_513),
+        bfd_up,
+        detail: detail.into(),
     }
 }
 

@@ -98,6 +98,6 @@ impl Drop for Announcer {
 }
 
 /// No holder of these locks leaves what is in it half done.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! The Ethernet interfaces of this machine, and which of them has the subnet of an address.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
@@ -11,6 +11,8 @@ use nix::{
     net::if_::InterfaceFlags,
     sys::socket::{LinkAddr, SockProtocol, SockaddrStorage},
 };
+
+use seaway_model::Name;
 
 use super::{settings::Mac, state::Place};
 use crate::netlink::{
@@ -68,14 +70,16 @@ impl Interfaces {
         self.0.get(&index)
     }
 
-    /// Where it would be announced. Not where an interface has it itself: then the kernel answers.
-    pub(crate) fn place(&self, address: IpAddr) -> Option<Place> {
+    /// Where it would be announced, on one of these interfaces `only`. Not where an interface has it itself: then the kernel answers.
+    pub(crate) fn place(&self, address: IpAddr, only: Option<&BTreeSet<Name>>) -> Option<Place> {
         if self.0.values().any(|it| it.subnets.iter().any(|(own, _)| *own == address)) {
             return None;
         }
         let fits = |(own, prefix): &(IpAddr, u8)| contains(*own, *prefix, address).then_some(*prefix);
         let longest = |it: &Interface| it.subnets.iter().filter_map(fits).max();
-        let all = self.0.iter().filter_map(|(index, it)| Some((longest(it)?, *index, it.mac)));
+        let may = |it: &Interface| only.is_none_or(|only| only.contains(it.name.as_str()));
+        let found = self.0.iter().filter(|(_, it)| may(it));
+        let all = found.filter_map(|(index, it)| Some((longest(it)?, *index, it.mac)));
         let best = all.max_by_key(|(prefix, index, _)| (*prefix, std::cmp::Reverse(*index)));
         best.map(|(_, link, mac)| Place { link, mac })
     }
@@ -182,5 +186,22 @@ mod tests {
             let parsed = |text: &str| text.parse().expect("an address");
             assert_eq!(contains(parsed(own), prefix, parsed(address)), is_in, "{own}/{prefix}: {address}");
         }
+    }
+
+    #[test]
+    fn an_address_is_announced_on_an_interface_that_it_may_be_announced_on_or_on_none() {
+        let mut all = getifaddrs().expect("interfaces").filter_map(|it| it.address?.as_link_addr().copied());
+        let link = all.next().expect("there is lo");
+        let interface = |name: &str, index: u8, prefix| {
+            let subnets = vec![(IpAddr::from([192, 0, 2, index]), prefix)];
+            (index.into(), Interface { name: name.into(), mac: Mac([2, 0, 0, 0, 0, index]), link, subnets })
+        };
+        let all = Interfaces([interface("eth0", 1, 24), interface("eth1", 2, 16)].into());
+        let address = IpAddr::from([192, 0, 2, 9]);
+        let only = |names: &[&str]| names.iter().map(|it| Name::from(*it)).collect::<BTreeSet<_>>();
+        let place = |names: Option<&[&str]>| all.place(address, names.map(only).as_ref()).map(|it| it.link);
+        assert_eq!(place(None), Some(1), "the narrower network");
+        assert_eq!(place(Some(&["eth1", "eth9"])), Some(2));
+        assert_eq!(place(Some(&["eth9"])), None);
     }
 }

@@ -1,6 +1,13 @@
 //! What the announcer is told, and what it says.
 
-use std::{fmt, net::IpAddr, sync::Arc, time::Duration, time::SystemTime};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+    time::SystemTime,
+};
 
 use aws_lc_rs::hmac;
 use seaway_model::Name;
@@ -93,6 +100,8 @@ pub struct Wanted {
     pub peers: Vec<Peer>,
     /// Only those which this host serves now.
     pub addresses: Vec<WantedAddress>,
+    /// Of those that may be announced on some interfaces only: on which.
+    pub interfaces: BTreeMap<IpAddr, BTreeSet<Name>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

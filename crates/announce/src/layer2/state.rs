@@ -354,7 +354,7 @@ impl Machine {
 
     /// Lets everything go, and says so.
     pub(crate) fn stop(&mut self, now: Now, actions: &mut Vec<Action>) {
-        let wanted = Wanted { peers: self.wanted.peers.clone(), addresses: Vec::new() };
+        let wanted = Wanted { peers: self.wanted.peers.clone(), addresses: Vec::new(), ..Wanted::default() };
         self.want(now, wanted, |_| None, actions);
         // Also if that was said already.
         self.next_beat = now;

@@ -185,10 +185,10 @@ impl Worker {
             self.interfaces = found;
         }
         let wanted = self.open_sockets(time);
-        let (interfaces, links) = (&self.interfaces, &self.links);
+        let (interfaces, links, only) = (&self.interfaces, &self.links, &self.wanted.interfaces);
         // Where no socket could be opened, nothing is announced.
         let place = |address: IpAddr| {
-            let place: Place = interfaces.place(address)?;
+            let place: Place = interfaces.place(address, only.get(&address))?;
             links.contains_key(&(place.link, Family::of(address))).then_some(place)
         };
         let mut macs: Vec<Mac> =
@@ -233,7 +233,8 @@ impl Worker {
             .iter()
             .filter_map(|it| {
                 let address = it.address.to_canonical();
-                Some((self.interfaces.place(address)?.link, Family::of(address)))
+                let only = self.wanted.interfaces.get(&address);
+                Some((self.interfaces.place(address, only)?.link, Family::of(address)))
             })
             .collect();
         let gateway = self.gateway.map(|(index, gateway)| (index, Family::of(gateway)));
@@ -433,7 +434,7 @@ impl Worker {
             self.machine.states(time)
         };
         let state = |(address, (what, answering)): (IpAddr, (What, bool))| {
-            let place = self.interfaces.place(address);
+            let place = self.interfaces.place(address, self.wanted.interfaces.get(&address));
             let interface = place.and_then(|it| self.interfaces.get(it.link)).map(|it| it.name.clone());
             let old = before.get(&address).filter(|old| old.what == what);
             let since = old.map_or_else(SystemTime::now, |old| old.since);

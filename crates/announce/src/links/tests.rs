@@ -13,6 +13,7 @@ fn assigned(ip: &str, prefix: u8, link: u32, label: Option<&str>, mark: Option<u
         link,
         label: label.map(str::to_owned),
         mark,
+        lasts: true,
     }
 }
 

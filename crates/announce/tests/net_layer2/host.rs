@@ -26,7 +26,8 @@ impl Host {
         let candidates: Vec<Name> =
             self.peers.iter().map(|it| it.name.clone()).chain([self.name.clone()]).collect();
         let wanted = |it: &IpAddr| WantedAddress { address: *it, candidates: candidates.clone().into() };
-        Wanted { peers: self.peers.clone(), addresses: addresses.iter().map(wanted).collect() }
+        let addresses = addresses.iter().map(wanted).collect();
+        Wanted { peers: self.peers.clone(), addresses, ..Wanted::default() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use seaway_cluster::{HostInspection, HostLiveness, PENDING, ServiceInspection};
-use seaway_model::{Name, Owner, Reason, announced::ConditionStatus, fact::HostReport};
+use seaway_model::{Name, Owner, Reason, announced::ConditionStatus, bgp::PeerReport, fact::HostReport};
 use seaway_plan::Overview;
 use serde_json::{Value, json};
 
@@ -143,6 +143,7 @@ fn surroundings(glance: &Glance, services: &[Row]) -> String {
     }
     let reports: Vec<&HostReport> = glance.sight.hosts.iter().map(|(it, _)| &*it.report).collect();
     text.push_str(&announcers(&reports));
+    text.push_str(&sessions(&reports));
     let pools: Vec<Vec<String>> = glance.world.pools().iter().map(pool_cells).collect();
     if !pools.is_empty() {
         text.push('\n');
@@ -191,6 +192,27 @@ fn announcers(hosts: &[&HostReport]) -> String {
         "\nAddresses announced by ARP and NDP (kubectl get lbhost NAME -o yaml lists them): {}\n",
         told.join("; ")
     )
+}
+
+/// Of hosts with routers, by BGP.
+fn sessions(hosts: &[&HostReport]) -> String {
+    let cells = |host: &Name, peer: &Name, it: &PeerReport| {
+        let bfd = it.bfd_up.map_or("-", |is_up| if is_up { "Up" } else { "Down" });
+        let state = if it.detail.is_empty() {
+            it.what.as_str().into()
+        } else {
+            format!("{}: {}", it.what.as_str(), it.detail)
+        };
+        vec![host.to_string(), peer.to_string(), it.sent.to_string(), bfd.to_owned(), state]
+    };
+    let of_host = |host: &&HostReport| -> Vec<_> {
+        host.bgp.peers.iter().map(|(peer, it)| cells(&host.host, peer, it)).collect()
+    };
+    let rows: Vec<Vec<String>> = hosts.iter().flat_map(of_host).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("\n{}", output::table(&["HOST", "BGP PEER", "PREFIXES", "BFD", "SESSION"], &rows))
 }
 
 /// The ways to announce them: for a few, as they are the same for all of a pool.
@@ -341,6 +363,9 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
             "layer2": host.report.layer2.iter().map(|(ip, it)| json!({
                 "address": ip, "state": it.what.as_str(), "interface": it.interface, "detail": it.detail,
             })).collect::<Vec<_>>(),
+            "bgp": host.report.bgp.peers.iter().map(|(peer, it)| json!({
+                "peer": peer, "state": it.what.as_str(), "prefixes": it.sent, "bfdUp": it.bfd_up, "detail": it.detail,
+            })).collect::<Vec<_>>(),
             "notServed": not_served
                 .map(|(ip, reason, why)| json!({ "address": ip, "reason": reason, "message": why }))
                 .collect::<Vec<_>>(),
@@ -370,6 +395,7 @@ fn as_json(glance: &Glance, services: &[Row]) -> Value {
 mod tests {
     use seaway_model::{
         Time,
+        bgp::PeerProgress,
         layer2::{Layer2Progress, Layer2State},
     };
 
@@ -389,6 +415,32 @@ mod tests {
         let text = announcers(&[&a, &b, &c]);
         assert!(text.ends_with(": a 1, not 1 others; c 2\n"), "{text}");
         assert_eq!(announcers(&[&b]), "");
+    }
+
+    #[test]
+    fn each_session_of_each_host_is_a_row_with_what_is_wrong() {
+        let peer = |what, bfd_up, detail: &str| PeerReport {
+            what,
+            since: Time(0),
+            sent: 2,
+            resets: 0,
+            remote_as: None,
+            bfd_up,
+            detail: detail.into(),
+        };
+        let mut host = HostReport { host: "a".into(), ..HostReport::default() };
+        host.bgp.peers = [
+            ("tor-a".into(), peer(PeerProgress::Established, Some(true), "")),
+            ("tor-b".into(), peer(PeerProgress::Failed, None, "no route to host")),
+        ]
+        .into();
+        let text = sessions(&[&host]);
+        assert!(
+            text.lines().any(|it| it.split_whitespace().eq(["a", "tor-a", "2", "Up", "Established"])),
+            "{text}"
+        );
+        assert!(text.contains("Failed: no route to host"), "{text}");
+        assert_eq!(sessions(&[&HostReport::default()]), "");
     }
 
     fn row(name: &str, ready: bool, announced: Option<ConditionStatus>) -> Row {

@@ -17,8 +17,12 @@ use tokio::{
 };
 use tracing::{info, warn};
 
+use crate::control::now;
+
 /// An API server that answers at all has told all that is needed within this.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// What was announced longer ago may be another's by now, and routers believe whoever announces it.
+const OLDEST_ANNOUNCED: Duration = Duration::from_secs(3_600);
 
 /// Whether it drains, and whose names of the front door are.
 const ALSO_NEEDED: [Kind; 2] = [Kind::LoadBalancerHost, Kind::NameOwner];
@@ -154,10 +158,14 @@ impl Memory {
         );
         warn!(path = %file.name, facts = recalled.facts.len(), "{message}");
         let problem = Problem::new(file.clone(), Reason::Unreachable, message).fix(
-            "Restore access to the API server: as soon as it answers, its state replaces the saved one.",
+            "Restore access to the API server: as soon as it answers, its state replaces the saved one. From one that is older than \
+             an hour, no BGP session begins.",
         );
+        let is_fresh = now().0.saturating_sub(recalled.written.0) < OLDEST_ANNOUNCED.as_millis() as u64;
+        // Without these, no BGP session begins. By ARP and NDP the network is asked first whether another machine has an address.
+        let is_told = move |kind: &Kind| is_fresh || *kind != Kind::BGPPeer;
         let old = recalled.facts.into_iter().filter(|fact| !heard.contains(&fact.reference()));
-        let told = old.map(Change::Put).chain(seaway_cluster::kinds().map(Change::Synced));
+        let told = old.map(Change::Put).chain(seaway_cluster::kinds().filter(is_told).map(Change::Synced));
         let told = told.chain([Change::Reported(file.clone(), vec![problem])]).collect();
         self.stale = Some(Stale { file, unheard });
         told

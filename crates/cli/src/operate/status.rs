@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, process::ExitCode};
 use anyhow::Result;
 use seaway_admin::{
     View,
-    view::{PoolView, Readiness, ServiceView},
+    view::{BgpPeerView, PoolView, Readiness, ServiceView},
 };
 use seaway_model::MemberWeights;
 
@@ -64,6 +64,10 @@ fn text(view: &View, weights: &MemberWeights) -> String {
             text.push_str(&format!("  {}  {weight}\n", set.of));
         }
     }
+    if !view.bgp.is_empty() {
+        text.push_str("\nBGP sessions:\n");
+        view.bgp.iter().for_each(|it| text.push_str(&format!("  {}\n", session(it))));
+    }
     if !view.problems.is_empty() {
         text.push_str("\nproblems:\n");
         for problem in &view.problems {
@@ -71,6 +75,16 @@ fn text(view: &View, weights: &MemberWeights) -> String {
         }
     }
     text
+}
+
+fn session(peer: &BgpPeerView) -> String {
+    let bfd = match peer.bfd_up {
+        Some(true) => ", BFD up",
+        Some(false) => ", BFD down",
+        None => "",
+    };
+    let detail = if peer.detail.is_empty() { String::new() } else { format!(": {}", peer.detail) };
+    format!("{} {}, prefixes: {}{bfd}{detail}", peer.peer, peer.state, peer.prefixes)
 }
 
 /// A row for each Service; what the front door has for several is each one's.

@@ -78,6 +78,9 @@ const RETURN_AGAIN: Duration = Duration::from_millis(100);
 /// For a successor that is on the line when this process has nothing more to do.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+/// To routers.
+const LAST_MESSAGE: Duration = Duration::from_millis(500);
+
 /// A turn of a hand-over, with the answer that it waits for.
 type Told = (Turn, std::sync::mpsc::Sender<()>);
 /// Each but the last is answered before the next is told.
@@ -137,6 +140,7 @@ impl Serving {
                 }
                 () = ready => {
                     self.take_the_rest().await?;
+                    control.iter().for_each(Control::begin_sessions);
                     if hand_over.is_none() {
                         *hand_over = self.await_successor(tell.clone());
                     }
@@ -251,21 +255,22 @@ impl Serving {
         info!("stopping while the next process starts; open connections may finish");
         self.process.notifier.stopping("draining");
         let deadline = Moment::now() + self.process.settings.drain;
-        self.stop_announcing().await?;
+        let host = self.host.clone();
+        tokio::task::spawn_blocking(move || host.stop_announcing_to_neighbors()).await?;
         self.host.proxy.stop_accepting();
-        let code = self.leave().await?;
+        let code = self.finish_connections().await?;
         // It gets the flows yet, if it is ready by then.
         tokio::select! {
-            Some((turn, _)) = turns.recv() => if turn == Turn::Resumed {
-                return self.stop(None).await;
+            Some((turn, _)) = turns.recv() => match turn {
+                Turn::Resumed => return self.stop(None).await,
+                _ => self.stop_announcing().await?,
             },
             // Whoever starts next finds the addresses recorded, and removes what it does not want.
-            () = tokio::time::sleep_until(deadline) => warn!("the next process is not ready; exiting \
-                                                              without waiting for it"),
-            _ = self.signals.next() => {
-                warn!("stopped without draining: a second signal arrived");
-                std::process::exit(1);
+            () = tokio::time::sleep_until(deadline) => {
+                warn!("the next process is not ready; exiting without waiting for it");
+                end_sessions(&self.host).await;
             }
+            _ = self.signals.next() => exit_at_once(Some(&self.host)).await,
         }
         Ok(code)
     }
@@ -279,6 +284,10 @@ impl Serving {
     /// A successor serves: what is connected here may finish, and its addresses are not touched.
     async fn leave(&mut self) -> Result<ExitCode> {
         self.stop_announcing().await?;
+        self.finish_connections().await
+    }
+
+    async fn finish_connections(&mut self) -> Result<ExitCode> {
         let (proxy, patience) = (self.host.proxy.clone(), self.process.settings.drain);
         self.drain(move || proxy.drain(Instant::now() + patience).cut).await
     }
@@ -307,11 +316,7 @@ impl Serving {
         self.watching = None;
         let mut draining = tokio::task::spawn_blocking(drain);
         tokio::select! {
-            _ = self.signals.next() => {
-                warn!("stopped without draining: a second signal arrived");
-                // Threads that wait for connections are not waited for.
-                std::process::exit(1);
-            }
+            _ = self.signals.next() => exit_at_once(Some(&self.host)).await,
             cut = &mut draining => match cut.context("the drain panicked")? {
                 0 => info!("stopped: all connections had ended"),
                 cut => warn!(cut, "stopped: the drain deadline closed connections"),
@@ -319,4 +324,21 @@ impl Serving {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Threads that wait for connections are not waited for.
+pub(crate) async fn exit_at_once(host: Option<&Arc<Host>>) -> ! {
+    warn!("stopped without draining: a second signal arrived");
+    if let Some(host) = host {
+        end_sessions(host).await;
+    }
+    std::process::exit(1);
+}
+
+/// Routers that keep the routes of a process that is gone are told that none follows.
+async fn end_sessions(host: &Arc<Host>) {
+    let host = host.clone();
+    let ended = tokio::task::spawn_blocking(move || host.end_sessions());
+    // A router that does not listen keeps nobody from ending.
+    let _ = tokio::time::timeout(LAST_MESSAGE, ended).await;
 }

@@ -3,6 +3,7 @@
 // Logs of processes whose test failed.
 #![allow(clippy::print_stderr)]
 
+mod bgp;
 mod changing;
 mod claims;
 mod cloud_config;

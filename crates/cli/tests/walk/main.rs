@@ -8,6 +8,7 @@ mod addresses;
 mod backends;
 mod balance;
 mod balancing;
+mod bgp;
 mod both_families;
 mod client_certificates;
 mod clock;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use seaway_engine::backoff;
+use seaway_model::Change;
 use tokio::time::sleep;
 use tracing::debug;
 
@@ -99,7 +100,12 @@ impl Reflector {
                     self.remove(&key, "").await?;
                 }
             }
-            self.sync().await?;
+            // Where objects that restrict what is announced may not be seen, it is not known that there are none.
+            let restricts = watched.kind.is_announcing() && watched.need == Need::Optional && !self.synced;
+            match restricts && matches!(answer, ApiError::Forbidden(_)) {
+                true => self.send(Change::NotAsked(watched.kind)).await?,
+                false => self.sync().await?,
+            }
         }
         self.forbidden = matches!(answer, ApiError::Forbidden(_));
         let absent = answer == ApiError::NotFound;

@@ -12,7 +12,7 @@ use seaway_cluster::WantedSecrets;
 use seaway_manifests::{object, tree};
 use seaway_model::{
     Fact, Name,
-    fact::{AddressPool, Families, HttpRoute, Meta, Namespace, Node, Secret, Service},
+    fact::{AddressPool, AnnouncingObject, Families, HttpRoute, Meta, Namespace, Node, Secret, Service},
 };
 use seaway_testkit::kubernetes;
 
@@ -57,9 +57,12 @@ async fn the_same_manifests_give_equal_facts() {
         assert_eq!(comparable(&heard.facts[&reference]), comparable(&fact));
     }
     assert!(heard.wrong(&scene).is_empty(), "{:?}", heard.problems);
-    for gone in
-        [&["delete", "node", "corpus-node"][..], &["delete", "addresspool", "corpus-pool", "corpus-hosts"]]
-    {
+    let announcing = "l2advertisements.seaway.dev,bgpadvertisements.seaway.dev,bgppeers.seaway.dev,bfdprofiles.seaway.dev,communities.seaway.dev";
+    for gone in [
+        &["delete", "node", "corpus-node"][..],
+        &["delete", "addresspool", "corpus-pool", "corpus-hosts"],
+        &["delete", announcing, "--all"],
+    ] {
         scene.kubectl(gone);
     }
 }
@@ -83,6 +86,9 @@ fn comparable(fact: &Fact) -> Fact {
         Fact::Namespace(it) => Fact::Namespace(Arc::new(Namespace::clone(it))),
         Fact::AddressPool(it) => {
             Fact::AddressPool(Arc::new(AddressPool { created: None, ..AddressPool::clone(it) }))
+        }
+        Fact::Announcing(it) => {
+            Fact::Announcing(Arc::new(AnnouncingObject { created: None, ..AnnouncingObject::clone(it) }))
         }
         Fact::HttpRoute(it) => {
             Fact::HttpRoute(Arc::new(HttpRoute { meta: meta(&it.meta), ..HttpRoute::clone(it) }))

@@ -35,6 +35,11 @@ async fn nothing_is_planned_without_our_definitions_and_nothing_is_lost_over_res
     let ours = [
         "addresses.seaway.dev",
         "addresspools.seaway.dev",
+        "bfdprofiles.seaway.dev",
+        "bgpadvertisements.seaway.dev",
+        "bgppeers.seaway.dev",
+        "communities.seaway.dev",
+        "l2advertisements.seaway.dev",
         "loadbalancerhosts.seaway.dev",
         "loadbalancerhostslices.seaway.dev",
         "nameowners.seaway.dev",

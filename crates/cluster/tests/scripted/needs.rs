@@ -106,10 +106,10 @@ async fn announcements_of_metallb_are_reported_once_each_while_they_are_there() 
     let events =
         vec![event("MODIFIED", &advertisement("lan", "14")), event("DELETED", &advertisement("lan", "15"))];
     let scripts = vec![(
-        "/l2advertisements?",
+        "/namespaces/default/l2advertisements?",
         vec![Answer::Whole(200, list("13", &[advertisement("lan", "13")])), Answer::Stream(events)],
     )];
-    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::L2Advertisement, &[], scripts).await;
+    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::MetallbL2Advertisement, &[], scripts).await;
     let told = "Unsupported: Seaway does not act on it";
     assert!(heard.next().await.starts_with(told));
     assert_eq!(heard.next().await, "synced");
@@ -123,20 +123,26 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
     let missing = || Answer::Whole(404, status(404, "NotFound", "page not found"));
     let mut answers: Vec<Answer> = (0..20).map(|_| forbidden()).collect();
     answers.extend([missing(), missing(), Answer::Whole(200, list("13", &[advertisement("lan", "13")]))]);
-    let scripts = vec![("/l2advertisements?", answers), ("/bgppeers?", vec![forbidden()])];
-    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::L2Advertisement, &[], scripts).await;
+    let scripts = vec![
+        ("/namespaces/default/l2advertisements?", answers),
+        ("/namespaces/default/bgppeers?", vec![forbidden()]),
+    ];
+    let mut heard = begin_as(HostLeases::Watched, pace(), Kind::MetallbL2Advertisement, &[], scripts).await;
     assert_eq!(heard.next().await, "synced", "what may not be seen counts as none");
     assert!(heard.next().await.starts_with("Unsupported"), "and no refusal was told before");
 
     // One refusal does not have the other kind ask at once, and again.
     let patient = WatchTimings { first_retry: NEVER, look_for: NEVER, ..pace() };
     let refused = || (0..9).map(|_| forbidden()).collect();
-    let scripts = vec![("/l2advertisements?", refused()), ("/bgppeers?", refused())];
-    let mut heard = begin_as(HostLeases::Watched, patient, Kind::BGPPeer, &[], scripts).await;
+    let scripts = vec![
+        ("/namespaces/default/l2advertisements?", refused()),
+        ("/namespaces/default/bgppeers?", refused()),
+    ];
+    let mut heard = begin_as(HostLeases::Watched, patient, Kind::MetallbBGPPeer, &[], scripts).await;
     assert_eq!(heard.next().await, "synced");
     let mut asked = vec![heard.asked().await];
     asked.extend(std::iter::from_fn(|| heard.asked.try_recv().ok()));
-    let most = asked.iter().filter(|it| it.contains("bgppeers")).count();
+    let most = asked.iter().filter(|it| it.contains("/namespaces/default/bgppeers")).count();
     assert!(most <= 2, "before the API server was believed, and after: {asked:?}");
 }
 
@@ -333,4 +339,21 @@ async fn a_store_that_was_set_back_is_noticed_by_what_was_deleted_since() {
     told.retain(|it| it != "well" && !it.starts_with("Unreachable"));
     let wanted = ["put a", "put b", "synced", "gone b", "set back", "put a", "put b", "synced", "put c"];
     assert_eq!(told, wanted);
+}
+
+/// A role of an older version: that no advertisement may be seen does not mean that there is none.
+#[tokio::test]
+async fn what_restricts_announcing_and_may_not_be_listed_does_not_count_as_none() {
+    let list_of_ours = Answer::Whole(200, list("13", &[]));
+    let scripts = vec![(
+        "/seaway.dev/v1alpha1/bgpadvertisements?",
+        vec![forbidden(), forbidden(), forbidden(), list_of_ours, Answer::Stream(Vec::new())],
+    )];
+    let mut heard = begin_at(pace(), Kind::BGPAdvertisement, &[], scripts).await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|it| it != "synced") {
+        told.push(heard.next().await);
+    }
+    assert!(told[0].starts_with("NotPermitted"), "{told:?}");
+    assert!(told.iter().any(|it| it.contains("not asked")), "{told:?}");
 }

@@ -216,10 +216,11 @@ fn the_form_of_facts_is_the_golden_one() {
         Fact::Name(_) => 9,
         Fact::Host(_) => 10,
         Fact::Challenge(_) => 11,
+        Fact::Announcing(_) => 12,
     };
     let keys: std::collections::BTreeSet<u32> =
         GOLDEN.lines().map(|line| key(serde_json::from_str(line).expect("is read"))).collect();
-    assert_eq!(keys, (0..=11).collect(), "every variant is in the golden file");
+    assert_eq!(keys, (0..=12).collect(), "every variant is in the golden file");
 }
 
 #[test]

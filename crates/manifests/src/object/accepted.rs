@@ -8,14 +8,17 @@
 //!
 //! Source ranges that are not all understood close the Service: what is left of them may be more than is to be let in.
 //!
+//! An advertisement of which something is not understood announces nothing, and is there all the same: pools of which it speaks are
+//! not announced as if nothing spoke of them. It stays as it was, if it is not known of which pools it speaks.
+//!
 //! Pools, and other kinds whose definitions are no part of Kubernetes, stay as they were: of a pool of which a part is left out,
 //! the addresses of that part would be withdrawn from Services.
 
 use std::sync::Arc;
 
-use seaway_model::{Fact, Kind};
+use seaway_model::{Fact, Kind, fact::Announcing};
 
-use super::{Broken, KNOWN, Object, http_route};
+use super::{Broken, KNOWN, Object, announcing, http_route};
 use crate::{
     decode::{Fault, Faults, Field},
     tree::Node,
@@ -51,7 +54,9 @@ pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<AcceptedObject, B
             facts.iter_mut().flatten().for_each(close);
         }
     }
-    let usable = faults.is_empty() || lenient;
+    let unclear = !faults.is_empty() && !faults.iter().any(|it| announcing::is_about_pools(&it.field));
+    let unclear = unclear && facts.iter_mut().flatten().all(announce_nothing);
+    let usable = faults.is_empty() || lenient || unclear;
     let reference = known.reference(node);
     Some(match (facts.filter(|_| usable), reference) {
         (Some(facts), Some(reference)) => {
@@ -59,6 +64,17 @@ pub fn read_accepted(kind: Kind, node: &Node) -> Option<Result<AcceptedObject, B
         }
         (_, reference) => Err(Broken { reference, faults }),
     })
+}
+
+/// Whether it is an advertisement.
+fn announce_nothing(fact: &mut Fact) -> bool {
+    let Fact::Announcing(it) = fact else { return false };
+    match &mut Arc::make_mut(it).says {
+        Announcing::L2Advertisement(it) => it.scope.unclear = true,
+        Announcing::BgpAdvertisement(it) => it.scope.unclear = true,
+        _ => return false,
+    }
+    true
 }
 
 fn close(fact: &mut Fact) {

@@ -47,9 +47,32 @@ const ADDRESS_POOL: &str = "spec{addresses announce autoAssign avoidBuggyIPs con
 const IP_ADDRESS_POOL: &str = "spec{addresses autoAssign avoidBuggyIPs serviceAllocation{namespaceSelectors namespaces \
     priority serviceSelectors}} status";
 
+const SELECTOR: &str = "matchLabels matchExpressions[key operator values]";
+const L2_ADVERTISEMENT: &str = "spec{addressPools addressPoolSelectors[SELECTOR] serviceSelectors[SELECTOR] \
+    hostSelectors[SELECTOR] interfaces} status";
+const BGP_ADVERTISEMENT: &str = "spec{addressPools addressPoolSelectors[SELECTOR] serviceSelectors[SELECTOR] \
+    hostSelectors[SELECTOR] peers aggregationLength aggregationLengthV6 localPref med communities} status";
+const BGP_PEER: &str = "spec{myASN peerASN dynamicASN peerAddress interface peerPort sourceAddress holdTime keepaliveTime \
+    connectTime passwordSecret{name} ebgpMultiHop gtsmHops bfdProfile enableGracefulRestart hostSelectors[SELECTOR] routerID \
+    nextHops{ipv4 ipv6} families} status";
+const BFD_PROFILE: &str =
+    "spec{receiveInterval transmitInterval detectMultiplier passiveMode minimumTtl echoMode} status";
+const COMMUNITY: &str = "spec{communities[name value]} status";
+const METALLB_L2_ADVERTISEMENT: &str = "spec{ipAddressPools ipAddressPoolSelectors[SELECTOR] serviceSelectors[SELECTOR] \
+    nodeSelectors[SELECTOR] interfaces} status";
+const METALLB_BGP_ADVERTISEMENT: &str = "spec{ipAddressPools ipAddressPoolSelectors[SELECTOR] serviceSelectors[SELECTOR] \
+    nodeSelectors[SELECTOR] peers aggregationLength aggregationLengthV6 localPref communities} status";
+const METALLB_BGP_PEER: &str = "spec{myASN peerASN dynamicASN localASN peerAddress interface peerPort sourceAddress holdTime \
+    keepaliveTime connectTime password passwordSecret{name namespace} ebgpMultiHop bfdProfile enableGracefulRestart \
+    nodeSelectors[SELECTOR] routerID vrf disableMP dualStackAddressFamily} status";
+const METALLB_BFD_PROFILE: &str = "spec{receiveInterval transmitInterval detectMultiplier echoInterval echoMode passiveMode \
+    minimumTtl} status";
+
 static TABLES: LazyLock<BTreeMap<Kind, Shape>> = LazyLock::new(|| {
     let table = |fields: &str| {
-        let mut words = format!("{META} {fields}").replace("FILTERS", FILTERS);
+        let mut words = format!("{META} {fields}")
+            .replace("FILTERS", FILTERS)
+            .replace("SELECTOR]", &format!("{SELECTOR}]"));
         words = words.replace('{', " { ").replace('[', " [ ").replace(['}', ']'], " } ");
         Shape::read(&mut words.split_whitespace().peekable())
     };
@@ -63,6 +86,16 @@ static TABLES: LazyLock<BTreeMap<Kind, Shape>> = LazyLock::new(|| {
         (Kind::HTTPRoute, table(HTTP_ROUTE)),
         (Kind::AddressPool, table(ADDRESS_POOL)),
         (Kind::IPAddressPool, table(IP_ADDRESS_POOL)),
+        (Kind::L2Advertisement, table(L2_ADVERTISEMENT)),
+        (Kind::BGPAdvertisement, table(BGP_ADVERTISEMENT)),
+        (Kind::BGPPeer, table(BGP_PEER)),
+        (Kind::BFDProfile, table(BFD_PROFILE)),
+        (Kind::Community, table(COMMUNITY)),
+        (Kind::MetallbL2Advertisement, table(METALLB_L2_ADVERTISEMENT)),
+        (Kind::MetallbBGPAdvertisement, table(METALLB_BGP_ADVERTISEMENT)),
+        (Kind::MetallbBGPPeer, table(METALLB_BGP_PEER)),
+        (Kind::MetallbBFDProfile, table(METALLB_BFD_PROFILE)),
+        (Kind::MetallbCommunity, table(COMMUNITY)),
     ])
 });
 

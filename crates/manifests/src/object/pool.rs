@@ -8,7 +8,7 @@
 //!   addresses: [192.0.2.0/28, 198.51.100.7-198.51.100.9, 2001:db8::5]   # or `hosts: true`
 //!   controlPlanes: false      # with `hosts`, in a cluster: those of control planes, too
 //!   reservedPorts: []         # in a cluster: ports of the machines that Services may have
-//!   announce: l2              # not with `hosts`: hosts answer by ARP and NDP; static: a router has a route; none: nothing does
+//!   announce: l2              # not with `hosts`: hosts answer by ARP and NDP; bgp, auto; static: a router has a route; none
 //!   autoAssign: true          # used by Services that name no pool
 //!   avoidBuggyIPs: false      # leave out .0 and .255
 //!   priority: 0               # lower is asked first; 0 comes last
@@ -115,6 +115,7 @@ fn pool(
     Some(AddressPool {
         object: ObjectRef::new(kind, meta.namespace, meta.name),
         created: meta.created,
+        labels: meta.labels,
         ranges,
         hosts: false,
         control_planes: false,
@@ -158,7 +159,7 @@ fn range(text: &str, single: bool) -> Option<IpRange> {
     IpRange::new(ip, ip)
 }
 
-fn selectors(list: &Field<'_>) -> Vec<Selector> {
+pub(super) fn selectors(list: &Field<'_>) -> Vec<Selector> {
     list.items().map(|item| selector(&item)).collect()
 }
 
@@ -230,7 +231,12 @@ mod tests {
         assert_eq!(tunnels.reserved_ports, [51_820].into());
         let routed = pool(&format!("{OURS}spec: {{addresses: [10.0.0.1], announce: static}}\n"));
         assert_eq!((routed.announce, read.announce), (Some(Announce::Static), None));
-        for (word, announce) in [("l2", Announce::Layer2), ("none", Announce::None)] {
+        for (word, announce) in [
+            ("l2", Announce::Layer2),
+            ("bgp", Announce::Bgp),
+            ("auto", Announce::Auto),
+            ("none", Announce::None),
+        ] {
             let of = pool(&format!("{OURS}spec: {{addresses: [10.0.0.1], announce: {word}}}\n"));
             assert_eq!(of.announce, Some(announce), "{word}");
         }
@@ -268,12 +274,12 @@ mod tests {
             (
                 OURS,
                 "spec: {addresses: [10.0.0.1], announce: statc}\n",
-                "4 spec.announce: Unsupported value: \"statc\": supported values: \"static\", \"l2\", \"none\" (did you mean \"static\"?)",
+                "4 spec.announce: Unsupported value: \"statc\": supported values: \"auto\", \"l2\", \"bgp\", \"static\", \"none\" (did you mean \"static\"?)",
             ),
             (
                 OURS,
-                "spec: {addresses: [10.0.0.1], announce: bgp}\n",
-                "4 spec.announce: Unsupported value: \"bgp\": supported values: \"static\", \"l2\", \"none\"",
+                "spec: {addresses: [10.0.0.1], announce: ospf}\n",
+                "4 spec.announce: Unsupported value: \"ospf\": supported values: \"auto\", \"l2\", \"bgp\", \"static\", \"none\"",
             ),
             (
                 OURS,

@@ -110,6 +110,18 @@ pub(crate) fn port_name(text: &str) -> Vec<String> {
     wrong
 }
 
+/// The name of a network interface, as the Linux kernel takes it.
+pub(crate) fn interface(text: &str) -> Vec<String> {
+    let is_name = !text.is_empty() && text.len() <= 15 && text != "." && text != "..";
+    let is_part = |it: char| !it.is_whitespace() && !it.is_control() && it != '/' && it != ':';
+    match is_name && text.chars().all(is_part) {
+        true => Vec::new(),
+        false => vec![
+            "must be the name of a network interface: at most 15 characters, no '/', ':' and blanks".into(),
+        ],
+    }
+}
+
 /// A key of a Secret.
 pub(crate) fn config_key(text: &str) -> Vec<String> {
     let mut wrong = too_long(text, 253);

@@ -29,6 +29,7 @@ impl Default for Pools {
         let default = AddressPool {
             object: ObjectRef::new(Kind::AddressPool, "", HOSTS),
             created: None,
+            labels: BTreeMap::new(),
             ranges: Vec::new(),
             hosts: true,
             control_planes: false,

@@ -35,6 +35,7 @@ fn pool(name: &str, ranges: &[&str]) -> AddressPool {
     AddressPool {
         object: ObjectRef::new(Kind::AddressPool, "", name),
         created: None,
+        labels: Default::default(),
         ranges: ranges.iter().map(|text| range(text)).collect(),
         hosts: false,
         control_planes: false,

@@ -5,6 +5,8 @@
 //!     of a cloud ─────────────────────────────────► Cloud         True
 //!     of an AddressPool with `announce: static` ──► StaticRoute   True
 //!     … with `announce: l2`, hosts say so ────────► Layer2        True; Layer2Pending Unknown; Layer2Failed False
+//!     … with `announce: bgp`, hosts say so ───────► BGP           True; BGPPending Unknown; BGPFailed False
+//!     … with both (`auto`, advertisements) ───────► the better of both
 //!     … with `announce: none` ────────────────────► Disabled      False
 //!     of an AddressPool without ──────────────────► NotAnnounced  False
 //!     of MetalLB's IPAddressPool ─────────────────► MetalLB       Unknown: its speaker may announce them
@@ -13,7 +15,7 @@
 //! ```
 //! Of several addresses the worst counts. Whether a host serves them is another question: `Status::ready`.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_model::{
     Announce, Announced, Dirt, Kind, Name, ObjectRef, Unit, announced::AnnouncedReason, fact::AddressPool,
@@ -21,6 +23,7 @@ use seaway_model::{
 };
 
 use super::{World, owners::OwnerState};
+use crate::announcing::Protocol;
 
 /// Of hosts' own addresses.
 pub(super) fn by_hosts() -> Announced {
@@ -50,7 +53,7 @@ impl World {
         let Some((reason, pool, _)) = worst else { return by_hosts() };
         let ips = || ways.iter().filter(|(other, ..)| other == reason).map(|(_, _, ip)| *ip);
         if is_by_hosts(*reason) {
-            let said = ips().map(|ip| self.layer2_way(ip).1).collect::<Vec<_>>();
+            let said = ips().map(|ip| self.hosts_way(ip).1).collect::<Vec<_>>();
             return Announced::new(*reason, said.join("; "));
         }
         let ips = ips().map(|ip| ip.to_string()).collect::<Vec<_>>().join(", ");
@@ -63,51 +66,121 @@ impl World {
             return AnnouncedReason::HostAddress;
         }
         match pool.map_or(AnnouncedReason::PoolMissing, |pool| self.way_of_pool(pool)) {
-            way if is_by_hosts(way) => self.layer2_way(ip).0,
+            way if is_by_hosts(way) => self.hosts_way(ip).0,
             way => way,
+        }
+    }
+
+    /// What hosts say of it: by which of both it is announced, where it is to be by either.
+    pub(super) fn hosts_way(&self, ip: IpAddr) -> (AnnouncedReason, String) {
+        let layer2 = || self.layer2_way(ip);
+        match (self.asks(ip, Protocol::Layer2), self.asks(ip, Protocol::Bgp)) {
+            (true, true) => {
+                let (one, other) = (layer2(), self.bgp_way(ip));
+                let is_better = |a: &(AnnouncedReason, _), b: &(AnnouncedReason, _)| {
+                    (a.0.status(), a.0) <= (b.0.status(), b.0)
+                };
+                let (best, rest) = if is_better(&one, &other) { (one, other) } else { (other, one) };
+                // Both are well, or neither.
+                match best.0.status() == rest.0.status() {
+                    true => (best.0, format!("{}; {}", best.1, rest.1)),
+                    false => best,
+                }
+            }
+            (false, true) => self.bgp_way(ip),
+            (_, false) => layer2(),
         }
     }
 
     /// Of several pools of one name, the one that knows most of the way.
     fn way_of_pool(&self, name: &Name) -> AnnouncedReason {
-        let ways = self.ledger.pools_called(name).map(way_of);
+        let ways = self.ledger.pools_called(name).map(|pool| self.way_of(pool));
         ways.min_by_key(|it| it.status()).unwrap_or(AnnouncedReason::PoolMissing)
     }
 
     /// Of all addresses of a pool.
     pub fn pool_announced(&self, object: &ObjectRef) -> Option<Announced> {
         let pool = self.ledger.pools_called(&object.name).find(|it| it.object == *object)?;
-        let reason = way_of(pool);
+        let reason = self.way_of(pool);
         if is_by_hosts(reason) {
-            let (reason, message) = self.layer2_of_pool(&object.name);
+            let (reason, message) = self.hosts_way_of_pool(&object.name);
             return Some(Announced::new(reason, message));
         }
         Some(Announced::new(reason, told(reason, "its addresses", &object.name)))
     }
 
+    /// The worst of its addresses.
+    fn hosts_way_of_pool(&self, pool: &Name) -> (AnnouncedReason, String) {
+        let of_pool = self.addresses.values().filter(|it| it.pool == *pool);
+        let (mut count, mut worst) = (0_usize, None);
+        for address in of_pool {
+            count = count.saturating_add(1);
+            let way = self.hosts_way(address.ip);
+            let is_worse = |it: &(AnnouncedReason, String)| (it.0.status(), it.0) < (way.0.status(), way.0);
+            if worst.as_ref().is_none_or(is_worse) {
+                worst = Some(way);
+            }
+        }
+        match worst {
+            None => (AnnouncedReason::NoAddress, "no Service has an address of it yet".to_owned()),
+            Some((reason, _)) if reason.status().is_true() => {
+                (reason, format!("hosts announce {count} addresses of it"))
+            }
+            Some(worst) => worst,
+        }
+    }
+
+    fn way_of(&self, pool: &AddressPool) -> AnnouncedReason {
+        match (pool.announce, pool.object.kind) {
+            (Some(Announce::Static), _) => return AnnouncedReason::StaticRoute,
+            (Some(Announce::None), _) => return AnnouncedReason::Disabled,
+            (None, _) if pool.hosts => return AnnouncedReason::HostAddress,
+            (None, Kind::IPAddressPool) => return AnnouncedReason::Metallb,
+            _ => {}
+        }
+        match (self.announcing.asks(pool, Protocol::Layer2), self.announcing.asks(pool, Protocol::Bgp)) {
+            (true, _) => AnnouncedReason::Layer2,
+            (false, true) => AnnouncedReason::Bgp,
+            (false, false) => AnnouncedReason::NotAnnounced,
+        }
+    }
+
     pub(super) fn put_pool(&mut self, pool: &Arc<AddressPool>) {
         let name = pool.object.name.clone();
-        let before = self.way_of_pool(&name);
+        let before = self.asked_of_pool(&name);
+        self.announcing.note_pool(pool);
         let touched = self.ledger.put_pool(pool.clone());
         self.regrant(touched);
         self.refresh_announced(&name, before);
     }
 
     pub(super) fn remove_pool(&mut self, object: &ObjectRef) {
-        let before = self.way_of_pool(&object.name);
+        let before = self.asked_of_pool(&object.name);
+        let gone = self.ledger.pools_called(&object.name).find(|it| it.object == *object).cloned();
+        gone.iter().for_each(|it| self.announcing.note_gone_pool(it));
         let touched = self.ledger.remove_pool(object);
         self.regrant(touched);
         self.refresh_announced(&object.name, before);
     }
 
+    /// What of a pool its owners are told.
+    fn asked_of_pool(&self, pool: &Name) -> (AnnouncedReason, [bool; 2]) {
+        let asks = |protocol| self.ledger.pools_called(pool).any(|it| self.announcing.asks(it, protocol));
+        (self.way_of_pool(pool), [Protocol::Layer2, Protocol::Bgp].map(asks))
+    }
+
     /// Its owners are told, if the pool says another thing of the way to its addresses than before.
-    fn refresh_announced(&mut self, pool: &Name, before: AnnouncedReason) {
-        if self.way_of_pool(pool) == before {
-            return;
+    fn refresh_announced(&mut self, pool: &Name, before: (AnnouncedReason, [bool; 2])) {
+        if self.asked_of_pool(pool) != before {
+            self.refresh_statuses_of(&[pool.clone()].into());
         }
-        let is_of_pool = |ip: IpAddr| self.addresses.get(&ip).is_some_and(|it| it.pool == *pool);
+    }
+
+    /// Of all that have an address of one of these pools.
+    pub(super) fn refresh_statuses_of(&mut self, pools: &BTreeSet<Name>) {
+        let is_of_pool = |ip: IpAddr| self.addresses.get(&ip).is_some_and(|it| pools.contains(&it.pool));
         let concerned = self.owners.iter().filter(|(_, state)| {
-            let granted = state.grant.as_ref().is_some_and(|grant| grant.pool == *pool);
+            let granted = state.grant.as_ref().is_some_and(|grant| pools.contains(&grant.pool));
             // Of two families, each may be of another pool.
             granted || state.planned.load_balancer.binds.iter().filter_map(Bind::ip).any(is_of_pool)
         });
@@ -115,20 +188,17 @@ impl World {
     }
 }
 
-fn way_of(pool: &AddressPool) -> AnnouncedReason {
-    match (pool.announce, pool.object.kind) {
-        (Some(Announce::Static), _) => AnnouncedReason::StaticRoute,
-        (Some(Announce::Layer2), _) => AnnouncedReason::Layer2,
-        (Some(Announce::None), _) => AnnouncedReason::Disabled,
-        (None, _) if pool.hosts => AnnouncedReason::HostAddress,
-        (None, Kind::IPAddressPool) => AnnouncedReason::Metallb,
-        (None, _) => AnnouncedReason::NotAnnounced,
-    }
-}
-
 /// Hosts say themselves how it is.
 fn is_by_hosts(reason: AnnouncedReason) -> bool {
-    matches!(reason, AnnouncedReason::Layer2 | AnnouncedReason::Layer2Pending | AnnouncedReason::Layer2Failed)
+    matches!(
+        reason,
+        AnnouncedReason::Layer2
+            | AnnouncedReason::Layer2Pending
+            | AnnouncedReason::Layer2Failed
+            | AnnouncedReason::Bgp
+            | AnnouncedReason::BgpPending
+            | AnnouncedReason::BgpFailed
+    )
 }
 
 fn told(reason: AnnouncedReason, ips: &str, pool: &str) -> String {
@@ -145,8 +215,9 @@ fn told(reason: AnnouncedReason, ips: &str, pool: &str) -> String {
         }
         AnnouncedReason::NotAnnounced => format!(
             "{ips}: on the loopback interface of hosts only, and nothing announces it. If it is in the network of the hosts, set \
-             announce: l2 in AddressPool {pool}, and they answer for it by ARP and NDP (docs/layer2.md). If a router has a route \
-             to hosts that serve it, or another program announces it (MetalLB's speaker, a BGP daemon), set announce: static. \
+             announce: l2 in AddressPool {pool}, and they answer for it by ARP and NDP (docs/layer2.md). If hosts are to tell a \
+             router, set announce: bgp (docs/bgp.md). If a router has a route to hosts that serve it, or another program announces \
+             it (MetalLB's speaker, a BGP daemon), set announce: static. \
              Addresses of a pool with hosts: true need neither"
         ),
         AnnouncedReason::Disabled => {
@@ -156,6 +227,9 @@ fn told(reason: AnnouncedReason, ips: &str, pool: &str) -> String {
         | AnnouncedReason::NoAddress
         | AnnouncedReason::Layer2
         | AnnouncedReason::Layer2Pending
-        | AnnouncedReason::Layer2Failed => String::new(),
+        | AnnouncedReason::Layer2Failed
+        | AnnouncedReason::Bgp
+        | AnnouncedReason::BgpPending
+        | AnnouncedReason::BgpFailed => String::new(),
     }
 }

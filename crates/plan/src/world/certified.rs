@@ -29,6 +29,9 @@ struct Before {
 
 impl World {
     pub(super) fn put_secret(&mut self, secret: &Secret) {
+        if !self.config.pools.cluster {
+            self.announcing.put_secret(secret);
+        }
         let before = self.shown_before(&secret.object);
         let named = self.is_named(&secret.object);
         let changed = self.certificates.put(secret, named);
@@ -37,6 +40,7 @@ impl World {
     }
 
     pub(super) fn remove_secret(&mut self, object: &ObjectRef) {
+        self.announcing.remove_secret(object);
         let before = self.shown_before(object);
         let changed = self.certificates.remove(object, self.is_named(object));
         self.certificate_changed(object, changed, &before);

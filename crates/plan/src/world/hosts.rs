@@ -96,6 +96,7 @@ impl World {
         ips.extend(before.not_served.symmetric_difference(&now.not_served));
         let said = before.layer2.keys().chain(now.layer2.keys());
         ips.extend(said.filter(|ip| before.layer2.get(ip) != now.layer2.get(ip)));
+        ips.extend(self.bgp_news(before, now));
         ips.extend(self.written_between(before.applied.min(now.applied), before.applied.max(now.applied)));
         let addresses = ips.iter().filter_map(|ip| self.addresses.get(ip));
         let owners: BTreeSet<&Owner> = addresses.flat_map(|it| &it.owners).collect();
@@ -304,6 +305,7 @@ impl World {
         layer2.sort_by_key(|(_, it)| it.what.is_announcing());
         let layer2 = layer2.into_iter().take(HostSays::MOST_LAYER2);
         said.layer2 = layer2.map(|(ip, it)| (*ip, it.clone())).collect();
+        said.bgp = own.bgp.clone();
         said.held = own.holds.iter().copied().filter(|ip| !wanted.addresses.contains_key(ip)).collect();
         for (ip, owners) in &wanted.addresses {
             let version = self.addresses.get(ip).map_or(0, |it| it.version);

@@ -1,4 +1,4 @@
-//! Addresses that hosts announce by ARP and NDP (`announce: l2`): what this host offers to announce, and what hosts say of it.
+//! Addresses that hosts announce by ARP and NDP (`announce: l2`, or `auto`): what this host offers to announce, and what hosts say of it.
 //!
 //! ```text
 //!     this host has the address, serves it, ──► it offers it ──► hosts agree who announces ──► each says what it does
@@ -15,15 +15,20 @@ use std::{
 use seaway_model::{
     Announce, Dirt, Fact, Kind, ListenerId, Name, Owner, Problem, Reason, Time, Unit,
     announced::AnnouncedReason,
-    fact::{AddressPool, HostReport},
+    bgp::BgpReport,
+    fact::{AddressPool, HostReport, Labels},
     layer2::{Layer2Peer, Layer2Progress, Layer2State},
     load_balancer::{Bind, MemberState},
     outcome::Serving,
     unit::Place,
 };
 
-use super::{World, owners::OwnerState};
-use crate::index::is_excluded;
+use super::{
+    World,
+    bgp::{is_held, is_in_network},
+    owners::OwnerState,
+};
+use crate::{announcing::Protocol, index::ServiceKey};
 
 /// What this host is to announce, and with whom it agrees on that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,45 +40,67 @@ pub struct Layer2Wanted {
     pub needs_key: bool,
     /// Those that this host serves now.
     pub offered: BTreeSet<IpAddr>,
+    /// Of those that may be announced on some interfaces only: on which.
+    pub interfaces: BTreeMap<IpAddr, BTreeSet<Name>>,
 }
 
 impl World {
     /// Nothing, where this is no host or not all is known yet: then it stays as it was.
     pub fn layer2(&self) -> Option<Layer2Wanted> {
-        let host = self.roles.host.as_ref().filter(|_| self.settled)?;
+        let is_known =
+            self.are_listed(&[Kind::L2Advertisement]) || self.settled && self.announcing.are_all_refused();
+        let host = self.roles.host.as_ref().filter(|_| is_known)?;
         let own = self.index.host(host)?;
-        let asked = self.ledger.all_pools().any(is_layer2) || !own.layer2.is_empty();
+        let asks = |pool: &AddressPool| self.announcing.asks(pool, Protocol::Layer2);
+        let asked = self.ledger.all_pools().any(asks) || !own.layer2.is_empty();
         if !asked {
             return Some(Layer2Wanted::default());
         }
-        let is_out = self.drains || self.index.node(host).is_some_and(|node| is_excluded(node));
-        let offered = match is_out {
-            true => BTreeSet::new(),
-            false => {
-                let present = self.present().addresses.into_iter();
-                present.filter(|(ip, owners)| self.offers(own, *ip, owners)).map(|(ip, _)| ip).collect()
+        let (mut offered, mut interfaces) = (BTreeSet::new(), BTreeMap::new());
+        if !self.is_out(host) {
+            let labels = self.labels_of(host);
+            // Those that are not known yet may be there.
+            let has_peers = !self.synced.contains(&Kind::BGPPeer) || self.announcing.has_sessions(&labels);
+            for (ip, owners) in self.present().addresses {
+                let Some(on) = self.offers(own, ip, &owners, &labels, has_peers) else { continue };
+                offered.insert(ip);
+                interfaces.extend(Some((ip, on)).filter(|(_, on)| !on.is_empty()));
             }
-        };
+        }
         let needs_key = self.config.pools.cluster;
-        Some(Layer2Wanted { asked, peers: self.layer2_peers(host), needs_key, offered })
+        Some(Layer2Wanted { asked, peers: self.layer2_peers(host), needs_key, offered, interfaces })
     }
 
-    fn offers(&self, own: &HostReport, ip: IpAddr, owners: &[Owner]) -> bool {
-        let pool = self.addresses.get(&ip).map(|it| &it.pool);
-        let asks = pool.is_some_and(|pool| {
+    /// On which interfaces, if at all; on any, if it names none.
+    fn offers(
+        &self,
+        own: &HostReport,
+        ip: IpAddr,
+        owners: &[Owner],
+        labels: &Labels,
+        has_peers: bool,
+    ) -> Option<BTreeSet<Name>> {
+        let services = self.labels_of_services(owners, ip);
+        if !is_held(own, ip) || services.is_empty() {
+            return None;
+        }
+        let Some(pool) = self.pool_to_announce(ip) else {
             // A pool that cannot be seen withdraws nothing.
-            let is_unseen = self.ledger.pools_called(pool).next().is_none();
-            self.asks_layer2(ip) || is_unseen && own.layer2.contains_key(&ip)
-        });
-        // An address that the machine has itself, as by keepalived, is not ours to announce.
-        asks && own.holds.contains(&ip)
-            && !own.addresses.contains(&ip)
-            && owners.iter().any(|owner| self.can_take_clients(owner, ip))
+            let name = self.addresses.get(&ip).map(|it| it.pool.as_str());
+            let is_unseen = name.is_some_and(|name| self.ledger.pools_called(name).next().is_none());
+            return (is_unseen && own.layer2.contains_key(&ip)).then(BTreeSet::new);
+        };
+        // Elsewhere than in its network, a host with peers announces it by BGP.
+        let is_auto = pool.announce == Some(Announce::Auto);
+        if is_auto && has_peers && !own.networks.is_empty() && !is_in_network(own, ip) {
+            return None;
+        }
+        self.announcing.interfaces(pool, labels, &services)
     }
 
     /// Some of its sockets are open: one that nobody can open does not take the others away. With `externalTrafficPolicy: Local`, it
     /// has a member here that takes new clients.
-    fn can_take_clients(&self, owner: &Owner, ip: IpAddr) -> bool {
+    pub(super) fn can_take_clients(&self, owner: &Owner, ip: IpAddr) -> bool {
         let Some(state) = self.owners.get(owner) else { return false };
         let is_local_only = state.demand.as_ref().is_some_and(|it| it.service.local_only);
         let load_balancer = &state.planned.load_balancer;
@@ -121,22 +148,29 @@ impl World {
     }
 
     /// Whether what this host may announce, or what is told of it, may be another by it, though no Unit is.
-    pub fn concerns_layer2(&self, fact: &Fact) -> bool {
+    pub fn concerns_announcing(&self, fact: &Fact) -> bool {
         let Some(host) = self.roles.host.as_ref() else { return false };
         match fact {
             Fact::Host(report) => self.index.host(&report.host) != Some(report),
             Fact::Node(node) => node.meta.name == *host,
-            Fact::AddressPool(_) => true,
+            Fact::AddressPool(_) | Fact::Announcing(_) => true,
+            Fact::Secret(it) => self.announcing.names_secret(&it.object),
+            // Advertisements select by them.
+            Fact::Service(it) => {
+                let key = ServiceKey::new(it.meta.namespace.clone(), it.meta.name.clone());
+                self.index.service(&key).is_some_and(|before| before.meta.labels != it.meta.labels)
+            }
             _ => false,
         }
     }
 
     /// A host does not hear each word of others: what one of them announced a while ago tells it nothing.
     pub(super) fn without_old_news(&self, report: &Arc<HostReport>, is_ours: bool) -> Arc<HostReport> {
-        if is_ours || self.roles.host.is_none() || report.layer2.is_empty() {
+        if is_ours || self.roles.host.is_none() || report.layer2.is_empty() && report.bgp.is_empty() {
             return report.clone();
         }
-        Arc::new(HostReport { layer2: BTreeMap::new(), ..HostReport::clone(report) })
+        let (layer2, bgp) = (BTreeMap::new(), BgpReport::default());
+        Arc::new(HostReport { layer2, bgp, ..HostReport::clone(report) })
     }
 
     /// Whether hosts announce it, by what they say.
@@ -179,10 +213,15 @@ impl World {
     /// What keeps its addresses from being announced.
     pub(super) fn layer2_problems(&self, owner: &Owner, state: &OwnerState) -> Vec<Problem> {
         let ips = state.planned.load_balancer.binds.iter().filter_map(|bind| match bind {
-            Bind::Ledger(ip) if self.asks_layer2(*ip) => Some(*ip),
+            Bind::Ledger(ip) if self.asks(*ip, Protocol::Layer2) => Some(*ip),
             _ => None,
         });
         let problem = |ip: IpAddr| {
+            // With `auto`, one of both is enough.
+            let is_auto = self.pool_of(ip).is_some_and(|it| it.announce == Some(Announce::Auto));
+            if is_auto && self.hosts_way(ip).0 != AnnouncedReason::Layer2Failed {
+                return None;
+            }
             let (AnnouncedReason::Layer2Failed, message) = self.layer2_way(ip) else { return None };
             let said = self.index.hosts().filter_map(|host| host.layer2.get(&ip)).map(|it| it.what);
             let what: BTreeSet<Layer2Progress> = said.collect();
@@ -206,16 +245,6 @@ impl World {
         ips.filter_map(problem).collect()
     }
 
-    fn asks_layer2(&self, ip: IpAddr) -> bool {
-        let pool = self.addresses.get(&ip).map(|it| it.pool.as_str());
-        let pools = || pool.into_iter().flat_map(|pool| self.ledger.pools_called(pool));
-        // A pool of MetalLB may be called the same: its speaker announces its addresses.
-        let is_of_metallb = |it: &AddressPool| {
-            it.object.kind == Kind::IPAddressPool && it.ranges.iter().any(|it| it.contains(ip))
-        };
-        pools().any(is_layer2) && !pools().any(is_of_metallb)
-    }
-
     fn key_fix(&self) -> &'static str {
         if self.config.pools.cluster {
             "Make a key, which hosts read within a minute: kubectl -n seaway-system create secret generic seaway-layer2 \
@@ -233,35 +262,10 @@ impl World {
             "Start seaway as root, or under systemd with AmbientCapabilities=CAP_NET_RAW beside those that it has (docs/layer2.md)"
         }
     }
-
-    /// Of a pool as a whole: the worst of its addresses.
-    pub(super) fn layer2_of_pool(&self, pool: &Name) -> (AnnouncedReason, String) {
-        let of_pool = self.addresses.values().filter(|it| it.pool == *pool);
-        let (mut count, mut worst) = (0_usize, None);
-        for address in of_pool {
-            count = count.saturating_add(1);
-            let way = self.layer2_way(address.ip);
-            let is_worse = |it: &(AnnouncedReason, String)| (it.0.status(), it.0) < (way.0.status(), way.0);
-            if worst.as_ref().is_none_or(is_worse) {
-                worst = Some(way);
-            }
-        }
-        match worst {
-            None => (AnnouncedReason::NoAddress, "no Service has an address of it yet".to_owned()),
-            Some((AnnouncedReason::Layer2, _)) => {
-                (AnnouncedReason::Layer2, format!("hosts announce {count} addresses of it (announce: l2)"))
-            }
-            Some(worst) => worst,
-        }
-    }
-}
-
-fn is_layer2(pool: &AddressPool) -> bool {
-    pool.announce == Some(Announce::Layer2)
 }
 
 fn announces(host: &HostReport) -> bool {
-    host.layer2.values().any(|it| it.what.is_announcing())
+    host.layer2.values().any(|it| it.what.is_announcing()) || !host.bgp.routes.is_empty()
 }
 
 fn is_conflict(what: Layer2Progress) -> bool {

@@ -44,6 +44,7 @@ impl World {
     /// All is about to be told again, and nothing is planned before it was.
     pub(super) fn begin_again(&mut self) {
         self.was_set_back = true;
+        self.announcing.begin_again();
         self.epoch = self.epoch.wrapping_add(1);
         self.lose_time();
         self.synced.clear();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_model::{
-    Dirt, LoadBalancer, Name, Owner, Problem, Status,
+    Dirt, LoadBalancer, Name, ObjectRef, Owner, Problem, Status,
     load_balancer::{Bind, Family, ListenerId},
     outcome::{Replaced, Serving},
     unit::Unit,
@@ -41,6 +41,20 @@ impl World {
     pub(super) fn replace(&mut self, unit: Unit, what: Option<Replaced>) {
         if note(&mut self.replaced, &unit, what) {
             self.mark_statuses(&unit);
+        }
+    }
+
+    pub(super) fn report(&mut self, object: ObjectRef, problems: Vec<Problem>) {
+        self.note_faults(&object, !problems.is_empty());
+        let before = if problems.is_empty() {
+            self.reported.remove(&object)
+        } else {
+            self.reported.insert(object.clone(), problems)
+        };
+        if before.as_ref() != self.reported.get(&object) {
+            for owner in self.owners_of(&object) {
+                self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+            }
         }
     }
 
@@ -98,6 +112,7 @@ impl World {
         };
         problems.extend(self.told_of_excluded_hosts(state));
         problems.extend(self.layer2_problems(owner, state));
+        problems.extend(self.bgp_problems(owner, state));
         problems.extend(self.told_of_copies(owner));
         let is_object = matches!(owner, Owner::Object { .. });
         let in_cluster = is_object && self.config.pools.cluster;
@@ -159,6 +174,7 @@ impl World {
         all.extend(self.released_problems());
         all.extend(self.orphan_problems());
         all.extend(self.adoption_problems());
+        all.extend(self.announcing_problems());
         for state in self.owners.values() {
             all.extend(state.planned.problems.iter().cloned());
         }

@@ -3,6 +3,7 @@
 mod addresses;
 mod adoption;
 mod announced;
+mod bgp;
 mod cloud_defaults;
 mod clouds;
 mod draining;

@@ -79,7 +79,9 @@ proptest! {
         let mut cluster = play(events)?;
         cluster.restart_all(seeds.0);
         let one = cluster.plans();
+        let announced = cluster.announced();
         cluster.restart_all(seeds.1);
+        prop_assert_eq!(cluster.announced(), announced);
         is_planned_alike(&one, &cluster.plans(), true)?;
     }
 }

@@ -21,10 +21,13 @@ const READS: [&str; 11] = [
 ];
 
 /// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
-const PARSERS: [(&str, &[&str]); 54] = [
+const PARSERS: [(&str, &[&str]); 56] = [
     ("acme/src/dns.rs", &["dns"]),
     ("acme/src/dns/", &["dns"]),
     ("admin/src/page/filter.rs", &["filter"]),
+    ("announce/src/bfd/packet.rs", &["bfd"]),
+    ("announce/src/bgp/message.rs", &["bgp"]),
+    ("announce/src/bgp/message/", &["bgp"]),
     ("announce/src/diag.rs", &["netlink"]),
     ("announce/src/diag/tables.rs", &["tables"]),
     ("announce/src/layer2/heartbeat.rs", &["heartbeat"]),
@@ -79,7 +82,7 @@ const PARSERS: [(&str, &[&str]); 54] = [
 ];
 
 /// Files that say such a word and have no target.
-const OTHERS: [(&str, &str); 47] = [
+const OTHERS: [(&str, &str); 48] = [
     (
         "acme/src/directory.rs",
         "serde_json reads what the authority that is named answers, each of its readers a value",
@@ -108,6 +111,7 @@ const OTHERS: [(&str, &str); 47] = [
     ("cli/src/operate/weights.rs", "an argument"),
     ("cli/src/running.rs", "JSON of our own process, which is known by when it started"),
     ("cluster/src/copies.rs", "one word of an annotation of ours, before one slash"),
+    ("cluster/src/passwords.rs", "a password as UTF-8, of the bytes that the API server has decoded"),
     ("cluster/src/records.rs", "JSON of our own; what cannot be read is nothing"),
     ("cluster/src/records/limit.rs", "JSON of our own; what cannot be read is nothing"),
     ("drivers/src/acme/reach.rs", "it compares what our own front door answers"),

@@ -28,6 +28,7 @@ fn wanted(peers: &[&str], addresses: &[IpAddr]) -> Wanted {
             .iter()
             .map(|it| WantedAddress { address: *it, candidates: candidates.clone() })
             .collect(),
+        ..Wanted::default()
     }
 }
 
@@ -144,7 +145,7 @@ fn a_host_that_is_no_candidate_or_has_no_subnet_announces_nothing() {
     host.pass(1_000);
     assert_eq!(host.what(), What::NoInterface);
     let others = WantedAddress { address: address(), candidates: ["b".into()].into() };
-    let wanted = Wanted { peers: Vec::new(), addresses: vec![others] };
+    let wanted = Wanted { addresses: vec![others], ..Wanted::default() };
     host.machine.want(host.now, wanted, |_| Some(PLACE), &mut Vec::new());
     assert_eq!(host.pass(1_000), []);
     assert_eq!(host.what(), What::NotServed);

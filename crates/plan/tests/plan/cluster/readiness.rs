@@ -26,6 +26,7 @@ fn of_hosts(controls: bool) -> Change {
     Change::Put(Fact::AddressPool(Arc::new(AddressPool {
         object: ObjectRef::new(Kind::AddressPool, "", "ours"),
         created: None,
+        labels: Default::default(),
         ranges: Vec::new(),
         hosts: true,
         control_planes: controls,

@@ -11,9 +11,11 @@ use std::{
 
 use seaway_model::{
     Address, Change, Desired, Fact, Owner, Unit,
+    bgp::BgpWanted,
     fact::{FactRef, Held, HostReport, Service},
     unit::{Place, Present},
 };
+use seaway_plan::Layer2Wanted;
 use seaway_testkit::facts::{HOST, ip, owner, put, synced};
 
 pub(super) use self::event::{Event, any_event};
@@ -69,6 +71,16 @@ impl Cluster {
     }
 
     pub(super) fn play(&mut self, event: Event) -> Result<(), String> {
+        self.play_one(event)?;
+        self.host.announces_what_it_serves(&self.report)
+    }
+
+    /// What the host is to announce, now.
+    pub(super) fn announced(&self) -> (Option<BgpWanted>, Option<Layer2Wanted>) {
+        self.host.announced()
+    }
+
+    fn play_one(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Service(number, wish) => {
                 let service = match self.service(number) {
@@ -292,6 +304,7 @@ impl Cluster {
             holds: present.addresses.keys().copied().collect(),
             applied: present.as_of.max(FIRST),
             addresses: vec![ip("198.51.100.1")],
+            bgp: self.host.announces(),
             ..self.report.clone()
         };
         if now == self.report {

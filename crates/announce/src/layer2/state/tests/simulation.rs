@@ -109,6 +109,7 @@ impl Network {
         let wanted = Wanted {
             peers: all.iter().map(|it| Peer { name: name(*it), addresses: Vec::new() }).collect(),
             addresses: self.hosts[host].wants.iter().map(wanted).collect(),
+            ..Wanted::default()
         };
         let now = self.now;
         let place = Place { link: 1, mac: mac(host) };

@@ -1,14 +1,19 @@
 //! What may happen.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use seaway_model::{
-    Change, Fact, L4, Time,
-    fact::{EndpointPort, Families, FamilyPolicy, Meta, Node, Service, ServiceKind, ServicePort, TargetPort},
+    Announce, Change, Fact, Kind, L4, ObjectRef, Time,
+    bgp::{Hops, NextHops, PeerAddress, PeerFamilies, RemoteAs},
+    fact::{
+        AddressPool, AdvertisementScope, Announcing, AnnouncingObject, BgpAdvertisement, BgpPeer,
+        CommunityValue, CommunityWord, EndpointPort, Families, FamilyPolicy, L2Advertisement, Meta, Node,
+        Selector, Service, ServiceKind, ServicePort, TargetPort, Term,
+    },
     load_balancer::Family,
 };
-use seaway_testkit::facts::{endpoint, ip, pool, service, slice};
+use seaway_testkit::facts::{HOST, endpoint, ip, pool, service, slice};
 
 use super::process::CLASS;
 
@@ -124,16 +129,81 @@ fn any_object() -> impl Strategy<Value = (String, Fact)> {
         slice.ports.extend(["p81", "p82"].map(|name| EndpointPort { name: name.into(), ..first.clone() }));
         (format!("slice {name}"), Fact::Endpoints(Arc::new(slice)))
     });
-    let pools = (10u8..13, 13u8..16).prop_map(|(first, last)| {
-        let range = (format!("192.0.2.{first}"), format!("192.0.2.{last}"));
-        ("pool".to_owned(), fact_of(pool((&range.0, &range.1))))
+    let ways =
+        [None, Some(Announce::Auto), Some(Announce::Layer2), Some(Announce::Bgp), Some(Announce::None)];
+    let pools =
+        (10u8..13, 13u8..16, prop::sample::select(ways.to_vec())).prop_map(|(first, last, announce)| {
+            let range = (format!("192.0.2.{first}"), format!("192.0.2.{last}"));
+            (range, announce)
+        });
+    let pools = pools.prop_map(|(range, announce)| {
+        let Fact::AddressPool(it) = fact_of(pool((&range.0, &range.1))) else { panic!("it is a pool") };
+        ("pool".to_owned(), Fact::AddressPool(Arc::new(AddressPool { announce, ..AddressPool::clone(&it) })))
     });
     let nodes = (1u8..4, any::<bool>()).prop_map(|(number, ready)| {
         let meta = Meta { name: format!("n{number}").into(), ..Meta::default() };
         let node = Node { meta, addresses: vec![ip(&format!("10.0.0.{number}"))], ready, ..Node::default() };
         (format!("node n{number}"), Fact::Node(Arc::new(node)))
     });
-    prop_oneof![3 => members, 2 => pools, 1 => nodes]
+    prop_oneof![3 => members, 2 => pools, 1 => nodes, 3 => any_announcing()]
+}
+
+/// What says how addresses are announced; some of it names what is not there.
+fn any_announcing() -> impl Strategy<Value = (String, Fact)> {
+    let scope = (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(names, here, unclear)| {
+        let at = if here { HOST } else { "another" };
+        AdvertisementScope {
+            pools: if names { vec!["public".into()] } else { Vec::new() },
+            host_selectors: vec![Selector(vec![Term::Is("kubernetes.io/hostname".into(), at.into())])],
+            unclear,
+            ..AdvertisementScope::default()
+        }
+    });
+    let says = |kind: Kind, name: &str, says| {
+        let object = ObjectRef::new(kind, "", name);
+        (
+            format!("{kind} {name}"),
+            Fact::Announcing(Arc::new(AnnouncingObject { object, created: None, says })),
+        )
+    };
+    let layer2 = scope.clone().prop_map(move |scope| {
+        let interfaces = vec!["eth0".into()];
+        says(Kind::L2Advertisement, "a", Announcing::L2Advertisement(L2Advertisement { scope, interfaces }))
+    });
+    let bgp =
+        (0usize..2, scope, 28u8..33, any::<bool>()).prop_map(move |(number, scope, length, is_named)| {
+            let communities = is_named.then(|| CommunityWord::Name("ours".into())).into_iter().collect();
+            let aggregation_v4 = Some(length);
+            let it = BgpAdvertisement { scope, aggregation_v4, communities, ..BgpAdvertisement::default() };
+            says(Kind::BGPAdvertisement, &format!("a{number}"), Announcing::BgpAdvertisement(it))
+        });
+    let peers = (0usize..2, 1u8..3).prop_map(move |(number, at)| {
+        says(Kind::BGPPeer, &format!("p{number}"), Announcing::BgpPeer(router(ip(&format!("10.9.0.{at}")))))
+    });
+    let community = (0usize..2, 0u32..2).prop_map(move |(number, value)| {
+        let values = [("ours".into(), CommunityValue::Standard(value))].into();
+        says(Kind::Community, &format!("c{number}"), Announcing::Community(values))
+    });
+    prop_oneof![1 => layer2, 2 => bgp, 2 => peers, 1 => community]
+}
+
+fn router(address: IpAddr) -> BgpPeer {
+    BgpPeer {
+        to: PeerAddress::Ip { address, port: 179, source: None },
+        local_as: 1,
+        remote_as: RemoteAs::Number(2),
+        router_id: None,
+        hold: Duration::from_secs(90),
+        keepalive: None,
+        connect_retry: Duration::from_secs(10),
+        password: None,
+        hops: Hops::Direct,
+        graceful_restart: None,
+        bfd: None,
+        next_hops: NextHops::default(),
+        families: PeerFamilies { v4: true, v6: true },
+        host_selectors: Vec::new(),
+    }
 }
 
 /// All but Services, which end in their own way.
@@ -142,6 +212,10 @@ fn any_key() -> impl Strategy<Value = String> {
         (0usize..4).prop_map(|it| format!("slice s{it}")),
         Just("pool".to_owned()),
         (1u8..4).prop_map(|it| format!("node n{it}")),
+        Just("L2Advertisement a".to_owned()),
+        (0usize..2).prop_map(|it| format!("BGPAdvertisement a{it}")),
+        (0usize..2).prop_map(|it| format!("BGPPeer p{it}")),
+        (0usize..2).prop_map(|it| format!("Community c{it}")),
     ]
 }
 

@@ -6,14 +6,17 @@ use std::{
     time::Duration,
 };
 
+use ipnet::IpNet;
 use seaway_model::{
     Change, Config, Desired, Fact, LbKey, Outcome, Owner, Unit,
+    bgp::{BgpReport, BgpWanted},
     config::{CloudDefaults, PoolRules},
+    fact::HostReport,
     load_balancer::Bind,
     outcome::{Serving, Status, Unfinished, UnitState},
     unit::{Place, Present},
 };
-use seaway_plan::{Demand, Placement, Roles, World};
+use seaway_plan::{Demand, Layer2Wanted, Placement, Roles, World};
 use seaway_testkit::facts::HOST;
 
 use super::{Made, event::Answer};
@@ -70,6 +73,38 @@ pub(super) struct Process {
 }
 
 impl Process {
+    pub(super) fn announced(&self) -> (Option<BgpWanted>, Option<Layer2Wanted>) {
+        (self.world.bgp(), self.world.layer2())
+    }
+
+    /// As its speaker says once all routes are with the peers.
+    pub(super) fn announces(&self) -> BgpReport {
+        let mut report = BgpReport::default();
+        for session in self.world.bgp().iter().flat_map(|it| &it.sessions) {
+            for route in &session.routes {
+                report.routes.entry(route.prefix).or_default().insert(session.name.clone());
+            }
+        }
+        report
+    }
+
+    /// What is announced is on this host, by its own word, and is to be there.
+    pub(super) fn announces_what_it_serves(&self, report: &HostReport) -> Result<(), String> {
+        let served: Vec<_> = {
+            let present = self.present().addresses;
+            report.holds.iter().copied().filter(|ip| present.contains_key(ip)).collect()
+        };
+        let (bgp, layer2) = self.announced();
+        let routes = bgp.iter().flat_map(|it| &it.sessions).flat_map(|it| &it.routes).map(|it| it.prefix);
+        let offered = layer2.iter().flat_map(|it| &it.offered).map(|ip| IpNet::from(*ip));
+        for prefix in routes.chain(offered) {
+            if !served.iter().any(|ip| prefix.contains(ip)) {
+                return Err(format!("{prefix} is announced, and {served:?} are served"));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn controller() -> Process {
         Process::with(Roles::default())
     }

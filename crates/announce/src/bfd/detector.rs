@@ -1,0 +1,115 @@
+//! The thread, as others see it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use seaway_watchdog::{Heartbeat, Part};
+
+use super::{
+    settings::{Key, Profile, State},
+    worker::Worker,
+};
+use crate::{Error, layer2::locked};
+
+/// Keeps sessions from its start until it is dropped.
+pub struct Bfd {
+    shared: Arc<Shared>,
+    part: Part,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and its owner share.
+pub(super) struct Shared {
+    pub(super) wanted: Mutex<Option<BTreeMap<Key, Profile>>>,
+    ended: AtomicU8,
+    pub(super) wake: EventFd,
+    pub(super) told: Mutex<BTreeMap<Key, State>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    No,
+    /// The next process goes on: peers are told nothing.
+    Silently,
+    /// Peers are told that nothing has failed.
+    Told,
+}
+
+impl Shared {
+    pub(super) fn ended(&self) -> Ended {
+        match self.ended.load(Ordering::Relaxed) {
+            0 => Ended::No,
+            1 => Ended::Silently,
+            _ => Ended::Told,
+        }
+    }
+
+    fn end(&self, how: Ended) {
+        self.ended.store(how as u8, Ordering::Relaxed);
+        // It fails only if it was woken very often, and then it wakes.
+        let _ = self.wake.write(1);
+    }
+}
+
+impl Bfd {
+    /// In the network namespace of the calling thread. Without wanted sessions no port is taken. `changed` is called from the
+    /// thread, after states changed; it must not take long, for no packet is sent meanwhile.
+    pub fn start(changed: impl FnMut(&BTreeMap<Key, State>) + Send + 'static) -> Result<Bfd, Error> {
+        let wake = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)
+            .map_err(|error| Error::refused("making the event of BFD", error))?;
+        let shared = Arc::new(Shared {
+            wanted: Mutex::default(),
+            ended: AtomicU8::new(Ended::No as u8),
+            wake,
+            told: Mutex::default(),
+        });
+        let (heartbeat, part) = Heartbeat::new("BFD");
+        let worker = Worker::new(shared.clone(), Box::new(changed), heartbeat);
+        let thread = thread::Builder::new()
+            .name("bfd".into())
+            .spawn(move || worker.run())
+            .map_err(|error| Error::refused("starting the thread of BFD", error))?;
+        Ok(Bfd { shared, part, thread: Some(thread) })
+    }
+
+    /// From now on. A session that is not in it any more ends, and its peer is told that this is on purpose (AdminDown).
+    pub fn want(&self, wanted: BTreeMap<Key, Profile>) {
+        *locked(&self.shared.wanted) = Some(wanted);
+        // It fails only if it was woken very often, and then it wakes.
+        let _ = self.shared.wake.write(1);
+    }
+
+    pub fn states(&self) -> BTreeMap<Key, State> {
+        locked(&self.shared.told).clone()
+    }
+
+    /// For the watchdog.
+    pub fn part(&self) -> Part {
+        self.part.clone()
+    }
+
+    /// Tells all peers that this is on purpose (AdminDown), before it returns.
+    pub fn shut_down(self) {
+        self.shared.end(Ended::Told);
+    }
+}
+
+impl Drop for Bfd {
+    /// Without a word: a process that starts on this machine within the detection time goes on with the sessions.
+    fn drop(&mut self) {
+        if self.shared.ended() == Ended::No {
+            self.shared.end(Ended::Silently);
+        }
+        if let Some(thread) = self.thread.take() {
+            // It ends at once; a panic of it was told already.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,142 @@
+use std::{sync::Arc, time::UNIX_EPOCH};
+
+use super::*;
+use seaway_model::{
+    Kind,
+    bgp::{Hops, NextHops, Password, PeerAddress, PeerFamilies, RemoteAs},
+};
+
+fn session(name: &str, password: Option<Password>) -> Session {
+    Session {
+        name: name.into(),
+        to: PeerAddress::Ip { address: [192, 0, 2, 1].into(), port: 179, source: None },
+        local_as: 64512,
+        remote_as: RemoteAs::Number(64513),
+        router_id: None,
+        hold: Duration::from_secs(90),
+        keepalive: None,
+        connect_retry: Duration::from_secs(10),
+        password,
+        hops: Hops::Direct,
+        graceful_restart: None,
+        bfd: None,
+        next_hops: NextHops::default(),
+        families: PeerFamilies { v4: true, v6: true },
+        routes: vec![route("203.0.113.7/32"), route("203.0.113.0/24")],
+    }
+}
+
+fn route(prefix: &str) -> Route {
+    Route {
+        prefix: prefix.parse().expect("a network"),
+        local_pref: None,
+        med: None,
+        communities: Arc::default(),
+        large: Arc::default(),
+    }
+}
+
+fn secret(name: &str) -> ObjectRef {
+    ObjectRef::new(Kind::Secret, "seaway-system", name)
+}
+
+fn bgp() -> Bgp {
+    Bgp::new(Arc::new(Presence::new("a".into(), Vec::new(), [])))
+}
+
+fn state(session: SessionState, last_error: Option<&str>) -> PeerState {
+    PeerState {
+        session,
+        since: UNIX_EPOCH,
+        sent: 1,
+        routes: Arc::from([route("203.0.113.7/32").prefix]),
+        received: 0,
+        last_error: last_error.map(str::to_owned),
+        resets: 0,
+        remote_as: None,
+        graceful_restart: false,
+        bfd: None,
+    }
+}
+
+#[test]
+fn a_session_has_its_password_or_none_is_begun() {
+    let of = |value: Option<&str>, name| Password {
+        secret: secret(name),
+        value: value.map(|it| it.to_owned().into()),
+    };
+    let sessions = vec![
+        session("free", None),
+        session("folder", Some(of(Some("hush"), "folder"))),
+        session("read", Some(of(None, "read"))),
+        session("refused", Some(of(None, "refused"))),
+        session("unread", Some(of(None, "unread"))),
+    ];
+    let passwords: Passwords = [
+        (secret("read"), Ok("quiet".to_owned().into())),
+        (secret("refused"), Err("there is no Secret seaway-system/refused".to_owned())),
+    ]
+    .into();
+    let (wanted, lacking) = bgp().wanted(&BgpWanted { sessions }, &passwords);
+    let shown = |it: &Session| {
+        let value = it.password.as_ref().and_then(|it| it.value.as_ref());
+        value.map(|it| it.expose_secret().to_owned())
+    };
+    let known: Vec<Option<String>> = wanted.sessions.iter().map(shown).collect();
+    assert_eq!(known, [None, Some("hush".into()), Some("quiet".into()), None, None]);
+    assert!(wanted.sessions[3].password.is_some(), "never a session without a password instead");
+    assert_eq!(lacking.keys().map(|it| it.as_str()).collect::<Vec<_>>(), ["refused", "unread"]);
+    assert!(lacking["refused"].contains("there is no Secret"), "{lacking:?}");
+
+    let status = Status { wanted: ["refused".into()].into(), lacking, ..Status::default() };
+    let report = status.report(&BgpReport::default());
+    assert_eq!(report.peers["refused"].what, PeerProgress::NoPassword);
+}
+
+#[test]
+fn a_password_is_what_a_router_can_have() {
+    let of = |text: &str| usable(&text.to_owned().into()).map(|it| it.expose_secret().to_owned());
+    assert_eq!(of("hush\n").as_deref(), Ok("hush"));
+    assert_eq!(of(&"x".repeat(80)), Ok("x".repeat(80)));
+    for (text, why) in [("", "empty"), ("\n", "empty"), (&*"x".repeat(81), "81 bytes")] {
+        let told = of(text).expect_err(why);
+        assert!(told.contains(why), "{told}");
+    }
+}
+
+#[test]
+fn an_address_that_seaway_did_not_put_on_the_machine_is_not_announced() {
+    let (wanted, _) = bgp().wanted(&BgpWanted { sessions: vec![session("tor", None)] }, &Passwords::new());
+    assert_eq!(wanted.sessions[0].routes, [route("203.0.113.0/24")]);
+}
+
+#[test]
+fn what_is_wrong_with_a_session_is_told_until_it_is_established() {
+    let idle = |why: &str| SessionState::Idle { why: why.into() };
+    for (session, error, what, detail) in [
+        (SessionState::Established, None, PeerProgress::Established, ""),
+        (SessionState::Established, Some("BFD is not up"), PeerProgress::Established, "BFD is not up"),
+        (SessionState::Connect, None, PeerProgress::Connecting, ""),
+        (idle(""), None, PeerProgress::Connecting, ""),
+        (idle("no neighbour behind eth1"), None, PeerProgress::Failed, "no neighbour behind eth1"),
+        (idle("waits"), Some("connection refused"), PeerProgress::Failed, "connection refused"),
+        (SessionState::OpenSent, Some("AS mismatch"), PeerProgress::Failed, "AS mismatch"),
+    ] {
+        let report = peer_report(&state(session.clone(), error));
+        assert_eq!((report.what, report.detail.as_str()), (what, detail), "{session:?} {error:?}");
+    }
+}
+
+#[test]
+fn what_a_session_is_in_is_told_since_it_is_so() {
+    let status = |why: &str| Status {
+        wanted: ["tor".into()].into(),
+        failed: Some((Instant::now(), why.to_owned())),
+        ..Status::default()
+    };
+    let first = status("no").report(&BgpReport::default());
+    let mut before = first.clone();
+    before.peers.values_mut().for_each(|it| it.since.0 -= 5_000);
+    let second = status("no").report(&before);
+    assert_eq!(second, before, "nothing changed, and nothing is written");
+}
