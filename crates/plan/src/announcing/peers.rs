@@ -8,8 +8,6 @@ use seaway_model::{
     fact::{AnnouncingObject, BgpPeer, Labels},
 };
 
-use secrecy::{ExposeSecret, SecretString};
-
 use super::{AnnouncingObjects, matches_any};
 
 /// Where Secrets of a folder are that say no namespace.
@@ -80,12 +78,7 @@ impl AnnouncingObjects {
             return Password { secret: secret.clone(), value: None };
         }
         let secret = in_folder(secret);
-        // As a file or an editor ends it.
-        let trimmed = |it: &SecretString| {
-            let text = it.expose_secret();
-            text.strip_suffix('\n').unwrap_or(text).to_owned().into()
-        };
-        let value = self.passwords.get(&secret).map(trimmed);
+        let value = self.passwords.get(&secret).cloned();
         Password { secret, value }
     }
 }

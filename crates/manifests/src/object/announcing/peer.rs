@@ -63,7 +63,7 @@ fn read(root: &Field<'_>, kind: Kind) -> Option<Vec<Fact>> {
     let local_as = as_number(&own);
     let remote_as = remote_as(&spec);
     let to = address(&spec);
-    let (hold, keepalive, connect_retry) = times(&spec);
+    let (hold, keepalive, connect_retry) = times(&spec, is_of_metallb);
     let hops = hops(&spec, local_as, remote_as, is_of_metallb);
     let bfd = spec.child("bfdProfile");
     let bfd = bfd.name().inspect(|name| check_rule(&bfd, name, words::dns1123_subdomain)).map(Into::into);
@@ -170,10 +170,11 @@ fn address(spec: &Field<'_>) -> Option<PeerAddress> {
     }
 }
 
-fn times(spec: &Field<'_>) -> (Duration, Option<Duration>, Duration) {
+fn times(spec: &Field<'_>, is_of_metallb: bool) -> (Duration, Option<Duration>, Duration) {
     let within = |key, least: Duration| {
         let field = spec.child(key);
-        let time = field.duration();
+        // MetalLB's manifests write 0s for none.
+        let time = field.duration().filter(|it| !(is_of_metallb && it.is_zero()));
         if time.is_some_and(|it| it < least || it > LONGEST || it.subsec_nanos() != 0) {
             let why = format!("must be whole seconds, from {} to 65535", least.as_secs());
             field.invalid(field.text().unwrap_or_default(), &why);

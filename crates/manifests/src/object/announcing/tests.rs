@@ -320,3 +320,58 @@ fn an_advertisement_of_which_a_part_is_not_understood_is_there_and_announces_not
     let well = accepted(Kind::BGPAdvertisement, r#"{"addressPools": ["p"]}"#).expect("is whole");
     assert!(well.left_out.is_empty());
 }
+
+/// In the shapes of the samples that MetalLB has in `configsamples`.
+#[test]
+fn what_people_write_for_metallb_is_read_without_a_fault_unless_it_cannot_be() {
+    let head = |kind: &str, version: &str| {
+        format!(
+            "apiVersion: metallb.io/{version}\nkind: {kind}\nmetadata: {{name: a, namespace: metallb-system}}\n"
+        )
+    };
+    for (kind, version, spec) in [
+        ("BGPAdvertisement", "v1beta1", ""),
+        ("L2Advertisement", "v1beta1", ""),
+        (
+            "BGPAdvertisement",
+            "v1beta1",
+            "spec:\n  communities:\n  - NO_ADVERTISE\n  - 65535:65282\n  ipAddressPools:\n  - pool\n  localPref: 150\n",
+        ),
+        (
+            "BGPAdvertisement",
+            "v1beta1",
+            "spec:\n  ipAddressPoolSelectors:\n  - matchExpressions:\n    - {key: a, operator: In, values: [b]}\n  peers: [tor]\n",
+        ),
+        (
+            "L2Advertisement",
+            "v1beta1",
+            "spec:\n  nodeSelectors:\n  - matchLabels:\n      kubernetes.io/hostname: one\n",
+        ),
+        ("Community", "v1beta1", "spec:\n  communities:\n  - name: NO_ADVERTISE\n    value: 65535:65282\n"),
+        (
+            "BFDProfile",
+            "v1beta1",
+            "spec:\n  receiveInterval: 380\n  transmitInterval: 270\n  echoInterval: 50\n",
+        ),
+        (
+            "BGPPeer",
+            "v1beta2",
+            "spec:\n  myASN: 64512\n  peerASN: 64512\n  peerAddress: fc00::5\n  connectTime: 120s\n",
+        ),
+        (
+            "BGPPeer",
+            "v1beta2",
+            "spec:\n  holdTime: 9m0s\n  keepaliveTime: 0s\n  myASN: 64512\n  passwordSecret:\n    name: tor\n  peerASN: 64512\n  \
+             peerAddress: 192.0.2.3\n  peerPort: 179\n",
+        ),
+    ] {
+        let text = head(kind, version) + spec;
+        let reading = read_text(&text).remove(0);
+        assert!(reading.result.is_ok() && reading.ignored.is_empty(), "{text}: {reading:?}");
+    }
+    let vrf = head("BGPPeer", "v1beta2") + "spec: {myASN: 1, peerASN: 1, peerAddress: 192.0.2.3, vrf: red}\n";
+    assert_eq!(
+        faults(&vrf),
+        ["4 spec.vrf: Forbidden: Seaway connects from the host's main network only, from no VRF"]
+    );
+}
