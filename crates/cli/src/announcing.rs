@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use seaway_cluster::{PasswordReader, PasswordsBySecret};
+use seaway_cluster::{PasswordReader, PasswordsBySecret, WantedPasswords};
 use seaway_engine::Handle;
-use seaway_model::{Change, Fact, bgp::BgpWanted};
-use seaway_node::{AFTER_WITHDRAWAL, Host, LOOK_AGAIN, Layer2Settings};
+use seaway_model::{
+    Change, Fact,
+    bgp::{BgpWanted, PeerProgress},
+};
+use seaway_node::{AFTER_WITHDRAWAL, BgpPeerStatus, Host, LOOK_AGAIN, Layer2Settings};
 use seaway_plan::World;
 use seaway_watchdog::{Part, Watchdog};
 use tokio::{
@@ -166,7 +169,9 @@ impl Routes {
         let unread = wanted.sessions.iter().filter_map(|it| it.password.as_ref());
         let secrets: BTreeSet<_> =
             unread.filter(|it| it.value.is_none()).map(|it| it.secret.clone()).collect();
-        reader.set_wanted(secrets.clone());
+        let is_up = |it: &BgpPeerStatus| it.report.what == PeerProgress::Established;
+        let is_urgent = !secrets.is_empty() && !self.host.bgp_peers().iter().all(is_up);
+        reader.set_wanted(WantedPasswords { secrets: secrets.clone(), is_urgent });
         let known = read.wait_for(|read| secrets.iter().all(|it| read.contains_key(it)));
         // Without an API server, other sessions begin.
         let _ = timeout(FIRST_PASSWORDS, known).await;

@@ -62,7 +62,7 @@ pub use kinds::{WatchTimings, kinds, required_kinds};
 pub use layer2_key::make_layer2_key;
 pub use lease::{LEADER, LeaderElection, Leading, LeaseTimings};
 pub use name_owner::{FirstClaims, NameOwnerTimings, NameOwnerWriter};
-pub use passwords::{PasswordReader, PasswordsBySecret};
+pub use passwords::{PasswordReader, PasswordsBySecret, WantedPasswords};
 pub use pools::{AddressCounts, PoolReport, PoolReports};
 pub use records::{LeaderRecords, MAX_LINES, MAX_RELEASED, RECORDS, RecordStore};
 pub use reviews::{ReviewOutcome, TokenReviewer};

@@ -20,32 +20,42 @@ use crate::{answer::ApiError, connect::Cluster, writer::OwnedTask};
 /// A changed password is noticed so soon, and one that could not be read is asked for again.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 const TRY_AGAIN: Duration = Duration::from_secs(5);
+/// While there is no session: the password may be what is wrong.
+const WITHOUT_SESSION: Duration = Duration::from_secs(15);
 /// As Secrets of the type kubernetes.io/basic-auth call it.
 const KEY: &str = "password";
 
 /// By Secret: its password, or why there is none.
 pub type PasswordsBySecret = BTreeMap<ObjectRef, Result<SecretString, String>>;
 
+/// Which Secrets sessions name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WantedPasswords {
+    pub secrets: BTreeSet<ObjectRef>,
+    /// A session is not established.
+    pub is_urgent: bool,
+}
+
 /// Reads until it is dropped.
 pub struct PasswordReader {
-    wanted: watch::Sender<BTreeSet<ObjectRef>>,
+    wanted: watch::Sender<WantedPasswords>,
     read: watch::Receiver<Arc<PasswordsBySecret>>,
     task: OwnedTask,
 }
 
 impl PasswordReader {
     pub fn start(cluster: &Cluster) -> PasswordReader {
-        let (wanted, wishes) = watch::channel(BTreeSet::new());
+        let (wanted, wishes) = watch::channel(WantedPasswords::default());
         let (tell, read) = watch::channel(Arc::default());
         let task = OwnedTask::spawn("the reader of BGP passwords", keep(cluster.clone(), wishes, tell));
         PasswordReader { wanted, read, task }
     }
 
     /// No other is asked for, and others are forgotten.
-    pub fn set_wanted(&self, secrets: BTreeSet<ObjectRef>) {
+    pub fn set_wanted(&self, wanted: WantedPasswords) {
         self.wanted.send_if_modified(|before| {
-            let is_other = *before != secrets;
-            *before = secrets;
+            let is_other = *before != wanted;
+            *before = wanted;
             is_other
         });
     }
@@ -63,13 +73,13 @@ impl PasswordReader {
 
 async fn keep(
     cluster: Cluster,
-    mut wanted: watch::Receiver<BTreeSet<ObjectRef>>,
+    mut wanted: watch::Receiver<WantedPasswords>,
     tell: watch::Sender<Arc<PasswordsBySecret>>,
 ) {
     // Why what is in use was not read again, as it was logged.
     let mut troubles = BTreeMap::<ObjectRef, String>::new();
     loop {
-        let secrets = wanted.borrow_and_update().clone();
+        let WantedPasswords { secrets, is_urgent } = wanted.borrow_and_update().clone();
         troubles.retain(|secret, _| secrets.contains(secret));
         let before = tell.borrow().clone();
         let mut all = PasswordsBySecret::new();
@@ -89,10 +99,10 @@ async fn keep(
             };
             all.insert(secret.clone(), password);
         }
-        let pause = if all.values().any(Result::is_err) || !troubles.is_empty() {
-            TRY_AGAIN
-        } else {
-            READ_AGAIN.saturating_add(jitter())
+        let pause = match all.values().any(Result::is_err) || !troubles.is_empty() {
+            true => TRY_AGAIN,
+            false if is_urgent => WITHOUT_SESSION,
+            false => READ_AGAIN.saturating_add(jitter()),
         };
         if !are_same(&before, &all) {
             tell.send_replace(Arc::new(all));

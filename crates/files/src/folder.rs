@@ -42,7 +42,7 @@ use crate::{
 
 /// How long an emptied file, or a folder that came back without its files, is believed to be on its way.
 const PATIENCE: Duration = Duration::from_secs(1);
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 9] = [
     Kind::Service,
     Kind::EndpointSlice,
     Kind::Endpoints,
@@ -52,16 +52,6 @@ const KINDS: [Kind; 19] = [
     Kind::AddressPool,
     Kind::IPAddressPool,
     Kind::HTTPRoute,
-    Kind::L2Advertisement,
-    Kind::BGPAdvertisement,
-    Kind::BGPPeer,
-    Kind::BFDProfile,
-    Kind::Community,
-    Kind::MetallbL2Advertisement,
-    Kind::MetallbBGPAdvertisement,
-    Kind::MetallbBGPPeer,
-    Kind::MetallbBFDProfile,
-    Kind::MetallbCommunity,
 ];
 
 #[derive(Debug, thiserror::Error)]
@@ -171,7 +161,7 @@ impl Folder {
         folder.claims.tell_default_namespace(&mut changes);
         let touched = folder.take_in(listing, Instant::now(), &HashSet::new());
         changes.extend(folder.settle(touched));
-        changes.extend(KINDS.map(Change::Synced));
+        changes.extend(KINDS.into_iter().chain(Kind::ANNOUNCING).map(Change::Synced));
         if let Some(last_good) = &folder.last_good {
             last_good.forget_all_but(folder.files.keys());
         }

@@ -114,7 +114,7 @@ impl Network {
     fn start_bird(&mut self, of_neighbors: &str) {
         let neighbor = |edge: usize| {
             format!(
-                "protocol bgp edge{edge} {{\n  local 10.50.0.254 as 64513;\n  neighbor 10.50.0.{edge} as 64512;\n  passive;\n  bfd;\n  \
+                "protocol bgp edge{edge} {{\n  local 10.50.0.254 as 64513;\n  neighbor 10.50.0.{edge} as 64512;\n  passive;\n  bfd;\n  error wait time 1, 2;\n  \
                  {of_neighbors}\n  ipv4 {{ import all; export none; }};\n}}\n"
             )
         };

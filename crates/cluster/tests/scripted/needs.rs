@@ -123,7 +123,10 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
     let missing = || Answer::Whole(404, status(404, "NotFound", "page not found"));
     let mut answers: Vec<Answer> = (0..20).map(|_| forbidden()).collect();
     answers.extend([missing(), missing(), Answer::Whole(200, list("13", &[advertisement("lan", "13")]))]);
-    let scripts = vec![("/namespaces/default/l2advertisements?", answers), ("/namespaces/default/bgppeers?", vec![forbidden()])];
+    let scripts = vec![
+        ("/namespaces/default/l2advertisements?", answers),
+        ("/namespaces/default/bgppeers?", vec![forbidden()]),
+    ];
     let mut heard = begin_as(HostLeases::Watched, pace(), Kind::MetallbL2Advertisement, &[], scripts).await;
     assert_eq!(heard.next().await, "synced", "what may not be seen counts as none");
     assert!(heard.next().await.starts_with("Unsupported"), "and no refusal was told before");
@@ -131,7 +134,10 @@ async fn who_may_not_see_announcements_of_metallb_reports_nothing_and_asks_seldo
     // One refusal does not have the other kind ask at once, and again.
     let patient = WatchTimings { first_retry: NEVER, look_for: NEVER, ..pace() };
     let refused = || (0..9).map(|_| forbidden()).collect();
-    let scripts = vec![("/namespaces/default/l2advertisements?", refused()), ("/namespaces/default/bgppeers?", refused())];
+    let scripts = vec![
+        ("/namespaces/default/l2advertisements?", refused()),
+        ("/namespaces/default/bgppeers?", refused()),
+    ];
     let mut heard = begin_as(HostLeases::Watched, patient, Kind::MetallbBGPPeer, &[], scripts).await;
     assert_eq!(heard.next().await, "synced");
     let mut asked = vec![heard.asked().await];

@@ -134,7 +134,7 @@ impl AnnouncingObjects {
         let mut all = Vec::new();
         let object = || it.object.clone();
         if let Some(name) = peer.bfd.as_ref().filter(|name| self.profile(name).is_none()) {
-            let message = format!("there is no BFDProfile {name}; the session goes on without BFD");
+            let message = format!("there is no BFDProfile {name}; the session continues without BFD");
             let problem = Problem::new(object(), Reason::NotFound, message).at("spec.bfdProfile");
             all.push(problem.fix("Create the BFDProfile, or correct the name."));
         }
