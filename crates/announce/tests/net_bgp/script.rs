@@ -101,6 +101,7 @@ impl Script {
             match self.stream.read(&mut buffer) {
                 Ok(0) => return None,
                 Ok(length) => self.begun.extend_from_slice(&buffer[..length]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     return None;
                 }
