@@ -170,7 +170,7 @@ impl Folder {
 
     /// Fills in file, line and column of problems with objects of this folder that have none.
     pub fn locate(&self, problems: &mut [Problem]) {
-        let mut by_file: BTreeMap<Name, Vec<(&mut Problem, Name, Arc<LocatedObject>)>> = BTreeMap::new();
+        let mut by_file = BTreeMap::<Name, Vec<_>>::new();
         for problem in problems.iter_mut().filter(|problem| problem.place.is_none()) {
             let (object, field) = problems::subject(problem);
             if let Some(claim) = self.claims.served(&object) {

@@ -21,7 +21,7 @@ const READS: [&str; 11] = [
 ];
 
 /// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
-const PARSERS: [(&str, &[&str]); 56] = [
+const PARSERS: [(&str, &[&str]); 57] = [
     ("acme/src/dns.rs", &["dns"]),
     ("acme/src/dns/", &["dns"]),
     ("admin/src/page/filter.rs", &["filter"]),
