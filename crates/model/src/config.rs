@@ -14,6 +14,7 @@ use std::{
 
 use crate::{
     acme::Acme,
+    dns::Dns,
     fact::TargetPort,
     layer2::Layer2,
     load_balancer::{
@@ -45,6 +46,8 @@ pub struct Config {
     pub status_page: Vec<SocketAddr>,
     pub tenants: Tenants,
     pub layer2: Layer2,
+    /// Names of Services are published in DNS.
+    pub dns: Option<Dns>,
     pub defaults: Defaults,
 }
 
@@ -212,6 +215,7 @@ impl Default for Config {
             status_page: Vec::new(),
             tenants: Tenants::default(),
             layer2: Layer2::default(),
+            dns: None,
             defaults: Defaults {
                 members: MembersFrom::Auto,
                 balance: Balance::RoundRobin,

@@ -14,6 +14,7 @@ pub mod address;
 pub mod announced;
 mod beside;
 pub mod config;
+pub mod dns;
 pub mod fact;
 pub mod group;
 pub mod latency;

@@ -5,6 +5,7 @@ mod auth;
 mod clients;
 mod cloud;
 mod http;
+mod names;
 mod octavia;
 pub(crate) mod places;
 mod ports;
@@ -36,6 +37,9 @@ pub(crate) use cloud::{
     FORWARDED_FOR, NAMED, TLS_CONTAINER, asks_for_adoption, gives_away, options as of_clouds,
 };
 pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
+pub use names::DNS_NAMES;
+use names::OF_EXTERNAL_DNS;
+pub(crate) use names::{DNS_TTL, hostnames};
 pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
 pub(crate) use places::asks;
 pub use places::{Place, place_names, places};
@@ -58,6 +62,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         .chain(clients::ROWS)
         .chain(auth::ROWS)
         .chain(http::ROWS)
+        .chain(names::ROWS)
         .chain(tls::ROWS)
         .chain(cloud::ROWS)
         .chain(octavia::ROWS)
@@ -88,6 +93,10 @@ pub struct Wishes {
     pub pool: Option<Name>,
     pub sharing: Option<Name>,
     pub share_across: Vec<Name>,
+    /// In DNS.
+    pub hostnames: Vec<Name>,
+    /// Seconds.
+    pub hostname_ttl: Option<u32>,
     pub http: HttpWishes,
     pub tls: TlsWishes,
     pub cloud: CloudWishes,
@@ -181,6 +190,8 @@ impl Wishes {
             pool: None,
             sharing: None,
             share_across: Vec::new(),
+            hostnames: Vec::new(),
+            hostname_ttl: None,
             http: HttpWishes::of(defaults),
             tls: TlsWishes::default(),
             cloud: CloudWishes::default(),
@@ -213,7 +224,8 @@ impl Wishes {
             let mut written = written.filter(|(name, value)| says(name, value));
             let Some((name, value)) = written.next() else { continue };
             let field = format!("metadata.annotations[{name}]");
-            if let Some((other, _)) = written.find(|(_, second)| *second != value) {
+            let is_same_or_anothers = |it: &(&str, &Name)| it.1 == value || it.0.starts_with(OF_EXTERNAL_DNS);
+            if let Some((other, _)) = written.find(|it| !is_same_or_anothers(it)) {
                 problems.push(
                     Problem::new(
                         object.clone(),
@@ -225,6 +237,8 @@ impl Wishes {
                 );
             }
             match (row.set)(self, value.trim()) {
+                // It may be external-dns's to do, and to report.
+                _ if name.starts_with(OF_EXTERNAL_DNS) => {}
                 Ok(()) => {
                     if row.name() == table::ADDRESS {
                         self.requested_field = field.as_str().into();

@@ -55,6 +55,6 @@ pub use index::ServiceKey;
 pub use slices::without_service as slices_without_service;
 pub use uses::Uses;
 pub use world::{
-    Adoption, AskedFor, Beside, Layer2Wanted, NotAdopted, Overview, Placement, Roles, Sign, Waiting, World,
-    dry_run,
+    Adoption, AskedFor, Beside, DnsNameView, Layer2Wanted, NotAdopted, Overview, Placement, Roles, Sign,
+    Waiting, World, dry_run,
 };

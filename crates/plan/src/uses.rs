@@ -9,7 +9,7 @@ use seaway_model::{
     unit::{LbKey, Place},
 };
 
-use crate::{Demand, Placement};
+use crate::{Demand, Placement, world::names};
 
 /// The rules by which Services get Units, of one moment. They hold no Service: those are handed in.
 #[derive(Clone)]
@@ -35,6 +35,7 @@ impl Uses {
                 };
                 self.demand(service).is_some_and(|it| units(&it).contains(unit))
             }
+            Unit::DnsName(name) => names(service, name),
             _ => false,
         }
     }

@@ -6,6 +6,7 @@ mod asked;
 mod certified;
 mod clouds;
 mod desire;
+mod dns_names;
 mod door;
 mod dry;
 mod freed;
@@ -41,13 +42,16 @@ use seaway_model::{
     PoolId, Problem, Unit, fact::FactRef, outcome::Replaced, unit::Place,
 };
 
+pub(crate) use self::dns_names::names;
 use self::{
-    adopt::Adoptions, asked::Changes, clouds::Holds, door::Door, freed::Freed, lost_time::LostTime,
-    orphans::Deletions, owners::OwnerState, released::GivenAway, silent::Silent, versions::Versions,
+    adopt::Adoptions, asked::Changes, clouds::Holds, dns_names::DnsNames, door::Door, freed::Freed,
+    lost_time::LostTime, orphans::Deletions, owners::OwnerState, released::GivenAway, silent::Silent,
+    versions::Versions,
 };
 pub use self::{
     adopt::{Adoption, Beside, NotAdopted, Sign, Waiting},
     asked::AskedFor,
+    dns_names::DnsNameView,
     dry::dry_run,
     layer2::Layer2Wanted,
     status::Overview,
@@ -99,6 +103,7 @@ pub struct World {
     config: Arc<Config>,
     index: Index,
     certificates: Certificates,
+    dns_names: DnsNames,
     /// Each that becomes named is asked for.
     secrets_by_name: bool,
     /// This host is to serve nobody new.
@@ -173,6 +178,7 @@ fn is_for_one(unit: &Unit) -> bool {
     matches!(
         unit,
         Unit::Address(_)
+            | Unit::DnsName(_)
             | Unit::Status(_)
             | Unit::Hold(_)
             | Unit::LoadBalancer(Place::Cloud { .. }, _)
@@ -195,6 +201,7 @@ impl World {
             config,
             index,
             certificates: Certificates::default(),
+            dns_names: DnsNames::default(),
             secrets_by_name: false,
             drains: false,
             declared: None,
@@ -255,6 +262,7 @@ impl World {
     fn take_dirt(&mut self) -> Vec<Dirt> {
         self.refresh_orders();
         self.free_released();
+        self.refresh_dns_names();
         let mut dirt = std::mem::take(&mut self.dirt);
         if !self.roles.allocate {
             // Somebody else writes those.
@@ -295,11 +303,7 @@ impl World {
             Change::Put(fact) if self.own_writes.precede(&fact) => {}
             Change::Put(fact) => self.put(&fact),
             Change::Gone(reference) => {
-                if let FactRef::Object(object) = &reference
-                    && object.kind == Kind::Service
-                {
-                    self.note_deleted(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
-                }
+                self.note_gone_service(&reference);
                 if let FactRef::Host(host) = &reference {
                     self.lost_time.forget_host(host);
                     self.end_silence(host);
@@ -371,6 +375,7 @@ impl World {
                 // Our own writing comes back here: it is no reason to plan anything again.
                 let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
                 self.note_other_write(&key, service.other_write.as_ref());
+                self.note_names(&key, Some(service));
                 self.note_change(service);
                 self.note_kept_ports(&key, Some(service));
                 self.note_whether_given_away(service);

@@ -14,6 +14,7 @@ mod clock;
 mod commands;
 mod demo;
 mod disk;
+mod dns_names;
 mod endpoints;
 mod examples;
 mod failing;

@@ -5,6 +5,7 @@ mod adoption;
 mod announced;
 mod cloud_defaults;
 mod clouds;
+mod dns_names;
 mod draining;
 mod explained;
 mod following;

@@ -21,7 +21,7 @@ const READS: [&str; 11] = [
 ];
 
 /// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
-const PARSERS: [(&str, &[&str]); 53] = [
+const PARSERS: [(&str, &[&str]); 54] = [
     ("acme/src/dns.rs", &["dns"]),
     ("acme/src/dns/", &["dns"]),
     ("admin/src/page/filter.rs", &["filter"]),
@@ -38,6 +38,7 @@ const PARSERS: [(&str, &[&str]); 53] = [
     ("cluster/src/decode.rs", &["object"]),
     ("cluster/src/host.rs", &["host"]),
     ("cluster/src/watch/pulses.rs", &["lease"]),
+    ("drivers/src/dns/", &["names"]),
     ("drivers/src/octavia/belongings.rs", &["names"]),
     ("drivers/src/octavia/names.rs", &["names"]),
     ("drivers/src/octavia/tags.rs", &["names"]),
