@@ -31,7 +31,7 @@ pub(crate) use self::marker::fuzz;
 pub use self::steps::{Presupposed, Step};
 use self::{
     look::look,
-    steps::{Observed, Obstacle, after, obstacle, steps},
+    steps::{Observed, Obstacle, after, holder, obstacle, steps},
 };
 use crate::acme::read_mounted_secret;
 
@@ -159,6 +159,14 @@ impl Driver for DnsNames {
         Ok(())
     }
 
+    /// Planning goes by age until it hears who has it.
+    fn stands(&self, _: &Unit, desired: &Desired, observed: &Option<Looked>) -> Option<Name> {
+        match (desired, observed) {
+            (Desired::DnsName(it), Some(looked)) => holder(it, &looked.seen),
+            _ => None,
+        }
+    }
+
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Option<Looked>) -> Conclusion {
         let (Desired::DnsName(it), Some(looked)) = (desired, observed) else {
             if let Unit::DnsName(name) = unit {
@@ -167,10 +175,9 @@ impl Driver for DnsNames {
             return Conclusion::default();
         };
         let problem = obstacle(it, &looked.seen).map(|it_is| problem_of(it, &it_is));
-        let withdraws = it.addresses.is_empty() && !it.keeps;
         Conclusion {
             again: match &problem {
-                _ if withdraws => self.remembered_for(it),
+                _ if it.withdraws => self.remembered_for(it),
                 Some(_) => Some(TRY_AGAIN),
                 None => Some(LOOK_AGAIN),
             },

@@ -11,6 +11,7 @@ use seaway_model::{
 };
 use seaway_testkit::{
     conformance,
+    facts::ip,
     topology::{NameServer, NameServerKind, TSIG_SECRET},
 };
 
@@ -67,8 +68,20 @@ fn named(
         owner: Owner::Object { object, uid: "u".into() },
         ttl: 60,
         addresses: addresses.iter().map(|it| it.parse().expect("an address")).collect(),
-        keeps: false,
+        keeps: many()
+            .iter()
+            .map(String::as_str)
+            .chain(["192.0.2.1", "192.0.2.2", "2001:db8::1"])
+            .map(ip)
+            .collect(),
+        withdraws: addresses.is_empty(),
+        rivals: BTreeSet::new(),
     }
+}
+
+/// As many as a name has at most.
+fn many() -> Vec<String> {
+    (0..16).map(|it| format!("2001:db8:aaaa:bbbb:cccc:dddd:eeee:ff{it:02x}")).collect()
 }
 
 fn driver() -> DnsNames {
@@ -125,10 +138,9 @@ async fn names_converge_and_each_step_may_be_done_twice() {
         // A wildcard answers for all names that are not there.
         let Some(scene) = Scene::new(kind, "* A 203.0.113.7\n* TXT \"any\"") else { return };
         for name in [WWW, "*.eu.shop.example"] {
-            let many: Vec<String> =
-                (0..16).map(|it| format!("2001:db8:aaaa:bbbb:cccc:dddd:eeee:ff{it:02x}")).collect();
+            let many = many();
             let many: Vec<&str> = many.iter().map(String::as_str).collect();
-            let keeps = DnsName { keeps: true, ..scene.name(name, None, "shop", &[]) };
+            let keeps = DnsName { withdraws: false, ..scene.name(name, None, "shop", &[]) };
             let wanted = [
                 scene.wanted(name, None, "shop", &["192.0.2.1", "2001:db8::1"]),
                 scene.wanted(name, None, "shop", &["192.0.2.2", "192.0.2.1"]),

@@ -62,8 +62,12 @@ pub struct DnsName {
     pub owner: Owner,
     pub ttl: u32,
     pub addresses: BTreeSet<IpAddr>,
-    /// No address answers now, and nobody asked for that: what is there stays.
-    pub keeps: bool,
+    /// Where no address answers: of what is there, these stay. Others may be another's by now.
+    pub keeps: BTreeSet<IpAddr>,
+    /// This host leaves: it is taken out of the name, if another host is in it.
+    pub withdraws: bool,
+    /// Who asks for it, too (`default/shop`): one that has it published keeps it.
+    pub rivals: BTreeSet<Name>,
 }
 
 impl DnsName {

@@ -39,7 +39,7 @@ pub(crate) use cloud::{
 pub use http::{FRONT_DOOR, HOST, PATH, PROTOCOL};
 pub use names::DNS_NAMES;
 use names::OF_EXTERNAL_DNS;
-pub(crate) use names::{DNS_TTL, hostnames};
+pub(crate) use names::{DNS_TTL, has_hostname, hostnames};
 pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
 pub(crate) use places::asks;
 pub use places::{Place, place_names, places};

@@ -9,7 +9,10 @@ use seaway_model::{
     unit::{LbKey, Place},
 };
 
-use crate::{Demand, Placement, world::names};
+use crate::{
+    Demand, Placement,
+    world::{may_have, names},
+};
 
 /// The rules by which Services get Units, of one moment. They hold no Service: those are handed in.
 #[derive(Clone)]
@@ -35,7 +38,9 @@ impl Uses {
                 };
                 self.demand(service).is_some_and(|it| units(&it).contains(unit))
             }
-            Unit::DnsName(name) => names(service, name),
+            Unit::DnsName(name) => {
+                names(service, name) && may_have(&self.config, name, &service.meta.namespace)
+            }
             _ => false,
         }
     }

@@ -42,7 +42,7 @@ use seaway_model::{
     PoolId, Problem, Unit, fact::FactRef, outcome::Replaced, unit::Place,
 };
 
-pub(crate) use self::dns_names::names;
+pub(crate) use self::dns_names::{may_have, names};
 use self::{
     adopt::Adoptions, asked::Changes, clouds::Holds, dns_names::DnsNames, door::Door, freed::Freed,
     lost_time::LostTime, orphans::Deletions, owners::OwnerState, released::GivenAway, silent::Silent,
@@ -439,6 +439,7 @@ impl World {
                     && object.kind == Kind::Node
                 {
                     self.note_node(&object.name, None);
+                    self.look_at_kept_names();
                     self.end_silence_without_report(&object.name);
                 }
                 for touched in self.index.remove(reference) {

@@ -5,7 +5,10 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
-use seaway_model::dns::{DnsName, marker_name};
+use seaway_model::{
+    Name,
+    dns::{DnsName, marker_name},
+};
 
 use super::marker::Marker;
 
@@ -59,7 +62,7 @@ pub(super) fn steps(it: &DnsName, is_wanted: bool, observed: &Observed) -> Vec<S
     let is_last = || markers.of_peers.is_disjoint(&observed.addresses);
     let mut wanted = match is_wanted {
         false => BTreeSet::new(),
-        true if it.addresses.is_empty() && (it.keeps || is_last()) => before.clone(),
+        true if it.addresses.is_empty() && (!it.withdraws || is_last()) => &before & &it.keeps,
         true => it.addresses.clone(),
     };
     if observed.texts.is_empty() {
@@ -76,6 +79,10 @@ pub(super) fn steps(it: &DnsName, is_wanted: bool, observed: &Observed) -> Vec<S
             removes: BTreeSet::new(),
             ttl: it.ttl,
         }];
+    }
+    if is_wanted && holder(it, observed).is_some() {
+        // Planning hears of it, and asks for what that one needs.
+        return Vec::new();
     }
     if obstacle.is_some() {
         // What is ours may go; nothing comes.
@@ -132,6 +139,14 @@ pub(super) fn obstacle(it: &DnsName, observed: &Observed) -> Option<Obstacle> {
     let known = |ip: &IpAddr| markers.of_peers.contains(ip) || markers.own_addresses().contains(ip);
     let beside: BTreeSet<IpAddr> = observed.addresses.iter().filter(|ip| !known(ip)).copied().collect();
     (!beside.is_empty()).then_some(Obstacle::Beside(beside))
+}
+
+/// Another Service that asks for it, too, and has it: it keeps it.
+pub(super) fn holder(it: &DnsName, observed: &Observed) -> Option<Name> {
+    let markers = Markers::of(it, observed);
+    let is_own = markers.own.iter().any(|(_, own)| own.service == it.service());
+    let services = markers.own.iter().map(|(_, own)| Name::from(own.service.as_str()));
+    services.filter(|_| !is_own).find(|service| it.rivals.contains(service))
 }
 
 /// What is there after it.

@@ -66,9 +66,18 @@ fn host_name(text: &str) -> Result<Name, String> {
 
 /// The names that an object asks for; nothing, where what it says is not understood.
 pub(crate) fn hostnames(annotations: &Labels) -> Option<Vec<Name>> {
+    text_of(annotations).map_or(Some(Vec::new()), |text| list(text, host_name).ok())
+}
+
+/// Whether an object has this name among those it asks for, also where the rest of what it says is not understood.
+pub(crate) fn has_hostname(annotations: &Labels, name: &str) -> bool {
+    let is_it = |it: &str| it.trim().trim_end_matches('.').eq_ignore_ascii_case(name);
+    text_of(annotations).is_some_and(|text| text.split(',').any(is_it))
+}
+
+fn text_of(annotations: &Labels) -> Option<&Name> {
     let names = ROWS.first().map_or(&[][..], |row| row.names);
-    let text = names.iter().find_map(|name| annotations.get(*name));
-    text.map_or(Some(Vec::new()), |text| list(text, host_name).ok())
+    names.iter().find_map(|name| annotations.get(*name))
 }
 
 #[cfg(test)]

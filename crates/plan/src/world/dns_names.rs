@@ -1,7 +1,8 @@
 //! Names of Services in DNS: who has each, and with which addresses it is published.
 //!
 //! ```text
-//!     annotations of Services ─► claims: the oldest has the name ─┐
+//!     annotations of Services ─► claims: who has it keeps it, ────┐
+//!                                else it is the oldest one's      │
 //!     its status: what answers now ───────────────────────────────┼─► Unit::DnsName ─► driver
 //!     zones of the configuration ─────────────────────────────────┘
 //! ```
@@ -14,7 +15,7 @@ use std::{
 };
 
 use seaway_model::{
-    Desired, Dirt, Name, Owner, Problem, Reason, Time, Unit,
+    Config, Desired, Dirt, Name, Owner, Problem, Reason, Time, Unit,
     dns::{DnsName, DnsZone, MOST_ADDRESSES},
     fact::{Service, ServiceKind},
     outcome::UnitState,
@@ -23,14 +24,16 @@ use seaway_model::{
 
 use super::{World, owners::OwnerState};
 use crate::{
-    annotations::{DNS_NAMES, DNS_TTL, hostnames},
+    annotations::{DNS_NAMES, DNS_TTL, has_hostname, hostnames},
     index::ServiceKey,
 };
 
 #[derive(Debug, Default)]
 pub(super) struct DnsNames {
-    /// By age: the first has it.
+    /// By age.
     claims: BTreeMap<Name, BTreeSet<(Option<Time>, Owner)>>,
+    /// Who has each, here or by its marker: an older Service that begins to ask for it does not get it.
+    held: BTreeMap<Name, Owner>,
     of: HashMap<Owner, Vec<Name>>,
     /// As drivers were told to make them.
     told: BTreeMap<Name, DnsName>,
@@ -57,17 +60,17 @@ enum Unpublished {
     Taken(Owner),
 }
 
-impl DnsNames {
-    fn owner_of(&self, name: &str) -> Option<&Owner> {
-        self.claims.get(name)?.first().map(|(_, owner)| owner)
-    }
-}
-
-/// Whether a Service names it, whoever serves that. What is not understood may be this name.
+/// Whether a Service names it, whoever serves that. Of what is not understood, one that is not this name takes nothing hostage.
 pub(crate) fn names(service: &Service, name: &Name) -> bool {
     service.kind == ServiceKind::LoadBalancer
         && !service.leaving
-        && hostnames(&service.meta.annotations).is_none_or(|it| it.contains(name))
+        && has_hostname(&service.meta.annotations, name)
+}
+
+/// Whether Services of a namespace may have a name, as far as its zone says.
+pub(crate) fn may_have(config: &Config, name: &str, namespace: &Name) -> bool {
+    let zone = config.dns.as_ref().and_then(|it| it.zone_of(name));
+    zone.is_none_or(|it| it.namespaces.is_empty() || it.namespaces.contains(namespace))
 }
 
 impl World {
@@ -96,7 +99,9 @@ impl World {
             self.look_at_name(name);
         }
         for name in names.iter().filter(|it| !before.contains(it)) {
-            self.dns_names.ended.remove(name);
+            if may_have(&self.config, name, &owner.object().namespace) {
+                self.dns_names.ended.remove(name);
+            }
             self.dns_names.claims.entry(name.clone()).or_default().insert((created, owner.clone()));
             self.look_at_name(name);
         }
@@ -117,6 +122,7 @@ impl World {
     pub(super) fn look_at_names_anew(&mut self) {
         self.look_at_all_names();
         self.dns_names.told.clear();
+        self.dns_names.held.clear();
     }
 
     /// The configuration, or whether this host drains, is another.
@@ -125,12 +131,56 @@ impl World {
         self.dns_names.stale.extend(known.cloned().collect::<Vec<_>>());
     }
 
+    /// A machine is gone: its addresses do not stay.
+    pub(super) fn look_at_kept_names(&mut self) {
+        let kept = self.dns_names.told.iter().filter(|(_, it)| it.addresses.is_empty());
+        self.dns_names.stale.extend(kept.map(|(name, _)| name.clone()).collect::<Vec<_>>());
+    }
+
     /// A Service is about to be another, or no more: what it gave up was asked for.
     pub(super) fn note_names(&mut self, key: &ServiceKey, now: Option<&Service>) {
-        let Some(before) = self.index.service(key) else { return };
-        let of = |it: &Service| hostnames(&it.meta.annotations).unwrap_or_default();
-        let given_up = of(before).into_iter().filter(|name| now.is_none_or(|it| !names(it, name)));
-        self.dns_names.ended.extend(given_up);
+        let Some(before) = self.index.service(key).filter(|_| self.roles.allocate) else { return };
+        let asks = |it: &&Service| it.kind == ServiceKind::LoadBalancer && !it.leaving;
+        if now.filter(asks).is_some_and(|it| hostnames(&it.meta.annotations).is_none()) {
+            // A slip of the pen gives nothing up.
+            return;
+        }
+        let owners = self.of_service.get(key).into_iter().flatten();
+        let claimed = owners.filter_map(|it| self.dns_names.of.get(it)).flatten().cloned();
+        let asked = hostnames(&before.meta.annotations).unwrap_or_default().into_iter().chain(claimed);
+        let is_in_zone = |name: &Name| self.config.dns.as_ref().is_some_and(|it| it.zone_of(name).is_some());
+        let given_up = asked.filter(|name| is_in_zone(name) && now.is_none_or(|it| !names(it, name)));
+        self.dns_names.ended.extend(given_up.collect::<Vec<_>>());
+    }
+
+    /// It is out of DNS.
+    pub(super) fn forget_name(&mut self, unit: &Unit) {
+        if let Unit::DnsName(name) = unit
+            && !self.dns_names.claims.contains_key(name)
+        {
+            self.dns_names.ended.remove(name);
+            self.dns_names.held.remove(name);
+        }
+    }
+
+    /// Its marker says that it is published for this one (`default/shop`).
+    pub(super) fn note_holder(&mut self, name: &Name, service: &str) {
+        let holder = self.eligible(name).find(|it| service_of(it).as_str() == service).cloned();
+        if let Some(holder) = holder.filter(|it| self.dns_names.held.get(name) != Some(it)) {
+            self.dns_names.held.insert(name.clone(), holder);
+            self.look_at_name(name);
+        }
+    }
+
+    /// Who asks for it and may have it, by age.
+    fn eligible(&self, name: &str) -> impl Iterator<Item = &Owner> {
+        let all = self.dns_names.claims.get(name).into_iter().flatten().map(|(_, owner)| owner);
+        all.filter(|owner| self.zone_of(name, owner).is_ok())
+    }
+
+    fn owner_of_name(&self, name: &str) -> Option<&Owner> {
+        let held = self.dns_names.held.get(name);
+        self.eligible(name).find(|it| Some(*it) == held).or_else(|| self.eligible(name).next())
     }
 
     pub(super) fn saw_end_of_name(&self, name: &Name) -> bool {
@@ -153,7 +203,14 @@ impl World {
         for name in names {
             let now = self.dns_name(&name);
             if self.dns_names.told.get(&name) == now.as_ref() {
+                if now.is_none() && !self.dns_names.claims.contains_key(&name) {
+                    // It was never in DNS.
+                    self.dns_names.ended.remove(&name);
+                }
                 continue;
+            }
+            if let Some(now) = &now {
+                self.dns_names.held.insert(name.clone(), now.owner.clone());
             }
             match now {
                 Some(now) => self.dns_names.told.insert(name.clone(), now),
@@ -168,8 +225,16 @@ impl World {
             _ if !self.roles.allocate => Desired::Released,
             Some(it) => Desired::DnsName(Arc::new(it)),
             None => {
-                let is_claimed = self.dns_names.claims.contains_key(name);
-                let is_named = || self.index.services().any(|(_, it)| names(it, name));
+                // A setting takes nothing away; one that may not have it keeps nothing of others.
+                let held = self.dns_names.held.get(name);
+                let may = |namespace: &Name| may_have(&self.config, name, namespace);
+                let mut claims = self.dns_names.claims.get(name).into_iter().flatten().map(|(_, it)| it);
+                let is_claimed =
+                    claims.any(|it| held.is_none_or(|held| held == it) || may(&it.object().namespace));
+                let is_named = || {
+                    let mut all = self.index.services().map(|(_, it)| it);
+                    all.any(|it| may(&it.meta.namespace) && names(it, name))
+                };
                 if is_claimed || is_named() { Desired::Released } else { Desired::Absent }
             }
         }
@@ -177,7 +242,7 @@ impl World {
 
     fn dns_name(&self, name: &Name) -> Option<DnsName> {
         let dns = self.config.dns.as_ref()?;
-        let owner = self.dns_names.owner_of(name)?;
+        let owner = self.owner_of_name(name)?;
         let zone = self.zone_of(name, owner).ok()?;
         let withdraws = self.roles.host.is_some() && self.drains;
         let addresses = if withdraws { BTreeSet::new() } else { self.published_addresses(owner) };
@@ -188,7 +253,9 @@ impl World {
             host: self.roles.host.clone().filter(|_| !self.config.pools.cluster),
             owner: owner.clone(),
             ttl: self.ttl_of(owner, zone),
-            keeps: addresses.is_empty() && !withdraws,
+            keeps: if addresses.is_empty() { self.kept_addresses(owner) } else { BTreeSet::new() },
+            withdraws,
+            rivals: self.eligible(name).filter(|it| *it != owner).map(service_of).collect(),
             addresses,
         })
     }
@@ -198,6 +265,23 @@ impl World {
         let serving = self.own_status(owner).map(|it| it.serving).unwrap_or_default();
         let all: BTreeSet<IpAddr> = serving.iter().map(|it| it.ip).filter(is_publishable).collect();
         all.into_iter().take(MOST_ADDRESSES).collect()
+    }
+
+    /// Those that it still has, answering or not, and those of hosts and Nodes that are there. What another has by now is none.
+    fn kept_addresses(&self, owner: &Owner) -> BTreeSet<IpAddr> {
+        let state = self.owners.get(owner);
+        let is_in_cloud = state.and_then(|it| it.demand.as_ref()).is_some_and(|it| it.cloud.is_some());
+        let cloud = self.own_status(owner).filter(|_| is_in_cloud).map(|it| it.addresses);
+        // Of hosts, the ledger remembers those that are gone.
+        let grant = state.and_then(|it| it.grant.as_ref()).filter(|it| !it.from_hosts);
+        let own = cloud.iter().flatten().chain(grant.into_iter().flat_map(|it| &it.addresses));
+        let hosts = self.index.hosts().flat_map(|it| it.addresses.iter());
+        let nodes = self.index.nodes().flat_map(|it| it.addresses.iter());
+        let all = own.chain(hosts).chain(nodes).copied();
+        let is_of_another = |ip: IpAddr| {
+            self.ledger.address(ip).is_some_and(|it| !it.owners.is_empty() && !it.owners.contains(owner))
+        };
+        all.filter(|ip| !is_of_another(*ip)).collect()
     }
 
     fn ttl_of(&self, owner: &Owner, zone: &DnsZone) -> u32 {
@@ -217,7 +301,7 @@ impl World {
 
     fn zone_if_first(&self, name: &str, owner: &Owner) -> Result<&Arc<DnsZone>, Unpublished> {
         let zone = self.zone_of(name, owner)?;
-        match self.dns_names.owner_of(name).filter(|first| *first != owner) {
+        match self.owner_of_name(name).filter(|first| *first != owner) {
             Some(first) => Err(Unpublished::Taken(first.clone())),
             None => Ok(zone),
         }
@@ -256,9 +340,11 @@ impl World {
                     "Add the namespace to the zone (dns.zones[].namespaces), or choose another name.",
                 ),
                 Unpublished::Taken(first) => {
+                    let is_older = self.eligible(name).next() == Some(&first);
+                    let why = if is_older { "is older" } else { "had it first" };
                     let first = first.named_for(owner, self.config.pools.cluster);
                     (
-                        format!("{first} asks for it, too, and is older"),
+                        format!("{first} asks for it, too, and {why}"),
                         "Choose another name for one of the two.",
                     )
                 }
@@ -296,6 +382,11 @@ impl World {
             })
     }
 
+    /// Whether this host was told to drain, and none is sent here by DNS any more.
+    pub fn has_left_dns(&self) -> bool {
+        self.drains && !self.still_published()
+    }
+
     /// The last name of this host is out of DNS.
     pub(super) fn note_withdrawn_name(&mut self, unit: &Unit) {
         if matches!(unit, Unit::DnsName(_)) && self.drains && !self.still_published() {
@@ -303,6 +394,12 @@ impl World {
             self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(Dirt::Unit));
         }
     }
+}
+
+/// As a marker says it.
+fn service_of(owner: &Owner) -> Name {
+    let object = owner.object();
+    format!("{}/{}", object.namespace, object.name).into()
 }
 
 fn is_publishable(ip: &IpAddr) -> bool {

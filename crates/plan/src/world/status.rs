@@ -32,6 +32,9 @@ pub struct Overview {
 impl World {
     /// What a Unit waits for, or nothing any more.
     pub(super) fn stand(&mut self, unit: Unit, what: Option<Name>) {
+        if let Unit::DnsName(name) = &unit {
+            return what.into_iter().for_each(|service| self.note_holder(name, &service));
+        }
         if note(&mut self.stands, &unit, what) {
             self.mark_statuses(&unit);
         }

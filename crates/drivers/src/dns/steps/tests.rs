@@ -26,7 +26,9 @@ fn wanted(host: Option<&str>, service: &str, addresses: &[&str]) -> DnsName {
         owner: Owner::Object { object, uid: "u".into() },
         ttl: 60,
         addresses: ips(addresses),
-        keeps: false,
+        keeps: ips(&["192.0.2.1", "192.0.2.2", "192.0.2.9", "2001:db8::1"]),
+        withdraws: false,
+        rivals: BTreeSet::new(),
     }
 }
 
@@ -61,9 +63,12 @@ fn a_name_is_written_with_its_marker_and_follows_what_answers() {
     check(&it, false, &there, &["remove 192.0.2.1 2001:db8::1 remove the marker"]);
     let none = wanted(None, "shop", &[]);
     check(&none, true, &there, &[]);
-    let keeps = DnsName { keeps: true, ..none };
-    check(&keeps, true, &there, &[]);
-    check(&keeps, true, &Observed::default(), &[]);
+    check(&none, true, &Observed::default(), &[]);
+    // What another may have by now does not stay.
+    let one = DnsName { keeps: ips(&["192.0.2.1"]), ..none.clone() };
+    check(&one, true, &there, &["remove 2001:db8::1 replace the marker"]);
+    let lost = DnsName { keeps: ips(&[]), ..none };
+    check(&lost, true, &there, &["remove 192.0.2.1 2001:db8::1 remove the marker"]);
     let later = DnsName { ttl: 30, ..it };
     check(&later, true, &there, &["add 192.0.2.1 2001:db8::1 replace the marker"]);
 }
@@ -109,13 +114,30 @@ fn hosts_of_one_folder_have_their_own_addresses_in_one_name() {
     let both = seen(&[of_a.clone(), marked(&b, &["192.0.2.2"])], &["192.0.2.1", "192.0.2.2"]);
     check(&a, true, &both, &[]);
     check(&b, true, &both, &[]);
-    check(&wanted(Some("b"), "shop", &[]), true, &both, &["remove 192.0.2.2 remove the marker"]);
+    let leaves = |host: &str| DnsName { withdraws: true, ..wanted(Some(host), "shop", &[]) };
+    check(&leaves("b"), true, &both, &["remove 192.0.2.2 remove the marker"]);
+    // The last one stays, and so does one that is only not served now.
+    check(&leaves("a"), true, &seen(std::slice::from_ref(&of_a), &["192.0.2.1"]), &[]);
+    check(&wanted(Some("b"), "shop", &[]), true, &both, &[]);
     // An address that both serve stays as long as one of them does.
     let shared = seen(&[marked(&a, &["192.0.2.9"]), marked(&b, &["192.0.2.9"])], &["192.0.2.9"]);
-    check(&wanted(Some("a"), "shop", &[]), true, &shared, &["remove the marker"]);
+    check(&leaves("a"), true, &shared, &["remove the marker"]);
     let other = wanted(Some("b"), "blog", &["192.0.2.2"]);
     check(&other, true, &there, &[]);
     assert!(matches!(obstacle(&other, &there), Some(Obstacle::Marker(_))));
+}
+
+#[test]
+fn one_that_has_a_name_keeps_it_from_others_that_ask_for_it() {
+    let (shop, evil) = (wanted(None, "shop", &["192.0.2.1"]), wanted(None, "evil", &["192.0.2.2"]));
+    let there = seen(&[marked(&shop, &["192.0.2.1"])], &["192.0.2.1"]);
+    let asks_too = DnsName { rivals: ["default/shop".into()].into(), ..evil.clone() };
+    check(&asks_too, true, &there, &[]);
+    assert_eq!(holder(&asks_too, &there).as_deref(), Some("default/shop"));
+    assert_eq!(holder(&DnsName { rivals: ["default/evil".into()].into(), ..shop }, &there), None);
+    // It gave it up.
+    assert_eq!(holder(&evil, &there), None);
+    check(&evil, true, &there, &["add 192.0.2.2 remove 192.0.2.1 replace the marker"]);
 }
 
 #[test]
@@ -141,7 +163,7 @@ fn one() -> impl Strategy<Value = (DnsName, bool)> {
     (host, service, addresses(), any::<(bool, bool)>()).prop_map(
         |(host, service, addresses, (keeps, wanted_now))| {
             let it = wanted(host, service, &addresses);
-            (DnsName { keeps: keeps && addresses.is_empty(), ..it }, wanted_now)
+            (DnsName { withdraws: !keeps && addresses.is_empty(), ..it }, wanted_now)
         },
     )
 }
@@ -186,7 +208,7 @@ proptest! {
             for ip in of_peers.flat_map(|it| it.addresses).filter(|ip| before.addresses.contains(ip)) {
                 prop_assert!(zone.addresses.contains(&ip));
             }
-            if is_wanted && obstacle(&it, &zone).is_none() && !it.keeps {
+            if is_wanted && obstacle(&it, &zone).is_none() {
                 prop_assert!(it.addresses.is_subset(&zone.addresses));
             }
         }

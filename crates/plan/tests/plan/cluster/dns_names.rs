@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use seaway_model::{
-    Change, Config, Desired, Dirt, Name, Reason, Time, Unit,
+    Change, Config, Desired, Dirt, Kind, Name, ObjectRef, Reason, Time, Unit,
     acme::{DnsKey, DnsKeyAlgorithm},
     config::PoolRules,
     dns::{Dns, DnsName, DnsProvider, DnsZone},
@@ -11,11 +11,11 @@ use seaway_model::{
     outcome::{Outcome, Serving, UnitState},
 };
 use seaway_plan::{Roles, World};
-use seaway_testkit::facts::{HOST, host, ip, owner, put, service, shop, synced};
+use seaway_testkit::facts::{HOST, host, ip, owner, pool, put, service, shop, synced};
 
 use super::{
     readiness::of_hosts,
-    scene::{OnHost, heard, node, unit},
+    scene::{OnHost, PUBLIC, heard, node, unit},
 };
 
 const DNS_NAMES: &str = "seaway.dev/dns-names";
@@ -84,6 +84,10 @@ fn addresses(world: &World, name: &str) -> Vec<String> {
     wanted(world, name).expect("it is published").addresses.iter().map(ToString::to_string).collect()
 }
 
+fn kept(world: &World) -> Vec<String> {
+    wanted(world, WWW).expect("it is named").keeps.iter().map(ToString::to_string).collect()
+}
+
 fn marks(dirt: &[Dirt]) -> bool {
     dirt.contains(&Dirt::Unit(Unit::DnsName(WWW.into())))
 }
@@ -102,8 +106,8 @@ fn a_name_has_the_addresses_of_hosts_that_are_there_and_do_not_drain() {
     );
     let it = wanted(&world, WWW).expect("it is published");
     assert_eq!(
-        (it.host.as_deref(), it.ttl, it.keeps, it.service()),
-        (None, 60, false, "default/shop".into())
+        (it.host.as_deref(), it.ttl, it.keeps.is_empty(), it.service()),
+        (None, 60, true, "default/shop".into())
     );
     assert_eq!(addresses(&world, WWW), ["10.0.0.1", "10.0.0.2"]);
     assert!(marks(&world.apply(of("a", "10.0.0.1", true))));
@@ -128,7 +132,24 @@ fn a_name_has_the_addresses_of_hosts_that_are_there_and_do_not_drain() {
     // That none is there is no reason to take the name out of DNS.
     world.apply(of("b", "10.0.0.2", true));
     let none = wanted(&world, WWW).expect("it is published");
-    assert!(none.addresses.is_empty() && none.keeps);
+    assert!(none.addresses.is_empty() && !none.withdraws);
+    assert_eq!(kept(&world), ["10.0.0.1", "10.0.0.2"]);
+    // A machine that is gone may have left its address to another.
+    world.apply(Change::Gone(FactRef::Host("b".into())));
+    world.apply(Change::Gone(FactRef::Object(ObjectRef::new(Kind::Node, "", "b"))));
+    assert_eq!(kept(&world), ["10.0.0.1"]);
+}
+
+#[test]
+fn an_address_that_another_has_by_now_is_not_kept() {
+    let mut world = World::new(Roles::default(), Vec::new(), Arc::new(config(true, "shop.example", &[])));
+    for change in [pool(PUBLIC), put(&www())].into_iter().chain(synced()).chain([Change::Leads(true)]) {
+        world.apply(change);
+    }
+    assert_eq!(kept(&world), ["192.0.2.10"], "it is about to be served");
+    let elsewhere = named(www(), &[("seaway.dev/address", "192.0.2.15")]);
+    assert!(marks(&world.apply(put(&elsewhere))));
+    assert_eq!(kept(&world), ["192.0.2.15"]);
 }
 
 #[test]
@@ -188,6 +209,87 @@ fn of_two_services_the_older_one_has_the_name_and_the_other_is_told() {
     assert_eq!(told(&world, &second), [""; 0]);
 }
 
+/// Two Services with one name, and the older one begins to ask for it later.
+fn shop_and_evil() -> (Service, Service) {
+    let (mut shop, mut evil) = (www(), named(shop(), &[(DNS_NAMES, WWW)]));
+    shop.meta.created = Some(Time(2));
+    (evil.meta.created, evil.meta.namespace, evil.meta.uid) = (Some(Time(1)), "evil".into(), "evil".into());
+    (shop, evil)
+}
+
+#[test]
+fn an_older_service_that_begins_to_ask_for_a_name_does_not_get_it() {
+    let (shop, evil) = shop_and_evil();
+    let first = vec![put(&shop), of("a", "10.0.0.1", false)];
+    let mut world = leader(config(true, "shop.example", &[]), first);
+    world.apply(put(&evil));
+    let it = wanted(&world, WWW).expect("it is published");
+    assert_eq!((it.service(), it.rivals.clone()), ("default/shop".into(), ["evil/shop".into()].into()));
+    assert_eq!(told(&world, &shop), [""; 0]);
+    assert!(
+        told(&world, &evil)[0].ends_with("asks for it, too, and had it first"),
+        "{:?}",
+        told(&world, &evil)
+    );
+    // After a restart it goes by age, until the marker says whose it is.
+    let both = vec![put(&evil), put(&shop), of("a", "10.0.0.1", false)];
+    let mut world = leader(config(true, "shop.example", &[]), both);
+    assert_eq!(wanted(&world, WWW).expect("it is published").service(), "evil/shop");
+    let says = |service: &str| Change::Stands(Unit::DnsName(WWW.into()), Some(service.into()));
+    assert!(!marks(&world.apply(says("default/other"))));
+    assert!(marks(&world.apply(says("default/shop"))));
+    assert_eq!(wanted(&world, WWW).expect("it is published").service(), "default/shop");
+    assert_eq!(told(&world, &shop), [""; 0]);
+    // It is the other's once this one gives it up, and stays so.
+    assert!(marks(&world.apply(Change::Gone(FactRef::Object(owner(&shop).object())))));
+    world.apply(put(&shop));
+    assert_eq!(wanted(&world, WWW).expect("it is published").service(), "evil/shop");
+}
+
+#[test]
+fn who_may_not_have_a_name_takes_it_from_none_and_keeps_none_in_dns() {
+    let (shop, evil) = shop_and_evil();
+    let both = vec![put(&evil), put(&shop), of("a", "10.0.0.1", false)];
+    let mut world = leader(config(true, "shop.example", &["default"]), both);
+    assert_eq!(wanted(&world, WWW).expect("it is published").service(), "default/shop");
+    assert_eq!((told(&world, &shop).len(), told(&world, &evil).len()), (0, 1));
+    world.apply(Change::Gone(FactRef::Object(owner(&shop).object())));
+    let unit = Unit::DnsName(WWW.into());
+    assert_eq!((world.desire(&unit), world.saw_end_of(&unit)), (Desired::Absent, true));
+    let (shop, evil) = (Arc::new(shop), Arc::new(evil));
+    assert!(world.uses().uses(&shop, &unit) && !world.uses().uses(&evil, &unit));
+}
+
+#[test]
+fn what_one_service_misspelt_keeps_no_name_of_another_in_dns() {
+    let unit = Unit::DnsName(WWW.into());
+    for (value, keeps) in [("_sip.b.example", false), ("_sip.b.example, WWW.shop.example.", true)] {
+        let mut other = named(shop(), &[(THEIRS, value)]);
+        (other.meta.namespace, other.meta.uid) = ("b".into(), "b".into());
+        let first = vec![put(&other), put(&www()), of("a", "10.0.0.1", false)];
+        let mut world = leader(config(true, "shop.example", &[]), first);
+        assert!(marks(&world.apply(Change::Gone(FactRef::Object(owner(&www()).object())))));
+        assert_eq!(world.desire(&unit) == Desired::Released, keeps, "{value}");
+        assert_eq!(world.uses().uses(&Arc::new(other), &unit), keeps, "{value}");
+    }
+}
+
+#[test]
+fn names_that_are_gone_are_forgotten() {
+    let mut world = leader(config(true, "shop.example", &[]), vec![put(&www()), of("a", "10.0.0.1", false)]);
+    let unit = Unit::DnsName(WWW.into());
+    world.apply(put(&shop()));
+    assert!(world.saw_end_of(&unit));
+    let (facts, problems, serving) = (Vec::new(), Vec::new(), Vec::new());
+    let state = UnitState::Absent;
+    world.apply(Change::Outcome(Outcome { unit: unit.clone(), state, facts, problems, serving }));
+    assert!(!world.saw_end_of(&unit));
+    // One that is external-dns's was never ours.
+    world.apply(put(&named(shop(), &[(THEIRS, "a.other.example")])));
+    world.apply(put(&shop()));
+    assert!(!world.saw_end_of(&Unit::DnsName("a.other.example".into())));
+}
+
 #[test]
 fn names_are_published_in_zones_that_are_named_for_namespaces_that_may() {
     let ours = named(shop(), &[(DNS_NAMES, WWW), ("seaway.dev/dns-ttl", "5m")]);
@@ -229,7 +331,8 @@ fn a_host_without_a_cluster_publishes_what_it_serves_and_leaves_dns_before_its_s
         Desired::LoadBalancer(it) => !it.listeners.is_empty(),
         other => panic!("{other:?}"),
     };
-    assert!(wanted(&world, WWW).expect("it is named").keeps, "nothing is open yet");
+    let none = wanted(&world, WWW).expect("it is named");
+    assert!(none.keeps.contains(&ip("10.0.0.5")) && !none.withdraws, "nothing is open yet");
     let serving = ["10.0.0.5", "127.0.0.1"].map(|at| Serving {
         ip: ip(at),
         protocol: seaway_model::L4::Tcp,
@@ -248,7 +351,7 @@ fn a_host_without_a_cluster_publishes_what_it_serves_and_leaves_dns_before_its_s
 
     assert!(marks(&world.apply(Change::Drains(true))));
     let out = wanted(&world, WWW).expect("it is named");
-    assert!(out.addresses.is_empty() && !out.keeps);
+    assert!(out.addresses.is_empty() && out.withdraws && out.keeps.contains(&ip("10.0.0.5")));
     assert!(listens(&world), "clients still come by the record");
     world.apply(outcome(&name, pending, &[]));
     assert!(listens(&world), "resolvers still have it");
