@@ -271,18 +271,7 @@ impl Control {
 
     /// Takes this host's addresses out of DNS, and waits until resolvers have forgotten them, or for so long.
     pub(crate) async fn leave_dns(&self, patience: Duration) {
-        let left = async {
-            if self.handle.changes().send(Change::Drains(true)).await.is_err() {
-                return;
-            }
-            let mut moved = self.handle.moved();
-            while self.handle.ask(|world| world.still_published()).await == Some(true) {
-                if moved.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        if timeout(patience, left).await.is_err() {
+        if timeout(patience, self.handle.leave_dns()).await.is_err() {
             info!("resolvers may still send clients here: half of the drain period has passed");
         }
     }

@@ -119,7 +119,7 @@ fn of_two_hosts_with_one_name_the_one_that_stops_leaves_dns_before_it_closes() {
             Setup::again(folder, own_address())
                 .address(ip.parse().expect("an address"))
                 .named(name)
-                .config(&config(&server, "seaway", "drain: 10s\n"))
+                .config(&config(&server, "seaway", "drain: 10s\n").replace("ttl: 1s", "ttl: 5s"))
                 .start()
         });
         until("both are there", || addresses(&server) == ["192.0.2.1", "192.0.2.2"]);
