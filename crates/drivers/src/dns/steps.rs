@@ -62,7 +62,9 @@ pub(super) fn steps(it: &DnsName, is_wanted: bool, observed: &Observed) -> Vec<S
     let is_last = || markers.of_peers.is_disjoint(&observed.addresses);
     let mut wanted = match is_wanted {
         false => BTreeSet::new(),
-        true if it.addresses.is_empty() && (!it.withdraws || is_last()) => &before & &it.keeps,
+        true if it.addresses.is_empty() && !it.withdraws => &before & &it.keeps,
+        // What somebody removed does not come back for a host that leaves.
+        true if it.addresses.is_empty() && is_last() => &(&before & &it.keeps) & &observed.addresses,
         true => it.addresses.clone(),
     };
     if observed.texts.is_empty() {

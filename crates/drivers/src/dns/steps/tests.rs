@@ -119,6 +119,7 @@ fn hosts_of_one_folder_have_their_own_addresses_in_one_name() {
     // The last one stays, and so does one that is only not served now.
     check(&leaves("a"), true, &seen(std::slice::from_ref(&of_a), &["192.0.2.1"]), &[]);
     check(&wanted(Some("b"), "shop", &[]), true, &both, &[]);
+    check(&leaves("a"), true, &seen(std::slice::from_ref(&of_a), &[]), &["remove the marker"]);
     // An address that both serve stays as long as one of them does.
     let shared = seen(&[marked(&a, &["192.0.2.9"]), marked(&b, &["192.0.2.9"])], &["192.0.2.9"]);
     check(&leaves("a"), true, &shared, &["remove the marker"]);
