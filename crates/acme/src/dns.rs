@@ -1,7 +1,9 @@
-//! Records that prove a host name by DNS-01, in zones that a name server takes dynamic updates of (RFC 2136), signed by TSIG.
+//! Records in zones that a name server takes dynamic updates of (RFC 2136), signed by TSIG: those that prove a host name by DNS-01,
+//! and addresses of host names.
 //!
 //! ```text
 //!   zone_of (SOA) ─► add (a TXT, and no CNAME there) ─► shows (the server answers with it) ─► remove (that TXT alone)
+//!   records (of one name and type) ─► update (if all is so that it presupposes)
 //! ```
 //!
 //! Each request goes by UDP, then by TCP. An answer that the key has not signed is none.
@@ -10,12 +12,14 @@ mod error;
 mod exchange;
 mod message;
 mod tsig;
+mod update;
 
 use std::net::SocketAddr;
 
 pub use self::{
     error::DnsError,
     tsig::{TsigAlgorithm, TsigKey},
+    update::{Prerequisite, RecordChange, RecordData, RecordType, Records, Updated},
 };
 use self::{
     exchange::exchange,
@@ -59,6 +63,39 @@ impl DnsServer {
     pub async fn shows(&self, name: &str, value: &str) -> Result<bool, DnsError> {
         let asked = wire(name)?;
         Ok(has(&self.ask(&asked, TXT).await?, &asked, value))
+    }
+
+    /// What the server answers, which may be by a wildcard of the zone.
+    pub async fn records(&self, name: &str, kind: RecordType) -> Result<Records, DnsError> {
+        let asked = update::wire(name)?;
+        let reply = self.ask(&asked, kind.number()).await?;
+        let own = || reply.answers.iter().filter(|it| it.name == asked);
+        let of_kind = || own().filter(|it| it.kind == kind.number());
+        Ok(Records {
+            data: of_kind().filter_map(message::Record::value).collect(),
+            count: of_kind().count(),
+            alias: own()
+                .filter(|_| kind != RecordType::Cname)
+                .find_map(|it| it.alias.as_ref().map(ToString::to_string)),
+        })
+    }
+
+    /// Changes all of that, or nothing. With no change, it tells whether all is so.
+    pub async fn change(
+        &self,
+        zone: &str,
+        name: &str,
+        prerequisites: &[Prerequisite],
+        changes: &[RecordChange],
+    ) -> Result<Updated, DnsError> {
+        let request = Request::update(&wire(zone)?, prerequisites, changes)?;
+        match exchange(self.at, &request, Some(&self.key)).await?.code {
+            message::NO_ERROR => Ok(Updated::Done),
+            message::NX_DOMAIN | message::YX_DOMAIN | message::YX_RRSET | message::NX_RRSET => {
+                Ok(Updated::NotAsPresupposed)
+            }
+            code => Err(DnsError::refused(self.at, zone, name, self.key.name(), code)),
+        }
     }
 
     async fn update(&self, zone: &str, name: &str, request: Request) -> Result<(), DnsError> {

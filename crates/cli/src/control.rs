@@ -20,6 +20,7 @@ use seaway_admin::{
 };
 use seaway_drivers::{
     acme::{Certificates, Life},
+    dns::DnsNames,
     names::Names,
 };
 use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
@@ -35,6 +36,7 @@ use seaway_watchdog::{Heartbeat, Watching};
 use tokio::{
     sync::{mpsc::Sender, watch},
     task::JoinHandle,
+    time::timeout,
 };
 use tracing::{info, warn};
 
@@ -134,6 +136,7 @@ impl Control {
             .with(AddressDriver::new(ledger, held.clone()))
             .with(StatusDriver::new(statuses, Some(places.clone()), problem_log.clone()))
             .with(names)
+            .with(DnsNames::new(|| true))
             .with_shared(certificate_orders.clone());
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         let (stop, stopped) = watch::channel(false);
@@ -269,6 +272,13 @@ impl Control {
         let config = Arc::new(with_status_page(&self.status_page, settings.config.clone()));
         if self.handle.changes().send(Change::Config(config)).await.is_err() {
             warn!("the new configuration is not applied: the engine has ended");
+        }
+    }
+
+    /// Takes this host's addresses out of DNS, and waits until resolvers have forgotten them, or for so long.
+    pub(crate) async fn leave_dns(&self, patience: Duration) {
+        if timeout(patience, self.handle.leave_dns()).await.is_err() {
+            info!("resolvers may still send clients here: half of the drain period has passed");
         }
     }
 

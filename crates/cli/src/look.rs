@@ -218,7 +218,26 @@ fn table(look: &Look) -> String {
     if let Some(door) = look.world.front_door() {
         text.push_str(&front_door(&door));
     }
+    text.push_str(&names(look));
     text
+}
+
+/// What would be in DNS.
+fn names(look: &Look) -> String {
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for overview in look.world.overview() {
+        for it in look.world.dns_names(&overview.status.owner) {
+            let (zone, ttl) = match &it.zone {
+                Some(zone) => (zone.name.to_string(), format!("{}s", it.ttl)),
+                None => ("-".to_owned(), "-".to_owned()),
+            };
+            rows.push(vec![it.name.to_string(), row(&overview)[0].clone(), zone, ttl]);
+        }
+    }
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("\nNames in DNS:\n{}", output::table(&["NAME", "OWNER", "ZONE", "TTL"], &rows)),
+    }
 }
 
 /// A line for all paths and host names that lead to one thing.

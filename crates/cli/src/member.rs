@@ -225,7 +225,8 @@ impl Member {
             Some(host) => host.with_drivers(drivers),
             None => drivers
                 .with(AddressDriver::new(cluster.clone(), campaign.leading()))
-                .with(FinalizerDriver::new(cluster.clone(), campaign.leading())),
+                .with(FinalizerDriver::new(cluster.clone(), campaign.leading()))
+                .with(names::in_dns(campaign.leading())),
         };
         let drivers = statuses.into_iter().fold(drivers, Drivers::with);
         let drivers = drivers.with(Names::new(&settings.resolvers)?);

@@ -9,6 +9,7 @@ mod adopt;
 mod balancing;
 mod certificates;
 pub(crate) mod checked;
+mod dns;
 pub(crate) mod doubts;
 mod exposed;
 mod front_door;
@@ -253,6 +254,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
     settings.config.adopt = adopt::read(&file.take("adopt"));
     pools::read(&file.take("pools"), &mut settings);
     (settings.layer2, settings.config.layer2) = layer2::read(&file.take("layer2"), beside);
+    settings.config.dns = dns::read(&file.take("dns"), beside);
     let copies = file.take("certificateCopies");
     settings.copies = copies.name().map(Name::from);
     let classes = file.take("loadBalancerClasses");

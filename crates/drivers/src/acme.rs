@@ -40,8 +40,13 @@ use secrecy::ExposeSecret;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+pub(crate) use self::records::tsig_key;
 use self::{attempt::Attempt, gates::Gates, records::Records, renewal::Renewals, stored::Stored};
-pub use self::{observed::Observed, records::read_secret, step::Step};
+pub use self::{
+    observed::Observed,
+    records::{read_mounted_secret, read_secret},
+    step::Step,
+};
 
 /// The same where an order waits: whoever mended what was wrong removes the file of failures.
 const LOOK_WHILE_WAITING: Duration = Duration::from_secs(60);

@@ -5,6 +5,7 @@
 //!   presence  the addresses of our pools on this host's `lo`
 //!   octavia   load balancers of OpenStack, with the floating IPs that lead to them
 //!   acme      certificates that the front door orders from a certificate authority
+//!   dns       the names of Services in DNS, with the addresses that answer
 //!   names     the answers to DNS names, looked up again by their TTL
 //! ```
 //!
@@ -14,6 +15,7 @@
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
 pub mod acme;
+pub mod dns;
 pub mod fuzz;
 pub mod names;
 pub mod native;

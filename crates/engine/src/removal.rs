@@ -151,7 +151,21 @@ pub(crate) async fn permit(
                 }
             }
         }
+        Unit::DnsName(name) => permit_name(gate, unit, name).await,
         _ => Ok(()),
+    }
+}
+
+/// What a name stands for in DNS goes once no Service asks for the name.
+async fn permit_name(gate: &Gate, unit: &Unit, name: &Name) -> Result<(), Failure> {
+    let whole = Owner::Config("dns".into());
+    let what = format!("the DNS records of {name}");
+    let services = gate.owners.services().await;
+    let services = services.map_err(|why| unanswered(&whole, &what, "no Service asks for the name", &why))?;
+    match services.iter().find(|it| gate.uses.uses(it, unit)) {
+        Some(service) => Err(used(owner_of(service), &what, "a Service still asks for the name")),
+        None if gate.seen => Ok(()),
+        None => within_limit(gate, &unit.to_string(), &whole, &what).await.map_err(not_now),
     }
 }
 

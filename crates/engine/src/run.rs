@@ -101,6 +101,20 @@ impl Handle {
         self.phase.clone()
     }
 
+    /// Takes this host's addresses out of DNS, and returns when resolvers have forgotten them. Questions overtake changes: a
+    /// World that has not heard of the drain yet says nothing of how far it is.
+    pub async fn leave_dns(&self) {
+        if self.changes.send(Change::Drains(true)).await.is_err() {
+            return;
+        }
+        let mut moved = self.moved();
+        while self.ask(World::has_left_dns).await == Some(false) {
+            if moved.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// How many Units changes have marked since the start. What changes nothing marks none.
     pub fn marked(&self) -> u64 {
         self.marked.load(Ordering::Relaxed)
@@ -235,7 +249,8 @@ impl Engine {
         let is_news = match &change {
             Change::Outcome(outcome) => !self.world.knows(outcome),
             Change::Unfinished(it) => !self.world.knows(&self.world.outcome_of(it)),
-            Change::Previewed(..) => true,
+            // Who drains waits to hear that it was learnt.
+            Change::Previewed(..) | Change::Drains(_) => true,
             // What a host may announce follows from these, and is no Unit.
             Change::Put(fact) => self.world.concerns_announcing(fact),
             Change::Gone(FactRef::Host(_)) => true,

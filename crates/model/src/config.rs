@@ -14,6 +14,7 @@ use std::{
 
 use crate::{
     acme::Acme,
+    dns::Dns,
     fact::{Labels, TargetPort},
     layer2::Layer2,
     load_balancer::{
@@ -47,6 +48,8 @@ pub struct Config {
     pub layer2: Layer2,
     /// Of a host that is no Node: by these, objects select it.
     pub host_labels: Labels,
+    /// Names of Services are published in DNS.
+    pub dns: Option<Dns>,
     pub defaults: Defaults,
 }
 
@@ -218,6 +221,7 @@ impl Default for Config {
             tenants: Tenants::default(),
             layer2: Layer2::default(),
             host_labels: Labels::new(),
+            dns: None,
             defaults: Defaults {
                 members: MembersFrom::Auto,
                 balance: Balance::RoundRobin,

@@ -15,6 +15,7 @@ pub mod announced;
 mod beside;
 pub mod bgp;
 pub mod config;
+pub mod dns;
 pub mod fact;
 pub mod group;
 pub mod latency;

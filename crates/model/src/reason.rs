@@ -126,6 +126,9 @@ reasons! {
                        Seaway needs, and why.",
         /// The place where the Service is served cannot do this.
         Unsupported: "Remove the setting, or choose another class or provider. The message says which part is left out.",
+        /// A host name that a Service asks for is not published in DNS, or not with all its addresses.
+        NameNotPublished: "The message has the reason: docs/dns-names.md. Records that Seaway did not write are never changed; what \
+                           it wrote before stays.",
         /// A DNS name has no answer.
         NameUnresolved: "Check the name, and that the resolver of the host answers for it.",
         /// Members fail the probes of the load balancer of a cloud.

@@ -10,6 +10,7 @@ use std::{
 use crate::{
     Address, Group, LoadBalancer,
     acme::CertificateOrder,
+    dns::DnsName,
     load_balancer::{Family, PoolId},
     name::{Kind, Name, ObjectRef, Owner},
     outcome::Status,
@@ -39,6 +40,8 @@ pub enum Unit {
     Name(Name),
     /// The certificate that a host name of the front door is to have from an authority: ordered, and renewed.
     CertificateOrder(Name),
+    /// What a name of a Service stands for in DNS.
+    DnsName(Name),
     Status(Owner),
     /// Its owner's finalizer: it stays until what is there for it in a cloud is gone.
     Hold(Owner),
@@ -107,6 +110,7 @@ impl fmt::Display for Unit {
             Unit::Address(ip) => write!(f, "address {ip}"),
             Unit::Name(name) => write!(f, "name {name}"),
             Unit::CertificateOrder(host) => write!(f, "certificate for {host}"),
+            Unit::DnsName(name) => write!(f, "DNS records of {name}"),
             Unit::Status(owner) => write!(f, "status of {owner}"),
             Unit::Hold(owner) => write!(f, "finalizer of {owner}"),
         }
@@ -154,6 +158,7 @@ pub enum Desired {
     Address(Arc<Address>),
     Name(Name),
     CertificateOrder(Arc<CertificateOrder>),
+    DnsName(Arc<DnsName>),
     Status(Arc<Status>),
     Held,
     /// Whatever is there: its owner lives, and no setting of ours is a reason to remove what it uses.

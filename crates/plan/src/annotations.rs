@@ -6,6 +6,7 @@ mod clients;
 mod cloud;
 mod compression;
 mod http;
+mod names;
 mod octavia;
 mod other_names;
 pub(crate) mod places;
@@ -39,6 +40,9 @@ pub(crate) use cloud::{
 };
 pub use compression::{COMPRESS, COMPRESS_PRIVATE, COMPRESS_TYPES};
 pub use http::{ENTRANCE, FRONT_DOOR, HOST, MAIN, PATH, PROTOCOL};
+pub use names::DNS_NAMES;
+use names::OF_EXTERNAL_DNS;
+pub(crate) use names::{DNS_TTL, has_hostname, hostnames};
 pub(crate) use octavia::{CALLED, CLIENT_AUTHORITY, FORWARDED_PORT, FORWARDED_PROTO, PROBE_KIND, TLS_OTHERS};
 pub use other_names::{OtherName, other_name};
 pub(crate) use places::asks;
@@ -63,6 +67,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         .chain(auth::ROWS)
         .chain(http::ROWS)
         .chain(compression::ROWS)
+        .chain(names::ROWS)
         .chain(tls::ROWS)
         .chain(cloud::ROWS)
         .chain(octavia::ROWS)
@@ -93,6 +98,10 @@ pub struct Wishes {
     pub pool: Option<Name>,
     pub sharing: Option<Name>,
     pub share_across: Vec<Name>,
+    /// In DNS.
+    pub hostnames: Vec<Name>,
+    /// Seconds.
+    pub hostname_ttl: Option<u32>,
     pub http: HttpWishes,
     pub tls: TlsWishes,
     pub cloud: CloudWishes,
@@ -188,6 +197,8 @@ impl Wishes {
             pool: None,
             sharing: None,
             share_across: Vec::new(),
+            hostnames: Vec::new(),
+            hostname_ttl: None,
             http: HttpWishes::of(defaults),
             tls: TlsWishes::default(),
             cloud: CloudWishes::default(),
@@ -220,7 +231,8 @@ impl Wishes {
             let mut written = written.filter(|(name, value)| says(name, value));
             let Some((name, value)) = written.next() else { continue };
             let field = format!("metadata.annotations[{name}]");
-            if let Some((other, _)) = written.find(|(_, second)| *second != value) {
+            let is_same_or_anothers = |it: &(&str, &Name)| it.1 == value || it.0.starts_with(OF_EXTERNAL_DNS);
+            if let Some((other, _)) = written.find(|it| !is_same_or_anothers(it)) {
                 problems.push(
                     Problem::new(
                         object.clone(),
@@ -232,6 +244,8 @@ impl Wishes {
                 );
             }
             match (row.set)(self, value.trim()) {
+                // It may be external-dns's to do, and to report.
+                _ if name.starts_with(OF_EXTERNAL_DNS) => {}
                 Ok(()) => {
                     if row.name() == table::ADDRESS {
                         self.requested_field = field.as_str().into();

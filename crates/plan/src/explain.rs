@@ -12,6 +12,7 @@ use std::{
 use ipnet::IpNet;
 use seaway_model::{
     Name, Owner, Pool, PoolId, Problem,
+    dns::DnsProvider,
     fact::{Service, ServiceKind},
     load_balancer::{Affinity, Bind, Family, MemberState, RateLimit, RequestRate},
 };
@@ -20,7 +21,7 @@ use crate::{
     demand::{cloud_of, is_ours},
     front_door,
     index::ServiceKey,
-    world::{Overview, World},
+    world::{DnsNameView, Overview, World},
 };
 
 /// How members stand at this moment, as the process says that serves them: `up`, `down: connection refused`.
@@ -60,11 +61,25 @@ fn told(
     front_door(&mut text, world, key, service);
     for owner in &owners {
         addresses(&mut text, owner);
+        names(&mut text, world, owner);
         listeners(&mut text, owner);
     }
     members(&mut text, world, key, service, &owners, standings);
     problems(&mut text, world, key, service, &owners, is_unknown);
     Ok(text)
+}
+
+/// Where it is published in DNS.
+fn names(text: &mut String, world: &World, overview: &Overview) {
+    for DnsNameView { name, zone, ttl } in world.dns_names(&overview.status.owner) {
+        let _ = match zone.as_deref().map(|zone| (&zone.name, &zone.by)) {
+            Some((zone, DnsProvider::Updates { server, .. })) => writeln!(
+                text,
+                "  in DNS as {name}, with the addresses that answer: zone {zone} at {server}, TTL {ttl} s"
+            ),
+            None => writeln!(text, "  not published in DNS by Seaway: {name}"),
+        };
+    }
 }
 
 fn unknown(world: &World, key: &ServiceKey) -> String {

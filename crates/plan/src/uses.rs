@@ -9,7 +9,10 @@ use seaway_model::{
     unit::{LbKey, Place},
 };
 
-use crate::{Demand, Placement};
+use crate::{
+    Demand, Placement,
+    world::{may_have, names},
+};
 
 /// The rules by which Services get Units, of one moment. They hold no Service: those are handed in.
 #[derive(Clone)]
@@ -34,6 +37,9 @@ impl Uses {
                     self.placements.iter().flat_map(|it| it.units(demand)).collect()
                 };
                 self.demand(service).is_some_and(|it| units(&it).contains(unit))
+            }
+            Unit::DnsName(name) => {
+                names(service, name) && may_have(&self.config, name, &service.meta.namespace)
             }
             _ => false,
         }

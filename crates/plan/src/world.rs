@@ -7,6 +7,7 @@ mod bgp;
 mod certified;
 mod clouds;
 mod desire;
+mod dns_names;
 mod door;
 mod dry;
 mod entrances;
@@ -43,13 +44,16 @@ use seaway_model::{
     PoolId, Problem, Unit, fact::FactRef, outcome::Replaced, unit::Place,
 };
 
+pub(crate) use self::dns_names::{may_have, names};
 use self::{
-    adopt::Adoptions, asked::Changes, clouds::Holds, door::Door, freed::Freed, lost_time::LostTime,
-    orphans::Deletions, owners::OwnerState, released::GivenAway, silent::Silent, versions::Versions,
+    adopt::Adoptions, asked::Changes, clouds::Holds, dns_names::DnsNames, door::Door, freed::Freed,
+    lost_time::LostTime, orphans::Deletions, owners::OwnerState, released::GivenAway, silent::Silent,
+    versions::Versions,
 };
 pub use self::{
     adopt::{Adoption, Beside, NotAdopted, Sign, Waiting},
     asked::AskedFor,
+    dns_names::DnsNameView,
     dry::dry_run,
     layer2::Layer2Wanted,
     status::Overview,
@@ -102,6 +106,7 @@ pub struct World {
     config: Arc<Config>,
     index: Index,
     certificates: Certificates,
+    dns_names: DnsNames,
     /// Each that becomes named is asked for.
     secrets_by_name: bool,
     /// This host is to serve nobody new.
@@ -179,6 +184,7 @@ fn is_for_one(unit: &Unit) -> bool {
     matches!(
         unit,
         Unit::Address(_)
+            | Unit::DnsName(_)
             | Unit::Status(_)
             | Unit::Hold(_)
             | Unit::LoadBalancer(Place::Cloud { .. }, _)
@@ -201,6 +207,7 @@ impl World {
             config,
             index,
             certificates: Certificates::default(),
+            dns_names: DnsNames::default(),
             secrets_by_name: false,
             drains: false,
             declared: None,
@@ -263,6 +270,7 @@ impl World {
     fn take_dirt(&mut self) -> Vec<Dirt> {
         self.refresh_orders();
         self.free_released();
+        self.refresh_dns_names();
         let mut dirt = std::mem::take(&mut self.dirt);
         if !self.roles.allocate {
             // Somebody else writes those.
@@ -303,11 +311,7 @@ impl World {
             Change::Put(fact) if self.own_writes.precede(&fact) => {}
             Change::Put(fact) => self.put(&fact),
             Change::Gone(reference) => {
-                if let FactRef::Object(object) = &reference
-                    && object.kind == Kind::Service
-                {
-                    self.note_deleted(&ServiceKey::new(object.namespace.clone(), object.name.clone()));
-                }
+                self.note_gone_service(&reference);
                 if let FactRef::Host(host) = &reference {
                     self.lost_time.forget_host(host);
                     self.end_silence(host);
@@ -381,6 +385,7 @@ impl World {
                 // Our own writing comes back here: it is no reason to plan anything again.
                 let key = ServiceKey::new(service.meta.namespace.clone(), service.meta.name.clone());
                 self.note_other_write(&key, service.other_write.as_ref());
+                self.note_names(&key, Some(service));
                 self.note_change(service);
                 self.note_kept_ports(&key, Some(service));
                 self.note_whether_given_away(service);
@@ -445,6 +450,7 @@ impl World {
                     && object.kind == Kind::Node
                 {
                     self.note_node(&object.name, None);
+                    self.look_at_kept_names();
                     self.end_silence_without_report(&object.name);
                 }
                 for touched in self.index.remove(reference) {

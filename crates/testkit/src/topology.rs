@@ -27,6 +27,7 @@
 
 mod apart;
 mod datagrams;
+mod name_server;
 mod namespace;
 mod openstack;
 mod processes;
@@ -44,6 +45,7 @@ use std::{
 pub use apart::{in_a_network_of_its_own, with_mounts_of_its_own};
 #[cfg(feature = "kubernetes")]
 pub use datagrams::{Datagrams, ask};
+pub use name_server::{NameServer, NameServerKind, TSIG_SECRET};
 pub use namespace::Namespace;
 pub use openstack::{OpenStack, Project, SHARED};
 pub use processes::{Running, command};

@@ -8,22 +8,26 @@ use aws_lc_rs::rand;
 use super::{
     error::DnsError,
     tsig::{self, Signature},
+    update::RecordData,
 };
 
+pub(super) const A: u16 = 1;
+pub(super) const AAAA: u16 = 28;
 pub(super) const CNAME: u16 = 5;
 pub(super) const SOA: u16 = 6;
 pub(super) const TXT: u16 = 16;
 pub(super) const TSIG: u16 = 250;
 
-const IN: u16 = 1;
+pub(super) const IN: u16 = 1;
 /// In an update: a record is removed; a set of records must not be there (RFC 2136, sections 2.5.4 and 2.4.3).
-const NONE: u16 = 254;
+pub(super) const NONE: u16 = 254;
 pub(super) const ANY: u16 = 255;
 
 pub(super) const NO_ERROR: u16 = 0;
 pub(super) const SERVER_FAILURE: u16 = 2;
 pub(super) const NX_DOMAIN: u16 = 3;
 pub(super) const REFUSED: u16 = 5;
+pub(super) const YX_DOMAIN: u16 = 6;
 pub(super) const YX_RRSET: u16 = 7;
 pub(super) const NX_RRSET: u16 = 8;
 pub(super) const NO_ZONE_AUTHORITY: u16 = 9;
@@ -31,7 +35,7 @@ pub(super) const NOT_ZONE: u16 = 10;
 
 pub(super) const HEAD: usize = 12;
 const IS_ANSWER: u16 = 0x8000;
-const UPDATE: u16 = 5 << 11;
+pub(super) const UPDATE: u16 = 5 << 11;
 const OPERATION: u16 = 0xf << 11;
 const AUTHORITATIVE: u16 = 0x0400;
 const TRUNCATED: u16 = 0x0200;
@@ -57,6 +61,13 @@ impl WireName {
             out.extend(label.bytes().map(|it| it.to_ascii_lowercase()));
         }
         out.push(0);
+        (out.len() <= LONGEST_NAME).then_some(WireName(out))
+    }
+
+    /// The same, or a wildcard: `*.shop.example`.
+    pub(super) fn parse_wildcard(text: &str) -> Option<WireName> {
+        let Some(below) = text.strip_prefix("*.") else { return WireName::parse(text) };
+        let out = [&[1, b'*'][..], &WireName::parse(below)?.0].concat();
         (out.len() <= LONGEST_NAME).then_some(WireName(out))
     }
 
@@ -135,6 +146,10 @@ impl Request {
         Ok(Request { bytes, question: None })
     }
 
+    pub(super) fn of_update(bytes: Vec<u8>) -> Request {
+        Request { bytes, question: None }
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -149,7 +164,7 @@ impl Request {
     }
 }
 
-fn head(flags: u16, counts: [u16; 3]) -> Result<Vec<u8>, DnsError> {
+pub(super) fn head(flags: u16, counts: [u16; 3]) -> Result<Vec<u8>, DnsError> {
     let mut id = [0; 2];
     rand::fill(&mut id).map_err(|_| DnsError::Key("this machine has no random numbers".into()))?;
     let mut out = id.to_vec();
@@ -159,7 +174,7 @@ fn head(flags: u16, counts: [u16; 3]) -> Result<Vec<u8>, DnsError> {
     Ok(out)
 }
 
-fn question(out: &mut Vec<u8>, name: &WireName, kind: u16) {
+pub(super) fn question(out: &mut Vec<u8>, name: &WireName, kind: u16) {
     out.extend(name.bytes());
     out.extend(kind.to_be_bytes());
     out.extend(IN.to_be_bytes());
@@ -206,18 +221,35 @@ pub(super) struct Record {
     pub(super) name: WireName,
     pub(super) kind: u16,
     pub(super) data: Vec<u8>,
+    /// What an alias is for.
+    pub(super) alias: Option<WireName>,
 }
 
 impl Record {
     /// All of its character-strings are that text.
     pub(super) fn has_text(&self, value: &str) -> bool {
+        self.text().is_some_and(|it| it == value.as_bytes())
+    }
+
+    /// All of its character-strings, one after the other.
+    fn text(&self) -> Option<Vec<u8>> {
         let (mut rest, mut found) = (self.data.as_slice(), Vec::new());
         while let Some((length, after)) = rest.split_first() {
-            let Some((part, next)) = after.split_at_checked(usize::from(*length)) else { return false };
+            let (part, next) = after.split_at_checked(usize::from(*length))?;
             found.extend_from_slice(part);
             rest = next;
         }
-        found == value.as_bytes()
+        Some(found)
+    }
+
+    /// Of a type that is read. A text that is none is shown with what it has instead.
+    pub(super) fn value(&self) -> Option<RecordData> {
+        match self.kind {
+            A => <[u8; 4]>::try_from(&*self.data).ok().map(|it| RecordData::Address(it.into())),
+            AAAA => <[u8; 16]>::try_from(&*self.data).ok().map(|it| RecordData::Address(it.into())),
+            TXT => self.text().map(|it| RecordData::Text(String::from_utf8_lossy(&it).into_owned())),
+            _ => None,
+        }
     }
 }
 
@@ -338,8 +370,12 @@ impl<'b> Reader<'b> {
         let mut all = Vec::new();
         for _ in 0..count {
             let (name, kind, class, data) = self.record()?;
-            if class == IN && matches!(kind, SOA | TXT | CNAME) {
-                all.push(Record { name, kind, data: data.to_vec() });
+            if class == IN {
+                // Its name may point to one before it in the message.
+                let begins_at = self.at.checked_sub(data.len()).ok_or(Malformed)?;
+                let target = (kind == CNAME).then(|| Reader { bytes: self.bytes, at: begins_at }.name());
+                let alias = target.transpose()?;
+                all.push(Record { name, kind, data: data.to_vec(), alias });
             }
         }
         Ok(all)

@@ -193,7 +193,7 @@ impl Unverified {
             Unverified::Unsigned => format!("it is not signed with the key {name}"),
             Unverified::Forged => format!("its signature is not that of the key {name}"),
             Unverified::BadKey => format!(
-                "it does not know the key {name} with {}: compare frontDoor.acme.dns.key with its configuration \
+                "it does not know the key {name} with {}: compare the key in seaway.yaml with its configuration \
                  (BADKEY)",
                 key.algorithm
             ),

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use seaway_cluster::{Cluster, FirstClaims, Leading, NameOwnerTimings, NameOwnerWriter, api_server};
+use seaway_drivers::dns::DnsNames;
 use seaway_engine::Handle;
 use seaway_plan::World;
 use seaway_watchdog::Part;
@@ -35,6 +36,11 @@ pub(super) fn keep(
         }
     };
     (part, claims)
+}
+
+/// Of all controllers, the one that leads writes.
+pub(super) fn in_dns(leading: Leading) -> DnsNames {
+    DnsNames::new(move || leading.is_now())
 }
 
 fn claims(world: &World) -> Option<FirstClaims> {

@@ -226,11 +226,23 @@ impl Serving {
     async fn stop(&mut self, control: Option<Control>) -> Result<ExitCode> {
         info!(patience = ?self.process.settings.drain, "stopping: no new connections are accepted; open ones may finish");
         self.process.notifier.stopping("draining");
+        let began = Instant::now();
+        let whole = self.process.settings.drain;
+        if let Some(control) = control.as_ref().filter(|_| self.process.settings.config.dns.is_some()) {
+            tokio::select! {
+                // The other half is for who is connected.
+                () = control.leave_dns(whole / 2) => {}
+                _ = self.signals.next() => {
+                    warn!("stopped without draining: a second signal arrived");
+                    return Ok(ExitCode::FAILURE);
+                }
+            }
+        }
         let draining = match control {
             Some(control) => Some(control.finish_planning().await),
             None => None,
         };
-        let (host, patience) = (self.host.clone(), self.process.settings.drain);
+        let (host, patience) = (self.host.clone(), whole.saturating_sub(began.elapsed()));
         let code = self.drain(move || host.stop(patience).cut).await?;
         if let Some(draining) = draining {
             draining.close().await;

@@ -16,7 +16,7 @@ const DIRECTORIES: [(&str, &str); 2] = [
     ("letsencrypt-staging", "https://acme-staging-v02.api.letsencrypt.org/directory"),
 ];
 /// Of DNS.
-const PORT: u16 = 53;
+pub(super) const PORT: u16 = 53;
 
 /// Nowhere, unless somebody asks for it.
 pub(super) fn acme(field: &Field<'_>, beside: &Path) -> Option<Acme> {
@@ -98,7 +98,7 @@ fn dns(field: &Field<'_>, beside: &Path) -> Option<DnsUpdates> {
     Some(DnsUpdates { server: at?, key: key?, zones, secondaries })
 }
 
-fn dns_key(field: &Field<'_>, beside: &Path) -> Option<DnsKey> {
+pub(super) fn dns_key(field: &Field<'_>, beside: &Path) -> Option<DnsKey> {
     if !field.is_set() {
         // Who takes updates of anybody who sends from some address gives his zone to that network.
         field.required("the TSIG key: {name, algorithm, secretFile}; updates without one are not supported");
@@ -132,7 +132,7 @@ fn is_email(text: &str) -> bool {
     text.split_once('@').is_some_and(|(name, host)| is_part(name) && is_part(host) && !host.contains('@'))
 }
 
-fn is_dns_name(text: &str) -> bool {
+pub(super) fn is_dns_name(text: &str) -> bool {
     let is_label = |it: &str| {
         (1..=63).contains(&it.len())
             && it.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_'))

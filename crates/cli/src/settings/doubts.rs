@@ -6,7 +6,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
 };
 
-use seaway_model::config::Opens;
+use seaway_model::{config::Opens, dns::DnsProvider};
 
 use super::Settings;
 
@@ -22,6 +22,7 @@ pub(crate) fn doubtful_settings(settings: &Settings) -> Vec<String> {
     });
     unreadable
         .chain(secrets_of_orders(settings))
+        .chain(secrets_of_dns(settings))
         .chain(key_of_layer2(settings))
         .chain(port_of_status_page(settings))
         .chain(missing_addresses(settings))
@@ -39,6 +40,19 @@ fn secrets_of_orders(settings: &Settings) -> impl Iterator<Item = String> + '_ {
         let why = seaway_drivers::acme::read_secret(file).err()?;
         Some(format!(
             "frontDoor.acme.{key}: {why}. Until it is readable, no certificate is ordered that needs it."
+        ))
+    })
+}
+
+/// Names are not published without them.
+fn secrets_of_dns(settings: &Settings) -> impl Iterator<Item = String> + '_ {
+    let zones = settings.config.dns.iter().flat_map(|it| &it.zones);
+    zones.filter_map(|zone| {
+        let DnsProvider::Updates { key, .. } = &zone.by;
+        let why = seaway_drivers::acme::read_mounted_secret(&key.secret_file).err()?;
+        Some(format!(
+            "dns.zones ({}): key.secretFile: {why}. Until it is readable, no name of this zone is published.",
+            zone.name
         ))
     })
 }

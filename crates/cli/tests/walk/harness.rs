@@ -102,6 +102,7 @@ pub(crate) struct Setup {
     /// The host's own addresses, beside `ip`; `None`: whatever is found.
     pub(crate) more: Option<Vec<IpAddr>>,
     pub(crate) config: String,
+    pub(crate) host: &'static str,
     pub(crate) arguments: Vec<String>,
     /// What starts it: `setpriv --bounding-set -net_admin`.
     pub(crate) by: Vec<String>,
@@ -119,6 +120,7 @@ impl Setup {
             ip,
             more: Some(Vec::new()),
             config: String::new(),
+            host: "edge-1",
             arguments: Vec::new(),
             by: Vec::new(),
         }
@@ -127,6 +129,11 @@ impl Setup {
     /// One more address of the host.
     pub(crate) fn address(mut self, ip: IpAddr) -> Setup {
         self.more.get_or_insert_default().push(ip);
+        self
+    }
+
+    pub(crate) fn named(mut self, host: &'static str) -> Setup {
+        self.host = host;
         self
     }
 
@@ -177,7 +184,8 @@ impl Setup {
         // Many run at once, and port 80 of all addresses is not theirs: who wants a front door says where.
         let door = if self.config.contains("frontDoor:") { "" } else { "frontDoor: {enabled: false}\n" };
         let text = format!(
-            "host:\n  name: edge-1{}\nadmin:\n  listen: [\"127.0.0.1:0\"]\n{door}{}",
+            "host:\n  name: {}{}\nadmin:\n  listen: [\"127.0.0.1:0\"]\n{door}{}",
+            self.host,
             own.unwrap_or_default(),
             self.config
         );

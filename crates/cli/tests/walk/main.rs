@@ -16,6 +16,7 @@ mod commands;
 mod compression;
 mod demo;
 mod disk;
+mod dns_names;
 mod endpoints;
 mod entrances;
 mod examples;

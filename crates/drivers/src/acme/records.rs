@@ -186,8 +186,16 @@ async fn remove(record: &DnsRecord) -> Result<(), DnsError> {
 
 /// It is read each time, so that one that was renewed or mended is used at once.
 fn key(key: &DnsKey) -> Result<TsigKey, DnsError> {
-    let secret = read_secret(&key.secret_file)
-        .map_err(|why| DnsError::Key(format!("frontDoor.acme.dns.key.secretFile: {why}")))?;
+    tsig_key("frontDoor.acme.dns.key.secretFile", key, read_secret(&key.secret_file))
+}
+
+/// `field`: where the file of this secret is named.
+pub(crate) fn tsig_key(
+    field: &str,
+    key: &DnsKey,
+    secret: Result<SecretString, String>,
+) -> Result<TsigKey, DnsError> {
+    let secret = secret.map_err(|why| DnsError::Key(format!("{field}: {why}")))?;
     let algorithm = match key.algorithm {
         DnsKeyAlgorithm::HmacSha256 => TsigAlgorithm::Sha256,
         DnsKeyAlgorithm::HmacSha512 => TsigAlgorithm::Sha512,
@@ -197,11 +205,20 @@ fn key(key: &DnsKey) -> Result<TsigKey, DnsError> {
 
 /// A file that its owner alone may read.
 pub fn read_secret(path: &Path) -> Result<SecretString, String> {
+    read_closed(path, 0o077)
+}
+
+/// The same, where its group may read it as well: in a pod that is not root's, a mounted Secret is read so.
+pub fn read_mounted_secret(path: &Path) -> Result<SecretString, String> {
+    read_closed(path, 0o037)
+}
+
+fn read_closed(path: &Path, forbidden: u32) -> Result<SecretString, String> {
     let shown = path.display();
     let unreadable = |error: std::io::Error| format!("{shown}: {error}");
     let file = File::open(path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.mode() & 0o777;
-    if mode & 0o077 != 0 {
+    if mode & forbidden != 0 {
         return Err(format!(
             "{shown} can be read or changed by other users (mode {mode:04o}). Type: chmod 600 {shown}"
         ));

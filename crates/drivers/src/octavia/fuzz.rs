@@ -18,7 +18,7 @@ fn cluster(uid: &str) -> Cluster {
 
 /// Whose something is, is said by its own tags and descriptions alone, to one cluster at most, and for one load balancer. Lines
 /// of the input: a description, the name and the UID of a Service, and tags.
-pub fn names(bytes: &[u8]) {
+pub(crate) fn names(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let mut lines = text.split('\n');
     let (description, service) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());

@@ -89,6 +89,7 @@ const SAMPLES: &[Sample] = &[
     ("seaway.dev/timeout-answer", "7m", &[]),
     ("seaway.dev/reuse-connections", "never", &[HTTP]),
     ("seaway.dev/reuse-connections", "never", &[]),
+    ("seaway.dev/entrance", "internal", &[]),
     ("seaway.dev/compress", "gzip", &[HTTP]),
     ("seaway.dev/compress", "gzip", &[]),
     ("seaway.dev/compress-types", "text/html", &[HTTP, ("seaway.dev/compress", "gzip")]),
@@ -194,7 +195,9 @@ const OF_WHAT_IS_THERE: &[(&str, &str)] = &[
 
 /// What does nothing to the load balancer of a Service that a cloud serves: the front door is another place, and whether a
 /// Service is adopted, or released, is asked before it is planned.
-const ELSEWHERE: [&str; 5] = [
+const ELSEWHERE: [&str; 7] = [
+    "seaway.dev/dns-names",
+    "seaway.dev/dns-ttl",
     "seaway.dev/front-door",
     "seaway.dev/host",
     "seaway.dev/path",

@@ -22,6 +22,7 @@ pub const HONOURED: &[&str] = &[
     "service.beta.kubernetes.io/",
     "service.kubernetes.io/",
     "haproxy.org/",
+    "external-dns.alpha.kubernetes.io/",
 ];
 
 /// All annotations of an object together, as the API server bounds them.

@@ -4,9 +4,9 @@ use Place::{FrontDoor, Http, Passthrough, Route, Tcp, Tls};
 
 use super::{
     AUTHORITIES, BACKEND_AUTHORITIES, BASIC_AUTH, BURST, CLIENT_RATE, CLIENTS, COMPRESS, COMPRESS_PRIVATE,
-    COMPRESS_TYPES, DENIED, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION, FORWARD_HEADERS, FRONT_DOOR, HOST,
-    HSTS, PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM, RATE_KEY, REALM, SOURCE_RANGES, TLS, TLS_PORTS,
-    TLS_PROFILE, TRANSPARENT, of_clouds, table::ADDRESS,
+    COMPRESS_TYPES, DENIED, DNS_NAMES, DNS_TTL, ENTRANCE, FORWARD_AUTH, FORWARD_AUTHORIZATION,
+    FORWARD_HEADERS, FRONT_DOOR, HOST, HSTS, PASSTHROUGH, PATH, PROTOCOL, PROXY_FROM, RATE_KEY, REALM,
+    SOURCE_RANGES, TLS, TLS_PORTS, TLS_PROFILE, TRANSPARENT, of_clouds, table::ADDRESS,
 };
 
 /// What of our own data plane serves a Service, or a route. (Of load balancers of clouds, `cloud::remarks` knows.)
@@ -34,7 +34,9 @@ const WHERE_HTTP_IS: &[Place] = &[Http, Tls, FrontDoor];
 const VERIFY: &str = "seaway.dev/backend-tls-verify";
 
 /// Of a LoadBalancer's own listeners. Those that protect keep a Service out of places where they cannot be had.
-const OF_LISTENERS: [&str; 11] = [
+const OF_LISTENERS: [&str; 13] = [
+    DNS_NAMES,
+    DNS_TTL,
     ADDRESS,
     "seaway.dev/address-pool",
     "seaway.dev/share",

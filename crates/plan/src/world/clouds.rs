@@ -135,6 +135,7 @@ impl World {
 
     /// A Unit was seen absent: who waited for it may go.
     pub(super) fn went(&mut self, unit: &Unit) {
+        self.forget_name(unit);
         let mut fewer = Vec::new();
         for (owner, units) in &mut self.holds.going {
             if units.remove(unit) {

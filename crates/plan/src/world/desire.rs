@@ -45,6 +45,7 @@ impl World {
             Unit::Name(name) if self.unit_owners.contains_key(unit) => Desired::Name(name.clone()),
             Unit::Name(_) => Desired::Absent,
             Unit::CertificateOrder(host) => self.order(host),
+            Unit::DnsName(name) => self.desired_dns_name(name),
             Unit::Hold(owner) => self.hold(owner),
             Unit::Status(owner) => {
                 self.status(owner).map_or(Desired::Absent, |it| Desired::Status(Arc::new(it)))

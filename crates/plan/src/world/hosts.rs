@@ -172,12 +172,13 @@ impl World {
         }
         let here = |unit: &&Unit| matches!(unit, Unit::LoadBalancer(Place::Host { .. }, _));
         self.dirt.extend(self.unit_owners.keys().filter(here).cloned().map(Dirt::Unit));
+        self.look_at_all_names();
     }
 
     /// As far as this host serves it at present.
     pub(super) fn here(&self, load_balancer: Arc<LoadBalancer>) -> Arc<LoadBalancer> {
         // Clients that still come are served: what is announced is withdrawn first.
-        if !self.drains || self.still_announces() {
+        if !self.drains || self.still_announces() || self.still_published() {
             return load_balancer;
         }
         Arc::new(LoadBalancer { listeners: BTreeMap::new(), ..LoadBalancer::clone(&load_balancer) })

@@ -14,9 +14,9 @@ use std::{
 };
 
 use seaway_model::{
-    Deletion, Dirt, Name, Owner, Problem, Reason, Status, Time, Unit,
+    Deletion, Dirt, Kind, Name, Owner, Problem, Reason, Status, Time, Unit,
     config::Orphans,
-    fact::{FamilyPolicy, Held, Service, ServiceKind},
+    fact::{FactRef, FamilyPolicy, Held, Service, ServiceKind},
     unit::{LbKey, Place},
 };
 
@@ -81,7 +81,10 @@ impl World {
 
     /// Whether the end of what this Unit was for was seen.
     pub fn saw_end_of(&self, unit: &Unit) -> bool {
-        self.is_end_seen(unit)
+        match unit {
+            Unit::DnsName(name) => self.saw_end_of_name(name),
+            _ => self.is_end_seen(unit),
+        }
     }
 
     /// How many load balancers clouds have, or should have, as far as that is known.
@@ -197,7 +200,16 @@ impl World {
     }
 
     /// A watch says that it was deleted.
-    pub(super) fn note_deleted(&mut self, key: &ServiceKey) {
+    pub(super) fn note_gone_service(&mut self, reference: &FactRef) {
+        let FactRef::Object(object) = reference else { return };
+        if object.kind == Kind::Service {
+            let key = ServiceKey::new(object.namespace.clone(), object.name.clone());
+            self.note_names(&key, None);
+            self.note_deleted(&key);
+        }
+    }
+
+    fn note_deleted(&mut self, key: &ServiceKey) {
         if let Some(service) = self.index.service(key).cloned() {
             self.note_node_ports(&service);
             match self.given_away.contains(&service.meta.uid) {

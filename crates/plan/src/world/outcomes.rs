@@ -64,6 +64,8 @@ impl World {
         };
         let now = self.outcomes.get(&unit);
         self.freed.serve(before.as_ref(), now);
+        self.note_withdrawn_name(&unit);
+        let now = self.outcomes.get(&unit);
         let told =
             |it: Option<&Outcome>| it.map(|it| (it.state.clone(), it.problems.clone(), it.serving.clone()));
         if matches!(unit, Unit::CertificateOrder(_)) {

@@ -143,6 +143,7 @@ impl World {
         state.demand = Some(Arc::new(demand));
         state.claim = claim.clone();
         let before = std::mem::replace(&mut state.units, units.clone());
+        self.claim_names(&owner);
         for unit in before.iter().filter(|unit| !units.contains(unit)) {
             self.disown(&owner, unit);
         }
@@ -309,6 +310,7 @@ impl World {
     pub(super) fn forget(&mut self, owner: &Owner) {
         self.note_auth_service(owner, None);
         let Some(state) = self.owners.remove(owner) else { return };
+        self.claim_names(owner);
         self.note_members(owner);
         self.foreign.remove(owner);
         self.listens(owner, Vec::new());

@@ -32,6 +32,9 @@ pub struct Overview {
 impl World {
     /// What a Unit waits for, or nothing any more.
     pub(super) fn stand(&mut self, unit: Unit, what: Option<Name>) {
+        if let Unit::DnsName(name) = &unit {
+            return what.into_iter().for_each(|service| self.note_holder(name, &service));
+        }
         if note(&mut self.stands, &unit, what) {
             self.mark_statuses(&unit);
         }
@@ -75,7 +78,7 @@ impl World {
         status.or_else(|| self.limited_status(owner)).or_else(|| self.left_status(owner))
     }
 
-    fn own_status(&self, owner: &Owner) -> Option<Status> {
+    pub(super) fn own_status(&self, owner: &Owner) -> Option<Status> {
         let state = self.owners.get(owner)?;
         let load_balancer = &state.planned.load_balancer;
         let mut serving = Vec::new();
@@ -97,7 +100,10 @@ impl World {
         // A claim that could not be written down has its outcome before it has an address.
         let claims = state.grant.iter().flat_map(|it| &it.addresses).map(|ip| Unit::Address(*ip));
         let hold = self.is_in_cloud(owner).then(|| Unit::Hold(owner.clone()));
-        for unit in state.units.iter().cloned().chain(presence).chain(names).chain(claims).chain(hold) {
+        let in_dns = self.units_of_names(owner);
+        for unit in
+            state.units.iter().cloned().chain(presence).chain(names).chain(claims).chain(hold).chain(in_dns)
+        {
             let told = self.outcomes.get(&unit).into_iter().flat_map(|it| &it.problems);
             problems.extend(told.filter(|(whose, _)| whose == owner).map(|(_, problem)| problem.clone()));
         }
@@ -114,6 +120,7 @@ impl World {
         problems.extend(self.layer2_problems(owner, state));
         problems.extend(self.bgp_problems(owner, state));
         problems.extend(self.told_of_copies(owner));
+        problems.extend(self.name_problems(owner, state));
         let is_object = matches!(owner, Owner::Object { .. });
         let in_cluster = is_object && self.config.pools.cluster;
         let announced = is_object.then(|| self.announced(state, &addresses, is_in_cloud));
@@ -175,8 +182,9 @@ impl World {
         all.extend(self.orphan_problems());
         all.extend(self.adoption_problems());
         all.extend(self.announcing_problems());
-        for state in self.owners.values() {
+        for (owner, state) in &self.owners {
             all.extend(state.planned.problems.iter().cloned());
+            all.extend(self.name_problems(owner, state));
         }
         all.extend(self.door_problems());
         all.extend(self.certificates.problems());

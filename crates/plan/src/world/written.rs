@@ -33,6 +33,7 @@ impl World {
         let before = std::mem::take(&mut self.ledger);
         self.ledger = before.turned(leads, self.addresses.values().map(|it| Address::clone(it)));
         self.hear_everybody_anew();
+        self.look_at_names_anew();
     }
 
     /// Services that become ours by it may have an address of before: everybody has what he had before anything is
@@ -44,6 +45,7 @@ impl World {
         };
         let same = whose(&self.config) == whose(&config);
         self.config = config;
+        self.look_at_all_names();
         self.index.configure(&self.config);
         self.door.guests.configure(&self.config);
         self.limit_certificates();

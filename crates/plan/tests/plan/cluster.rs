@@ -6,6 +6,7 @@ mod announced;
 mod bgp;
 mod cloud_defaults;
 mod clouds;
+mod dns_names;
 mod draining;
 mod explained;
 mod following;

@@ -21,7 +21,7 @@ const READS: [&str; 11] = [
 ];
 
 /// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
-const PARSERS: [(&str, &[&str]); 57] = [
+const PARSERS: [(&str, &[&str]); 58] = [
     ("acme/src/dns.rs", &["dns"]),
     ("acme/src/dns/", &["dns"]),
     ("admin/src/page/filter.rs", &["filter"]),
@@ -41,6 +41,7 @@ const PARSERS: [(&str, &[&str]); 57] = [
     ("cluster/src/decode.rs", &["object"]),
     ("cluster/src/host.rs", &["host"]),
     ("cluster/src/watch/pulses.rs", &["lease"]),
+    ("drivers/src/dns/", &["names"]),
     ("drivers/src/octavia/belongings.rs", &["names"]),
     ("drivers/src/octavia/names.rs", &["names"]),
     ("drivers/src/octavia/tags.rs", &["names"]),

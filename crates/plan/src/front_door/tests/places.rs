@@ -72,6 +72,8 @@ const SAMPLES: &[Sample] = &[
     ("seaway.dev/drain", "7m", &[]),
     ("seaway.dev/protocol", "http", &[]),
     ("seaway.dev/front-door", "false", &[]),
+    ("seaway.dev/dns-names", "shop.example", &[]),
+    ("seaway.dev/dns-ttl", "30s", &[]),
     ("seaway.dev/host", "b.example", &[]),
     ("seaway.dev/path", "/over-there", &[]),
     ("seaway.dev/entrance", "internal", &[]),

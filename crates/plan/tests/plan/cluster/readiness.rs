@@ -22,7 +22,7 @@ fn host(name: &str, addresses: &[&str]) -> Change {
     heard(HostReport { addresses, ..applied(name, 9) })
 }
 
-fn of_hosts(controls: bool) -> Change {
+pub(super) fn of_hosts(controls: bool) -> Change {
     Change::Put(Fact::AddressPool(Arc::new(AddressPool {
         object: ObjectRef::new(Kind::AddressPool, "", "ours"),
         created: None,
