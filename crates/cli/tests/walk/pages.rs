@@ -47,12 +47,13 @@ fn manifests_and_configurations_of_the_pages_are_understood() {
     let mut checked = 0;
     for (name, text) in pages() {
         let folder = Folder::new();
-        let mut manifests = 0;
+        let (mut manifests, mut serves, mut dns) = (0, false, None);
         for (line, block) in blocks(&text) {
             checked += 1;
             if block.lines().any(|it| it.starts_with("apiVersion: ")) {
                 folder.write(&format!("line-{line}.yaml"), &block);
                 manifests += 1;
+                serves |= block.lines().any(|it| it == "kind: Service");
                 continue;
             }
             let file = folder.0.path().join(format!("line-{line}.yaml"));
@@ -65,7 +66,15 @@ fn manifests_and_configurations_of_the_pages_are_understood() {
                 fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("is ours");
                 block = block.replace(&format!("/etc/seaway/{name}"), &key.display().to_string());
             }
+            if block.contains("internal.pem") {
+                let pair = rcgen::generate_simple_self_signed(["internal.example".to_owned()])
+                    .expect("a certificate");
+                let pem = pair.cert.pem() + &pair.signing_key.serialize_pem();
+                fs::write(folder.0.path().join("internal.pem"), pem).expect("written");
+            }
             fs::write(&file, &block).expect("written");
+            // Names of Services are published where zones are configured.
+            dns = block.starts_with("dns:").then(|| file.clone()).or(dns);
             let output = run(&["config", "--check", file.to_str().expect("a path")]);
             assert!(output.status.success(), "{name}:{line}: {}{}", stdout(&output), stderr(&output));
         }
@@ -78,12 +87,18 @@ fn manifests_and_configurations_of_the_pages_are_understood() {
         }
         if manifests > 0 {
             // A folder that serves nothing is a Problem; a page may be about pools alone.
-            if !text.contains("kind: Service") {
+            if !serves {
                 let served = "apiVersion: v1\nkind: Service\nmetadata: {name: served, annotations: {seaway.dev/backends: \
                               '192.0.2.1:80'}}\nspec: {type: LoadBalancer, ports: [{port: 80}]}\n";
                 folder.write("served.yaml", served);
             }
-            let output = run(&["check", folder.manifests().to_str().expect("a path")]);
+            let (shown, config) = (folder.manifests(), dns.unwrap_or_default());
+            let path = |it: &std::path::Path| it.to_str().expect("a path").to_owned();
+            let mut arguments = vec!["check".to_owned(), path(&shown)];
+            if config.is_absolute() {
+                arguments.extend(["--config".to_owned(), path(&config)]);
+            }
+            let output = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
             assert!(output.status.success(), "{name}: {}{}", stdout(&output), stderr(&output));
         }
     }
