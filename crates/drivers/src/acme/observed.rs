@@ -116,6 +116,8 @@ impl Observed {
         let gate = self.gate.as_ref().map(|it| it.until.saturating_sub(seconds(self.now)).max(1));
         match (self.life, self.waits(), gate) {
             (Life::Serving, None, None) if self.is_first => SOON,
+            // The authority has said just now that it is due.
+            (Life::Serving, None, None) if self.may_begin(order) => SOON,
             // Who opens it has this looked at again.
             (Life::Serving, None, None) => LOOK_WHILE_WAITING,
             (Life::Serving, wait, gate) => {
@@ -249,6 +251,11 @@ mod tests {
         for (observed, seconds) in [(at(10, known(11)), 3600), (at(10, known(10)), 1)] {
             assert_eq!(observed.again(&order).as_secs(), seconds);
         }
+        // It was asked, and says that it was to be renewed already: that waits for nothing else.
+        let due = at(10, Some(said("key.number", Some((1, 2)), 1000)));
+        assert_eq!((due.may_begin(&order), due.again(&order)), (false, Duration::from_secs(1)));
+        let due = at(100, Some(said("key.number", Some((1, 2)), 1000)));
+        assert_eq!((due.may_begin(&order), due.again(&order)), (true, SOON));
         let first = Observed { is_first: true, ..at(10, None) }.again(&order);
         assert!((1..=10).contains(&first.as_secs()), "{first:?}");
     }
