@@ -34,7 +34,7 @@ use seaway_admin::{Admin, Binding, BoundSockets, Signal, Signals, logging::LogHa
 use seaway_cluster::{
     Access, AddressDriver, Cluster, CredentialSource, FinalizerDriver, HostLeases, HostReports, LEADER,
     LeaderElection, LeaseTimings, PasswordReader, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch,
-    WatchTimings, make_layer2_key,
+    WatchTimings,
 };
 use seaway_drivers::{
     names::Names,
@@ -275,7 +275,7 @@ impl Member {
                 other_signs::start(octavia.is_some(), &cluster, &changes, &mut parts).await;
                 let leads = lead::lead(campaign.leading(), changes.clone(), octavia.clone());
                 watchdog::spawn("the watch of the leader's Lease", &mut parts, leads);
-                let makes = make_layer2_key(cluster.clone(), campaign.leading());
+                let makes = lead::make_layer2_key(cluster.clone(), campaign.leading(), handle.clone());
                 watchdog::spawn("the key of hosts that announce addresses", &mut parts, makes);
                 if let Some(octavia) = octavia {
                     let (leading, period) = (campaign.leading(), settings.audit);

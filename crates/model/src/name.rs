@@ -75,10 +75,15 @@ pub enum Kind {
     BFDProfile,
     Community,
     /// MetalLB's, which is called the same in its own group; as all that follow here.
+    #[serde(rename = "metallb.io/L2Advertisement")]
     MetallbL2Advertisement,
+    #[serde(rename = "metallb.io/BGPAdvertisement")]
     MetallbBGPAdvertisement,
+    #[serde(rename = "metallb.io/BGPPeer")]
     MetallbBGPPeer,
+    #[serde(rename = "metallb.io/BFDProfile")]
     MetallbBFDProfile,
+    #[serde(rename = "metallb.io/Community")]
     MetallbCommunity,
     Address,
     LoadBalancerHost,

@@ -37,7 +37,7 @@ use std::{
 };
 
 use seaway_model::{
-    Address, ListenerId, Name, ObjectRef, Owner, Problem, Time,
+    Address, Announce, ListenerId, Name, ObjectRef, Owner, Problem, Time,
     config::{PoolRules, ReservedPorts},
     fact::{AddressPool, HostReport},
     load_balancer::Family,
@@ -313,6 +313,11 @@ impl Ledger {
     }
 
     /// How full the pools are, in the order in which they are asked.
+    /// Whether hosts may have to answer for addresses of some pool by ARP and NDP.
+    pub(crate) fn has_layer2_pools(&self) -> bool {
+        self.pools.ordered().any(|it| matches!(it.announce, Some(Announce::Layer2 | Announce::Auto)))
+    }
+
     pub fn pools(&self) -> Vec<PoolUse> {
         self.pools
             .ordered()

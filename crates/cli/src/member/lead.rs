@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use seaway_cluster::Leading;
+use seaway_cluster::{Cluster, Leading};
 use seaway_drivers::octavia::Octavia;
+use seaway_engine::Handle;
 use seaway_model::Change;
+use seaway_plan::World;
 use tokio::sync::mpsc;
 
 /// Whoever leads gives addresses out, on what was written by then.
@@ -17,5 +19,18 @@ pub(super) async fn lead(mut leading: Leading, changes: mpsc::Sender<Change>, oc
             return;
         }
         leading.changed_from(leads).await;
+    }
+}
+
+/// Nothing is written where no pool asks for it.
+pub(super) async fn make_layer2_key(cluster: Cluster, leading: Leading, handle: Handle) {
+    let mut moved = handle.moved();
+    loop {
+        moved.mark_unchanged();
+        match handle.ask(World::has_layer2_pools).await {
+            Some(true) => break seaway_cluster::make_layer2_key(cluster, leading).await,
+            Some(false) if moved.changed().await.is_ok() => {}
+            _ => return,
+        }
     }
 }

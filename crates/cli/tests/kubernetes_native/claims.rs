@@ -203,9 +203,11 @@ fn announced_by_others(scene: &Scene) {
         its.sort();
         its
     };
-    until("each of them is told of", || told() == ["BGPAdvertisement", "BGPPeer", "L2Advertisement"]);
+    until("each of them is told of", || {
+        told() == ["metallb.io/BGPAdvertisement", "metallb.io/BGPPeer", "metallb.io/L2Advertisement"]
+    });
     scene.cluster.kubectl(&["delete", "l2advertisements.metallb.io/theirs", "bgppeers.metallb.io/theirs"]);
-    until("what is gone is not", || told() == ["BGPAdvertisement"]);
+    until("what is gone is not", || told() == ["metallb.io/BGPAdvertisement"]);
 }
 
 /// Services that become something else, or go.

@@ -226,6 +226,11 @@ impl World {
         self.failures
     }
 
+    /// Whether hosts may have to answer for addresses by ARP and NDP.
+    pub fn has_layer2_pools(&self) -> bool {
+        self.ledger.has_layer2_pools()
+    }
+
     /// How full each pool is.
     pub fn pools(&self) -> Vec<PoolUse> {
         self.ledger.pools()
