@@ -48,9 +48,13 @@ async fn is_made(cluster: &Cluster, tries: u32) -> bool {
     let namespace = cluster.namespace();
     match cluster.create(WatchedKind::known(Kind::Secret), namespace, &secret).await {
         Ok(_) => info!(%namespace, name = NAME, "Secret created: the key of hosts that announce addresses"),
-        // There is one, and it is in use; or nothing here is to be announced, as components/layer2 is not applied.
+        // There is one, and it is in use.
         Err(ApiError::Conflict(_)) => {}
-        Err(ApiError::Forbidden(why)) => debug!(why, "the Secret of the layer 2 key is not created"),
+        // Until components/layer2 is applied.
+        Err(ApiError::Forbidden(why)) => {
+            debug!(why, "the Secret of the layer 2 key is not created");
+            return false;
+        }
         Err(answer @ ApiError::Invalid(_)) => {
             warn!(why = answer.message_with_fix(), "the Secret of the layer 2 key is refused");
         }
