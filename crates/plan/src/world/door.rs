@@ -289,27 +289,35 @@ impl World {
         if self.door.units.is_empty() {
             return None;
         }
-        let owner = front_door::owner();
-        let outcomes = self.door.units.iter().filter_map(|unit| self.outcomes.get(unit));
-        let told = outcomes.flat_map(|it| &it.problems).filter(|(whose, _)| *whose == owner);
-        let problems: BTreeSet<Problem> =
-            told.map(|(_, problem)| problem).chain(&self.door.problems).cloned().collect();
-        let serving = self.door_serving();
-        let ready = !serving.is_empty() && problems.is_empty();
+        let (units, own) = (self.door.units.iter(), self.door.problems.iter());
+        let addresses = self.door_binds().iter().filter_map(Bind::ip).collect();
+        let mut status = self.status_at(None, units, own, addresses, self.door_serving());
         // A name without a certificate is no reason to call the others unready.
-        let problems: BTreeSet<Problem> = problems.into_iter().chain(self.order_problems()).collect();
-        Some(Status {
+        let problems: BTreeSet<Problem> = status.problems.into_iter().chain(self.order_problems()).collect();
+        status.problems = problems.into_iter().collect();
+        Some(status)
+    }
+
+    /// Of the front door itself, or of a further entrance: with what drivers say of its Units, and what is wrong with it by planning.
+    pub(super) fn status_at<'w>(
+        &'w self,
+        entrance: Option<&Name>,
+        units: impl Iterator<Item = &'w Unit>,
+        own: impl Iterator<Item = &'w Problem>,
+        addresses: Vec<std::net::IpAddr>,
+        serving: Vec<Serving>,
+    ) -> Status {
+        let owner = front_door::owner_of(entrance);
+        let told = units.filter_map(|unit| self.outcomes.get(unit)).flat_map(|it| &it.problems);
+        let told = told.filter(|(whose, _)| *whose == owner).map(|(_, problem)| problem);
+        let problems: BTreeSet<Problem> = told.chain(own).cloned().collect();
+        let pools = self.door.guests.pools_at(entrance, &self.config.front_door);
+        Status {
             owner,
-            addresses: self.door_binds().iter().filter_map(Bind::ip).collect(),
-            ready,
+            addresses,
+            ready: !serving.is_empty() && problems.is_empty(),
             serving,
-            members: self
-                .door
-                .guests
-                .pools_at(None, &self.config.front_door)
-                .values()
-                .map(|pool| pool.members.len())
-                .sum(),
+            members: pools.values().map(|pool| pool.members.len()).sum(),
             problems: problems.into_iter().collect(),
             pool: None,
             announced: Some(by_hosts()),
@@ -320,7 +328,7 @@ impl World {
             replaced: None,
             ports: Vec::new(),
             left: false,
-        })
+        }
     }
 
     /// What somebody is told who is there only through the front door; or what that adds to what it is told anyway.

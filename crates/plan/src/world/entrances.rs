@@ -7,7 +7,7 @@ use seaway_model::{
     outcome::Serving,
 };
 
-use super::{World, announced::by_hosts};
+use super::World;
 use crate::{
     front_door,
     ledger::{Claim, Grant},
@@ -218,30 +218,14 @@ impl World {
     /// What an entrance itself is told, while it is open.
     pub(super) fn entrance_status(&self, name: &Name) -> Option<Status> {
         let state = self.door.entrances.get(name).filter(|it| !it.units.is_empty())?;
-        let owner = front_door::owner_of(Some(name));
-        let outcomes = state.units.iter().filter_map(|unit| self.outcomes.get(unit));
-        let told = outcomes.flat_map(|it| &it.problems).filter(|(whose, _)| *whose == owner);
-        let problems: BTreeSet<Problem> =
-            told.map(|(_, problem)| problem).chain(&state.problems).cloned().collect();
-        let serving = self.entrance_serving(name);
-        let pools = self.door.guests.pools_at(Some(name), &self.config.front_door);
-        Some(Status {
-            owner,
-            addresses: self.entrance_addresses(name),
-            ready: !serving.is_empty() && problems.is_empty(),
-            serving,
-            members: pools.values().map(|pool| pool.members.len()).sum(),
-            problems: problems.into_iter().collect(),
-            pool: None,
-            announced: Some(by_hosts()),
-            shown: seaway_model::outcome::Shown::default(),
-            waits: None,
-            takes_over: true,
-            unreported: false,
-            replaced: None,
-            ports: Vec::new(),
-            left: false,
-        })
+        let (units, own) = (state.units.iter(), state.problems.iter());
+        Some(self.status_at(
+            Some(name),
+            units,
+            own,
+            self.entrance_addresses(name),
+            self.entrance_serving(name),
+        ))
     }
 
     pub(super) fn entrance_problems(&self) -> impl Iterator<Item = &Problem> {
