@@ -15,10 +15,15 @@ const RATE: u32 = 500;
 /// Of these a controller that starts writes none that is there.
 const KINDS: [&str; 5] = ["services", "addresses", "events", "loadbalancerhostslices", "addresspools"];
 
-/// Of each object its version.
+/// Of each object its version; of events only ours: Kubernetes' own controllers write some of Services, too.
 fn versions(scene: &Scene, kind: &str) -> BTreeMap<String, String> {
-    let path = "jsonpath={range .items[*]}{.metadata.name} {.metadata.resourceVersion}{\"\\n\"}{end}";
-    let listed = scene.cluster.kubectl(&["get", kind, "-o", path]);
+    let which = match kind {
+        "events" => "?(@.reportingComponent==\"seaway.dev/controller\")",
+        _ => "*",
+    };
+    let path =
+        format!("jsonpath={{range .items[{which}]}}{{.metadata.name}} {{.metadata.resourceVersion}}{{\"\\n\"}}{{end}}");
+    let listed = scene.cluster.kubectl(&["get", kind, "-o", &path]);
     let pairs = listed.lines().filter_map(|line| line.split_once(' '));
     pairs.map(|(name, version)| (name.to_owned(), version.to_owned())).collect()
 }
