@@ -30,6 +30,8 @@ pub enum Case {
     TcpKeepalive,
     TcpMany,
     TcpCrowd,
+    /// With two workers on both cores, which the load shares.
+    TcpTwoWorkers,
     TcpConnect,
     TcpBulk,
     Udp,
@@ -45,6 +47,7 @@ pub enum Case {
     HttpMany100,
     HttpMany1k,
     HttpCrowd,
+    HttpTwoWorkers,
     HttpBulk,
     HttpConnect,
     Http2,
@@ -181,6 +184,11 @@ impl Case {
         self.role() == Role::Web
     }
 
+    /// Of each contender. Two stand on both cores, where one of them has the load for a neighbour.
+    pub fn workers(self) -> usize {
+        if matches!(self, Self::TcpTwoWorkers | Self::HttpTwoWorkers) { 2 } else { 1 }
+    }
+
     /// Whether it has tables of its own, and is not among all.
     pub fn is_by_itself(self) -> bool {
         matches!(self, Self::Attacks | Self::Octavia)
@@ -219,6 +227,7 @@ impl Case {
             | Self::HttpMany100
             | Self::HttpMany1k
             | Self::HttpCrowd
+            | Self::HttpTwoWorkers
             | Self::HttpBulk
             | Self::HttpConnect
             | Self::Http2
@@ -262,6 +271,7 @@ impl Case {
         let alone = Target::alone;
         match self {
             Self::TcpKeepalive | Self::TcpMany | Self::TcpCrowd => Target::at_any_rate(),
+            Self::TcpTwoWorkers | Self::HttpTwoWorkers => Target::saturated(),
             Self::TcpConnect | Self::TcpBulk => vec![busy(Haproxy, 1.0)],
             Self::Udp | Self::UdpLarge => Target::at_any_rate(),
             Self::IdleConnections => vec![alone(Metric::MemoryPerConnection, 8.0)],
@@ -300,7 +310,7 @@ impl Case {
     /// two thirds: every contender keeps up, and none is measured mostly asleep.
     fn rate(self) -> Option<f64> {
         match self {
-            Self::TcpKeepalive | Self::TcpMany | Self::TcpCrowd => Some(30_000.0),
+            Self::TcpKeepalive | Self::TcpMany | Self::TcpCrowd | Self::TcpTwoWorkers => Some(30_000.0),
             Self::TcpConnect => Some(5_000.0),
             Self::TcpBulk => Some(600.0),
             Self::Udp | Self::UdpLarge => Some(30_000.0),
@@ -360,6 +370,10 @@ impl Case {
         match self {
             Self::TcpKeepalive => "TCP, 1 KiB request and response, keep-alive, 64 connections".into(),
             Self::TcpMany => "TCP, 1 KiB request and response, keep-alive, 512 connections".into(),
+            Self::TcpTwoWorkers => {
+                "TCP, 1 KiB request and response, keep-alive, 64 connections, two workers on both cores"
+                    .into()
+            }
             Self::TcpCrowd => {
                 let connections = held::connections(bench, Self::IdleConnections);
                 format!("TCP, 1 KiB request and response, keep-alive, {connections} connections")

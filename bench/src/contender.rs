@@ -143,6 +143,12 @@ impl Contender {
 
     /// Starts the contender in front of the bench's backends and waits until it serves.
     pub fn start(self, programs: &Programs, role: Role) -> Result<Running> {
+        self.start_with(programs, role, 1)
+    }
+
+    /// One worker has the contender's core for itself, more share all cores with the load.
+    pub fn start_with(self, programs: &Programs, role: Role, workers: usize) -> Result<Running> {
+        let core = (workers == 1).then_some(CONTENDER);
         let folder = tempfile::Builder::new().prefix("seaway-bench-").tempdir()?;
         let running = match self {
             Self::Seaway
@@ -152,15 +158,20 @@ impl Contender {
             | Self::SeawayLogging => {
                 seaway::write_small_folder(folder.path(), role, &programs.certificate)?;
                 seaway::configure_more(folder.path(), self.configured())?;
-                let mut running =
-                    Running::launch(seaway::command(self.seaway(programs)?, folder.path()), Some(folder))?;
+                seaway::configure_workers(folder.path(), workers)?;
+                let command = seaway::command(self.seaway(programs)?, folder.path());
+                let mut running = Running::launch_on(core, command, Some(folder))?;
                 running.ready_after = Some(running.wait_until(Duration::from_secs(10), seaway::is_ready)?);
                 running
             }
-            Self::Haproxy | Self::HaproxySplice => {
-                Running::launch(peers::haproxy(programs, role, folder.path())?, Some(folder))?
+            Self::Haproxy | Self::HaproxySplice => Running::launch_on(
+                core,
+                peers::haproxy(programs, role, workers, folder.path())?,
+                Some(folder),
+            )?,
+            Self::Nginx => {
+                Running::launch_on(core, peers::nginx(programs, role, workers, folder.path())?, Some(folder))?
             }
-            Self::Nginx => Running::launch(peers::nginx(programs, role, folder.path())?, Some(folder))?,
             Self::HaproxyNewer | Self::Envoy | Self::Pingora | Self::Traefik | Self::Caddy => {
                 Running::launch(proxies::command(self, programs, folder.path())?, Some(folder))?
             }

@@ -51,9 +51,17 @@ impl Target {
 
     pub fn at_any_rate_beside(against: Against) -> Vec<Self> {
         let mut targets = Self::at_rate_beside(against);
-        let bound = Bound::AtLeast(1.2);
-        targets.push(Self { metric: Metric::HighestRate, against: Some(against), bound });
+        targets.push(Self::highest_rate_beside(against));
         targets
+    }
+
+    /// The highest rate alone: what a request costs cannot be told where the load shares a core with a worker.
+    pub fn saturated() -> Vec<Self> {
+        vec![Self::highest_rate_beside(Against::BetterPeer)]
+    }
+
+    fn highest_rate_beside(against: Against) -> Self {
+        Self { metric: Metric::HighestRate, against: Some(against), bound: Bound::AtLeast(1.2) }
     }
 
     fn at_rate_beside(against: Against) -> Vec<Self> {

@@ -35,12 +35,12 @@ const FOREIGN_OR_INTERRUPT: f64 = 0.15;
 const STOLEN: f64 = 0.02;
 
 pub fn sample(bench: &mut Bench, case: Case, contender: Contender, rate: f64) -> Result<Sample> {
-    let running = contender.start(&bench.programs, case.role())?;
+    let running = contender.start_with(&bench.programs, case.role(), case.workers())?;
     let clients = asking(bench, case, contender)?;
     let (run, spent) = measure(bench, &running, clients, Some(case.spread(rate)))?;
     // One disturbed request in a hundred is all that a p99 shows.
     let strictness = if case == Case::Latency { 5.0 } else { 1.0 };
-    let noise = noise(&spent, strictness);
+    let noise = noise_of(case, &spent, strictness);
     let mut sample = judge(run, spent, rate, noise, bench.effort.is_a_trial());
     if case.has_saturation() && sample.errors == 0 {
         let highest = saturation::highest(bench, &running, case, contender, rate)?;
@@ -176,6 +176,14 @@ fn judge(run: Run, spent: Spent, rate: f64, noise: Option<String>, is_a_trial: b
 /// contender that falls behind.
 pub fn due(rate: f64, seconds: f64) -> f64 {
     0.98 * rate * seconds - rate.sqrt().max(2.0)
+}
+
+/// Workers that share a core with the load wait for it, which is what the case measures: only what the hypervisor took
+/// is noise then.
+pub fn noise_of(case: Case, spent: &Spent, strictness: f64) -> Option<String> {
+    let shared = case.workers() > 1;
+    let stolen = Spent { others: Some(0.0), queued: 0.0, generator_queued: 0.0, ..*spent };
+    noise(if shared { &stolen } else { spent }, strictness)
 }
 
 /// Whether something other than the contender and its load used the cores.

@@ -46,7 +46,7 @@ pub fn highest(
             holds = run.errors == 0 && answered && tail <= P99;
             if holds {
                 let load = spent.busy / spent.wall * 100.0;
-                best = Highest { rate, load, noise: loaded::noise(&spent, 1.0) };
+                best = Highest { rate, load, noise: loaded::noise_of(case, &spent, 1.0) };
                 break;
             }
         }

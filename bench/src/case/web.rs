@@ -100,6 +100,11 @@ pub fn describe(bench: &Bench, case: Case) -> String {
         Case::Websocket => {
             format!("WebSocket over HTTP/1.1, {answer} B each way, {connections} connections")
         }
+        Case::HttpTwoWorkers => {
+            format!(
+                "HTTP/1.1, answers of {answer} B, keep-alive, {connections} connections, two workers on both cores"
+            )
+        }
         Case::HttpBulk => format!("HTTP/1.1, answers of 1 MiB, keep-alive, {connections} connections"),
         _ => format!("HTTP/1.1, answers of {answer} B, keep-alive, {connections} connections"),
     }

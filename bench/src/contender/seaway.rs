@@ -126,6 +126,13 @@ pub fn configure_more(folder: &Path, lines: &str) -> Result<()> {
     fs::write(file, text).context("cannot write the configuration")
 }
 
+/// As many workers instead of the one.
+pub fn configure_workers(folder: &Path, workers: usize) -> Result<()> {
+    let file = folder.join("seaway.yaml");
+    let text = fs::read_to_string(&file)?.replacen("workers: 1\n", &format!("workers: {workers}\n"), 1);
+    fs::write(file, text).context("cannot write the configuration")
+}
+
 /// How the large folder is laid out.
 pub mod large {
     pub const SERVICES: usize = 5_000;
