@@ -15,7 +15,7 @@ pub(super) fn haproxy(programs: &Programs, role: Role, workers: usize, folder: &
         let path = configuration(folder, role, "haproxy", "cfg");
         replace(&path, "nbthread 1\n", &format!("nbthread {workers}\n"))?;
         // Each thread has descriptors of its own beside those of connections.
-        replace(&path, "maxconn 9900\n", "maxconn 9000\n")?;
+        replace(&path, "    maxconn 99", "    maxconn 90")?;
     }
     Ok(command)
 }
