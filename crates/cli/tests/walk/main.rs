@@ -45,6 +45,7 @@ mod namespace;
 mod old_bank;
 mod openstack;
 mod operating;
+mod package;
 mod pages;
 mod passwords;
 mod pressure;
