@@ -21,8 +21,9 @@ fn versions(scene: &Scene, kind: &str) -> BTreeMap<String, String> {
         "events" => "?(@.reportingComponent==\"seaway.dev/controller\")",
         _ => "*",
     };
-    let path =
-        format!("jsonpath={{range .items[{which}]}}{{.metadata.name}} {{.metadata.resourceVersion}}{{\"\\n\"}}{{end}}");
+    let path = format!(
+        "jsonpath={{range .items[{which}]}}{{.metadata.name}} {{.metadata.resourceVersion}}{{\"\\n\"}}{{end}}"
+    );
     let listed = scene.cluster.kubectl(&["get", kind, "-o", &path]);
     let pairs = listed.lines().filter_map(|line| line.split_once(' '));
     pairs.map(|(name, version)| (name.to_owned(), version.to_owned())).collect()

@@ -50,6 +50,7 @@ mod pages;
 mod passwords;
 mod pressure;
 mod proxy_protocol;
+mod release;
 mod rights;
 mod seeing;
 #[path = "../shared/image.rs"]

@@ -83,7 +83,10 @@ fn later(package: &Path, folder: &Path) -> PathBuf {
     let text = fs::read_to_string(&example).expect("is there") + "# of the later version\n";
     fs::write(&example, text).expect("is written");
     let to = folder.join("later.deb");
-    run(Command::new("dpkg-deb").args(["--root-owner-group", "-Zgzip", "-z1", "--build"]).arg(unpacked).arg(&to));
+    run(Command::new("dpkg-deb")
+        .args(["--root-owner-group", "-Zgzip", "-z1", "--build"])
+        .arg(unpacked)
+        .arg(&to));
     to
 }
 
@@ -147,7 +150,8 @@ fn a_package_is_installed_upgraded_removed_and_purged_and_keeps_what_is_not_its_
 
     machine.dpkg(&["--remove", "seaway"]);
     assert!(!machine.has("usr/bin/seaway") && !machine.has("lib/systemd/system/seaway.service"));
-    for kept in ["etc/seaway/seaway.yaml", "etc/seaway/manifests/shop.yaml", "var/lib/private/seaway/ledger"] {
+    for kept in ["etc/seaway/seaway.yaml", "etc/seaway/manifests/shop.yaml", "var/lib/private/seaway/ledger"]
+    {
         assert!(machine.has(kept), "{kept}: it is installed again with the addresses that it had");
     }
     machine.dpkg(&["--purge", "seaway"]);
