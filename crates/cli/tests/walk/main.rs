@@ -5,6 +5,7 @@
 
 mod acme;
 mod addresses;
+mod alerts;
 mod backends;
 mod balance;
 mod balancing;
