@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::message::{HandoverSocket, Message, SocketRecord, VERSION};
+use super::message::{HandoverSocket, Message, NEWEST, OLDEST, Record, SocketRecord, is_understood};
 use crate::{
     shared::Shared,
     sys::{self, Epoll, Events, Waker},
@@ -107,9 +107,13 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
         return Ok(false);
     }
     match peer.receive()? {
-        Some((Message::Hello { version: VERSION }, _)) => {}
-        Some((Message::Hello { version }, _)) => {
-            let reason = format!("version {version} of the hand-over is not version {VERSION}");
+        Some((Message::Hello { version, newest }, _)) if is_understood(version, newest) => {}
+        Some((Message::Hello { version, newest }, _)) => {
+            let newest = newest.unwrap_or(version);
+            let reason = format!(
+                "the new process speaks versions {version} to {newest} of the hand-over, this one versions {OLDEST} to {NEWEST}"
+            );
+            tracing::warn!(process, "take-over refused: {reason}");
             peer.send(&Message::Refused { reason }, &[])?;
             return Ok(false);
         }
@@ -166,11 +170,12 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
     Ok(true)
 }
 
-fn sockets(shared: &Shared) -> Vec<(SocketRecord, Arc<OwnedFd>)> {
+fn sockets(shared: &Shared) -> Vec<(Record<SocketRecord>, Arc<OwnedFd>)> {
     let listeners = shared.registry.listeners();
     let each = listeners.iter().flat_map(|listener| {
         let (at, l4) = (listener.at, listener.id.l4);
-        listener.sockets().into_iter().map(move |socket| (SocketRecord { at, l4 }, socket))
+        let record = move || Record::Known(SocketRecord { at, l4 });
+        listener.sockets().into_iter().map(move |socket| (record(), socket))
     });
     each.collect()
 }
@@ -184,7 +189,7 @@ fn hand_flows_over(shared: &Shared, peer: &mut HandoverSocket) -> io::Result<()>
         let part = exported
             .recv_timeout(SHORTLY)
             .map_err(|_| io::Error::other("a worker did not hand over its UDP flows in time"))?;
-        flows.extend(part?);
+        flows.extend(part?.into_iter().map(|(flow, socket)| (Record::Known(flow), socket)));
     }
     peer.send_all(flows, |flows, more| Message::Flows { flows, more })?;
     match peer.receive()? {

@@ -8,12 +8,14 @@ use std::{
 };
 
 use seaway_model::{L4, PoolId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 
 use crate::sys;
 
-/// Raised with every change that an older process would misread.
-pub(super) const VERSION: u32 = 1;
+/// What this process speaks: the newest, raised with every change that an older process would misread, and the oldest.
+/// What is added to a message is no such change: unknown fields are passed over.
+pub(super) const NEWEST: u32 = 1;
+pub(super) const OLDEST: u32 = 1;
 /// Room for a packet, and as many records as surely fit into one and into the kernel's smallest buffer.
 const PACKET: usize = 128 * 1024;
 const RECORDS: usize = 100;
@@ -21,7 +23,11 @@ const RECORDS: usize = 100;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
     Hello {
+        /// The oldest that the successor speaks: processes of before demand their own here.
         version: u32,
+        /// The newest. Who does not say it speaks no other than `version`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        newest: Option<u32>,
     },
     /// It will not be, and why.
     Refused {
@@ -29,17 +35,43 @@ pub(super) enum Message {
     },
     /// One descriptor for each.
     Sockets {
-        sockets: Vec<SocketRecord>,
+        sockets: Vec<Record<SocketRecord>>,
         more: bool,
     },
     Ready,
     /// One descriptor for each: the socket to its member.
     Flows {
-        flows: Vec<FlowRecord>,
+        flows: Vec<Record<FlowRecord>>,
         more: bool,
     },
     Received,
     Yours,
+}
+
+/// Whether some version is spoken by the successor and by this process.
+pub(super) fn is_understood(oldest: u32, newest: Option<u32>) -> bool {
+    oldest <= NEWEST && newest.unwrap_or(oldest) >= OLDEST
+}
+
+/// A record, or what a process of another version says instead.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Record<T> {
+    Known(T),
+    Unknown(#[serde(deserialize_with = "pass_over")] ()),
+}
+
+fn pass_over<'de, D: Deserializer<'de>>(from: D) -> Result<(), D::Error> {
+    IgnoredAny::deserialize(from).map(drop)
+}
+
+impl<T> Record<T> {
+    pub(super) fn known(self) -> Option<T> {
+        match self {
+            Record::Known(record) => Some(record),
+            Record::Unknown(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -140,5 +172,32 @@ mod tests {
         let all: std::collections::BTreeSet<u32> =
             GOLDEN.lines().map(|line| number(serde_json::from_str(line).expect("is read"))).collect();
         assert_eq!(all, (0..=6).collect(), "every message is in the golden file");
+    }
+
+    #[test]
+    fn versions_that_overlap_understand_each_other_and_others_do_not() {
+        for (oldest, newest, understood) in [
+            (NEWEST, None, true),
+            (OLDEST, Some(NEWEST + 1), true),
+            (NEWEST, Some(NEWEST + 7), true),
+            (NEWEST + 1, Some(NEWEST + 2), false),
+            (NEWEST + 1, None, false),
+            (OLDEST - 1, Some(OLDEST - 1), false),
+            (OLDEST - 1, None, false),
+        ] {
+            assert_eq!(is_understood(oldest, newest), understood, "{oldest} to {newest:?}");
+        }
+    }
+
+    #[test]
+    fn what_another_version_adds_is_passed_over_and_the_rest_is_read() {
+        let line = r#"{"Sockets":{"sockets":[{"at":"192.0.2.1:80","l4":"TCP","mark":7},{"at":"192.0.2.1:81","l4":"QUIC"}],"more":false,"all":2}}"#;
+        let Ok(Message::Sockets { sockets, more: false }) = serde_json::from_str(line) else {
+            panic!("it is read")
+        };
+        let known: Vec<_> = sockets.into_iter().map(|it| it.known().map(|it| it.at.port())).collect();
+        assert_eq!(known, [Some(80), None]);
+        let hello = r#"{"Hello":{"version":1,"newest":9,"host":"a"}}"#;
+        assert!(matches!(serde_json::from_str(hello), Ok(Message::Hello { version: 1, newest: Some(9) })));
     }
 }

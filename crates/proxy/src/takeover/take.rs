@@ -6,7 +6,7 @@ use std::{
 
 use seaway_model::L4;
 
-use super::message::{HandoverSocket, Message, VERSION};
+use super::message::{HandoverSocket, Message, NEWEST, OLDEST, Record};
 use crate::{shared::Shared, sys, worker::Command};
 
 /// For every answer of the old process, which interrupts its work for none of them for long.
@@ -38,15 +38,17 @@ pub fn take(path: &Path) -> Result<TakenOver, TakeOverError> {
     let socket = sys::local_connect(path)
         .map_err(|source| TakeOverError::NotRunning { path: path.display().to_string(), source })?;
     let mut peer = HandoverSocket::new(socket, PATIENCE)?;
-    peer.send(&Message::Hello { version: VERSION }, &[])?;
+    peer.send(&Message::Hello { version: OLDEST, newest: Some(NEWEST) }, &[])?;
     let mut sockets: HashMap<_, Vec<OwnedFd>> = HashMap::new();
+    let mut unknown = 0_usize;
     loop {
         match peer.receive()? {
             Some((Message::Sockets { sockets: records, more }, fds)) if records.len() == fds.len() => {
-                for (record, fd) in records.into_iter().zip(fds) {
+                for (record, fd) in known(records, fds, &mut unknown) {
                     sockets.entry((record.at, record.l4)).or_default().push(fd);
                 }
                 if !more {
+                    report_unknown("listening sockets", unknown);
                     return Ok(TakenOver { peer, sockets });
                 }
             }
@@ -54,6 +56,31 @@ pub fn take(path: &Path) -> Result<TakenOver, TakeOverError> {
             Some(_) => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
             None => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
         }
+    }
+}
+
+/// Those that this version knows. What goes with the others is closed here; the previous process has it until it lets go.
+fn known<T>(
+    records: Vec<Record<T>>,
+    fds: Vec<OwnedFd>,
+    unknown: &mut usize,
+) -> impl Iterator<Item = (T, OwnedFd)> {
+    records.into_iter().zip(fds).filter_map(move |(record, fd)| {
+        let record = record.known();
+        if record.is_none() {
+            *unknown = unknown.saturating_add(1);
+        }
+        record.map(|it| (it, fd))
+    })
+}
+
+fn report_unknown(what: &str, count: usize) {
+    if count > 0 {
+        tracing::warn!(
+            count,
+            "take-over: {what} of the previous process are of a kind that this version does not know; they are not \
+             taken over"
+        );
     }
 }
 
@@ -75,13 +102,13 @@ impl TakenOver {
 
     /// Everything is open here: the flows come over, and the old process lets go.
     pub(crate) fn confirm(mut self, shared: &Shared) -> Result<(), TakeOverError> {
-        let mut flows = Vec::new();
+        let (mut flows, mut unknown) = (Vec::new(), 0_usize);
         // If it died before, that is heard next: somebody has to serve.
         let _ = self.peer.send(&Message::Ready, &[]);
         loop {
             match self.peer.receive()? {
                 Some((Message::Flows { flows: records, more }, fds)) if records.len() == fds.len() => {
-                    flows.extend(records.into_iter().zip(fds));
+                    flows.extend(known(records, fds, &mut unknown));
                     if !more {
                         break;
                     }
@@ -92,6 +119,7 @@ impl TakenOver {
                 None => break,
             }
         }
+        report_unknown("UDP flows", unknown);
         let count = flows.len();
         // If it died meanwhile, the next line tells so as well.
         let _ = self.peer.send(&Message::Received, &[]);

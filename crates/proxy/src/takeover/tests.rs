@@ -19,7 +19,7 @@ use seaway_model::{L4, LbKey, Listener, Pool, PoolId, load_balancer::Rule};
 use seaway_testkit::balancing;
 
 use super::{
-    message::{HandoverSocket, Message, VERSION},
+    message::{HandoverSocket, Message, NEWEST, OLDEST},
     *,
 };
 use crate::{Settings, sys};
@@ -292,7 +292,8 @@ fn a_successor_that_dies_before_it_serves_leaves_everything_as_it_was() {
         // One that dies with the flows in its hands.
         let mut peer =
             HandoverSocket::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
-        peer.send(&Message::Hello { version: VERSION }, &[]).unwrap();
+        // As processes of before greet.
+        peer.send(&Message::Hello { version: 1, newest: None }, &[]).unwrap();
         while !matches!(peer.receive().unwrap(), Some((Message::Sockets { more: false, .. }, _))) {}
         peer.send(&Message::Ready, &[]).unwrap();
         let mut flows = 0;
@@ -331,14 +332,24 @@ fn what_the_successor_does_not_want_is_closed() {
 }
 
 #[test]
-fn another_version_is_refused_and_where_nobody_is_that_is_said() {
+fn a_version_without_overlap_is_refused_and_where_nobody_is_that_is_said() {
     let plan = Plan::new(FAMILIES[0]);
     assert!(matches!(take(&plan.path()), Err(TakeOverError::NotRunning { .. })));
     let (_old, _hand_over, _told) = plan.old(1);
-    let mut peer =
-        HandoverSocket::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
-    peer.send(&Message::Hello { version: VERSION + 1 }, &[]).unwrap();
-    assert!(matches!(peer.receive().unwrap(), Some((Message::Refused { .. }, _))));
+    for (version, newest, understood) in
+        [(NEWEST + 1, None, false), (NEWEST + 1, Some(NEWEST + 2), false), (OLDEST, Some(NEWEST + 1), true)]
+    {
+        let socket = sys::local_connect(&plan.path()).unwrap();
+        let mut peer = HandoverSocket::new(socket, Duration::from_secs(10)).unwrap();
+        peer.send(&Message::Hello { version, newest }, &[]).unwrap();
+        match peer.receive().unwrap() {
+            Some((Message::Refused { reason }, _)) => {
+                assert!(!understood && reason.contains("versions"), "{reason}")
+            }
+            Some((Message::Sockets { .. }, _)) => assert!(understood, "{version} to {newest:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
     // Whoever speaks nonsense is sent away as well, and the next one is served.
     let peer =
         HandoverSocket::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
