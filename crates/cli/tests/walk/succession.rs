@@ -98,6 +98,31 @@ fn a_successor_that_fails_but_lingers_ends_nobody() {
 }
 
 #[test]
+fn a_newer_process_takes_over_and_one_that_speaks_no_common_version_is_told_and_changes_nothing() {
+    let backend = Backend::start("a");
+    let mut old = Setup::new().write("shop.yaml", &manifest("shop", 8080, &[], &[backend.at])).start();
+    let stranger = Successor::of(&old);
+    stranger.say(&json!({"Hello": {"version": 1_000, "newest": 1_001}}));
+    let refused = stranger.hear()["Refused"]["reason"].to_string();
+    assert!(
+        refused.contains("speaks versions 1000 to 1001 of the hand-over, this one versions 1 to"),
+        "{refused}"
+    );
+    until("the log says so as well", || {
+        old.log().contains("take-over refused: the new process speaks versions")
+    });
+    Talk::open(old.at(8080)).expect("served").echo(b"by the old one").expect("served");
+    let newer = Successor::of(&old);
+    newer.say(&json!({"Hello": {"version": 1, "newest": 1_000, "host": {"name": "a"}}}));
+    newer.hear_all_of("Sockets");
+    newer.say(&json!("Ready"));
+    newer.hear_all_of("Flows");
+    newer.say(&json!("Received"));
+    assert_eq!(newer.hear(), json!("Yours"));
+    assert!(old.wait().success());
+}
+
+#[test]
 fn a_process_that_drains_ends_even_if_a_successor_came_meanwhile() {
     let backend = Backend::start("a");
     let mut old = Setup::new().write("shop.yaml", &manifest("shop", 8080, &[], &[backend.at])).start();

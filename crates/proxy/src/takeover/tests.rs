@@ -359,6 +359,45 @@ fn a_version_without_overlap_is_refused_and_where_nobody_is_that_is_said() {
 }
 
 #[test]
+fn what_a_newer_process_passes_on_is_taken_as_far_as_it_is_known() {
+    let plan = Plan::new(FAMILIES[0]);
+    let rendezvous = sys::local_listener(&plan.path()).unwrap();
+    let kept = TcpListener::bind((plan.ip, 0)).unwrap();
+    let at = kept.local_addr().unwrap();
+    // In the words of a version to come: more fields, and kinds that nobody here knows.
+    let old = thread::spawn(move || {
+        let socket = sys::local_accept(rendezvous.as_fd()).unwrap();
+        sys::limit_waiting(socket.as_fd(), Duration::from_secs(10)).unwrap();
+        let hear = || {
+            let mut room = [0; 1024];
+            let (count, _) = sys::take(socket.as_fd(), &mut room).unwrap();
+            String::from_utf8_lossy(&room[..count]).into_owned()
+        };
+        let say = |text: &str, fds: usize| {
+            sys::pass(socket.as_fd(), text.as_bytes(), &vec![kept.as_fd(); fds]).unwrap();
+        };
+        // Processes of before demand 1 there, and pass over the rest.
+        assert!(hear().starts_with(r#"{"Hello":{"version":1,"#));
+        let known = format!(r#"{{"at":"{at}","l4":"TCP","backlog":9}}"#);
+        let unknown = r#"{"driver":"BFD","number":4}"#;
+        say(&format!(r#"{{"Sockets":{{"sockets":[{known},{unknown}],"more":false,"epoch":1}}}}"#), 2);
+        assert_eq!(hear(), r#""Ready""#);
+        say(r#"{"Flows":{"flows":[{"path":"quic"}],"more":false}}"#, 1);
+        assert_eq!(hear(), r#""Received""#);
+        say(r#""Yours""#, 0);
+    });
+    let new = plan.proxy(1);
+    let mut taken = take(&plan.path()).unwrap();
+    assert_eq!(taken.listening().collect::<Vec<_>>(), [(at, L4::Tcp)]);
+    new.adopt(&mut taken);
+    new.put_pool(&KEY, Arc::new(pool(L4::Tcp, plan.backends.tcp)));
+    new.open(&KEY, plan.ip, Arc::new(listener(L4::Tcp, at.port()))).unwrap();
+    new.confirm(taken).unwrap();
+    old.join().unwrap();
+    short_connection(at).unwrap();
+}
+
+#[test]
 fn only_its_user_may_even_connect() {
     use std::os::unix::fs::PermissionsExt;
     let plan = Plan::new(FAMILIES[0]);
