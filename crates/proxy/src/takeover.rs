@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   old: hand_over                                  new: take
-//!      ◄── Hello(version) ──────────────────────────────┤
+//!      ◄── Hello(versions) ─────────────────────────────┤
 //!      ├── Sockets + descriptors ──────────────────────►│ opens what it plans, adopting them;
 //!      │   serves on                                    │ TCP serves at once, UDP sockets wait
 //!      ◄── Ready ───────────────────────────────────────┤ confirm
@@ -14,6 +14,9 @@
 //! Queues of connections and of datagrams live in the sockets, which both have: nothing is refused or lost while
 //! they change hands. Until `Yours` the old process can go on as if nothing had happened, and does so when the new
 //! one dies or dawdles; if the old one dies, the new one has all it needs. Health is found out anew.
+//!
+//! The two may be of different versions, in any order: each says what it speaks, unknown fields are passed over, and records of an
+//! unknown kind are left out and counted in the log.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects, clippy::expect_used))]
 
