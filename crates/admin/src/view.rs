@@ -37,6 +37,9 @@ pub struct View {
     /// Of a host that announces addresses by BGP: its sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub bgp: Vec<BgpPeerView>,
+    /// Of who publishes names in DNS: its zones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dns: Vec<DnsZoneView>,
     /// Of a controller that adopts load balancers step by step.
     #[serde(default)]
     pub adoption: Option<AdoptionView>,
@@ -76,6 +79,18 @@ pub struct BgpPeerView {
     /// Nothing without BFD.
     pub bfd_up: Option<bool>,
     pub detail: String,
+}
+
+/// How many names of Services a zone has, by state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DnsZoneView {
+    pub zone: String,
+    pub published: u64,
+    pub failed: u64,
+    pub waiting: u64,
+    /// Attempts that failed.
+    pub failures: u64,
 }
 
 /// Memory of the data plane beyond the kernel's buffers, and who had to go.

@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{
     Admin, Binding, BoundSockets, View, ViewDetail,
-    view::{AdoptionView, BgpPeerView, CertificatesView, Layer2View, Readiness},
+    view::{AdoptionView, BgpPeerView, CertificatesView, DnsZoneView, Layer2View, Readiness},
 };
 use seaway_drivers::{
     acme::{Certificates, Life},
@@ -31,7 +31,7 @@ use seaway_files::{
 };
 use seaway_model::{Change, Config, Fact, Kind, ObjectRef, Problem, Time};
 use seaway_node::{AddressWatch, BgpPeerStatus, Host, Layer2Counts};
-use seaway_plan::{Adoption, NotAdopted, Roles, World};
+use seaway_plan::{Adoption, DnsZoneCounts, NotAdopted, Roles, World};
 use seaway_watchdog::{Heartbeat, Watching};
 use tokio::{
     sync::{mpsc::Sender, watch},
@@ -413,9 +413,9 @@ pub(crate) fn view_source(
             }
             let told = handle.ask(|world| {
                 let of_load_balancers = (world.overview(), world.problems(), world.failures());
-                (of_load_balancers, world.certificates(), world.adoption())
+                (of_load_balancers, world.certificates(), world.adoption(), world.dns_zones())
             });
-            let ((plan, problems, failures), certificates, adoption) = told.await.unwrap_or_default();
+            let ((plan, problems, failures), certificates, adoption, zones) = told.await.unwrap_or_default();
             view.services = seaway_node::service_views(&plan, host.as_ref().map(|host| &host.proxy));
             view.problems = problems;
             view.adoption = adoption.map(|it| adoption_view(&it));
@@ -424,6 +424,7 @@ pub(crate) fn view_source(
             view.lost_lines = host.as_ref().map_or(0, |host| host.proxy.lost_lines());
             view.layer2 = host.as_ref().and_then(|host| host.layer2_counts()).map(|it| layer2_view(&it));
             view.bgp = host.iter().flat_map(|host| host.bgp_peers()).map(bgp_view).collect();
+            view.dns = zones.into_iter().map(dns_view).collect();
             view.memory = seaway_node::memory_view(host.as_ref().map(|host| &host.proxy));
             view.certificates = CertificatesView {
                 by_state: [
@@ -467,6 +468,11 @@ fn bgp_view(peer: BgpPeerStatus) -> BgpPeerView {
         bfd_up: report.bfd_up,
         detail: report.detail.to_string(),
     }
+}
+
+fn dns_view(counts: DnsZoneCounts) -> DnsZoneView {
+    let DnsZoneCounts { zone, published, failed, waiting, failures } = counts;
+    DnsZoneView { zone: zone.to_string(), published, failed, waiting, failures }
 }
 
 fn adoption_view(adoption: &Adoption) -> AdoptionView {

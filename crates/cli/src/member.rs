@@ -226,7 +226,7 @@ impl Member {
             None => drivers
                 .with(AddressDriver::new(cluster.clone(), campaign.leading()))
                 .with(FinalizerDriver::new(cluster.clone(), campaign.leading()))
-                .with(names::in_dns(campaign.leading())),
+                .with(names::in_dns(&cluster, campaign.leading())),
         };
         let drivers = statuses.into_iter().fold(drivers, Drivers::with);
         let drivers = drivers.with(Names::new(&settings.resolvers)?);

@@ -98,6 +98,10 @@ impl WatchedKind {
     pub(crate) const LEASES: WatchedKind =
         WatchedKind::new(Kind::Config, "coordination.k8s.io", "v1", "leases", Need::Expected);
 
+    /// Of external-dns, which publishes what they say. Seaway lists and writes its own, and watches none.
+    pub(crate) const DNS_ENDPOINTS: WatchedKind =
+        WatchedKind::new(Kind::Config, "externaldns.k8s.io", "v1alpha1", "dnsendpoints", Need::Optional);
+
     /// What the kinds that are not of the core are defined by, one by one.
     pub(crate) const DEFINITIONS: WatchedKind = WatchedKind::new(
         Kind::Config,

@@ -8,6 +8,7 @@
 //!         └── Address, status, Event ◄────┴───── Addresses, Statuses ◄── engine
 //!         └── finalizer ◄─────────────────────── Holds ◄─────────────────┤
 //!         └── copies of certificates ◄────────── CopyWriter ◄────────────┤
+//!         └── DNSEndpoint ◄───────────────────── DnsEndpoints ◄────────── driver of names in DNS
 //!         └── NameOwner ◄─────────────────────── NameOwnerWriter ◄───────┤
 //!         └── LoadBalancerHostSlice ◄─────────── gather ◄── LoadBalancerHosts, as they are watched
 //!         └── Lease, LoadBalancerHost ◄───────── Leadership, HostReports
@@ -27,6 +28,7 @@ mod connect;
 mod copies;
 pub mod crds;
 mod decode;
+mod dns_endpoints;
 mod forget;
 pub mod fuzz;
 mod hold;
@@ -55,6 +57,7 @@ pub use address_driver::{AddressDriver, AddressStep};
 pub use answer::api_server;
 pub use connect::{Access, AccessError, Cluster, CredentialSource, KubeconfigFault, RequestError};
 pub use copies::{CopyTimings, CopyWriter, NamedCertificates};
+pub use dns_endpoints::{DnsEndpoint, DnsEndpointError, DnsEndpoints};
 pub use hold::{FinalizerDriver, FinalizerStep};
 pub use host::{HostInspection, HostReports, ProgramInfo, StatusPage};
 pub use inspect::{HostLiveness, Inspection, InspectionError, ServiceInspection};

@@ -6,6 +6,7 @@ use kube::{
     core::{Request, request},
 };
 use seaway_model::{Kind, ObjectRef};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
@@ -24,6 +25,16 @@ impl Cluster {
         namespace: &str,
         object: &Value,
     ) -> Result<RawObject, ApiError> {
+        self.create_as(of, namespace, object).await
+    }
+
+    /// `T`: what is read of the answer.
+    pub(crate) async fn create_as<T: DeserializeOwned>(
+        &self,
+        of: &WatchedKind,
+        namespace: &str,
+        object: &Value,
+    ) -> Result<T, ApiError> {
         self.send(of, namespace, |request| request.create(&ours(), object.to_string().into_bytes())).await
     }
 
@@ -86,21 +97,42 @@ impl Cluster {
         }
     }
 
+    /// The same of custom resources, whose lists are replaced as a whole.
+    pub(crate) async fn merge_custom<T: DeserializeOwned>(
+        &self,
+        of: &WatchedKind,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<T, ApiError> {
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        self.send(of, namespace, |request| request.patch(name, &parameters, &Patch::Merge(patch))).await
+    }
+
     pub(crate) async fn get(
         &self,
         of: &WatchedKind,
         namespace: &str,
         name: &str,
     ) -> Result<RawObject, ApiError> {
+        self.get_as(of, namespace, name).await
+    }
+
+    pub(crate) async fn get_as<T: DeserializeOwned>(
+        &self,
+        of: &WatchedKind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<T, ApiError> {
         self.send(of, namespace, |request| request.get(name, &GetParams::default())).await
     }
 
-    async fn send(
+    async fn send<T: DeserializeOwned>(
         &self,
         of: &WatchedKind,
         namespace: &str,
         make: impl FnOnce(Request) -> Result<http::Request<Vec<u8>>, request::Error>,
-    ) -> Result<RawObject, ApiError> {
+    ) -> Result<T, ApiError> {
         let namespace = Some(namespace).filter(|it| !it.is_empty());
         let request = make(Request::new(RawObject::url_path(&of.resource(), namespace)))
             .map_err(|error| ApiError::Invalid(error.to_string()))?;

@@ -1,15 +1,17 @@
-//! Names of Services in DNS, by dynamic updates (RFC 2136), signed by TSIG.
+//! Names of Services in DNS: by dynamic updates (RFC 2136), signed by TSIG, or by objects that external-dns reads.
 //!
 //! ```text
 //!   a.shop.example          A, AAAA   the addresses that answer
 //!   _seaway.a.shop.example  TXT       whose they are, and which (marker.rs)
 //! ```
 //! Both change in one update, which presupposes the markers that were seen: a name without one is never touched, and of two who
-//! write at once, one looks again.
+//! write at once, one looks again. A DNSEndpoint says the same of a name as both (endpoints.rs).
 
+mod endpoints;
 mod look;
 mod marker;
 mod steps;
+mod updates;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,7 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_acme::dns::{DnsError, DnsServer, Prerequisite, RecordChange, RecordData, RecordType, Updated};
+use seaway_acme::dns::{DnsError, Updated};
+use seaway_cluster::DnsEndpoints;
 use seaway_engine::{Conclusion, Driver, Failure};
 use seaway_model::{
     Desired, Name, Owner, Problem, Reason, Unit,
@@ -28,12 +31,8 @@ use seaway_model::{
 use tracing::info;
 
 pub(crate) use self::marker::fuzz;
+use self::steps::{Observed, Obstacle, after, holder, obstacle, steps};
 pub use self::steps::{Presupposed, Step};
-use self::{
-    look::look,
-    steps::{Observed, Obstacle, after, holder, obstacle, steps},
-};
-use crate::acme::read_mounted_secret;
 
 /// Whether somebody changed it.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
@@ -47,6 +46,8 @@ const LONGEST_WITHDRAWAL: Duration = Duration::from_secs(300);
 pub struct DnsNames {
     may_write: Box<dyn Fn() -> bool + Send + Sync>,
     known: Mutex<HashMap<Name, Known>>,
+    /// Of a controller in a cluster.
+    endpoints: Option<DnsEndpoints>,
 }
 
 /// What this process was told of a name.
@@ -66,7 +67,39 @@ pub struct Looked {
 impl DnsNames {
     /// `may_write`: whether this process still leads.
     pub fn new(may_write: impl Fn() -> bool + Send + Sync + 'static) -> DnsNames {
-        DnsNames { may_write: Box::new(may_write), known: Mutex::default() }
+        DnsNames { may_write: Box::new(may_write), known: Mutex::default(), endpoints: None }
+    }
+
+    /// In a cluster, by which zones of external-dns can be served.
+    #[must_use]
+    pub fn with_endpoints(mut self, endpoints: DnsEndpoints) -> DnsNames {
+        self.endpoints = Some(endpoints);
+        self
+    }
+
+    async fn look(&self, it: &DnsName) -> Result<Observed, Trouble> {
+        match &it.zone.by {
+            DnsProvider::Updates { server, key } => {
+                Ok(look::look(&updates::server(it, *server, key)?, it).await?)
+            }
+            DnsProvider::Endpoints => endpoints::look(self.endpoints(it)?, it).await,
+        }
+    }
+
+    async fn change(&self, it: &DnsName, step: &Step) -> Result<Updated, Trouble> {
+        match &it.zone.by {
+            DnsProvider::Updates { server, key } => {
+                Ok(updates::change(&updates::server(it, *server, key)?, it, step).await?)
+            }
+            DnsProvider::Endpoints => endpoints::change(self.endpoints(it)?, it, step).await,
+        }
+    }
+
+    fn endpoints(&self, it: &DnsName) -> Result<&DnsEndpoints, Trouble> {
+        self.endpoints.as_ref().ok_or_else(|| Trouble {
+            why: format!("the zone {} has provider: dnsendpoint, which needs a Kubernetes cluster", it.zone.name),
+            fix: "Write the server and the key of this zone into dns.zones of seaway.yaml (docs/dns-names.md).",
+        })
     }
 
     /// Of one that nobody wants any more, what it was. One that this process has not published is not its to remove.
@@ -127,8 +160,7 @@ impl Driver for DnsNames {
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Option<Looked>, Failure> {
         let Some(it) = self.note(unit, desired) else { return Ok(None) };
-        let seen = async { look(&server(&it)?, &it).await };
-        let seen = seen.await.map_err(|error| told(&it, &error))?;
+        let seen = self.look(&it).await.map_err(|trouble| told(&it, &trouble))?;
         Ok(Some(Looked { it, seen }))
     }
 
@@ -139,14 +171,11 @@ impl Driver for DnsNames {
             return Err(Failure::Wait { why, after: AFTER_ERROR });
         }
         let it = looked.it.clone();
-        let server = server(&it).map_err(|error| told(&it, &error))?;
-        let (presupposed, changes) = request(step);
-        let done = server.change(&it.zone.name, &it.name, &presupposed, &changes).await;
-        match done.map_err(|error| told(&it, &error))? {
+        match self.change(&it, step).await.map_err(|trouble| told(&it, &trouble))? {
             Updated::Done => looked.seen = after(step, &looked.seen),
             Updated::NotAsPresupposed => {
                 // It may have been done before: an answer was lost, or a process ended before it came.
-                looked.seen = look(&server, &it).await.map_err(|error| told(&it, &error))?;
+                looked.seen = self.look(&it).await.map_err(|trouble| told(&it, &trouble))?;
                 if !is_done(step, &looked.seen) {
                     return Err(Failure::Retry(format!("{name} was changed in DNS meanwhile")));
                 }
@@ -187,42 +216,6 @@ impl Driver for DnsNames {
     }
 }
 
-fn server(it: &DnsName) -> Result<DnsServer, DnsError> {
-    let DnsProvider::Updates { server, key } = &it.zone.by;
-    let field = format!("dns.zones ({}): key.secretFile", it.zone.name);
-    Ok(DnsServer::new(*server, crate::acme::tsig_key(&field, key, read_mounted_secret(&key.secret_file))?))
-}
-
-fn request(step: &Step) -> (Vec<Prerequisite>, Vec<RecordChange>) {
-    let (name, marker) = (step.name.clone(), marker_name(&step.name));
-    let presupposed = match &step.presupposes {
-        Presupposed::Unused => vec![
-            Prerequisite::NameUnused(name.clone()),
-            Prerequisite::NoRecords(marker.clone(), RecordType::Txt),
-        ],
-        Presupposed::Markers(texts) => {
-            let mut all = vec![Prerequisite::Texts(marker.clone(), texts.clone())];
-            if !step.adds.is_empty() {
-                // The server would drop an address beside an alias in silence (RFC 2136, section 3.4.2.2).
-                all.push(Prerequisite::NoRecords(name.clone(), RecordType::Cname));
-            }
-            all
-        }
-    };
-    let text = |it: &String| RecordData::Text(it.clone());
-    let (old, new) = (step.removes_markers.iter().map(text), step.adds_marker.iter().map(text));
-    let mut changes: Vec<RecordChange> = Vec::new();
-    changes.extend(old.map(|data| RecordChange::Remove { name: marker.clone(), data }));
-    changes.extend(new.map(|data| RecordChange::Add { name: marker.clone(), data, ttl: step.ttl }));
-    let address = |it: &IpAddr| RecordData::Address(*it);
-    changes.extend(
-        step.removes.iter().map(address).map(|data| RecordChange::Remove { name: name.clone(), data }),
-    );
-    let added = step.adds.iter().map(address);
-    changes.extend(added.map(|data| RecordChange::Add { name: name.clone(), data, ttl: step.ttl }));
-    (presupposed, changes)
-}
-
 fn is_done(step: &Step, seen: &Observed) -> bool {
     step.adds_marker.iter().all(|it| seen.texts.contains(it))
         && !step.removes_markers.iter().any(|it| seen.texts.contains(it))
@@ -230,11 +223,32 @@ fn is_done(step: &Step, seen: &Observed) -> bool {
         && step.removes.is_disjoint(&seen.addresses)
 }
 
+/// Why records cannot be looked at, or changed.
+struct Trouble {
+    why: String,
+    fix: &'static str,
+}
+
+impl Trouble {
+    /// It may end by itself.
+    fn passing(why: String) -> Trouble {
+        Trouble {
+            why,
+            fix: "Records that Seaway wrote before stay until then. Seaway tries again by itself.",
+        }
+    }
+}
+
+impl From<DnsError> for Trouble {
+    fn from(error: DnsError) -> Trouble {
+        Trouble::passing(error.to_string())
+    }
+}
+
 /// What is there stays.
-fn told(it: &DnsName, error: &DnsError) -> Failure {
-    let why = format!("{} is not up to date in DNS: {error}", it.name);
-    let fix = "Records that Seaway wrote before stay until then. Seaway tries again by itself.";
-    let problem = Problem::new(it.owner.object(), Reason::NameNotPublished, why.clone()).fix(fix);
+fn told(it: &DnsName, trouble: &Trouble) -> Failure {
+    let why = format!("{} is not up to date in DNS: {}", it.name, trouble.why);
+    let problem = Problem::new(it.owner.object(), Reason::NameNotPublished, why.clone()).fix(trouble.fix);
     Failure::Told { why, problems: vec![(it.owner.clone(), problem)], after: AFTER_ERROR }
 }
 

@@ -34,6 +34,8 @@ pub struct DnsZone {
 pub enum DnsProvider {
     /// By dynamic updates (RFC 2136), signed by TSIG.
     Updates { server: SocketAddr, key: DnsKey },
+    /// external-dns writes them, which reads DNSEndpoint objects of the cluster.
+    Endpoints,
 }
 
 impl Dns {

@@ -305,6 +305,11 @@ impl Wishes {
             REALM | FORWARD_AUTHORIZATION if self.http.basic_auth.is_none() => {
                 self.close_for(BASIC_AUTH).unwrap_or("the default is used")
             }
+            // No name is taken out of DNS for a slip of the pen.
+            DNS_NAMES => {
+                "names of this Service that are published stay in DNS as they are, and no others are added"
+            }
+            DNS_TTL => "the TTL of the zone is used",
             option => self.close_for(option).unwrap_or("the default is used"),
         }
     }

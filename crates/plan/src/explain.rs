@@ -77,6 +77,10 @@ fn names(text: &mut String, world: &World, overview: &Overview) {
                 text,
                 "  in DNS as {name}, with the addresses that answer: zone {zone} at {server}, TTL {ttl} s"
             ),
+            Some((zone, DnsProvider::Endpoints)) => writeln!(
+                text,
+                "  in DNS as {name}, with the addresses that answer: zone {zone} by external-dns (DNSEndpoint), TTL {ttl} s"
+            ),
             None => writeln!(text, "  not published in DNS by Seaway: {name}"),
         };
     }

@@ -61,6 +61,6 @@ pub use slices::without_service as slices_without_service;
 pub use unserved::{serves_nothing, unserved_problems};
 pub use uses::Uses;
 pub use world::{
-    Adoption, AskedFor, Beside, DnsNameView, Layer2Wanted, NotAdopted, Overview, Placement, Roles, Sign,
-    Waiting, World, dry_run,
+    Adoption, AskedFor, Beside, DnsNameView, DnsZoneCounts, Layer2Wanted, NotAdopted, Overview, Placement,
+    Roles, Sign, Waiting, World, dry_run,
 };

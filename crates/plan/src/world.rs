@@ -53,7 +53,7 @@ use self::{
 pub use self::{
     adopt::{Adoption, Beside, NotAdopted, Sign, Waiting},
     asked::AskedFor,
-    dns_names::DnsNameView,
+    dns_names::{DnsNameView, DnsZoneCounts},
     dry::dry_run,
     layer2::Layer2Wanted,
     status::Overview,

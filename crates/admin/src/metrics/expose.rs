@@ -17,7 +17,7 @@ use seaway_model::{L4, bgp::PeerProgress, layer2::Layer2Progress};
 use super::{Counts, MetricsSource, objects};
 use crate::{
     process::Usage,
-    view::{BgpPeerView, MemberState, View},
+    view::{BgpPeerView, DnsZoneView, MemberState, View},
 };
 
 /// Of words that are known here, or of names.
@@ -263,6 +263,23 @@ fn state(registry: &mut Registry, view: &View) {
             "seaway_bfd_session_up",
             "Whether a BGPPeer hears this host and is heard, as BFD says",
             gauges(by_peer(&|it| it.bfd_up.map(u64::from))),
+        );
+    }
+    if !view.dns.is_empty() {
+        let states = |it: &DnsZoneView| {
+            [("published", it.published), ("failed", it.failed), ("waiting", it.waiting)]
+                .map(|(state, count)| (vec![("zone", it.zone.clone()), ("state", state.to_owned())], count))
+        };
+        registry.register(
+            "seaway_dns_records",
+            "Names of Services in DNS, by zone and state: published, failed (a Problem says why) or waiting",
+            gauges(view.dns.iter().flat_map(states).collect()),
+        );
+        let failures = view.dns.iter().map(|it| (vec![("zone", it.zone.clone())], it.failures));
+        registry.register(
+            "seaway_dns_failures",
+            "Attempts to look at or change a name in DNS that failed",
+            counters(failures.collect()),
         );
     }
     if let Some(adoption) = &view.adoption {

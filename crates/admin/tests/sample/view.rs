@@ -6,9 +6,9 @@ use std::{
 };
 
 use seaway_admin::view::{
-    AdoptionView, Answers, BgpPeerView, Bytes, CertificatesView, CheckView, Http, Latency, Layer2View,
-    ListenerView, Measured, MemberState, MemberView, MemoryView, PoolView, Readiness, Refused, ServiceView,
-    Sessions, View,
+    AdoptionView, Answers, BgpPeerView, Bytes, CertificatesView, CheckView, DnsZoneView, Http, Latency,
+    Layer2View, ListenerView, Measured, MemberState, MemberView, MemoryView, PoolView, Readiness, Refused,
+    ServiceView, Sessions, View,
 };
 use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
 
@@ -39,6 +39,13 @@ pub(crate) fn at(count: u64) -> View {
             bgp_peer("tor-a", "Established", Some(true), ""),
             bgp_peer("tor-b", "Failed", None, "the peer says that its AS is 64514, and peerASN is <64513>"),
         ],
+        dns: vec![DnsZoneView {
+            zone: "shop.example".into(),
+            published: 3,
+            failed: 1,
+            waiting: 2,
+            failures: 4,
+        }],
         adoption: Some(AdoptionView {
             services: 9,
             adopted: 5,

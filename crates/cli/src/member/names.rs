@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use seaway_cluster::{Cluster, FirstClaims, Leading, NameOwnerTimings, NameOwnerWriter, api_server};
+use seaway_cluster::{
+    Cluster, DnsEndpoints, FirstClaims, Leading, NameOwnerTimings, NameOwnerWriter, api_server,
+};
 use seaway_drivers::dns::DnsNames;
 use seaway_engine::Handle;
 use seaway_plan::World;
@@ -39,8 +41,8 @@ pub(super) fn keep(
 }
 
 /// Of all controllers, the one that leads writes.
-pub(super) fn in_dns(leading: Leading) -> DnsNames {
-    DnsNames::new(move || leading.is_now())
+pub(super) fn in_dns(cluster: &Cluster, leading: Leading) -> DnsNames {
+    DnsNames::new(move || leading.is_now()).with_endpoints(DnsEndpoints::new(cluster.clone()))
 }
 
 fn claims(world: &World) -> Option<FirstClaims> {

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use seaway_manifests::decode::Field;
+use seaway_manifests::decode::{Field, Object};
 use seaway_model::{
     Name,
     dns::{Dns, DnsProvider, DnsZone},
@@ -48,14 +48,25 @@ pub(super) fn read(field: &Field<'_>, beside: &Path) -> Option<Dns> {
             item.duplicate(name.as_str());
         }
         names.extend(zone.clone());
-        let (server, key) = (entry.take("server"), entry.take("key"));
-        let by = updates(&server, &key, beside);
+        let by = provider(&entry, beside);
         let ttl = ttl(&entry.take("ttl")).unwrap_or(usual);
         let namespaces = entry.take("namespaces").texts().into_iter().map(Name::from).collect();
         entry.finish();
         Some(Arc::new(DnsZone { name: zone?, by: by?, ttl, namespaces }))
     });
-    let zones = zones.collect();
+    let zones: Vec<Arc<DnsZone>> = zones.collect();
+    let is_label = |it: &str| {
+        let is_end = |it: Option<&u8>| it.is_some_and(u8::is_ascii_alphanumeric);
+        it.len() <= 63 && is_end(it.as_bytes().first()) && is_end(it.as_bytes().last())
+    };
+    if let Some(text) = owner.name().filter(|it| is_dns_name(it) && !is_label(it))
+        && zones.iter().any(|it| it.by == DnsProvider::Endpoints)
+    {
+        owner.invalid(
+            text,
+            "must have at most 63 characters, and begin and end with a letter or digit: it is a label of DNSEndpoint objects",
+        );
+    }
     section.finish();
     Some(Dns { owner: owner.name()?.into(), zones })
 }
@@ -70,6 +81,23 @@ fn zone(field: &Field<'_>) -> Option<Name> {
         field.invalid(text, "must be the name of a zone in DNS, such as shop.example");
     }
     Some(zone.into())
+}
+
+/// Who writes the records: a name server that takes updates, unless another is named.
+fn provider(entry: &Object<'_>, beside: &Path) -> Option<DnsProvider> {
+    let named = entry.take("provider");
+    let (server, key) = (entry.take("server"), entry.take("key"));
+    match named.one_of(&[("rfc2136", false), ("dnsendpoint", true)]) {
+        Some(true) => {
+            for field in [&server, &key] {
+                if field.is_set() {
+                    field.forbidden("external-dns writes the records of a zone with provider: dnsendpoint");
+                }
+            }
+            Some(DnsProvider::Endpoints)
+        }
+        _ => updates(&server, &key, beside),
+    }
 }
 
 fn updates(server: &Field<'_>, key: &Field<'_>, beside: &Path) -> Option<DnsProvider> {
@@ -102,7 +130,8 @@ mod tests {
     fn zones_are_read_with_who_takes_their_updates() {
         let text = "dns:\n  owner: prod\n  ttl: 30s\n  zones:\n  - zone: Shop.example.\n    server: 192.0.2.53\n    \
                     key: {name: seaway, secretFile: tsig.key}\n    namespaces: [shop]\n  - zone: b.example\n    \
-                    server: '[2001:db8::53]:5353'\n    ttl: 5m\n    key: {name: k, algorithm: hmac-sha512, secretFile: /k}\n";
+                    server: '[2001:db8::53]:5353'\n    ttl: 5m\n    key: {name: k, algorithm: hmac-sha512, secretFile: /k}\n  \
+                    - {zone: c.example, provider: dnsendpoint}\n";
         let dns = parse(text, Path::new("/etc/seaway")).expect("it is right").config.dns.expect("is set");
         assert_eq!(&*dns.owner, "prod");
         let key = |name: &str, algorithm, file: &str| DnsKey {
@@ -130,6 +159,7 @@ mod tests {
                 ttl: 300,
                 namespaces: Vec::new(),
             },
+            DnsZone { name: "c.example".into(), by: DnsProvider::Endpoints, ttl: 30, namespaces: Vec::new() },
         ];
         assert_eq!(dns.zones, expected.map(Arc::new));
         assert_eq!(parse("", Path::new("")).expect("it is right").config.dns, None);
@@ -154,6 +184,16 @@ mod tests {
             ),
             (format!("owner: a, zones: [{{{zone}}}, {{{zone}}}]"), "zones[1]: Duplicate value"),
             (format!("owner: a, ttl: 0s, zones: [{{{zone}}}]"), "ttl: Invalid value"),
+            (
+                format!("owner: a, zones: [{{{zone}, provider: route53}}]"),
+                "zones[0].provider: Unsupported value",
+            ),
+            // Nothing that is meant for a name server is left out in silence.
+            (format!("owner: a, zones: [{{{zone}, provider: dnsendpoint}}]"), "zones[0].server: Forbidden"),
+            (
+                "owner: a-, zones: [{zone: a.example, provider: dnsendpoint}]".to_owned(),
+                "owner: Invalid value",
+            ),
         ] {
             let faults = parse(&format!("dns: {{{text}}}\n"), Path::new("")).expect_err("it is wrong");
             assert!(faults[0].to_string().starts_with(&format!("dns.{expected}")), "{text}: {}", faults[0]);

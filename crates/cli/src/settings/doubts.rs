@@ -48,7 +48,7 @@ fn secrets_of_orders(settings: &Settings) -> impl Iterator<Item = String> + '_ {
 fn secrets_of_dns(settings: &Settings) -> impl Iterator<Item = String> + '_ {
     let zones = settings.config.dns.iter().flat_map(|it| &it.zones);
     zones.filter_map(|zone| {
-        let DnsProvider::Updates { key, .. } = &zone.by;
+        let DnsProvider::Updates { key, .. } = &zone.by else { return None };
         let why = seaway_drivers::acme::read_mounted_secret(&key.secret_file).err()?;
         Some(format!(
             "dns.zones ({}): key.secretFile: {why}. Until it is readable, no name of this zone is published.",

@@ -12,6 +12,7 @@ mod copies;
 mod crashes;
 mod credentials;
 mod deaths;
+mod dns_names;
 mod draining;
 mod fence;
 mod giving_away;

@@ -11,9 +11,10 @@ use std::{
     collections::HashMap,
     fs::File,
     io::Read,
+    net::SocketAddr,
     os::unix::fs::MetadataExt,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -38,20 +39,15 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(super) struct Records {
     store: DnsRecordStore,
     changed: Notify,
-    /// A record is added or removed, and never both.
-    changing: tokio::sync::Mutex<()>,
+    /// A record is added or removed, and never both. A server that is slow delays no other.
+    changing: Mutex<HashMap<SocketAddr, Arc<tokio::sync::Mutex<()>>>>,
     /// Those that could not be removed: how often, and when they are tried again.
     failed: Mutex<HashMap<(Name, Name), (u32, Instant)>>,
 }
 
 impl Records {
     pub(super) fn new(store: DnsRecordStore) -> Records {
-        Records {
-            store,
-            changed: Notify::new(),
-            changing: tokio::sync::Mutex::default(),
-            failed: Mutex::default(),
-        }
+        Records { store, changed: Notify::new(), changing: Mutex::default(), failed: Mutex::default() }
     }
 
     /// Whether updates could be signed.
@@ -78,7 +74,8 @@ impl Records {
                 "the state folder cannot be written, so that nothing is added to DNS: {error}"
             ))
         };
-        let _changing = self.changing.lock().await;
+        let changing = self.changing(updates.server);
+        let _changing = changing.lock().await;
         self.store.keep(&record).map_err(unwritable)?;
         let added = server.add(&record.zone, &record.name, &record.value).await;
         match &added {
@@ -88,6 +85,12 @@ impl Records {
             Err(_) => {}
         }
         added
+    }
+
+    /// As many as the configuration names servers.
+    fn changing(&self, server: SocketAddr) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(server).or_default().clone()
     }
 
     /// Whether all who are asked answer with it; or who does not, and why.
@@ -141,7 +144,8 @@ impl Records {
                 next = Some(next.map_or(waits, |it| it.min(waits)));
                 continue;
             }
-            let _changing = self.changing.lock().await;
+            let changing = self.changing(record.server);
+            let _changing = changing.lock().await;
             // An order may have come to need it since.
             if is_needed(&record) {
                 continue;
@@ -232,11 +236,14 @@ fn read_closed(path: &Path, forbidden: u32) -> Result<SecretString, String> {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
+    use seaway_files::state::StateDir;
+    use tokio::{net::UdpSocket, time::timeout};
+
     use super::*;
 
     #[test]
     fn a_secret_that_others_may_read_is_refused_with_what_to_type() {
-        let folder = tempfile_in_target();
+        let folder = tempfile_in_target("secret");
         let path = folder.join("tsig.key");
         fs::write(&path, "c2VjcmV0").expect("written");
         for (mode, fine) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o620, false)] {
@@ -255,8 +262,47 @@ mod tests {
         assert!(read_secret(&path).expect_err("it is gone").contains("No such file"));
     }
 
-    fn tempfile_in_target() -> std::path::PathBuf {
-        let folder = std::env::temp_dir().join(format!("seaway-secret-{}", std::process::id()));
+    #[tokio::test]
+    async fn a_name_server_that_does_not_answer_delays_no_other() {
+        let folder = tempfile_in_target("slow");
+        let secret = folder.join("tsig.key");
+        fs::write(&secret, "c2VjcmV0").expect("written");
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("set");
+        let state = StateDir::open(&folder.join("state")).expect("a folder");
+        let records = Records::new(DnsRecordStore::new(&state));
+        let (silent, other) = (
+            UdpSocket::bind("127.0.0.1:0").await.expect("a port"),
+            UdpSocket::bind("127.0.0.1:0").await.expect("a port"),
+        );
+        let of = |socket: &UdpSocket| DnsUpdates {
+            server: socket.local_addr().expect("is bound"),
+            key: DnsKey {
+                name: "k".into(),
+                algorithm: DnsKeyAlgorithm::HmacSha256,
+                secret_file: secret.clone(),
+            },
+            zones: vec!["shop.example".into()],
+            secondaries: Vec::new(),
+        };
+        let (first, second) = (of(&silent), of(&other));
+        let (name, value) = ("_acme-challenge.shop.example".into(), "x".into());
+        let (mut one, mut two) = ([0; 512], [0; 512]);
+        let asked = async {
+            silent.recv(&mut one).await.expect("the first is asked");
+            tokio::select! {
+                _ = records.publish(&second, &name, &value) => panic!("nothing answered"),
+                heard = other.recv(&mut two) => drop(heard.expect("the second is asked")),
+            }
+        };
+        tokio::select! {
+            _ = records.publish(&first, &name, &value) => panic!("nothing answered"),
+            done = timeout(Duration::from_secs(1), asked) => drop(done.expect("at once")),
+        }
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    fn tempfile_in_target(name: &str) -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("seaway-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         folder
     }

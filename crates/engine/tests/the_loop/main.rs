@@ -68,7 +68,11 @@ impl Driver for Played {
     fn serves(&self, unit: &Unit) -> bool {
         matches!(
             unit,
-            Unit::LoadBalancer(..) | Unit::SecurityGroup { .. } | Unit::Presence(_) | Unit::Status(_)
+            Unit::LoadBalancer(..)
+                | Unit::SecurityGroup { .. }
+                | Unit::Presence(_)
+                | Unit::Status(_)
+                | Unit::DnsName(_)
         )
     }
 
@@ -94,7 +98,7 @@ impl Driver for Played {
     async fn apply(&self, unit: &Unit, step: &String, (): &mut ()) -> Result<(), Failure> {
         self.may_be_lost(At::Step).await;
         self.with(|it| *it.at_work.entry(unit.clone()).or_default() -= 1);
-        if !matches!(unit, Unit::LoadBalancer(..) | Unit::SecurityGroup { .. }) {
+        if !matches!(unit, Unit::LoadBalancer(..) | Unit::SecurityGroup { .. } | Unit::DnsName(_)) {
             return Ok(());
         }
         let (fail, wait, blame, panic) = self.with(|it| {

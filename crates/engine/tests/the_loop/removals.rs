@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use seaway_engine::{Asked, Counted, DeletionLimit, Owners, deletion_limit};
 use seaway_model::{
     ObjectRef, Owner,
-    config::{Adopt, CloudDefaults},
+    config::{Adopt, CloudDefaults, PoolRules},
+    dns::{Dns, DnsProvider, DnsZone},
     fact::{FactRef, Families, FamilyPolicy, Service, ServiceKind},
     load_balancer::Family,
 };
@@ -178,6 +179,94 @@ async fn nor_is_its_second_load_balancer_or_the_group_of_all_before_that_is_aske
     assert!(matches!(gone[..], [Unit::LoadBalancer(_, LbKey::Second(..))]), "{gone:?}");
     asked.says(Ok(None));
     running.until("all of it goes", |it| removed(it).len() == 3).await;
+    running.stop().await;
+}
+
+/// With a name in DNS, of which it is never asked how it is served.
+fn with_name(number: usize) -> Service {
+    let mut service = shop();
+    service.meta.name = format!("s{number:02}").into();
+    service.meta.uid = service.meta.name.clone();
+    let name = format!("n{number:02}.shop.example");
+    service.meta.annotations.insert("seaway.dev/dns-names".into(), name.as_str().into());
+    service
+}
+
+fn publishing(asked: &ApiServer) -> Running {
+    let zone =
+        DnsZone { name: "shop.example".into(), by: DnsProvider::Endpoints, ttl: 60, namespaces: Vec::new() };
+    let dns = Some(Dns { owner: "prod".into(), zones: vec![Arc::new(zone)] });
+    let config = Arc::new(Config { dns, pools: PoolRules::CLUSTER, ..Config::default() });
+    let world = World::new(Roles { allocate: true, host: None }, Vec::new(), config);
+    let played = Played::default();
+    let (engine, handle) = Engine::new(world, Drivers::default().with(played.clone()), Settings::default());
+    let (stop, stopped) = watch::channel(false);
+    let engine = engine.asking(Arc::new(asked.clone())).limiting(Arc::new(Counts::default()));
+    Running { handle, played, stop, task: tokio::spawn(engine.run(stopped)) }
+}
+
+fn removed_names(it: &mut Script) -> Vec<String> {
+    let mut names = Vec::new();
+    for (_, unit, step) in &it.applied {
+        if let (Unit::DnsName(name), "remove") = (unit, step.as_str()) {
+            names.push(name.to_string());
+        }
+    }
+    names
+}
+
+fn made_names(it: &mut Script) -> usize {
+    it.applied.iter().filter(|it| matches!(it.1, Unit::DnsName(_)) && it.2 == "make").count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_name_leaves_dns_before_the_api_server_says_that_no_service_asks_for_it() {
+    let shop = with_name(0);
+    let without = Service { kind: ServiceKind::ClusterIp, ..shop.clone() };
+    for said in [None, Some(Service { leaving: true, ..shop.clone() }), Some(without)] {
+        let asked = ApiServer::who_says(Ok(Some(shop.clone())));
+        let running = publishing(&asked);
+        running.tell([put(&shop)].into_iter().chain(synced())).await;
+        running.until("it is published", |it| made_names(it) > 0).await;
+        // A watch that is late.
+        running.tell([Change::Gone(FactRef::Object(owner(&shop).object()))]).await;
+        let patience = Duration::from_secs(100);
+        tokio::time::sleep(patience).await;
+        assert!(asked.count() >= 2, "each time anew");
+        assert_eq!(running.played.with(removed_names), [""; 0], "a Service asks for it");
+        let told = running.handle.ask(|world| world.problems()).await.expect("the engine runs");
+        assert!(told.iter().any(|it| it.message.contains("a Service still asks for the name")), "{told:?}");
+        asked.says(Err("services is forbidden".to_owned()));
+        tokio::time::sleep(patience).await;
+        assert_eq!(running.played.with(removed_names), [""; 0], "nobody knows");
+        asked.says(Ok(said));
+        running.until("it is removed", |it| removed_names(it) == ["n00.shop.example"]).await;
+        running.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_whose_end_was_not_seen_leave_dns_up_to_the_limit() {
+    let all: Vec<Service> = (0..20).map(with_name).collect();
+    let asked = ApiServer::who_says(Ok(None));
+    let running = publishing(&asked);
+    running.tell(all.iter().map(put).chain(synced())).await;
+    running.until("all are published", |it| made_names(it) >= all.len()).await;
+    // A list that came back without them.
+    running.tell(all.iter().map(|it| Change::Missing(FactRef::Object(owner(it).object())))).await;
+    tokio::time::sleep(Duration::from_secs(200)).await;
+    assert_eq!(running.played.with(removed_names).len(), 3, "as many as may go in an hour");
+    let told = running.handle.ask(|world| world.problems()).await.expect("the engine runs");
+    assert!(told.iter().any(|it| it.reason == Reason::DeletionLimit), "{told:?}");
+    // Those that are seen to go are not counted.
+    running.tell(all.iter().map(put)).await;
+    running.tell(all.iter().map(|it| Change::Gone(FactRef::Object(owner(it).object())))).await;
+    running
+        .until("all are gone", |it| {
+            let names: BTreeSet<String> = removed_names(it).into_iter().collect();
+            names.len() == all.len()
+        })
+        .await;
     running.stop().await;
 }
 

@@ -223,6 +223,27 @@ fn the_form_of_facts_is_the_golden_one() {
     assert_eq!(keys, (0..=12).collect(), "every variant is in the golden file");
 }
 
+/// As a version before names in DNS wrote it: that it knows nothing of them takes none away.
+#[test]
+fn an_old_snapshot_opens_with_the_names_in_dns_of_its_services() {
+    let (_folder, snapshot) = place();
+    snapshot.write(false, facts().iter()).expect("is written");
+    let service = "{\"Service\":{\"meta\":{\"namespace\":\"default\",\"name\":\"old\",\"uid\":\"u\",\"created\":1764000000000,\
+                   \"labels\":{},\"annotations\":{\"external-dns.alpha.kubernetes.io/hostname\":\"www.shop.example\"}},\
+                   \"kind\":\"LoadBalancer\",\"headless\":false,\"selector\":{},\"ports\":[],\
+                   \"families\":{\"policy\":\"Single\",\"first\":null,\"second\":null},\"affinity\":null,\"local_only\":false,\
+                   \"health_check_node_port\":null,\"load_balancer_ip\":null,\"class\":null,\"source_ranges\":[],\
+                   \"publish_not_ready\":false,\"leaving\":false,\"published\":[]}}";
+    let old = format!(
+        "{{\"seaway\":1,\"host\":\"{HOST}\",\"server\":\"https://10.0.0.1\",\"written\":4711}}\n{service}\n{{\"facts\":1}}\n"
+    );
+    fs::write(snapshot.path(), old).expect("is written");
+    let recalled = snapshot.read().expect("is read").expect("is there");
+    let [Fact::Service(old)] = &recalled.facts[..] else { panic!("{:?}", recalled.facts) };
+    let name = old.meta.annotations.get("external-dns.alpha.kubernetes.io/hostname");
+    assert_eq!(name.map(|it| it.as_str()), Some("www.shop.example"));
+}
+
 #[test]
 fn the_head_and_the_end_of_a_snapshot_are_the_golden_ones() {
     let (_folder, snapshot) = place();

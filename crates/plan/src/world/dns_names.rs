@@ -41,6 +41,21 @@ pub(super) struct DnsNames {
     stale: BTreeSet<Name>,
     /// Some Service was seen to give these up, and none asks for them.
     ended: BTreeSet<Name>,
+    /// Attempts that failed, by zone.
+    failures: BTreeMap<Name, u64>,
+}
+
+/// How many names of a zone are in which state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DnsZoneCounts {
+    pub zone: Name,
+    pub published: u64,
+    /// A Problem says why.
+    pub failed: u64,
+    /// Nothing was heard of them yet, or a server does not answer.
+    pub waiting: u64,
+    /// Attempts that failed, since the start.
+    pub failures: u64,
 }
 
 /// A name that a Service asks for, for people.
@@ -163,6 +178,36 @@ impl World {
         }
     }
 
+    pub(super) fn note_failed_name(&mut self, unit: &Unit) {
+        if let Unit::DnsName(name) = unit
+            && let Some(zone) = self.dns_names.told.get(name).map(|it| it.zone.name.clone())
+        {
+            let count = self.dns_names.failures.entry(zone).or_default();
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Of each zone of the configuration, where this process publishes.
+    pub fn dns_zones(&self) -> Vec<DnsZoneCounts> {
+        let zones = self.config.dns.iter().filter(|_| self.roles.allocate).flat_map(|it| &it.zones);
+        zones.map(|zone| self.count_names(&zone.name)).collect()
+    }
+
+    fn count_names(&self, zone: &Name) -> DnsZoneCounts {
+        let failures = self.dns_names.failures.get(zone).copied().unwrap_or_default();
+        let mut counts = DnsZoneCounts { zone: zone.clone(), failures, ..DnsZoneCounts::default() };
+        for (name, _) in self.dns_names.told.iter().filter(|(_, it)| it.zone.name == *zone) {
+            let outcome = self.outcomes.get(&Unit::DnsName(name.clone()));
+            let count = match outcome.map(|it| (&it.state, it.problems.is_empty())) {
+                Some((UnitState::Done | UnitState::Pending(_), true)) => &mut counts.published,
+                Some((_, false)) => &mut counts.failed,
+                _ => &mut counts.waiting,
+            };
+            *count = count.saturating_add(1);
+        }
+        counts
+    }
+
     /// Its marker says that it is published for this one (`default/shop`).
     pub(super) fn note_holder(&mut self, name: &Name, service: &str) {
         let holder = self.eligible(name).find(|it| service_of(it).as_str() == service).cloned();
@@ -263,8 +308,7 @@ impl World {
     /// Those that answer now, and that somebody beyond this machine reaches.
     pub(super) fn published_addresses(&self, owner: &Owner) -> BTreeSet<IpAddr> {
         let serving = self.own_status(owner).map(|it| it.serving).unwrap_or_default();
-        let all: BTreeSet<IpAddr> = serving.iter().map(|it| it.ip).filter(is_publishable).collect();
-        all.into_iter().take(MOST_ADDRESSES).collect()
+        within_an_answer(serving.iter().map(|it| it.ip).filter(is_publishable).collect())
     }
 
     /// Those that it still has, answering or not, and those of hosts and Nodes that are there. What another has by now is none.
@@ -400,6 +444,15 @@ impl World {
 fn service_of(owner: &Owner) -> Name {
     let object = owner.object();
     format!("{}/{}", object.namespace, object.name).into()
+}
+
+/// Of too many, as many of each family as there are.
+fn within_an_answer(all: BTreeSet<IpAddr>) -> BTreeSet<IpAddr> {
+    let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = all.into_iter().partition(IpAddr::is_ipv4);
+    let of_v6 = v6.len().min(MOST_ADDRESSES / 2);
+    let of_v4 = v4.len().min(MOST_ADDRESSES.saturating_sub(of_v6));
+    let of_v6 = MOST_ADDRESSES.saturating_sub(of_v4);
+    v4.into_iter().take(of_v4).chain(v6.into_iter().take(of_v6)).collect()
 }
 
 fn is_publishable(ip: &IpAddr) -> bool {

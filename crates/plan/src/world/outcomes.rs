@@ -55,6 +55,9 @@ impl World {
         self.note_foreign(&outcome);
         let is_failure = matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix);
         self.failures = self.failures.saturating_add(is_failure.into());
+        if is_failure {
+            self.note_failed_name(&unit);
+        }
         let before = match outcome.state {
             UnitState::Absent => {
                 self.heard.remove(&unit);

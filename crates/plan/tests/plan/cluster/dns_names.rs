@@ -7,7 +7,8 @@ use seaway_model::{
     acme::{DnsKey, DnsKeyAlgorithm},
     config::PoolRules,
     dns::{Dns, DnsName, DnsProvider, DnsZone},
-    fact::{FactRef, HostReport, Service},
+    fact::{FactRef, Families, FamilyPolicy, HostReport, Service},
+    load_balancer::Family,
     outcome::{Outcome, Serving, UnitState},
 };
 use seaway_plan::{Roles, World};
@@ -183,6 +184,12 @@ fn a_name_goes_with_its_service_or_its_annotation_and_for_no_other_reason() {
     let mut world = leader(zone(), hosts());
     world.apply(put(&misspelt));
     assert_eq!(addresses(&world, WWW), ["10.0.0.1"], "a slip of the pen takes nothing out of DNS");
+    let status = world.status(&owner(&misspelt)).expect("it is ours");
+    let says = |end: &str| status.problems.iter().any(|it| it.message.ends_with(end));
+    assert!(says("stay in DNS as they are, and no others are added"), "{:?}", status.problems);
+    // And follows its addresses.
+    assert!(marks(&world.apply(of("b", "10.0.0.2", false))));
+    assert_eq!(addresses(&world, WWW), ["10.0.0.1", "10.0.0.2"]);
 }
 
 #[test]
@@ -272,6 +279,57 @@ fn what_one_service_misspelt_keeps_no_name_of_another_in_dns() {
         assert_eq!(world.desire(&unit) == Desired::Released, keeps, "{value}");
         assert_eq!(world.uses().uses(&Arc::new(other), &unit), keeps, "{value}");
     }
+}
+
+#[test]
+fn of_too_many_addresses_each_family_has_some() {
+    let of = |number: u8| {
+        let addresses = vec![ip(&format!("10.0.1.{number}")), ip(&format!("2001:db8::{number}"))];
+        heard(HostReport {
+            host: format!("h{number}").as_str().into(),
+            addresses,
+            applied: 9,
+            ..HostReport::default()
+        })
+    };
+    let node = |number: u8| node(&format!("h{number}"), &format!("10.0.1.{number}"), &[]);
+    let all = (10..30).flat_map(|it| [node(it), of(it)]);
+    let families =
+        Families { policy: FamilyPolicy::Require, first: Some(Family::V4), second: Some(Family::V6) };
+    let both = put(&Service { families, ..www() });
+    let world = leader(config(true, "shop.example", &[]), [both].into_iter().chain(all).collect());
+    let published = addresses(&world, WWW);
+    let of_v6 = published.iter().filter(|it| it.contains(':')).count();
+    assert_eq!((published.len(), of_v6), (16, 8), "{published:?}");
+}
+
+#[test]
+fn names_are_counted_by_zone_and_state() {
+    let first = vec![put(&www()), of("a", "10.0.0.1", false)];
+    let mut world = leader(config(true, "shop.example", &[]), first);
+    let counts = |world: &World| {
+        let all = world.dns_zones();
+        assert_eq!(all.len(), 1);
+        (all[0].zone.clone(), all[0].published, all[0].failed, all[0].waiting, all[0].failures)
+    };
+    let zone = || Name::from("shop.example");
+    assert_eq!(counts(&world), (zone(), 0, 0, 1, 0));
+    let mut concluded = |state, problems: Vec<seaway_model::Problem>| {
+        let problems = problems.into_iter().map(|it| (owner(&www()), it)).collect();
+        let (unit, facts, serving) = (Unit::DnsName(WWW.into()), Vec::new(), Vec::new());
+        world.apply(Change::Outcome(Outcome { unit, state, facts, problems, serving }));
+        counts(&world)
+    };
+    let soon = std::time::Duration::from_secs(60);
+    assert_eq!(concluded(UnitState::Pending(soon), Vec::new()), (zone(), 1, 0, 0, 0));
+    let problem =
+        || vec![seaway_model::Problem::new(owner(&www()).object(), Reason::NameNotPublished, "it is taken")];
+    assert_eq!(concluded(UnitState::Pending(soon), problem()), (zone(), 0, 1, 0, 0));
+    let failed = UnitState::Failed { why: "no answer".into(), retry: soon };
+    assert_eq!(concluded(failed, problem()), (zone(), 0, 1, 0, 1));
+    assert_eq!(concluded(UnitState::Done, Vec::new()), (zone(), 1, 0, 0, 1));
+    world.apply(Change::Leads(false));
+    assert_eq!(world.dns_zones(), [], "who leads says it");
 }
 
 #[test]
