@@ -39,7 +39,7 @@ const KIND: WatchedKind = WatchedKind::DNS_ENDPOINTS;
 /// What DNSEndpoint objects of one installation say.
 pub struct DnsEndpoints {
     cluster: Cluster,
-    seen: Mutex<Option<Seen>>,
+    seen: Mutex<Option<EndpointCache>>,
     /// They could not be listed: a thousand names ask once.
     refused: Mutex<Option<(Instant, DnsEndpointError)>>,
 }
@@ -71,7 +71,7 @@ pub enum DnsEndpointError {
 }
 
 /// Whose objects are known, and since when.
-struct Seen {
+struct EndpointCache {
     installation: Name,
     at: Instant,
     objects: HashMap<ObjectKey, Object>,
@@ -112,7 +112,7 @@ impl DnsEndpoints {
         installation: &Name,
         name: &str,
     ) -> Result<Vec<DnsEndpoint>, DnsEndpointError> {
-        let is_recent = |it: &Seen| it.installation == *installation && it.at.elapsed() < LIST_AGAIN;
+        let is_recent = |it: &EndpointCache| it.installation == *installation && it.at.elapsed() < LIST_AGAIN;
         if !self.seen().as_ref().is_some_and(is_recent) {
             let refused = self.refused().clone();
             if let Some((_, error)) = refused.filter(|(at, _)| at.elapsed() < LIST_AGAIN) {
@@ -121,7 +121,8 @@ impl DnsEndpoints {
             let listed = self.list(installation).await;
             *self.refused() = listed.as_ref().err().map(|error| (Instant::now(), error.clone()));
             let objects = listed?;
-            *self.seen() = Some(Seen { installation: installation.clone(), at: Instant::now(), objects });
+            *self.seen() =
+                Some(EndpointCache { installation: installation.clone(), at: Instant::now(), objects });
         }
         let seen = self.seen();
         let objects = seen.iter().flat_map(|it| &it.objects);
@@ -237,7 +238,7 @@ impl DnsEndpoints {
 
     /// As the API server has it now.
     async fn look(&self, installation: &Name, key: &ObjectKey) -> Result<(), DnsEndpointError> {
-        let found = match self.cluster.get_as::<Object>(&KIND, &key.0, &object_name(&key.1)).await {
+        let found = match self.cluster.read_as::<Object>(&KIND, &key.0, &object_name(&key.1)).await {
             Ok(found) => Some(found),
             Err(ApiError::NotFound) => None,
             Err(answer) => return Err(told(answer)),
@@ -262,7 +263,7 @@ impl DnsEndpoints {
         self.cluster.within_deadline(api.delete(name, &parameters)).await.map(drop)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Option<Seen>> {
+    fn seen(&self) -> MutexGuard<'_, Option<EndpointCache>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -115,10 +115,10 @@ impl Cluster {
         namespace: &str,
         name: &str,
     ) -> Result<RawObject, ApiError> {
-        self.get_as(of, namespace, name).await
+        self.read_as(of, namespace, name).await
     }
 
-    pub(crate) async fn get_as<T: DeserializeOwned>(
+    pub(crate) async fn read_as<T: DeserializeOwned>(
         &self,
         of: &WatchedKind,
         namespace: &str,

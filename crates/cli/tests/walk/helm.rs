@@ -110,7 +110,7 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     let values = "image.repository=registry.example:5000/seaway,image.digest=sha256:\
                   0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef,imagePullSecrets[0]=registry,\
                   controller.replicas=3,hosts.nodeSelector.role=edge,hosts.resources.requests.cpu=1,policies=true,\
-                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,layer2=true,gke=true,\
+                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,layer2=true,dnsEndpoints=true,gke=true,\
                   openshift=true,configuration.drain=59s,hosts.terminationGracePeriodSeconds=60,\
                   metricsFrom[0].podSelector.matchLabels.app=prometheus";
     let lists = r#"configuration.admin={"metrics":{}}"#;
