@@ -465,3 +465,21 @@ fn is_publishable(ip: &IpAddr) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_addresses_each_family_has_some() {
+        let v4 = |count: u8| (0..count).map(|it| IpAddr::from([192, 0, 2, it]));
+        let v6 = |count: u16| (0..count).map(|it| IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, it]));
+        for (given, expected) in
+            [((20, 20), (8, 8)), ((20, 2), (14, 2)), ((3, 20), (3, 13)), ((4, 5), (4, 5))]
+        {
+            let kept = within_an_answer(v4(given.0).chain(v6(given.1)).collect());
+            let of_v4 = kept.iter().filter(|it| it.is_ipv4()).count();
+            assert_eq!((of_v4, kept.len() - of_v4), expected, "{given:?}");
+        }
+    }
+}

@@ -7,8 +7,7 @@ use seaway_model::{
     acme::{DnsKey, DnsKeyAlgorithm},
     config::PoolRules,
     dns::{Dns, DnsName, DnsProvider, DnsZone},
-    fact::{FactRef, Families, FamilyPolicy, HostReport, Service},
-    load_balancer::Family,
+    fact::{FactRef, HostReport, Service},
     outcome::{Outcome, Serving, UnitState},
 };
 use seaway_plan::{Roles, World};
@@ -279,28 +278,6 @@ fn what_one_service_misspelt_keeps_no_name_of_another_in_dns() {
         assert_eq!(world.desire(&unit) == Desired::Released, keeps, "{value}");
         assert_eq!(world.uses().uses(&Arc::new(other), &unit), keeps, "{value}");
     }
-}
-
-#[test]
-fn of_too_many_addresses_each_family_has_some() {
-    let of = |number: u8| {
-        let addresses = vec![ip(&format!("10.0.1.{number}")), ip(&format!("2001:db8::{number}"))];
-        heard(HostReport {
-            host: format!("h{number}").as_str().into(),
-            addresses,
-            applied: 9,
-            ..HostReport::default()
-        })
-    };
-    let node = |number: u8| node(&format!("h{number}"), &format!("10.0.1.{number}"), &[]);
-    let all = (10..30).flat_map(|it| [node(it), of(it)]);
-    let families =
-        Families { policy: FamilyPolicy::Require, first: Some(Family::V4), second: Some(Family::V6) };
-    let both = put(&Service { families, ..www() });
-    let world = leader(config(true, "shop.example", &[]), [both].into_iter().chain(all).collect());
-    let published = addresses(&world, WWW);
-    let of_v6 = published.iter().filter(|it| it.contains(':')).count();
-    assert_eq!((published.len(), of_v6), (16, 8), "{published:?}");
 }
 
 #[test]
