@@ -11,9 +11,10 @@ use std::{
     collections::HashMap,
     fs::File,
     io::Read,
+    net::SocketAddr,
     os::unix::fs::MetadataExt,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -39,19 +40,30 @@ pub(super) struct Records {
     store: DnsRecordStore,
     changed: Notify,
     /// A record is added or removed, and never both.
-    changing: tokio::sync::Mutex<()>,
+    changing: NameLocks,
     /// Those that could not be removed: how often, and when they are tried again.
     failed: Mutex<HashMap<(Name, Name), (u32, Instant)>>,
 }
 
+/// One for each name at a server: a server that does not answer keeps no other name waiting.
+#[derive(Default)]
+struct NameLocks(Mutex<HashMap<(SocketAddr, Name), Arc<tokio::sync::Mutex<()>>>>);
+
+impl NameLocks {
+    async fn lock(&self, server: SocketAddr, name: &Name) -> tokio::sync::OwnedMutexGuard<()> {
+        let lock = {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever holds one, or waits for it, has it, too.
+            all.retain(|_, it| Arc::strong_count(it) > 1);
+            all.entry((server, name.clone())).or_default().clone()
+        };
+        lock.lock_owned().await
+    }
+}
+
 impl Records {
     pub(super) fn new(store: DnsRecordStore) -> Records {
-        Records {
-            store,
-            changed: Notify::new(),
-            changing: tokio::sync::Mutex::default(),
-            failed: Mutex::default(),
-        }
+        Records { store, changed: Notify::new(), changing: NameLocks::default(), failed: Mutex::default() }
     }
 
     /// Whether updates could be signed.
@@ -78,7 +90,7 @@ impl Records {
                 "the state folder cannot be written, so that nothing is added to DNS: {error}"
             ))
         };
-        let _changing = self.changing.lock().await;
+        let _changing = self.changing.lock(record.server, &record.name).await;
         self.store.keep(&record).map_err(unwritable)?;
         let added = server.add(&record.zone, &record.name, &record.value).await;
         match &added {
@@ -141,7 +153,7 @@ impl Records {
                 next = Some(next.map_or(waits, |it| it.min(waits)));
                 continue;
             }
-            let _changing = self.changing.lock().await;
+            let _changing = self.changing.lock(record.server, &record.name).await;
             // An order may have come to need it since.
             if is_needed(&record) {
                 continue;
@@ -253,6 +265,26 @@ mod tests {
         }
         fs::remove_dir_all(&folder).expect("removed");
         assert!(read_secret(&path).expect_err("it is gone").contains("No such file"));
+    }
+
+    #[tokio::test]
+    async fn a_name_is_changed_by_one_at_a_time_and_waits_for_no_other() {
+        let locks = NameLocks::default();
+        let (here, there) =
+            (SocketAddr::from(([192, 0, 2, 53], 53)), SocketAddr::from(([192, 0, 2, 54], 53)));
+        let (one, other) = (Name::from("one.example"), Name::from("other.example"));
+        let held = locks.lock(here, &one).await;
+        drop(locks.lock(here, &other).await);
+        drop(locks.lock(there, &one).await);
+        let mut again = std::pin::pin!(locks.lock(here, &one));
+        let is_pending = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(std::future::Future::poll(again.as_mut(), context).is_pending())
+        });
+        assert!(is_pending.await, "it is held");
+        drop(held);
+        drop(again.await);
+        drop(locks.lock(there, &other).await);
+        assert_eq!(locks.0.lock().expect("whole").len(), 1, "nothing is kept of those that are done");
     }
 
     fn tempfile_in_target() -> std::path::PathBuf {
