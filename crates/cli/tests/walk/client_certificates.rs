@@ -151,8 +151,8 @@ fn a_secret_with_authorities_that_is_missing_is_503_and_a_problem_that_names_it(
     until("it is answered", || ask(Some("client"))[0] == 503);
     assert_eq!((ask(Some("client")), ask(None)), ([503, 503], [503, 503]));
     let told = seaway.problems();
-    let named = |it: &(String, String)| it.0 == "NoSuchSecret" && it.1.contains("clients");
-    assert!(told.iter().any(named), "{told:?}");
+    let is_named = told.iter().any(|it| it.0 == "NoSuchSecret" && it.1.contains("clients"));
+    assert!(is_named, "{told:?}");
     assert!(!web.asked().contains("GET"), "{}", web.asked());
     seaway.folder.write("clients.yaml", &secret("clients", client.chain()));
     until("it is served", || ask(Some("client")) == [200, 200]);
