@@ -47,7 +47,9 @@ pub(super) struct Records {
 
 /// One for each name at a server: a server that does not answer keeps no other name waiting.
 #[derive(Default)]
-struct NameLocks(Mutex<HashMap<(SocketAddr, Name), Arc<tokio::sync::Mutex<()>>>>);
+struct NameLocks(Mutex<HashMap<(SocketAddr, Name), Arc<NameLock>>>);
+
+type NameLock = tokio::sync::Mutex<()>;
 
 impl NameLocks {
     async fn lock(&self, server: SocketAddr, name: &Name) -> tokio::sync::OwnedMutexGuard<()> {
