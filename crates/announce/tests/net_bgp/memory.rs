@@ -75,7 +75,7 @@ fn announcing_takes_little_memory() {
     let [alone, all] = [&nothing, &announcer].map(Running::resident);
     let [bgpd, bfdd] = ["bgpd", "bfdd"].map(|it| frr.resident(it));
     let of_announcing = all.saturating_sub(alone);
-    eprintln!(
+    println!(
         "{ROUTES} routes in a session with BFD, and {ROUTES} addresses offered by ARP: {of_announcing} bytes resident beyond a process \
          without them; FRR, which has these routes: bgpd {bgpd} + bfdd {bfdd} = {}",
         bgpd + bfdd
