@@ -30,7 +30,7 @@ pub struct Directory {
     nonce: Mutex<Option<String>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Urls {
     new_nonce: String,
@@ -86,6 +86,11 @@ impl Directory {
             directory.check(named)?;
         }
         Ok(Arc::new(directory))
+    }
+
+    /// Whether it offers the same.
+    pub fn is_as(&self, other: &Directory) -> bool {
+        self.urls == other.urls
     }
 
     pub(crate) fn urls(&self) -> &Urls {

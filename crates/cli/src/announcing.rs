@@ -139,11 +139,13 @@ impl Routes {
         };
         loop {
             moved.mark_unchanged();
+            let mut pause = LOOK_AGAIN;
             let Some(wanted) = self.handle.ask(World::bgp).await else { return };
             if let Some(wanted) = wanted {
                 self.ask_for_passwords(&wanted, &mut read).await;
                 let passwords = read.borrow_and_update().clone();
-                self.pass_on(wanted, passwords, tell.clone()).await;
+                let again = self.pass_on(wanted, passwords, tell.clone()).await;
+                pause = again.map_or(pause, |it| it.min(pause));
             }
             let news = async {
                 tokio::select! {
@@ -151,8 +153,8 @@ impl Routes {
                     ended = read.changed() => ended.is_ok(),
                 }
             };
-            // An error: nothing has changed, and what could not be started is tried again.
-            if let Ok(false) = timeout(LOOK_AGAIN, news).await {
+            // An error: nothing has changed; what could not be started is tried again, and what was to stay for a while goes.
+            if let Ok(false) = timeout(pause, news).await {
                 return;
             }
             sleep(PAUSE).await;
@@ -177,12 +179,20 @@ impl Routes {
         let _ = timeout(FIRST_PASSWORDS, known).await;
     }
 
-    async fn pass_on(&self, wanted: BgpWanted, passwords: Arc<PasswordsBySecret>, tell: Tell) {
+    /// Tells how soon that is to be done again, if sooner than usual.
+    async fn pass_on(
+        &self,
+        wanted: BgpWanted,
+        passwords: Arc<PasswordsBySecret>,
+        tell: Tell,
+    ) -> Option<Duration> {
         let (host, watchdog) = (self.host.clone(), self.watchdog.clone());
         let done = spawn_blocking(move || host.announce_by_bgp(&wanted, &passwords, Some(&watchdog), &tell));
-        if let Err(error) = done.await {
-            warn!(%error, "what is to be announced by BGP cannot be passed on");
-        }
+        let passed = done.await;
+        passed
+            .inspect_err(|error| warn!(%error, "what is to be announced by BGP cannot be passed on"))
+            .ok()
+            .flatten()
     }
 }
 

@@ -10,7 +10,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -42,6 +45,8 @@ pub struct DnsEndpoints {
     seen: Mutex<Option<EndpointCache>>,
     /// They could not be listed: a thousand names ask once.
     refused: Mutex<Option<(Instant, DnsEndpointError)>>,
+    /// How often something was written, or looked at again.
+    written: AtomicU64,
 }
 
 /// What the object of one Service says of one name.
@@ -103,7 +108,7 @@ struct Page {
 
 impl DnsEndpoints {
     pub fn new(cluster: Cluster) -> DnsEndpoints {
-        DnsEndpoints { cluster, seen: Mutex::default(), refused: Mutex::default() }
+        DnsEndpoints { cluster, seen: Mutex::default(), refused: Mutex::default(), written: AtomicU64::default() }
     }
 
     /// What each Service's object says of this name.
@@ -118,9 +123,17 @@ impl DnsEndpoints {
             if let Some((_, error)) = refused.filter(|(at, _)| at.elapsed() < LIST_AGAIN) {
                 return Err(error);
             }
-            let listed = self.list(installation).await;
-            *self.refused() = listed.as_ref().err().map(|error| (Instant::now(), error.clone()));
-            let objects = listed?;
+            let mut written = self.written.load(Relaxed);
+            let mut objects = self.list_or_refuse(installation).await?;
+            // What was written meanwhile may be missing in a list that began before.
+            for _ in 1..TRIES {
+                let since = self.written.load(Relaxed);
+                if written == since {
+                    break;
+                }
+                written = since;
+                objects = self.list_or_refuse(installation).await?;
+            }
             *self.seen() =
                 Some(EndpointCache { installation: installation.clone(), at: Instant::now(), objects });
         }
@@ -144,7 +157,7 @@ impl DnsEndpoints {
         let Owner::Object { object, uid } = owner else { return Ok(()) };
         let key = (object.namespace.clone(), object.name.clone());
         for _ in 0..TRIES {
-            let there = self.known(&key);
+            let there = self.look(installation, &key).await?;
             let endpoints = there.as_ref().map_or(&[][..], |it| &it.spec.endpoints);
             if endpoint_of(&key, endpoints, name).as_ref() != before {
                 return Err(self.changed(&key));
@@ -166,7 +179,7 @@ impl DnsEndpoints {
                     self.note(key, Some(written));
                     return Ok(());
                 }
-                Err(ApiError::Conflict(_)) => self.look(installation, &key).await?,
+                Err(ApiError::Conflict(_)) => {}
                 // It was deleted since.
                 Err(ApiError::NotFound) if there.is_some() => return Err(self.changed(&key)),
                 Err(answer) => return Err(told(answer)),
@@ -185,7 +198,12 @@ impl DnsEndpoints {
         let Some((namespace, service)) = before.service.split_once('/') else { return Ok(()) };
         let key: ObjectKey = (namespace.into(), service.into());
         for _ in 0..TRIES {
-            let Some(there) = self.known(&key) else { return Ok(()) };
+            let there = match self.look(installation, &key).await {
+                Ok(Some(there)) => there,
+                // What is not there, or not ours any more, says nothing for us.
+                Ok(None) | Err(DnsEndpointError::Foreign(_)) => return Ok(()),
+                Err(error) => return Err(error),
+            };
             if endpoint_of(&key, &there.spec.endpoints, name).as_ref() != Some(before) {
                 return Err(self.changed(&key));
             }
@@ -208,11 +226,20 @@ impl DnsEndpoints {
                     self.note(key, None);
                     return Ok(());
                 }
-                Err(ApiError::Conflict(_)) => self.look(installation, &key).await?,
+                Err(ApiError::Conflict(_)) => {}
                 Err(answer) => return Err(told(answer)),
             }
         }
         Err(self.changed(&key))
+    }
+
+    async fn list_or_refuse(
+        &self,
+        installation: &Name,
+    ) -> Result<HashMap<ObjectKey, Object>, DnsEndpointError> {
+        let listed = self.list(installation).await;
+        *self.refused() = listed.as_ref().err().map(|error| (Instant::now(), error.clone()));
+        listed
     }
 
     async fn list(&self, installation: &Name) -> Result<HashMap<ObjectKey, Object>, DnsEndpointError> {
@@ -236,8 +263,13 @@ impl DnsEndpoints {
         }
     }
 
-    /// As the API server has it now.
-    async fn look(&self, installation: &Name, key: &ObjectKey) -> Result<(), DnsEndpointError> {
+    /// As the API server has it now: what is remembered may have been emptied, or be older than what another task wrote, and a name
+    /// that counts as removed is never looked at again.
+    async fn look(
+        &self,
+        installation: &Name,
+        key: &ObjectKey,
+    ) -> Result<Option<Object>, DnsEndpointError> {
         let found = match self.cluster.read_as::<Object>(&KIND, &key.0, &object_name(&key.1)).await {
             Ok(found) => Some(found),
             Err(ApiError::NotFound) => None,
@@ -247,8 +279,8 @@ impl DnsEndpoints {
             self.note(key.clone(), None);
             return Err(DnsEndpointError::Foreign(shown(key)));
         }
-        self.note(key.clone(), found);
-        Ok(())
+        self.note(key.clone(), found.clone());
+        Ok(found)
     }
 
     /// The very one that was looked at.
@@ -271,11 +303,8 @@ impl DnsEndpoints {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self, key: &ObjectKey) -> Option<Object> {
-        self.seen().as_ref()?.objects.get(key).cloned()
-    }
-
     fn note(&self, key: ObjectKey, now: Option<Object>) {
+        self.written.fetch_add(1, Relaxed);
         let mut seen = self.seen();
         let Some(seen) = seen.as_mut() else { return };
         match now {

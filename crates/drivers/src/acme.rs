@@ -25,7 +25,7 @@ mod stored;
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use seaway_acme::{Account, AcmeError, Directory, ExternalAccount, Key};
@@ -66,9 +66,9 @@ pub struct Certificates {
     store: CertificateStore,
     records: Records,
     life: watch::Receiver<Life>,
-    /// One for each authority; made when the first order wants it.
-    accounts: tokio::sync::Mutex<HashMap<Acme, Account>>,
-    directories: tokio::sync::Mutex<HashMap<Acme, Arc<Directory>>>,
+    /// One for each authority, by what it offered then; made when the first order wants it.
+    accounts: tokio::sync::Mutex<HashMap<Acme, (Account, Arc<Directory>)>>,
+    directories: tokio::sync::Mutex<HashMap<Acme, (Arc<Directory>, Instant)>>,
     attempts: Mutex<Attempts>,
 }
 
@@ -123,29 +123,32 @@ impl Certificates {
 
     async fn account(&self, acme: &Acme) -> Result<Account, AcmeError> {
         let mut accounts = self.accounts.lock().await;
-        if let Some(account) = accounts.get(acme) {
-            return Ok(account.clone());
-        }
         // Others who waited for this one have heard by now that it cannot be had.
         let closed = self.attempts().gates.closed(acme, seconds(SystemTime::now())).cloned();
-        if let Some(gate) = closed {
+        if let Some(gate) = closed.filter(|_| !accounts.contains_key(acme)) {
             return Err(AcmeError::Unreachable { url: acme.directory.to_string(), why: gate.why });
         }
-        let opened = self.open_account(acme).await;
-        match &opened {
-            Ok(account) => {
+        let opened = match self.directory(acme).await {
+            Ok(directory) => match accounts.get(acme) {
+                Some((account, by)) if Arc::ptr_eq(by, &directory) => return Ok(account.clone()),
+                _ => self.open_account(acme, &directory).await.map(|account| (account, directory)),
+            },
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok((account, directory)) => {
                 info!(directory = %acme.directory, ?account, "certificates are ordered with this account");
-                accounts.insert(acme.clone(), account.clone());
+                accounts.insert(acme.clone(), (account.clone(), directory));
+                Ok(account)
             }
             Err(error) => {
-                self.attempts().gates.note_failure(acme, error, seconds(SystemTime::now()));
+                self.attempts().gates.note_failure(acme, &error, seconds(SystemTime::now()));
+                Err(error)
             }
         }
-        opened
     }
 
-    async fn open_account(&self, acme: &Acme) -> Result<Account, AcmeError> {
-        let directory = self.directory(acme).await?;
+    async fn open_account(&self, acme: &Acme, directory: &Arc<Directory>) -> Result<Account, AcmeError> {
         let unwritable =
             |error: std::io::Error| AcmeError::Key(format!("the key of the ACME account: {error}"));
         let key = match self.store.account_key(&acme.directory).map_err(unwritable)? {
@@ -164,7 +167,7 @@ impl Certificates {
             key_id: &binding.key_id,
             hmac: secret.expose_secret(),
         });
-        Account::open(&directory, Arc::new(key), acme.email.as_deref(), external).await
+        Account::open(directory, Arc::new(key), acme.email.as_deref(), external).await
     }
 
     fn stored(&self, order: &CertificateOrder) -> Option<Stored> {
@@ -231,6 +234,10 @@ impl Certificates {
                 let now = seconds(SystemTime::now());
                 if error.is("urn:ietf:params:acme:error:accountDoesNotExist") {
                     self.accounts.lock().await.remove(acme);
+                }
+                if matches!(error, AcmeError::Refused { status: 404 | 410, .. }) {
+                    // It takes orders elsewhere now.
+                    self.directories.lock().await.remove(acme);
                 }
                 let closed = self.attempts().gates.closed(acme, now).is_some();
                 // Who opens the account has said it of the authority before.

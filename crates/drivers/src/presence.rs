@@ -25,11 +25,11 @@ use seaway_model::{
 };
 use tracing::{info, warn};
 
+use self::{announced::Announced, guarding::Guarding};
 pub use self::{
-    announced::AFTER_WITHDRAWAL,
+    announced::{AFTER_WITHDRAWAL, AFTER_WITHDRAWAL_OF_ROUTES},
     steps::{Step, steps},
 };
-use self::{announced::Announced, guarding::Guarding};
 
 /// Makes the settings where a host may not do it when it serves.
 const PREPARE: &str = "`seaway node --prepare`";

@@ -18,6 +18,8 @@ use crate::{Name, ObjectRef, Time};
 pub struct BgpWanted {
     /// In the order of their names, which differ.
     pub sessions: Vec<Session>,
+    /// The host is to announce nothing any more. Routers are asked to prefer others first (RFC 8326); then all is withdrawn.
+    pub is_leaving: bool,
 }
 
 /// A session with one peer. It is there though it has no routes: what is announced there later takes no time to connect.

@@ -248,6 +248,9 @@ pub struct Node {
     /// It is being deleted, or the autoscaler is about to.
     #[serde(default)]
     pub leaving: bool,
+    /// Its condition NetworkUnavailable is True: its pods have no network.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_network: bool,
     pub provider_id: Option<Name>,
     pub ready: bool,
     pub unschedulable: bool,

@@ -29,9 +29,6 @@ use crate::layer2::{LOOK_AGAIN, time};
 
 /// Routers prefer other hosts for so long before routes are withdrawn for good (RFC 8326).
 const GRACEFUL_SHUTDOWN: Duration = Duration::from_secs(1);
-
-/// Routers tell each other, and change their tables, before sockets here close.
-pub(crate) const AFTER_WITHDRAWAL: Duration = Duration::from_secs(2);
 const LONGEST_PASSWORD: usize = 80;
 
 /// Passwords of sessions by the Secrets that have them, or why one cannot be read.
@@ -61,6 +58,8 @@ struct Status {
     wanted: BTreeSet<Name>,
     /// When it could not be started, and why.
     failed: Option<(Instant, String)>,
+    /// Since when this host is to announce nothing.
+    leaving: Option<Instant>,
     /// This process announces nothing any more.
     ended: bool,
 }
@@ -80,21 +79,23 @@ impl Bgp {
         Bgp { presence, state: Mutex::default(), ending: Mutex::default() }
     }
 
-    /// `changed` is called, from another thread, when this host has another thing to report; it must not wait.
+    /// `changed` is called, from another thread, when this host has another thing to report; it must not wait. Tells when it is to be
+    /// called again, though nothing changes.
     pub(crate) fn follow(
         &self,
         wanted: &BgpWanted,
         passwords: &Passwords,
         watchdog: Option<&Watchdog>,
         changed: &Arc<dyn Fn() + Send + Sync>,
-    ) {
+    ) -> Option<Duration> {
         let mut state = self.state();
         if state.ended {
-            return;
+            return None;
         }
         state.wanted = wanted.sessions.iter().map(|it| it.name.clone()).collect();
         if wanted.sessions.is_empty() {
             state.lacking.clear();
+            state.leaving = None;
             let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
             let running = state.running.take();
             drop(state);
@@ -104,9 +105,14 @@ impl Bgp {
                 info!("no BGP peer is left for this host: its sessions ended");
                 changed();
             }
-            return;
+            return None;
         }
-        let (wanted, lacking) = self.wanted(wanted, passwords);
+        let (mut wanted, lacking) = self.wanted(wanted, passwords);
+        let before = state.running.as_ref().and_then(|it| it.wanted.clone()).filter(|_| wanted.is_leaving);
+        let again = keep_while_leaving(&mut wanted, before, &mut state.leaving, Instant::now());
+        for session in &mut wanted.sessions {
+            session.routes.retain(|it| self.is_here(it));
+        }
         let is_other = state.lacking != lacking;
         for (peer, why) in lacking.iter().filter(|(peer, why)| state.lacking.get(*peer) != Some(*why)) {
             warn!(%peer, "no BGP session: {why}");
@@ -114,7 +120,7 @@ impl Bgp {
         state.lacking = lacking;
         if state.running.is_none() {
             if state.failed.as_ref().is_some_and(|(at, _)| at.elapsed() < LOOK_AGAIN) {
-                return;
+                return None;
             }
             // What is announced is served by now, also if a process of before was killed: routers may keep what they had.
             let settings = Settings { restarting: true, ..Settings::default() };
@@ -133,7 +139,7 @@ impl Bgp {
                     state.failed = Some((Instant::now(), why));
                     drop(state);
                     changed();
-                    return;
+                    return None;
                 }
             }
         }
@@ -148,13 +154,13 @@ impl Bgp {
         if is_other {
             changed();
         }
+        again
     }
 
     /// With passwords, of those that can be read: without its own, no session is begun.
     fn wanted(&self, wanted: &BgpWanted, passwords: &Passwords) -> (BgpWanted, BTreeMap<Name, String>) {
         let (mut wanted, mut lacking) = (wanted.clone(), BTreeMap::new());
         for session in &mut wanted.sessions {
-            session.routes.retain(|it| self.is_here(it));
             if let Err(why) = fill_in_password(session, passwords) {
                 lacking.insert(session.name.clone(), why);
             }
@@ -278,6 +284,29 @@ impl Status {
         }
         report
     }
+}
+
+/// Of a host that is to announce nothing any more: what it announced `before` stays for a while, in which routers are asked to prefer
+/// others, and nothing else comes to it. Tells how long that lasts yet.
+fn keep_while_leaving(
+    wanted: &mut BgpWanted,
+    before: Option<BgpWanted>,
+    leaving: &mut Option<Instant>,
+    now: Instant,
+) -> Option<Duration> {
+    if !wanted.is_leaving {
+        *leaving = None;
+        return None;
+    }
+    let since = *leaving.get_or_insert(now);
+    let left = GRACEFUL_SHUTDOWN.saturating_sub(now.saturating_duration_since(since));
+    for session in &mut wanted.sessions {
+        let had = before.iter().filter(|_| !left.is_zero()).flat_map(|it| &it.sessions);
+        let had = had.filter(|it| it.name == session.name).flat_map(|it| &it.routes);
+        session.routes = had.cloned().collect();
+    }
+    let has_routes = wanted.sessions.iter().any(|it| !it.routes.is_empty());
+    has_routes.then_some(left)
 }
 
 fn fill_in_password(session: &mut Session, passwords: &Passwords) -> Result<(), String> {

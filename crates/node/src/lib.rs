@@ -40,7 +40,7 @@ use seaway_watchdog::Watchdog;
 pub use addresses::AddressWatch;
 pub use bgp::{BgpPeerStatus, Passwords};
 pub use layer2::{LOOK_AGAIN, Layer2Counts, Layer2Settings, read_key};
-pub use seaway_drivers::presence::AFTER_WITHDRAWAL;
+pub use seaway_drivers::presence::{AFTER_WITHDRAWAL, AFTER_WITHDRAWAL_OF_ROUTES};
 pub use view::ServiceViews;
 
 use self::{bgp::Bgp, layer2::Layer2};
@@ -153,15 +153,15 @@ impl Host {
     }
 
     /// Announces by BGP what the plan wants; the first time, this must be all that a process of before announced. `changed` is as
-    /// with [`Host::announce`].
+    /// with [`Host::announce`]. Tells how soon it is to be called again, if sooner than every [`LOOK_AGAIN`].
     pub fn announce_by_bgp(
         &self,
         wanted: &BgpWanted,
         passwords: &Passwords,
         watchdog: Option<&Watchdog>,
         changed: &Arc<dyn Fn() + Send + Sync>,
-    ) {
-        self.bgp.follow(wanted, passwords, watchdog, changed);
+    ) -> Option<Duration> {
+        self.bgp.follow(wanted, passwords, watchdog, changed)
     }
 
     /// Announces nothing any more, though what is connected is served: another process of this host does.
@@ -212,7 +212,7 @@ impl Host {
             (routes.join().unwrap_or(true), addresses)
         });
         let pause = match (was_routed, was_answered) {
-            (true, _) => bgp::AFTER_WITHDRAWAL,
+            (true, _) => AFTER_WITHDRAWAL_OF_ROUTES,
             (false, true) => AFTER_WITHDRAWAL,
             (false, false) => return,
         };

@@ -194,6 +194,11 @@ impl Certificates {
         Some(&self.known.get(object)?.held.as_ref()?.certificate)
     }
 
+    /// Whether there is somebody to vouch for the certificates of clients.
+    pub(crate) fn vouches(&self, object: &ObjectRef) -> bool {
+        self.held(object).is_some_and(|it| !it.authorities.is_empty())
+    }
+
     /// Those that `seaway.dev/basic-auth` names there.
     pub(crate) fn users(&self, object: &ObjectRef) -> Option<&ReadUsers> {
         Some(&self.known.get(object)?.held.as_ref()?.users)

@@ -58,7 +58,7 @@ use self::{
 pub(crate) use self::{
     entrances::{entrance_of, owner_of},
     listeners::requires_client_certificates,
-    orders::{AnswerChange, Orderable, Unprovable},
+    orders::{AnswerChange, Entrances, Orderable, Unprovable},
     served::Served,
     told::{nobody_is_served, not_redirected},
     view::why_not,
@@ -124,6 +124,8 @@ pub(crate) struct FrontDoor {
     certificates: BTreeMap<ObjectRef, BTreeSet<Rank>>,
     /// Host names for which none is ordered, and the one that is stored is shown.
     unordered: BTreeSet<Name>,
+    /// The entrances of host names whose certificates are ordered, or were.
+    ordered_at: BTreeMap<Name, Entrances>,
     /// What a certificate authority asks for, by host name.
     challenges: BTreeMap<Name, Vec<Arc<Rule>>>,
     /// What authorities are shown that check a name by TLS.

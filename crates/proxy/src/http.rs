@@ -62,6 +62,7 @@ mod mirror;
 mod passing;
 mod question;
 mod queue;
+mod quiet;
 mod record;
 mod relay;
 mod request_id;

@@ -10,7 +10,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use seaway_announce::Steering;
@@ -316,6 +316,8 @@ impl Proxy {
         let sockets = running.close(now);
         self.shared().closing.add(running.at, id.l4, &sockets);
         let drain = running.config().listener.timeouts.drain;
+        // Whose time is not over then says so itself.
+        let drain = state.drains_of_pools().fold(drain, Duration::min);
         state.closed.push(running.clone());
         drop(registry);
         // Others never heard of it. (What it does not say of its sockets may be anywhere.)

@@ -172,6 +172,11 @@ impl LoadBalancerState {
         drains
     }
 
+    /// What pools say of that themselves, where many share a listener.
+    pub(crate) fn drains_of_pools(&self) -> impl Iterator<Item = Duration> {
+        self.pools.values().filter_map(|pool| pool.live().compiled.pool().http.drain)
+    }
+
     /// What was there for the sake of connections, and has none any more.
     pub(crate) fn forget_finished(&mut self) {
         self.closed.retain(|listener| listener.active() > 0);
@@ -205,12 +210,16 @@ pub(crate) fn put_pool(
 ) -> (Arc<RunningPool>, Vec<Duration>) {
     let running = registry.lock().entry(key.clone()).or_default().pool(key, id);
     // Compiling may take a while (tables), so the registry is not locked meanwhile.
+    let of = |pool: &Pool| pool.http.drain;
+    let own = [of(running.live().compiled.pool()), pool.as_deref().and_then(of)];
     let someone_leaves = running.put(pool, now);
-    let drains = if someone_leaves {
+    let mut drains = if someone_leaves {
         registry.lock().get(key).map(LoadBalancerState::drains).unwrap_or_default()
     } else {
         Vec::new()
     };
+    // Tasks that began before have what the pool said then.
+    drains.extend(own.into_iter().flatten().filter(|_| someone_leaves));
     (running, drains)
 }
 

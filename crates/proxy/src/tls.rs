@@ -31,8 +31,8 @@ use seaway_model::{
     load_balancer::{HostPattern, TlsByName},
 };
 
-pub(crate) use hosts::Handshake;
 use hosts::Hosts;
+pub(crate) use hosts::{AskedBy, Handshake};
 pub(crate) use keys::Keys;
 pub use keys::{KeyError, look_at};
 pub(crate) use tickets::Tickets;
@@ -51,6 +51,13 @@ impl CertificateSlot {
 
     pub(crate) fn keys(&self) -> Option<Arc<Keys>> {
         self.0.load_full()
+    }
+
+    /// Whether clients are vouched for here by the same authorities.
+    fn vouches_as(&self, keys: &Arc<Keys>) -> bool {
+        let now = self.0.load();
+        let same = |it: &Arc<Keys>| Arc::ptr_eq(it, keys) || it.source.authorities == keys.source.authorities;
+        now.as_ref().is_some_and(same)
     }
 }
 

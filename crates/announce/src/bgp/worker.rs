@@ -122,9 +122,10 @@ impl Worker {
     fn want(&mut self, wanted: BgpWanted) {
         let (time, timing) = (now(), self.settings.timing);
         let mut before = std::mem::take(&mut self.links);
+        let is_leaving = wanted.is_leaving;
         for session in wanted.sessions {
             let name = session.name.clone();
-            let link = match before.remove(&name) {
+            let mut link = match before.remove(&name) {
                 Some(mut link) => {
                     link.want(session, timing, seed(), time, &mut self.buffer);
                     link
@@ -139,6 +140,9 @@ impl Worker {
                     link
                 }
             };
+            if is_leaving {
+                link.leave(false);
+            }
             self.links.insert(name, link);
         }
         for (name, mut link) in before {

@@ -71,7 +71,7 @@ pub(crate) struct Ours(pub(crate) Speaker);
 
 impl Ours {
     pub(crate) fn want(&self, sessions: Vec<Session>) {
-        self.0.want(BgpWanted { sessions });
+        self.0.want(BgpWanted { sessions, is_leaving: false });
     }
 
     pub(crate) fn state(&self, name: &str) -> PeerState {

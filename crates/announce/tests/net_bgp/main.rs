@@ -10,6 +10,7 @@ mod changes;
 mod failover;
 mod faults;
 mod interop;
+mod memory;
 mod protection;
 mod restart;
 mod script;

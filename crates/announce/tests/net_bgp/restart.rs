@@ -39,7 +39,7 @@ fn a_speaker() {
             Some(Bfd { receive: pace, transmit: pace, multiplier: 3, passive: false, minimum_ttl: 254 });
     }
     let speaker = Speaker::start(Settings { restarting, ..quick() }, || {}).expect("a thread");
-    speaker.want(BgpWanted { sessions: vec![wanted] });
+    speaker.want(BgpWanted { sessions: vec![wanted], is_leaving: false });
     let told = std::env::var(TOLD).ok();
     loop {
         std::thread::park_timeout(Duration::from_millis(20));
@@ -178,6 +178,33 @@ fn a_handover_keeps_routes_and_an_end_asks_for_other_ways_first_and_leaves_none(
     let told = bird.says(&["show", "protocols", "all", "host"]);
     assert!(told.contains("Administrative shutdown"), "{told}");
     assert!(!told.contains("1 imported"), "{told}");
+}
+
+#[test]
+fn a_host_that_is_drained_asks_for_other_ways_and_withdraws_and_its_session_stays() {
+    if lacks_routers(&[Bird::PROGRAM]) {
+        return;
+    }
+    let cable = Cable::new();
+    let bird = bird(&cable);
+    let says = || bird.says(&["show", "route", "all", "for", "192.0.2.1"]);
+    let ours = cable.start(vec![wanted()]);
+    ours.until_established("tor");
+    until("BIRD has it", || says().contains(OURS));
+    let since = ours.state("tor").since;
+    let want = |sessions: Vec<Session>, is_leaving| ours.0.want(BgpWanted { sessions, is_leaving });
+    want(vec![wanted()], true);
+    until("BIRD is asked for other ways", || says().contains("(65535,0)"));
+    assert!(says().contains(OURS), "and has it as long: {}", says());
+    want(vec![Session { routes: Vec::new(), ..wanted() }], true);
+    until("BIRD has it no more", || !says().contains(OURS));
+    // It is not drained after all.
+    want(vec![wanted()], false);
+    until("BIRD has it again", || says().contains(OURS));
+    assert!(!says().contains("(65535,0)"), "{}", says());
+    let state = ours.state("tor");
+    assert_eq!((state.since, state.resets), (since, 0), "the session stayed");
+    ours.0.shut_down(Duration::ZERO);
 }
 
 #[test]

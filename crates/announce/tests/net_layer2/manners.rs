@@ -182,3 +182,42 @@ fn hosts_with_different_keys_find_a_conflict_instead_of_two_owners() {
         assert_eq!(pinger.until_answered(), "host-0");
     });
 }
+
+/// The network may be at an interface that is made of another one.
+#[test]
+fn a_host_answers_at_a_bridge_and_at_a_macvlan_interface() {
+    for made in ["bridge", "macvlan"] {
+        in_a_network_of_its_own(move || {
+            let mut lan = Lan::new(1);
+            let host = &lan.hosts[0].namespace;
+            host.ip(&["address", "flush", "dev", "eth0"]);
+            match made {
+                "bridge" => {
+                    host.ip(&["link", "add", "uplink", "type", "bridge"]);
+                    host.ip(&["link", "set", "eth0", "master", "uplink", "up"]);
+                }
+                _ => drop(host.ip(&["link", "add", "uplink", "link", "eth0", "type", "macvlan"])),
+            }
+            host.ip(&["link", "set", "uplink", "up"]);
+            host.address("uplink", "10.77.0.1/24");
+            host.address("uplink", "fd77::1/64");
+            host.route("default", "10.77.0.254");
+            host.route("default", "fd77::254");
+            let link = host.ip(&["-br", "link", "show", "dev", "uplink"]);
+            let mac =
+                link.split_whitespace().find(|it| it.matches(':').count() == 5).expect("a MAC").to_owned();
+            lan.start(0, &format!("{V4},{V6}"));
+            for to in [V4, V6] {
+                let pinger = Pinger::start(&lan.client, ip(to));
+                assert_eq!(pinger.until_answered(), "host-0", "{made} {to}");
+                let told = lan.client.ip(&["neigh", "show", to, "dev", "eth0"]);
+                assert!(told.contains(&mac), "{made} {to}: {told}, and not {mac}");
+            }
+            let states = lan.hosts[0].states();
+            assert!(
+                states.contains("interface: Some(\"uplink\")") && !states.contains("eth0"),
+                "{made}: {states}"
+            );
+        });
+    }
+}

@@ -103,10 +103,7 @@ fn tries_others(shared: &Shared) {
     let all = [OUTWARD.to_owned(), FOREIGN.to_owned(), heavy(), squatter("clients", clients)];
     shared.applies(&all.join("---"));
     shared.is_refused("outward", "the name localhost.example is not looked up");
-    shared.is_refused(
-        "clients",
-        "has no ca.crt, so no client certificate can be verified: no request is served",
-    );
+    shared.is_refused("clients", "has no ca.crt, so no client certificate can be verified: requests get 503");
     until("a route with too many expressions is left out", || {
         shared.told_of_route("heavy").iter().any(|it| it.contains("regular expressions (the limit is 64)"))
     });

@@ -1,6 +1,7 @@
 //! Certificates that the front door orders itself, from a real ACME server (rig/pebble) that checks host names over the network.
 
 mod dns;
+mod entrances;
 mod tls_alpn;
 
 use std::{

@@ -130,3 +130,31 @@ fn no_host_name_lends_its_connection_to_one_that_asks_for_certificates() {
     let checked = run(&["check", &seaway.folder.manifests().display().to_string()]);
     assert!(crate::harness::stdout(&checked).contains("503"), "{checked:?}");
 }
+
+/// Nothing is served, and what is answered does not look like a mistake of routing (421).
+#[test]
+fn a_secret_with_authorities_that_is_missing_is_503_and_a_problem_that_names_it() {
+    let web = Web::start("shop");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (server, client) = (Pair::new(&["shop.example"]), Pair::authority());
+    let shop = Service::web("shop").with("host", "shop.example").with("client-authorities", "clients");
+    let seaway = with_door("")
+        .write("tls.yaml", &server.secret("tls"))
+        .write("shop.yaml", &shop.to(web.at).text())
+        .start();
+    let curl = Curl { folder: folder.path(), at: seaway.at(TLS) };
+    for (name, pair) in [("server", &server), ("client", &client)] {
+        curl.write(name, pair);
+    }
+    let ask =
+        |own| ["--http1.1", "--http2"].map(|version| curl.ask(version, "shop.example", "shop.example", own));
+    until("it is answered", || ask(Some("client"))[0] == 503);
+    assert_eq!((ask(Some("client")), ask(None)), ([503, 503], [503, 503]));
+    let told = seaway.problems();
+    let is_named = told.iter().any(|it| it.0 == "NoSuchSecret" && it.1.contains("clients"));
+    assert!(is_named, "{told:?}");
+    assert!(!web.asked().contains("GET"), "{}", web.asked());
+    seaway.folder.write("clients.yaml", &secret("clients", client.chain()));
+    until("it is served", || ask(Some("client")) == [200, 200]);
+    assert_eq!(ask(None), [0, 0]);
+}

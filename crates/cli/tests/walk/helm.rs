@@ -110,7 +110,7 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     let values = "image.repository=registry.example:5000/seaway,image.digest=sha256:\
                   0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef,imagePullSecrets[0]=registry,\
                   controller.replicas=3,hosts.nodeSelector.role=edge,hosts.resources.requests.cpu=1,policies=true,\
-                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,layer2=true,dnsEndpoints=true,gke=true,\
+                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,layer2=true,dnsEndpoints=true,gke=true,bgp.passwordSecrets[0]=tor-a,\
                   openshift=true,configuration.drain=59s,hosts.terminationGracePeriodSeconds=60,\
                   metricsFrom[0].podSelector.matchLabels.app=prometheus";
     let lists = r#"configuration.admin={"metrics":{}}"#;
@@ -134,6 +134,12 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
         assert!(names.contains(&"layer2") && names.contains(&before), "{names:?}");
     }
     of("Role", "seaway-layer2-key");
+    // Those that are named, by get, and no others.
+    let rules =
+        json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["tor-a"], "verbs": ["get"]}]);
+    assert_eq!(of("Role", "seaway-bgp-passwords")["rules"], rules);
+    let subjects = json!([{"kind": "ServiceAccount", "name": "seaway-node", "namespace": "lb"}]);
+    assert_eq!(of("RoleBinding", "seaway-bgp-passwords")["subjects"], subjects);
     let controller = &of("Deployment", "seaway-controller")["spec"];
     assert_eq!(controller["replicas"], 3);
     assert_eq!(controller["template"]["spec"]["containers"][0]["image"], image);
@@ -177,6 +183,8 @@ fn a_value_that_is_wrong_is_refused_with_its_place() {
         ("configuration.drian=60s", "'drian' not allowed"),
         ("configuration=null", "'configuration'"),
         ("openstack=null", "'openstack'"),
+        ("bgp.passwordSecrets[0]=*", "'/bgp/passwordSecrets/0'"),
+        ("bgp.passwords[0]=tor", "'passwords' not allowed"),
         ("image.repository=registry.example/seaway:1", "'/image/repository'"),
         ("hosts.terminationGracePeriodSeconds=0", "'/hosts/terminationGracePeriodSeconds'"),
         // What is right by itself, but not together.

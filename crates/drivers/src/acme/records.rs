@@ -39,15 +39,33 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(7 * 24 * 3600);
 pub(super) struct Records {
     store: DnsRecordStore,
     changed: Notify,
-    /// A record is added or removed, and never both. A server that is slow delays no other.
-    changing: Mutex<HashMap<SocketAddr, Arc<tokio::sync::Mutex<()>>>>,
+    /// A record is added or removed, and never both.
+    changing: NameLocks,
     /// Those that could not be removed: how often, and when they are tried again.
     failed: Mutex<HashMap<(Name, Name), (u32, Instant)>>,
 }
 
+/// One for each name at a server: a server that does not answer keeps no other name waiting.
+#[derive(Default)]
+struct NameLocks(Mutex<HashMap<(SocketAddr, Name), Arc<NameLock>>>);
+
+type NameLock = tokio::sync::Mutex<()>;
+
+impl NameLocks {
+    async fn lock(&self, server: SocketAddr, name: &Name) -> tokio::sync::OwnedMutexGuard<()> {
+        let lock = {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // Whoever holds one, or waits for it, has it, too.
+            all.retain(|_, it| Arc::strong_count(it) > 1);
+            all.entry((server, name.clone())).or_default().clone()
+        };
+        lock.lock_owned().await
+    }
+}
+
 impl Records {
     pub(super) fn new(store: DnsRecordStore) -> Records {
-        Records { store, changed: Notify::new(), changing: Mutex::default(), failed: Mutex::default() }
+        Records { store, changed: Notify::new(), changing: NameLocks::default(), failed: Mutex::default() }
     }
 
     /// Whether updates could be signed.
@@ -74,8 +92,7 @@ impl Records {
                 "the state folder cannot be written, so that nothing is added to DNS: {error}"
             ))
         };
-        let changing = self.changing(updates.server);
-        let _changing = changing.lock().await;
+        let _changing = self.changing.lock(record.server, &record.name).await;
         self.store.keep(&record).map_err(unwritable)?;
         let added = server.add(&record.zone, &record.name, &record.value).await;
         match &added {
@@ -85,12 +102,6 @@ impl Records {
             Err(_) => {}
         }
         added
-    }
-
-    /// As many as the configuration names servers.
-    fn changing(&self, server: SocketAddr) -> Arc<tokio::sync::Mutex<()>> {
-        let mut all = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(server).or_default().clone()
     }
 
     /// Whether all who are asked answer with it; or who does not, and why.
@@ -144,8 +155,7 @@ impl Records {
                 next = Some(next.map_or(waits, |it| it.min(waits)));
                 continue;
             }
-            let changing = self.changing(record.server);
-            let _changing = changing.lock().await;
+            let _changing = self.changing.lock(record.server, &record.name).await;
             // An order may have come to need it since.
             if is_needed(&record) {
                 continue;
@@ -236,14 +246,11 @@ fn read_closed(path: &Path, forbidden: u32) -> Result<SecretString, String> {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    use seaway_files::state::StateDir;
-    use tokio::{net::UdpSocket, time::timeout};
-
     use super::*;
 
     #[test]
     fn a_secret_that_others_may_read_is_refused_with_what_to_type() {
-        let folder = tempfile_in_target("secret");
+        let folder = tempfile_in_target();
         let path = folder.join("tsig.key");
         fs::write(&path, "c2VjcmV0").expect("written");
         for (mode, fine) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false), (0o620, false)] {
@@ -263,46 +270,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_server_that_does_not_answer_delays_no_other() {
-        let folder = tempfile_in_target("slow");
-        let secret = folder.join("tsig.key");
-        fs::write(&secret, "c2VjcmV0").expect("written");
-        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("set");
-        let state = StateDir::open(&folder.join("state")).expect("a folder");
-        let records = Records::new(DnsRecordStore::new(&state));
-        let (silent, other) = (
-            UdpSocket::bind("127.0.0.1:0").await.expect("a port"),
-            UdpSocket::bind("127.0.0.1:0").await.expect("a port"),
-        );
-        let of = |socket: &UdpSocket| DnsUpdates {
-            server: socket.local_addr().expect("is bound"),
-            key: DnsKey {
-                name: "k".into(),
-                algorithm: DnsKeyAlgorithm::HmacSha256,
-                secret_file: secret.clone(),
-            },
-            zones: vec!["shop.example".into()],
-            secondaries: Vec::new(),
-        };
-        let (first, second) = (of(&silent), of(&other));
-        let (name, value) = ("_acme-challenge.shop.example".into(), "x".into());
-        let (mut one, mut two) = ([0; 512], [0; 512]);
-        let asked = async {
-            silent.recv(&mut one).await.expect("the first is asked");
-            tokio::select! {
-                _ = records.publish(&second, &name, &value) => panic!("nothing answered"),
-                heard = other.recv(&mut two) => drop(heard.expect("the second is asked")),
-            }
-        };
-        tokio::select! {
-            _ = records.publish(&first, &name, &value) => panic!("nothing answered"),
-            done = timeout(Duration::from_secs(1), asked) => drop(done.expect("at once")),
-        }
-        fs::remove_dir_all(&folder).expect("removed");
+    async fn a_name_is_changed_by_one_at_a_time_and_waits_for_no_other() {
+        let locks = NameLocks::default();
+        let (here, there) =
+            (SocketAddr::from(([192, 0, 2, 53], 53)), SocketAddr::from(([192, 0, 2, 54], 53)));
+        let (one, other) = (Name::from("one.example"), Name::from("other.example"));
+        let held = locks.lock(here, &one).await;
+        drop(locks.lock(here, &other).await);
+        drop(locks.lock(there, &one).await);
+        let mut again = std::pin::pin!(locks.lock(here, &one));
+        let is_pending = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(std::future::Future::poll(again.as_mut(), context).is_pending())
+        });
+        assert!(is_pending.await, "it is held");
+        drop(held);
+        drop(again.await);
+        drop(locks.lock(there, &other).await);
+        assert_eq!(locks.0.lock().expect("whole").len(), 1, "nothing is kept of those that are done");
     }
 
-    fn tempfile_in_target(name: &str) -> std::path::PathBuf {
-        let folder = std::env::temp_dir().join(format!("seaway-{name}-{}", std::process::id()));
+    fn tempfile_in_target() -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("seaway-secret-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         folder
     }

@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use seaway_acme::{AcmeError, Directory};
@@ -18,6 +18,8 @@ use super::{Certificates, gates::Gates, observed::Observed, seconds};
 
 /// One that says nothing of it may do so later.
 const WHERE_NONE: u64 = 24 * 3600;
+/// What it offered is believed for so long.
+const OFFERS_FOR: Duration = Duration::from_secs(WHERE_NONE);
 /// After an answer that is none.
 const AFTER_REFUSAL: Duration = Duration::from_secs(6 * 3600);
 
@@ -76,15 +78,24 @@ impl Renewals {
 }
 
 impl Certificates {
-    /// Asked what it offers, once.
+    /// Asked what it offers, anew each day: it may begin to say when certificates are to be renewed. As long as it offers the same,
+    /// or does not answer, it is the one that is known.
     pub(super) async fn directory(&self, acme: &Acme) -> Result<Arc<Directory>, AcmeError> {
         let mut directories = self.directories.lock().await;
-        if let Some(known) = directories.get(acme) {
+        let known = directories.get(acme).cloned();
+        if let Some((known, _)) = known.as_ref().filter(|(_, at)| at.elapsed() < OFFERS_FOR) {
             return Ok(known.clone());
         }
-        let opened = Directory::open(&acme.directory, acme.authorities.as_deref()).await?;
-        directories.insert(acme.clone(), opened.clone());
-        Ok(opened)
+        let opened = Directory::open(&acme.directory, acme.authorities.as_deref()).await;
+        let now = match (opened, known.map(|it| it.0)) {
+            (Ok(now), Some(known)) if known.is_as(&now) => known,
+            (Ok(now), _) | (Err(_), Some(now)) => now,
+            (Err(error), None) => return Err(error),
+        };
+        // Those of configurations that are gone.
+        directories.retain(|_, (_, at)| at.elapsed() < OFFERS_FOR.saturating_mul(2));
+        directories.insert(acme.clone(), (now.clone(), Instant::now()));
+        Ok(now)
     }
 
     /// Asks the authority when the certificate that is stored is to be renewed. That it does not say is nobody's failure.

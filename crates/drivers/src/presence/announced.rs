@@ -12,6 +12,8 @@ use seaway_model::{Name, bgp::BgpReport, layer2::Layer2State};
 
 /// Another host answers for an address that was withdrawn, and clients learn where it is now, before sockets here close.
 pub const AFTER_WITHDRAWAL: Duration = Duration::from_millis(500);
+/// Routers tell each other, and change their tables, before sockets here close.
+pub const AFTER_WITHDRAWAL_OF_ROUTES: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub(super) struct Announced {
@@ -71,7 +73,7 @@ impl Announced {
 
     fn forget(&mut self) {
         self.withdrawn.retain(|_, (_, at)| at.elapsed() < AFTER_WITHDRAWAL);
-        self.withdrawn_routes.retain(|_, (_, at)| at.elapsed() < AFTER_WITHDRAWAL);
+        self.withdrawn_routes.retain(|_, (_, at)| at.elapsed() < AFTER_WITHDRAWAL_OF_ROUTES);
     }
 }
 

@@ -419,6 +419,7 @@ fn nodes(numbers: &[u8]) -> Vec<Node> {
         provider_id: None,
         ready: true,
         unschedulable: false,
+        without_network: false,
     };
     numbers.iter().map(node).collect()
 }

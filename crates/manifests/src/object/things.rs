@@ -37,10 +37,13 @@ pub(super) fn node(root: &Field<'_>) -> Option<Vec<Fact>> {
         false => network.text().into_iter().collect(),
     };
     let conditions = status.child("conditions");
-    let mut ready = None;
+    let (mut ready, mut without_network) = (None, false);
     for item in conditions.items() {
         if item.child("type").name() == Some("Ready") {
             ready = item.child("status").name().map(|status| status == "True");
+        }
+        if item.child("type").name() == Some("NetworkUnavailable") {
+            without_network = item.child("status").name() == Some("True");
         }
     }
     let node = Node {
@@ -51,6 +54,7 @@ pub(super) fn node(root: &Field<'_>) -> Option<Vec<Fact>> {
         provider_id: spec.child("providerID").name().map(Into::into),
         // One that is written down by hand says nothing of its kubelet.
         ready: ready.unwrap_or(true),
+        without_network,
         unschedulable: spec.child("unschedulable").bool().unwrap_or(false),
         meta: meta?,
     };
@@ -120,6 +124,12 @@ mod tests {
         assert!(node(&format!("metadata: {{name: one}}\n{tainted}")).leaving);
         assert!(node("metadata: {name: one, deletionTimestamp: '2026-01-01T00:00:00Z'}\n").leaving);
         assert!(!node("metadata: {name: one}\nspec: {taints: [{key: other, effect: NoSchedule}]}\n").leaving);
+        for (status, is_without) in [("True", true), ("False", false), ("Unknown", false)] {
+            let conditions =
+                format!("status: {{conditions: [{{type: NetworkUnavailable, status: '{status}'}}]}}\n");
+            let node = node(&format!("metadata: {{name: one}}\n{conditions}"));
+            assert_eq!((node.without_network, node.ready), (is_without, true), "{status}");
+        }
     }
 
     #[test]

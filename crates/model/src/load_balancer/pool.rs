@@ -75,6 +75,12 @@ pub struct PoolHttpOptions {
     pub body: Option<u64>,
     pub connect: Option<Duration>,
     pub answer: Option<Duration>,
+    /// Without a byte either way: a tunnel (WebSocket, CONNECT, TLS that is passed on), or a stream of HTTP/2.
+    pub idle: Option<Duration>,
+    /// A tunnel of which one side has finished.
+    pub half_closed: Option<Duration>,
+    /// Connections of a removed member.
+    pub drain: Option<Duration>,
     pub reuse: Reuse,
     /// Responses are compressed for clients that take it.
     pub compression: Option<Arc<Compression>>,

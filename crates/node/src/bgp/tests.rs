@@ -36,6 +36,10 @@ fn route(prefix: &str) -> Route {
     }
 }
 
+fn all(sessions: Vec<Session>) -> BgpWanted {
+    BgpWanted { sessions, is_leaving: false }
+}
+
 fn secret(name: &str) -> ObjectRef {
     ObjectRef::new(Kind::Secret, "seaway-system", name)
 }
@@ -77,7 +81,7 @@ fn a_session_has_its_password_or_none_is_begun() {
         (secret("refused"), Err("there is no Secret seaway-system/refused".to_owned())),
     ]
     .into();
-    let (wanted, lacking) = bgp().wanted(&BgpWanted { sessions }, &passwords);
+    let (wanted, lacking) = bgp().wanted(&BgpWanted { sessions, is_leaving: false }, &passwords);
     let shown = |it: &Session| {
         let value = it.password.as_ref().and_then(|it| it.value.as_ref());
         value.map(|it| it.expose_secret().to_owned())
@@ -106,8 +110,38 @@ fn a_password_is_what_a_router_can_have() {
 
 #[test]
 fn an_address_that_seaway_did_not_put_on_the_machine_is_not_announced() {
-    let (wanted, _) = bgp().wanted(&BgpWanted { sessions: vec![session("tor", None)] }, &Passwords::new());
-    assert_eq!(wanted.sessions[0].routes, [route("203.0.113.0/24")]);
+    let bgp = bgp();
+    assert!(!bgp.is_here(&route("203.0.113.7/32")) && bgp.is_here(&route("203.0.113.0/24")));
+}
+
+#[test]
+fn a_host_that_is_drained_asks_routers_to_prefer_others_for_a_second_before_it_withdraws() {
+    let (start, half) = (Instant::now(), GRACEFUL_SHUTDOWN / 2);
+    let had = || Some(all(vec![session("tor", None), session("gone", None)]));
+    let drained = || {
+        let sessions = ["new", "tor"].map(|name| Session { routes: Vec::new(), ..session(name, None) });
+        BgpWanted { sessions: sessions.into(), is_leaving: true }
+    };
+    let mut leaving = None;
+    let mut keep = |before, wanted: BgpWanted, now| {
+        let mut wanted = wanted;
+        let again = keep_while_leaving(&mut wanted, before, &mut leaving, now);
+        let routes = wanted.sessions.iter().map(|it| it.routes.len()).collect::<Vec<_>>();
+        (routes, wanted.is_leaving, again)
+    };
+    assert_eq!(keep(had(), drained(), start), (vec![0, 2], true, Some(GRACEFUL_SHUTDOWN)), "as it was");
+    assert_eq!(keep(had(), drained(), start + half), (vec![0, 2], true, Some(half)), "what comes in between");
+    assert_eq!(keep(had(), drained(), start + 2 * half), (vec![0, 0], true, None), "it is over");
+    assert_eq!(
+        keep(had(), drained(), start + 9 * half),
+        (vec![0, 0], true, None),
+        "and does not begin again"
+    );
+    assert_eq!(keep(None, all(vec![session("tor", None)]), start + 9 * half), (vec![2], false, None));
+    assert_eq!(keep(had(), drained(), start + 9 * half).2, Some(GRACEFUL_SHUTDOWN), "another drain");
+    // One that has announced nothing, as after a start, has nothing to wait for.
+    let mut wanted = drained();
+    assert_eq!(keep_while_leaving(&mut wanted, None, &mut None, start), None);
 }
 
 #[test]

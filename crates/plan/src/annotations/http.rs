@@ -210,6 +210,9 @@ mod tests {
             ("seaway.dev/timeout-connect", "2s"),
             ("seaway.dev/timeout-answer", "3m"),
             ("seaway.dev/timeout-keep-alive", "5s"),
+            ("seaway.dev/timeout-idle", "4m"),
+            ("seaway.dev/timeout-half-closed", "6s"),
+            ("seaway.dev/drain", "7s"),
         ];
         let annotations = annotations.map(|(name, value)| (name.into(), value.into())).into();
         assert_eq!(wishes.read(&ObjectRef::new(Kind::Service, "default", "shop"), &annotations), []);
@@ -217,6 +220,9 @@ mod tests {
             body: Some(10 << 20),
             connect: Some(Duration::from_secs(2)),
             answer: Some(Duration::from_secs(180)),
+            idle: Some(Duration::from_secs(240)),
+            half_closed: Some(Duration::from_secs(6)),
+            drain: Some(Duration::from_secs(7)),
             reuse: Reuse::Safe,
             compression: None,
         };

@@ -34,7 +34,7 @@ const WHERE_HTTP_IS: &[Place] = &[Http, Tls, FrontDoor];
 const VERIFY: &str = "seaway.dev/backend-tls-verify";
 
 /// Of a LoadBalancer's own listeners. Those that protect keep a Service out of places where they cannot be had.
-const OF_LISTENERS: [&str; 13] = [
+const OF_LISTENERS: [&str; 10] = [
     DNS_NAMES,
     DNS_TTL,
     ADDRESS,
@@ -43,10 +43,7 @@ const OF_LISTENERS: [&str; 13] = [
     "seaway.dev/share-across-namespaces",
     PROXY_FROM,
     PROTOCOL,
-    "seaway.dev/timeout-idle",
-    "seaway.dev/timeout-half-closed",
     "seaway.dev/timeout-udp",
-    "seaway.dev/drain",
     // Of UDP, which is nowhere else.
     "seaway.dev/health-check-send",
 ];
@@ -86,8 +83,7 @@ pub fn places(option: &str) -> &'static [Place] {
         SOURCE_RANGES | DENIED => &[Tcp, Http, Tls, FrontDoor, Route],
         CLIENT_RATE | BURST | RATE_KEY => &[Http, Tls, FrontDoor, Route],
         TRANSPARENT => &[Tcp],
-        // Connections that are passed on have those of their listener.
-        "seaway.dev/timeout-connect" => &[Tcp, Http, Tls, FrontDoor],
+        // Between two requests nobody knows whose the next one will be.
         "seaway.dev/timeout-keep-alive" => &[Http, Tls],
         // On a LoadBalancer, too, they ask for the front door.
         FRONT_DOOR | HOST => OWN_AND_FRONT_DOOR,

@@ -415,9 +415,10 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         names: &["seaway.dev/timeout-idle"],
-        help: "how long a TCP connection may be open without a byte in either direction; by default 1h",
+        help: "how long a TCP connection may be open without a byte in either direction; with HTTP, a WebSocket, or a stream of HTTP/2; by default 1h",
         set: |wishes, text| {
             wishes.timeouts.idle = positive(text)?;
+            wishes.http.terms.idle = Some(wishes.timeouts.idle);
             Ok(())
         },
     },
@@ -426,6 +427,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "the same, once one side has ended its direction; by default 50s",
         set: |wishes, text| {
             wishes.timeouts.half_closed = positive(text)?;
+            wishes.http.terms.half_closed = Some(wishes.timeouts.half_closed);
             Ok(())
         },
     },
@@ -442,6 +444,7 @@ pub(super) const ROWS: &[Row] = &[
         help: "how long connections of a removed member may continue; by default 60s",
         set: |wishes, text| {
             wishes.timeouts.drain = duration(text)?;
+            wishes.http.terms.drain = Some(wishes.timeouts.drain);
             Ok(())
         },
     },

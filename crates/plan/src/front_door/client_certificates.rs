@@ -78,8 +78,8 @@ pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certif
         return Vec::new();
     }
     let mut problems = certificates.problems_of(&clients.authorities);
-    if certificates.held(&clients.authorities).is_none_or(|it| it.authorities.is_empty()) {
-        let follows = if clients.required { ": no request is served" } else { "" };
+    if !certificates.vouches(&clients.authorities) {
+        let follows = if clients.required { ": requests get 503" } else { "" };
         let what = format!(
             "{} has no ca.crt, so no client certificate can be verified{follows}",
             clients.authorities

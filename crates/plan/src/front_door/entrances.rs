@@ -167,7 +167,8 @@ impl FrontDoor {
         let named = self.named_at(Some(entrance), &given.config.front_door);
         let passes = self.passing.iter().filter_map(|rank| self.guests.get(rank));
         let tls = given.certificates.any_at_front_door(&settings.tls, named.keys())
-            || passes.into_iter().any(|guest| guest.is_at(Some(entrance)));
+            || passes.into_iter().any(|guest| guest.is_at(Some(entrance)))
+            || !self.validations_at(Some(entrance)).is_empty();
         let tls = tls.then_some(settings.tls.port).filter(|it| *it != settings.port);
         [Some(settings.port), tls]
             .into_iter()

@@ -3,7 +3,7 @@
 //! ```text
 //!     rules ─► for each host name: whose authorities, whether all of its rules require a certificate, which versions
 //!                 ├─► TlsByName.hosts: what the handshake asks for, by its name (SNI)
-//!                 └─► a rule of others' authorities answers 503: one handshake asks by one Secret
+//!                 └─► a rule of others' authorities, or of authorities that are not there, answers 503
 //! ```
 //! The handshake asks for as little as one of the rules of its host name needs. What a single rule needs beyond that, the data plane
 //! asks of each request: `Rule.tls`.
@@ -134,12 +134,10 @@ impl FrontDoor {
         settings: &Settings,
         given: Given<'_>,
     ) -> BTreeMap<HostPattern, HostTls> {
-        let vouches =
-            |it: &ObjectRef| given.certificates.held(it).is_some_and(|it| !it.authorities.is_empty());
         let Some(asked) = self.asked_by_host(entrance) else { return BTreeMap::new() };
         let of_host = |(host, at): (&HostPattern, &Asked)| {
             let mut tls = asked.settings(host, at, settings)?;
-            if tls.clients.as_ref().is_some_and(|it| !vouches(&it.authorities)) {
+            if tls.clients.as_ref().is_some_and(|it| !given.certificates.vouches(&it.authorities)) {
                 tls.clients = settings.tls.terms.clients.clone();
             }
             Some((host.clone(), tls))
@@ -147,13 +145,18 @@ impl FrontDoor {
         asked.0.iter().filter_map(of_host).collect()
     }
 
-    /// A rule without the host names at which others have their clients shown by another Secret: there it answers 503.
+    /// A rule without the host names at which others have their clients shown by another Secret: there it answers 503, and so it does
+    /// everywhere while nobody is there to vouch for clients that have to show a certificate.
     pub(super) fn undisputed(
         &self,
         entrance: Option<&Name>,
         rule: Arc<Rule>,
+        given: Given<'_>,
     ) -> impl Iterator<Item = Arc<Rule>> + use<> {
         let clients = rule.tls.as_ref().and_then(|it| it.clients.as_ref());
+        if clients.is_some_and(|it| it.required && !given.certificates.vouches(&it.authorities)) {
+            return [Some(Arc::new(closed(&rule, rule.hosts.clone()))), None].into_iter().flatten();
+        }
         let is_others = |host: &HostPattern| {
             let asked = || self.asked_by_host(entrance);
             clients.is_some_and(|clients| asked().is_some_and(|it| it.holder(host, clients).is_some()))
@@ -163,12 +166,7 @@ impl FrontDoor {
         }
         let (others, own): (Vec<HostPattern>, Vec<HostPattern>) =
             rule.hosts.iter().cloned().partition(is_others);
-        let closed = Rule {
-            hosts: others,
-            filters: Vec::new(),
-            action: Action::Respond { code: 503, body: Name::default() },
-            ..Rule::clone(&rule)
-        };
+        let closed = closed(&rule, others);
         let own = (!own.is_empty()).then(|| Arc::new(Rule { hosts: own, ..Rule::clone(&rule) }));
         [own, Some(Arc::new(closed))].into_iter().flatten()
     }
@@ -208,5 +206,18 @@ impl FrontDoor {
             *known = Arc::new(now);
         }
         known.clone()
+    }
+}
+
+/// Whoever asks there hears 503, and not that another connection would be served (421) or which password is asked for.
+fn closed(rule: &Rule, hosts: Vec<HostPattern>) -> Rule {
+    Rule {
+        hosts,
+        auth: Vec::new(),
+        asks: Vec::new(),
+        tls: None,
+        filters: Vec::new(),
+        action: Action::Respond { code: 503, body: Name::default() },
+        ..Rule::clone(rule)
     }
 }

@@ -161,10 +161,8 @@ impl FrontDoor {
     ) -> Vec<Arc<Listener>> {
         let through = self.through(entrance);
         let owners = self.host_names();
-        // Authorities check names at the main one.
         let is_main = entrance.is_none();
-        let validations = self.validations.iter().filter(|_| is_main);
-        let validations: BTreeMap<_, _> = validations.map(|(name, it)| (name.clone(), it.clone())).collect();
+        let validations = self.validations_at(entrance);
         let guards = match owners.are_kept() {
             true if is_main => self.guards(settings),
             true => owners.guards(settings, &BTreeMap::new()),
@@ -183,7 +181,7 @@ impl FrontDoor {
             let rules = self.guests_at(entrance).flat_map(|(rank, guest)| {
                 guest.rules.iter().filter_map(move |rule| owners.allowed(rank.namespace(), rule))
             });
-            let rules = rules.flat_map(|rule| self.undisputed(entrance, rule));
+            let rules = rules.flat_map(|rule| self.undisputed(entrance, rule, given));
             let rules = rules.chain(guards.values().cloned()).chain(unmatched(settings)).collect();
             Arc::new(Listener {
                 tls: Some(tls),
@@ -194,8 +192,8 @@ impl FrontDoor {
         let https_only = requires_client_certificates(settings);
         // Who only passes on has nobody to be sent to.
         let secure_for_all = secure.as_ref().filter(|_| names.ends_here());
-        let challenges = self.challenges.values().flatten().filter(|_| is_main);
-        let mut rules: Vec<Arc<Rule>> = challenges.cloned().collect();
+        // At all entrances: the authority comes to port 80 of an address, and any of them may have that.
+        let mut rules: Vec<Arc<Rule>> = self.challenges.values().flatten().cloned().collect();
         for (rank, guest) in self.guests_at(entrance) {
             let asked = guest.redirect.unwrap_or(settings.tls.redirect);
             let sent_on = https_only
@@ -212,7 +210,7 @@ impl FrontDoor {
                 false => rule.clone(),
             });
             let its = its.filter_map(|rule| owners.allowed(rank.namespace(), &rule));
-            rules.extend(its.flat_map(|rule| self.undisputed(entrance, rule)));
+            rules.extend(its.flat_map(|rule| self.undisputed(entrance, rule, given)));
         }
         rules.extend(guards.into_values());
         rules.extend(unmatched(settings));

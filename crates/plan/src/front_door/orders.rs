@@ -8,7 +8,8 @@ use std::{
 use seaway_model::{
     Kind, Name, ObjectRef,
     acme::{Acme, Challenge, ChallengeType, WILDCARD, ordered_certificate, record_name},
-    load_balancer::{Action, HostPattern, Match, PathMatch, Rule},
+    config::FrontDoor as Settings,
+    load_balancer::{Action, Certificate, HostPattern, Match, PathMatch, Rule},
 };
 
 use super::{FrontDoor, owner};
@@ -24,9 +25,14 @@ const NOT_PUBLIC: [&str; 7] = ["localhost", "local", "internal", "home.arpa", "o
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Orderable {
     pub(crate) hosts: BTreeMap<Name, ChallengeType>,
-    /// Their authority would have to be shown a record in DNS, which may not be added. What was ordered before is shown on.
+    /// Their authority would have to be shown what it cannot be. What was ordered before is shown on.
     pub(crate) unprovable: BTreeMap<Name, Unprovable>,
+    /// The entrances of each.
+    at: BTreeMap<Name, Entrances>,
 }
+
+/// `None` is the main one.
+pub(crate) type Entrances = BTreeSet<Option<Name>>;
 
 impl Orderable {
     pub(crate) fn has(&self, host: &str) -> bool {
@@ -35,6 +41,15 @@ impl Orderable {
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &Name> {
         self.hosts.keys().chain(self.unprovable.keys())
+    }
+
+    pub(crate) fn entrances(&self, host: &str) -> Entrances {
+        self.at.get(host).cloned().unwrap_or_default()
+    }
+
+    /// Those with a host name whose certificate is ordered.
+    pub(crate) fn all_entrances(&self) -> BTreeSet<&Option<Name>> {
+        self.hosts.keys().filter_map(|host| self.at.get(host)).flatten().collect()
     }
 }
 
@@ -47,61 +62,96 @@ pub(crate) enum AnswerChange {
     Listeners,
 }
 
-/// Why a record may not be added.
+/// Why a name cannot be proven.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Unprovable {
+    /// There is no name server that takes a record.
     NoServer,
     OtherZone,
+    /// Nothing listens where its authority would ask, and there is no record that could be added instead.
+    Unreached(ChallengeType),
 }
 
 impl FrontDoor {
-    /// Host names where TLS is to end here, and that no certificate is for which somebody else provides.
+    /// Host names where TLS is to end here, and that no certificate is for which somebody else provides, at any of their entrances:
+    /// what is ordered is shown at all of them.
     pub(crate) fn orderable(&self, given: Given<'_>) -> Orderable {
-        let mut orderable = Orderable::default();
-        let provided: BTreeSet<&HostPattern> = self.provided(given).collect();
-        let passed_on = self.through(None);
-        let is_passed_on = |host: &HostPattern| {
-            let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
-            let ends =
-                std::iter::successors(Some(name.as_str()), |name| Some(name.split_once('.')?.1)).skip(1);
-            // Its own certificate would take it away from who has the wildcard.
-            passed_on.contains_key(host)
-                || ends.into_iter().any(|end| passed_on.contains_key(&HostPattern::Under(end.into())))
-        };
-        let acme = given.config.front_door.tls.acme.as_ref();
-        let is_own_authority = acme.is_some_and(|it| it.authorities.is_some());
+        let door = &given.config.front_door;
+        let (mut at, mut left) = (BTreeMap::<&HostPattern, Entrances>::new(), BTreeSet::new());
         let owners = self.host_names();
-        for (rank, guest) in self.guests_at(None) {
-            let its = guest.rules.iter().flat_map(|rule| rule.hosts.iter());
-            for host in its.filter(|host| owners.may(rank.namespace(), host) && !is_passed_on(host)) {
-                let is_covered = || match host {
-                    HostPattern::Exact(name) => name
-                        .split_once('.')
-                        .is_some_and(|(_, rest)| provided.contains(&HostPattern::Under(rest.into()))),
-                    HostPattern::Under(_) => false,
-                };
-                if provided.contains(host) || is_covered() {
-                    continue;
-                }
-                let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
-                let is_certified = is_public(name) || is_own_authority && is_name(name);
-                if !is_certified {
-                    continue;
-                }
-                let ordered = ordered_name(host);
-                match acme.map_or(Err(Unprovable::NoServer), |it| challenge(it, &ordered)) {
-                    Ok(challenge) => drop(orderable.hosts.insert(ordered, challenge)),
-                    Err(why) => drop(orderable.unprovable.insert(ordered, why)),
+        let further = door.entrances.iter().map(|(name, settings)| (Some(name), settings));
+        for (entrance, settings) in std::iter::once((None, door)).chain(further) {
+            let (provided, passed_on) = (self.provided(entrance, settings, given), self.through(entrance));
+            for (rank, guest) in self.guests_at(entrance) {
+                let its = guest.rules.iter().flat_map(|rule| rule.hosts.iter());
+                for host in its.filter(|host| owners.may(rank.namespace(), host)) {
+                    at.entry(host).or_default().insert(entrance.cloned());
+                    if is_covered(host, &provided) || is_passed_on(host, &passed_on) {
+                        left.insert(host);
+                    }
                 }
             }
+        }
+        let acme = door.tls.acme.as_ref();
+        let is_own_authority = acme.is_some_and(|it| it.authorities.is_some());
+        let mut orderable = Orderable::default();
+        for (host, entrances) in at.into_iter().filter(|(host, _)| !left.contains(host)) {
+            let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
+            let is_certified = is_public(name) || is_own_authority && is_name(name);
+            if !is_certified {
+                continue;
+            }
+            let ordered = ordered_name(host);
+            let is_reached = |how| self.is_reached(&entrances, how, door);
+            match acme.map_or(Err(Unprovable::NoServer), |it| challenge(it, &ordered, is_reached)) {
+                Ok(challenge) => drop(orderable.hosts.insert(ordered.clone(), challenge)),
+                Err(why) => drop(orderable.unprovable.insert(ordered.clone(), why)),
+            }
+            orderable.at.insert(ordered, entrances);
         }
         orderable
     }
 
-    fn provided<'a>(&'a self, given: Given<'a>) -> impl Iterator<Item = &'a HostPattern> {
-        let shown = given.certificates.at_front_door(&given.config.front_door.tls, &self.certificates);
+    /// Names of certificates that are shown there and were not ordered.
+    fn provided<'g>(
+        &self,
+        entrance: Option<&Name>,
+        settings: &Settings,
+        given: Given<'g>,
+    ) -> BTreeSet<&'g HostPattern> {
+        let named = self.named_at(entrance, &given.config.front_door);
+        let shown = given.certificates.at_front_door(&settings.tls, &named);
         let others = shown.into_iter().filter(|it| it.kind != Kind::Certificate);
-        others.flat_map(|it| given.certificates.names_of(it))
+        others.flat_map(|it| given.certificates.names_of(it)).collect()
+    }
+
+    /// Whether an authority that comes to one of their addresses finds somebody who answers: at the port at which all authorities
+    /// ask, or at that of the main entrance, to which that one may be forwarded.
+    fn is_reached(&self, entrances: &Entrances, how: ChallengeType, door: &Settings) -> bool {
+        let (port, usual): (fn(&Settings) -> u16, u16) = match how {
+            ChallengeType::Http01 => (|it| it.port, 80),
+            ChallengeType::TlsAlpn01 => (|it| it.tls.port, 443),
+            ChallengeType::Dns01 => return true,
+        };
+        let beside_main = |it: &Settings| {
+            let is_everywhere = door.addresses.is_empty() || it.addresses.is_empty();
+            self.opens(door) && (is_everywhere || it.addresses.iter().any(|ip| door.addresses.contains(ip)))
+        };
+        let reached = |it: &Settings| port(it) == usual || port(it) == port(door) || beside_main(it);
+        entrances.iter().any(|name| match name {
+            None => true,
+            Some(name) => door.entrances.get(name).is_some_and(reached),
+        })
+    }
+
+    /// What authorities are shown there: at the entrances of a name, and at the main one, which may have the port that they ask.
+    pub(super) fn validations_at(&self, entrance: Option<&Name>) -> BTreeMap<Name, Arc<Certificate>> {
+        let is_there = |host: &Name| {
+            let mut its = self.ordered_at.get(host).into_iter().flatten();
+            entrance.is_none() || its.any(|it| it.as_ref() == entrance)
+        };
+        let validations = self.validations.iter().filter(|(host, _)| is_there(host));
+        validations.map(|(host, it)| (host.clone(), it.clone())).collect()
     }
 
     /// The certificates that are ordered.
@@ -121,8 +171,9 @@ impl FrontDoor {
     }
 
     /// From now on the certificate of that name is shown, once it is there. It may never be, where none is ordered.
-    pub(crate) fn expect(&mut self, host: &Name, is_ordered: bool) {
+    pub(crate) fn expect(&mut self, host: &Name, is_ordered: bool, entrances: Entrances) {
         self.certificates.entry(ordered_certificate(host)).or_default();
+        self.ordered_at.insert(host.clone(), entrances);
         match is_ordered {
             true => self.unordered.remove(host),
             false => self.unordered.insert(host.clone()),
@@ -135,6 +186,7 @@ impl FrontDoor {
         self.certificates.remove(&ordered_certificate(host));
         self.challenges.remove(host);
         self.unordered.remove(host);
+        self.ordered_at.remove(host);
         self.forget_certificates();
         self.validations.remove(host).is_some()
     }
@@ -169,16 +221,40 @@ fn ordered_name(host: &HostPattern) -> Name {
     }
 }
 
-/// How that name is proven: as the configuration says, and a wildcard by DNS, for nothing else proves one.
-fn challenge(acme: &Acme, host: &str) -> Result<ChallengeType, Unprovable> {
+/// Whether one of these certificates is for that name.
+fn is_covered(host: &HostPattern, provided: &BTreeSet<&HostPattern>) -> bool {
+    let wildcard = match host {
+        HostPattern::Exact(name) => name.split_once('.').map(|(_, rest)| HostPattern::Under(rest.into())),
+        HostPattern::Under(_) => None,
+    };
+    provided.contains(host) || wildcard.is_some_and(|it| provided.contains(&it))
+}
+
+/// Also by a wildcard: a certificate of its own would take the name away from who has that.
+fn is_passed_on<T>(host: &HostPattern, passed_on: &BTreeMap<HostPattern, T>) -> bool {
+    let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;
+    let ends = std::iter::successors(Some(name.as_str()), |name| Some(name.split_once('.')?.1)).skip(1);
+    passed_on.contains_key(host)
+        || ends.into_iter().any(|end| passed_on.contains_key(&HostPattern::Under(end.into())))
+}
+
+/// How that name is proven: as the configuration says, and by DNS what nothing else proves: a wildcard, or a name at whose addresses
+/// nobody could answer.
+fn challenge(
+    acme: &Acme,
+    host: &str,
+    is_reached: impl Fn(ChallengeType) -> bool,
+) -> Result<ChallengeType, Unprovable> {
     let asked = acme.challenge.unwrap_or(ChallengeType::Http01);
-    if asked != ChallengeType::Dns01 && !host.starts_with(WILDCARD) {
+    let by_connection = asked != ChallengeType::Dns01 && !host.starts_with(WILDCARD);
+    if by_connection && is_reached(asked) {
         return Ok(asked);
     }
-    let updates = acme.dns.as_ref().ok_or(Unprovable::NoServer)?;
+    let in_vain = |why| if by_connection { Unprovable::Unreached(asked) } else { why };
+    let updates = acme.dns.as_ref().ok_or(in_vain(Unprovable::NoServer))?;
     match updates.may_change(&record_name(host)) {
         true => Ok(ChallengeType::Dns01),
-        false => Err(Unprovable::OtherZone),
+        false => Err(in_vain(Unprovable::OtherZone)),
     }
 }
 

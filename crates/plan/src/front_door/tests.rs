@@ -6,6 +6,7 @@ mod certified;
 mod claims;
 mod clients;
 mod cluster;
+mod entrance_orders;
 mod entrances;
 mod forward_auth;
 mod limits;

@@ -33,8 +33,9 @@ impl World {
         let own = self.index.host(host)?;
         let labels = self.labels_of(host);
         let mut sessions = self.announcing.sessions(&labels, self.config.pools.cluster);
-        if sessions.is_empty() || self.is_out(host) {
-            return Some(BgpWanted { sessions });
+        let is_leaving = self.is_out(host);
+        if sessions.is_empty() || is_leaving {
+            return Some(BgpWanted { sessions, is_leaving });
         }
         let present = self.present().addresses;
         // What is announced of them is borrowed below.
@@ -57,7 +58,7 @@ impl World {
             });
         }
         routes.give(&mut sessions);
-        Some(BgpWanted { sessions })
+        Some(BgpWanted { sessions, is_leaving })
     }
 
     /// They were listed once: what one of them restricts is not announced before it is read.
@@ -65,9 +66,13 @@ impl World {
         self.settled && kinds.iter().all(|it| self.synced.contains(it))
     }
 
-    /// It takes no new clients.
+    /// It takes no new clients: somebody drains it, or its Node is excluded, about to be removed, or without its network.
     pub(super) fn is_out(&self, host: &Name) -> bool {
-        self.drains || self.index.node(host).is_some_and(|node| is_excluded(node) || node.leaving)
+        self.drains
+            || self
+                .index
+                .node(host)
+                .is_some_and(|node| is_excluded(node) || node.leaving || node.without_network)
     }
 
     /// Of a Node, its; of another host, those of its configuration, which it alone knows.

@@ -213,7 +213,8 @@ impl World {
         let settings = &self.config.front_door;
         if self.door.lacks_certificates && front_door::requires_client_certificates(settings) {
             problems.push(front_door::nobody_is_served(owner.object()));
-        } else if self.door.lacks_certificates && settings.tls.redirect && self.door.orders.is_empty() {
+        } else if self.door.lacks_certificates && settings.tls.redirect && self.door.orders.are_none_at(None)
+        {
             problems.push(front_door::not_redirected(owner.object(), "frontDoor.tls.redirect".into()));
         }
         for (ip, id, other) in grant.iter().flat_map(|it| &it.conflicts) {
@@ -376,7 +377,7 @@ impl World {
 
     fn not_redirected(&self, owner: &Owner) -> Option<Problem> {
         let lacks = self.door.lacks_certificates
-            && self.door.orders.is_empty()
+            && self.door.orders.are_none_at(None)
             && !front_door::requires_client_certificates(&self.config.front_door);
         lacks.then(|| self.door.guests.not_redirected(owner)).flatten()
     }

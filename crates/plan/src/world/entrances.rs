@@ -136,7 +136,7 @@ impl World {
             } else if lacks && self.door.guests.requires_certificates_at(name) {
                 let field = format!("{place}.certificates");
                 problems.push(front_door::nobody_is_served(owner.object()).at(field));
-            } else if lacks && settings.tls.redirect {
+            } else if lacks && settings.tls.redirect && self.door.orders.are_none_at(Some(name)) {
                 let field = format!("{place}.tls.redirect");
                 problems.push(front_door::not_redirected(owner.object(), field.into()));
             }
@@ -219,13 +219,15 @@ impl World {
     pub(super) fn entrance_status(&self, name: &Name) -> Option<Status> {
         let state = self.door.entrances.get(name).filter(|it| !it.units.is_empty())?;
         let (units, own) = (state.units.iter(), state.problems.iter());
-        Some(self.status_at(
-            Some(name),
-            units,
-            own,
-            self.entrance_addresses(name),
-            self.entrance_serving(name),
-        ))
+        let (addresses, serving) = (self.entrance_addresses(name), self.entrance_serving(name));
+        let mut status = self.status_at(Some(name), units, own, addresses, serving);
+        if self.door.units.is_empty() {
+            // Else the main one says so.
+            let problems: BTreeSet<Problem> =
+                status.problems.into_iter().chain(self.order_problems()).collect();
+            status.problems = problems.into_iter().collect();
+        }
+        Some(status)
     }
 
     pub(super) fn entrance_problems(&self) -> impl Iterator<Item = &Problem> {

@@ -35,9 +35,9 @@ impl Orders {
         std::mem::replace(self, Orders { of, from, are_stale: false }).of
     }
 
-    /// Nothing is ordered.
-    pub(super) fn is_empty(&self) -> bool {
-        self.of.hosts.is_empty()
+    /// Nothing is ordered for that entrance.
+    pub(super) fn are_none_at(&self, entrance: Option<&Name>) -> bool {
+        !self.of.all_entrances().contains(&entrance.cloned())
     }
 }
 
@@ -51,7 +51,7 @@ impl World {
         let acme = self.config.front_door.tls.acme.clone();
         // In a cluster, several hosts would order the same; there is cert-manager for that.
         let is_here = self.roles.host.is_some() && !self.config.pools.cluster;
-        let is_wanted = acme.is_some() && is_here && !self.door.units.is_empty();
+        let is_wanted = acme.is_some() && is_here && self.all_door_units().next().is_some();
         let wanted = match is_wanted {
             true => self.door.guests.orderable(self.given()),
             false => Orderable::default(),
@@ -69,10 +69,13 @@ impl World {
             let unit = Unit::CertificateOrder(host.clone());
             if !before.has(host) {
                 super::owners::add(self.unit_owners.entry(unit.clone()).or_default(), &owner);
-            } else if !elsewhere && before.hosts.get(host) == now.hosts.get(host) {
+            } else if !elsewhere
+                && before.hosts.get(host) == now.hosts.get(host)
+                && before.entrances(host) == now.entrances(host)
+            {
                 continue;
             }
-            self.door.guests.expect(host, now.hosts.contains_key(host));
+            self.door.guests.expect(host, now.hosts.contains_key(host), now.entrances(host));
             self.dirt.insert(Dirt::Unit(unit));
         }
         let mut is_other = false;
@@ -81,7 +84,7 @@ impl World {
             self.disown(&owner, &Unit::CertificateOrder(Name::clone(host)));
         }
         if !gone.is_empty() {
-            self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit));
+            self.mark_doors();
         }
         if is_other {
             self.look_at_door();
@@ -90,12 +93,15 @@ impl World {
         for host in gone {
             self.remove_secret(&ordered_certificate(host));
         }
-        if before.hosts.is_empty() != now.hosts.is_empty() && !self.door.units.is_empty() {
+        if before.all_entrances() != now.all_entrances() {
             // That nothing is redirected yet is a Problem, or none any more.
-            self.replan_door();
+            if !self.door.units.is_empty() {
+                self.replan_door();
+            }
+            self.replan_entrances();
             self.tell_guests();
         }
-        self.dirt.insert(Dirt::Unit(Unit::Status(owner)));
+        self.mark_door_statuses();
     }
 
     /// An order that ended when its host name left may tell of it yet.
@@ -112,7 +118,7 @@ impl World {
     pub(super) fn put_challenge(&mut self, challenge: &Arc<Challenge>) {
         let is_expected = self.door.orders.of.hosts.contains_key(&challenge.host);
         match is_expected.then(|| self.door.guests.answer(challenge)) {
-            Some(AnswerChange::Rules) => self.dirt.extend(self.door.units.iter().cloned().map(Dirt::Unit)),
+            Some(AnswerChange::Rules) => self.mark_doors(),
             Some(AnswerChange::Listeners) => self.look_at_door(),
             Some(AnswerChange::Nothing) | None => {}
         }
@@ -124,16 +130,21 @@ impl World {
             return Desired::Absent;
         }
         let challenge = of.hosts.get(host).copied();
-        let port = self.config.front_door.port;
-        let serving = self.door_serving();
-        let here = serving.iter().filter(|it| it.protocol == L4::Tcp && it.port == port);
-        // For TLS it opens once there is something to show.
-        let asked_at = match challenge {
-            Some(ChallengeType::TlsAlpn01) => self.config.front_door.tls.port,
-            Some(ChallengeType::Http01 | ChallengeType::Dns01) | None => port,
-        };
-        let answers_at: BTreeSet<SocketAddr> =
-            here.map(|it| SocketAddr::new(reachable(it.ip), asked_at)).collect();
+        let mut answers_at: BTreeSet<SocketAddr> = BTreeSet::new();
+        for entrance in of.entrances(host) {
+            let (settings, serving) = match &entrance {
+                None => (Some(&self.config.front_door), self.door_serving()),
+                Some(name) => (self.config.front_door.entrances.get(name), self.entrance_serving(name)),
+            };
+            let Some(settings) = settings else { continue };
+            let here = serving.iter().filter(|it| it.protocol == L4::Tcp && it.port == settings.port);
+            // For TLS it opens once there is something to show.
+            let asked_at = match challenge {
+                Some(ChallengeType::TlsAlpn01) => settings.tls.port,
+                Some(ChallengeType::Http01 | ChallengeType::Dns01) | None => settings.port,
+            };
+            answers_at.extend(here.map(|it| SocketAddr::new(reachable(it.ip), asked_at)));
+        }
         let (host, acme) = (host.clone(), acme.clone());
         Desired::CertificateOrder(Arc::new(CertificateOrder {
             host,
@@ -163,6 +174,16 @@ impl World {
                     "it needs a record in DNS (DNS-01), and is in none of these zones",
                     "Add its zone, or name a certificate: frontDoor.certificates.",
                 ),
+                Unprovable::Unreached(ChallengeType::TlsAlpn01) => (
+                    "frontDoor.entrances",
+                    "the authority would ask port 443 at the addresses of its entrance, where the front door does not listen",
+                    UNREACHED,
+                ),
+                Unprovable::Unreached(_) => (
+                    "frontDoor.entrances",
+                    "the authority would ask port 80 at the addresses of its entrance, where the front door does not listen",
+                    UNREACHED,
+                ),
             };
             let message = format!("no certificate is ordered for {name}: {why}");
             Problem::new(front_door::owner().object(), Reason::CertificateName, message).at(place).fix(fix)
@@ -170,6 +191,9 @@ impl World {
         problems
     }
 }
+
+const UNREACHED: &str = "Give the entrance that port; or set frontDoor.acme.dns (docs/acme.md), which proves names without a \
+                         connection; or name a certificate of the entrance.";
 
 /// All addresses of this host are reached by loopback.
 fn reachable(ip: IpAddr) -> IpAddr {

@@ -7,7 +7,6 @@ use seaway_model::{
 };
 
 use super::World;
-use crate::front_door;
 
 impl World {
     /// What an attempt that ended early leaves: one error of an API is no reason to say that nobody serves a Service any
@@ -75,7 +74,7 @@ impl World {
             // How an order gets on is for nobody to hear; what is wrong with it is.
             let wrong = |it: Option<&Outcome>| it.map(|it| it.problems.clone()).unwrap_or_default();
             if wrong(before.as_ref()) != wrong(now) {
-                self.dirt.insert(Dirt::Unit(Unit::Status(front_door::owner())));
+                self.mark_door_statuses();
             }
         } else if !matches!(unit, Unit::Status(_)) && told(before.as_ref()) != told(now) {
             let mut concerned = self.unit_owners.get(&unit).cloned().unwrap_or_default();
@@ -90,12 +89,10 @@ impl World {
             };
             concerned.retain(|owner| self.owners.contains_key(owner) || limited(owner));
             self.dirt.extend(concerned.into_iter().map(|owner| Dirt::Unit(Unit::Status(owner))));
-            if self.door.units.contains(&unit) {
+            if self.is_door_unit(&unit) {
                 if told(before.as_ref()).map(|it| it.2) != told(self.outcomes.get(&unit)).map(|it| it.2) {
                     self.resume_orders();
                 }
-                self.tell_guests();
-            } else if self.is_door_unit(&unit) {
                 self.tell_guests();
             }
         }

@@ -12,10 +12,7 @@ use std::{
 };
 
 use rustls::{ProtocolVersion, ServerConnection};
-use seaway_model::{
-    ObjectRef,
-    load_balancer::{Protocol, Timeouts},
-};
+use seaway_model::load_balancer::{Protocol, Timeouts};
 use seaway_wire::{
     hello::{self, ClientHello, Hello},
     http::Limits,
@@ -34,7 +31,7 @@ use crate::{
     reach,
     running::{Refusal, RunningListener},
     shared::Shared,
-    tls::{Handshake, ListenerTls, Validations},
+    tls::{AskedBy, Handshake, ListenerTls, Validations},
 };
 
 /// The connection of a client, the same for all its requests.
@@ -48,8 +45,8 @@ pub(super) struct DownstreamConnection {
     pub(super) told: ForwardedClient,
     /// The configuration of TLS, where it ends here.
     pub(super) listener_tls: Option<Arc<ListenerTls>>,
-    /// Where the authorities are by which the client was asked for a certificate, and by which its own was verified.
-    pub(super) asked_by: Option<ObjectRef>,
+    /// The authorities by which the client was asked for a certificate, and by which its own was verified.
+    pub(super) asked_by: Option<AskedBy>,
     pub(super) is_tls_1_2: bool,
     /// What it holds, with all its streams.
     pub(super) memory: Rc<ConnectionMemory>,
@@ -331,6 +328,6 @@ async fn secured(
         h2 = session.connection().alpn_protocol() == Some(b"h2");
         downstream.is_tls_1_2 = session.connection().protocol_version() == Some(ProtocolVersion::TLSv1_2);
     }
-    downstream.asked_by = handshake.authorities().cloned();
+    downstream.asked_by = handshake.asks_by();
     Ok(h2)
 }

@@ -32,7 +32,7 @@ pub(super) fn admit(
     }
     let clients = of_rule.and_then(|it| it.clients.as_ref()).or(of_all.and_then(|it| it.clients.as_ref()));
     let Some(clients) = clients else { return Ok(false) };
-    let was_asked = downstream.asked_by.as_ref() == Some(&clients.authorities);
+    let was_asked = downstream.asked_by.as_ref().is_some_and(|it| it.is(&clients.authorities));
     let is_verified = was_asked && downstream.told.certificate.is_some();
     match (is_verified || !clients.required, was_asked || downstream.listener_tls.is_none()) {
         (true, _) => Ok(is_verified),

@@ -3,7 +3,6 @@
 use std::{
     net::IpAddr,
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
 };
 
 use seaway_model::load_balancer::{Action, BackendProtocol, HttpOptions, Reuse, Rule};
@@ -24,6 +23,7 @@ use super::{
     h2_upstream, mirror,
     question::{AddedHeaders, version_of},
     queue::{self, QueueDeadline},
+    quiet::{QuietTimeouts, millis},
     relay::relay,
     reuse::NextUse,
     rules::{self, RequestChanges, RequestView, redirected, rewritten},
@@ -75,14 +75,11 @@ pub(super) struct ExchangeState<'r> {
     /// How long may pass, in milliseconds: to connect to a member, and without a byte either way.
     pub(super) connect_timeout: u64,
     pub(super) response_timeout: u64,
+    pub(super) quiet: QuietTimeouts,
 }
 
 /// Members that are asked whether they take a request before one waits.
 const MOST_FULL: usize = 8;
-
-fn millis(time: Duration) -> u64 {
-    time.as_millis() as u64
-}
 
 pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     let config = client.downstream.listener.config_owned();
@@ -123,6 +120,7 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         closes: false,
         connect_timeout: millis(config.listener.timeouts.connect),
         response_timeout: millis(config.listener.timeouts.answer),
+        quiet: QuietTimeouts::usual(&config.listener.timeouts),
     };
     scratch.record.set_client(state.client);
     client.limit(rule.timeout);
@@ -259,6 +257,8 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
     added.question(out, head, &scratch.request, rewritten, &asking, request_ids);
     state.connect_timeout = terms.connect.map_or(state.connect_timeout, millis);
     state.response_timeout = terms.answer.map_or(state.response_timeout, millis);
+    state.quiet = QuietTimeouts::of(&terms, &config.listener.timeouts);
+    client.task_state.drain_within(terms.drain);
     let most = terms.body.unwrap_or(state.options.limits.body);
     if matches!(body, Body::Length(length) if length > most) {
         return refuse(client, scratch, 413).await;
@@ -491,7 +491,6 @@ fn error_page(config: &ListenerConfig, status: u16) -> Option<&str> {
     config.listener.http.pages.get(&status).map(|page| page.as_str())
 }
 
-/// `true`: the next request begins right behind this one.
 /// Drops the head of the request. `true`: no body follows, so the connection can be used again.
 pub(super) fn consume_head(scratch: &mut Scratch) -> bool {
     scratch.asked.consume(scratch.request.length);

@@ -24,8 +24,9 @@ const HOLDS: usize = 320 << 10;
 /// Of one worker, and of one client there. Whoever comes then gets the body as it is.
 const MOST: usize = 64;
 const MOST_OF_A_CLIENT: u8 = 16;
-/// Kept for the next ones.
+/// Kept for the next ones, and for how many milliseconds if none comes.
 const IDLE: usize = 4;
+const IDLE_FOR: u64 = 60_000;
 /// Written at once, as one chunk.
 const PIECE: usize = 4 << 10;
 
@@ -37,6 +38,9 @@ pub(super) struct Compressors {
     idle: RefCell<Vec<Box<CompressorOxide>>>,
     lent: Cell<usize>,
     held: Reservation,
+    /// Since the last turn; and when that was so last.
+    is_used: Cell<bool>,
+    used: Cell<u64>,
 }
 
 pub(super) struct Gzip {
@@ -60,7 +64,29 @@ struct Lease {
 
 impl Compressors {
     pub(super) fn new(memory: &Rc<ConnectionMemory>) -> Rc<Compressors> {
-        Rc::new(Compressors { idle: RefCell::default(), lent: Cell::new(0), held: memory.reserve(0) })
+        let (idle, lent, held) = (RefCell::default(), Cell::new(0), memory.reserve(0));
+        Rc::new(Compressors { idle, lent, held, is_used: Cell::new(false), used: Cell::new(0) })
+    }
+
+    /// Those that wait for nobody, or in the way of others, are freed.
+    pub(super) fn tick(&self, now: u64) {
+        if self.is_used.replace(false) || self.lent.get() > 0 {
+            self.used.set(now);
+        }
+        if self.idle.borrow().is_empty() {
+            return;
+        }
+        if now.saturating_sub(self.used.get()) >= IDLE_FOR || !self.held.of().admits(0) {
+            drop(self.idle.take());
+            self.count();
+        }
+    }
+
+    /// For how many milliseconds the worker can do without a look at them.
+    pub(super) fn next_timeout(&self, now: u64) -> Option<u64> {
+        let until = self.used.get().saturating_add(IDLE_FOR);
+        let waits = self.lent.get() == 0 && !self.is_used.get() && !self.idle.borrow().is_empty();
+        waits.then(|| until.saturating_sub(now).max(1))
     }
 
     /// One for a body of that client, unless there are too many.
@@ -69,6 +95,7 @@ impl Compressors {
         if lent >= MOST || of_client >= MOST_OF_A_CLIENT || !self.held.of().admits(HOLDS) {
             return None;
         }
+        self.is_used.set(true);
         self.lent.set(lent.saturating_add(1));
         client.compressed.set(of_client.saturating_add(1));
         let lease = Lease { compressors: self.clone(), client: client.clone() };
@@ -306,6 +333,39 @@ pub(super) mod tests {
         assert_eq!(read(&out), (all, true));
         assert_eq!(gzip.written, out.len() as u64);
         assert!(gzip.put(b"more", |_| ()).is_err(), "it is over");
+    }
+
+    #[test]
+    fn compressors_that_were_not_used_for_a_while_are_freed() {
+        use crate::memory::{MemoryBudget, MemoryLimits, WorkerMemory};
+        let budget = std::sync::Arc::new(MemoryBudget::new(MemoryLimits::default()));
+        let worker = WorkerMemory::new(budget.clone());
+        let compressors = Compressors::new(&worker.shared());
+        let used = || {
+            compressors.is_used.set(true);
+            compressors.idle.borrow_mut().push(compressor());
+            compressors.count();
+        };
+        used();
+        compressors.tick(5_000);
+        assert_eq!((compressors.next_timeout(6_000), budget.held()), (Some(IDLE_FOR - 1_000), HOLDS as u64));
+        compressors.tick(5_000 + IDLE_FOR - 1);
+        assert_eq!(compressors.idle.borrow().len(), 1);
+        compressors.lent.set(1);
+        compressors.tick(5_000 + IDLE_FOR);
+        assert_eq!(
+            (compressors.idle.borrow().len(), compressors.next_timeout(0)),
+            (1, None),
+            "others are in use"
+        );
+        compressors.lent.set(0);
+        compressors.tick(5_000 + 2 * IDLE_FOR);
+        assert_eq!((compressors.idle.borrow().len(), budget.held()), (0, 0));
+        assert_eq!(compressors.next_timeout(0), None);
+        used();
+        budget.set(MemoryLimits { total: Some(1), per_connection: None });
+        compressors.tick(0);
+        assert_eq!((compressors.idle.borrow().len(), budget.held()), (0, 0), "others need the memory");
     }
 
     proptest! {

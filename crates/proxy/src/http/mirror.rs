@@ -67,6 +67,7 @@ async fn send(
     if pool.member_limit().is_some() && pool.has_waiting() || !member.try_engage(pool.member_limit()) {
         return;
     }
+    task_state.drain_within(pool.live().compiled.pool().http.drain);
     context.is_on(&task_state, &member);
     task_state.set_deadline(context.now().saturating_add(downstream.timeout(|it| it.connect)));
     let Ok(End::Wire(stream)) = connect(&context, &task_state, &downstream, &pool, &member, true).await

@@ -7,6 +7,7 @@ use seaway_wire::http::Body;
 use super::{
     ask::{choose, connect},
     queue::{self, QueueDeadline},
+    quiet::{QuietTimeouts, millis},
     relay::tunnel,
     scratch::Scratch,
     serve::Client,
@@ -37,6 +38,13 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
             return client.end.reset();
         }
     };
+    let (connect_timeout, quiet) = {
+        let (live, config) = (pool.live(), client.downstream.listener.config());
+        let (terms, usual) = (&live.compiled.pool().http, &config.listener.timeouts);
+        client.task_state.drain_within(terms.drain);
+        let connect = terms.connect.unwrap_or(usual.connect);
+        (millis(connect), QuietTimeouts::of(terms, usual))
+    };
     let mut tried = Vec::new();
     let (mut refusal, mut patience) = (Refusal::NoMember, QueueDeadline::default());
     while tried.len() <= RETRIES {
@@ -50,7 +58,7 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
                 break;
             }
         };
-        client.allow(client.timeout(|it| it.connect));
+        client.allow(connect_timeout);
         let (started, began) = (client.context.shared.started(), client.context.now());
         match connect(&client.context, &client.task_state, &client.downstream, &pool, &member, false).await {
             Ok(stream) => {
@@ -60,7 +68,7 @@ pub(super) async fn pass_to(client: &Client, pool: Option<Arc<RunningPool>>, beg
                 let scratch = passing.scratch.get_or_insert_with(|| client.context.scratch());
                 scratch.upward.begin(Body::Tunnel, false);
                 scratch.downward.begin(Body::Tunnel, false);
-                passing.ending = Some(tunnel(client, scratch, &stream, &member).await);
+                passing.ending = Some(tunnel(client, scratch, &stream, &member, quiet).await);
                 return;
             }
             Err(error) if is_local_shortage(&error) => {

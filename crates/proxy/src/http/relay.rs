@@ -17,6 +17,7 @@ use super::{
     flow::{Broken, Flow},
     grpc::Outcome,
     heads::{self, BodyForwarding, Changes},
+    quiet::QuietTimeouts,
     reuse::{self, NextUse},
     rules::{Nothing, ResponseChanges},
     scratch::{Buffer, Scratch},
@@ -151,7 +152,7 @@ pub(super) async fn relay(
     if tunnels {
         pool.answered(member, status, client.context.now());
         upward.begin(Body::Tunnel, false);
-        tunnel(client, scratch, &stream, member).await;
+        tunnel(client, scratch, &stream, member, state.quiet).await;
         return After::Close;
     }
     if downward.join(answered).is_err() {
@@ -166,7 +167,7 @@ pub(super) async fn relay(
     let others = scratch.weight().saturating_sub(scratch.weight_of_bodies());
     let Scratch { answered, downward, upward, asked, record, .. } = scratch;
     // A silent stream of HTTP/2 holds nothing but its place: calls that last are not cut.
-    let quiet = if matches!(stream, End::H2Stream(_)) { client.timeout(|it| it.idle) } else { timeout };
+    let quiet = if matches!(stream, End::H2Stream(_)) { state.quiet.idle } else { timeout };
     client.allow(timeout);
     let (mut asking, mut was_stuck) = (true, true);
     let result = poll_fn(|_| {
@@ -306,9 +307,9 @@ pub(super) async fn tunnel(
     scratch: &mut Scratch,
     stream: &End,
     member: &RunningMember,
+    QuietTimeouts { idle, half_closed }: QuietTimeouts,
 ) -> Ending {
     let Scratch { answered, downward, upward, asked, record, .. } = scratch;
-    let (idle, half_closed) = (client.timeout(|it| it.idle), client.timeout(|it| it.half_closed));
     client.allow(idle);
     let (mut up, mut down) = (true, true);
     let (mut first, mut is_whole) = (Ending::Client, true);

@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, OnceCell, RefCell},
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 
 use seaway_model::Owner;
@@ -31,6 +32,8 @@ pub(super) struct TaskState {
     client: Option<usize>,
     /// When it began, or was last led to a member.
     pub(super) engaged: Cell<u64>,
+    /// How long it may finish, in milliseconds, where that is not as its listener says.
+    drain: Cell<Option<u64>>,
     /// How often what it is about has come through here.
     passes: u8,
 }
@@ -50,6 +53,7 @@ impl TaskState {
             memory: OnceCell::new(),
             client: None,
             engaged: Cell::new(now),
+            drain: Cell::new(None),
             passes: 0,
         }
     }
@@ -144,14 +148,19 @@ impl TaskState {
         }
     }
 
+    /// How long it may finish from now on, if the pool that it is led to says so.
+    pub(super) fn drain_within(&self, time: Option<Duration>) {
+        self.drain.set(time.map(|it| it.as_millis() as u64));
+    }
+
     /// When its time to finish is over, if its listener was closed, or its member leaves.
     pub(super) fn drained_at(&self) -> Option<u64> {
         let listener = self.listener.as_ref()?;
         let member = self.member.borrow().as_ref().and_then(|member| member.draining_since());
         let since = [member.map(|since| since.max(self.engaged.get())), listener.closed_at()];
         let since = since.into_iter().flatten().min()?;
-        let drain = listener.config().listener.timeouts.drain.as_millis() as u64;
-        Some(since.saturating_add(drain))
+        let usual = || listener.config().listener.timeouts.drain.as_millis() as u64;
+        Some(since.saturating_add(self.drain.get().unwrap_or_else(usual)))
     }
 }
 

@@ -419,6 +419,7 @@ impl WorkerContext {
         drop(old);
         self.log_buffer.borrow_mut().tick(turn.now);
         self.shared.memory.settle(turn.now);
+        self.compressors.tick(turn.now);
         self.listening().tick(turn);
     }
 
@@ -434,6 +435,7 @@ impl WorkerContext {
             self.kept.borrow().next_timeout(now),
             self.listening.borrow().next_timeout(now),
             self.handshakes.next_timeout(now),
+            self.compressors.next_timeout(now),
         ]
         .into_iter()
         .flatten()

@@ -27,9 +27,17 @@ pub(crate) struct Handshake {
     clients: Option<Clients>,
 }
 
+/// By which authorities a client was asked for a certificate, as they were then.
+pub(crate) struct AskedBy {
+    object: ObjectRef,
+    slot: Arc<CertificateSlot>,
+    authorities: Arc<Keys>,
+}
+
 #[derive(Clone)]
 struct Clients {
     auth: ClientAuth,
+    slot: Arc<CertificateSlot>,
     authorities: Arc<Keys>,
     verifier: Arc<dyn ClientCertVerifier>,
     /// Who has shown no certificate elsewhere, or one that nobody vouches for any more, does not come in by a ticket.
@@ -46,6 +54,14 @@ pub(super) struct Hosts {
     /// By what follows `*.`.
     under: ByName,
     known: BTreeMap<HostTls, Option<Arc<Handshake>>>,
+}
+
+impl AskedBy {
+    /// Whether these are the authorities of that Secret, as they are now: a certificate of one that was removed from it is worth
+    /// nothing any more, however long its connection lasts.
+    pub(crate) fn is(&self, object: &ObjectRef) -> bool {
+        self.object == *object && self.slot.vouches_as(&self.authorities)
+    }
 }
 
 impl Handshake {
@@ -88,8 +104,10 @@ impl Handshake {
     }
 
     /// Who verified the client's certificate, if it showed one.
-    pub(crate) fn authorities(&self) -> Option<&ObjectRef> {
-        self.clients.as_ref().map(|it| &it.auth.authorities)
+    pub(crate) fn asks_by(&self) -> Option<AskedBy> {
+        let Clients { auth, slot, authorities, .. } = self.clients.as_ref()?;
+        let object = auth.authorities.clone();
+        Some(AskedBy { object, slot: slot.clone(), authorities: authorities.clone() })
     }
 }
 
@@ -99,7 +117,8 @@ impl Clients {
         before: Option<&Clients>,
         slot: &mut impl FnMut(&ObjectRef) -> Arc<CertificateSlot>,
     ) -> Result<Clients, ListenerTlsError> {
-        let authorities = slot(&auth.authorities).keys().ok_or(ListenerTlsError::NoAuthorities)?;
+        let slot = slot(&auth.authorities);
+        let authorities = slot.keys().ok_or(ListenerTlsError::NoAuthorities)?;
         if let Some(before) = before
             && before.auth == *auth
             && Arc::ptr_eq(&before.authorities, &authorities)
@@ -112,7 +131,7 @@ impl Clients {
         let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
         let verifier = if auth.required { verifier } else { verifier.allow_unauthenticated() };
         let verifier = verifier.build().map_err(ListenerTlsError::Authorities)?;
-        Ok(Clients { auth: auth.clone(), authorities, verifier, tickets: Tickets::new() })
+        Ok(Clients { auth: auth.clone(), slot, authorities, verifier, tickets: Tickets::new() })
     }
 }
 

@@ -238,6 +238,77 @@ fn authorities_may_come_change_and_go_while_clients_come() {
     assert_eq!(doors.ask(("a.example", "a.example"), Some(&doors.first)), 200, "others stay as they were");
 }
 
+/// The status of the answer, whose connection stays open.
+fn ask_on(stream: &mut Secured, host: &str) -> io::Result<u16> {
+    write!(stream, "GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).to_lowercase();
+    let length = head.split("content-length: ").nth(1).and_then(|it| it.split("\r\n").next()?.parse().ok());
+    stream.read_exact(&mut vec![0; length.unwrap_or(0)])?;
+    Ok(head.split(' ').nth(1).and_then(|it| it.parse().ok()).unwrap_or(0))
+}
+
+/// It was verified once, and would otherwise go on for as long as the client keeps it.
+#[test]
+fn a_connection_outlives_no_authority_that_verified_it() {
+    let doors = Doors::open();
+    let opened = |sni: &'static str, issuer: &Authority| {
+        secure(doors.at, sni, with(&doors.own, Some(issuer), BOTH)).unwrap()
+    };
+    let mut of_a = opened("a.example", &doors.first);
+    let mut optional = opened("any.example", &doors.second);
+    let mut of_b = opened("b.example", &doors.second);
+    for (stream, host) in [(&mut of_a, "a.example"), (&mut optional, "any.example"), (&mut of_b, "b.example")]
+    {
+        assert_eq!(ask_on(stream, host).unwrap(), 200, "{host}");
+    }
+    // The same authorities in another Secret are no others.
+    give(&doors.stage, "second", &doors.second.as_authorities());
+    assert_eq!(ask_on(&mut of_b, "b.example").unwrap(), 200);
+    assert!(doors.told().is_some());
+    let other = Authority::new();
+    for name in ["first", "second"] {
+        give(&doors.stage, name, &other.as_authorities());
+    }
+    let before = doors.member.heard().len();
+    assert_eq!(ask_on(&mut of_a, "a.example").unwrap(), 421);
+    assert_eq!(ask_on(&mut of_b, "b.example").unwrap(), 421);
+    assert_eq!(doors.member.heard().len(), before);
+    // Where a certificate is optional, it is one that shows none.
+    assert_eq!(ask_on(&mut optional, "any.example").unwrap(), 200);
+    assert_eq!(doors.told(), None);
+    assert_eq!(doors.ask(("a.example", "a.example"), Some(&other)), 200, "those who come now are served");
+}
+
+/// Where certificates are optional, a ticket says who came first, with a certificate or without; it never says more.
+#[test]
+fn a_session_that_is_resumed_is_verified_as_it_was_and_by_those_who_vouch_now() {
+    let doors = Doors::open();
+    let (none, shown) = (with(&doors.own, None, BOTH), with(&doors.own, Some(&doors.second), BOTH));
+    let ask = |config: &ClientConfig, host: &str| {
+        secure(doors.at, "any.example", config.clone()).and_then(|mut it| ask(&mut it, host)).unwrap_or(0)
+    };
+    for _ in 0..3 {
+        // `b.example` requires a certificate of the same authorities.
+        assert_eq!(["any.example", "b.example"].map(|host| ask(&none, host)), [200, 403]);
+        assert_eq!(doors.told(), None);
+        assert_eq!(["any.example", "b.example"].map(|host| ask(&shown, host)), [200, 200]);
+        assert!(doors.told().is_some());
+    }
+    give(&doors.stage, "second", &Authority::new().as_authorities());
+    assert_eq!(
+        ["any.example", "b.example"].map(|host| ask(&shown, host)),
+        [0, 0],
+        "its ticket is worth nothing"
+    );
+    assert_eq!(["any.example", "b.example"].map(|host| ask(&none, host)), [200, 403]);
+}
+
 #[test]
 fn in_the_open_no_request_is_served_that_needs_a_certificate() {
     let member = Member::saying("x");
@@ -312,17 +383,18 @@ fn a_service_is_given_no_more_requests_at_a_time_or_in_a_second_than_it_may() {
     hold.send(()).unwrap();
     assert_eq!(slow.answer().status(), 200);
     eventually("it is free again", || other.get("/").status() == 200);
-    // One that leaves amid its request counts no more.
-    slow.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    // One that leaves amid its request counts no more. It is the one that was answered last: the end of its request counts for
+    // its own next one at once, for that of another connection a moment later.
+    other.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
     let asked = |path| member.heard().iter().filter(|it| it.first().contains(path)).count();
     eventually("it is under way", || asked("/slow") == 2);
-    drop(slow);
-    eventually("it is free again", || other.get("/").status() == 200);
+    drop(other);
+    eventually("it is free again", || slow.get("/").status() == 200);
     limited(Limits { connections: None, new_per_second: Some(1) });
-    let answers: Vec<Message> = (0..5).map(|_| other.get("/")).collect();
+    let answers: Vec<Message> = (0..5).map(|_| slow.get("/")).collect();
     let refused: Vec<&Message> = answers.iter().filter(|it| it.status() == 429).collect();
     assert!(refused.len() >= 3, "{answers:?}");
     assert!(refused.iter().all(|it| it.field("retry-after") == Some("1")), "{refused:?}");
     limited(Limits::default());
-    assert_eq!(other.get("/").status(), 200);
+    assert_eq!(slow.get("/").status(), 200);
 }

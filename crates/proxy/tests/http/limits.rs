@@ -131,18 +131,56 @@ fn a_service_says_for_itself_how_long_it_may_think() {
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
-#[test]
-fn a_tunnel_of_which_one_side_has_finished_does_not_stay_for_long() {
-    let backend = Backend::new(HERE, |mut stream| {
+/// Switches to another protocol, and never finishes by itself.
+fn switching() -> Backend {
+    Backend::new(HERE, |mut stream| {
         let mut reader = Reader::new(stream.try_clone().unwrap());
         if reader.head().is_some() {
             let switch = "HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
             std::io::Write::write_all(&mut stream, switch.as_bytes()).unwrap();
-            // It never finishes by itself.
             reader.rest();
             std::thread::park_timeout(PATIENCE);
         }
-    });
+    })
+}
+
+/// One of many Services at a listener says what holds for its own.
+#[test]
+fn a_service_says_for_itself_how_long_its_tunnels_last() {
+    let soon = Some(Duration::from_millis(100));
+    let usual = PoolHttpOptions::default;
+    for (http, finishes) in [
+        (PoolHttpOptions { idle: soon, ..usual() }, false),
+        (PoolHttpOptions { half_closed: soon, ..usual() }, true),
+        // It ends when its member leaves.
+        (PoolHttpOptions { drain: soon, ..usual() }, false),
+    ] {
+        let backend = switching();
+        let (stage, at) = front_with(&[backend.at], |listener| {
+            let never = PATIENCE * 4;
+            let times = &mut listener.timeouts;
+            (times.idle, times.half_closed, times.drain) = (never, never, never);
+        });
+        let its = Pool { http: http.clone(), ..pool(&[backend.at]) };
+        stage.put(its.clone());
+        let mut client = Client::new(at);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
+        assert_eq!(client.answer().status(), 101);
+        let begun = Instant::now();
+        if finishes {
+            client.stream().shutdown(std::net::Shutdown::Write).unwrap();
+        }
+        if http.drain.is_some() {
+            stage.put(Pool { members: Vec::new(), ..its });
+        }
+        assert!(client.is_over());
+        assert!(begun.elapsed() < PATIENCE / 2, "{http:?}: {:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn a_tunnel_of_which_one_side_has_finished_does_not_stay_for_long() {
+    let backend = switching();
     let (_stage, at) = front_with(&[backend.at], |listener| {
         listener.timeouts.half_closed = Duration::from_millis(100);
         listener.timeouts.idle = PATIENCE * 2;

@@ -150,3 +150,29 @@ fn what_is_no_hello_or_comes_too_late_goes_nowhere() {
     eventually("they are counted", || stage.listener(at).refused(Refusal::Tls) == 3);
     assert_eq!(stage.member(member).traffic.total, 0);
 }
+
+/// Many Services share the listener, each with times of its own.
+#[test]
+fn a_pool_says_how_long_its_connections_may_be_silent() {
+    let authority = Authority::new();
+    let hello = hello_for(&authority, "a.example");
+    let (member, taking) = taker(hello.len());
+    let stage = Stage::new();
+    let at = opened(&stage, &through(&[(HostPattern::Exact("a.example".into()), "a")]));
+    let http = seaway_model::load_balancer::PoolHttpOptions {
+        idle: Some(Duration::from_millis(100)),
+        half_closed: Some(Duration::from_millis(100)),
+        ..Default::default()
+    };
+    stage.put(Pool { id: id("a"), http, ..pool(&[member]) });
+    let mut stream = connect(at);
+    stream.write_all(&hello).unwrap();
+    let mut answer = [0; 6];
+    stream.read_exact(&mut answer).unwrap();
+    let begun = std::time::Instant::now();
+    // Its member has closed, and this side says nothing more.
+    assert_eq!(stream.read(&mut [0; 9]).unwrap_or(0), 0);
+    taking.join().unwrap();
+    eventually("it ends", || stage.listener(at).traffic.current == 0);
+    assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+}

@@ -30,6 +30,15 @@ impl Running {
         self.0.id()
     }
 
+    /// Its resident memory, in bytes.
+    pub fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap_or_default();
+        let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:")).unwrap_or_default();
+        let kibibytes: u64 =
+            line.trim().trim_end_matches(" kB").parse().expect("a process that runs has memory");
+        kibibytes * 1024
+    }
+
     pub fn is_running(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }

@@ -122,6 +122,12 @@ impl Frr {
         command("vtysh", &all.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
+    /// The resident memory of a daemon, in bytes.
+    pub fn resident(&self, daemon: &str) -> u64 {
+        let (_, process) = self.daemons.iter().find(|(name, _)| name == daemon).expect("it was started");
+        process.resident()
+    }
+
     pub fn freeze(&self) {
         self.daemons.iter().for_each(|(_, it)| signal(it, Signal::SIGSTOP));
     }

@@ -139,7 +139,8 @@ fn whoever_comes_later_with_other_authorities_is_closed_at_that_host_name() {
         let mut world = with_certificates(Config::default(), order);
         assert_eq!(hosts(&world), ["a.example ca required", "b.example other required"]);
         let [_, secure] = rules(&world, &facts::owner(&second));
-        let closed = |it: &Rule| matches!(it.action, Action::Respond { code: 503, .. });
+        // A rule that asks for a certificate would answer 421 before that.
+        let closed = |it: &Rule| it.tls.is_none() && matches!(it.action, Action::Respond { code: 503, .. });
         let at = |host: &str| HostPattern::Exact(host.into());
         for rule in &secure {
             assert_eq!(closed(rule), rule.hosts.contains(&at("a.example")), "{secure:?}");
@@ -162,15 +163,22 @@ fn without_authorities_a_host_name_is_closed_until_they_are_there() {
     let shop = saying(service("shop", &[80]), &[at("a.example"), CLIENTS]);
     let pair = told(&tls_secret("own", &["a.example"]));
     let mut world = world(Config::default(), [put(&shop), backed(&shop), pair]);
-    // Nobody can be verified, and the rule asks for it.
+    // Nobody can be verified, and another connection would change nothing.
     assert_eq!(hosts(&world), ["a.example"]);
+    let is_closed = |world: &World| {
+        let [open, secure] = rules(world, &facts::owner(&shop));
+        let closed = |it: &Rule| it.tls.is_none() && matches!(it.action, Action::Respond { code: 503, .. });
+        open.iter().all(is_redirect) && !secure.is_empty() && secure.iter().all(closed)
+    };
     let requires = |world: &World| {
         let [open, secure] = rules(world, &facts::owner(&shop));
         open.iter().all(is_redirect)
             && secure.iter().all(|it| it.tls.as_ref().is_some_and(|tls| tls.requires_certificates()))
     };
-    assert!(requires(&world));
-    assert!(problems(&world)[0].contains("no ca.crt"), "{:?}", problems(&world));
+    assert!(is_closed(&world));
+    let told_first = problems(&world);
+    assert!(told_first[0].contains("no ca.crt") && told_first[0].contains("default/ca"), "{told_first:?}");
+    assert!(told_first[0].contains("503"), "{told_first:?}");
     let dirt = world.apply(told(&authorities("ca")));
     assert!(dirt.iter().any(|it| matches!(it, seaway_model::Dirt::Unit(unit) if *unit == door())));
     assert_eq!((hosts(&world), problems(&world)), (vec!["a.example ca required".to_owned()], vec![]));
@@ -270,4 +278,16 @@ fn limits_are_those_of_the_pools_of_a_service() {
         assert!(!pools.is_empty() && pools.values().all(|it| it.limits == expected), "{say:?}: {pools:?}");
         assert_eq!(problems(&world), [""; 0]);
     }
+}
+
+/// Those who show none are served there anyway.
+#[test]
+fn an_optional_certificate_closes_nothing_where_nobody_can_be_verified() {
+    let shop = saying(service("shop", &[80]), &[at("a.example"), CLIENTS, OPTIONAL]);
+    let pair = told(&tls_secret("own", &["a.example"]));
+    let world = world(Config::default(), [put(&shop), backed(&shop), pair]);
+    let [open, secure] = rules(&world, &facts::owner(&shop));
+    let forwards = |it: &Rule| matches!(it.action, Action::Forward(_));
+    assert!(open.iter().chain(&secure).all(forwards), "{open:?} {secure:?}");
+    assert!(problems(&world)[0].contains("no ca.crt"), "{:?}", problems(&world));
 }

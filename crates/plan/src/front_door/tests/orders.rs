@@ -22,7 +22,7 @@ use crate::{
     front_door,
 };
 
-fn ordering() -> Config {
+pub(super) fn ordering() -> Config {
     let mut config = Config::default();
     config.front_door.tls.acme = Some(Acme {
         directory: "https://ca.example/dir".into(),
@@ -39,11 +39,11 @@ fn at_hosts(name: &str, hosts: &str) -> seaway_model::fact::Service {
     saying(service(name, &[80]), &[("seaway.dev/host", hosts)])
 }
 
-fn order(host: &str) -> Unit {
+pub(super) fn order(host: &str) -> Unit {
     Unit::CertificateOrder(host.into())
 }
 
-fn wanted(world: &World, host: &str) -> Option<Arc<CertificateOrder>> {
+pub(super) fn wanted(world: &World, host: &str) -> Option<Arc<CertificateOrder>> {
     match world.desire(&order(host)) {
         Desired::CertificateOrder(it) => Some(it),
         Desired::Absent => None,
@@ -56,18 +56,18 @@ fn orders<'h>(world: &World, hosts: &[&'h str]) -> Vec<&'h str> {
 }
 
 /// As its driver tells it.
-fn issued(host: &str) -> Secret {
+pub(super) fn issued(host: &str) -> Secret {
     let stored = tls_secret(host, &[host]);
     Secret { object: ordered_certificate(&host.into()), ..stored }
 }
 
-fn conclude(world: &mut World, unit: Unit, facts: Vec<Fact>, problems: Vec<Problem>) -> Vec<Dirt> {
+pub(super) fn conclude(world: &mut World, unit: Unit, facts: Vec<Fact>, problems: Vec<Problem>) -> Vec<Dirt> {
     let problems = problems.into_iter().map(|it| (front_door::owner(), it)).collect();
     let (state, serving) = (UnitState::Done, Vec::new());
     world.apply(Change::Outcome(Outcome { unit, state, facts, problems, serving }))
 }
 
-fn challenged(host: &str, answers: &[(&str, &str)]) -> Fact {
+pub(super) fn challenged(host: &str, answers: &[(&str, &str)]) -> Fact {
     let answers = answers.iter().map(|(token, body)| (Name::from(*token), Name::from(*body))).collect();
     Fact::Challenge(Arc::new(Challenge { host: host.into(), answers, validation: None }))
 }
@@ -297,7 +297,7 @@ fn who_waits_for_a_certificate_is_not_sent_to_https_because_others_have_one() {
     assert_eq!(world.certificates().valid, 1);
 }
 
-fn by_dns(zones: &[&str], challenge: Option<ChallengeType>) -> Config {
+pub(super) fn by_dns(zones: &[&str], challenge: Option<ChallengeType>) -> Config {
     let mut config = ordering();
     let key = DnsKey {
         name: "seaway".into(),

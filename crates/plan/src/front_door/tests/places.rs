@@ -251,9 +251,15 @@ fn planned(world: &World) -> String {
 fn in_use(desired: Desired) -> Desired {
     let Desired::LoadBalancer(wanted) = desired else { return desired };
     let mut wanted = LoadBalancer::clone(&wanted);
+    // Where TLS is passed on, many share the listener, and times are the pool's.
+    let passes_tls =
+        |it: &Arc<seaway_model::Listener>| it.tls.as_ref().is_some_and(|tls| !tls.through.is_empty());
+    let is_passing = wanted.listeners.values().any(passes_tls);
     for pool in wanted.pools.values_mut().filter(|it| it.protocol == BackendProtocol::Opaque) {
         let pool = Arc::make_mut(pool);
-        pool.http = PoolHttpOptions::default();
+        let PoolHttpOptions { connect, idle, half_closed, drain, .. } = pool.http;
+        let times = PoolHttpOptions { connect, idle, half_closed, drain, ..PoolHttpOptions::default() };
+        pool.http = if is_passing { times } else { PoolHttpOptions::default() };
         pool.passive.iter_mut().for_each(|it| it.errors = None);
     }
     let usual = Timeouts::default();

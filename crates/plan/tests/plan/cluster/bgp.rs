@@ -121,6 +121,11 @@ fn sessions(world: &World) -> Vec<Session> {
     world.bgp().expect("a host that knows all").sessions
 }
 
+/// Its host has to withdraw what it announces.
+fn is_leaving(world: &World) -> bool {
+    world.bgp().expect("a host that knows all").is_leaving
+}
+
 /// `tor: 192.0.2.17/32`
 fn routes(world: &World) -> Vec<String> {
     let of = |it: &Session| {
@@ -204,11 +209,19 @@ fn a_host_serves_before_it_announces_and_withdraws_what_it_serves_no_more() {
     let Change::Put(Fact::Node(going)) = node(HOST, "10.0.0.5", &[]) else { panic!("a Node") };
     world.apply(Change::Put(Fact::Node(Arc::new(Node { leaving: true, ..Node::clone(&going) }))));
     assert_eq!(routes(&world), ["tor:"], "the Node is about to be removed");
+    world.apply(Change::Put(Fact::Node(Arc::new(Node { without_network: true, ..Node::clone(&going) }))));
+    assert_eq!(
+        (routes(&world), is_leaving(&world)),
+        (vec!["tor:".to_owned()], true),
+        "its pods have no network"
+    );
+    assert_eq!(offered(&world), Vec::<String>::new());
     world.apply(node(HOST, "10.0.0.5", &[]));
     assert_eq!(routes(&world), ["tor: 192.0.2.17/32"]);
     world.apply(Change::Drains(true));
-    assert_eq!(routes(&world), ["tor:"], "it drains");
+    assert_eq!((routes(&world), is_leaving(&world)), (vec!["tor:".to_owned()], true), "it drains");
     world.apply(Change::Drains(false));
+    assert!(!is_leaving(&world));
     world.apply(Change::Gone(FactRef::Object(ObjectRef::new(Kind::Service, "default", "shop"))));
     assert_eq!(routes(&world), ["tor:"]);
 }
@@ -223,7 +236,7 @@ fn a_host_that_drains_withdraws_first_and_closes_its_sockets_then() {
         other => panic!("no load balancer but {other:?}"),
     };
     world.apply(Change::Drains(true));
-    assert_eq!(routes(&world), ["tor:"], "it is withdrawn at once");
+    assert!(is_leaving(&world), "routers are asked to prefer others, and then it is withdrawn");
     assert!(is_open(&world), "clients come until it is");
     let dirt = world.apply(heard(here(&[AT])));
     assert!(dirt.contains(&Dirt::Unit(unit(&owner(&shop)))), "{dirt:?}");
