@@ -164,13 +164,15 @@ impl World {
     }
 
     /// What of a pool its owners are told.
-    fn asked_of_pool(&self, pool: &Name) -> (AnnouncedReason, [bool; 2]) {
+    fn asked_of_pool(&self, pool: &Name) -> AskedOfPool {
         let asks = |protocol| self.ledger.pools_called(pool).any(|it| self.announcing.asks(it, protocol));
-        (self.way_of_pool(pool), [Protocol::Layer2, Protocol::Bgp].map(asks))
+        // With `auto` one way is enough, so that a failure of the other is no Problem.
+        let is_auto = self.ledger.pools_called(pool).any(|it| it.announce == Some(Announce::Auto));
+        (self.way_of_pool(pool), [Protocol::Layer2, Protocol::Bgp].map(asks), is_auto)
     }
 
     /// Its owners are told, if the pool says another thing of the way to its addresses than before.
-    fn refresh_announced(&mut self, pool: &Name, before: (AnnouncedReason, [bool; 2])) {
+    fn refresh_announced(&mut self, pool: &Name, before: AskedOfPool) {
         if self.asked_of_pool(pool) != before {
             self.refresh_statuses_of(&[pool.clone()].into());
         }
@@ -187,6 +189,9 @@ impl World {
         self.dirt.extend(concerned.map(|(owner, _)| Dirt::Unit(Unit::Status(owner.clone()))));
     }
 }
+
+/// Which way, by which protocols, and whether one of these is enough.
+type AskedOfPool = (AnnouncedReason, [bool; 2], bool);
 
 /// Hosts say themselves how it is.
 fn is_by_hosts(reason: AnnouncedReason) -> bool {
