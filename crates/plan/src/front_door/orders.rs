@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -72,28 +73,43 @@ pub(crate) enum Unprovable {
     Unreached(ChallengeType),
 }
 
+/// Whether an entrance has only addresses that the world outside does not know: no public log is to show its names because of an
+/// upgrade (RFC 9162).
+fn is_private(entrance: &Settings) -> bool {
+    let is_private = |it: &IpAddr| match it {
+        IpAddr::V4(it) => it.is_private() || it.is_loopback() || it.is_link_local(),
+        IpAddr::V6(it) => it.is_unique_local() || it.is_loopback() || it.is_unicast_link_local(),
+    };
+    !entrance.addresses.is_empty() && entrance.addresses.iter().all(is_private)
+}
+
 impl FrontDoor {
-    /// Host names where TLS is to end here, and that no certificate is for which somebody else provides, at any of their entrances:
-    /// what is ordered is shown at all of them.
+    /// Host names where TLS is to end here, and that no certificate is for which somebody else provides. Of names at the main
+    /// entrance that one decides: what it shows does not go because of another entrance. Others are ordered if they need it at all
+    /// of theirs, where what is ordered is shown, and only for entrances that the authority's own network may know of.
     pub(crate) fn orderable(&self, given: Given<'_>) -> Orderable {
         let door = &given.config.front_door;
         let (mut at, mut left) = (BTreeMap::<&HostPattern, Entrances>::new(), BTreeSet::new());
         let owners = self.host_names();
-        let further = door.entrances.iter().map(|(name, settings)| (Some(name), settings));
+        let acme = door.tls.acme.as_ref();
+        let is_own_authority = acme.is_some_and(|it| it.authorities.is_some());
+        let may_be_known = |it: &Settings| is_own_authority || !is_private(it);
+        let further = door.entrances.iter().filter(|(_, it)| may_be_known(it));
+        let further = further.map(|(name, settings)| (Some(name), settings));
         for (entrance, settings) in std::iter::once((None, door)).chain(further) {
             let (provided, passed_on) = (self.provided(entrance, settings, given), self.through(entrance));
             for (rank, guest) in self.guests_at(entrance) {
                 let its = guest.rules.iter().flat_map(|rule| rule.hosts.iter());
                 for host in its.filter(|host| owners.may(rank.namespace(), host)) {
-                    at.entry(host).or_default().insert(entrance.cloned());
-                    if is_covered(host, &provided) || is_passed_on(host, &passed_on) {
+                    let entrances = at.entry(host).or_default();
+                    entrances.insert(entrance.cloned());
+                    let is_elsewhere = entrance.is_some() && entrances.contains(&None);
+                    if !is_elsewhere && (is_covered(host, &provided) || is_passed_on(host, &passed_on)) {
                         left.insert(host);
                     }
                 }
             }
         }
-        let acme = door.tls.acme.as_ref();
-        let is_own_authority = acme.is_some_and(|it| it.authorities.is_some());
         let mut orderable = Orderable::default();
         for (host, entrances) in at.into_iter().filter(|(host, _)| !left.contains(host)) {
             let (HostPattern::Exact(name) | HostPattern::Under(name)) = host;

@@ -138,7 +138,8 @@ fn a_name_at_an_entrance_that_has_a_certificate_for_it_is_not_ordered() {
     for (entrance, shown_at, expected) in [
         ("internal", "internal", false),
         ("internal", "main", true),
-        ("internal,main", "internal", false),
+        // What the main one shows does not go because another has its own.
+        ("internal,main", "internal", true),
         ("internal,main", "main", false),
     ] {
         let mut config = beside(ordering(), (80, 443));
@@ -154,6 +155,21 @@ fn a_name_at_an_entrance_that_has_a_certificate_for_it_is_not_ordered() {
         let own = told(&tls_secret("own", &["*.example"]));
         let world = world(config, [put(&admin), backed(&admin), own]);
         assert_eq!(wanted(&world, "admin.example").is_some(), expected, "{entrance} {shown_at}");
+    }
+}
+
+/// A public log would show it to all, and the authority does not reach it.
+#[test]
+fn names_of_an_entrance_with_private_addresses_are_ordered_of_an_own_authority_alone() {
+    for (own, expected) in [(false, false), (true, true)] {
+        let mut config = beside(ordering(), (80, 443));
+        let internal = config.front_door.entrances.get_mut("internal").expect("set");
+        internal.addresses = vec![ip("10.0.0.5"), ip("fd00::5")];
+        let acme = config.front_door.tls.acme.as_mut().expect("set");
+        acme.authorities = own.then(|| "/etc/ssl/own.pem".into());
+        let admin = admin("internal");
+        let world = world(config, [put(&admin), backed(&admin)]);
+        assert_eq!(wanted(&world, "admin.example").is_some(), expected);
     }
 }
 
