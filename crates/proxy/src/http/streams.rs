@@ -44,7 +44,11 @@ pub(super) async fn serve(
     // Until the client has said anything in HTTP/2 it is as late as with any head.
     let idle_until = Cell::new(task_state.deadline());
     let end = poll_fn(|_| {
-        let over = context.is_stopping() || downstream.listener.closed_at().is_some();
+        // A client that was verified by others than would be asked today comes again: what it asks for on this connection would be
+        // refused for ever, and it is not idle as long as it asks.
+        let over = context.is_stopping()
+            || downstream.listener.closed_at().is_some()
+            || downstream.asked_by.as_ref().is_some_and(|it| !it.is_current());
         let late = idle_until.get() <= context.now();
         let (is_idle, heard, begun) = {
             let connection = h2.state();

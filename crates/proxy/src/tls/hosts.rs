@@ -60,7 +60,12 @@ impl AskedBy {
     /// Whether these are the authorities of that Secret, as they are now: a certificate of one that was removed from it is worth
     /// nothing any more, however long its connection lasts.
     pub(crate) fn is(&self, object: &ObjectRef) -> bool {
-        self.object == *object && self.slot.vouches_as(&self.authorities)
+        self.object == *object && self.is_current()
+    }
+
+    /// Whether the Secret has the authorities that it had when the client was asked.
+    pub(crate) fn is_current(&self) -> bool {
+        self.slot.vouches_as(&self.authorities)
     }
 }
 
