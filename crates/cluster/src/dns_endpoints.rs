@@ -108,7 +108,12 @@ struct Page {
 
 impl DnsEndpoints {
     pub fn new(cluster: Cluster) -> DnsEndpoints {
-        DnsEndpoints { cluster, seen: Mutex::default(), refused: Mutex::default(), written: AtomicU64::default() }
+        DnsEndpoints {
+            cluster,
+            seen: Mutex::default(),
+            refused: Mutex::default(),
+            written: AtomicU64::default(),
+        }
     }
 
     /// What each Service's object says of this name.
@@ -265,11 +270,7 @@ impl DnsEndpoints {
 
     /// As the API server has it now: what is remembered may have been emptied, or be older than what another task wrote, and a name
     /// that counts as removed is never looked at again.
-    async fn look(
-        &self,
-        installation: &Name,
-        key: &ObjectKey,
-    ) -> Result<Option<Object>, DnsEndpointError> {
+    async fn look(&self, installation: &Name, key: &ObjectKey) -> Result<Option<Object>, DnsEndpointError> {
         let found = match self.cluster.read_as::<Object>(&KIND, &key.0, &object_name(&key.1)).await {
             Ok(found) => Some(found),
             Err(ApiError::NotFound) => None,
