@@ -50,7 +50,7 @@ const FLOORS: [&str; 21] = [
 ];
 
 /// Programs for developers, which use no crate of ours and are used by none.
-const PROGRAMS: [&str; 3] = ["bench", "gate", "supply-chain"];
+const PROGRAMS: [&str; 4] = ["bench", "gate", "mutants", "supply-chain"];
 
 /// No async, clock, randomness, environment, logging or I/O: time and seeds are passed in.
 const PURE: [&str; 6] = ["manifests", "model", "plan", "snapshot", "tree", "wire"];
