@@ -71,7 +71,11 @@ fn carry_out(options: &Options) -> Result<bool, String> {
     let mut report = report::report(&points, &verdicts, &explained, options.is_whole());
     report.faults.extend(traced.failed.iter().map(|it| format!("fails without a mutant: {it}")));
     if options.is_whole() && points.len() < sample::LEAST {
-        report.faults.push(format!("{} mutants, and the sample has {} at least", points.len(), sample::LEAST));
+        report.faults.push(format!(
+            "{} mutants, and the sample has {} at least",
+            points.len(),
+            sample::LEAST
+        ));
     }
     let lived = points.iter().filter(|it| matches!(verdicts.get(&it.number), Some(Verdict::Live(_))));
     let names: String = lived.map(|it| format!("{}\n", it.name)).collect();

@@ -35,10 +35,14 @@ pub(crate) enum Change {
         becomes: &'static str,
     },
     /// `!x` becomes `x`.
-    Negation { operand: Range<usize> },
+    Negation {
+        operand: Range<usize>,
+    },
     Condition(bool),
     /// A `return` at the head of a body.
-    Body { value: String },
+    Body {
+        value: String,
+    },
 }
 
 impl Point {

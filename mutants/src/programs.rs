@@ -35,8 +35,7 @@ pub(crate) fn build(
     let count = points.iter().map(|it| it.number as usize).max().unwrap_or_default();
     let crates: BTreeSet<String> = points.iter().map(|it| it.crate_name().to_owned()).collect();
     let asked = ASKED.iter().map(|it| (*it).to_owned()).chain(crates.iter().cloned());
-    let asked: BTreeSet<String> =
-        asked.filter(|it| tree.folder.join("crates").join(it).is_dir()).collect();
+    let asked: BTreeSet<String> = asked.filter(|it| tree.folder.join("crates").join(it).is_dir()).collect();
     for _ in 0..ROUNDS {
         tree.change(&points, count)?;
         // The libraries first: their errors are told in one go, and soon.

@@ -78,8 +78,8 @@ fn render_node(text: &str, node: &Node<'_>) -> String {
         let other = |code: String| format!("if {on} {{/*<{number}*/ {code} /*{number}>*/}}");
         head += &match &point.change {
             Change::Body { value } => format!("{} ", other(format!("return {value};"))),
-            Change::Condition(true) => format!("{on} || "),
-            Change::Condition(false) => format!("!{on} && "),
+            Change::Condition(true) => format!("{on} || ("),
+            Change::Condition(false) => format!("!{on} && ("),
             Change::Negation { operand } => format!("{} else ", other(within(operand))),
             Change::Operator { left, right, becomes } => {
                 format!("{} else ", other(format!("({}) {becomes} ({})", within(left), within(right))))
@@ -91,7 +91,7 @@ fn render_node(text: &str, node: &Node<'_>) -> String {
     let original = within(&node.range);
     match node.rank {
         0 => head,
-        1 => format!("{open}({head}({original})){close}"),
+        1 => format!("{open}({head}{original}{}){close}", ")".repeat(node.points.len())),
         _ => format!("{open}({head}{{ {original} }}){close}"),
     }
 }
@@ -140,7 +140,7 @@ mod tests {
         let equal = "/*[8*/(if ON(8) {/*<8*/ (a) != (2) /*8>*/} else { a == 2 })/*8]*/";
         let told = [
             "fn f(a: u8) -> bool {if ON(2) {/*<2*/ return false; /*2>*/}  ",
-            "if /*[3*//*[4*/(ON(3) || !ON(4) && (/*[5*/(if ON(5) {/*<5*/ (a) <= (1) /*5>*/} else { a < 1 })/*5]*/))/*3]*//*4]*/ ",
+            "if /*[3*//*[4*/(ON(3) || (!ON(4) && (/*[5*/(if ON(5) {/*<5*/ (a) <= (1) /*5>*/} else { a < 1 })/*5]*/)))/*3]*//*4]*/ ",
             "{ true } else { /*[7*/(if ON(7) {/*<7*/ (",
             equal,
             ") /*7>*/} else { !(",

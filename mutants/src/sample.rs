@@ -97,18 +97,14 @@ mod tests {
     #[test]
     fn mutants_of_changed_lines_are_those_that_touch_one() {
         let file = "crates/wire/src/a.rs";
-        let diff = format!(
-            "--- a/{file}\n+++ b/{file}\n@@ -3 +3,2 @@ fn\n-x\n+y\n+z\n@@ -9,2 +9,0 @@\n-x\n-y\n"
-        );
+        let diff =
+            format!("--- a/{file}\n+++ b/{file}\n@@ -3 +3,2 @@ fn\n-x\n+y\n+z\n@@ -9,2 +9,0 @@\n-x\n-y\n");
         let (chosen, all) = of_changes(&many(file, 20), &changed(&diff));
         let names: Vec<&str> = chosen.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(all, 2);
         assert_eq!(
             names,
-            [
-                "crates/wire/src/a.rs: f2: a == 2 → a != 2",
-                "crates/wire/src/a.rs: f3: a == 3 → a != 3"
-            ]
+            ["crates/wire/src/a.rs: f2: a == 2 → a != 2", "crates/wire/src/a.rs: f3: a == 3 → a != 3"]
         );
         let whole = changed(&format!("+++ b/{file}\n@@ -0,0 +1,900 @@\n"));
         let (chosen, all) = of_changes(&many(file, 900), &whole);

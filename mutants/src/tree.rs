@@ -49,8 +49,7 @@ impl Tree {
                     .map_err(|error| format!("{}: {error}", to.display()))?;
             }
         }
-        remove_others(&folder, &folder, &files)
-            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        remove_others(&folder, &folder, &files).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(Tree { folder, sources, changed: BTreeSet::new() })
     }
 
@@ -71,7 +70,8 @@ impl Tree {
         }
         let is_test = |file: &str| {
             let stem = file.trim_end_matches(".rs");
-            stem.split('/').any(|it| it == "tests")
+            // Fuzz targets are tests, too: they stand in the library for who runs them.
+            stem.split('/').any(|it| it == "tests" || it == "fuzz")
                 || for_tests.iter().any(|it| stem == it || stem.starts_with(&format!("{it}/")))
         };
         found.retain(|it| !is_test(&it.file));

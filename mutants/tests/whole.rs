@@ -28,7 +28,8 @@ mod tests {
     }
 }
 ";
-const EXPLAINED: &str = "crates/wire/src/lib.rs: larger: a > b → a >= b\n    equivalent: the larger of two equals is either\n";
+const EXPLAINED: &str =
+    "crates/wire/src/lib.rs: larger: a > b → a >= b\n    equivalent: the larger of two equals is either\n";
 
 fn mutants(folder: &Path, more: &[&str]) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seaway-mutants"));
