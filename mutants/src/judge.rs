@@ -106,7 +106,9 @@ pub(crate) fn judge(programs: &[Program], tests: &[Test], points: &[Point]) -> B
 
 /// The fastest test first, alone; then more and more at once, for starting a program takes time, too.
 fn judge_one(programs: &[Program], tests: &[Test], point: &Point) -> Verdict {
-    let reaching = tests.iter().filter(|it| it.reaches.contains(&point.number));
+    let reaching = tests
+        .iter()
+        .filter(|it| it.reaches.contains(&point.number) && programs[it.program].is_asked_about(point));
     let (own, others): (Vec<&Test>, Vec<&Test>) =
         reaching.partition(|it| programs[it.program].of == point.crate_name());
     let asked: Vec<&Test> = own.into_iter().chain(others.into_iter().take(OTHERS)).collect();

@@ -24,7 +24,7 @@ mod sample;
 mod survivors;
 mod tree;
 
-use std::{collections::BTreeMap, env, fs, path::PathBuf, process::ExitCode};
+use std::{collections::BTreeMap, env, fs, process::ExitCode};
 
 use judge::Verdict;
 use options::Options;
@@ -58,14 +58,22 @@ fn carry_out(options: &Options) -> Result<bool, String> {
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut tree = Tree::copy(&options.checkout, folder)?;
     let last = options.work.join("lived.txt");
-    let chosen = choose(options, &tree.points()?, &fs::read_to_string(&last).unwrap_or_default())?;
-    if options.list || chosen.is_empty() {
-        chosen.iter().for_each(|it| println!("{}", it.place()));
+    let chosen = choose(options, &tree.points()?)?;
+    let lived = fs::read_to_string(&last).unwrap_or_default();
+    let is_tried = |it: &Point| {
+        (options.only.is_empty() || options.only.iter().any(|text| it.name.contains(text)))
+            && (!options.lived || lived.lines().any(|name| name == it.name))
+    };
+    let tried = chosen.iter().filter(|it| is_tried(it)).count();
+    println!("{tried} of them are tried");
+    if options.list || tried == 0 {
+        chosen.iter().filter(|it| is_tried(it)).for_each(|it| println!("{}", it.place()));
         return Ok(true);
     }
-    let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.unwrap_or_else(|| options.work.join("target"));
-    let (programs, points) = programs::build(&mut tree, chosen, &target)?;
+    let target = options.target.clone().unwrap_or_else(|| options.work.join("target"));
+    let (programs, mut points) = programs::build(&mut tree, chosen, &target)?;
+    points.retain(is_tried);
+    let programs = programs::asked(programs, &points);
     let traced = judge::trace(&programs, &options.work)?;
     let verdicts = judge::judge(&programs, &traced.tests, &points);
     let mut report = report::report(&points, &verdicts, &explained, options.is_whole());
@@ -88,8 +96,8 @@ fn carry_out(options: &Options) -> Result<bool, String> {
     Ok(report.faults.is_empty())
 }
 
-fn choose(options: &Options, all: &[Point], lived: &str) -> Result<Vec<Point>, String> {
-    let mut chosen = match &options.since {
+fn choose(options: &Options, all: &[Point]) -> Result<Vec<Point>, String> {
+    let chosen = match &options.since {
         None => sample::sample(all),
         Some(since) => {
             let diff = ["diff", "-U0", "--no-color", "--no-ext-diff", since, "--", "*.rs"];
@@ -99,12 +107,6 @@ fn choose(options: &Options, all: &[Point], lived: &str) -> Result<Vec<Point>, S
             chosen
         }
     };
-    if let Some(only) = &options.only {
-        chosen.retain(|it| it.name.contains(only));
-    }
-    if options.lived {
-        chosen.retain(|it| lived.lines().any(|name| name == it.name));
-    }
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     all.iter().for_each(|it| *counts.entry(it.crate_name()).or_default() += 1);
     let told: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();

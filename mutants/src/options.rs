@@ -8,18 +8,22 @@ Changes Seaway's sources one place at a time, and tells which changes no test no
   seaway-mutants --checkout DIR --work DIR [--since REF] [--only TEXT] [--lived] [--list]
 
   --checkout DIR  whose sources are changed, in a copy
-  --work DIR      where the copy is kept, outside of the checkout; CARGO_TARGET_DIR says where it is built
+  --work DIR      where the copy is kept and built, outside of the checkout
+  --target DIR    where it is built instead: no other checkout builds there, for cargo would take one's libraries for the other's
   --since REF     mutants of lines that changed since that commit, instead of the fixed sample
-  --only TEXT     of these, the ones whose name has TEXT in it
+  --only TEXT     of these, the ones whose name has TEXT in it; may be given several times
   --lived         of these, the ones that lived when they were last tried
-  --list          print them, and run nothing";
+  --list          print them, and run nothing
+
+All of the sample are built, whichever are tried: nothing is built again to try others.";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) checkout: PathBuf,
     pub(crate) work: PathBuf,
+    pub(crate) target: Option<PathBuf>,
     pub(crate) since: Option<String>,
-    pub(crate) only: Option<String>,
+    pub(crate) only: Vec<String>,
     pub(crate) lived: bool,
     pub(crate) list: bool,
 }
@@ -32,8 +36,9 @@ impl Options {
             match argument.as_str() {
                 "--checkout" => options.checkout = value()?.into(),
                 "--work" => options.work = value()?.into(),
+                "--target" => options.target = Some(value()?.into()),
                 "--since" => options.since = Some(value()?),
-                "--only" => options.only = Some(value()?),
+                "--only" => options.only.push(value()?),
                 "--lived" => options.lived = true,
                 "--list" => options.list = true,
                 _ => return Err(format!("{argument} is not known")),
@@ -53,7 +58,7 @@ impl Options {
 
     /// All of the sample, and not a part.
     pub(crate) fn is_whole(&self) -> bool {
-        self.since.is_none() && self.only.is_none() && !self.lived
+        self.since.is_none() && self.only.is_empty() && !self.lived
     }
 }
 

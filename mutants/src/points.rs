@@ -175,11 +175,7 @@ impl<'a> Visit<'a> for Finder<'_> {
     fn visit_item(&mut self, item: &'a Item) {
         match item {
             Item::Fn(it) => self.function(&it.sig, &it.attrs, &it.block),
-            Item::Mod(it) if only_for_tests(&it.attrs) => {
-                if it.content.is_none() {
-                    self.for_tests.push(it.ident.to_string());
-                }
-            }
+            Item::Mod(it) if only_for_tests(&it.attrs) => self.for_tests.push(it.ident.to_string()),
             Item::Mod(it) => self.named(it.ident.to_string(), |this| visit::visit_item_mod(this, it)),
             Item::Impl(it) if !only_for_tests(&it.attrs) => {
                 let name = type_name(&it.self_ty);

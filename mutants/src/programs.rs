@@ -64,6 +64,18 @@ pub(crate) fn build(
     Err(format!("after {ROUNDS} rounds there are still mutants that do not compile"))
 }
 
+/// Those that some of these points need. Tests through a whole cloud take minutes: they are asked of their own crate alone.
+pub(crate) fn asked(mut programs: Vec<Program>, points: &[Point]) -> Vec<Program> {
+    programs.retain(|it| points.iter().any(|point| it.is_asked_about(point)));
+    programs
+}
+
+impl Program {
+    pub(crate) fn is_asked_about(&self, point: &Point) -> bool {
+        self.of == point.crate_name() || self.of != "drivers"
+    }
+}
+
 fn packages(crates: &BTreeSet<String>) -> Vec<String> {
     crates.iter().map(|it| format!("--package=seaway-{it}")).collect()
 }
