@@ -61,7 +61,7 @@ pub(crate) fn trace(programs: &[Program], work: &Path) -> Result<Traced, String>
     side_by_side(names.len(), |at| {
         let (number, name) = &names[at];
         let program = &programs[*number];
-        let file = work.join(format!("trace-{at}"));
+        let file = work.join(format!("trace-{}-{at}", std::process::id()));
         let mut start = Instant::now();
         let mut ended = process::run(program, &[name], 0, Some(&file), SLOW);
         // Once more, as a busy machine may make it fail.

@@ -177,6 +177,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_probes_and_waits_of_a_cloud_may_be_has_its_bounds() {
+        for (text, seconds) in [("59s", None), ("60s", Some(60)), ("1m", Some(60)), ("10m", Some(600))] {
+            assert_eq!(pending_limit(text).ok(), seconds.map(Duration::from_secs), "{text}");
+        }
+        for text in ["/", "/healthz", "/a?b=c"] {
+            assert_eq!(probe_path(text), Ok(text.into()));
+        }
+        for text in ["", "healthz", "/a b", "/a\n", "/a\u{7f}", "/ä"] {
+            assert!(probe_path(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn durations_are_read_as_people_write_them() {
         let table = [
             ("500ms", 500),

@@ -174,3 +174,13 @@ fn who_says_how_a_password_is_asked_for_means_to_ask() {
         assert!(wishes.closed, "{name}: {problems:?}");
     }
 }
+
+#[test]
+fn a_percentage_is_a_hundred_at_most() {
+    for (text, percent) in [("0", Some(0)), ("100%", Some(100)), ("100", Some(100)), ("101", None)] {
+        let (wishes, problems) = read(&[("seaway.dev/panic-threshold", text)]);
+        let told = percent.is_none() as usize;
+        let default = Config::default().defaults.panic_threshold;
+        assert_eq!((wishes.panic_threshold, problems.len()), (percent.unwrap_or(default), told), "{text}");
+    }
+}

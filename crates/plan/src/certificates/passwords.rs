@@ -210,6 +210,8 @@ mod tests {
         assert!(matches!(one(&many), Ok(PasswordHash::Sha512Crypt { rounds: 10_000, .. })));
         let few = SHA_512.replace("$6$", "$6$rounds=10$");
         assert!(matches!(one(&few), Ok(PasswordHash::Sha512Crypt { rounds: 1_000, .. })));
+        let most = SHA_512.replace("$6$saltstring$", "$6$rounds=100000$sixteencharacter$");
+        assert!(matches!(one(&most), Ok(PasswordHash::Sha512Crypt { rounds: 100_000, .. })));
         let short = "$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5";
         assert!(matches!(one(short), Ok(PasswordHash::Sha256Crypt { rounds: 5_000, .. })));
     }

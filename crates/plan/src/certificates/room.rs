@@ -117,3 +117,26 @@ fn bytes(secret: &Secret) -> u64 {
     let values = ["tls.crt", "tls.key", "ca.crt", USERS].into_iter().filter_map(|key| secret.values.get(key));
     values.map(|it: &SecretString| it.expose_secret().len() as u64).fold(0, u64::saturating_add)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_bytes(name: &str, count: usize) -> Secret {
+        crate::certificates::tests::secret(name, &[("tls.crt", &"x".repeat(count))])
+    }
+
+    #[test]
+    fn what_is_given_back_makes_room_for_as_much_and_no_more() {
+        let mut room = Room::default();
+        room.set(Some(100), BTreeSet::new());
+        let (a, b, c) = (of_bytes("a", 60), of_bytes("b", 40), of_bytes("c", 61));
+        assert!(room.take(&a) && room.take(&b), "100 bytes are allowed");
+        assert!(!room.take(&c));
+        room.give_back(&a.object);
+        assert!(!room.take(&c), "b is still held");
+        assert!(room.leaves_out(&c.object));
+        room.give_back(&b.object);
+        assert!(!room.leaves_out(&c.object) && room.take(&c), "nothing else is held");
+    }
+}

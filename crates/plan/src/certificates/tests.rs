@@ -1,6 +1,7 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
+use secrecy::ExposeSecret as _;
 
 use super::*;
 
@@ -186,4 +187,29 @@ fn a_certificate_is_known_by_its_authoritys_key_and_its_number() {
     for length in 0..bytes.len() {
         assert_eq!(x509::identity(&bytes[..length]), None, "cut at {length}");
     }
+}
+
+#[test]
+fn what_was_found_absent_is_so_until_nothing_is_asked_for() {
+    let mut certificates = Certificates::default();
+    certificates.note_asked(true);
+    certificates.keep_absent([ObjectRef::new(Kind::Secret, "default", "a")].into());
+    assert!(!certificates.note_asked(true), "it is as before");
+    assert_eq!(certificates.absent().len(), 1);
+    assert!(certificates.note_asked(false), "it is another");
+    assert!(certificates.absent().is_empty());
+}
+
+#[test]
+fn what_is_named_no_more_makes_room_for_others() {
+    let mut certificates = Certificates::default();
+    let (one, other) = (tls_secret("one", &["a.example"]), tls_secret("other", &["b.example"]));
+    let bytes = |it: &Secret| it.values.values().map(|it| it.expose_secret().len() as u64).sum::<u64>();
+    certificates.set_limit(Some(bytes(&one).max(bytes(&other))), BTreeSet::new());
+    certificates.put(&one, true);
+    certificates.put(&other, true);
+    assert!(certificates.held(&one.object).is_some() && certificates.held(&other.object).is_none());
+    certificates.put(&Secret::withheld(one.object.clone()), false);
+    certificates.put(&other, true);
+    assert!(certificates.held(&one.object).is_none() && certificates.held(&other.object).is_some());
 }

@@ -482,4 +482,16 @@ mod tests {
             assert_eq!((of_v4, kept.len() - of_v4), expected, "{given:?}");
         }
     }
+
+    #[test]
+    fn addresses_that_only_a_host_itself_reaches_are_not_published() {
+        for ip in ["192.0.2.1", "10.0.0.1", "2001:db8::1", "fd00::1"] {
+            assert!(is_publishable(&ip.parse().expect("an address")), "{ip}");
+        }
+        for ip in
+            ["127.0.0.1", "169.254.1.1", "0.0.0.0", "224.0.0.1", "::1", "fe80::1", "::", "ff02::1"]
+        {
+            assert!(!is_publishable(&ip.parse().expect("an address")), "{ip}");
+        }
+    }
 }

@@ -481,6 +481,19 @@ fn one_broken_service_spoils_only_itself() {
 }
 
 #[test]
+fn an_address_that_is_asked_for_twice_is_told_unless_it_is_the_same() {
+    for (field, told) in [("192.0.2.5", 0), ("192.0.2.6", 1)] {
+        let mut shop = shop();
+        shop.load_balancer_ip = Some(field.into());
+        shop.meta.annotations.insert(Name::from("seaway.dev/address"), Name::from("192.0.2.5"));
+        let world = world(vec![put(&shop), host(&["192.0.2.5"], &[])]);
+        let problems = world.problems();
+        let its = problems.iter().filter(|it| it.field.as_str() == "spec.loadBalancerIP");
+        assert_eq!(its.count(), told, "{problems:?}");
+    }
+}
+
+#[test]
 fn with_local_traffic_only_the_hosts_own_endpoints_are_members() {
     let mut local = shop();
     local.local_only = true;

@@ -91,6 +91,25 @@ fn who_sees_no_pool_at_the_start_releases_nothing() {
 }
 
 #[test]
+fn what_went_from_storage_before_the_start_is_not_given_back() {
+    for (goes, expected) in [(false, "10.0.0.4"), (true, "10.0.0.0")] {
+        let mut ledger = Ledger::new();
+        ledger.set_rules(PoolRules::CLUSTER);
+        ledger.put_pool(Arc::new(pool("p", &["10.0.0.0/24"])));
+        ledger.learn(&held("10.0.0.4", &["a"]));
+        if goes {
+            ledger.unlearn(ip("10.0.0.4"));
+        }
+        ledger.claim(claim("a"));
+        ledger.settle();
+        assert_eq!(ledger.has("a"), [expected]);
+        // From then on the ledger knows better.
+        ledger.unlearn(ip(expected));
+        assert_eq!(ledger.has("a"), [expected]);
+    }
+}
+
+#[test]
 fn an_address_that_its_pool_excludes_ends_when_its_time_has_come_and_not_before() {
     let mut ledger = cluster(&[pool("p", &["10.0.0.0-10.0.0.2"])]);
     for name in ["a", "b"] {

@@ -225,3 +225,32 @@ fn who_joins_an_address_of_a_pool_that_gives_to_nobody_unasked_has_its_other_fam
     ledger.put_host(&report("other", &["198.51.100.1"]));
     assert_eq!(ledger.has("second"), ["192.0.2.1", "2001:db8::"]);
 }
+
+#[test]
+fn local_traffic_beside_several_others_needs_the_pods_of_each_of_them() {
+    let with = |name: &str, port, local_only, app: &str| Claim {
+        requested: vec![ip("10.0.0.5")],
+        local_only,
+        selector: Labels::from([("app".into(), app.into())]),
+        ..sharing(name, "k", port)
+    };
+    for (of_second, expected) in [("x", "10.0.0.5"), ("y", "AddressTaken")] {
+        let mut ledger = settled(&[pool("p", &["10.0.0.0/24"])]);
+        assert_eq!(ledger.ask(with("a", 80, false, "x")), "10.0.0.5");
+        assert_eq!(ledger.ask(with("b", 81, false, of_second)), "10.0.0.5");
+        assert_eq!(ledger.ask(with("c", 82, true, "x")), expected, "{of_second}");
+    }
+}
+
+#[test]
+fn of_two_requested_addresses_the_one_that_it_does_not_get_is_told() {
+    let mut ledger = settled(&[pool("p", &["10.0.0.0/24", "fd00::/120"])]);
+    let single = Families { policy: FamilyPolicy::Single, first: Some(V6), second: None };
+    ledger.ask(Claim { requested: vec![ip("fd00::5")], families: single, ..claim("other") });
+    assert_eq!(ledger.ask(Claim { requested: vec![ip("10.0.0.5")], ..claim("a") }), "10.0.0.5");
+    let both = vec![ip("10.0.0.5"), ip("fd00::5")];
+    ledger.claim(Claim { requested: both, ..dual("a", FamilyPolicy::Require, V4) });
+    assert_eq!(ledger.has("a"), ["10.0.0.5"], "it keeps what it has");
+    let told = ledger.told("a");
+    assert!(told.len() == 1 && told[0].1.contains("fd00::5"), "{told:?}");
+}

@@ -359,6 +359,27 @@ fn of_several_advertisements_a_route_has_the_communities_of_all() {
     assert!(its[0].object.name.as_str() == "b" && its[0].message.contains("BGPAdvertisement a"), "{its:?}");
 }
 
+#[test]
+fn advertisements_to_different_peers_do_not_contradict_each_other() {
+    let says = |of: &str, local_pref| BgpAdvertisement {
+        scope: of_pool(),
+        peers: vec![of.into()],
+        local_pref: Some(local_pref),
+        ..BgpAdvertisement::default()
+    };
+    for (of_other, count) in [("leaf", 0), ("tor", 1)] {
+        let more = vec![
+            peer("tor", router("10.0.0.1")),
+            peer("leaf", router("10.0.0.2")),
+            advertisement("a", says("tor", 300)),
+            advertisement("b", says(of_other, 200)),
+        ];
+        let told = serving(Some(Announce::Bgp), &shop(), more).problems();
+        let its = told.iter().filter(|it| it.field.as_str() == "spec.localPref").count();
+        assert_eq!(its, count, "{of_other}: {told:?}");
+    }
+}
+
 /// 192.0.2.10 to 192.0.2.19 has 16/30 and 12/30, and nothing that is larger.
 #[test]
 fn an_aggregate_is_announced_while_one_of_its_addresses_is_served_and_never_beyond_the_pool() {

@@ -234,6 +234,9 @@ fn a_host_that_is_only_further_writes_nothing_while_nobody_waits_for_it() {
     assert_eq!(world.said().map(|it| it.applied), Some(6));
     assert_eq!(world.said_after(Some(&said)), Some(said.clone()), "and nobody has to know");
     assert_eq!(world.said_after(None).map(|it| it.applied), Some(6), "at the first time all is said");
+    // By 0 a host says that it tells all it holds: what is told in its stead is said.
+    let all = HostSays { applied: 0, ..said.clone() };
+    assert_eq!(world.said_after(Some(&all)).map(|it| it.applied), Some(6));
 
     // Whoever gives it to another Service waits for all hosts.
     world.apply(written("192.0.2.18", &[], AddressState::Releasing, 7));

@@ -197,7 +197,9 @@ fn what_comes_back_within_a_day_goes_again_whoever_leads_then() {
         // An audit may be sooner than the storage.
         find(&mut next, &units[..1]);
         assert_eq!(next.desire(&units[0]), Desired::Released);
+        let before = next.recalls();
         let dirt = next.apply(Change::Deletions(kept.clone()));
+        assert_eq!(next.recalls(), before + 1);
         assert_eq!(next.desire(&units[0]), wanted, "at {hour}");
         assert_eq!(dirt.contains(&Dirt::Unit(units[0].clone())), wanted == Desired::Absent, "at {hour}");
         assert_eq!(orphans(&next), usize::from(wanted == Desired::Released), "at {hour}");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use seaway_model::{
     AddressState, Change, Config, Desired, Dirt, Fact, Kind, Reason, Time, Unit,
     config::Opens,
-    fact::{FactRef, HostReport, Secret, Service, TargetPort},
+    fact::{FactRef, HostReport, Namespace, Secret, Service, TargetPort},
 };
 use seaway_plan::{Roles, World};
 use seaway_testkit::facts::{ip, owner, pool, put, service, shop, synced};
@@ -229,6 +229,17 @@ fn who_becomes_ours_by_a_new_configuration_keeps_the_address_of_before() {
     // And back: what they had is free, once it is nowhere.
     world.apply(Change::Config(Arc::new(Config { classless: false, ..Config::default() })));
     assert_eq!((has(&world, &ours).len(), has(&world, &had).len(), has(&world, &new).len()), (1, 0, 0));
+}
+
+#[test]
+fn a_namespace_is_known_from_when_it_came_until_it_went() {
+    let mut world = World::new(Roles::default(), Vec::new(), Arc::new(Config::default()));
+    assert!(!world.knows_namespace("shop"));
+    let namespace = Namespace { name: "shop".into(), labels: Default::default() };
+    world.apply(Change::Put(Fact::Namespace(Arc::new(namespace))));
+    assert!(world.knows_namespace("shop") && !world.knows_namespace("other"));
+    world.apply(Change::Gone(FactRef::Object(seaway_model::ObjectRef::new(Kind::Namespace, "", "shop"))));
+    assert!(!world.knows_namespace("shop"));
 }
 
 #[test]
