@@ -158,7 +158,10 @@ mod tests {
         // 253 bytes are the longest name of all.
         let (label, last) = ("a".repeat(63), "a".repeat(61));
         let longest = format!("{label}.{label}.{label}.{last}");
-        assert_eq!((longest.len(), host(&longest).is_ok(), host(&format!("{longest}a")).is_ok()), (253, true, false));
+        assert_eq!(
+            (longest.len(), host(&longest).is_ok(), host(&format!("{longest}a")).is_ok()),
+            (253, true, false)
+        );
         let shop = || HostPattern::Exact("shop.example".into());
         assert_eq!(host_and_path("Shop.example"), Ok((shop(), None)));
         assert_eq!(host_and_path("shop.example/"), Ok((shop(), Some("/".into()))));

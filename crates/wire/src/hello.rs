@@ -174,3 +174,59 @@ impl<'b> Part<'b> {
         self.take(length.into()).map(Part)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn long(bytes: &[u8]) -> Vec<u8> {
+        [&(bytes.len() as u16).to_be_bytes(), bytes].concat()
+    }
+
+    /// With a session and cipher suites of so many bytes.
+    fn hello(session: u8, suites: u16, extensions: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut message = vec![0; 4 + 2 + 32];
+        message.push(session);
+        message.extend(vec![0; session.into()]);
+        message.extend(long(&vec![0; suites.into()]));
+        message.extend([1, 0]);
+        let listed: Vec<u8> = extensions
+            .iter()
+            .flat_map(|(kind, content)| [&kind.to_be_bytes(), &long(content)[..]].concat())
+            .collect();
+        message.extend(long(&listed));
+        message
+    }
+
+    fn named(length: usize) -> Vec<u8> {
+        let name: String =
+            (1..=length).map(|at| if at % 60 == 0 && at < length { '.' } else { 'a' }).collect();
+        long(&[&[HOST_NAME][..], &long(name.as_bytes())].concat())
+    }
+
+    #[test]
+    fn lists_and_names_have_their_lengths() {
+        for (session, suites, is_right) in
+            [(0, 2, true), (32, 2, true), (33, 2, false), (32, 0, false), (0, 3, false)]
+        {
+            assert_eq!(asked(&hello(session, suites, &[])).is_ok(), is_right, "{session} {suites}");
+        }
+        for (length, is_right) in [(252, true), (253, true), (254, false)] {
+            let found = asked(&hello(0, 2, &[(SERVER_NAME, &named(length))]));
+            assert_eq!(found.ok().and_then(|it| it.name).map(|it| it.len()), is_right.then_some(length));
+        }
+    }
+
+    #[test]
+    fn only_the_list_of_protocols_asks_for_a_validation() {
+        const OTHER: u16 = 0x1234;
+        for (extensions, expected) in [
+            (&[(APPLICATION_PROTOCOLS, VALIDATION_ALONE)][..], true),
+            (&[(OTHER, VALIDATION_ALONE)], false),
+            (&[(APPLICATION_PROTOCOLS, VALIDATION_ALONE), (OTHER, b"")], true),
+            (&[(APPLICATION_PROTOCOLS, b"\x00\x03\x02h2")], false),
+        ] {
+            assert_eq!(asked(&hello(0, 2, extensions)).map(|it| it.is_validation), Ok(expected));
+        }
+    }
+}

@@ -488,9 +488,7 @@ mod tests {
         for ip in ["192.0.2.1", "10.0.0.1", "2001:db8::1", "fd00::1"] {
             assert!(is_publishable(&ip.parse().expect("an address")), "{ip}");
         }
-        for ip in
-            ["127.0.0.1", "169.254.1.1", "0.0.0.0", "224.0.0.1", "::1", "fe80::1", "::", "ff02::1"]
-        {
+        for ip in ["127.0.0.1", "169.254.1.1", "0.0.0.0", "224.0.0.1", "::1", "fe80::1", "::", "ff02::1"] {
             assert!(!is_publishable(&ip.parse().expect("an address")), "{ip}");
         }
     }

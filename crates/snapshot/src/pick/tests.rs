@@ -303,7 +303,8 @@ fn a_warming_member_gets_its_part_of_the_share() {
     let scene = Scene { warmth: [(0, 25)].into(), ..Scene::default() };
     assert_eq!(counts(pool(Balance::RoundRobin, &[1, 1]), &scene, 125), [25, 100]);
     let drawn = counts(pool(Balance::RandomTwo, &[1, 1]), &scene, 1000);
-    assert!(drawn[0] < 350, "{drawn:?}");
+    // A fifth of the draws, and both of them in one of 25.
+    assert!((10..100).contains(&drawn[0]), "{drawn:?}");
     let loaded = Scene { load: [(0, 2), (1, 9)].into(), ..scene };
     assert_eq!(counts(pool(Balance::LeastConnections, &[1, 1]), &loaded, 10), [0, 10]);
 }

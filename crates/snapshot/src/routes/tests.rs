@@ -222,6 +222,8 @@ fn a_list_that_is_changed_step_by_step_finds_what_the_list_by_itself_finds() {
         }
         routes = routes.changed_to(&rules);
         let afresh = Routes::compile(&rules);
+        let hosts_of = |it: &Routes| (it.exact.len(), it.under.len());
+        assert_eq!(hosts_of(&routes), hosts_of(&afresh), "nothing is kept of hosts that went");
         let by_number: HashMap<usize, &Arc<Rule>> = routes.rules().collect();
         assert!(routes.rules().map(|(_, rule)| rule).eq(&rules));
         assert!(by_number.len() == rules.len() && by_number.keys().all(|it| *it < routes.numbers()));

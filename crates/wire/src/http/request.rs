@@ -195,3 +195,21 @@ fn too_long(bytes: &[u8]) -> Refusal {
         Refusal::new(414, "a request line that is too long")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_without_end_is_waited_for_until_it_is_as_long_as_it_may_be() {
+        let limits = Limits { head: 64, ..Limits::default() };
+        let head = format!("GET / HTTP/1.1\r\nHost: a\r\nx: {}", "y".repeat(64));
+        let read = |length: usize| {
+            let mut request = Request::default();
+            request.begin();
+            request.read(&head.as_bytes()[..length], &limits)
+        };
+        assert_eq!(read(63), Reading::More);
+        assert!(matches!(read(64), Reading::Refused(_)));
+    }
+}

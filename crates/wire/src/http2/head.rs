@@ -264,6 +264,21 @@ mod tests {
         [(":method", "GET"), (":scheme", "https"), (":path", "/a?b"), (":authority", "a.example")];
 
     #[test]
+    fn a_tunnel_is_told_from_a_change_of_protocol() {
+        let facts = |fields: &[(&str, &str)]| {
+            let mut head = Head::default();
+            head.begin(Kind::Question, 1000);
+            fields.iter().for_each(|(name, value)| head.take(name.as_bytes(), value.as_bytes()));
+            head.end();
+            (head.facts.wrong, head.facts.connects, head.facts.switches)
+        };
+        assert_eq!(facts(&GET), (false, false, false));
+        assert_eq!(facts(&[(":method", "CONNECT"), (":authority", "a:1")]), (false, true, false));
+        let socket = [&[(":method", "CONNECT"), (":protocol", "websocket")][..], &GET[1..]].concat();
+        assert_eq!(facts(&socket), (false, false, true));
+    }
+
+    #[test]
     fn a_question_reads_as_http_1_would_have_asked_it() {
         let fields =
             [&GET[..], &[("cookie", "a=b"), ("x-y", "z  z"), ("host", "A.example"), ("cookie", "c=d")]];

@@ -108,3 +108,18 @@ fn port(field: &[u8]) -> Result<u16, Invalid> {
         _ => Err(Invalid::Port),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_of_digits_alone_and_as_large_as_a_port() {
+        for (field, expected) in [("0", 0), ("1", 1), ("99", 99), ("65535", 65_535)] {
+            assert_eq!(port(field.as_bytes()).ok(), Some(expected), "{field}");
+        }
+        for field in ["", "00", "01", "1:", "1/", "-1", "65536", "100000", "18446744073709551617"] {
+            assert!(port(field.as_bytes()).is_err(), "{field}");
+        }
+    }
+}

@@ -180,7 +180,7 @@ fn streams_beyond_what_is_allowed_are_refused_and_may_be_asked_again() {
     assert_eq!((side.open(), side.held()), (4, 4));
     let key = side.streams.find(3).unwrap();
     side.say(key, true, |block| block.status(200));
-    side.let_go(key, 0);
+    assert!(side.let_go(key, 0).is_some(), "what stood with it comes back");
     let question = framed(kind::HEADERS, ALL, 11, &get("/"));
     assert!(matches!(hear(&mut side, &question).0[..], [FrameEvent::Request { .. }]), "there is room again");
 }
@@ -194,6 +194,38 @@ fn a_head_without_end_ends_the_connection() {
             broken = broken.or(hear(&mut side, &framed(kind::CONTINUATION, 0, 3, piece)).1);
         }
         assert_eq!(broken.unwrap().reason, Reason::TOO_MUCH);
+    }
+}
+
+#[test]
+fn a_head_may_come_in_so_many_pieces_and_no_more() {
+    for (count, is_whole) in [(31, true), (32, false)] {
+        let mut side = asked();
+        let mut bytes = framed(kind::HEADERS, flag::END_STREAM, 3, &get("/"));
+        (1..count).for_each(|_| bytes.extend(framed(kind::CONTINUATION, 0, 3, b"")));
+        bytes.extend(framed(kind::CONTINUATION, flag::END_HEADERS, 3, b""));
+        let (heard, broken) = hear(&mut side, &bytes);
+        assert_eq!(matches!(heard.last(), Some(FrameEvent::Request { .. })), is_whole, "{count}");
+        assert_eq!(broken.map(|it| it.reason), (!is_whole).then_some(Reason::TOO_MUCH), "{count}");
+    }
+}
+
+#[test]
+fn a_preface_may_come_in_pieces() {
+    let mut side = Side::server(OURS, false);
+    assert_eq!(side.read(b""), Ok((0, FrameEvent::More)));
+    assert_eq!(side.read(&PREFACE[..5]), Ok((5, FrameEvent::Nothing)));
+    assert_eq!(side.read(b""), Ok((0, FrameEvent::More)));
+    assert_eq!(side.read(&PREFACE[5..]), Ok((PREFACE.len() - 5, FrameEvent::Nothing)));
+    assert!(Side::server(OURS, false).read(b"GET / HTTP/1.1").is_err());
+}
+
+#[test]
+fn a_client_may_allow_pushes_to_a_server_by_0_and_1() {
+    for (value, is_right) in [(0, true), (1, true), (2, false)] {
+        let setting = [&setting::ENABLE_PUSH.to_be_bytes()[..], &[0, 0, 0, value]].concat();
+        let (_, broken) = hear(&mut server(), &framed(kind::SETTINGS, 0, 0, &setting));
+        assert_eq!(broken.is_none(), is_right, "{value}");
     }
 }
 
