@@ -240,7 +240,8 @@ impl<'a> Visit<'a> for Finder<'_> {
 }
 
 fn bytes(expr: &Expr) -> Range<usize> {
-    expr.span().byte_range()
+    let span: proc_macro2::Span = expr.span();
+    span.byte_range()
 }
 
 /// On one line, and not too long for one.
