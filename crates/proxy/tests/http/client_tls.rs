@@ -19,7 +19,7 @@ use seaway_model::{
 use seaway_proxy::Refusal;
 use secrecy::ExposeSecret;
 
-use crate::{scene::*, stage::*, tls::*};
+use crate::{peer::Peer, scene::*, stage::*, tls::*};
 
 fn exact(name: &str) -> HostPattern {
     HostPattern::Exact(name.into())
@@ -283,6 +283,30 @@ fn a_connection_outlives_no_authority_that_verified_it() {
     assert_eq!(ask_on(&mut optional, "any.example").unwrap(), 200);
     assert_eq!(doors.told(), None);
     assert_eq!(doors.ask(("a.example", "a.example"), Some(&other)), 200, "those who come now are served");
+}
+
+/// Over HTTP/2 nothing else would end it as long as the client asks, and each answer would be 421.
+#[test]
+fn a_connection_of_http_2_is_told_to_leave_once_its_authority_is_replaced() {
+    let doors = Doors::open();
+    for (host, name, issuer) in
+        [("a.example", "first", &doors.first), ("any.example", "second", &doors.second)]
+    {
+        let mut peer = Peer::secured(doors.at, host, with(&doors.own, Some(issuer), BOTH));
+        let request = || http::Request::get(format!("https://{host}/")).body(()).unwrap();
+        let mut ask = || peer.ask(request(), None).ok().map(|(head, ..)| head.status().as_u16());
+        assert_eq!(ask(), Some(200), "{host}");
+        give(&doors.stage, name, &issuer.as_authorities());
+        assert_eq!(ask(), Some(200), "{host}: the same authority again");
+        give(&doors.stage, name, &Authority::new().as_authorities());
+        let before = doors.member.heard().len();
+        // Where a certificate is optional, it is served as one that shows none.
+        match ask() {
+            Some(200) if host == "any.example" => assert_eq!(doors.told(), None),
+            _ => assert_eq!(doors.member.heard().len(), before, "{host}"),
+        }
+        eventually("the connection ends", || peer.connection.is_finished());
+    }
 }
 
 /// Where certificates are optional, a ticket says who came first, with a certificate or without; it never says more.

@@ -12,10 +12,14 @@ use std::{
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, client::SendRequest};
 use http::{HeaderMap, Request, Response};
+use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
     runtime::{Builder, Runtime},
     task::JoinHandle,
 };
+use tokio_rustls::TlsConnector;
 
 /// One connection, driven in the background.
 pub(crate) struct Peer {
@@ -26,9 +30,23 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new(at: SocketAddr) -> Peer {
+        Peer::over(async move { TcpStream::connect(at).await.unwrap() })
+    }
+
+    /// Through TLS, to the host of that name.
+    pub(crate) fn secured(at: SocketAddr, name: &'static str, mut config: ClientConfig) -> Peer {
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Peer::over(async move {
+            let stream = TcpStream::connect(at).await.unwrap();
+            let name = ServerName::try_from(name).unwrap();
+            TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+        })
+    }
+
+    fn over<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(stream: impl Future<Output = S>) -> Peer {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (requests, connection) = runtime.block_on(async {
-            let stream = tokio::net::TcpStream::connect(at).await.unwrap();
+            let stream = stream.await;
             let mut builder = h2::client::Builder::new();
             builder.initial_window_size(1 << 20).initial_connection_window_size(4 << 20).enable_push(false);
             let (requests, connection) = builder.handshake::<_, Bytes>(stream).await.unwrap();
