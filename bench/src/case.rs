@@ -24,7 +24,9 @@ use crate::metric::Metric;
 use crate::pace::Rate;
 use crate::target::Target;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
     TcpKeepalive,
@@ -83,7 +85,7 @@ pub enum Case {
 }
 
 /// One contender in one round.
-#[derive(Clone, Debug, Default, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Sample {
     pub figures: BTreeMap<Metric, f64>,
     pub errors: u64,
@@ -174,6 +176,8 @@ pub struct Bench {
     pub crowd: Option<cloud::Crowd>,
     /// Where a control plane that was filled once is kept for later runs.
     pub kept: Option<PathBuf>,
+    /// The highest rates that were found in earlier rounds.
+    pub highest: BTreeMap<(Case, Contender), f64>,
     /// Measurements that stayed noisy however often they were repeated.
     pub restless: usize,
 }

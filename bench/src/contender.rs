@@ -37,7 +37,9 @@ pub const SECURE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9115);
 pub const FRONT_DOOR: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9116);
 pub const SECURE_DOOR: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9117);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, clap::ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contender {
     Seaway,

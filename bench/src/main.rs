@@ -28,6 +28,7 @@ mod target;
 mod tree;
 mod verdict;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -66,9 +67,12 @@ struct Arguments {
     /// Put the tables into this file, between its markers
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Put everything that was measured into this file
+    /// Put everything that was measured into this file, after each case
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Go on with a run that ended early: cases that the file of --json has are not measured again
+    #[arg(long, requires = "json")]
+    resume: bool,
     /// The Seaway to measure
     #[arg(long, default_value = "target/dist/seaway")]
     seaway: PathBuf,
@@ -172,6 +176,7 @@ fn run(arguments: Arguments) -> Result<bool> {
         rig: Rig::new()?,
         crowd: None,
         kept: arguments.keep,
+        highest: BTreeMap::new(),
         restless: 0,
     };
     let plan = rounds::Plan {
@@ -183,15 +188,24 @@ fn run(arguments: Arguments) -> Result<bool> {
 
     let all = || Case::value_variants().iter().copied().filter(|case| case.is_usual()).collect();
     let cases = if arguments.cases.is_empty() { all() } else { arguments.cases };
+    let mut kept = match arguments.json.as_deref().filter(|_| arguments.resume) {
+        Some(path) => report::Report::kept(path, &bench, &plan, &versions)?,
+        None => vec![],
+    };
     let mut measured = vec![];
     for case in cases {
-        measured.extend(rounds::measure(&mut bench, case, &plan)?);
+        match kept.iter().position(|it| it.case == case) {
+            Some(at) => measured.push(kept.swap_remove(at)),
+            None => measured.extend(rounds::measure(&mut bench, case, &plan)?),
+        }
+        if let Some(path) = &arguments.json {
+            let so_far = measured.iter().chain(&kept).cloned().collect();
+            let report = report::Report::new(&bench, &plan, versions.clone(), so_far)?;
+            std::fs::write(path, report.json()?).with_context(|| path.display().to_string())?;
+        }
     }
     let report = report::Report::new(&bench, &plan, versions, measured)?;
     println!("\n{}", report.markdown());
-    if let Some(path) = arguments.json {
-        std::fs::write(&path, report.json()?).with_context(|| path.display().to_string())?;
-    }
     if let Some(path) = arguments.out {
         report.write_into(&path)?;
     }

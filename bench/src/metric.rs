@@ -1,7 +1,7 @@
 //! The numbers that a run yields, and their units.
 
 /// A number that a run yields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
     /// Microseconds that core 0 was busy, for each request: the headline.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::case::{Bench, Case, Effort};
 use crate::contender::Contender;
@@ -22,6 +22,8 @@ pub struct Report {
     versions: Vec<(Contender, String)>,
     machine: Vec<String>,
     remarks: Vec<String>,
+    /// How long and how hard was loaded, and how often.
+    load: String,
     measured: Vec<Measured>,
     verdicts: Vec<Verdict>,
 }
@@ -45,6 +47,7 @@ impl Report {
             machine: machine()?,
             verdicts: verdicts.collect(),
             remarks: remarks(bench, plan),
+            load: load(bench, plan),
             measured,
         })
     }
@@ -58,6 +61,36 @@ impl Report {
     /// Whether all targets are met, and none is undecided.
     pub fn is_good(&self) -> bool {
         self.verdicts.iter().all(|it| it.outcome == Outcome::Met)
+    }
+
+    /// What an earlier run of the same programs on the same machine under the same load measured already.
+    pub fn kept(
+        path: &Path,
+        bench: &Bench,
+        plan: &Plan,
+        versions: &[(Contender, String)],
+    ) -> Result<Vec<Measured>> {
+        #[derive(serde::Deserialize)]
+        struct Kept {
+            versions: Vec<(Contender, String)>,
+            machine: Vec<String>,
+            load: String,
+            measured: Vec<Measured>,
+        }
+        let text = match fs::read_to_string(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+            text => text.with_context(|| path.display().to_string())?,
+        };
+        let kept: Kept = serde_json::from_str(&text)
+            .with_context(|| format!("{}: not written by `bench/run --json`", path.display()))?;
+        for (what, differs) in [
+            ("program", kept.versions != versions),
+            ("machine", kept.machine != machine()?),
+            ("load", kept.load != load(bench, plan)),
+        ] {
+            ensure!(!differs, "{} is of another {what}: name a new file, or remove it", path.display());
+        }
+        Ok(kept.measured)
     }
 
     pub fn json(&self) -> Result<String> {
@@ -236,6 +269,10 @@ fn lacks(bench: &Bench) -> Vec<String> {
         lacks.push("in the host's network".to_owned());
     }
     lacks
+}
+
+fn load(bench: &Bench, plan: &Plan) -> String {
+    format!("{:?}, {} rounds, own network: {}", bench.effort, plan.rounds, bench.own_network)
 }
 
 fn remarks(bench: &Bench, plan: &Plan) -> Vec<String> {

@@ -18,7 +18,7 @@ pub struct Plan {
 }
 
 /// All rounds of one case. `rounds[contender][n]` is what the contender did in round `n`.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Measured {
     pub case: Case,
     pub what: String,

@@ -124,6 +124,8 @@ innodb_log_file_size = 32M
 innodb_flush_log_at_trx_commit = 0
 innodb_flush_method = nosync
 innodb_doublewrite = 0
+# A change that Octavia's worker lost to a deadlock leaves a load balancer in ERROR: mariadbd.log then says with whom.
+innodb_print_all_deadlocks = ON
 E
     put "$etc/rabbitmq.conf" <<E
 listeners.tcp.default = $IP:$RABBIT_PORT

@@ -31,7 +31,10 @@ pub fn highest(
 ) -> Result<Highest> {
     let is_a_trial = bench.effort.is_a_trial();
     let times = if is_a_trial { TIMES_OF_A_TRIAL } else { TIMES };
-    let mut search = Search::from(rate);
+    let mut search = match bench.highest.get(&(case, contender)) {
+        Some(before) => Search::near(*before),
+        None => Search::from(rate),
+    };
     let mut best = Highest { rate: 0.0, load: 0.0, noise: None };
     // That it works shows at the first rate.
     for _ in 0..if is_a_trial { 1 } else { usize::MAX } {
@@ -52,12 +55,16 @@ pub fn highest(
         }
         search.saw(rate, holds);
     }
+    if best.rate > 0.0 {
+        bench.highest.insert((case, contender), best.rate);
+    }
     Ok(best)
 }
 
-/// Upwards until a rate is too high, then between the two, to a twentieth.
+/// Upwards until a rate is too high, then between the two, to a twentieth. Each step is longer than the last one.
 struct Search {
     first: f64,
+    step: f64,
     held: Option<f64>,
     too_high: Option<f64>,
 }
@@ -65,25 +72,37 @@ struct Search {
 impl Search {
     const UP: f64 = 1.4;
     const FINE: f64 = 1.05;
+    /// What a product of two numbers may be beside it.
+    const ROUNDED: f64 = 1.000_001;
     /// Whoever does not hold this share of the first rate holds nothing.
     const LEAST: f64 = 0.05;
 
     fn from(first: f64) -> Self {
-        Self { first, held: None, too_high: None }
+        Self { first, step: Self::UP, held: None, too_high: None }
+    }
+
+    /// What was found in the round before is most of the time not far.
+    fn near(before: f64) -> Self {
+        Self { step: Self::FINE, ..Self::from(before) }
     }
 
     fn next(&self) -> Option<f64> {
         match (self.held, self.too_high) {
             (None, None) => Some(self.first),
-            (Some(held), None) => Some(held * Self::UP),
-            (Some(held), Some(too_high)) => (too_high / held > Self::FINE).then(|| (held * too_high).sqrt()),
-            (None, Some(too_high)) => (too_high > self.first * Self::LEAST).then(|| too_high / Self::UP),
+            (Some(held), None) => Some(held * self.step),
+            (Some(held), Some(too_high)) => {
+                (too_high / held > Self::FINE * Self::ROUNDED).then(|| (held * too_high).sqrt())
+            }
+            (None, Some(too_high)) => (too_high > self.first * Self::LEAST).then(|| too_high / self.step),
         }
     }
 
     fn saw(&mut self, rate: f64, holds: bool) {
         let side = if holds { &mut self.held } else { &mut self.too_high };
         *side = Some(rate);
+        if rate != self.first {
+            self.step = (self.step * self.step).min(Self::UP);
+        }
     }
 }
 
@@ -91,8 +110,7 @@ impl Search {
 mod tests {
     use super::*;
 
-    fn found(first: f64, limit: f64) -> (Option<f64>, usize) {
-        let mut search = Search::from(first);
+    fn found(mut search: Search, limit: f64) -> (Option<f64>, usize) {
         let mut tries = 0;
         while let Some(rate) = search.next() {
             search.saw(rate, rate <= limit);
@@ -105,11 +123,23 @@ mod tests {
     #[test]
     fn the_highest_rate_is_found_to_a_twentieth_from_either_side() {
         for (first, limit) in [(10_000.0, 57_000.0), (10_000.0, 10_000.0), (10_000.0, 1_234.0)] {
-            let (held, tries) = found(first, limit);
-            let held = held.expect("there is one");
-            assert!(held <= limit && held * Search::FINE >= limit, "{held} of {limit}");
-            assert!(tries <= 13, "{tries}");
+            for (search, most) in [(Search::from(first), 13), (Search::near(first), 15)] {
+                let (held, tries) = found(search, limit);
+                let held = held.expect("there is one");
+                assert!(held <= limit && held * Search::FINE * Search::ROUNDED >= limit, "{held} of {limit}");
+                assert!(tries <= most, "{tries}");
+            }
         }
-        assert_eq!(found(10_000.0, 3.0).0, None);
+        assert_eq!(found(Search::from(10_000.0), 3.0).0, None);
+    }
+
+    #[test]
+    fn what_was_found_in_the_round_before_saves_tries() {
+        for (limit, most) in [(10_000.0, 2), (10_300.0, 2), (9_800.0, 2), (11_000.0, 4), (9_000.0, 4)] {
+            let (held, tries) = found(Search::near(10_000.0), limit);
+            let held = held.expect("there is one");
+            assert!(held <= limit && held * Search::FINE * Search::ROUNDED >= limit, "{held} of {limit}");
+            assert!(tries <= most, "{limit}: {tries}");
+        }
     }
 }

@@ -72,7 +72,8 @@ fn the_real_cloud_answers_as_the_golden_files_say() {
     let faults = faults.into_inner().unwrap_or_else(PoisonError::into_inner);
     assert!(
         faults.is_empty(),
-        "the real cloud answers otherwise (SEAWAY_WRITE_CONTRACT=1 writes it down):\n{faults}"
+        "the real cloud answers otherwise (SEAWAY_WRITE_CONTRACT=1 writes it down):\n{faults}\n{}",
+        if faults.contains("ERROR") { cloud.amphora_log(40) } else { String::new() }
     );
     closed.expect("nothing is left behind");
 }

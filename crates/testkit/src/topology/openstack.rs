@@ -99,6 +99,20 @@ impl OpenStack {
         all
     }
 
+    /// What went wrong last where amphorae are made, in the words of Octavia's worker and of Nova, with the end of each traceback:
+    /// a load balancer in ERROR does not say why.
+    pub fn amphora_log(&self, lines: usize) -> String {
+        let mut all = String::new();
+        for service in ["octavia-worker", "nova-compute", "nova-conductor", "nova-scheduler"] {
+            let log = fs::read(self.folder.join(format!("log/{service}.log"))).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            let found: Vec<&str> = log.lines().filter(|it| it.contains(" ERROR ")).collect();
+            let last = found.get(found.len().saturating_sub(lines)..).unwrap_or_default();
+            all.push_str(&format!("{service}:\n{}\n", last.join("\n")));
+        }
+        all
+    }
+
     /// What OVN's provider logged last: requests that it began, statuses that it sent, and what went wrong. For the report of
     /// a test that failed: a request whose status never came stays PENDING, and only this log has the reason.
     pub fn provider_log(&self, lines: usize) -> String {
