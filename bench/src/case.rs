@@ -178,8 +178,8 @@ pub struct Bench {
     pub kept: Option<PathBuf>,
     /// The highest rates that were found in earlier rounds.
     pub highest: BTreeMap<(Case, Contender), f64>,
-    /// Measurements that stayed noisy however often they were repeated.
-    pub restless: usize,
+    /// The version of what is measured.
+    pub seaway: String,
 }
 
 impl Case {

@@ -20,6 +20,7 @@ mod metric;
 mod octavia;
 mod pace;
 mod plane;
+mod record;
 mod report;
 mod rounds;
 mod statistics;
@@ -67,12 +68,15 @@ struct Arguments {
     /// Put the tables into this file, between its markers
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Put everything that was measured into this file, after each case
+    /// Put everything that was measured into this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Go on with a run that ended early: cases that the file of --json has are not measured again
-    #[arg(long, requires = "json")]
-    resume: bool,
+    /// The file of all figures: cases that are measured replace their figures there, after each case; the tables are of all
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Measure only so many cases, those whose figures in the record are oldest
+    #[arg(long, value_name = "COUNT", requires = "record")]
+    oldest: Option<usize>,
     /// The Seaway to measure
     #[arg(long, default_value = "target/dist/seaway")]
     seaway: PathBuf,
@@ -166,6 +170,8 @@ fn run(arguments: Arguments) -> Result<bool> {
         };
         return octavia::run(&programs, &plan);
     }
+    let seaway = versions.iter().find(|it| it.0 == Contender::Seaway);
+    let seaway = seaway.map(|it| it.1.clone()).unwrap_or_default();
     let alone = arguments.cases.iter().find(|it| it.is_by_itself());
     alone.map_or(Ok(()), |it| bail!("`{it}` runs by itself"))?;
     let mut bench = Bench {
@@ -177,7 +183,7 @@ fn run(arguments: Arguments) -> Result<bool> {
         crowd: None,
         kept: arguments.keep,
         highest: BTreeMap::new(),
-        restless: 0,
+        seaway: seaway.clone(),
     };
     let plan = rounds::Plan {
         rounds: if arguments.quick { 1 } else { arguments.rounds.unwrap_or(5) },
@@ -188,24 +194,21 @@ fn run(arguments: Arguments) -> Result<bool> {
 
     let all = || Case::value_variants().iter().copied().filter(|case| case.is_usual()).collect();
     let cases = if arguments.cases.is_empty() { all() } else { arguments.cases };
-    let mut kept = match arguments.json.as_deref().filter(|_| arguments.resume) {
-        Some(path) => report::Report::kept(path, &bench, &plan, &versions)?,
-        None => vec![],
-    };
-    let mut measured = vec![];
+    let kept = arguments.record.as_deref().map_or(Ok(vec![]), record::read)?;
+    let cases = arguments.oldest.map_or(cases.clone(), |count| record::oldest(&kept, &cases, count));
+    let mut measured = kept;
     for case in cases {
-        match kept.iter().position(|it| it.case == case) {
-            Some(at) => measured.push(kept.swap_remove(at)),
-            None => measured.extend(rounds::measure(&mut bench, case, &plan)?),
-        }
-        if let Some(path) = &arguments.json {
-            let so_far = measured.iter().chain(&kept).cloned().collect();
-            let report = report::Report::new(&bench, &plan, versions.clone(), so_far)?;
-            std::fs::write(path, report.json()?).with_context(|| path.display().to_string())?;
+        let new = rounds::measure(&mut bench, case, &plan)?;
+        new.into_iter().for_each(|it| record::add(&mut measured, it));
+        if let Some(path) = &arguments.record {
+            record::write(path, &measured)?;
         }
     }
     let report = report::Report::new(&bench, &plan, versions, measured)?;
     println!("\n{}", report.markdown());
+    if let Some(path) = arguments.json {
+        std::fs::write(&path, report.json()?).with_context(|| path.display().to_string())?;
+    }
     if let Some(path) = arguments.out {
         report.write_into(&path)?;
     }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-use crate::case::{Bench, Case, Effort};
+use crate::case::{Bench, Case, Effort, Sample};
 use crate::contender::Contender;
 use crate::metric::Metric;
 use crate::rounds::{Measured, Plan};
@@ -20,10 +20,7 @@ pub struct Report {
     /// How the run was started.
     command: String,
     versions: Vec<(Contender, String)>,
-    machine: Vec<String>,
     remarks: Vec<String>,
-    /// How long and how hard was loaded, and how often.
-    load: String,
     measured: Vec<Measured>,
     verdicts: Vec<Verdict>,
 }
@@ -35,62 +32,27 @@ impl Report {
         versions: Vec<(Contender, String)>,
         measured: Vec<Measured>,
     ) -> Result<Self> {
-        let mut lacks = lacks(bench);
-        let ours = versions.iter().find(|(contender, _)| *contender == Contender::Seaway);
-        lacks.extend(ours.and_then(|(_, version)| tree::lacks(version)));
         let verdicts = measured
             .iter()
-            .flat_map(|case| case.case.targets().into_iter().map(|target| Verdict::of(case, target, &lacks)));
+            .flat_map(|case| case.case.targets().into_iter().map(|target| Verdict::of(case, target)));
         Ok(Self {
             command: format!("bench/run {}", words(std::env::args().skip(1))),
             versions,
-            machine: machine()?,
             verdicts: verdicts.collect(),
             remarks: remarks(bench, plan),
-            load: load(bench, plan),
             measured,
         })
     }
 
-    /// Every target is met, and no round had an error.
-    /// Whether no round had an error.
+    /// Whether no round had an error that nothing disturbed.
     pub fn is_sound(&self) -> bool {
-        self.measured.iter().flat_map(|case| case.rounds.values().flatten()).all(|it| it.errors == 0)
+        let samples = || self.measured.iter().flat_map(|case| case.rounds.values().flatten());
+        samples().all(|it| it.errors == 0 || it.noise.is_some())
     }
 
     /// Whether all targets are met, and none is undecided.
     pub fn is_good(&self) -> bool {
         self.verdicts.iter().all(|it| it.outcome == Outcome::Met)
-    }
-
-    /// What an earlier run of the same programs on the same machine under the same load measured already.
-    pub fn kept(
-        path: &Path,
-        bench: &Bench,
-        plan: &Plan,
-        versions: &[(Contender, String)],
-    ) -> Result<Vec<Measured>> {
-        #[derive(serde::Deserialize)]
-        struct Kept {
-            versions: Vec<(Contender, String)>,
-            machine: Vec<String>,
-            load: String,
-            measured: Vec<Measured>,
-        }
-        let text = match fs::read_to_string(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
-            text => text.with_context(|| path.display().to_string())?,
-        };
-        let kept: Kept = serde_json::from_str(&text)
-            .with_context(|| format!("{}: not written by `bench/run --json`", path.display()))?;
-        for (what, differs) in [
-            ("program", kept.versions != versions),
-            ("machine", kept.machine != machine()?),
-            ("load", kept.load != load(bench, plan)),
-        ] {
-            ensure!(!differs, "{} is of another {what}: name a new file, or remove it", path.display());
-        }
-        Ok(kept.measured)
     }
 
     pub fn json(&self) -> Result<String> {
@@ -99,19 +61,26 @@ impl Report {
 
     pub fn markdown(&self) -> String {
         let mut text = String::new();
-        let mut versions: Vec<&str> = self.versions.iter().map(|(_, version)| version.as_str()).collect();
+        let is_peer = |it: &&(Contender, String)| it.0 != Contender::Seaway;
+        let mut versions: Vec<&str> =
+            self.versions.iter().filter(is_peer).map(|(_, version)| version.as_str()).collect();
         // One program in several roles is one program.
         versions.sort_unstable_by_key(|version| self.versions.iter().position(|(_, it)| it == version));
         versions.dedup();
         verdict::first_lines(&self.verdicts).iter().for_each(|line| add(&mut text, line));
-        add(&mut text, &format!("`{}`: {}. {}.", self.command, versions.join(", "), self.machine.join(", ")));
+        add(&mut text, &format!("`{}`, beside {}.", self.command, versions.join(", ")));
         for remark in &self.remarks {
             add(&mut text, &format!("**{remark}**"));
         }
-        add(&mut text, "\n| case | figure | Seaway | peer | target | ratio (95 % interval) | |");
-        add(&mut text, "|---|---|--:|--:|--:|--:|---|");
-        for verdict in &self.verdicts {
-            add(&mut text, &verdict.row());
+        add(
+            &mut text,
+            "\n| case | figure | Seaway | peer | target | ratio (95 % interval) | | measured before |",
+        );
+        add(&mut text, "|---|---|--:|--:|--:|--:|---|--:|");
+        for case in &self.measured {
+            for target in case.case.targets() {
+                add(&mut text, &Verdict::of(case, target).row_beside(case.before.as_deref()));
+            }
         }
         let earlier: Vec<String> = self.measured.iter().flat_map(against_earlier).collect();
         if !earlier.is_empty() {
@@ -168,7 +137,7 @@ fn against_earlier(case: &Measured) -> Vec<String> {
     ];
     let row = |metric: Metric| {
         let target = Target::beside(metric, Contender::SeawayBefore, 1.0);
-        let Verdict { ours, theirs, ratio, outcome, .. } = Verdict::of(case, target, &[]);
+        let Verdict { ours, theirs, ratio, outcome, .. } = Verdict::of(case, target);
         let Ratio { median, low, high } = ratio?;
         let words = match outcome {
             Outcome::Failed => "**failed**",
@@ -196,12 +165,14 @@ fn add(text: &mut String, line: &str) {
 /// Medians of everything that one case measured, a line for each contender.
 fn details(case: &Measured) -> String {
     let mut text = format!("\n**{0}** (`bench/run {0}`): {1}", case.case, case.what);
+    let of = format!("{}, {} UTC, {}", case.seaway, case.at, case.machine.join(", "));
     if let Some(rate) = case.rate {
         let _infallible = write!(text, ", {rate:.0} requests/s for all");
     }
     if let Some(from) = &case.rate_from {
         let _infallible = write!(text, " ({from})");
     }
+    let _infallible = write!(text, ". Of {of}");
     let metrics: Vec<Metric> = case
         .rounds
         .values()
@@ -214,11 +185,13 @@ fn details(case: &Measured) -> String {
     for (contender, rounds) in &case.rounds {
         let _infallible = write!(text, "\n| {contender} |");
         for metric in &metrics {
-            let values: Vec<f64> =
-                rounds.iter().filter_map(|sample| sample.figures.get(metric).copied()).collect();
+            let is_quiet = |it: &&Sample| it.noise.is_none();
+            let some = rounds.iter().any(|it| is_quiet(&it));
+            let chosen = rounds.iter().filter(|it| !some || is_quiet(it));
+            let values: Vec<f64> = chosen.filter_map(|it| it.figures.get(metric).copied()).collect();
             let _infallible = write!(text, " {} |", median(&values).map_or_else(|| "–".to_owned(), rounded));
         }
-        let errors: u64 = rounds.iter().map(|sample| sample.errors).sum();
+        let errors: u64 = rounds.iter().filter(|it| it.noise.is_none()).map(|it| it.errors).sum();
         let noisy = rounds.iter().filter(|sample| sample.noise.is_some()).count();
         let noisy = if noisy > 0 { format!(", {noisy} noisy") } else { String::new() };
         let _infallible = write!(text, " {errors} | {}{noisy} |", rounds.len());
@@ -241,8 +214,8 @@ pub fn machine() -> Result<Vec<String>> {
 
 /// Arguments as a shell takes them, without the paths of the machine: where the binary is, and what is written.
 fn words(arguments: impl Iterator<Item = String>) -> String {
-    const OF_THE_MACHINE: [&str; 7] =
-        ["--seaway", "--before", "--keep", "--rig", "--peers", "--json", "--out"];
+    const OF_THE_MACHINE: [&str; 8] =
+        ["--seaway", "--before", "--keep", "--rig", "--peers", "--json", "--record", "--out"];
     let mut kept = vec![];
     let mut skip = false;
     for argument in arguments {
@@ -257,8 +230,14 @@ fn words(arguments: impl Iterator<Item = String>) -> String {
     kept.join(" ")
 }
 
+pub fn time() -> Result<String> {
+    let output =
+        std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]).output().context("date")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// What of a whole run is not as the cases state it: then nothing that it measured is met.
-fn lacks(bench: &Bench) -> Vec<String> {
+pub fn lacks(bench: &Bench) -> Vec<String> {
     let (stated, effort) = (Effort::FULL, bench.effort);
     let mut lacks = vec![];
     let rate = (effort.rate_scale - stated.rate_scale).abs() > f64::EPSILON;
@@ -268,11 +247,8 @@ fn lacks(bench: &Bench) -> Vec<String> {
     if !bench.own_network {
         lacks.push("in the host's network".to_owned());
     }
+    lacks.extend(tree::lacks(&bench.seaway));
     lacks
-}
-
-fn load(bench: &Bench, plan: &Plan) -> String {
-    format!("{:?}, {} rounds, own network: {}", bench.effort, plan.rounds, bench.own_network)
 }
 
 fn remarks(bench: &Bench, plan: &Plan) -> Vec<String> {

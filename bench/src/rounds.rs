@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::case::{Bench, Case, Sample, Settled, loaded};
 use crate::contender::Contender;
+use crate::report;
 use crate::sys;
 
 #[derive(Clone, Debug)]
@@ -26,11 +27,23 @@ pub struct Measured {
     /// Where a rate comes from that was found in this run.
     pub rate_from: Option<String>,
     pub rounds: BTreeMap<Contender, Vec<Sample>>,
+    /// The Seaway that was measured, with its commit.
+    pub seaway: String,
+    pub machine: Vec<String>,
+    /// In UTC, when it was done.
+    pub at: String,
+    /// Why nothing that was measured shows that a target is met.
+    pub lacks: Vec<String>,
+    /// The measurement before this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Box<Self>>,
 }
 
-const ATTEMPTS: usize = 4;
-/// After so many measurements that stayed noisy in all attempts, the machine does not come to rest: others are made once.
-const RESTLESS: usize = 3;
+/// Of one measurement.
+const ATTEMPTS: usize = 3;
+
+/// How often measurements of a case may still be repeated: a machine that does not come to rest ends it, too.
+struct Repeats(usize);
 
 /// `None` if none of the contenders takes part in the case.
 pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Measured>> {
@@ -52,19 +65,32 @@ pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Meas
         println!("  {how}");
     }
     let mut rounds: BTreeMap<Contender, Vec<Sample>> = BTreeMap::new();
-    for round in 0..case.rounds(plan.rounds) {
+    let wanted = case.rounds(plan.rounds);
+    let mut repeats = Repeats(wanted * taking_part.len());
+    let (mut round, mut quiet) = (0, 0);
+    while quiet < wanted && (round < wanted || repeats.0 > 0) {
+        let mut is_quiet = true;
         for contender in order(&taking_part, round) {
-            let sample = undisturbed(bench, case, contender, rate, plan)?;
+            let sample = undisturbed(bench, case, contender, rate, plan, &mut repeats)?;
             println!("  round {} {}", round + 1, line(contender, &sample));
+            is_quiet &= sample.noise.is_none() || plan.patience <= 0.0;
             rounds.entry(contender).or_default().push(sample);
         }
+        round += 1;
+        quiet += usize::from(is_quiet);
+        if round >= wanted {
+            // A round more is a repetition of all.
+            repeats.0 = repeats.0.saturating_sub(taking_part.len());
+        }
     }
-    Ok(Some(Measured { case, what, rate, rate_from: how, rounds }))
+    let seaway = bench.seaway.clone();
+    let (machine, at, lacks) = (report::machine()?, report::time()?, report::lacks(bench));
+    Ok(Some(Measured { case, what, rate, rate_from: how, rounds, seaway, machine, at, lacks, before: None }))
 }
 
 fn settle(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Settled> {
     let mut best: Option<Settled> = None;
-    for _ in 0..attempts(bench) {
+    for _ in 0..ATTEMPTS {
         wait_for_quiet(plan)?;
         let settled = case.settle_rate(bench)?;
         bench.rig.backend.forget_connections();
@@ -79,10 +105,6 @@ fn settle(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Settled> {
     best.context("there is at least one attempt")
 }
 
-fn attempts(bench: &Bench) -> usize {
-    if bench.restless < RESTLESS { ATTEMPTS } else { 1 }
-}
-
 /// Every contender is first, second and last equally often.
 fn order(contenders: &[Contender], round: usize) -> Vec<Contender> {
     let mut order = contenders.to_vec();
@@ -90,13 +112,14 @@ fn order(contenders: &[Contender], round: usize) -> Vec<Contender> {
     order
 }
 
-/// A sample that nothing disturbed or, if the machine never comes to rest, the last one, marked as noisy.
+/// A sample that nothing disturbed or, if the machine does not come to rest, the last one, marked as noisy.
 fn undisturbed(
     bench: &mut Bench,
     case: Case,
     contender: Contender,
     rate: Option<f64>,
     plan: &Plan,
+    repeats: &mut Repeats,
 ) -> Result<Sample> {
     let mut attempt = 1;
     loop {
@@ -109,18 +132,10 @@ fn undisturbed(
         };
         bench.rig.backend.forget_connections();
         match &sample.noise {
-            Some(noise) if plan.patience > 0.0 && attempt < attempts(bench) => {
+            Some(noise) if plan.patience > 0.0 && attempt < ATTEMPTS && repeats.0 > 0 => {
                 println!("  disturbed, again: {contender}: {noise}");
                 attempt += 1;
-            }
-            Some(_) if plan.patience > 0.0 => {
-                bench.restless += 1;
-                if bench.restless == RESTLESS {
-                    println!(
-                        "  the machine does not come to rest: from here on, each measurement is made once"
-                    );
-                }
-                return Ok(sample);
+                repeats.0 -= 1;
             }
             _ => return Ok(sample),
         }

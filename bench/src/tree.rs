@@ -2,21 +2,41 @@
 
 use std::process::Command;
 
-/// What is in the way of naming one commit for the figures; nothing, if the program of this version was built from it.
+/// What is no part of the program.
+const APART: [&str; 9] = [
+    ":!docs",
+    ":!results",
+    ":!bench",
+    ":!fuzz",
+    ":!mutants",
+    ":!gate",
+    ":!rig",
+    ":!crates/testkit",
+    ":(exclude,glob)crates/*/tests/**",
+];
+
+/// What is in the way of naming one commit for the figures; nothing, if the program of this version was built from it and is
+/// that of the commit that is checked out.
 pub fn lacks(version: &str) -> Option<String> {
-    // Pages that a run writes into are no part of the program.
-    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs", ":!results"]);
-    compared(version, git(&["rev-parse", "--short=12", "HEAD"]).as_deref(), changed.as_deref())
+    let of = |arguments: &[&str]| git(&[arguments, &["--", "."], &APART].concat());
+    let Some((_, commit)) = version.rsplit_once('(') else {
+        return Some(format!("{version:?} names no commit"));
+    };
+    let commit = commit.trim_end_matches(')');
+    compared(
+        commit,
+        of(&["diff", "--name-only", commit, "HEAD"]).as_deref(),
+        of(&["status", "--porcelain", "--untracked-files=no"]).as_deref(),
+    )
 }
 
-fn compared(version: &str, commit: Option<&str>, changed: Option<&str>) -> Option<String> {
-    let (Some(commit), Some(changed)) = (commit, changed) else {
-        return Some("the commit is unknown: git tells none".to_owned());
-    };
-    if !version.contains(commit) {
-        return Some(format!("not built from commit {commit}"));
+fn compared(commit: &str, since: Option<&str>, changed: Option<&str>) -> Option<String> {
+    match (since, changed) {
+        (Some(""), Some("")) => None,
+        (Some(""), Some(_)) => Some("uncommitted changes".to_owned()),
+        (Some(_), Some(_)) => Some(format!("the program changed since {commit}")),
+        _ => Some(format!("git does not know {commit}")),
     }
-    (!changed.is_empty()).then(|| "uncommitted changes".to_owned())
 }
 
 fn git(arguments: &[&str]) -> Option<String> {
@@ -30,11 +50,11 @@ mod tests {
 
     #[test]
     fn figures_belong_to_a_commit_if_the_program_was_built_from_it_and_nothing_changed() {
-        let version = "seaway 0.1.0 (0123456789ab)";
-        let lacks = |commit, changed| compared(version, commit, changed);
-        assert_eq!(lacks(Some("0123456789ab"), Some("")), None);
-        assert_eq!(lacks(Some("0123456789ab"), Some(" M a.rs")).unwrap(), "uncommitted changes");
-        assert_eq!(lacks(Some("ba9876543210"), Some("")).unwrap(), "not built from commit ba9876543210");
-        assert!(lacks(None, Some("")).unwrap().contains("unknown"));
+        let lacks = |since, changed| compared("0123456789ab", since, changed);
+        assert_eq!(lacks(Some(""), Some("")), None);
+        assert_eq!(lacks(Some(""), Some(" M a.rs")).expect("it is changed"), "uncommitted changes");
+        assert!(lacks(Some("a.rs"), Some("")).expect("it is changed").contains("changed since 0123456789ab"));
+        assert!(lacks(None, Some("")).expect("it is unknown").contains("git does not know"));
+        assert!(super::lacks("seaway 0.1.0").expect("it names none").contains("no commit"));
     }
 }

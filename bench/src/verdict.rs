@@ -4,6 +4,8 @@
 //! at the load that the case states, of a program that was built from a commit, and if the whole 95 % interval is on one side
 //! of the target. Everything else is "undecided", with the reasons.
 
+use std::collections::BTreeMap;
+
 use crate::case::Sample;
 use crate::contender::Contender;
 use crate::metric::Metric;
@@ -43,8 +45,8 @@ pub enum Outcome {
 }
 
 impl Verdict {
-    /// `lacks` is what the whole run lacks: then nothing is met.
-    pub fn of(case: &Measured, target: Target, lacks: &[String]) -> Self {
+    pub fn of(case: &Measured, target: Target) -> Self {
+        let case = &compared(case, target);
         let ours = figures(case, target, Contender::Seaway);
         let theirs = target.against.map(|it| best(case, target, it)).unwrap_or_default();
         let pairs: Vec<(f64, f64)> = match target.against {
@@ -57,9 +59,9 @@ impl Verdict {
             _ if ours.is_empty() => Outcome::NotMeasured,
             _ if failed => Outcome::Failed,
             // Nothing was above zero: what costs nothing is within any target.
-            None if target.against.is_none() => decided(Side::Within, case, target, lacks),
+            None if target.against.is_none() => decided(Side::Within, case, target),
             None => Outcome::NotMeasured,
-            Some(Ratio { low, high, .. }) => decided(Side::of(target.bound, low, high), case, target, lacks),
+            Some(Ratio { low, high, .. }) => decided(Side::of(target.bound, low, high), case, target),
         };
         let middle =
             |figures: &[Option<f64>]| median(&figures.iter().flatten().copied().collect::<Vec<f64>>());
@@ -98,6 +100,20 @@ impl Verdict {
         )
     }
 
+    /// The row, and what was measured before, which agrees if the intervals meet.
+    pub fn row_beside(&self, before: Option<&Measured>) -> String {
+        let earlier = before.map(|it| Self::of(it, self.target));
+        let words = match earlier.as_ref().map(|it| (self.ratio, it.ratio, it.ours)) {
+            None => String::new(),
+            Some((Some(now), Some(then), _)) => {
+                let agrees = if now.low <= then.high && then.low <= now.high { "" } else { " **differs**" };
+                format!("{:.3} ({:.3} to {:.3}){agrees}", then.median, then.low, then.high)
+            }
+            Some((_, _, ours)) => ours.map_or_else(String::new, rounded),
+        };
+        format!("{} {words} |", self.row())
+    }
+
     /// Which figure it is, and how far from its target, in a few words.
     fn summary(&self) -> String {
         let found = match (self.ratio, self.target.against) {
@@ -106,6 +122,27 @@ impl Verdict {
         };
         format!("{} ({}): {found}, target {}", self.what, self.target.metric.label(), self.target)
     }
+}
+
+/// Only contenders that are compared, and only rounds in which none of them was disturbed, if those are enough.
+fn compared(case: &Measured, target: Target) -> Measured {
+    let peers = target.against.map(Against::contenders).unwrap_or_default();
+    let takes_part = |it: &Contender| *it == Contender::Seaway || peers.contains(it);
+    let rounds: BTreeMap<_, _> = case
+        .rounds
+        .iter()
+        .filter(|(it, _)| takes_part(it))
+        .map(|(it, rounds)| (*it, rounds.clone()))
+        .collect();
+    let is_quiet = |at: &usize| rounds.values().all(|it| it.get(*at).is_some_and(|it| it.noise.is_none()));
+    let quiet: Vec<usize> =
+        (0..rounds.values().map(Vec::len).min().unwrap_or_default()).filter(is_quiet).collect();
+    let chosen = |of: &Vec<Sample>| quiet.iter().filter_map(|at| of.get(*at).cloned()).collect();
+    let rounds = match quiet.len() {
+        enough if enough >= ROUNDS => rounds.iter().map(|(it, of)| (*it, chosen(of))).collect(),
+        _ => rounds,
+    };
+    Measured { rounds, before: None, ..case.clone() }
 }
 
 fn figures(case: &Measured, target: Target, contender: Contender) -> Vec<Option<f64>> {
@@ -144,13 +181,11 @@ impl Side {
     }
 }
 
-fn decided(side: Side, case: &Measured, target: Target, lacks: &[String]) -> Outcome {
-    let peers = target.against.map(Against::contenders).unwrap_or_default();
-    let takes_part = |it: &Contender| *it == Contender::Seaway || peers.contains(it);
-    let rounds = || case.rounds.iter().filter(|(contender, _)| takes_part(contender)).map(|(_, it)| it);
+fn decided(side: Side, case: &Measured, target: Target) -> Outcome {
+    let rounds = || case.rounds.values();
     let fewest = rounds().map(Vec::len).min().unwrap_or_default();
     let noisy = rounds().flatten().filter(|sample| sample.noise.is_some()).count();
-    let mut reasons = lacks.to_vec();
+    let mut reasons = case.lacks.clone();
     if side == Side::Both {
         reasons.push("the target is within the interval".to_owned());
     }
@@ -210,8 +245,6 @@ pub fn rounded(figure: f64) -> String {
 
 #[cfg(test)]
 pub mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::case::Case;
 
@@ -221,7 +254,18 @@ pub mod tests {
             .iter()
             .map(|(contender, values)| (*contender, values.iter().map(sample).collect()))
             .collect();
-        Measured { case, what: "a case".into(), rate: Some(1_000.0), rate_from: None, rounds }
+        Measured {
+            case,
+            what: "a case".into(),
+            rate: Some(1_000.0),
+            rate_from: None,
+            rounds,
+            seaway: "seaway 0.1.0 (0123456789ab)".into(),
+            machine: vec![],
+            at: "2026-11-28 06:00".into(),
+            lacks: vec![],
+            before: None,
+        }
     }
 
     fn udp(ours: &[f64], theirs: &[f64]) -> Measured {
@@ -231,7 +275,7 @@ pub mod tests {
 
     fn verdict(case: &Measured, lacks: &[&str]) -> Verdict {
         let lacks: Vec<String> = lacks.iter().map(|it| (*it).to_owned()).collect();
-        Verdict::of(case, target(case.case), &lacks)
+        Verdict::of(&Measured { lacks, ..case.clone() }, target(case.case))
     }
 
     /// Of the tests: what is to be reached may change.
@@ -277,6 +321,10 @@ pub mod tests {
             case.rounds.get_mut(&contender).unwrap()[2].noise = Some("stolen".to_owned());
             assert_eq!(outcome(&case), undecided("1 noisy"));
         }
+        // Rounds that were made for noisy ones are enough.
+        let mut case = udp(&[6.0, 6.1, 60.0, 6.0, 6.0, 6.1], &[10.0; 6]);
+        case.rounds.get_mut(&Contender::Seaway).unwrap()[2].noise = Some("stolen".to_owned());
+        assert_eq!((outcome(&case), verdict(&case, &[]).ours), (Outcome::Met, Some(6.0)));
         // Whose figure is not compared may be noisy.
         let mut case = udp(&WELL, &TENS);
         let noisy = Sample { noise: Some("stolen".to_owned()), ..Sample::default() };
@@ -319,7 +367,7 @@ pub mod tests {
         ];
         let beside = |metric, bound| {
             let target = Target { metric, against: Some(Against::BetterPeer), bound };
-            Verdict::of(&measured(Case::Http1k, metric, &figures), target, &[])
+            Verdict::of(&measured(Case::Http1k, metric, &figures), target)
         };
         let cost = beside(Metric::BusyPerRequest, Bound::AtMost(0.8));
         assert_eq!((cost.theirs, cost.outcome), (Some(5.0), Outcome::Met));
@@ -332,10 +380,10 @@ pub mod tests {
             against: Some(Against::BetterPeer),
             bound: Bound::AtMost(0.7),
         };
-        assert_eq!(Verdict::of(&of_nginx, target, &[]).outcome, Outcome::Met);
+        assert_eq!(Verdict::of(&of_nginx, target).outcome, Outcome::Met);
         let mut failed = measured(Case::Http1k, Metric::BusyPerRequest, &figures);
         failed.rounds.get_mut(&Contender::Nginx).unwrap()[0].errors = 1;
-        assert_eq!(Verdict::of(&failed, target, &[]).outcome, Outcome::Failed);
+        assert_eq!(Verdict::of(&failed, target).outcome, Outcome::Failed);
     }
 
     #[test]
@@ -350,9 +398,20 @@ pub mod tests {
             }
             case
         };
-        assert_eq!(Verdict::of(&case(97.0), target, &[]).outcome, Outcome::Met);
+        assert_eq!(Verdict::of(&case(97.0), target).outcome, Outcome::Met);
         let reason = "core 1, of clients and members, was the limit";
-        assert_eq!(Verdict::of(&case(60.0), target, &[]).outcome, undecided(reason));
+        assert_eq!(Verdict::of(&case(60.0), target).outcome, undecided(reason));
+    }
+
+    #[test]
+    fn what_was_measured_before_agrees_where_the_intervals_meet() {
+        let row = |before: &[f64]| {
+            let now = udp(&WELL, &TENS);
+            verdict(&now, &[]).row_beside(Some(&udp(before, &TENS)))
+        };
+        assert!(row(&[6.0, 6.2, 6.1, 6.0, 6.0]).ends_with(") |"), "{}", row(&WELL));
+        assert!(row(&[9.0, 9.1, 9.0, 9.0, 9.1]).ends_with(" **differs** |"));
+        assert!(verdict(&udp(&WELL, &TENS), &[]).row_beside(None).ends_with("| met |  |"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ const LARGE_DATAGRAM: usize = 1_200;
 const MANY: usize = 512;
 
 /// Shares of the wall time beyond which a run is repeated.
-const QUEUED: f64 = 0.01;
+const QUEUED: f64 = 0.02;
 const FOREIGN: f64 = 0.02;
 /// Where other tasks cannot be told from interrupts (and there are two or three for each request), this much is both.
 const FOREIGN_OR_INTERRUPT: f64 = 0.15;
