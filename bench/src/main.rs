@@ -192,8 +192,8 @@ fn run(arguments: Arguments) -> Result<bool> {
     };
     ensure!(plan.rounds > 0, "at least one round is needed");
 
-    let all = || Case::value_variants().iter().copied().filter(|case| case.is_usual()).collect();
-    let cases = if arguments.cases.is_empty() { all() } else { arguments.cases };
+    let usual = || Case::value_variants().iter().copied().filter(|case| case.is_usual());
+    let cases = if arguments.cases.is_empty() { usual().collect() } else { arguments.cases };
     let kept = arguments.record.as_deref().map_or(Ok(vec![]), record::read)?;
     let cases = arguments.oldest.map_or(cases.clone(), |count| record::oldest(&kept, &cases, count));
     let mut measured = kept;
@@ -204,7 +204,13 @@ fn run(arguments: Arguments) -> Result<bool> {
             record::write(path, &measured)?;
         }
     }
-    let report = report::Report::new(&bench, &plan, versions, measured)?;
+    let has = |case: &Case| measured.iter().any(|it| it.case == *case);
+    let missing = match arguments.record {
+        Some(_) => usual().filter(|it| !has(it)).collect(),
+        None => vec![],
+    };
+    let mut report = report::Report::new(&bench, &plan, versions, measured)?;
+    report.missing = missing;
     println!("\n{}", report.markdown());
     if let Some(path) = arguments.json {
         std::fs::write(&path, report.json()?).with_context(|| path.display().to_string())?;

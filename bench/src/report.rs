@@ -21,6 +21,8 @@ pub struct Report {
     command: String,
     versions: Vec<(Contender, String)>,
     remarks: Vec<String>,
+    /// Of a record: cases that it does not have yet.
+    pub missing: Vec<Case>,
     measured: Vec<Measured>,
     verdicts: Vec<Verdict>,
 }
@@ -40,6 +42,7 @@ impl Report {
             versions,
             verdicts: verdicts.collect(),
             remarks: remarks(bench, plan),
+            missing: vec![],
             measured,
         })
     }
@@ -68,6 +71,10 @@ impl Report {
         versions.sort_unstable_by_key(|version| self.versions.iter().position(|(_, it)| it == version));
         versions.dedup();
         verdict::first_lines(&self.verdicts).iter().for_each(|line| add(&mut text, line));
+        if !self.missing.is_empty() {
+            let missing: Vec<String> = self.missing.iter().map(Case::to_string).collect();
+            add(&mut text, &format!("**Not measured yet: {}.**", missing.join(", ")));
+        }
         add(&mut text, &format!("`{}`, beside {}.", self.command, versions.join(", ")));
         for remark in &self.remarks {
             add(&mut text, &format!("**{remark}**"));
