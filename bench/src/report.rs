@@ -64,7 +64,9 @@ impl Report {
 
     pub fn markdown(&self) -> String {
         let mut text = String::new();
-        let is_peer = |it: &&(Contender, String)| it.0 != Contender::Seaway;
+        // Seaway is what each case names: it may be of several commits.
+        let ours = self.versions.iter().find(|it| it.0 == Contender::Seaway).map(|it| &it.1);
+        let is_peer = |it: &&(Contender, String)| Some(&it.1) != ours;
         let mut versions: Vec<&str> =
             self.versions.iter().filter(is_peer).map(|(_, version)| version.as_str()).collect();
         // One program in several roles is one program.
