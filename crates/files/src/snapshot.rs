@@ -61,7 +61,9 @@ pub enum CacheError {
     Unreadable(#[source] io::Error),
     #[error("its owner is neither root nor the user of this process, or its mode lets others write to it")]
     Exposed,
-    #[error("it was written by another version of seaway (form {0}, not {FORM})")]
+    #[error(
+        "the file was written by another version of seaway (format {0}; this version reads format {FORM})"
+    )]
     OtherForm(u32),
     #[error("it is a snapshot of host {} with the API server {}", .0.host, .0.server)]
     Foreign(Origin),

@@ -66,7 +66,7 @@ fn traffic(registry: &mut Registry, view: &View, totals: &HashMap<L4, Counts>) {
     );
     registry.register(
         "seaway_connect_errors",
-        "Connections to members that failed",
+        "Attempts to connect to a member that failed",
         by_protocol(|c| c.connect_errors),
     );
     registry.register(

@@ -91,7 +91,10 @@ pub(super) fn refused(
     if is_of_nodes(wish, pool, can) || !suits(kind, pool.l4) || has(can, kind, pool.l4) {
         return None;
     }
-    let message = format!("this provider of load balancers has no health check by {}", kind.as_str());
+    let message = format!(
+        "the provider of this load balancer has no health check by {}: the port is not created",
+        kind.as_str()
+    );
     let problem = Problem::new(owner.object(), Reason::Unsupported, message);
     Some(problem.fix("Set seaway.dev/cloud-monitor-type: TCP, or remove it."))
 }

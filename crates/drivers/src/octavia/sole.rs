@@ -276,7 +276,9 @@ impl Octavia {
         };
         match sole.problem() {
             Some(problem) if was_alone => error!("{}", problem.message),
-            None if !was_alone => info!("no other controller writes in the name of this cluster any more"),
+            None if !was_alone => {
+                info!("the other controller of this cluster has stopped: this one writes to the cloud again")
+            }
             _ => {}
         }
         pause

@@ -126,7 +126,7 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
         (observed.shared.guest, &observed.balancer, outside.tags.balancer.is_empty())
     {
         messages.push(format!(
-            "load balancer {} belongs to another Service: its tags stay as they are",
+            "load balancer {} belongs to another Service: the requested tags are not set there",
             balancer.it.id
         ));
     }
@@ -134,7 +134,10 @@ pub(super) fn told(wish: &Wish, observed: &Observed) -> Vec<(Owner, Problem)> {
     if let (Some(there), false) = (&observed.floating, outside.tags.floating.is_empty())
         && (observed.shared.guest || !is_made_here(there))
     {
-        messages.push(format!("floating IP {} was not made for it: its tags stay as they are", there.id));
+        messages.push(format!(
+            "floating IP {} was not created for this Service: the requested tags are not set there",
+            there.id
+        ));
     }
     let owner = wish.listeners.values().map(|it| &it.owner).min();
     let problem = |owner: &Owner, message: String| {

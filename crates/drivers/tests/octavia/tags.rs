@@ -178,7 +178,7 @@ async fn a_floating_ip_that_the_user_brought_and_a_load_balancer_of_another_are_
     wish.options.outside.as_mut().unwrap().requested = theirs.floating_ip_address;
     let told = scene.reach_telling(&wish).await;
     assert_eq!(scene.floating().await.remove(0).tags, BTreeSet::new());
-    assert!(told.iter().any(|it| it.message.contains("was not made for it")), "{told:?}");
+    assert!(told.iter().any(|it| it.message.contains("was not created for this Service")), "{told:?}");
     let made = scene.balancers().await.remove(0);
     let mut guest = asking(scene.wish_of("uid-2", &[443], &[1]), &["guest"]);
     let outside = guest.options.outside.as_mut().unwrap();

@@ -65,7 +65,7 @@ impl StateCacheWriter {
                 None => pending.missing = pending.kinds.clone(),
             }
         }
-        let (heartbeat, part) = Heartbeat::new("the writer of the state cache");
+        let (heartbeat, part) = Heartbeat::new("the writer of the snapshot");
         let ring = shared.clone();
         let part = part.woken_by(move || ring.wakeup.notify_all());
         let of = shared.clone();
@@ -222,7 +222,7 @@ mod tests {
             let snapshot = StateCache::at(folder.path().join("snapshot"), origin);
             StateCacheWriter::start(snapshot, None, [Kind::Service]).expect("a thread")
         };
-        let fault = |hangs| Some(Fault { part: "the writer of the state cache".into(), hangs });
+        let fault = |hangs| Some(Fault { part: "the writer of the snapshot".into(), hangs });
         let keeper = start();
         let held = keeper.shared.pending();
         assert_eq!(found(keeper.part(), Duration::from_millis(400), || None), fault(true));

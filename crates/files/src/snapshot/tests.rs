@@ -136,7 +136,10 @@ fn what_is_not_ours_or_not_whole_is_refused_with_the_reason() {
     assert_eq!(with("\u{0}"), "line 1 is not in the form that Seaway writes");
     assert_eq!(with(""), "the end of the file is missing");
     let newer = good.replacen("\"seaway\":1", "\"seaway\":7", 1);
-    assert_eq!(with(&newer), "it was written by another version of seaway (form 7, not 1)");
+    assert_eq!(
+        with(&newer),
+        "the file was written by another version of seaway (format 7; this version reads format 1)"
+    );
     let foreign = good.replacen(HOST, "edge-2", 1);
     assert_eq!(with(&foreign), "it is a snapshot of host edge-2 with the API server https://10.0.0.1");
     fs::write(snapshot.path(), &good).expect("is written");

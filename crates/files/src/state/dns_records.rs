@@ -75,7 +75,7 @@ fn read(path: &Path) -> Option<StoredRecord> {
         |why: String| warn!(path = %path.display(), why, "a record that was added to DNS cannot be read");
     let known = fs::metadata(path).ok()?;
     if known.len() > LARGEST {
-        told(format!("it has {} bytes", known.len()));
+        told(format!("the file has {} bytes, more than the {LARGEST} that are read", known.len()));
         return None;
     }
     let written = known.modified().ok()?;

@@ -268,7 +268,7 @@ fn why(it: &PeerReport) -> &str {
     match (it.what, it.detail.as_str()) {
         (PeerProgress::NoPassword, "") => "its password cannot be read",
         (PeerProgress::NotPermitted, "") => "the host lacks a capability",
-        (_, "") => "it does not say why",
+        (_, "") => "the host reports no reason; look at its log",
         (_, detail) => detail,
     }
 }

@@ -39,26 +39,26 @@ impl Changes {
     pub(super) fn spoil(&self, term: &mut Term) {
         let mut changed = None;
         if self.source && (term.sources.is_some() || term.not_sources.is_some()) {
-            changed = Some("src, which a rule before it changes");
+            changed = Some("the client address (src), which an earlier rule changes");
         }
         let Condition { hosts, path, method, headers, query } = &mut term.condition;
         let any = PathRule::Prefix("/".to_owned());
         if self.path && (*path != any || !query.is_empty()) {
-            changed = Some("the path, which a rule before it changes");
+            changed = Some("the path, which an earlier rule changes");
             *path = any;
             query.clear();
         }
         if self.method && method.take().is_some() {
-            changed = Some("the method, which a rule before it changes");
+            changed = Some("the method, which an earlier rule changes");
         }
         let before = headers.len();
         headers.retain(|name, _| !self.headers.contains(name));
         if headers.len() < before {
-            changed = Some("a header, which a rule before it changes");
+            changed = Some("a header, which an earlier rule changes");
         }
         if self.headers.contains("host") && !hosts.is_empty() {
             hosts.clear();
-            changed = Some("the host, which a rule before it changes");
+            changed = Some("the host, which an earlier rule changes");
         }
         if let Some(what) = changed {
             term.unknown.get_or_insert_with(|| what.to_owned());

@@ -233,7 +233,9 @@ fn passthrough<'s>(
     context.proxy.door.https = Some(bind.port);
     for (line, hosts) in by_name {
         let Some(to) = context.backend(line.word(1)) else {
-            context.report.left_out(&line.place, "no backend has this name");
+            context
+                .report
+                .left_out(&line.place, "no backend has this name: connections for these host names end");
             continue;
         };
         let Some(place) = backend(to, false, context) else { continue };

@@ -103,7 +103,7 @@ fn unwritable(condition: &mut Condition, judged: &mut BTreeMap<String, bool>) ->
         | PathRule::Ends(text)
         | PathRule::Contains(text) => {
             if text.len() > LONGEST {
-                return Some(format!("the expression has more than {LONGEST} bytes"));
+                return Some(format!("the path pattern has more than {LONGEST} bytes"));
             }
         }
     }

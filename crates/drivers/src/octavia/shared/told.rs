@@ -89,7 +89,7 @@ pub(in crate::octavia) fn told(
             Some(&balancer.it.name).filter(|it| cluster.is_some_and(|cluster| cluster.may_tell(it, owner)));
         let now = name.map_or_else(|| "has another name".to_owned(), |it| format!("is called {it}"));
         let message = format!(
-            "no load balancer is called {} any more: it stays on {}, which {now}",
+            "no load balancer is called {} any more: the Service stays on load balancer {}, which {now}",
             named.id, balancer.it.id
         );
         Problem::new(owner.object(), Reason::BadAnnotation, message)
