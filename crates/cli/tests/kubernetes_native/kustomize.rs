@@ -110,7 +110,13 @@ fn every_component_can_be_added_to_every_way_and_one_line_changes_every_image() 
         assert!(images.iter().all(|it| *it == "registry.example:5000/seaway:mine"), "{way}: {images:?}");
         let accounts = objects.matches("\nkind: ServiceAccount\n").count();
         assert_eq!(objects.matches("\nimagePullSecrets:\n- name: registry\n").count(), accounts, "{way}");
-        for object in ["seaway-critical-pods", "seaway-metrics", "seaway-certificates", "seaway-hosts"] {
+        for object in [
+            "seaway-critical-pods",
+            "seaway-metrics",
+            "seaway-certificates",
+            "seaway-hosts",
+            "seaway-dashboard-overview",
+        ] {
             assert!(objects.contains(&format!("\n  name: {object}\n")), "{way} lacks {object}");
         }
         let admitted = "pod-security.kubernetes.io/enforce: ";

@@ -110,7 +110,7 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     let values = "image.repository=registry.example:5000/seaway,image.digest=sha256:\
                   0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef,imagePullSecrets[0]=registry,\
                   controller.replicas=3,hosts.nodeSelector.role=edge,hosts.resources.requests.cpu=1,policies=true,\
-                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,layer2=true,dnsEndpoints=true,gke=true,bgp.passwordSecrets[0]=tor-a,\
+                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,layer2=true,dnsEndpoints=true,gke=true,monitoring.dashboards=true,bgp.passwordSecrets[0]=tor-a,\
                   openshift=true,configuration.drain=59s,hosts.terminationGracePeriodSeconds=60,\
                   metricsFrom[0].podSelector.matchLabels.app=prometheus";
     let lists = r#"configuration.admin={"metrics":{}}"#;
@@ -155,6 +155,13 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     ] {
         of(kind, name);
     }
+    for name in ["overview", "service", "controller-and-hosts"] {
+        let file = format!("seaway-{name}.json");
+        let path = root().join("deploy/kubernetes/components/dashboards").join(&file);
+        let dashboard = of("ConfigMap", &format!("seaway-dashboard-{name}"));
+        assert_eq!(dashboard["data"][&file], fs::read_to_string(path).expect("is there"), "{name}");
+        assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1", "{name}");
+    }
     let names: Vec<&str> = chart.keys().map(|[.., name]| &**name).collect();
     for name in ["seaway-hosts", "seaway-copies", "seaway-controller-certificates", "seaway-reviewer"] {
         assert!(names.contains(&name), "{name}");
@@ -180,6 +187,7 @@ fn a_value_that_is_wrong_is_refused_with_its_place() {
         ("controller.replicas=0", "'/controller/replicas'"),
         ("configuration.defaultDriver=ocatvia", "'/configuration/defaultDriver'"),
         ("policy=true", "'policy' not allowed"),
+        ("monitoring.dashboard=true", "'dashboard' not allowed"),
         ("configuration.drian=60s", "'drian' not allowed"),
         ("configuration=null", "'configuration'"),
         ("openstack=null", "'openstack'"),
@@ -255,6 +263,12 @@ fn a_chart_without_its_links_is_refused_instead_of_installed_without_definitions
         }
         fs::write(&file, text).expect("is written");
     }
+    let dashboard = chart.join("files/seaway-overview.json");
+    fs::write(dashboard, "../../../kubernetes/components/dashboards/seaway-overview.json")
+        .expect("is written");
+    let said = helm(&[&template[..], &["--set", "monitoring.dashboards=true"]].concat());
+    let said = said.expect("Helm is here").expect_err("without a link");
+    assert!(said.contains("is no dashboard"), "{said}");
 }
 
 #[test]

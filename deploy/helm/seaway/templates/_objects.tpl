@@ -13,6 +13,15 @@ empty or has a path in it: without roles and definitions, an upgrade would delet
 {{- include "seaway.file" . | replace "seaway-system" .root.Release.Namespace -}}
 {{- end }}
 
+{{/* A dashboard of Grafana, by a link as well. Its own `{{…}}` are for Grafana. */}}
+{{- define "seaway.dashboard" -}}
+{{- $text := .root.Files.Get (printf "files/seaway-%s.json" .name) -}}
+{{- if not (contains "\"schemaVersion\": " $text) -}}
+{{- fail (printf "files/seaway-%s.json is no dashboard: the links of the chart were lost. Use the archive that `helm package` writes in a clone" .name) -}}
+{{- end -}}
+{{- trimSuffix "\n" $text -}}
+{{- end }}
+
 {{/* Stops at values that are right one by one, but not together. */}}
 {{- define "seaway.check" -}}
 {{- $v := .Values -}}
