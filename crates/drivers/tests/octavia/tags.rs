@@ -186,7 +186,7 @@ async fn a_floating_ip_that_the_user_brought_and_a_load_balancer_of_another_are_
         Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into(), by_name: false });
     outside.most_shared = 2;
     let told = scene.reach_telling_of("uid-2", &guest).await;
-    assert!(told.iter().any(|it| it.message.contains("belongs to another Service: its tags")), "{told:?}");
+    assert!(told.iter().any(|it| it.message.contains("another Service: the requested tags")), "{told:?}");
     let tags = scene.balancers().await.remove(0).tags;
     assert!(tags.contains("b-a") && !tags.contains("b-guest"), "{tags:?}");
     let of_guest = scene.listeners().await.into_iter().find(|it| it.protocol_port == 443).unwrap();
