@@ -234,6 +234,7 @@ impl Member {
         // Watches may be late; what a cloud has for a Service goes when the API server says that this is gone.
         let records = RecordStore::new(cluster.clone(), campaign.leading());
         let engine = engine.asking(Arc::new(cluster.clone())).limiting(Arc::new(records.clone()));
+        let engine = if host.is_none() { engine.fenced(lead::fence(campaign.leading())) } else { engine };
         let (stop, stopped) = watch::channel(false);
         let engine = watchdog::spawn_engine(&mut parts, engine, stopped);
         let changes = handle.changes();

@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use kube::api::{DeleteParams, Preconditions};
-use seaway_engine::{Conclusion, Driver, Failure, unwritten};
+use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure, unwritten};
 use seaway_model::{Address, AddressState, Desired, Fact, Kind, Owner, Problem, Reason, Unit};
 use tracing::warn;
 
@@ -52,6 +52,18 @@ impl fmt::Display for AddressStep {
             AddressStep::Create(it) => write!(f, "create Address {} for {} owners", it.ip, it.owners.len()),
             AddressStep::Replace(it) => write!(f, "change Address {} to {} owners", it.ip, it.owners.len()),
             AddressStep::Remove => f.write_str("delete the Address"),
+        }
+    }
+}
+
+impl Effects for AddressStep {
+    fn effect(&self) -> Effect {
+        match self {
+            AddressStep::Create(it) | AddressStep::Replace(it) => match it.state {
+                AddressState::Held => Effect::EXPOSES,
+                AddressState::Releasing => Effect::DELETES,
+            },
+            AddressStep::Remove => Effect::DELETES,
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::{fmt, time::Duration};
 
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure};
 use seaway_model::{Desired, Problem, Reason, Unit};
 use serde_json::{Value, json};
 
@@ -56,6 +56,16 @@ impl fmt::Display for FinalizerStep {
             }
             FinalizerStep::Remove => "remove the finalizer: the load balancer is deleted",
         })
+    }
+}
+
+impl Effects for FinalizerStep {
+    fn effect(&self) -> Effect {
+        match self {
+            FinalizerStep::AddCommon | FinalizerStep::AddOwn { .. } => Effect::CHANGES,
+            // Without it, the Service is deleted.
+            FinalizerStep::Remove => Effect::DELETES,
+        }
     }
 }
 

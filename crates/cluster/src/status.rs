@@ -23,7 +23,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use seaway_engine::{Conclusion, Driver, Failure, ProblemLog};
+use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure, ProblemLog};
 use seaway_model::{Desired, Kind, Name, ObjectRef, Owner, Problem, Reason, Status, Unit, outcome::Replaced};
 use seaway_watchdog::Part;
 use serde_json::Value;
@@ -109,6 +109,17 @@ impl fmt::Display for StatusStep {
                     "annotate the id of its load balancer {}, because {} does not exist any more",
                     it.by, it.gone
                 )
+            }
+        }
+    }
+}
+
+impl Effects for StatusStep {
+    fn effect(&self) -> Effect {
+        match self {
+            StatusStep::Write(output) => output.effect(),
+            StatusStep::RecordEvent(_) | StatusStep::Annotate(_) | StatusStep::FixLoadBalancerId(_) => {
+                Effect::CHANGES
             }
         }
     }

@@ -11,7 +11,7 @@ use hickory_resolver::{
     config::{LookupIpStrategy, NameServerConfig, ResolverConfig},
     net::runtime::TokioRuntimeProvider,
 };
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure};
 use seaway_model::{Desired, Fact, Name, Unit, fact::NameAnswer};
 
 /// However short a TTL says: a name server is not asked more often.
@@ -35,6 +35,12 @@ pub enum Never {}
 
 impl std::fmt::Display for Never {
     fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {}
+    }
+}
+
+impl Effects for Never {
+    fn effect(&self) -> Effect {
         match *self {}
     }
 }

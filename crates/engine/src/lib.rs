@@ -11,6 +11,9 @@
 
 mod adoption;
 mod driver;
+mod effect;
+mod execute;
+mod gate;
 mod problem_log;
 mod queue;
 mod removal;
@@ -18,7 +21,10 @@ mod run;
 mod slots;
 mod unwritten;
 
-pub use driver::{Conclusion, Driver, Drivers, Failure, chain};
+pub use driver::{Conclusion, Driver, Failure, chain};
+pub use effect::{Effect, Effects};
+pub use execute::Drivers;
+pub use gate::Fence;
 pub use problem_log::ProblemLog;
 pub use queue::backoff;
 pub use removal::{Asked, Counted, DeletionLimit, Doubt, HeartbeatRecord, Owners, Removal, deletion_limit};

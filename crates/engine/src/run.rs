@@ -11,10 +11,9 @@ use std::{
 };
 
 use seaway_model::{
-    Change, Dirt, Name, Outcome, Unit,
+    Change, Desired, Dirt, Name, Outcome, Unit,
     fact::FactRef,
     outcome::{Unfinished, UnitState},
-    unit::Place,
 };
 use seaway_plan::World;
 use seaway_watchdog::{Part, Pulse};
@@ -27,9 +26,11 @@ use tracing::{error, info, warn};
 
 use crate::{
     adoption::{self, Pace},
-    driver::{Drivers, Failure, Job, Renewed, Worked},
+    driver::Failure,
+    execute::{Drivers, Job, Renewed, Worked},
+    gate::{Deletions, Fence, Gate, Guard},
     queue::{Parts, Queue, Todo, backoff},
-    removal::{DeletionLimit, Gate, Owners},
+    removal::{DeletionLimit, Owners},
     slots::{Slot, Slots},
 };
 
@@ -132,6 +133,7 @@ type Done = (Unit, Worked, Duration);
 pub struct Engine {
     world: World,
     drivers: Drivers,
+    fence: Fence,
     owners: Option<Arc<dyn Owners>>,
     limit: Option<Arc<dyn DeletionLimit>>,
     settings: Settings,
@@ -170,6 +172,7 @@ impl Engine {
         let engine = Engine {
             world,
             drivers,
+            fence: Fence::default(),
             owners: None,
             limit: None,
             settings,
@@ -187,6 +190,13 @@ impl Engine {
             pulse: None,
         };
         (engine, handle)
+    }
+
+    /// Before each step of each driver this is asked; without it, all may be written.
+    #[must_use]
+    pub fn fenced(mut self, fence: Fence) -> Engine {
+        self.fence = fence;
+        self
     }
 
     /// Before anything is removed for an owner that is gone, these are asked for it.
@@ -310,26 +320,28 @@ impl Engine {
             let beats = slot.beats();
             let task = self.running.spawn(async move {
                 let begin = Instant::now();
-                let worked = beats.during(driver.work(&unit, job, gate.as_ref())).await;
+                let worked = beats.during(driver.work(&unit, job, &gate)).await;
                 (unit, worked, begin.elapsed())
             });
             self.tasks.insert(task.id(), (whose, slot));
         }
     }
 
-    /// What is to be removed passes it, and what a cloud has.
-    fn gate(&mut self, unit: &Unit, job: &Job) -> Option<Gate> {
-        let Job::Whole(desired) = job else { return None };
-        let is_in_cloud =
-            matches!(unit, Unit::LoadBalancer(Place::Cloud { .. }, _) | Unit::SecurityGroup { .. });
-        let owners = self.owners.clone().filter(|_| desired.is_absent() || is_in_cloud)?;
+    /// What every driver passes on its way to a step.
+    fn gate(&mut self, unit: &Unit, job: &Job) -> Gate {
+        let whole = if let Job::Whole(desired) = job { Some(desired) } else { None };
+        Gate { fence: self.fence.clone(), deletions: whole.and_then(|it| self.deletions(unit, it)) }
+    }
+
+    fn deletions(&mut self, unit: &Unit, desired: &Desired) -> Option<Deletions> {
+        let owners = self.owners.clone().filter(|_| Guard::of(unit).asks(desired))?;
         let now = Instant::now();
         let recent = self.balancers.filter(|(at, _)| !desired.is_absent() && now - *at < COUNT_AGAIN);
         let balancers = recent.map_or_else(|| self.world.balancers_in_clouds(), |(_, it)| it);
         if recent.is_none() {
             self.balancers = Some((now, balancers));
         }
-        Some(Gate {
+        Some(Deletions {
             owners,
             uses: self.world.uses(),
             limit: self.limit.clone(),

@@ -9,7 +9,7 @@ use std::{
 
 use seaway_watchdog::{Heartbeat, Part};
 
-use crate::driver::Hand;
+use crate::execute::DynDriver;
 
 /// Those that are free, for each driver.
 pub(crate) struct Slots {
@@ -27,9 +27,9 @@ pub(crate) struct Slot {
 pub(crate) struct Beats(Arc<Heartbeat>);
 
 impl Slots {
-    pub(crate) fn new(drivers: &[Arc<dyn Hand>]) -> Slots {
+    pub(crate) fn new(drivers: &[Arc<dyn DynDriver>]) -> Slots {
         let mut parts = Vec::new();
-        let mut of = |driver: &Arc<dyn Hand>| -> Vec<Arc<Heartbeat>> {
+        let mut of = |driver: &Arc<dyn DynDriver>| -> Vec<Arc<Heartbeat>> {
             let slots = (0..driver.width()).map(|_| {
                 let (heartbeat, part) = Heartbeat::new(format!("the driver {}", driver.name()));
                 parts.push(part.allowed_to_end());

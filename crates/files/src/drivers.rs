@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Conclusion, Driver, Failure, ProblemLog, chain, unwritten};
-use seaway_model::{Address, Desired, Fact, Owner, Problem, Status, Unit};
+use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure, ProblemLog, chain, unwritten};
+use seaway_model::{Address, AddressState, Desired, Fact, Owner, Problem, Status, Unit};
 
 use crate::{
     state::{LedgerFile, StatusFile},
@@ -45,6 +45,18 @@ impl fmt::Display for AddressStep {
                 write!(f, "write {} for {} owners", address.ip, address.owners.len())
             }
             AddressStep::Remove(ip) => write!(f, "remove {ip}"),
+        }
+    }
+}
+
+impl Effects for AddressStep {
+    fn effect(&self) -> Effect {
+        match self {
+            AddressStep::Put(it) => match it.state {
+                AddressState::Held => Effect::EXPOSES,
+                AddressState::Releasing => Effect::DELETES,
+            },
+            AddressStep::Remove(_) => Effect::DELETES,
         }
     }
 }
@@ -182,6 +194,15 @@ impl fmt::Display for StatusStep {
     }
 }
 
+impl Effects for StatusStep {
+    fn effect(&self) -> Effect {
+        match self {
+            StatusStep::Put(_) => Effect::CHANGES,
+            StatusStep::Remove => Effect::DELETES,
+        }
+    }
+}
+
 impl Driver for StatusDriver {
     type Observed = Option<Arc<Status>>;
     type Step = StatusStep;
@@ -237,7 +258,6 @@ impl Driver for StatusDriver {
 
 #[cfg(test)]
 mod tests {
-    use seaway_model::AddressState;
     use seaway_testkit::conformance::{converges, each_walk, repeats, wanders};
 
     use super::*;

@@ -6,7 +6,7 @@ use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
 };
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Driver, Effects, Failure};
 use seaway_model::{Desired, Unit};
 use tokio::runtime::Builder;
 
@@ -31,6 +31,9 @@ where
             printed(&driver.steps(desired, &observed)),
             "turn {turn}: steps are not pure"
         );
+        if desired.is_absent() {
+            says_that_it_deletes(&steps);
+        }
         for step in &steps {
             driver
                 .apply(unit, step, &mut observed)
@@ -52,6 +55,19 @@ where
         let told = driver.conclude(unit, desired, &fresh);
         assert!(told.problems.is_empty(), "turn {turn}: {:?}", told.problems);
     }
+}
+
+/// The engine asks its gate before what deletes, and takes no step that exposes something where nothing is wanted.
+fn says_that_it_deletes<S: Effects + ToString>(steps: &[S]) {
+    let all = printed(steps);
+    let deletes = steps.is_empty() || steps.iter().any(|it| it.effect().deletes);
+    assert!(deletes, "none of {all:?} says that it deletes, and nothing is left after them");
+    exposes_nothing(steps);
+}
+
+fn exposes_nothing<S: Effects + ToString>(steps: &[S]) {
+    let exposes = steps.iter().any(|it| it.effect().exposes);
+    assert!(!exposes, "one of {:?} says that it exposes something, though nothing is wanted", printed(steps));
 }
 
 /// Each step twice in a row is as good as once: a crash between a write and its note costs nothing.
@@ -105,6 +121,9 @@ pub async fn comes_to_rest<D: Driver>(
             driver.observe(unit, desired).await.unwrap_or_else(|error| panic!("after {done:?}: {error}"));
         let steps = driver.steps(desired, &observed);
         assert_eq!(printed(&steps), printed(&driver.steps(desired, &observed)), "steps are not pure");
+        if desired.is_absent() {
+            exposes_nothing(&steps);
+        }
         for step in &steps {
             match driver.apply(unit, step, &mut observed).await {
                 Ok(()) => done.push(step.to_string()),

@@ -4,10 +4,15 @@ use std::sync::Arc;
 
 use seaway_cluster::{Cluster, Leading};
 use seaway_drivers::octavia::Octavia;
-use seaway_engine::Handle;
+use seaway_engine::{Fence, Handle};
 use seaway_model::Change;
 use seaway_plan::World;
 use tokio::sync::mpsc;
+
+/// Of controllers, the one that leads writes.
+pub(super) fn fence(leading: Leading) -> Fence {
+    Fence::new(move || leading.is_now())
+}
 
 /// Whoever leads gives addresses out, on what was written by then.
 pub(super) async fn lead(mut leading: Leading, changes: mpsc::Sender<Change>, octavia: Option<Arc<Octavia>>) {

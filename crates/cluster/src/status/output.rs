@@ -5,6 +5,7 @@ mod tests;
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
+use seaway_engine::{Effect, Effects};
 use seaway_model::{
     Announced, Name, ObjectRef, Problem, Reason, Status,
     announced::{AnnouncedReason, ConditionStatus},
@@ -79,6 +80,18 @@ pub(super) fn lacks_ip_mode(status: &Status, published: &Published) -> bool {
         && published.ours
         && published.rival().is_none()
         && published.ingress.iter().any(lost)
+}
+
+impl Effects for Output {
+    /// Published addresses are what names in DNS are made of; an empty list withdraws them.
+    fn effect(&self) -> Effect {
+        match &self.ingress {
+            _ if self.conditions.is_empty() => Effect::DELETES,
+            Some(ingress) if ingress.is_empty() => Effect::DELETES,
+            Some(_) => Effect::EXPOSES,
+            None => Effect::CHANGES,
+        }
+    }
 }
 
 impl Output {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use seaway_engine::{Effect, Effects};
+
 #[derive(Debug, PartialEq)]
 pub enum Step {
     AskWhen,
@@ -23,6 +25,21 @@ impl fmt::Display for Step {
             Step::Finalize => f.write_str("ask for the certificate to be signed"),
             Step::Keep => f.write_str("store the certificate"),
             Step::Abandon(why) => write!(f, "end the order: {why}"),
+        }
+    }
+}
+
+impl Effects for Step {
+    /// What is stored is replaced by what was issued, and nothing else: the data plane shows either.
+    fn effect(&self) -> Effect {
+        match self {
+            Step::AskWhen
+            | Step::Begin
+            | Step::Publish
+            | Step::Answer
+            | Step::Finalize
+            | Step::Keep
+            | Step::Abandon(_) => Effect::CHANGES,
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
+use seaway_engine::{Effect, Effects};
 use seaway_model::{
     Name,
     dns::{DnsName, marker_name},
@@ -40,6 +41,13 @@ pub enum Presupposed {
     Unused,
     /// These markers, and no other.
     Markers(Vec<String>),
+}
+
+impl Effects for Step {
+    fn effect(&self) -> Effect {
+        let ends = self.adds_marker.is_none() && !self.removes_markers.is_empty();
+        Effect { deletes: ends || !self.removes.is_empty(), exposes: !self.adds.is_empty() }
+    }
 }
 
 /// Why a name is left as it is.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
+use seaway_engine::{Effect, Effects};
 use seaway_model::{
     Listener, ListenerId, LoadBalancer, ObjectRef, Pool, PoolId, beside, load_balancer::Certificate,
 };
@@ -30,6 +31,17 @@ impl fmt::Display for Step {
             Step::Retune(ip, listener) => write!(f, "change the settings of {} on {ip}", listener.id()),
             Step::Close(ip, id) => write!(f, "close {id} on {ip}"),
             Step::RemovePool(id) => write!(f, "remove pool {id}"),
+        }
+    }
+}
+
+impl Effects for Step {
+    fn effect(&self) -> Effect {
+        match self {
+            // Another listener may let in more clients.
+            Step::Open(..) | Step::Retune(..) => Effect::EXPOSES,
+            Step::Close(..) | Step::RemovePool(_) | Step::RemoveCertificate(_) => Effect::DELETES,
+            Step::PutPool(_) | Step::PutCertificate(..) => Effect::CHANGES,
         }
     }
 }

@@ -77,6 +77,7 @@ pub(super) fn removals(observed: &Observed, steps: &[Step]) -> Vec<Removal> {
         }
     }
     removals.extend(members(observed, steps));
+    removals.extend(Removal::of_the_rest(&removals, steps));
     removals
 }
 

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
+use seaway_engine::{Effect, Effects};
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Before the first IPv4 address: this host must not answer for it.
@@ -16,6 +18,16 @@ impl fmt::Display for Step {
             Step::SettleArp => f.write_str("set arp_ignore=1 and arp_announce=2"),
             Step::Add(ip) => write!(f, "add {ip} to lo"),
             Step::Remove(ip) => write!(f, "remove {ip} from lo"),
+        }
+    }
+}
+
+impl Effects for Step {
+    fn effect(&self) -> Effect {
+        match self {
+            Step::SettleArp => Effect::CHANGES,
+            Step::Add(_) => Effect::EXPOSES,
+            Step::Remove(_) => Effect::DELETES,
         }
     }
 }

@@ -2,16 +2,23 @@
 
 mod adoptions;
 mod drains;
+mod gate;
 mod hangs;
 mod removals;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    fmt,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use seaway_engine::{Conclusion, Driver, Drivers, Engine, Failure, Handle, Phase, Settings};
+use seaway_engine::{
+    Conclusion, Driver, Drivers, Effect, Effects, Engine, Failure, Fence, Handle, Phase, Removal, Settings,
+};
 use seaway_model::{
     Change, Config, Desired, L4, Pool, Problem, Reason, Unit,
     outcome::Serving,
@@ -50,6 +57,27 @@ struct Script {
     rest: u32,
     /// What is there has our marks.
     ours: bool,
+    /// Steps at load balancers, beside that which makes or removes them.
+    more: Vec<&'static str>,
+    /// It does not say what its steps delete.
+    is_silent: bool,
+    /// Another leads once the next step is done.
+    deposes: Option<Arc<AtomicBool>>,
+}
+
+/// A step that begins with `remove` deletes, and one that begins with `open` exposes.
+struct Said(&'static str);
+
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Effects for Said {
+    fn effect(&self) -> Effect {
+        Effect { deletes: self.0.starts_with("remove"), exposes: self.0.starts_with("open") }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -62,8 +90,9 @@ impl Played {
 }
 
 impl Driver for Played {
-    type Observed = ();
-    type Step = String;
+    /// What is looked at is a load balancer.
+    type Observed = bool;
+    type Step = Said;
 
     fn serves(&self, unit: &Unit) -> bool {
         matches!(
@@ -76,11 +105,18 @@ impl Driver for Played {
         )
     }
 
-    fn steps(&self, desired: &Desired, _: &()) -> Vec<String> {
-        vec![if *desired == Desired::Absent { "remove".into() } else { "make".into() }]
+    fn steps(&self, desired: &Desired, is_balancer: &bool) -> Vec<Said> {
+        let first = if *desired == Desired::Absent { "remove" } else { "make" };
+        let more = self.with(|it| it.more.clone());
+        let more = more.into_iter().filter(|_| *is_balancer);
+        [first].into_iter().chain(more).map(Said).collect()
     }
 
-    async fn observe(&self, unit: &Unit, _: &Desired) -> Result<(), Failure> {
+    fn removals(&self, _: &bool, steps: &[Said]) -> Vec<Removal> {
+        if self.with(|it| it.is_silent) { Vec::new() } else { Removal::each(steps) }
+    }
+
+    async fn observe(&self, unit: &Unit, _: &Desired) -> Result<bool, Failure> {
         self.with(|it| {
             let at_work = it.at_work.entry(unit.clone()).or_default();
             *at_work += 1;
@@ -92,10 +128,10 @@ impl Driver for Played {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
         self.may_be_lost(At::Look).await;
-        Ok(())
+        Ok(matches!(unit, Unit::LoadBalancer(..)))
     }
 
-    async fn apply(&self, unit: &Unit, step: &String, (): &mut ()) -> Result<(), Failure> {
+    async fn apply(&self, unit: &Unit, step: &Said, _: &mut bool) -> Result<(), Failure> {
         self.may_be_lost(At::Step).await;
         self.with(|it| *it.at_work.entry(unit.clone()).or_default() -= 1);
         if !matches!(unit, Unit::LoadBalancer(..) | Unit::SecurityGroup { .. } | Unit::DnsName(_)) {
@@ -107,7 +143,8 @@ impl Driver for Played {
             it.blame = it.blame.saturating_sub(u32::from(now.2));
             it.wait = it.wait.saturating_sub(1);
             it.panic = it.panic.saturating_sub(1);
-            it.applied.push((Instant::now(), unit.clone(), step.clone()));
+            it.applied.push((Instant::now(), unit.clone(), step.to_string()));
+            it.deposes.take().into_iter().for_each(|leads| leads.store(false, Ordering::Relaxed));
             now
         });
         assert!(!panic, "as the script says");
@@ -127,13 +164,13 @@ impl Driver for Played {
         Ok(true)
     }
 
-    fn conclude(&self, unit: &Unit, _: &Desired, (): &()) -> Conclusion {
+    fn conclude(&self, unit: &Unit, _: &Desired, _: &bool) -> Conclusion {
         let is_served = matches!(unit, Unit::LoadBalancer(..) | Unit::Presence(_));
         let serving = Serving { ip: [192, 0, 2, 5].into(), protocol: L4::Tcp, port: shop().ports[0].port };
         Conclusion { serving: is_served.then_some(serving).into_iter().collect(), ..Conclusion::default() }
     }
 
-    fn is_ours(&self, _: &Unit, (): &()) -> bool {
+    fn is_ours(&self, _: &Unit, _: &bool) -> bool {
         self.with(|it| it.ours)
     }
 
@@ -160,13 +197,17 @@ struct Running {
 
 impl Running {
     fn start(script: Script) -> Running {
+        Running::fenced(script, Fence::default())
+    }
+
+    fn fenced(script: Script, fence: Fence) -> Running {
         let played = Played(Arc::new(Mutex::new(script)));
         let roles = Roles { allocate: true, host: Some(HOST.into()) };
         let world = World::new(roles, vec![Arc::new(OnHost)], Arc::new(Config::default()));
         let (engine, handle) =
             Engine::new(world, Drivers::default().with(played.clone()), Settings::default());
         let (stop, stopped) = watch::channel(false);
-        Running { handle, played, stop, task: tokio::spawn(engine.run(stopped)) }
+        Running { handle, played, stop, task: tokio::spawn(engine.fenced(fence).run(stopped)) }
     }
 
     async fn tell(&self, changes: impl IntoIterator<Item = seaway_model::Change>) {

@@ -28,5 +28,8 @@ pub(super) fn removals(there: &Observed, steps: &[Step]) -> Vec<Removal> {
             _ => None,
         }
     };
-    steps.iter().enumerate().filter_map(removal).collect()
+    let mut removals: Vec<Removal> = steps.iter().enumerate().filter_map(removal).collect();
+    // Doubles, and what another controller made for a Service that ours serves.
+    removals.extend(Removal::of_the_rest(&removals, steps));
+    removals
 }

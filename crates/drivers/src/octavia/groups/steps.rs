@@ -5,6 +5,7 @@ use std::{
     fmt,
 };
 
+use seaway_engine::{Effect, Effects};
 use seaway_model::{
     Group, Name, Owner,
     group::{CloudNode, SourceNetwork},
@@ -89,6 +90,17 @@ impl fmt::Display for Step {
                 write!(f, "take {} groups of the other controller from port {port}", from.len())
             }
             Step::RemoveTheirs(id) => write!(f, "delete security group {id} of the other controller"),
+        }
+    }
+}
+
+impl Effects for Step {
+    fn effect(&self) -> Effect {
+        match self {
+            Step::Create(_) => Effect::CHANGES,
+            Step::Open(..) | Step::Attach(..) => Effect::EXPOSES,
+            Step::Close(..) | Step::Detach(_) | Step::Remove(_) => Effect::DELETES,
+            Step::Release(..) | Step::RemoveTheirs(_) => Effect::DELETES,
         }
     }
 }

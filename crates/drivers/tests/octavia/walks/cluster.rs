@@ -13,8 +13,8 @@ use std::{
 
 use seaway_drivers::octavia::{InCloud, Joining, Octavia, groups::Groups, sole::SoleWriter};
 use seaway_engine::{
-    Asked, Conclusion, Counted, DeletionLimit, Driver, Drivers, Engine, Failure, Handle, HeartbeatRecord,
-    Owners, Settings as Loop, deletion_limit,
+    Asked, Conclusion, Counted, DeletionLimit, Driver, Drivers, Effect, Effects, Engine, Failure, Handle,
+    HeartbeatRecord, Owners, Settings as Loop, deletion_limit,
 };
 use seaway_model::{
     Change, Config, Deletion, Desired, Fact, Kind, Name, ObjectRef, Owner, Time, Unit,
@@ -242,6 +242,15 @@ impl fmt::Display for Line {
     }
 }
 
+impl Effects for Line {
+    fn effect(&self) -> Effect {
+        match &self.1 {
+            Desired::Absent => Effect::DELETES,
+            _ => Effect::CHANGES,
+        }
+    }
+}
+
 impl Driver for Writes {
     type Observed = Option<Unit>;
     type Step = Line;
@@ -330,7 +339,11 @@ impl Controller {
             .with(Groups::new(driver.clone()))
             .with(Writes { api: api.clone(), leads: leads.clone() });
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
-        let engine = engine.asking(Arc::new(api.clone())).limiting(Arc::new(api.clone()));
+        let fence = {
+            let leads = leads.clone();
+            seaway_engine::Fence::new(move || leads.load(Ordering::Relaxed))
+        };
+        let engine = engine.fenced(fence).asking(Arc::new(api.clone())).limiting(Arc::new(api.clone()));
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { _ = engine.run(stopped).await });
