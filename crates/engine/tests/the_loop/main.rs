@@ -133,7 +133,9 @@ impl Driver for Played {
 
     async fn apply(&self, unit: &Unit, step: &Said, _: &mut bool) -> Result<(), Failure> {
         self.may_be_lost(At::Step).await;
-        self.with(|it| *it.at_work.entry(unit.clone()).or_default() -= 1);
+        if matches!(step.0, "make" | "remove") {
+            self.with(|it| *it.at_work.entry(unit.clone()).or_default() -= 1);
+        }
         if !matches!(unit, Unit::LoadBalancer(..) | Unit::SecurityGroup { .. } | Unit::DnsName(_)) {
             return Ok(());
         }
