@@ -17,7 +17,9 @@ use crate::{
 pub(super) struct EntranceState {
     grant: Option<Grant>,
     problems: Vec<Problem>,
-    /// While it is open.
+    /// Something leads to it: a controller has no Units, and says all the same where hosts serve.
+    is_open: bool,
+    /// While it is open, on hosts.
     pub(super) units: Vec<Unit>,
 }
 
@@ -85,6 +87,7 @@ impl World {
             let mut units: Vec<Unit> = self.placements.iter().flat_map(|it| it.front_door(&owner)).collect();
             units.sort();
             let state = self.door.entrances.entry(name.clone()).or_default();
+            state.is_open = true;
             let before = std::mem::replace(&mut state.units, units.clone());
             for unit in before.iter().filter(|unit| !units.contains(unit)) {
                 self.disown(&owner, unit);
@@ -100,7 +103,7 @@ impl World {
     fn close_entrance(&mut self, name: &Name) {
         let owner = front_door::owner_of(Some(name));
         let Some(state) = self.door.entrances.get_mut(name) else { return };
-        if state.units.is_empty() && state.grant.is_none() {
+        if !std::mem::take(&mut state.is_open) {
             return;
         }
         let units = std::mem::take(&mut state.units);
@@ -118,9 +121,8 @@ impl World {
     pub(super) fn replan_entrances(&mut self) {
         let config = self.config.clone();
         for (name, settings) in &config.front_door.entrances {
-            if self.door.entrances.get(name).is_none_or(|it| it.units.is_empty()) {
-                continue;
-            }
+            let Some(state) = self.door.entrances.get(name).filter(|it| it.is_open) else { continue };
+            let serves_here = !state.units.is_empty();
             let owner = front_door::owner_of(Some(name));
             let (grant, mut problems) = self.ledger.grant(&owner);
             let place = format!("frontDoor.entrances[{name}]");
@@ -129,7 +131,8 @@ impl World {
                 let field = it.field.strip_prefix("frontDoor").map(|rest| format!("{place}{rest}"));
                 field.map_or_else(|| it.clone(), |field| it.clone().at(field))
             }));
-            let lacks = self.door.guests.lacks_certificates_at(name, settings, self.given());
+            // Hosts tell it.
+            let lacks = serves_here && self.door.guests.lacks_certificates_at(name, settings, self.given());
             if lacks && front_door::requires_client_certificates(settings) {
                 let field = format!("{place}.tls.clients");
                 problems.push(front_door::nobody_is_served(owner.object()).at(field));

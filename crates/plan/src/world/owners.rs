@@ -476,3 +476,19 @@ fn conflicts(demand: &Demand, grant: &Grant, is_cluster: bool) -> Vec<Problem> {
     }
     problems
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A Service is planned again with each of its changes.
+    #[test]
+    fn an_owner_that_is_added_again_is_there_once() {
+        let (one, two) = (Owner::Config("one".into()), Owner::Config("two".into()));
+        let mut owners = Vec::new();
+        for owner in [&one, &two, &one, &two] {
+            add(&mut owners, owner);
+        }
+        assert_eq!(owners, [one, two]);
+    }
+}

@@ -241,6 +241,26 @@ fn a_host_that_gets_an_address_listens_there_too() {
     assert_eq!((members(&world, "a").len(), loops(&world).len()), (1, 0));
 }
 
+/// What a host says of itself it knows. Another one could say that any address is its own, and so take members from Services.
+#[test]
+fn an_address_that_nobody_declared_of_another_host_stays_a_member() {
+    let says = |name: &str, declared: &[&str]| {
+        Change::Put(Fact::Host(Arc::new(HostReport {
+            host: name.into(),
+            addresses: vec![ip("198.51.100.1")],
+            declared: Some(declared.iter().map(|it| ip(it)).collect()),
+            ..HostReport::default()
+        })))
+    };
+    for (name, declared, members_left) in
+        [("edge-2", &[][..], 1), ("edge-2", &["198.51.100.1"], 0), (HOST, &[], 0)]
+    {
+        let members_of = leads("a", 8080, &["198.51.100.1:80"]);
+        let world = world_with(open(80), [says(name, declared)].into_iter().chain(members_of).collect());
+        assert_eq!(members(&world, "a").len(), members_left, "{name} {declared:?}");
+    }
+}
+
 #[test]
 fn a_service_at_the_front_door_is_not_led_back_to_it() {
     let mut web = service("web", &[("", 80, TargetPort::Number(80))]);

@@ -1,13 +1,17 @@
 //! Certificates of clients, versions of TLS and limits that Services ask for at the front door.
 
 use seaway_model::{
-    Change, Config, Kind, ObjectRef, Owner,
+    Change, Config, Kind, ObjectRef, Owner, Time,
     fact::Service,
     load_balancer::{Action, ClientAuth, HostPattern, HostTls, Limits, Rule, TlsByName, TlsProfile},
 };
 use seaway_testkit::facts;
 
-use super::{protected::authorities, routes::route_to, scene::*};
+use super::{
+    protected::authorities,
+    routes::{backend, route_to},
+    scene::*,
+};
 use crate::{World, certificates::tests::tls_secret};
 
 const CLIENTS: (&str, &str) = ("seaway.dev/client-authorities", "ca");
@@ -290,4 +294,60 @@ fn an_optional_certificate_closes_nothing_where_nobody_can_be_verified() {
     let forwards = |it: &Rule| matches!(it.action, Action::Forward(_));
     assert!(open.iter().chain(&secure).all(forwards), "{open:?} {secure:?}");
     assert!(problems(&world)[0].contains("no ca.crt"), "{:?}", problems(&world));
+}
+
+/// Clients are verified where TLS ends, and a certificate that comes or goes is put in its place among thousands.
+#[test]
+fn authorities_come_with_the_first_certificate_and_go_with_the_last() {
+    let mut of_all = Config::default();
+    of_all.front_door.tls.terms.clients = Some(ClientAuth { authorities: object("ca"), required: false });
+    let by_host = |name: &str, host: &str, authorities: &str| {
+        saying(service(name, &[80]), &[at(host), ("seaway.dev/client-authorities", authorities)])
+    };
+    let three = vec![
+        by_host("one", "a.example", "ca"),
+        by_host("two", "b.example", "other"),
+        by_host("three", "c.example", "third"),
+    ];
+    for (config, services, expected) in [
+        (of_all, vec![service("shop", &[80])], &["ca", "own"][..]),
+        (Config::default(), three, &["ca", "other", "own", "third"]),
+    ] {
+        let vouching = ["ca", "other", "third"].map(|it| told(&authorities(it)));
+        let services = services.iter().flat_map(|it| [put(it), backed(it)]);
+        let mut world = world(config, services.chain(vouching));
+        let held = |world: &World| -> Vec<String> {
+            let held = load_balancer(world).expect("open").certificates.clone();
+            held.keys().map(|it| it.name.to_string()).collect()
+        };
+        assert_eq!(held(&world), [""; 0]);
+        let own = tls_secret("own", &["a.example"]);
+        world.apply(told(&own));
+        assert_eq!(held(&world), expected);
+        world.apply(took(&own));
+        assert_eq!(held(&world), [""; 0]);
+    }
+}
+
+#[test]
+fn a_route_whose_clients_are_asked_by_another_is_told_so_at_its_first_backend_that_asks() {
+    let first =
+        born(saying(service("first", &[80]), &[at("a.example"), ("seaway.dev/client-authorities", "other")]), 1);
+    let hidden = ("seaway.dev/front-door", "false");
+    let open = saying(service("open", &[80]), &[hidden]);
+    let [one, two] = ["one", "two"].map(|it| saying(service(it, &[80]), &[hidden, CLIENTS]));
+    let mut route = route_to("open", 80);
+    route.hosts = vec![HostPattern::Exact("a.example".into())];
+    route.meta.created = Some(Time(2));
+    let backend_at = |(number, name): (usize, &str)| {
+        let field = format!("spec.rules[0].backendRefs[{number}]").into();
+        (seaway_model::fact::BackendRef { field, ..backend(name, 80) }, 1)
+    };
+    route.rules[0].action =
+        Action::Forward(["open", "one", "two"].into_iter().enumerate().map(backend_at).collect());
+    let mut world = with_certificates(Config::default(), &[first, open, one, two]);
+    assert_eq!(problems(&world), [""; 0]);
+    world.apply(put_route(&route));
+    let told = problems(&world);
+    assert!(told.len() == 1 && told[0].contains("spec.rules[0].backendRefs[1]: at a.example"), "{told:?}");
 }

@@ -1,13 +1,13 @@
 //! The front door of a cluster: who did not ask is not there, and nothing is told of what is not ours.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_model::{
     Change, Config, Fact, Kind, ObjectRef, Problem, Reason, Unit,
     config::{Admission, FrontDoor, Opens, Routes},
     fact::{Gateway, HostReport, HttpRoute},
 };
-use seaway_testkit::facts::{self, synced};
+use seaway_testkit::facts::{self, ip, synced};
 
 use super::{routes::route_to, scene::*};
 use crate::{Roles, World, dry_run};
@@ -119,19 +119,27 @@ fn a_route_that_takes_another_parent_leaves() {
 
 #[test]
 fn a_controller_says_of_a_service_at_the_front_door_what_hosts_do_and_publishes_no_address() {
-    let asks = saying(service("web", &[80]), &[("seaway.dev/host", "shop.example")]);
-    let config = Arc::new(in_cluster(Opens::Always, Routes::Never));
-    let mut world = World::new(Roles::default(), Vec::new(), config);
-    dry_run(&mut world, [put(&asks), backed(&asks)].into_iter().chain(synced()));
-    let status = |world: &World| world.status(&facts::owner(&asks)).expect("it asked");
-    assert!(!status(&world).ready, "there is no host");
-    let report = |drain| {
-        let report = HostReport { host: "a".into(), drain, ..HostReport::default() };
-        Change::Put(Fact::Host(Arc::new(report)))
-    };
-    dry_run(&mut world, [report(false)]);
-    let told = status(&world);
-    assert!(told.ready && told.addresses.is_empty() && told.problems.is_empty(), "{told:?}");
-    dry_run(&mut world, [report(true)]);
-    assert!(!status(&world).ready, "it takes nobody new");
+    let mut config = in_cluster(Opens::WhenNeeded, Routes::Never);
+    let internal = FrontDoor { port: 8080, addresses: vec![ip("192.0.2.5")], ..config.front_door.clone() };
+    config.front_door.entrances.insert("internal".into(), internal);
+    let config = Arc::new(config);
+    for (entrance, ports) in [("main", &[80][..]), ("internal", &[8080]), ("internal,main", &[80, 8080])] {
+        let say = [("seaway.dev/host", "shop.example"), ("seaway.dev/entrance", entrance)];
+        let asks = saying(service("web", &[80]), &say);
+        let mut world = World::new(Roles::default(), Vec::new(), config.clone());
+        dry_run(&mut world, [put(&asks), backed(&asks)].into_iter().chain(synced()));
+        let status = |world: &World| world.status(&facts::owner(&asks)).expect("it asked");
+        assert!(!status(&world).ready, "there is no host");
+        let report = |drain| {
+            let report = HostReport { host: "a".into(), drain, ..HostReport::default() };
+            Change::Put(Fact::Host(Arc::new(report)))
+        };
+        dry_run(&mut world, [report(false)]);
+        let told = status(&world);
+        assert!(told.ready && told.addresses.is_empty() && told.problems.is_empty(), "{entrance}: {told:?}");
+        let at: BTreeSet<u16> = told.serving.iter().map(|it| it.port).collect();
+        assert_eq!(at.into_iter().collect::<Vec<_>>(), ports, "{entrance}");
+        dry_run(&mut world, [report(true)]);
+        assert!(!status(&world).ready, "it takes nobody new");
+    }
 }

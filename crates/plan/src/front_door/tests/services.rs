@@ -364,3 +364,18 @@ fn where_tls_is_passed_through_a_host_has_no_path() {
     assert!(told.iter().any(|it| it.message.contains("path of a request is encrypted")), "{told:?}");
     assert!(entrances(&world).is_empty(), "{:?}", entrances(&world));
 }
+
+#[test]
+fn what_cannot_be_had_where_listeners_are_shared_is_told_unless_the_service_has_its_own() {
+    let web = saying(service("web", &[80, 81]), &[("seaway.dev/timeout-udp", "7s")]);
+    for (namespace, name, is_told) in
+        [("default", "web", false), ("elsewhere", "web", true), ("default", "other", true)]
+    {
+        let its = Exposed { namespace: namespace.into(), ..exposed(L4::Tcp, name, 81) };
+        let config = Config { exposed: vec![its], ..Config::default() };
+        let world = world(config, [put(&web), backed(&web)]);
+        let told = problems(&world);
+        let found = told.iter().any(|it| it.contains("no effect at the front door"));
+        assert_eq!(found, is_told, "{namespace}/{name}: {told:?}");
+    }
+}

@@ -327,6 +327,20 @@ fn a_controller_is_noticed_by_its_lease_and_events_though_it_wrote_nothing_for_l
 }
 
 #[test]
+fn a_service_that_is_seen_late_tells_at_once_that_the_process_that_leads_wrote_it() {
+    let (shop, late) = (named("shop"), wrote(theirs("late"), NOW - 50 * MINUTE));
+    let mut world = unlisted(Adopt::default(), &[]);
+    world.apply(Change::Surveyed(Vec::new()));
+    world.apply(signs(Some(-60), None));
+    world.apply(put(&late));
+    world.apply(put(&shop));
+    for service in [&late, &shop] {
+        assert_left(&world, service);
+        assert_eq!(why(&world, service), Some(NotAdopted::OtherController));
+    }
+}
+
+#[test]
 fn nothing_is_adopted_or_made_before_it_is_known_whether_another_runs() {
     let (served, shop, new) = (Service { held: Held::ByUs, ..named("served") }, theirs("shop"), named("new"));
     let begin = |adopt: Adopt| {

@@ -333,3 +333,15 @@ fn a_secret_that_was_not_read_yet_is_awaited_and_nobody_is_told() {
     world.apply(Change::Put(Fact::Secret(Arc::new(Secret::withheld(secret.clone())))));
     assert_eq!(awaited(&world), (vec![secret], false), "it is there, and not read");
 }
+
+#[test]
+fn who_waits_for_something_in_the_cloud_is_told_so_once_and_when_that_is_over() {
+    let shop = clouded(&[]);
+    let (its, status) = (unit(&owner(&shop)), Dirt::Unit(Unit::Status(owner(&shop))));
+    let mut world = world(usual(), vec![put(&shop)]);
+    for (what, is_news) in [(None, false), (Some("a quota"), true), (Some("a quota"), false), (None, true)] {
+        let dirt = world.apply(Change::Stands(its.clone(), what.map(Name::from)));
+        assert_eq!(dirt, if is_news { vec![status.clone()] } else { vec![] }, "{what:?}");
+        assert_eq!(world.status(&owner(&shop)).expect("it is ours").waits.as_deref(), what);
+    }
+}

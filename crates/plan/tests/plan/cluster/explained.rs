@@ -10,7 +10,7 @@ use seaway_model::{
 use seaway_plan::{Roles, ServiceKey, World, dry_run, explain::explain};
 use seaway_testkit::facts::{HOST, ip, put, shop, synced};
 
-use super::clouds::{InCloud, clouded};
+use super::clouds::{InCloud, clouded, usual, world};
 
 const CLASS: &str = "seaway.dev/somecloud";
 
@@ -81,4 +81,13 @@ fn a_load_balancer_that_is_served_by_none_of_us_is_told_why_and_is_called_one() 
         assert!(told.contains(&format!("not served: {part}")), "{case}: {told}");
         assert_eq!(told.contains("it is no LoadBalancer"), case == "no load balancer", "{case}: {told}");
     }
+}
+
+#[test]
+fn of_endpoints_whose_nodes_are_the_members_none_is_told_by_itself() {
+    let shop = clouded(&[]);
+    let world = world(usual(), vec![put(&shop)]);
+    let told = explain(&world, &ServiceKey::new("default", "shop")).expect("it is there");
+    assert!(told.contains("1 endpoints, not used themselves: Nodes are the members"), "{told}");
+    assert!(!told.contains("10.1.0.9"), "{told}");
 }

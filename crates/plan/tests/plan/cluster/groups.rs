@@ -220,3 +220,42 @@ fn rules_are_closed_for_what_services_were_seen_to_give_up_and_for_nothing_else(
     let no_balancer = Service { kind: seaway_model::fact::ServiceKind::NodePort, ..mail.clone() };
     assert!(!closes(&started(&[&shop, &no_balancer]), 30_025), "it never had one that we know of");
 }
+
+#[test]
+fn only_a_change_of_what_a_service_asks_for_may_delete_anything_beside_ports() {
+    let shop = clouded(&[]);
+    type Edit = fn(&mut Service);
+    let edits: [(&str, Edit, bool); 6] = [
+        ("nothing", |_| (), false),
+        ("a port", |it| it.ports[0].port = 81, false),
+        ("our finalizer", |it| it.held = Held::ByUs, false),
+        ("its status", |it| it.published = vec!["203.0.113.7".parse().expect("an address")], false),
+        ("traffic policy", |it| it.local_only = true, true),
+        ("an annotation", |it| drop(it.meta.annotations.insert("seaway.dev/x".into(), "y".into())), true),
+    ];
+    for (what, edit, expected) in edits {
+        let mut world = world(opened(), vec![put(&shop)]);
+        let mut changed = shop.clone();
+        edit(&mut changed);
+        world.apply(put(&changed));
+        assert_eq!(world.asked_for(&unit(&owner(&shop))).others(), expected, "{what}");
+    }
+}
+
+#[test]
+fn the_group_may_be_deleted_if_the_end_of_its_last_service_was_seen() {
+    let shop = clouded(&[]);
+    let object = || FactRef::Object(owner(&shop).object());
+    let mail = another("mail", 30_025);
+    for (what, others, change, expected) in [
+        ("it lives", None, put(&shop), false),
+        ("it was deleted", None, Change::Gone(object()), true),
+        ("a list lacks it", None, Change::Missing(object()), false),
+        ("another one uses the group", Some(&mail), Change::Gone(object()), false),
+    ] {
+        let told = others.into_iter().map(put).chain([put(&shop)]).collect();
+        let mut world = world(opened(), told);
+        world.apply(change);
+        assert_eq!(world.asked_for(&group()).others(), expected, "{what}");
+    }
+}

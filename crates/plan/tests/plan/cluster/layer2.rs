@@ -90,10 +90,12 @@ fn a_host_offers_what_it_serves_and_nothing_unless_a_pool_says_so() {
     assert_eq!(offered(&world), Vec::<String>::new());
     world.apply(heard(here(None)));
 
+    assert!(world.has_layer2_pools());
     for announce in [None, Some(Announce::Static), Some(Announce::None)] {
         let Change::Put(Fact::AddressPool(it)) = pool(PUBLIC) else { panic!("it is a pool") };
         let of = AddressPool { announce, ..AddressPool::clone(&it) };
         world.apply(Change::Put(Fact::AddressPool(Arc::new(of))));
+        assert!(!world.has_layer2_pools(), "{announce:?}");
         let wanted = world.layer2().expect("a host");
         assert!(!wanted.asked && wanted.offered.is_empty(), "{announce:?}: {wanted:?}");
     }

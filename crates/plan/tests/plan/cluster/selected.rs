@@ -10,7 +10,7 @@ use seaway_model::{
     outcome::{Serving, Shown, UnitState},
 };
 use seaway_plan::World;
-use seaway_testkit::facts::{endpoint, ip, owner, put, put_slice, slice};
+use seaway_testkit::facts::{endpoint, ip, owner, put, put_slice, slice, synced};
 
 use super::clouds::{clouded, node, planned, unit, usual, world};
 
@@ -255,4 +255,16 @@ fn where_nobody_says_where_it_is_it_is_beside_its_nodes() {
     assert_eq!(beside(CloudDefaults::default(), &[]), ["one", "zero"]);
     assert_eq!(beside(CloudDefaults::default(), &[("seaway.dev/node-selector", "ssd")]), ["one"]);
     assert_eq!(beside(CloudDefaults::default(), &[("seaway.dev/subnet", "it")]), [""; 0]);
+}
+
+#[test]
+fn labels_that_change_while_all_is_told_again_count_when_it_was_told() {
+    let shop = clouded(&[("loadbalancer.openstack.org/node-selector", "role=worker")]);
+    let nodes = [("one", "10.0.0.1"), ("two", "10.0.0.2")].map(|(name, at)| labelled(name, at, &[("role", "worker")]));
+    let mut world = world(usual(), nodes.into_iter().chain([put(&shop)]).collect());
+    world.apply(Change::SetBack);
+    world.apply(labelled("two", "10.0.0.2", &[("role", "else")]));
+    assert_eq!(names(&world, &shop), ["one", "two"]);
+    synced().into_iter().for_each(|it| _ = world.apply(it));
+    assert_eq!(names(&world, &shop), ["one"]);
 }

@@ -88,7 +88,7 @@ fn where_streams_are_shared_what_nobody_takes_fills_its_own_window_alone() {
     let (heard, _) = hear(&mut side, &more);
     assert!(matches!(heard[..], [FrameEvent::Reset { reason: Reason::FLOW_CONTROL, .. }]));
     side.out.clear();
-    side.release(keys[1], 40 << 10);
+    side.release(keys[1], 64 << 10);
     side.let_go(keys[2], 64 << 10);
     let rooms = frames(&side.out).into_iter().filter(|it| it.0 == kind::WINDOW_UPDATE);
     assert_eq!(rooms.map(|it| it.2).collect::<Vec<_>>(), [keys[1].id], "that of all was opened before");
