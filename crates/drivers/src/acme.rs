@@ -21,6 +21,8 @@ mod renewal;
 mod schedule;
 mod step;
 mod stored;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{HashMap, HashSet},

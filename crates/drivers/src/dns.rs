@@ -285,3 +285,47 @@ fn listed(addresses: &BTreeSet<IpAddr>) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::{Kind, ObjectRef, dns::DnsZone};
+
+    use super::*;
+
+    fn named(addresses: &[&str]) -> Desired {
+        let zone = DnsZone {
+            name: "shop.example".into(),
+            by: DnsProvider::Endpoints,
+            ttl: 60,
+            namespaces: Vec::new(),
+        };
+        let object = ObjectRef::new(Kind::Service, "default", "shop");
+        Desired::DnsName(Arc::new(DnsName {
+            name: "www.shop.example".into(),
+            zone: Arc::new(zone),
+            installation: "prod".into(),
+            host: Some("edge-1".into()),
+            owner: Owner::Object { object, uid: "u".into() },
+            ttl: 60,
+            addresses: addresses.iter().map(|it| it.parse().expect("an address")).collect(),
+            keeps: BTreeSet::new(),
+            withdraws: addresses.is_empty(),
+            rivals: BTreeSet::new(),
+        }))
+    }
+
+    #[test]
+    fn a_host_that_left_a_name_waits_for_resolvers_until_it_is_in_it_again() {
+        let driver = DnsNames::new(|| true);
+        let unit = Unit::DnsName("www.shop.example".into());
+        let waits = |addresses: &[&str]| {
+            let it = driver.note(&unit, &named(addresses)).expect("it is wanted");
+            driver.remembered_for(&it).is_some()
+        };
+        assert!(!waits(&["192.0.2.1"]) && !waits(&[]));
+        driver.note_withdrawal(&"www.shop.example".into());
+        assert!(waits(&[]) && waits(&[]), "however often it is looked at");
+        assert!(!waits(&["192.0.2.1"]));
+        assert!(!waits(&[]), "that was another time");
+    }
+}

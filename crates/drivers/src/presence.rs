@@ -6,6 +6,8 @@
 mod announced;
 mod guarding;
 mod steps;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},

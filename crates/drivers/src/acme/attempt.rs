@@ -315,3 +315,11 @@ impl Attempt {
         Ok(format!("{}\n{}", chain.trim_end(), key.to_pem()))
     }
 }
+
+#[cfg(test)]
+impl Attempt {
+    /// As if it had begun so much earlier.
+    pub(super) fn age(&mut self, by: Duration) {
+        self.began = self.began.checked_sub(by).expect("the machine is up for longer than that");
+    }
+}

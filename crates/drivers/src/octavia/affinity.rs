@@ -129,3 +129,26 @@ fn is_kept(pool: &Pool) -> bool {
 fn is_of_datagrams(protocol: &PoolProtocol) -> bool {
     matches!(protocol, PoolProtocol::Udp | PoolProtocol::Sctp)
 }
+
+#[cfg(test)]
+mod tests {
+    use PersistenceType::{HttpCookie, SourceIp};
+
+    use super::*;
+
+    #[test]
+    fn a_time_that_nobody_asked_for_is_no_difference() {
+        let kept =
+            |kind, persistence_timeout| Persistence { kind, persistence_timeout, ..Persistence::default() };
+        for (wish, there, expected) in [
+            (kept(SourceIp, None), kept(SourceIp, None), true),
+            (kept(SourceIp, None), kept(SourceIp, Some(360)), true),
+            (kept(SourceIp, Some(60)), kept(SourceIp, Some(60)), true),
+            (kept(SourceIp, Some(60)), kept(SourceIp, Some(360)), false),
+            (kept(SourceIp, Some(60)), kept(SourceIp, None), false),
+            (kept(HttpCookie, None), kept(SourceIp, Some(360)), false),
+        ] {
+            assert_eq!(is_as_wished(&wish, &there), expected, "{wish:?} {there:?}");
+        }
+    }
+}

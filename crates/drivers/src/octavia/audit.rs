@@ -126,9 +126,6 @@ impl Octavia {
         };
         let all: Vec<(Unit, Vec<Way>)> = self.known().iter().filter_map(ways_of).collect();
         let wanted: Vec<Way> = all.iter().flat_map(|it| &it.1).cloned().collect();
-        if wanted.is_empty() {
-            return Ok(Vec::new());
-        }
         let ways = Ways::read(&joined.cloud, &wanted).await?;
         let mut known = self.known();
         let mut again = Vec::new();

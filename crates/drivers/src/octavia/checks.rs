@@ -96,6 +96,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn nodes_are_asked_for_pods_by_http_at_the_port_of_kube_proxy_and_only_where_traffic_is_local() {
+        let http = CheckKind::http;
+        for (local_only, kind, port, of_kube_proxy, expected) in [
+            (true, http(), Some(31_000), Some(31_000), true),
+            (false, http(), Some(31_000), Some(31_000), false),
+            (true, CheckKind::Tcp, Some(31_000), Some(31_000), false),
+            (true, http(), Some(8_080), Some(31_000), false),
+            (true, http(), None, Some(31_000), false),
+            // It has no such port yet.
+            (true, http(), None, None, false),
+            (true, http(), Some(8_080), None, false),
+        ] {
+            let check = HealthCheck { kind: kind.clone(), port, ..HealthCheck::default() };
+            let options =
+                Options { local_only, health_check_node_port: of_kube_proxy, ..Options::default() };
+            let case = format!("{local_only} {kind:?} {port:?} {of_kube_proxy:?}");
+            assert_eq!(is_of_nodes(&options, &check), expected, "{case}");
+        }
+    }
+
+    #[test]
     fn members_are_asked_in_the_words_of_their_transport() {
         let http = CheckKind::http();
         let udp = CheckKind::Udp { send: "".into(), expect: None };

@@ -200,7 +200,38 @@ impl Place {
 
 #[cfg(test)]
 mod tests {
+    use seaway_openstack::resource::{Fields, View};
+
     use super::*;
+
+    #[test]
+    fn one_that_is_made_again_keeps_its_vip_unless_it_is_to_be_elsewhere() {
+        let object = serde_json::json!({
+            "id": "one", "vip_address": "10.0.0.7", "vip_subnet_id": "subnet", "vip_network_id": "network",
+        });
+        let was = LoadBalancer::read(Fields::of(object).expect("an object")).expect("a load balancer");
+        let (vip, kept) = (was.vip_address, was.vip_subnet_id.clone());
+        let named = |it: &str| Edit::To(Some(it.parse().expect("an id")));
+        let in_network = |it: &str| Edit::To(Some(it.parse().expect("an id")));
+        let as_asked = Edit::Leave;
+        for (subnet, network, keeps, said) in [
+            (Edit::Leave, Edit::Leave, true, Edit::To(kept.clone())),
+            (named("subnet"), Edit::Leave, true, named("subnet")),
+            // One of its subnets is chosen by the address.
+            (Edit::Leave, in_network("network"), true, as_asked.clone()),
+            (named("other"), Edit::Leave, false, named("other")),
+            (Edit::Leave, in_network("other"), false, as_asked),
+        ] {
+            let mut new = NewLoadBalancer {
+                vip_subnet_id: subnet.clone(),
+                vip_network_id: network.clone(),
+                ..NewLoadBalancer::new()
+            };
+            Place::of(&was).keep(&mut new);
+            let expected = if keeps { Edit::To(vip) } else { Edit::Leave };
+            assert_eq!((new.vip_address, new.vip_subnet_id), (expected, said), "{subnet:?} {network:?}");
+        }
+    }
 
     fn forbidden() -> Error {
         Error::new(Class::Forbidden, "policy says no")

@@ -159,3 +159,40 @@ fn takes_away(step: &Step) -> bool {
             | Step::RemoveTwin(_)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use seaway_openstack::{
+        octavia::{LoadBalancer, NewLoadBalancer},
+        resource::{Fields, View},
+    };
+
+    use super::{super::steps::Balancer, *};
+
+    #[test]
+    fn a_load_balancer_that_goes_is_counted_if_it_serves_or_the_configuration_has_it_made_again() {
+        for (status, by_default, is_counted) in [
+            ("ACTIVE", None, true),
+            ("ACTIVE", Some(false), true),
+            ("ERROR", Some(true), true),
+            ("ERROR", Some(false), false),
+            ("ERROR", None, false),
+        ] {
+            let object = serde_json::json!({ "id": "one", "provisioning_status": status });
+            let it = LoadBalancer::read(Fields::of(object).expect("an object")).expect("a load balancer");
+            let balancer = Some(Balancer::new(it, Default::default(), Default::default()));
+            let mend = by_default.map(|by_default| Mend::Remake { why: "a test", by_default });
+            let observed = Observed { balancer, mend, ..Observed::default() };
+            // What makes the next one, or forgets a certificate, may be done before.
+            let steps = [
+                Step::Forget("spare".to_owned()),
+                Step::Delete("one".parse().expect("an id")),
+                Step::Create(Box::new(NewLoadBalancer::new())),
+            ];
+            let found = removals(&observed, &steps);
+            let found: Vec<_> = found.iter().map(|it| (it.what.as_str(), &it.steps[..])).collect();
+            let expected = is_counted.then_some(("current load balancer one", &[1][..]));
+            assert_eq!(found, Vec::from_iter(expected), "{status} {by_default:?}");
+        }
+    }
+}

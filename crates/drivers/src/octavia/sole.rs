@@ -381,3 +381,32 @@ impl FromStr for Heartbeat {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Exactly one of two, whichever of them looks first.
+    #[test]
+    fn of_two_that_began_from_one_heartbeat_the_one_with_the_lesser_term_stays() {
+        let beat = |text: &str| format!("{BEAT}{text}").parse::<Heartbeat>().expect("a heartbeat");
+        let after = |text: &str| beat(text).mark;
+        for (own, count, began, other, expected) in [
+            // It began from where nothing was.
+            ("b", 3, Some("x.4"), "c.1", false),
+            // It began from one of ours.
+            ("b", 3, Some("x.4"), "a.1.b.2", true),
+            ("b", 0, None, "a.1.b.2", true),
+            // Both began from the same.
+            ("b", 3, Some("x.4"), "c.1.x.4", true),
+            ("b", 3, Some("x.4"), "a.1.x.4", false),
+            ("b", 0, Some("x.4"), "c.1.x.4", false),
+            // From others.
+            ("b", 3, Some("x.4"), "c.1.x.3", false),
+            ("b", 3, None, "c.1.x.4", false),
+        ] {
+            let state = State { term: own.into(), count, after: began.map(after), ..State::default() };
+            assert_eq!(state.is_before(&beat(other)), expected, "{own} {count} {began:?} {other}");
+        }
+    }
+}

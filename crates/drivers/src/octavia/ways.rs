@@ -122,3 +122,37 @@ async fn subnets<'i>(
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use seaway_openstack::resource::{Fields, View};
+
+    use super::*;
+
+    #[test]
+    fn members_that_nothing_leads_to_are_told_by_the_first_of_them_and_how_many_more() {
+        let object = serde_json::json!({
+            "id": "own", "name": "own", "network_id": "net", "ip_version": 4, "cidr": "10.0.0.0/24",
+        });
+        let own = Subnet::read(Fields::of(object).expect("an object")).expect("a subnet");
+        let id = own.id.clone();
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        for (members, picked, expected) in [
+            (&["10.0.0.7", "10.1.0.7"][..], false, None),
+            (&["10.0.0.7", "10.9.0.7"], false, Some("(10.0.0.0/24) to its member 10.9.0.7")),
+            (
+                &["10.9.0.7", "10.9.0.8"],
+                true,
+                Some(
+                    "(10.0.0.0/24), which Seaway chose because a Node is in it, to its member 10.9.0.7 and 1 more",
+                ),
+            ),
+        ] {
+            let reached = [(id.clone(), vec!["10.1.0.0/24".parse().expect("a network")])].into();
+            let ways = Ways { subnets: [(id.clone(), own.clone())].into(), reached };
+            let way = (id.clone(), members.iter().map(|it| ip(it)).collect());
+            let expected = expected.map(|it| format!("there is no route from subnet own {it}"));
+            assert_eq!(ways.lost(&way, picked), expected);
+        }
+    }
+}

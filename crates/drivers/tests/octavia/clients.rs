@@ -132,3 +132,14 @@ async fn nothing_is_served_without_the_certificates_that_are_asked_for() {
         assert!(scene.balancers().await.is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_port_without_tls_is_served_beside_one_whose_clients_cannot_be_verified() {
+    let scene = Scene::set().await;
+    let shown = secret(&scene, "shop").await;
+    let by_secret = CloudClientAuth { by_secret: true, ..CloudClientAuth::default() };
+    let told = scene.reach_telling(&wish(&scene, Some(&shown), &[], by_secret)).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    let ports: Vec<u16> = scene.listeners().await.iter().map(|it| it.protocol_port).collect();
+    assert_eq!(ports, [80]);
+}

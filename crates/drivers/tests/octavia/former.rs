@@ -10,7 +10,7 @@ use std::{
 use seaway_engine::{Driver, Failure};
 use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named, unit::Former};
 use seaway_openstack::{
-    neutron::{FloatingIp, NewSecurityGroup, SecurityGroup},
+    neutron::{FloatingIp, FloatingIpChange, NewSecurityGroup, SecurityGroup},
     octavia::{LoadBalancer, LoadBalancerChange},
     resource::{Edit, Query},
 };
@@ -236,4 +236,17 @@ async fn of_one_that_several_share_only_its_own_part_goes() {
     let floating: Vec<FloatingIp> = scene.floating().await;
     assert!(floating[0].port_id.is_some(), "who is left is reached");
     assert!(scene.listeners().await.is_empty(), "they were its own");
+}
+
+/// Somebody may have led an address of his own to it.
+#[tokio::test]
+async fn a_floating_ip_with_other_words_on_it_stays_and_is_not_marked() {
+    let scene = Scene::set().await;
+    let (made, floating) = theirs().make(&scene.cloud, &scene.subnet).await;
+    let change = FloatingIpChange { description: "of the shop".to_owned().into(), ..FloatingIpChange::default() };
+    scene.cloud.all::<FloatingIp>().change(&floating.id, &change).await.unwrap();
+    scene.reach_unit(&unit(), &removed(&former(wish_of(&scene), Some(made.id.as_str()), None))).await;
+    assert!(scene.balancers().await.is_empty());
+    let left = scene.floating().await;
+    assert_eq!((left.len(), left[0].description.as_str(), &left[0].port_id), (1, "of the shop", &None));
 }

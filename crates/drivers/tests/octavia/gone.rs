@@ -130,3 +130,37 @@ fn metric(scene: &Scene, begin: &str) -> String {
     encode(&mut text, &registry).unwrap();
     text.split_once(begin).unwrap_or_default().1.lines().next().unwrap_or_default().to_owned()
 }
+
+/// A request that was repeated may have made it; nobody has looked since.
+#[tokio::test]
+async fn what_is_deleted_while_it_changes_is_followed_by_its_twin_and_by_no_third() {
+    let scene = Scene::set().await;
+    scene.reach(&scene.wish(&[80], &[1])).await;
+    let first = scene.balancers().await.remove(0);
+    let new = NewLoadBalancer {
+        name: first.name.as_str().into(),
+        description: first.description.as_str().into(),
+        vip_subnet_id: Some(scene.subnet.clone()).into(),
+        provider: Edit::To(first.provider.clone()),
+        tags: Edit::To(first.tags.clone()),
+        ..NewLoadBalancer::new()
+    };
+    let twin = scene.cloud.all::<Balancer>().create(&new).await.unwrap().id;
+    scene.pass(Duration::from_secs(60));
+    assert_eq!(scene.balancers().await.len(), 2);
+    let wish = scene.wish(&[80, 443], &[1]);
+    let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
+    let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let steps = scene.driver.steps(&desired, &observed);
+    scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();
+    assert!(observed.is_pending(), "{}", steps[0]);
+    scene.pass(Duration::from_secs(60));
+    scene.cloud.all::<Balancer>().delete_cascade(&first.id).await.unwrap();
+    scene.pass(Duration::from_secs(60));
+    assert_eq!(scene.balancers().await.len(), 1);
+    let steps = scene.reach(&wish).await;
+    assert!(!steps.iter().any(|it| it.starts_with("create load balancer")), "{steps:?}");
+    let left = scene.balancers().await;
+    assert_eq!((left.len(), &left[0].id), (1, &twin));
+    assert_eq!(scene.listeners().await.len(), 2);
+}

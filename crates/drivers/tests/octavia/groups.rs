@@ -495,3 +495,25 @@ async fn what_is_left_of_a_group_is_found_by_its_words() {
     let failed = town.driver.survey(&cloud, &class).await.unwrap_err();
     assert!(matches!(failed, Failure::Retry(_)), "{failed}");
 }
+
+/// A request that was repeated because its answer was lost is done twice.
+#[tokio::test]
+async fn a_duplicate_of_the_group_goes_and_the_older_one_serves_on() {
+    let mut town = Town::set().await;
+    let node = town.node(11).await;
+    let wish = town.wish(&[("shop", &[30_080])], &[node]);
+    town.reach(&wish).await;
+    let used = town.ours().await.remove(0);
+    town.scene.pass(std::time::Duration::from_secs(60));
+    let twin = NewSecurityGroup {
+        name: used.name.as_str().into(),
+        description: used.description.as_str().into(),
+        ..NewSecurityGroup::new()
+    };
+    let twin = town.scene.cloud.all::<SecurityGroup>().create(&twin).await.unwrap().id;
+    town.restarted();
+    assert_eq!(town.reach(&wish).await, [format!("delete security group {twin}")]);
+    let left: Vec<_> = town.ours().await.into_iter().map(|it| it.id).collect();
+    assert_eq!(left, [used.id]);
+    assert!(town.has_ours(11).await && town.rules().await.len() == 1);
+}

@@ -168,11 +168,15 @@ async fn one_that_was_made_with_one_address_gets_a_second_beside_it() {
 /// It knows the first family alone.
 #[tokio::test]
 async fn what_another_controller_made_stays_the_only_one_until_an_annotation_asks_for_a_second() {
-    for (minor, required) in [(OLD, false), (NEW, false), (OLD, true)] {
+    for (minor, required, by_status) in
+        [(OLD, false, false), (NEW, false, false), (OLD, true, false), (OLD, false, true), (NEW, false, true)]
+    {
         let mut scene = Scene::of_both(minor).await;
         let theirs = Theirs::new("nginxservice", &[(80, 30_080)], &[("one", IpAddr::from([10, 0, 0, 1]))]);
         let (made, floating) = theirs.make(&scene.cloud, &scene.subnet).await;
-        let mut wish = pointing(scene.wish_of_both(&[80], &[1]), Some(made.id.as_str()), None);
+        let status = floating.floating_ip_address.filter(|_| by_status);
+        let annotation = (!by_status).then_some(made.id.as_str());
+        let mut wish = pointing(scene.wish_of_both(&[80], &[1]), annotation, status);
         wish.options.outside.as_mut().unwrap().both = required;
         let waits = scene.driver.observe(&second_unit(), &wanted(&wish)).await;
         assert!(matches!(waits, Err(Failure::Wait { .. })), "whose its first is, is not known yet");
@@ -294,4 +298,25 @@ async fn who_lets_in_clients_of_one_family_lets_in_none_of_the_other() {
     let expected = ["192.0.2.0/24", "::1/128"].map(|it| Some(vec![it.to_owned()]));
     assert_eq!(cidrs, expected.into());
     assert_eq!(reach(&scene, &wish).await, [[""; 0]; 2]);
+}
+
+/// What it shares is another's, with the families that the other asked for.
+#[tokio::test]
+async fn a_service_on_the_load_balancer_of_another_gets_no_second_one() {
+    for minor in [OLD, NEW] {
+        let mut scene = Scene::of_both(minor).await;
+        let mut first = scene.wish_of("uid-2", &[443], &[1]);
+        first.options.outside.as_mut().unwrap().families = vec![Family::V4];
+        scene.reach_of("uid-2", &first).await;
+        let made = scene.balancers().await.remove(0);
+        let mut wish = pointing(scene.wish_of_both(&[80], &[1]), Some(made.id.as_str()), None);
+        let outside = wish.options.outside.as_mut().unwrap();
+        (outside.most_shared, outside.both) = (2, false);
+        for _ in 0..2 {
+            scene.reach(&wish).await;
+            assert_eq!(scene.reach_unit(&second_unit(), &wanted(&wish)).await, [""; 0], "2.{minor}");
+            assert_eq!((scene.balancers().await.len(), scene.listeners().await.len()), (1, 2), "2.{minor}");
+            scene.restarted();
+        }
+    }
 }

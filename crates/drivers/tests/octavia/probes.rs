@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use seaway_engine::{Driver, Failure};
 use seaway_model::{
-    L4, LoadBalancer as Wish,
+    Desired, L4, LoadBalancer as Wish,
     load_balancer::{CheckKind, CloudHealthMonitor, HealthCheck, ProbeKind},
 };
 use seaway_openstack::{octavia::HealthMonitor, resource::Query};
@@ -108,4 +109,36 @@ async fn single_ports_are_probed_by_kinds_of_their_own() {
     kinds.sort();
     assert_eq!(kinds, ["HTTP", "TCP", "TLS-HELLO"]);
     assert_eq!(scene.reach(&wish).await, [""; 0]);
+}
+
+/// Where nobody asks members how they are, those that are down would get their share.
+#[tokio::test]
+async fn a_port_whose_probe_the_provider_does_not_have_is_not_made() {
+    let by_http = "health check by HTTP";
+    for (provider, minor, l4, told) in [
+        ("amphora", 30, L4::Tcp, None),
+        ("amphora", 30, L4::Udp, None),
+        ("amphora", 15, L4::Tcp, None),
+        ("amphora", 15, L4::Udp, Some("health check of UDP by HTTP")),
+        ("ovn", 30, L4::Tcp, Some(by_http)),
+        ("ovn", 30, L4::Udp, Some(by_http)),
+    ] {
+        let scene = Scene::with(provider).await;
+        scene.fake.octavia_speaks(minor);
+        let mut wish = scene.wish(&[53], &[1]);
+        transport(&mut wish, l4);
+        for pool in wish.pools.values_mut() {
+            let health = HealthCheck { kind: CheckKind::http(), ..HealthCheck::default() };
+            Arc::make_mut(pool).health = Some(health);
+        }
+        let desired = Desired::LoadBalancer(Arc::new(wish));
+        let case = format!("{provider} 2.{minor} {l4}");
+        match (scene.driver.observe(&unit(), &desired).await, told) {
+            (Ok(_), None) => {}
+            (Err(Failure::User(found)), Some(told)) => {
+                assert!(found.iter().any(|(_, it)| it.message.contains(told)), "{case}: {found:?}");
+            }
+            (found, _) => panic!("{case}: {:?}", found.map(|it| it.state())),
+        }
+    }
 }

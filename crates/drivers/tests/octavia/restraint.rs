@@ -136,3 +136,9 @@ async fn what_was_made_since_the_last_list_counts() {
     scene.driver.observe(&other_unit(), &wish).await.unwrap();
     assert!(scene.cloud.all::<FloatingIp>().list::<FloatingIp>(Default::default()).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn one_load_balancer_that_is_slow_does_not_keep_others_waiting() {
+    let scene = Scene::set().await;
+    assert!(scene.driver.width() >= 16, "a cluster has hundreds, and each is pending for a minute");
+}

@@ -431,3 +431,18 @@ async fn a_deletion_lists_certificates_only_where_there_may_be_some() {
     scene.remove().await;
     assert_eq!(scene.secrets().await.len(), 0, "what a crash left goes with it");
 }
+
+#[tokio::test]
+async fn a_part_of_a_certificate_that_somebody_deleted_is_stored_again_and_nothing_is_there_twice() {
+    let mut scene = Scene::set().await;
+    let wish = secured(scene.wish(&[443], &[1]), &["shop"]);
+    scene.reach(&wish).await;
+    let all = scene.secrets().await;
+    let part = all.iter().find(|it| it.name.ends_with("intermediates")).unwrap();
+    scene.cloud.all::<Secret>().delete(&part.id).await.unwrap();
+    scene.restarted();
+    let steps = scene.reach(&wish).await;
+    assert!(steps.len() == 1 && steps[0].starts_with("store certificate"), "{steps:?}");
+    assert_eq!((scene.containers().await.len(), scene.secrets().await.len()), (1, 3));
+    assert_eq!(scene.reach(&wish).await, [""; 0]);
+}
