@@ -109,8 +109,7 @@ mod tests {
             (true, http(), Some(8_080), None, false),
         ] {
             let check = HealthCheck { kind: kind.clone(), port, ..HealthCheck::default() };
-            let options =
-                Options { local_only, health_check_node_port: of_kube_proxy, ..Options::default() };
+            let options = Options { local_only, health_check_node_port: of_kube_proxy, ..Options::default() };
             let case = format!("{local_only} {kind:?} {port:?} {of_kube_proxy:?}");
             assert_eq!(is_of_nodes(&options, &check), expected, "{case}");
         }

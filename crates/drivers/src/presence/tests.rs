@@ -62,10 +62,9 @@ fn a_host_s_own_addresses_are_those_that_are_named_or_else_all_that_reach_out() 
 fn arp_is_settled_only_where_it_is_not() {
     assert_eq!(unmet().len(), 2);
     let presence = presence(&[]);
-    for (unmet, expected) in [
-        (Vec::new(), vec![Step::Add(ip(IP))]),
-        (unmet(), vec![Step::SettleArp, Step::Add(ip(IP))]),
-    ] {
+    for (unmet, expected) in
+        [(Vec::new(), vec![Step::Add(ip(IP))]), (unmet(), vec![Step::SettleArp, Step::Add(ip(IP))])]
+    {
         assert_eq!(presence.steps(&wanted(&[IP]), &Observed { unmet, ..observed() }), expected);
     }
 }

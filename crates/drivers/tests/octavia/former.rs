@@ -243,7 +243,8 @@ async fn of_one_that_several_share_only_its_own_part_goes() {
 async fn a_floating_ip_with_other_words_on_it_stays_and_is_not_marked() {
     let scene = Scene::set().await;
     let (made, floating) = theirs().make(&scene.cloud, &scene.subnet).await;
-    let change = FloatingIpChange { description: "of the shop".to_owned().into(), ..FloatingIpChange::default() };
+    let change =
+        FloatingIpChange { description: "of the shop".to_owned().into(), ..FloatingIpChange::default() };
     scene.cloud.all::<FloatingIp>().change(&floating.id, &change).await.unwrap();
     scene.reach_unit(&unit(), &removed(&former(wish_of(&scene), Some(made.id.as_str()), None))).await;
     assert!(scene.balancers().await.is_empty());

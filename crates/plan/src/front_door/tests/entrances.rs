@@ -261,8 +261,7 @@ fn what_is_at_an_entrance_alone_has_no_listeners_of_its_own() {
 
 #[test]
 fn who_is_redirected_at_another_entrance_is_not_told_that_the_main_one_has_no_certificate() {
-    let say =
-        [host("a.example"), INTERNAL, ("seaway.dev/tls", "own"), ("seaway.dev/https-redirect", "true")];
+    let say = [host("a.example"), INTERNAL, ("seaway.dev/tls", "own"), ("seaway.dev/https-redirect", "true")];
     let admin = saying(service("admin", &[80]), &say);
     let web = saying(service("web", &[80]), &[host("b.example")]);
     let services = [&web, &admin].into_iter().flat_map(|it| [put(it), backed(it)]);

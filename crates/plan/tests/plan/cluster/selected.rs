@@ -260,7 +260,8 @@ fn where_nobody_says_where_it_is_it_is_beside_its_nodes() {
 #[test]
 fn labels_that_change_while_all_is_told_again_count_when_it_was_told() {
     let shop = clouded(&[("loadbalancer.openstack.org/node-selector", "role=worker")]);
-    let nodes = [("one", "10.0.0.1"), ("two", "10.0.0.2")].map(|(name, at)| labelled(name, at, &[("role", "worker")]));
+    let nodes = [("one", "10.0.0.1"), ("two", "10.0.0.2")]
+        .map(|(name, at)| labelled(name, at, &[("role", "worker")]));
     let mut world = world(usual(), nodes.into_iter().chain([put(&shop)]).collect());
     world.apply(Change::SetBack);
     world.apply(labelled("two", "10.0.0.2", &[("role", "else")]));
