@@ -21,8 +21,6 @@ mod renewal;
 mod schedule;
 mod step;
 mod stored;
-#[cfg(test)]
-mod tests;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -494,3 +492,6 @@ fn seconds(at: SystemTime) -> u64 {
 fn millis(at: SystemTime) -> Time {
     Time(u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX))
 }
+
+#[cfg(test)]
+mod tests;

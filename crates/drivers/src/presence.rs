@@ -6,8 +6,6 @@
 mod announced;
 mod guarding;
 mod steps;
-#[cfg(test)]
-mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -420,3 +418,6 @@ fn reaches_out(ip: IpAddr) -> bool {
         IpAddr::V6(ip) => !ip.is_loopback() && !ip.is_unicast_link_local() && !ip.is_unspecified(),
     }
 }
+
+#[cfg(test)]
+mod tests;
