@@ -7,7 +7,7 @@ pub mod held;
 mod hosts;
 mod kubernetes;
 pub mod loaded;
-mod saturation;
+pub mod saturation;
 mod web;
 
 use std::collections::BTreeMap;
@@ -18,6 +18,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::ValueEnum as _;
 
+use crate::case::saturation::Found;
 use crate::contender::{Contender, Programs, Role};
 use crate::load::Rig;
 use crate::metric::Metric;
@@ -89,6 +90,9 @@ pub enum Case {
 pub struct Sample {
     pub figures: BTreeMap<Metric, f64>,
     pub errors: u64,
+    /// Of these, wrong answers and connections that broke: no noise excuses them.
+    #[serde(default)]
+    pub wrong: u64,
     pub complaints: Vec<String>,
     /// Why the machine was not quiet enough to trust the figures.
     pub noise: Option<String>,
@@ -177,9 +181,9 @@ pub struct Bench {
     /// Where a control plane that was filled once is kept for later runs.
     pub kept: Option<PathBuf>,
     /// The highest rates that were found in earlier rounds.
-    pub highest: BTreeMap<(Case, Contender), f64>,
-    /// The version of what is measured.
-    pub seaway: String,
+    pub highest: BTreeMap<(Case, Contender), Found>,
+    /// The versions of what is measured.
+    pub versions: Vec<(Contender, String)>,
 }
 
 impl Case {

@@ -41,6 +41,8 @@ use contender::certificate::Certificate;
 use contender::{Contender, PROXIES, Programs};
 use load::Rig;
 
+const CONTENDERS: [&str; 5] = ["seaway", "haproxy", "nginx", "haproxy-splice", "seaway-few"];
+
 /// Measures Seaway beside HAProxy and nginx, one worker each on core 0, the load on core 1.
 #[derive(Debug, Parser)]
 #[command(name = "bench/run")]
@@ -54,7 +56,7 @@ struct Arguments {
     #[arg(long)]
     quick: bool,
     /// Contenders to run
-    #[arg(long, value_delimiter = ',', default_values = ["seaway", "haproxy", "nginx", "haproxy-splice", "seaway-few"])]
+    #[arg(long, value_delimiter = ',', default_values = CONTENDERS)]
     contenders: Vec<Contender>,
     /// Multiply all fixed rates, for a machine that is much slower or faster
     #[arg(long, default_value_t = 1.0)]
@@ -120,6 +122,14 @@ fn run(arguments: Arguments) -> Result<bool> {
     sys::pin_to(cores::GENERATOR).context("two cores are needed: cannot move to core 1")?;
     let open_files = sys::raise_open_files().context("open files")?;
     let own_network = own_network();
+    let in_full = !arguments.quick && arguments.seconds.is_none() && arguments.rate_scale == 1.0;
+    let by_all = arguments.contenders.len() >= CONTENDERS.len();
+    ensure!(
+        arguments.record.is_none()
+            || in_full && by_all && arguments.rounds.is_none_or(|it| it >= verdict::ROUNDS),
+        "--record keeps what was measured in full: leave out --quick, --seconds, --rate-scale, --contenders and fewer than {} rounds",
+        verdict::ROUNDS
+    );
     let mut effort = if arguments.quick { Effort::QUICK } else { Effort::FULL };
     effort.rate_scale *= arguments.rate_scale;
     effort.services = arguments.services.unwrap_or(effort.services);
@@ -170,8 +180,6 @@ fn run(arguments: Arguments) -> Result<bool> {
         };
         return octavia::run(&programs, &plan);
     }
-    let seaway = versions.iter().find(|it| it.0 == Contender::Seaway);
-    let seaway = seaway.map(|it| it.1.clone()).unwrap_or_default();
     let alone = arguments.cases.iter().find(|it| it.is_by_itself());
     alone.map_or(Ok(()), |it| bail!("`{it}` runs by itself"))?;
     let mut bench = Bench {
@@ -183,7 +191,7 @@ fn run(arguments: Arguments) -> Result<bool> {
         crowd: None,
         kept: arguments.keep,
         highest: BTreeMap::new(),
-        seaway: seaway.clone(),
+        versions: versions.clone(),
     };
     let plan = rounds::Plan {
         rounds: if arguments.quick { 1 } else { arguments.rounds.unwrap_or(5) },
@@ -197,7 +205,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     let kept = arguments.record.as_deref().map_or(Ok(vec![]), record::read)?;
     let cases = arguments.oldest.map_or(cases.clone(), |count| record::oldest(&kept, &cases, count));
     let mut measured = kept;
-    for case in cases {
+    for case in cases.iter().copied() {
         let new = rounds::measure(&mut bench, case, &plan)?;
         new.into_iter().for_each(|it| record::add(&mut measured, it));
         if let Some(path) = &arguments.record {
@@ -218,7 +226,7 @@ fn run(arguments: Arguments) -> Result<bool> {
     if let Some(path) = arguments.out {
         report.write_into(&path)?;
     }
-    ensure!(report.is_sound(), "a round had errors: its case is not measured");
+    ensure!(report.is_sound(&cases), "a round had errors: its case is not measured");
     Ok(report.is_good())
 }
 

@@ -47,15 +47,16 @@ impl Report {
         })
     }
 
-    /// Whether no round had an error that nothing disturbed.
-    pub fn is_sound(&self) -> bool {
-        let samples = || self.measured.iter().flat_map(|case| case.rounds.values().flatten());
-        samples().all(|it| it.errors == 0 || it.noise.is_some())
+    /// Whether no round of these cases had a wrong answer, or an error that nothing disturbed.
+    pub fn is_sound(&self, cases: &[Case]) -> bool {
+        let measured = self.measured.iter().filter(|it| cases.contains(&it.case));
+        let mut samples = measured.flat_map(|case| case.rounds.values().flatten());
+        samples.all(|it| it.wrong == 0 && (it.errors == 0 || it.noise.is_some()))
     }
 
     /// Whether all targets are met, and none is undecided.
     pub fn is_good(&self) -> bool {
-        self.verdicts.iter().all(|it| it.outcome == Outcome::Met)
+        self.missing.is_empty() && self.verdicts.iter().all(|it| it.outcome == Outcome::Met)
     }
 
     pub fn json(&self) -> Result<String> {
@@ -64,20 +65,12 @@ impl Report {
 
     pub fn markdown(&self) -> String {
         let mut text = String::new();
-        // Seaway is what each case names: it may be of several commits.
-        let ours = self.versions.iter().find(|it| it.0 == Contender::Seaway).map(|it| &it.1);
-        let is_peer = |it: &&(Contender, String)| Some(&it.1) != ours;
-        let mut versions: Vec<&str> =
-            self.versions.iter().filter(is_peer).map(|(_, version)| version.as_str()).collect();
-        // One program in several roles is one program.
-        versions.sort_unstable_by_key(|version| self.versions.iter().position(|(_, it)| it == version));
-        versions.dedup();
         verdict::first_lines(&self.verdicts).iter().for_each(|line| add(&mut text, line));
         if !self.missing.is_empty() {
             let missing: Vec<String> = self.missing.iter().map(Case::to_string).collect();
             add(&mut text, &format!("**Not measured yet: {}.**", missing.join(", ")));
         }
-        add(&mut text, &format!("`{}`, beside {}.", self.command, versions.join(", ")));
+        add(&mut text, &format!("`{}`", self.command));
         for remark in &self.remarks {
             add(&mut text, &format!("**{remark}**"));
         }
@@ -174,7 +167,13 @@ fn add(text: &mut String, line: &str) {
 /// Medians of everything that one case measured, a line for each contender.
 fn details(case: &Measured) -> String {
     let mut text = format!("\n**{0}** (`bench/run {0}`): {1}", case.case, case.what);
-    let of = format!("{}, {} UTC, {}", case.seaway, case.at, case.machine.join(", "));
+    let of = format!(
+        "{}; {} UTC, {}, by the bench of {}",
+        case.versions.join(", "),
+        case.at,
+        case.machine.join(", "),
+        case.bench
+    );
     if let Some(rate) = case.rate {
         let _infallible = write!(text, ", {rate:.0} requests/s for all");
     }
@@ -200,7 +199,7 @@ fn details(case: &Measured) -> String {
             let values: Vec<f64> = chosen.filter_map(|it| it.figures.get(metric).copied()).collect();
             let _infallible = write!(text, " {} |", median(&values).map_or_else(|| "–".to_owned(), rounded));
         }
-        let errors: u64 = rounds.iter().filter(|it| it.noise.is_none()).map(|it| it.errors).sum();
+        let errors: u64 = rounds.iter().map(|it| if it.noise.is_none() { it.errors } else { it.wrong }).sum();
         let noisy = rounds.iter().filter(|sample| sample.noise.is_some()).count();
         let noisy = if noisy > 0 { format!(", {noisy} noisy") } else { String::new() };
         let _infallible = write!(text, " {errors} | {}{noisy} |", rounds.len());
@@ -256,7 +255,8 @@ pub fn lacks(bench: &Bench) -> Vec<String> {
     if !bench.own_network {
         lacks.push("in the host's network".to_owned());
     }
-    lacks.extend(tree::lacks(&bench.seaway));
+    let ours = bench.versions.iter().find(|it| it.0 == Contender::Seaway);
+    lacks.extend(ours.and_then(|it| tree::lacks(&it.1)));
     lacks
 }
 

@@ -9,6 +9,7 @@ use crate::case::{Bench, Case, Sample, Settled, loaded};
 use crate::contender::Contender;
 use crate::report;
 use crate::sys;
+use crate::tree;
 
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -27,8 +28,10 @@ pub struct Measured {
     /// Where a rate comes from that was found in this run.
     pub rate_from: Option<String>,
     pub rounds: BTreeMap<Contender, Vec<Sample>>,
-    /// The Seaway that was measured, with its commit.
-    pub seaway: String,
+    /// What was measured, Seaway with its commit.
+    pub versions: Vec<String>,
+    /// The commit of what measured it.
+    pub bench: String,
     pub machine: Vec<String>,
     /// In UTC, when it was done.
     pub at: String,
@@ -83,9 +86,23 @@ pub fn measure(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Option<Meas
             repeats.0 = repeats.0.saturating_sub(taking_part.len());
         }
     }
-    let seaway = bench.seaway.clone();
+    let took_part = bench.versions.iter().filter(|it| taking_part.contains(&it.0));
+    let mut versions: Vec<String> = took_part.map(|it| it.1.clone()).collect();
+    versions.dedup();
     let (machine, at, lacks) = (report::machine()?, report::time()?, report::lacks(bench));
-    Ok(Some(Measured { case, what, rate, rate_from: how, rounds, seaway, machine, at, lacks, before: None }))
+    Ok(Some(Measured {
+        case,
+        what,
+        rate,
+        rate_from: how,
+        rounds,
+        versions,
+        bench: tree::commit(),
+        machine,
+        at,
+        lacks,
+        before: None,
+    }))
 }
 
 fn settle(bench: &mut Bench, case: Case, plan: &Plan) -> Result<Settled> {

@@ -2,6 +2,8 @@
 
 use std::process::Command;
 
+/// What is no part of the program, nor of what measures it.
+const PAGES: [&str; 5] = [":!docs", ":!results", ":!fuzz", ":!mutants", ":!gate"];
 /// What is no part of the program.
 const APART: [&str; 9] = [
     ":!docs",
@@ -18,16 +20,21 @@ const APART: [&str; 9] = [
 /// What is in the way of naming one commit for the figures; nothing, if the program of this version was built from it and is
 /// that of the commit that is checked out.
 pub fn lacks(version: &str) -> Option<String> {
-    let of = |arguments: &[&str]| git(&[arguments, &["--", "."], &APART].concat());
+    let of = |arguments: &[&str], apart: &[&str]| git(&[arguments, &["--", "."], apart].concat());
     let Some((_, commit)) = version.rsplit_once('(') else {
         return Some(format!("{version:?} names no commit"));
     };
     let commit = commit.trim_end_matches(')');
     compared(
         commit,
-        of(&["diff", "--name-only", commit, "HEAD"]).as_deref(),
-        of(&["status", "--porcelain", "--untracked-files=no"]).as_deref(),
+        of(&["diff", "--name-only", commit, "HEAD"], &APART).as_deref(),
+        of(&["status", "--porcelain", "--untracked-files=no"], &PAGES).as_deref(),
     )
+}
+
+/// That is checked out; what measures is of it, if nothing is changed.
+pub fn commit() -> String {
+    git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_default()
 }
 
 fn compared(commit: &str, since: Option<&str>, changed: Option<&str>) -> Option<String> {

@@ -46,7 +46,7 @@ pub enum Outcome {
 
 impl Verdict {
     pub fn of(case: &Measured, target: Target) -> Self {
-        let case = &compared(case, target);
+        let (all, case) = (case, &compared(case, target));
         let ours = figures(case, target, Contender::Seaway);
         let theirs = target.against.map(|it| best(case, target, it)).unwrap_or_default();
         let pairs: Vec<(f64, f64)> = match target.against {
@@ -57,11 +57,11 @@ impl Verdict {
         let failed = ours.iter().chain(&theirs).any(Option::is_none);
         let outcome = match interval {
             _ if ours.is_empty() => Outcome::NotMeasured,
-            _ if failed => Outcome::Failed,
+            _ if failed || is_wrong(all, target) => Outcome::Failed,
             // Nothing was above zero: what costs nothing is within any target.
-            None if target.against.is_none() => decided(Side::Within, case, target),
+            None if target.against.is_none() => decided(Side::Within, all, case, target),
             None => Outcome::NotMeasured,
-            Some(Ratio { low, high, .. }) => decided(Side::of(target.bound, low, high), case, target),
+            Some(Ratio { low, high, .. }) => decided(Side::of(target.bound, low, high), all, case, target),
         };
         let middle =
             |figures: &[Option<f64>]| median(&figures.iter().flatten().copied().collect::<Vec<f64>>());
@@ -124,6 +124,13 @@ impl Verdict {
     }
 }
 
+/// Whether one that is compared gave a wrong answer, in whichever round.
+fn is_wrong(case: &Measured, target: Target) -> bool {
+    let peers = target.against.map(Against::contenders).unwrap_or_default();
+    let takes_part = |it: &Contender| *it == Contender::Seaway || peers.contains(it);
+    case.rounds.iter().filter(|(it, _)| takes_part(it)).flat_map(|(_, it)| it).any(|it| it.wrong > 0)
+}
+
 /// Only contenders that are compared, and only rounds in which none of them was disturbed, if those are enough.
 fn compared(case: &Measured, target: Target) -> Measured {
     let peers = target.against.map(Against::contenders).unwrap_or_default();
@@ -181,7 +188,7 @@ impl Side {
     }
 }
 
-fn decided(side: Side, case: &Measured, target: Target) -> Outcome {
+fn decided(side: Side, all: &Measured, case: &Measured, target: Target) -> Outcome {
     let rounds = || case.rounds.values();
     let fewest = rounds().map(Vec::len).min().unwrap_or_default();
     let noisy = rounds().flatten().filter(|sample| sample.noise.is_some()).count();
@@ -197,6 +204,11 @@ fn decided(side: Side, case: &Measured, target: Target) -> Outcome {
     }
     if noisy > 0 {
         reasons.push(format!("{noisy} noisy"));
+    }
+    // What is left out of most rounds may be what the contender itself does.
+    let made = case.rounds.keys().filter_map(|it| Some(all.rounds.get(it)?.len())).max().unwrap_or_default();
+    if noisy == 0 && fewest * 2 < made {
+        reasons.push(format!("only {fewest} of {made} rounds were quiet"));
     }
     match side {
         _ if !reasons.is_empty() => Outcome::Undecided(reasons),
@@ -260,7 +272,8 @@ pub mod tests {
             rate: Some(1_000.0),
             rate_from: None,
             rounds,
-            seaway: "seaway 0.1.0 (0123456789ab)".into(),
+            versions: vec!["seaway 0.1.0 (0123456789ab)".into()],
+            bench: "0123456789ab".into(),
             machine: vec![],
             at: "2026-11-28 06:00".into(),
             lacks: vec![],
@@ -325,6 +338,15 @@ pub mod tests {
         let mut case = udp(&[6.0, 6.1, 60.0, 6.0, 6.0, 6.1], &[10.0; 6]);
         case.rounds.get_mut(&Contender::Seaway).unwrap()[2].noise = Some("stolen".to_owned());
         assert_eq!((outcome(&case), verdict(&case, &[]).ours), (Outcome::Met, Some(6.0)));
+        // But no noise excuses a wrong answer, nor that most rounds are left out.
+        let mut wrong = case.clone();
+        wrong.rounds.get_mut(&Contender::Seaway).unwrap()[2].wrong = 1;
+        assert_eq!(outcome(&wrong), Outcome::Failed);
+        let mut most = udp(&[6.0; 11], &[10.0; 11]);
+        most.rounds.get_mut(&Contender::Seaway).unwrap()[..6]
+            .iter_mut()
+            .for_each(|it| it.noise = Some("stolen".to_owned()));
+        assert_eq!(outcome(&most), undecided("only 5 of 11 rounds were quiet"));
         // Whose figure is not compared may be noisy.
         let mut case = udp(&WELL, &TENS);
         let noisy = Sample { noise: Some("stolen".to_owned()), ..Sample::default() };

@@ -47,6 +47,7 @@ pub fn sample(bench: &mut Bench, case: Case, contender: Contender) -> Result<Sam
     Ok(Sample {
         figures: figures.into(),
         errors: tally.errors,
+        wrong: tally.errors,
         complaints: tally.complaints.into(),
         noise: None,
     })

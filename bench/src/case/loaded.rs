@@ -150,7 +150,7 @@ pub fn measure_for(
 
 fn judge(run: Run, spent: Spent, rate: f64, noise: Option<String>, is_a_trial: bool) -> Sample {
     let Run { seconds, answered, mut errors, mut complaints, mut latencies } = run;
-    let count = answered.max(1) as f64;
+    let (count, wrong) = (answered.max(1) as f64, errors);
     let achieved = answered as f64 / seconds;
     if (answered as f64) < due(rate, seconds) {
         // Whoever has no core to run on keeps up with nothing: a trial is not repeated until the machine is quiet.
@@ -169,7 +169,7 @@ fn judge(run: Run, spent: Spent, rate: f64, noise: Option<String>, is_a_trial: b
         (Metric::LatencyP99, f64::from(tail) / 1e3),
         (Metric::LatencyP999, f64::from(last) / 1e3),
     ];
-    Sample { figures: figures.into(), errors, complaints, noise }
+    Sample { figures: figures.into(), errors, wrong, complaints, noise }
 }
 
 /// How many have to be answered. Short runs are counted in few requests: what is due at their edges is no sign of a

@@ -21,6 +21,23 @@ pub struct Highest {
     pub noise: Option<String>,
 }
 
+/// What was found of a contender in earlier rounds.
+#[derive(Clone, Copy)]
+pub struct Found {
+    rate: f64,
+    searches: u32,
+}
+
+impl Found {
+    /// Where the next search begins: near, and each time elsewhere between two steps. From the same place, each round would find
+    /// the same step, and the interval of all would hide what a step is wide.
+    fn next(self) -> f64 {
+        // Multiples of the golden ratio are spread evenly.
+        let place = (f64::from(self.searches) * 0.618_034).fract() - 0.5;
+        self.rate * Search::FINE.powf(place)
+    }
+}
+
 /// From the rate that the case has anyway.
 pub fn highest(
     bench: &mut Bench,
@@ -31,10 +48,8 @@ pub fn highest(
 ) -> Result<Highest> {
     let is_a_trial = bench.effort.is_a_trial();
     let times = if is_a_trial { TIMES_OF_A_TRIAL } else { TIMES };
-    let mut search = match bench.highest.get(&(case, contender)) {
-        Some(before) => Search::near(*before),
-        None => Search::from(rate),
-    };
+    let before = bench.highest.get(&(case, contender)).copied();
+    let mut search = before.map_or_else(|| Search::from(rate), |it| Search::near(it.next()));
     let mut best = Highest { rate: 0.0, load: 0.0, noise: None };
     // That it works shows at the first rate.
     for _ in 0..if is_a_trial { 1 } else { usize::MAX } {
@@ -56,7 +71,8 @@ pub fn highest(
         search.saw(rate, holds);
     }
     if best.rate > 0.0 {
-        bench.highest.insert((case, contender), best.rate);
+        let searches = before.map_or(0, |it| it.searches) + 1;
+        bench.highest.insert((case, contender), Found { rate: best.rate, searches });
     }
     Ok(best)
 }
@@ -131,6 +147,17 @@ mod tests {
             }
         }
         assert_eq!(found(Search::from(10_000.0), 3.0).0, None);
+    }
+
+    #[test]
+    fn each_round_begins_elsewhere_within_one_step() {
+        let begins: Vec<f64> = (1..=5).map(|searches| Found { rate: 1_000.0, searches }.next()).collect();
+        assert!(begins.iter().all(|it| (975.0..1_025.0).contains(it)), "{begins:?}");
+        let apart = |a: f64, b: f64| (a - b).abs() > 3.0;
+        assert!(
+            begins.iter().enumerate().all(|(at, a)| begins[..at].iter().all(|b| apart(*a, *b))),
+            "{begins:?}"
+        );
     }
 
     #[test]

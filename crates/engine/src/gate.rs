@@ -216,7 +216,7 @@ pub(crate) async fn permitted<D: Driver>(
     steps: Vec<D::Step>,
 ) -> Permitted<D::Step> {
     if desired.is_absent() {
-        return Permitted { steps: without_exposing::<D>(unit, steps), problems: Vec::new(), waits: false };
+        return without_exposing::<D>(unit, steps);
     }
     let (Some(asked), Some(owner)) = (&gate.deletions, Guard::of(unit).whose_parts()) else {
         return Permitted { steps, problems: Vec::new(), waits: false };
@@ -275,13 +275,14 @@ pub(crate) async fn permitted<D: Driver>(
 }
 
 /// Where nothing is wanted, no client is to reach anything more than before: a step that would do that is a bug.
-fn without_exposing<D: Driver>(unit: &Unit, steps: Vec<D::Step>) -> Vec<D::Step> {
-    let (exposing, others): (Vec<_>, Vec<_>) = steps.into_iter().partition(|it| it.effect().exposes);
-    for step in exposing {
+fn without_exposing<D: Driver>(unit: &Unit, steps: Vec<D::Step>) -> Permitted<D::Step> {
+    let (exposing, steps): (Vec<_>, Vec<_>) = steps.into_iter().partition(|it| it.effect().exposes);
+    for step in &exposing {
         let driver = name::<D>();
         error!(%unit, %step, "the driver {driver} would expose what is to be deleted, which is a bug in Seaway; it is not done");
     }
-    others
+    // It is not gone yet, then.
+    Permitted { steps, problems: Vec::new(), waits: !exposing.is_empty() }
 }
 
 /// It would go without a question.

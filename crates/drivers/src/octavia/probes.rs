@@ -92,7 +92,7 @@ pub(super) fn refused(
         return None;
     }
     let message = format!(
-        "the provider of this load balancer has no health check by {}: the port is not created",
+        "the provider of this load balancer has no health check by {}: a new port is not created, and one that serves keeps the check that it has",
         kind.as_str()
     );
     let problem = Problem::new(owner.object(), Reason::Unsupported, message);

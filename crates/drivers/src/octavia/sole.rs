@@ -277,7 +277,7 @@ impl Octavia {
         match sole.problem() {
             Some(problem) if was_alone => error!("{}", problem.message),
             None if !was_alone => {
-                info!("the other controller of this cluster has stopped: this one writes to the cloud again")
+                info!("no heartbeat of another controller of this cluster is seen any more")
             }
             _ => {}
         }
