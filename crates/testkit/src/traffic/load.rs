@@ -79,6 +79,11 @@ impl Heard {
         self.lost_at_most(0, "none may be");
     }
 
+    /// How much later than due a request began at most: for so long the machine stood still, and what was due meanwhile was under way at once.
+    pub fn latest(&self) -> Duration {
+        self.0.values().map(|it| it.latest).max().unwrap_or_default()
+    }
+
     /// Requests were due to each target, and no more than so many of all have no answer; `reason`: why any may.
     #[track_caller]
     pub fn lost_at_most(&self, most: usize, reason: &str) {
