@@ -126,21 +126,18 @@ impl Verdict {
 
 /// Whether one that is compared gave a wrong answer, in whichever round.
 fn is_wrong(case: &Measured, target: Target) -> bool {
+    taking_part(case, target).flat_map(|(_, rounds)| rounds).any(|it| it.wrong > 0)
+}
+
+fn taking_part(case: &Measured, target: Target) -> impl Iterator<Item = (Contender, &Vec<Sample>)> {
     let peers = target.against.map(Against::contenders).unwrap_or_default();
-    let takes_part = |it: &Contender| *it == Contender::Seaway || peers.contains(it);
-    case.rounds.iter().filter(|(it, _)| takes_part(it)).flat_map(|(_, it)| it).any(|it| it.wrong > 0)
+    let takes_part = move |it: Contender| it == Contender::Seaway || peers.contains(&it);
+    case.rounds.iter().map(|(it, rounds)| (*it, rounds)).filter(move |(it, _)| takes_part(*it))
 }
 
 /// Only contenders that are compared, and only rounds in which none of them was disturbed, if those are enough.
 fn compared(case: &Measured, target: Target) -> Measured {
-    let peers = target.against.map(Against::contenders).unwrap_or_default();
-    let takes_part = |it: &Contender| *it == Contender::Seaway || peers.contains(it);
-    let rounds: BTreeMap<_, _> = case
-        .rounds
-        .iter()
-        .filter(|(it, _)| takes_part(it))
-        .map(|(it, rounds)| (*it, rounds.clone()))
-        .collect();
+    let rounds: BTreeMap<_, _> = taking_part(case, target).map(|(it, rounds)| (it, rounds.clone())).collect();
     let is_quiet = |at: &usize| rounds.values().all(|it| it.get(*at).is_some_and(|it| it.noise.is_none()));
     let quiet: Vec<usize> =
         (0..rounds.values().map(Vec::len).min().unwrap_or_default()).filter(is_quiet).collect();

@@ -33,8 +33,8 @@ pub trait Driver: Send + Sync + 'static {
     /// What must change, in order.
     fn steps(&self, desired: &Desired, observed: &Self::Observed) -> Vec<Self::Step>;
 
-    /// What these steps delete. Each step that deletes is in one of them, or is not taken; whoever knows no better has each of them
-    /// counted. Asked for where the gate asks more than the fence.
+    /// What these steps delete. Each step that deletes is in one of them, or is not taken. By default each of them
+    /// is counted. Asked for where the gate asks more than the fence.
     fn removals(&self, _observed: &Self::Observed, steps: &[Self::Step]) -> Vec<Removal> {
         Removal::each(steps)
     }

@@ -9,14 +9,14 @@
 //!     a step that exposes                  never where nothing is wanted any more
 //! ```
 //! The plan is as good as what was told: a watch that is late, a list that came back empty, a setting that went missing.
-//! Whoever keeps the owners is asked right before the first step, each time: for the Service whose load balancer it is,
+//! The owners are asked for right before the first step, each time: for the Service whose load balancer it is,
 //! and for all Services where it belongs to all of them.
 //!
 //! What no Service asked to delete is counted, and stops at a limit: a whole load balancer, a group, and what steps delete below
 //! a load balancer that is wanted (`Driver::removals`), whose other steps go on. Members and rules of a group are not counted. A step
 //! that deletes, and of which its driver does not say what, is not taken.
 //!
-//! Whoever does not know whether another controller writes in the name of this cluster (`Driver::doubt`) removes only what a
+//! A controller that does not know whether another one writes in the name of this cluster (`Driver::doubt`) removes only what a
 //! change that this process saw asked for: the rest waits until it is known, or until an operator approves it.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -37,16 +37,16 @@ use crate::{
 
 /// After an owner was found alive, or could not be asked for.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(30);
-/// After another led: whoever leads again marks what it has to look at.
+/// After another led: a process that leads again marks what it has to look at.
 const FENCED: Duration = Duration::from_secs(5);
 
-/// Whether this process may write. Asked right before each step and each short way, of every driver: whoever leads no more writes
-/// nothing.
+/// Whether this process may write. Asked right before each step and each short way, of every driver: a process that leads no more
+/// writes nothing.
 #[derive(Clone, Default)]
 pub struct Fence(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 
 impl Fence {
-    /// Writes go while `leads` says so. Without it, always: a host serves whoever leads.
+    /// Writes go while `leads` says so. Without it, always: a host serves, whichever controller leads.
     pub fn new(leads: impl Fn() -> bool + Send + Sync + 'static) -> Fence {
         Fence(Some(Arc::new(leads)))
     }

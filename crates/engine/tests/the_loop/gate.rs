@@ -107,5 +107,8 @@ async fn nothing_is_exposed_where_nothing_is_wanted_any_more() {
     let made = |it: &mut Script| steps(it).iter().filter(|it| *it == "make").count();
     assert_eq!(running.played.with(exposed), before);
     assert_eq!(running.played.with(made), before, "as often as it was made");
+    // What is left out is not done, so it is not gone either.
+    let removed = running.played.with(|it| steps(it).iter().filter(|it| *it == "remove").count());
+    assert!(removed > 1, "it is tried again");
     running.stop().await;
 }
