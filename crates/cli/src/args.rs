@@ -21,7 +21,7 @@ pub(crate) use self::openstack::{OpenStackAdopt, OpenStackReleaseGroup};
 pub(crate) use self::operate::{Drain, Reload, Reset, Running, Status, Weight};
 pub(crate) use self::plan::Plan;
 
-/// Load balancers for Kubernetes where the platform has none.
+/// Gives Kubernetes Services of type LoadBalancer an address, and balances their traffic.
 ///
 /// Seaway reads Services and EndpointSlices and serves them: an address that the outside can reach,
 /// health checks, failover, cleanup. Without a cluster, it reads the same manifests from a folder:
@@ -287,7 +287,7 @@ pub(crate) enum OpenStackCommand {
     ///
     ///     seaway openstack check --cloud shop           the cloud "shop" of clouds.yaml
     ///     seaway openstack check                        the cloud that OS_CLOUD or OS_AUTH_URL name
-    ///     seaway openstack check --cloud-conf /etc/kubernetes/cloud.conf
+    ///     seaway openstack check --cloud-config /etc/kubernetes/cloud.conf
     #[command(verbatim_doc_comment)]
     Check(OpenStackCheck),
     /// Print load balancers as trees of listeners, policies, pools, monitors, members and floating IPs, with statuses
@@ -305,8 +305,8 @@ pub(crate) enum OpenStackCommand {
     /// descriptions; names do not count. The controller itself removes what Services left whose deletion it saw, and
     /// reports the rest.
     ///
-    ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf            list it
-    ///     seaway openstack gc --cloud-conf /etc/kubernetes/cloud.conf --delete   remove it
+    ///     seaway openstack gc --cloud-config /etc/kubernetes/cloud.conf            list it
+    ///     seaway openstack gc --cloud-config /etc/kubernetes/cloud.conf --delete   remove it
     #[command(verbatim_doc_comment)]
     Gc(OpenStackGc),
     /// Remove everything that a cluster has in the cloud, before or after the cluster is deleted
@@ -327,8 +327,8 @@ pub(crate) enum OpenStackCommand {
     /// description of its floating IP. The old cluster must no longer exist: it would lose its load balancers. Stop
     /// `seaway controller` of the new cluster meanwhile.
     ///
-    ///     seaway openstack adopt --from-uid OLD --cloud-conf cloud.conf         list the changes
-    ///     seaway openstack adopt --from-uid OLD --cloud-conf cloud.conf --yes   write them
+    ///     seaway openstack adopt --from-uid OLD --cloud-config cloud.conf         list the changes
+    ///     seaway openstack adopt --from-uid OLD --cloud-config cloud.conf --yes   write them
     #[command(verbatim_doc_comment)]
     Adopt(OpenStackAdopt),
     /// Remove Seaway's security group from the ports of Nodes, and delete it, after another controller has taken over
@@ -336,8 +336,8 @@ pub(crate) enum OpenStackCommand {
     /// It is deleted only if other groups of the same ports allow everything in it that Services use. Stop `seaway controller`
     /// first.
     ///
-    ///     seaway openstack release-group --cloud-conf cloud.conf         whether it is still needed, and by what
-    ///     seaway openstack release-group --cloud-conf cloud.conf --yes   delete it
+    ///     seaway openstack release-group --cloud-config cloud.conf         whether it is still needed, and by what
+    ///     seaway openstack release-group --cloud-config cloud.conf --yes   delete it
     #[command(verbatim_doc_comment)]
     ReleaseGroup(OpenStackReleaseGroup),
 }
@@ -417,6 +417,6 @@ pub(crate) struct WhichCloud {
     #[arg(long, value_name = "NAME")]
     pub(crate) cloud: Option<String>,
     /// The file of OpenStack's cloud controller manager, instead of clouds.yaml and the environment
-    #[arg(long, value_name = "FILE", alias = "cloud-config", conflicts_with = "cloud")]
+    #[arg(long = "cloud-config", value_name = "FILE", alias = "cloud-conf", conflicts_with = "cloud")]
     pub(crate) cloud_conf: Option<PathBuf>,
 }

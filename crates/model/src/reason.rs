@@ -17,11 +17,11 @@ pub struct ReasonHelp {
 
 /// An enum of reasons, each with its meaning and its remedy.
 macro_rules! reasons {
-    ($(#[$about:meta])* $name:ident { $($(#[doc = $meaning:literal])+ $reason:ident: $remedy:literal,)+ }) => {
+    ($(#[$about:meta])* $name:ident { $($(#[doc = $meaning:literal])+ $(#[serde(alias = $former:literal)])? $reason:ident: $remedy:literal,)+ }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum $name {
-            $($(#[doc = $meaning])+ $reason,)+
+            $($(#[doc = $meaning])+ $(#[serde(alias = $former)])? $reason,)+
         }
 
         impl $name {
@@ -90,7 +90,8 @@ reasons! {
         /// Hosts are to announce an address by ARP or NDP (announce: l2), and cannot.
         Layer2Failed: "Do what the message says: docs/layer2.md has what hosts need.",
         /// Hosts are to announce an address by BGP, and cannot.
-        BgpFailed: "Do what the message says: docs/bgp.md has what hosts and their peers need.",
+        #[serde(alias = "BgpFailed")]
+        BGPFailed: "Do what the message says: docs/bgp.md has what hosts and their peers need.",
         /// An object names another one that does not exist.
         NotFound: "Create that object, or correct the name.",
         /// The configuration names an address of this host that none of its interfaces has.

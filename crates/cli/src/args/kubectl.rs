@@ -80,8 +80,8 @@ pub(crate) enum KubectlCommand {
     /// prints how another controller can adopt it.
     ///
     ///     kubectl seaway release shop                              list the changes
-    ///     kubectl seaway release shop --cloud-conf cloud.conf      and the differences in the cloud
-    ///     kubectl seaway release shop --cloud-conf cloud.conf --yes
+    ///     kubectl seaway release shop --cloud-config cloud.conf      and the differences in the cloud
+    ///     kubectl seaway release shop --cloud-config cloud.conf --yes
     ///     kubectl seaway release --all --yes                       all of them, in all namespaces
     #[command(verbatim_doc_comment)]
     Release(Release),

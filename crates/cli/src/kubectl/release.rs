@@ -113,7 +113,7 @@ async fn of_class(
     let Some(there) = there else {
         bail!(
             "{name}: not released: Seaway's tags must be removed from its load balancer first: give \
-             credentials for the cloud with --cloud-conf FILE or --cloud NAME"
+             credentials for the cloud with --cloud-config FILE or --cloud NAME"
         );
     };
     let not_released = |why| anyhow!("{name}: not released: {why:#}");
@@ -133,7 +133,7 @@ fn notes(services: &[&std::sync::Arc<Service>], there: Option<&[Belonging]>) {
     }
     let Some(there) = there else {
         output::error(
-            "The cloud was not asked. With --cloud-conf FILE or --cloud NAME, this command writes or \
+            "The cloud was not asked. With --cloud-config FILE or --cloud NAME, this command writes or \
              corrects loadbalancer.openstack.org/load-balancer-id, and shows what the other controller \
              would do differently.",
         );

@@ -64,10 +64,10 @@ fn what_a_service_with_a_class_gives_away_stays_when_it_is_deleted_or_another_ta
     project.fake.forget_requests();
 
     // It says beforehand what that means, and writes nothing.
-    let conf = format!("--cloud-conf {}", project.conf.path().display());
+    let conf = format!("--cloud-config {}", project.conf.path().display());
     for (words, asked) in [
-        ("release shop".to_owned(), "--cloud-conf FILE"),
-        ("release shop --yes".to_owned(), "--cloud-conf FILE"),
+        ("release shop".to_owned(), "--cloud-config FILE"),
+        ("release shop --yes".to_owned(), "--cloud-config FILE"),
         (format!("release shop {conf}"), "To write it, add --yes"),
     ] {
         let (done, told) = run(&words);

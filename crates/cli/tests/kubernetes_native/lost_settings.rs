@@ -95,7 +95,7 @@ fn a_default_driver_that_was_lost_deletes_no_load_balancer_and_a_deleted_service
         let found = all.iter().find(|it| it.name.ends_with(&format!("_{name}"))).map(|it| it.id.to_string());
         found.expect("it is there")
     };
-    let in_cloud = format!("release three --cloud-conf {}", project.conf.path().display());
+    let in_cloud = format!("release three --cloud-config {}", project.conf.path().display());
     let (would, _) = plugin.run(admin, &in_cloud);
     let corrected = format!("load-balancer-id would be corrected: {} instead of 5e1f0c9e", its("three"));
     assert!(would.contains(&corrected), "{would}");

@@ -248,7 +248,7 @@ impl World {
                 return None;
             }
             let (AnnouncedReason::BgpFailed, message) = self.bgp_way(ip) else { return None };
-            let problem = Problem::new(owner.object(), Reason::BgpFailed, message);
+            let problem = Problem::new(owner.object(), Reason::BGPFailed, message);
             Some(problem.fix("Look at the sessions (kubectl seaway status) and at the BGPPeers: docs/bgp.md has what both sides need."))
         };
         ips.filter_map(problem).collect()

@@ -91,7 +91,7 @@ fn it_is_announced_once_a_host_says_so() {
     assert_eq!(told(&world), (ConditionStatus::False, AnnouncedReason::BgpFailed, message));
     let problems = status(&world, &shop()).problems;
     assert!(
-        problems.iter().any(|it| it.reason == Reason::BgpFailed && it.fix.contains("docs/bgp.md")),
+        problems.iter().any(|it| it.reason == Reason::BGPFailed && it.fix.contains("docs/bgp.md")),
         "{problems:?}"
     );
     tell(&mut world, failing(PeerProgress::Connecting, ""));
