@@ -17,7 +17,9 @@ pub struct ReasonHelp {
 
 /// An enum of reasons, each with its meaning and its remedy.
 macro_rules! reasons {
-    ($(#[$about:meta])* $name:ident { $($(#[doc = $meaning:literal])+ $(#[serde(alias = $former:literal)])? $reason:ident: $remedy:literal,)+ }) => {
+    ($(#[$about:meta])* $name:ident {
+        $($(#[doc = $meaning:literal])+ $(#[serde(alias = $former:literal)])? $reason:ident: $remedy:literal,)+
+    }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum $name {
