@@ -21,7 +21,7 @@ use seaway_admin::{
 use seaway_drivers::{
     acme::{Certificates, Life},
     dns::DnsNames,
-    names::Names,
+    names::MemberNames,
 };
 use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
 use seaway_files::{
@@ -101,7 +101,7 @@ impl Control {
         let status_page = bound.addresses();
         let config = Arc::new(with_status_page(&status_page, process.settings.config.clone()));
         let world = World::new(roles, vec![host.placement()], config);
-        let names = Names::new(&process.settings.resolvers)?;
+        let names = MemberNames::new(&process.settings.resolvers)?;
         // Of what is told while nobody looks, the last is what is so.
         let (status_trouble, mut troubles) = watch::channel(None);
         let started = now();

@@ -37,7 +37,7 @@ use seaway_cluster::{
     WatchTimings,
 };
 use seaway_drivers::{
-    names::Names,
+    names::MemberNames,
     octavia::{Octavia, groups::Groups},
 };
 use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
@@ -229,7 +229,7 @@ impl Member {
                 .with(names::in_dns(&cluster, campaign.leading())),
         };
         let drivers = statuses.into_iter().fold(drivers, Drivers::with);
-        let drivers = drivers.with(Names::new(&settings.resolvers)?);
+        let drivers = drivers.with(MemberNames::new(&settings.resolvers)?);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         // Watches may be late; what a cloud has for a Service goes when the API server says that this is gone.
         let records = RecordStore::new(cluster.clone(), campaign.leading());

@@ -18,7 +18,8 @@ use seaway_model::{Desired, Fact, Name, Unit, fact::NameAnswer};
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
 
-pub struct Names {
+/// Resolves the DNS names of members: a driver whose Units are names, and whose answers are facts.
+pub struct MemberNames {
     resolver: TokioResolver,
 }
 
@@ -49,9 +50,9 @@ impl Effects for Never {
 #[error("the DNS resolver cannot be set up; check `resolvers` in seaway.yaml, or /etc/resolv.conf: {0}")]
 pub struct SetUp(String);
 
-impl Names {
+impl MemberNames {
     /// By these name servers, or by those of /etc/resolv.conf.
-    pub fn new(servers: &[SocketAddr]) -> Result<Names, SetUp> {
+    pub fn new(servers: &[SocketAddr]) -> Result<MemberNames, SetUp> {
         let built = if servers.is_empty() {
             TokioResolver::builder_tokio()
         } else {
@@ -72,11 +73,11 @@ impl Names {
         options.cache_size = 0;
         options.timeout = Duration::from_secs(2);
         options.attempts = 2;
-        Ok(Names { resolver: builder.build().map_err(|error| SetUp(error.to_string()))? })
+        Ok(MemberNames { resolver: builder.build().map_err(|error| SetUp(error.to_string()))? })
     }
 }
 
-impl Driver for Names {
+impl Driver for MemberNames {
     type Observed = Option<Answer>;
     type Step = Never;
 

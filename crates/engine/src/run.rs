@@ -363,7 +363,7 @@ impl Engine {
 
     /// Nothing, if some of it is not there any more.
     fn renewed(&self, unit: &Unit, parts: &Parts) -> Option<Renewed> {
-        let pools = parts.pools.iter().map(|id| self.world.pool(unit, id));
+        let pools = parts.pools.iter().map(|id| self.world.member_pool(unit, id));
         let certificates = parts.certificates.iter().map(|object| {
             let certificate = self.world.certificate(unit, object)?;
             Some((object.clone(), certificate))

@@ -237,7 +237,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Faults, in the words of the API server's field errors.
+/// Faults, in the words of the API server's field errors: each of these adds one, as `field.Required` and the others of
+/// Kubernetes' `field` package make one.
 impl Field<'_> {
     pub fn fault(&self, message: impl Into<String>) {
         self.faults.push(Fault { field: self.path(), at: self.at, message: message.into() });

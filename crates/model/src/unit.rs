@@ -166,7 +166,7 @@ pub enum Desired {
     /// Nothing any more; the Unit is forgotten once it was observed absent.
     Absent,
     /// The same, of an owner that may have had it from another controller: what tells which one it was.
-    Removed(Arc<Former>),
+    Removed(Arc<RemovedOwner>),
 }
 
 impl Desired {
@@ -183,7 +183,7 @@ impl Desired {
 
 /// What finds the load balancer of an owner that wants none any more, if it was not adopted before.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Former {
+pub struct RemovedOwner {
     /// As it would be planned if its owner still wanted it.
     pub load_balancer: Arc<LoadBalancer>,
     /// Addresses of all Nodes: node ports are not known any more once a Service has another type.

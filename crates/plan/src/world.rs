@@ -296,7 +296,7 @@ impl World {
     }
 
     /// One pool of a Unit, for a change of its members alone.
-    pub fn pool(&self, unit: &Unit, id: &PoolId) -> Option<Arc<Pool>> {
+    pub fn member_pool(&self, unit: &Unit, id: &PoolId) -> Option<Arc<Pool>> {
         if let Some(pool) = self.door_pool(unit, id) {
             return Some(pool);
         }

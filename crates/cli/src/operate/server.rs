@@ -153,7 +153,7 @@ impl Reach {
     async fn applied(&self) {
         let stored = self.weights.now();
         loop {
-            let told = self.handle.ask(|world| (world.weights(), world.overview())).await;
+            let told = self.handle.ask(|world| (world.operator_weights(), world.overview())).await;
             let Some((planned_with, plan)) = told else { return };
             if planned_with == stored && is_in_effect(&plan, &self.host) {
                 return;

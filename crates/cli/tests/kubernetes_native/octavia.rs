@@ -48,8 +48,10 @@ impl Project {
             let network = cloud.all::<Network>().create(&new).await.expect("a network").id;
             let new = NewSubnet { cidr: Some("10.0.0.0/8".to_owned()).into(), ..NewSubnet::new(network, 4) };
             let subnet = cloud.all::<Subnet>().create(&new).await.expect("a subnet").id;
-            let new =
-                NewRouter { external_gateway_info: Some(Gateway::to(outside)).into(), ..NewRouter::new() };
+            let new = NewRouter {
+                external_gateway_info: Some(Gateway::of_network(outside)).into(),
+                ..NewRouter::new()
+            };
             let router = cloud.all::<Router>().create(&new).await.expect("a router").id;
             let path = format!("/routers/{router}/add_router_interface");
             let call =

@@ -68,8 +68,10 @@ impl Ground {
             let subnet = cloud.all::<Subnet>().create(&subnet).await.expect("a subnet").id;
             let outside = Query::all().with("router:external", true);
             let outside = cloud.all::<Network>().list::<Network>(outside).await.expect("networks").remove(0);
-            let router =
-                NewRouter { external_gateway_info: Some(Gateway::to(outside.id)).into(), ..NewRouter::new() };
+            let router = NewRouter {
+                external_gateway_info: Some(Gateway::of_network(outside.id)).into(),
+                ..NewRouter::new()
+            };
             let routers = cloud.all::<Router>();
             let router = routers.create(&router).await.expect("a router").id;
             plug(&cloud, &router, &subnet).await;

@@ -109,8 +109,10 @@ async fn furnish(cloud: &Cloud) {
     let web = balancers.until_ready(&web, PATIENCE).await.expect("it becomes ACTIVE");
     let outside = Query::all().with("router:external", true);
     let outside = cloud.all::<Network>().list::<Network>(outside).await.expect("networks").remove(0).id;
-    let router =
-        NewRouter { external_gateway_info: Some(Gateway::to(outside.clone())).into(), ..NewRouter::new() };
+    let router = NewRouter {
+        external_gateway_info: Some(Gateway::of_network(outside.clone())).into(),
+        ..NewRouter::new()
+    };
     let router = cloud.all::<Router>().create(&router).await.expect("a router").id;
     let path = format!("/routers/{router}/add_router_interface");
     let call = Call::put(Service::Network, "add router interface", path, json!({ "subnet_id": subnet }));

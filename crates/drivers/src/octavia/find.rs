@@ -12,7 +12,7 @@ use std::{
 };
 
 use seaway_model::{
-    ListenerId, LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::Named, unit::Former,
+    ListenerId, LoadBalancer as Wish, Name, Owner, Problem, Reason, load_balancer::Named, unit::RemovedOwner,
 };
 use seaway_openstack::{
     Cloud, Error,
@@ -40,7 +40,7 @@ pub(super) struct Sought<'w> {
     /// Where its members are.
     spots: BTreeSet<SocketAddr>,
     /// Its Service wants none any more: what is found is deleted.
-    former: Option<&'w Former>,
+    former: Option<&'w RemovedOwner>,
 }
 
 pub(super) enum Found {
@@ -88,7 +88,7 @@ impl Sought<'_> {
     }
 
     /// Of a Service that is deleted, or has another type now.
-    pub(super) fn of_former(owner: Owner, former: &Former) -> Sought<'_> {
+    pub(super) fn of_former(owner: Owner, former: &RemovedOwner) -> Sought<'_> {
         Sought { former: Some(former), ..Sought::of(owner, &former.load_balancer) }
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use seaway_engine::Failure;
-use seaway_model::{Desired, LbKey, Unit, load_balancer::Outside, unit::Former};
+use seaway_model::{Desired, LbKey, Unit, load_balancer::Outside, unit::RemovedOwner};
 use seaway_openstack::{
     Cloud, Error,
     neutron::SecurityGroup,
@@ -63,7 +63,7 @@ async fn their_groups(
 pub(super) fn steps(
     cluster: &Cluster,
     key: &LbKey,
-    former: &Former,
+    former: &RemovedOwner,
     marks: &Marks,
     observed: &Observed,
     from: impl Fn(&Observed) -> Vec<Step>,

@@ -307,7 +307,8 @@ pub(super) fn of_children(wanted: &Wanted, balancer: &Balancer, steps: &mut Vec<
     // What goes makes room for what comes: two listeners of one port and transport are refused.
     for (id, branch) in &balancer.branches {
         let is_well = branch.listener.provisioning_status != Provisioning::Error;
-        let stays = is_well && wanted.listener(id).is_some_and(|it| it.protocol == branch.listener.protocol);
+        let stays =
+            is_well && wanted.find_listener(id).is_some_and(|it| it.protocol == branch.listener.protocol);
         let is_followed = is_well && wanted.listeners.contains_key(id);
         if !stays && !is_followed {
             steps.extend(branch.pool.is_some().then_some(Step::RemovePool(*id)));

@@ -174,7 +174,8 @@ impl Wanted {
 }
 
 impl Wanted {
-    pub fn listener(&self, id: &ListenerId) -> Option<&NewListener> {
+    /// The wanted listener with this id; that for metrics counts, too.
+    pub fn find_listener(&self, id: &ListenerId) -> Option<&NewListener> {
         let metrics = self.metrics.as_ref().filter(|(it, _)| it == id).map(|(_, it)| it);
         self.listeners.get(id).map(|it| &it.listener).or(metrics)
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use seaway_engine::{Driver, Failure};
-use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named, unit::Former};
+use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named, unit::RemovedOwner};
 use seaway_openstack::{
     neutron::{FloatingIp, FloatingIpChange, NewSecurityGroup, SecurityGroup},
     octavia::{LoadBalancer, LoadBalancerChange},
@@ -26,15 +26,15 @@ fn theirs() -> Theirs {
     Theirs::new("nginxservice", &[(80, 30_080), (443, 30_443)], &[("one", node(1)), ("two", node(2))])
 }
 
-fn former(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) -> Former {
+fn former(mut wish: Wish, annotation: Option<&str>, status: Option<IpAddr>) -> RemovedOwner {
     let outside = wish.options.outside.as_mut().unwrap();
     outside.named =
         annotation.map(|id| Named { id: id.into(), field: "an annotation".into(), by_name: false });
     outside.published = status.into_iter().collect();
-    Former { load_balancer: Arc::new(wish), nodes: [node(1), node(2)].into(), by_another: true }
+    RemovedOwner { load_balancer: Arc::new(wish), nodes: [node(1), node(2)].into(), by_another: true }
 }
 
-fn removed(former: &Former) -> Desired {
+fn removed(former: &RemovedOwner) -> Desired {
     Desired::Removed(Arc::new(former.clone()))
 }
 
@@ -117,7 +117,7 @@ async fn without_node_ports_the_addresses_of_nodes_tell_whose_members_they_are()
 }
 
 /// Nothing is written, and the Service is told what its deletion waits for.
-async fn waits(scene: &Scene, former: &Former) {
+async fn waits(scene: &Scene, former: &RemovedOwner) {
     scene.fake.forget_requests();
     for _ in 0..2 {
         let refused = scene.driver.observe(&unit(), &removed(former)).await;
@@ -153,7 +153,7 @@ async fn what_an_adoption_would_not_take_stays() {
     ];
     scene.fake.forget_requests();
     for former in doubtful {
-        let steps = scene.reach_unit(&unit(), &removed(&Former { by_another: false, ..former })).await;
+        let steps = scene.reach_unit(&unit(), &removed(&RemovedOwner { by_another: false, ..former })).await;
         assert_eq!(steps, [""; 0]);
     }
     nothing_written(&scene);

@@ -67,8 +67,10 @@ impl Scene {
         let network = cloud.all::<Network>().create(&network).await.unwrap().id;
         let subnet = NewSubnet { cidr: Some("10.0.0.0/24".to_owned()).into(), ..NewSubnet::new(network, 4) };
         let subnet = cloud.all::<Subnet>().create(&subnet).await.unwrap().id;
-        let router =
-            NewRouter { external_gateway_info: Some(Gateway::to(outside)).into(), ..NewRouter::new() };
+        let router = NewRouter {
+            external_gateway_info: Some(Gateway::of_network(outside)).into(),
+            ..NewRouter::new()
+        };
         let router = cloud.all::<Router>().create(&router).await.unwrap().id;
         interface("add", &cloud, &router, &subnet).await;
         let driver = Arc::new(driver(&cloud, provider));

@@ -11,7 +11,7 @@ use seaway_model::{
     Desired, Group, L4, LoadBalancer, Owner, Unit,
     group::{CloudNode, Openings, SourceNetwork},
     load_balancer::{Family, Named},
-    unit::Former,
+    unit::RemovedOwner,
 };
 use seaway_openstack::{
     neutron::{FixedIp, NewPort, NewSecurityGroup, Port, SecurityGroup, Subnet},
@@ -198,7 +198,7 @@ async fn a_service_that_is_deleted_after_its_adoption_and_before_ours_is_at_all_
         }
         let nodes = town.group.nodes.iter().flat_map(|it| it.addresses.iter().copied()).collect();
         let load_balancer = Arc::new(town.wish.clone());
-        let former = Former { load_balancer, nodes, by_another: true };
+        let former = RemovedOwner { load_balancer, nodes, by_another: true };
         town.scene.reach_unit(&unit(), &Desired::Removed(Arc::new(former))).await;
         assert!(town.scene.balancers().await.is_empty() && town.scene.floating().await.is_empty());
         assert_eq!(town.at_nodes().await, vec![set(&[]); 2]);

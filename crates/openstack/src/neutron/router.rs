@@ -54,7 +54,8 @@ pub struct Route {
 }
 
 impl Gateway {
-    pub fn to(network: Id<Network>) -> Gateway {
+    /// The gateway of a router to this external network.
+    pub fn of_network(network: Id<Network>) -> Gateway {
         Gateway { network_id: network, enable_snat: None, external_fixed_ips: None, rest: Rest::new() }
     }
 }

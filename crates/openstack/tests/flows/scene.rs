@@ -48,7 +48,7 @@ impl Scene {
             let (network, subnet) = walks::network(&cloud, "flows", "10.30.0.0/24").await;
             let new = NewRouter {
                 name: "flows".into(),
-                external_gateway_info: Some(Gateway::to(walks::outside(&cloud).await)).into(),
+                external_gateway_info: Some(Gateway::of_network(walks::outside(&cloud).await)).into(),
                 ..NewRouter::new()
             };
             let router = cloud.all::<Router>().create(&new).await.expect("a router").id;

@@ -42,7 +42,7 @@ pub(crate) async fn networks_and_routers(cloud: &Cloud) {
     let routers = cloud.all::<Router>();
     let new = NewRouter {
         name: "walk".into(),
-        external_gateway_info: Some(Gateway::to(outside(cloud).await)).into(),
+        external_gateway_info: Some(Gateway::of_network(outside(cloud).await)).into(),
         ..NewRouter::new()
     };
     let router = routers.create(&new).await.expect("a router").id;

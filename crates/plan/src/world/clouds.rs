@@ -13,7 +13,7 @@ use seaway_model::{
     Desired, Dirt, LoadBalancer, Owner, Unit,
     fact::{Families, FamilyPolicy, Held, Service, ServiceKind},
     load_balancer::Family,
-    unit::{Former, LbKey, Place},
+    unit::{LbKey, Place, RemovedOwner},
 };
 
 use super::World;
@@ -201,7 +201,7 @@ impl World {
         former.map_or(Desired::Absent, |it| Desired::Removed(Arc::new(it)))
     }
 
-    fn former(&self, unit: &Unit, owner: &Owner) -> Option<Former> {
+    fn former(&self, unit: &Unit, owner: &Owner) -> Option<RemovedOwner> {
         let object = owner.object();
         let key = ServiceKey::new(object.namespace, object.name);
         let service = self.index.service(&key).filter(|it| whose(it) == *owner)?;
@@ -214,7 +214,7 @@ impl World {
         let outside = load_balancer.options.outside.as_ref()?;
         let is_told = by_another || outside.named.is_some() || !outside.published.is_empty();
         let nodes = self.index.nodes().flat_map(|it| it.addresses.iter().copied()).collect();
-        is_told.then_some(Former { load_balancer, nodes, by_another })
+        is_told.then_some(RemovedOwner { load_balancer, nodes, by_another })
     }
 
     /// What it would ask of each of our clouds, if it were a load balancer there.

@@ -21,8 +21,8 @@ impl World {
         }
     }
 
-    /// Those that are planned with.
-    pub fn weights(&self) -> Arc<MemberWeights> {
+    /// The weights that an operator set at run time (`seaway weight`), as planning uses them.
+    pub fn operator_weights(&self) -> Arc<MemberWeights> {
         self.index.weights.clone()
     }
 

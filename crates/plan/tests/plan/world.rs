@@ -131,7 +131,7 @@ fn an_endpoint_that_changes_dirties_its_pool_alone() {
     assert_eq!(pools.len(), 1);
     assert_eq!(others, [&Dirt::Unit(Unit::Status(owner(&shop())))]);
     let Dirt::Pool(unit, id) = pools[0] else { unreachable!() };
-    assert_eq!(world.pool(unit, id).expect("it is there").members.len(), 2);
+    assert_eq!(world.member_pool(unit, id).expect("it is there").members.len(), 2);
 }
 
 #[test]

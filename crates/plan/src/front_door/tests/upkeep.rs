@@ -24,7 +24,7 @@ fn an_endpoint_that_changes_dirties_its_pool_alone() {
     let (pools, others): (Vec<&Dirt>, Vec<&Dirt>) = dirt.iter().partition(|it| matches!(it, Dirt::Pool(..)));
     let [Dirt::Pool(unit, id)] = pools[..] else { panic!("{dirt:?}") };
     assert_eq!((unit, id.to_string()), (&door(), "default/web:80".to_owned()));
-    assert_eq!(world.pool(unit, id).expect("it is there").members.len(), 2);
+    assert_eq!(world.member_pool(unit, id).expect("it is there").members.len(), 2);
     assert!(others.iter().all(|it| matches!(it, Dirt::Unit(Unit::Status(_)))), "{others:?}");
 }
 
