@@ -4,6 +4,7 @@
 //! Counters never go back, though the listeners they are summed from come and go: what a listener had counted when
 //! it was last seen stays in the sum.
 
+mod allocation;
 mod expose;
 mod objects;
 

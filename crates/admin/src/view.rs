@@ -5,6 +5,10 @@ use std::{collections::BTreeMap, net::IpAddr};
 use seaway_model::{L4, Problem, Time, latency::Latencies, load_balancer::Balance};
 use serde::{Deserialize, Serialize};
 
+pub use self::cluster::{AllocationView, ConditionView, Part, PoolUseView};
+
+mod cluster;
+
 /// One look at the whole process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -13,6 +17,8 @@ pub struct View {
     pub host: String,
     pub started: Time,
     pub readiness: Readiness,
+    #[serde(default)]
+    pub part: Part,
     /// Threads of the data plane.
     pub workers: u32,
     /// Attempts to bring a Unit to its desired state that failed.
@@ -43,6 +49,9 @@ pub struct View {
     /// Of a controller that adopts load balancers step by step.
     #[serde(default)]
     pub adoption: Option<AdoptionView>,
+    /// Of whoever allocates addresses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<AllocationView>,
     pub problems: Vec<Problem>,
 }
 

@@ -1,6 +1,7 @@
 //! Everything of a running process but the data plane: folder, engine, ledger, status page. It may end and start anew
 //! while connections go on.
 
+mod allocation;
 mod missing;
 
 use std::{
@@ -386,6 +387,7 @@ pub(crate) fn view_source(
     started: Time,
 ) -> seaway_admin::ViewSource {
     let (handle, host, places, stopping) = (handle.clone(), host.cloned(), places.cloned(), stopping.clone());
+    let waiting = Arc::<allocation::Waiting>::default();
     let workers =
         settings.workers.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |it| it.get()));
     let base = View {
@@ -397,6 +399,7 @@ pub(crate) fn view_source(
     };
     Arc::new(move |look| {
         let (handle, host, places, mut view) = (handle.clone(), host.clone(), places.clone(), base.clone());
+        let waiting = waiting.clone();
         let stopping = stopping.load(Ordering::Relaxed);
         Box::pin(async move {
             let phase = *handle.phase().borrow();
@@ -413,9 +416,14 @@ pub(crate) fn view_source(
             }
             let told = handle.ask(|world| {
                 let of_load_balancers = (world.overview(), world.problems(), world.failures());
-                (of_load_balancers, world.certificates(), world.adoption(), world.dns_zones())
+                let of_cluster = (allocation::part(world), world.pools());
+                (of_load_balancers, of_cluster, world.certificates(), world.adoption(), world.dns_zones())
             });
-            let ((plan, problems, failures), certificates, adoption, zones) = told.await.unwrap_or_default();
+            let ((plan, problems, failures), (part, pools), certificates, adoption, zones) =
+                told.await.unwrap_or_default();
+            view.part = part;
+            view.allocation =
+                part.allocates().then(|| allocation::view(now(), &waiting, &plan, &pools));
             view.services = seaway_node::service_views(&plan, host.as_ref().map(|host| &host.proxy));
             view.problems = problems;
             view.adoption = adoption.map(|it| adoption_view(&it));

@@ -169,7 +169,7 @@ pub struct World {
     own_writes: late::OwnWrites,
     /// What changed while all is listed again.
     meanwhile: Vec<Touched>,
-    failures: u64,
+    counts: outcomes::Counts,
     dirt: BTreeSet<Dirt>,
     /// Whose members may be listeners of our own now, or no more.
     dependents_to_replan: BTreeSet<Dependent>,
@@ -250,7 +250,7 @@ impl World {
             epoch: 0,
             own_writes: late::OwnWrites::default(),
             meanwhile: Vec::new(),
-            failures: 0,
+            counts: outcomes::Counts::default(),
             dirt: BTreeSet::new(),
             dependents_to_replan: BTreeSet::new(),
             replans_dependents: false,

@@ -14,14 +14,14 @@ use prometheus_client::{
 };
 use seaway_model::{L4, bgp::PeerProgress, layer2::Layer2Progress};
 
-use super::{Counts, MetricsSource, objects};
+use super::{Counts, MetricsSource, allocation, objects};
 use crate::{
     process::Usage,
-    view::{BgpPeerView, DnsZoneView, MemberState, View},
+    view::{BgpPeerView, DnsZoneView, MemberState, Part, View},
 };
 
 /// Of words that are known here, or of names.
-trait LabelSet: EncodeLabelSet + Clone + Hash + Eq + Send + Sync + fmt::Debug + 'static {}
+pub(super) trait LabelSet: EncodeLabelSet + Clone + Hash + Eq + Send + Sync + fmt::Debug + 'static {}
 
 impl<V> LabelSet for Vec<(&'static str, V)> where
     V: EncodeLabelValue + Clone + Hash + Eq + Send + Sync + fmt::Debug + 'static
@@ -39,6 +39,8 @@ pub(super) fn render(
     traffic(&mut registry, view, totals);
     data_plane(&mut registry, view);
     state(&mut registry, view);
+    allocation::expose(&mut registry, view);
+    problems(&mut registry, view);
     process(&mut registry, view, usage);
     counted.iter().for_each(|it| it(&mut registry));
     objects.into_iter().for_each(|it| registry.register_collector(Box::new(it)));
@@ -193,12 +195,6 @@ fn state(registry: &mut Registry, view: &View) {
         gauges(members.collect()),
     );
 
-    let mut problems: HashMap<&'static str, u64> = HashMap::new();
-    for problem in &view.problems {
-        increment(problems.entry(problem.reason.as_str()).or_default());
-    }
-    let problems = problems.into_iter().map(|(reason, count)| (vec![("reason", reason)], count));
-    registry.register("seaway_problems", "Problems that a user can correct", gauges(problems.collect()));
     let states = ["valid", "expiring", "expired", "early", "broken"];
     let count = |state: &str| view.certificates.by_state.get(state).copied().unwrap_or_default();
     registry.register(
@@ -320,6 +316,26 @@ fn state(registry: &mut Registry, view: &View) {
     );
 }
 
+/// Once in a cluster: all processes see those of Services, and the leader hears what hosts could not do.
+fn problems(registry: &mut Registry, view: &View) {
+    let mut problems: HashMap<&'static str, u64> = HashMap::new();
+    for problem in &view.problems {
+        increment(problems.entry(problem.reason.as_str()).or_default());
+    }
+    let problems = problems.into_iter().map(|(reason, count)| (vec![("reason", reason)], count));
+    let problems = gauges(problems.collect());
+    if view.part == Part::Host {
+        registry.register(
+            "seaway_host_problems",
+            "Problems that a user can correct, as a host of a cluster sees them",
+            problems,
+        );
+    } else if view.part.allocates() {
+        let help = "Problems that a user can correct; in a cluster, those that the leader sees";
+        registry.register("seaway_problems", help, problems);
+    }
+}
+
 fn process(registry: &mut Registry, view: &View, usage: Usage) {
     registry.register(
         "seaway_build",
@@ -376,7 +392,7 @@ fn counters<L: LabelSet>(series: Vec<(L, u64)>) -> Family<L, Counter> {
     family
 }
 
-fn gauges<L: LabelSet>(series: Vec<(L, u64)>) -> Family<L, Gauge<u64, AtomicU64>> {
+pub(super) fn gauges<L: LabelSet>(series: Vec<(L, u64)>) -> Family<L, Gauge<u64, AtomicU64>> {
     let family = Family::<L, Gauge<u64, AtomicU64>>::default();
     for (labels, value) in series {
         family.get_or_create(&labels).set(value);

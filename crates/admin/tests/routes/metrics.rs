@@ -73,6 +73,12 @@ fn metrics_parse_and_their_labels_are_bounded() {
                         }
                         // As many as the configuration has.
                         "zone" if name.starts_with("seaway_dns_") => continue,
+                        // The first hundred, and one for all others.
+                        "pool" if name == "seaway_pool_addresses" => continue,
+                        "family" if name == "seaway_pool_addresses" => &["IPv4", "IPv6"],
+                        "state" if name == "seaway_pool_addresses" => &["used", "free"],
+                        "condition" if name == "seaway_services_conditions" => &["Ready", "Announced"],
+                        "status" if name == "seaway_services_conditions" => &["True", "False", "Unknown"],
                         "class" => &["connect", "reset", "timeout", "no-member"],
                         "kind" => &["service", "member"],
                         "protocol" => &["tcp", "udp", "http"],
@@ -116,6 +122,11 @@ fn metrics_parse_and_their_labels_are_bounded() {
         assert_eq!(value("seaway_listeners", "state=failed"), 1.0);
         assert_eq!(value("seaway_problems", "reason=NoEndpoints"), 1.0);
         assert_eq!(value("seaway_ready", ""), 1.0);
+        assert_eq!((value("seaway_leader", ""), value("seaway_leader_changes", "")), (1.0, 3.0));
+        assert_eq!(value("seaway_pool_addresses", "family=IPv4,pool=edge,state=free"), 4.0);
+        assert_eq!(value("seaway_services_conditions", "condition=Ready,status=False"), 1.0);
+        assert_eq!(value("seaway_services_without_address", ""), 2.0);
+        assert!(value("seaway_services_without_address_since_timestamp_seconds", "") > 1e9);
         assert_eq!(value("seaway_unit_failures", ""), 1.0);
         assert_eq!(value("seaway_units_marked", ""), 12.0);
         assert_eq!(value("seaway_access_log_lost", ""), 7.0);

@@ -6,9 +6,9 @@ use std::{
 };
 
 use seaway_admin::view::{
-    AdoptionView, Answers, BgpPeerView, Bytes, CertificatesView, CheckView, DnsZoneView, Http, Latency,
-    Layer2View, ListenerView, Measured, MemberState, MemberView, MemoryView, PoolView, Readiness, Refused,
-    ServiceView, Sessions, View,
+    AdoptionView, AllocationView, Answers, BgpPeerView, Bytes, CertificatesView, CheckView, ConditionView,
+    DnsZoneView, Http, Latency, Layer2View, ListenerView, Measured, MemberState, MemberView, MemoryView, Part,
+    PoolUseView, PoolView, Readiness, Refused, ServiceView, Sessions, View,
 };
 use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
 
@@ -22,6 +22,7 @@ pub(crate) fn at(count: u64) -> View {
         host: "edge-01.example.net".into(),
         started: ago(93_000),
         readiness: Readiness::Ready,
+        part: Part::Controller { leads: true, changes: 3 },
         workers: 2,
         unit_failures: 1,
         units_marked: 12,
@@ -57,8 +58,26 @@ pub(crate) fn at(count: u64) -> View {
             by_state: [("valid".to_owned(), 2), ("expiring".to_owned(), 1)].into(),
             first_expiry: Some(Time(1_798_761_600_000)),
         },
+        allocation: Some(AllocationView {
+            pools: vec![pool_use("edge", "IPv4", 60.0, 4.0), pool_use("edge", "IPv6", 3.0, 2_f64.powi(64))],
+            conditions: vec![
+                condition("Ready", "True", 3),
+                condition("Ready", "False", 1),
+                condition("Announced", "Unknown", 1),
+            ],
+            waiting: 2,
+            waiting_since: Some(ago(600)),
+        }),
         problems: problems(),
     }
+}
+
+fn pool_use(pool: &str, family: &str, used: f64, free: f64) -> PoolUseView {
+    PoolUseView { pool: pool.into(), family: family.into(), used, free }
+}
+
+fn condition(condition: &str, status: &str, services: u64) -> ConditionView {
+    ConditionView { condition: condition.into(), status: status.into(), services }
 }
 
 fn bgp_peer(peer: &str, state: &str, bfd_up: Option<bool>, detail: &str) -> BgpPeerView {

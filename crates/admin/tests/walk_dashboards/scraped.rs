@@ -17,25 +17,31 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use seaway_admin::{Binding, BoundSockets, View, logging::LogHandle};
+use seaway_admin::{Binding, BoundSockets, View, logging::LogHandle, view::Part};
 use seaway_model::latency::{Histogram, LATENCY_BUCKETS, Latencies};
 
 use crate::view;
 
-/// At two addresses, as if there were two processes.
+/// At two addresses, as if there were two controllers, and at that of a host.
 pub(crate) fn serving(test: impl FnOnce(&[SocketAddr])) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let looks = AtomicU64::new(0);
     let source = move || Arc::new(at(looks.fetch_add(1, Ordering::Relaxed)));
-    let anywhere = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap(); 2]);
-    let admin = runtime.block_on(async {
-        BoundSockets::bind(&anywhere)
-            .unwrap()
-            .with_metrics_source(Box::new(of_openstack))
-            .serve(seaway_admin::immediate_source(source), LogHandle::detached())
+    let at_ports = |count| Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap(); count]);
+    let (controllers_at, host_at) = (at_ports(2), at_ports(1));
+    let host_looks = AtomicU64::new(0);
+    let host = move || Arc::new(View { part: Part::Host, ..at(host_looks.fetch_add(1, Ordering::Relaxed)) });
+    let (admin, host) = runtime.block_on(async {
+        let bind = |at: &Binding| BoundSockets::bind(at).unwrap().with_metrics_source(Box::new(of_openstack));
+        let log = LogHandle::detached;
+        let admin = bind(&controllers_at).serve(seaway_admin::immediate_source(source), log());
+        (admin, bind(&host_at).serve(seaway_admin::immediate_source(host), log()))
     });
-    test(admin.addresses());
-    runtime.block_on(admin.stop());
+    test(&[admin.addresses(), host.addresses()].concat());
+    runtime.block_on(async {
+        admin.stop().await;
+        host.stop().await;
+    });
 }
 
 /// With requests and latencies of all pools.

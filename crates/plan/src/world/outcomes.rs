@@ -8,6 +8,15 @@ use seaway_model::{
 
 use super::World;
 
+/// Since the start.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Attempts that failed.
+    pub(super) failures: u64,
+    /// Times that this process began to lead, or ceased to.
+    pub(super) leads: u64,
+}
+
 impl World {
     /// What an attempt that ended early leaves: one error of an API is no reason to say that nobody serves a Service any
     /// more, nor to take back what is wrong with it.
@@ -53,7 +62,7 @@ impl World {
         }
         self.note_foreign(&outcome);
         let is_failure = matches!(outcome.state, UnitState::Failed { .. } | UnitState::UserMustFix);
-        self.failures = self.failures.saturating_add(is_failure.into());
+        self.counts.failures = self.counts.failures.saturating_add(is_failure.into());
         if is_failure {
             self.note_failed_name(&unit);
         }

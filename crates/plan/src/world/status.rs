@@ -223,7 +223,17 @@ impl World {
 
     /// Attempts that failed, since the start.
     pub fn failures(&self) -> u64 {
-        self.failures
+        self.counts.failures
+    }
+
+    /// Whether this process serves as a host.
+    pub fn is_host(&self) -> bool {
+        self.roles.host.is_some()
+    }
+
+    /// Whether this process allocates addresses, and how often that changed.
+    pub fn leadership(&self) -> (bool, u64) {
+        (self.roles.allocate, self.counts.leads)
     }
 
     /// Whether hosts may have to answer for addresses by ARP and NDP.

@@ -24,6 +24,7 @@ impl World {
             return;
         }
         self.roles.allocate = leads;
+        self.counts.leads = self.counts.leads.saturating_add(1);
         self.forget_survey();
         self.under_way.clear();
         // Whoever leads takes them as they read.

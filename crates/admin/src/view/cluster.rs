@@ -1,0 +1,65 @@
+//! What a process is for a cluster, and what the one that allocates addresses knows of them.
+
+use seaway_model::Time;
+use serde::{Deserialize, Serialize};
+
+/// Which part of a cluster a process is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "camelCase")]
+pub enum Part {
+    /// Of none: it allocates and serves by itself.
+    #[default]
+    Alone,
+    /// One of several, of which one leads.
+    Controller {
+        leads: bool,
+        /// Times that it became the leader, or ceased to be it.
+        changes: u64,
+    },
+    /// It serves what the leader allocates.
+    Host,
+}
+
+impl Part {
+    /// It allocates addresses. What all processes know is counted there alone.
+    pub fn allocates(self) -> bool {
+        matches!(self, Part::Alone | Part::Controller { leads: true, .. })
+    }
+}
+
+/// Addresses of pools, and how far Services are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AllocationView {
+    /// In the order in which they are asked.
+    pub pools: Vec<PoolUseView>,
+    pub conditions: Vec<ConditionView>,
+    /// Services without an address.
+    pub waiting: u64,
+    /// Since when the one that waits longest has none, as this process saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Time>,
+}
+
+/// How many addresses of one family a pool has. IPv6 has more than 64 bits count.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolUseView {
+    /// An AddressPool's name; of an IPAddressPool of MetalLB, with its namespace.
+    pub pool: String,
+    /// `IPv4`, `IPv6`
+    pub family: String,
+    pub used: f64,
+    pub free: f64,
+}
+
+/// How many Services have a condition with this status.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConditionView {
+    /// `Ready`, `Announced`
+    pub condition: String,
+    /// `True`, `False`, `Unknown`
+    pub status: String,
+    pub services: u64,
+}
