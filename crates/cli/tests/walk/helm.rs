@@ -110,7 +110,7 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     let values = "image.repository=registry.example:5000/seaway,image.digest=sha256:\
                   0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef,imagePullSecrets[0]=registry,\
                   controller.replicas=3,hosts.nodeSelector.role=edge,hosts.resources.requests.cpu=1,policies=true,\
-                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,layer2=true,dnsEndpoints=true,gke=true,monitoring.dashboards=true,bgp.passwordSecrets[0]=tor-a,\
+                  certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,layer2=true,dnsEndpoints=true,gke=true,monitoring.dashboards=true,monitoring.serviceMonitor=true,monitoring.alerts=true,monitoring.labels.release=prometheus,bgp.passwordSecrets[0]=tor-a,\
                   openshift=true,configuration.drain=59s,hosts.terminationGracePeriodSeconds=60,\
                   metricsFrom[0].podSelector.matchLabels.app=prometheus";
     let lists = r#"configuration.admin={"metrics":{}}"#;
@@ -155,6 +155,14 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     ] {
         of(kind, name);
     }
+    for (kind, file) in [("ServiceMonitor", "monitor"), ("PrometheusRule", "alerts")] {
+        let path = format!("deploy/kubernetes/components/monitoring/{file}.yaml");
+        let text = fs::read_to_string(root().join(path)).expect("is there");
+        let mut written = objects(&text).into_values().next().expect("an object");
+        written["metadata"]["namespace"] = json!("lb");
+        written["metadata"]["labels"]["release"] = json!("prometheus");
+        assert_eq!(*of(kind, "seaway"), written, "{file}.yaml");
+    }
     for name in ["overview", "service", "controller-and-hosts"] {
         let file = format!("seaway-{name}.json");
         let path = root().join("deploy/kubernetes/components/dashboards").join(&file);
@@ -188,6 +196,8 @@ fn a_value_that_is_wrong_is_refused_with_its_place() {
         ("configuration.defaultDriver=ocatvia", "'/configuration/defaultDriver'"),
         ("policy=true", "'policy' not allowed"),
         ("monitoring.dashboard=true", "'dashboard' not allowed"),
+        ("monitoring.serviceMonitor=true", "monitoring.serviceMonitor: there is nothing to scrape"),
+        ("monitoring.labels.release=1", "'/monitoring/labels/release'"),
         ("configuration.drian=60s", "'drian' not allowed"),
         ("configuration=null", "'configuration'"),
         ("openstack=null", "'openstack'"),

@@ -44,6 +44,9 @@ empty or has a path in it: without roles and definitions, an upgrade would delet
 {{- if and $v.metrics (not (hasKey ($configuration.admin | default dict) "metrics")) -}}
 {{- fail "metrics: nothing serves them without configuration.admin.metrics: --set-json 'configuration.admin={\"metrics\":{}}'" -}}
 {{- end -}}
+{{- if and ($v.monitoring).serviceMonitor (not $v.metrics) -}}
+{{- fail "monitoring.serviceMonitor: there is nothing to scrape without metrics=true" -}}
+{{- end -}}
 {{- if and $v.metrics $v.networkPolicy (not $v.metricsFrom) -}}
 {{- fail "networkPolicy: it would keep Prometheus from the controllers. Say in metricsFrom where it runs: --set-json 'metricsFrom=[{\"namespaceSelector\":{\"matchLabels\":{\"kubernetes.io/metadata.name\":\"monitoring\"}}}]'" -}}
 {{- end -}}
