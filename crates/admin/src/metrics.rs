@@ -5,6 +5,7 @@
 //! it was last seen stays in the sum.
 
 mod allocation;
+mod drivers;
 mod expose;
 mod objects;
 

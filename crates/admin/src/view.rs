@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 use seaway_model::{L4, Problem, Time, latency::Latencies, load_balancer::Balance};
 use serde::{Deserialize, Serialize};
 
-pub use self::cluster::{AllocationView, ConditionView, Part, PoolUseView};
+pub use self::cluster::{AllocationView, ConditionView, DriverView, Part, PoolUseView};
 
 mod cluster;
 
@@ -52,6 +52,8 @@ pub struct View {
     /// Of whoever allocates addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocation: Option<AllocationView>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drivers: Vec<DriverView>,
     pub problems: Vec<Problem>,
 }
 

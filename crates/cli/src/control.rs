@@ -2,6 +2,7 @@
 //! while connections go on.
 
 mod allocation;
+mod drivers;
 mod missing;
 
 use std::{
@@ -422,13 +423,13 @@ pub(crate) fn view_source(
             let ((plan, problems, failures), (part, pools), certificates, adoption, zones) =
                 told.await.unwrap_or_default();
             view.part = part;
-            view.allocation =
-                part.allocates().then(|| allocation::view(now(), &waiting, &plan, &pools));
+            view.allocation = part.allocates().then(|| allocation::view(now(), &waiting, &plan, &pools));
             view.services = seaway_node::service_views(&plan, host.as_ref().map(|host| &host.proxy));
             view.problems = problems;
             view.adoption = adoption.map(|it| adoption_view(&it));
             view.unit_failures = failures;
-            view.units_marked = handle.marked();
+            view.units_marked = handle.counts().marked();
+            view.drivers = drivers::views(handle.counts());
             view.lost_lines = host.as_ref().map_or(0, |host| host.proxy.lost_lines());
             view.layer2 = host.as_ref().and_then(|host| host.layer2_counts()).map(|it| layer2_view(&it));
             view.bgp = host.iter().flat_map(|host| host.bgp_peers()).map(bgp_view).collect();

@@ -10,6 +10,7 @@
 //! of waited for. The crate does no I/O of its own and knows no driver; time comes from tokio, which tests pause.
 
 mod adoption;
+mod counts;
 mod driver;
 mod effect;
 mod execute;
@@ -21,6 +22,7 @@ mod run;
 mod slots;
 mod unwritten;
 
+pub use counts::{Counts, DriverCounts};
 pub use driver::{Conclusion, Driver, Failure, chain};
 pub use effect::{Effect, Effects};
 pub use execute::Drivers;

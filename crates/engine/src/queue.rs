@@ -2,11 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
 use seaway_model::{Dirt, ObjectRef, PoolId, Unit};
 use tokio::time::Instant;
+
+use crate::counts::Counts;
 
 /// What has to be done at a Unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +68,7 @@ pub(crate) struct Queue {
     working: usize,
     /// Units that wait until they have rested.
     resting: usize,
+    counts: Arc<Counts>,
 }
 
 impl Queue {
@@ -78,7 +82,21 @@ impl Queue {
             numbered: 0,
             working: 0,
             resting: 0,
+            counts: Arc::default(),
         }
+    }
+
+    /// How many Units wait in each lane is counted there.
+    #[must_use]
+    pub(crate) fn counting(mut self, counts: Arc<Counts>) -> Queue {
+        self.counts = counts;
+        self
+    }
+
+    fn push(&mut self, unit: Unit) {
+        let lane = (self.lane_of)(&unit);
+        self.ready[lane].push_back(unit);
+        self.counts.waits(lane);
     }
 
     /// Marks a Unit. While it waits already, nothing is added; while it is worked on, it waits for the end of that.
@@ -92,7 +110,7 @@ impl Queue {
                 match entry {
                     Entry { working: true, .. } => {}
                     Entry { rest: Some(_), .. } => self.resting += 1,
-                    _ => self.ready[(self.lane_of)(dirt.unit())].push_back(dirt.unit().clone()),
+                    _ => self.push(dirt.unit().clone()),
                 }
             }
         }
@@ -101,6 +119,7 @@ impl Queue {
     /// The next Unit of a lane, to be worked on now.
     pub(crate) fn next(&mut self, lane: usize) -> Option<(Unit, Todo)> {
         let unit = self.ready[lane].pop_front()?;
+        self.counts.begins(lane);
         let entry = self.entries.get_mut(&unit)?;
         entry.working = true;
         self.working += 1;
@@ -164,7 +183,7 @@ impl Queue {
         if entry.waiting.is_some() {
             match entry.rest {
                 Some(_) => self.resting += 1,
-                None => self.ready[(self.lane_of)(unit)].push_back(unit.clone()),
+                None => self.push(unit.clone()),
             }
         } else if again.is_none() && forget {
             self.entries.remove(unit);
@@ -183,7 +202,7 @@ impl Queue {
                 entry.rest = None;
                 if entry.waiting.is_some() && !entry.working {
                     self.resting -= 1;
-                    self.ready[(self.lane_of)(&unit)].push_back(unit);
+                    self.push(unit);
                 }
             } else if entry.alarm == Some(at) {
                 self.mark(&Dirt::Unit(unit));

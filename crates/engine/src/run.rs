@@ -3,10 +3,7 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -26,6 +23,7 @@ use tracing::{error, info, warn};
 
 use crate::{
     adoption::{self, Pace},
+    counts::Counts,
     driver::Failure,
     execute::{Drivers, Job, Renewed, Worked},
     gate::{Deletions, Fence, Gate, Guard},
@@ -76,7 +74,7 @@ pub struct Handle {
     questions: mpsc::Sender<Question>,
     phase: watch::Receiver<Phase>,
     moved: watch::Receiver<()>,
-    marked: Arc<AtomicU64>,
+    counts: Arc<Counts>,
 }
 
 impl Handle {
@@ -116,9 +114,9 @@ impl Handle {
         }
     }
 
-    /// How many Units changes have marked since the start. What changes nothing marks none.
-    pub fn marked(&self) -> u64 {
-        self.marked.load(Ordering::Relaxed)
+    /// What was marked, and what drivers do.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// Changes whenever something is to be done, or was.
@@ -147,7 +145,7 @@ pub struct Engine {
     questions: mpsc::Receiver<Question>,
     phase: watch::Sender<Phase>,
     moved: watch::Sender<()>,
-    marked: Arc<AtomicU64>,
+    counts: Arc<Counts>,
     adoptions: Pace,
     /// How many load balancers clouds had, and when.
     balancers: Option<(Instant, usize)>,
@@ -160,14 +158,14 @@ impl Engine {
         let (ask, questions) = mpsc::channel(64);
         let (phase, watched) = watch::channel(Phase::Listening);
         let (moved, moves) = watch::channel(());
-        let marked = Arc::<AtomicU64>::default();
+        let counts = Counts::of(&drivers.0);
         let handle =
-            Handle { changes: tell, questions: ask, phase: watched, moved: moves, marked: marked.clone() };
+            Handle { changes: tell, questions: ask, phase: watched, moved: moves, counts: counts.clone() };
         // The last lane is for Units that no driver serves.
         let hands = drivers.0.clone();
         let nobody = hands.len();
         let lane_of = move |unit: &Unit| hands.iter().position(|it| it.serves(unit)).unwrap_or(nobody);
-        let queue = Queue::new(nobody + 1, lane_of);
+        let queue = Queue::new(nobody + 1, lane_of).counting(counts.clone());
         let slots = Slots::new(&drivers.0);
         let engine = Engine {
             world,
@@ -184,7 +182,7 @@ impl Engine {
             questions,
             phase,
             moved,
-            marked,
+            counts,
             adoptions: Pace::default(),
             balancers: None,
             pulse: None,
@@ -289,7 +287,7 @@ impl Engine {
         if is_news || !dirt.is_empty() {
             self.moved.send_replace(());
         }
-        self.marked.fetch_add(dirt.len() as u64, Ordering::Relaxed);
+        self.counts.mark(dirt.len());
         for dirt in dirt {
             self.queue.mark(&dirt);
         }
@@ -382,6 +380,7 @@ impl Engine {
         let Some((unit, slot)) = self.tasks.remove(&id) else { return };
         let at = self.slots.give_back(slot);
         let (finished, took) = finished.unzip();
+        self.counts.ended(at, finished.as_ref(), took);
         let rest = took.map(|it| self.drivers.0[at].rest(&unit, it)).filter(|it| !it.is_zero());
         if let Some(rest) = rest {
             self.queue.rest(&unit, Instant::now() + rest);

@@ -37,9 +37,10 @@ pub(super) fn expose(registry: &mut Registry, view: &View) {
 }
 
 fn services(registry: &mut Registry, allocation: &AllocationView) {
-    let conditions = allocation.conditions.iter().map(|it| {
-        (vec![("condition", it.condition.clone()), ("status", it.status.clone())], it.services)
-    });
+    let conditions = allocation
+        .conditions
+        .iter()
+        .map(|it| (vec![("condition", it.condition.clone()), ("status", it.status.clone())], it.services));
     registry.register(
         "seaway_services_conditions",
         "Services by their conditions Ready (all of their listeners are served) and Announced (the network sends packets for their \
@@ -112,10 +113,15 @@ mod tests {
     #[test]
     fn only_the_leader_counts_what_all_know() {
         let follower = text(Part::Controller { leads: false, changes: 2 }, 1);
-        assert!(follower.contains("seaway_leader 0\n") && follower.contains("seaway_leader_changes_total 2\n"));
+        assert!(
+            follower.contains("seaway_leader 0\n") && follower.contains("seaway_leader_changes_total 2\n")
+        );
         assert!(!follower.contains("seaway_pool") && !follower.contains("seaway_services"), "{follower}");
         let leader = text(Part::Controller { leads: true, changes: 1 }, 1);
-        assert!(leader.contains("seaway_leader 1\n") && leader.contains("seaway_pool_addresses{"), "{leader}");
+        assert!(
+            leader.contains("seaway_leader 1\n") && leader.contains("seaway_pool_addresses{"),
+            "{leader}"
+        );
         assert!(!text(Part::Host, 1).contains("seaway_"), "a host is never the leader, and does not say so");
     }
 }

@@ -14,14 +14,17 @@ use prometheus_client::{
 };
 use seaway_model::{L4, bgp::PeerProgress, layer2::Layer2Progress};
 
-use super::{Counts, MetricsSource, allocation, objects};
+use super::{Counts, MetricsSource, allocation, drivers, objects};
 use crate::{
     process::Usage,
     view::{BgpPeerView, DnsZoneView, MemberState, Part, View},
 };
 
 /// Of words that are known here, or of names.
-pub(super) trait LabelSet: EncodeLabelSet + Clone + Hash + Eq + Send + Sync + fmt::Debug + 'static {}
+pub(super) trait LabelSet:
+    EncodeLabelSet + Clone + Hash + Eq + Send + Sync + fmt::Debug + 'static
+{
+}
 
 impl<V> LabelSet for Vec<(&'static str, V)> where
     V: EncodeLabelValue + Clone + Hash + Eq + Send + Sync + fmt::Debug + 'static
@@ -41,6 +44,7 @@ pub(super) fn render(
     state(&mut registry, view);
     allocation::expose(&mut registry, view);
     problems(&mut registry, view);
+    drivers::expose(&mut registry, view);
     process(&mut registry, view, usage);
     counted.iter().for_each(|it| it(&mut registry));
     objects.into_iter().for_each(|it| registry.register_collector(Box::new(it)));
@@ -384,7 +388,7 @@ fn protocol(l4: L4) -> (&'static str, &'static str) {
     ("protocol", name)
 }
 
-fn counters<L: LabelSet>(series: Vec<(L, u64)>) -> Family<L, Counter> {
+pub(super) fn counters<L: LabelSet>(series: Vec<(L, u64)>) -> Family<L, Counter> {
     let family = Family::<L, Counter>::default();
     for (labels, total) in series {
         family.get_or_create(&labels).inc_by(total);

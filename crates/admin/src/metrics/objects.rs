@@ -435,16 +435,23 @@ impl Shown {
                 encoder.encode_descriptor(&name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
             for (key, series) in self.services.iter().filter(|(_, series)| series.measured) {
                 let Some(times) = series.times.get(index) else { continue };
-                let bounds = LATENCY_BOUNDS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
-                let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
-                let (sum, count) = (times.sum as f64 / 1e6, times.count());
-                at(&mut family, &key.labels(None), |it| {
-                    it.encode_histogram::<Labels<'_>>(sum, count, &buckets, None)
-                })?;
+                encode_times(&mut family, &key.labels(None), times)?;
             }
         }
         Ok(())
     }
+}
+
+/// A histogram of a family, in seconds.
+pub(super) fn encode_times(
+    family: &mut MetricEncoder<'_>,
+    labels: &impl EncodeLabelSet,
+    times: &Histogram,
+) -> fmt::Result {
+    let bounds = LATENCY_BOUNDS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
+    let (sum, count) = (times.sum as f64 / 1e6, times.count());
+    at(family, labels, |it| it.encode_histogram::<Labels<'_>>(sum, count, &buckets, None))
 }
 
 /// One series of a family.

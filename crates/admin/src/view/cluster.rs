@@ -1,6 +1,6 @@
-//! What a process is for a cluster, and what the one that allocates addresses knows of them.
+//! What a process is for a cluster, what the one that allocates addresses knows of them, and what drivers do.
 
-use seaway_model::Time;
+use seaway_model::{Time, latency::Histogram};
 use serde::{Deserialize, Serialize};
 
 /// Which part of a cluster a process is.
@@ -62,4 +62,23 @@ pub struct ConditionView {
     /// `True`, `False`, `Unknown`
     pub status: String,
     pub services: u64,
+}
+
+/// What one driver of this process does, and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DriverView {
+    /// `native`, `octavia`, `status`
+    pub driver: String,
+    /// Units that are dirty, and wait until it has room.
+    pub waiting: u64,
+    /// How long the first of them has been waiting.
+    pub oldest_seconds: u64,
+    /// Units that it works on.
+    pub working: u64,
+    /// Attempts that failed.
+    pub failures: u64,
+    /// How long attempts took, for `/metrics`.
+    #[serde(skip)]
+    pub times: Histogram,
 }

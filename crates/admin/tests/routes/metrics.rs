@@ -77,6 +77,9 @@ fn metrics_parse_and_their_labels_are_bounded() {
                         "pool" if name == "seaway_pool_addresses" => continue,
                         "family" if name == "seaway_pool_addresses" => &["IPv4", "IPv6"],
                         "state" if name == "seaway_pool_addresses" => &["used", "free"],
+                        "le" if name == "seaway_driver_work_seconds" => continue,
+                        "driver" if name.starts_with("seaway_driver_") => &["status", "octavia"],
+                        "state" if name == "seaway_driver_units" => &["waiting", "working"],
                         "condition" if name == "seaway_services_conditions" => &["Ready", "Announced"],
                         "status" if name == "seaway_services_conditions" => &["True", "False", "Unknown"],
                         "class" => &["connect", "reset", "timeout", "no-member"],
@@ -124,6 +127,17 @@ fn metrics_parse_and_their_labels_are_bounded() {
         assert_eq!(value("seaway_ready", ""), 1.0);
         assert_eq!((value("seaway_leader", ""), value("seaway_leader_changes", "")), (1.0, 3.0));
         assert_eq!(value("seaway_pool_addresses", "family=IPv4,pool=edge,state=free"), 4.0);
+        assert_eq!(value("seaway_driver_units", "driver=status,state=waiting"), 12.0);
+        assert_eq!(value("seaway_driver_oldest_seconds", "driver=status"), 40.0);
+        assert_eq!(value("seaway_driver_failures", "driver=octavia"), 5.0);
+        let times = &families["seaway_driver_work_seconds"].1;
+        let within = |it: &&str, le: &str| {
+            times
+                .iter()
+                .find(|(labels, _)| labels["driver"] == *it && labels.get("le").is_some_and(|it| it == le))
+                .map(|it| it.1)
+        };
+        assert_eq!((within(&"status", "0.005"), within(&"status", "+Inf")), (Some(6.0), Some(7.0)));
         assert_eq!(value("seaway_services_conditions", "condition=Ready,status=False"), 1.0);
         assert_eq!(value("seaway_services_without_address", ""), 2.0);
         assert!(value("seaway_services_without_address_since_timestamp_seconds", "") > 1e9);

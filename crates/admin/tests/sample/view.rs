@@ -7,10 +7,16 @@ use std::{
 
 use seaway_admin::view::{
     AdoptionView, AllocationView, Answers, BgpPeerView, Bytes, CertificatesView, CheckView, ConditionView,
-    DnsZoneView, Http, Latency, Layer2View, ListenerView, Measured, MemberState, MemberView, MemoryView, Part,
-    PoolUseView, PoolView, Readiness, Refused, ServiceView, Sessions, View,
+    DnsZoneView, DriverView, Http, Latency, Layer2View, ListenerView, Measured, MemberState, MemberView,
+    MemoryView, Part, PoolUseView, PoolView, Readiness, Refused, ServiceView, Sessions, View,
 };
-use seaway_model::{L4, Problem, Reason, Time, load_balancer::Balance, name::Kind, name::ObjectRef};
+use seaway_model::{
+    L4, Problem, Reason, Time,
+    latency::{Histogram, LATENCY_BUCKETS},
+    load_balancer::Balance,
+    name::Kind,
+    name::ObjectRef,
+};
 
 /// A name that would be markup if it were not escaped.
 pub(crate) const HOSTILE: &str = "<img src=x onerror=\"document.title='owned'\">";
@@ -68,12 +74,19 @@ pub(crate) fn at(count: u64) -> View {
             waiting: 2,
             waiting_since: Some(ago(600)),
         }),
+        drivers: vec![driver("status", 12, 40), driver("octavia", 0, 0)],
         problems: problems(),
     }
 }
 
 fn pool_use(pool: &str, family: &str, used: f64, free: f64) -> PoolUseView {
     PoolUseView { pool: pool.into(), family: family.into(), used, free }
+}
+
+fn driver(driver: &str, waiting: u64, oldest_seconds: u64) -> DriverView {
+    let mut times = Histogram::default();
+    (times.buckets[3], times.buckets[LATENCY_BUCKETS - 1], times.sum) = (6, 1, 70_000_000);
+    DriverView { driver: driver.into(), waiting, oldest_seconds, working: 2, failures: 5, times }
 }
 
 fn condition(condition: &str, status: &str, services: u64) -> ConditionView {

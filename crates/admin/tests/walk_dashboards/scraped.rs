@@ -48,6 +48,7 @@ pub(crate) fn serving(test: impl FnOnce(&[SocketAddr])) {
 fn at(look: u64) -> View {
     let mut view = view::at(1_000 + 500 * look);
     let times = Histogram { buckets: [10 * look; LATENCY_BUCKETS], sum: 1_000_000 * look };
+    view.drivers.iter_mut().for_each(|it| it.times = times);
     for pool in view.services.iter_mut().flat_map(|it| &mut it.pools) {
         pool.latencies = Some(Box::new(Latencies { connect: times, first_byte: times, request: times }));
     }
