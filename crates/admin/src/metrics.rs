@@ -5,9 +5,11 @@
 //! it was last seen stays in the sum.
 
 mod allocation;
+mod api_server;
 mod drivers;
 mod expose;
 mod objects;
+mod times;
 
 use std::{
     collections::HashMap,
@@ -16,6 +18,7 @@ use std::{
     time::Instant,
 };
 
+pub use self::api_server::api_server_metrics;
 use self::objects::Objects;
 pub use self::objects::SeriesLimits;
 use prometheus_client::registry::Registry;

@@ -5,7 +5,9 @@ use std::{collections::BTreeMap, net::IpAddr};
 use seaway_model::{L4, Problem, Time, latency::Latencies, load_balancer::Balance};
 use serde::{Deserialize, Serialize};
 
-pub use self::cluster::{AllocationView, ConditionView, DriverView, Part, PoolUseView};
+pub use self::cluster::{
+    AllocationView, ApiCallsView, ApiServerView, ConditionView, DriverView, Part, PoolUseView, WatchView,
+};
 
 mod cluster;
 

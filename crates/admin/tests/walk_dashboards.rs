@@ -2,6 +2,8 @@
 //! process with a bit of everything answers each of their queries.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "sample/api_server.rs"]
+mod api_server;
 #[path = "walk_dashboards/prometheus.rs"]
 mod prometheus;
 #[path = "walk_dashboards/scraped.rs"]

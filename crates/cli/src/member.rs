@@ -178,7 +178,7 @@ impl Member {
         bound = bound.with_liveness_check(move || dog.fault().map(|fault| fault.to_string()));
         let mut parts = vec![watchdog::runtime()];
         let cluster = Cluster::connect(access(arguments, &settings, part)).await?;
-        bound = metrics::guarded(bound, &settings, &cluster)?;
+        bound = metrics::shown(bound, &settings, &cluster)?;
         let host = match part {
             Part::Node => {
                 let (name, named) = (settings.host.clone(), settings.addresses.clone());

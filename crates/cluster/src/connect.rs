@@ -17,12 +17,14 @@ use seaway_model::{Kind, Name};
 use tokio::{sync::watch, time::timeout};
 use tracing::{debug, warn};
 
+mod counted;
 mod keepalive;
 mod kubeconfig;
 
 pub use self::kubeconfig::KubeconfigFault;
 use crate::{
     answer::{ApiError, Cause},
+    counts::ClusterCounts,
     kinds::{WatchTimings, WatchedKind},
     object_cache::ObjectCache,
     raw_object::RawObject,
@@ -116,6 +118,7 @@ struct Inner {
     /// Whoever still waits for something on connections of before need not wait any more.
     anew: watch::Sender<()>,
     seen: ObjectCache,
+    counts: Arc<ClusterCounts>,
 }
 
 /// A kubeconfig is not read more often than this.
@@ -126,7 +129,8 @@ pub(crate) use seaway_manifests::MANAGER;
 impl Cluster {
     /// Reads the credentials; sends no request yet.
     pub async fn connect(access: Access) -> Result<Cluster, AccessError> {
-        let ConnectionConfig { client, server, own } = find(&access).await?;
+        let counts = Arc::<ClusterCounts>::default();
+        let ConnectionConfig { client, server, own } = find(&access, &counts).await?;
         let namespace = access.namespace.clone().or(own).unwrap_or_else(|| NAMESPACE.into());
         Ok(Cluster(Arc::new(Inner {
             access,
@@ -136,6 +140,7 @@ impl Cluster {
             renewed: Mutex::new(Instant::now()),
             anew: watch::Sender::new(()),
             seen: ObjectCache::default(),
+            counts,
         })))
     }
 
@@ -163,6 +168,11 @@ impl Cluster {
     /// Where copies of certificates are read, instead of Secrets.
     pub(crate) fn copies_namespace(&self) -> Option<&Name> {
         self.0.access.copies.as_ref()
+    }
+
+    /// What is asked of the API server, and heard of it.
+    pub fn counts(&self) -> &Arc<ClusterCounts> {
+        &self.0.counts
     }
 
     pub(crate) fn cache(&self) -> &ObjectCache {
@@ -239,7 +249,7 @@ impl Cluster {
 
     /// As [`reload_credentials`](Cluster::reload_credentials) does, however long ago the last time was.
     pub(crate) async fn reconnect(&self) {
-        match find(&self.0.access).await {
+        match find(&self.0.access, &self.0.counts).await {
             Ok(found) => {
                 *lock(&self.0.client) = found.client;
                 debug!("the credentials were read again");
@@ -270,7 +280,7 @@ struct ConnectionConfig {
     own: Option<Name>,
 }
 
-async fn find(access: &Access) -> Result<ConnectionConfig, AccessError> {
+async fn find(access: &Access, counts: &Arc<ClusterCounts>) -> Result<ConnectionConfig, AccessError> {
     let mut own = None;
     let mut config = match &access.credentials {
         CredentialSource::Detected => {
@@ -302,7 +312,8 @@ async fn find(access: &Access) -> Result<ConnectionConfig, AccessError> {
     // What fails is tried again by who knows what it is for.
     config.default_retry = false;
     let server = config.cluster_url.to_string().into();
-    let client = keepalive::client(config).map_err(|error| AccessError::Unusable(Box::new(error)))?;
+    let client =
+        keepalive::client(config, counts.clone()).map_err(|error| AccessError::Unusable(Box::new(error)))?;
     Ok(ConnectionConfig { client, server, own })
 }
 

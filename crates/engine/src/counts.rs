@@ -101,9 +101,7 @@ impl Counts {
             Some(_) => 0,
         };
         if let Some(took) = took {
-            let micros = took.as_micros() as u64;
-            sums.times.buckets[Histogram::bucket_of(micros)] += 1;
-            sums.times.sum += micros;
+            sums.times.note(took.as_micros() as u64);
         }
     }
 }

@@ -32,6 +32,13 @@ impl Histogram {
         LATENCY_BOUNDS.iter().position(|bound| micros <= *bound).unwrap_or(LATENCY_BOUNDS.len())
     }
 
+    /// One more took so long.
+    pub fn note(&mut self, micros: u64) {
+        let bucket = self.buckets.get_mut(Histogram::bucket_of(micros));
+        bucket.into_iter().for_each(|it| *it = it.saturating_add(1));
+        self.sum = self.sum.saturating_add(micros);
+    }
+
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }

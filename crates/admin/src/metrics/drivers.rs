@@ -1,18 +1,10 @@
 //! Of each driver: what it has to do, how often it fails, how long its work takes.
 
-use std::fmt;
-
-use prometheus_client::{
-    collector::Collector,
-    encoding::DescriptorEncoder,
-    metrics::MetricType,
-    registry::{Registry, Unit},
-};
-use seaway_model::latency::Histogram;
+use prometheus_client::registry::{Registry, Unit};
 
 use super::{
     expose::{counters, gauges},
-    objects::encode_times,
+    times::Times,
 };
 use crate::view::{DriverView, View};
 
@@ -46,18 +38,9 @@ pub(super) fn expose(registry: &mut Registry, view: &View) {
         counters(failures.collect()),
     );
     let times = view.drivers.iter().map(|it| (labels(it), it.times));
-    registry.register_collector(Box::new(WorkTimes(times.collect())));
-}
-
-/// Histograms whose buckets were counted elsewhere.
-#[derive(Debug)]
-struct WorkTimes(Vec<(Labels, Histogram)>);
-
-impl Collector for WorkTimes {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "How long attempts of a driver took: to look, and to change what is to be changed";
-        let (name, unit) = ("seaway_driver_work", Some(&Unit::Seconds));
-        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
-        self.0.iter().try_for_each(|(labels, times)| encode_times(&mut family, labels, times))
-    }
+    let (name, help) = (
+        "seaway_driver_work",
+        "How long attempts of a driver took: to look, and to change what is to be changed",
+    );
+    registry.register_collector(Box::new(Times { name, help, series: times.collect() }));
 }

@@ -16,11 +16,9 @@ use prometheus_client::{
     metrics::MetricType,
     registry::Unit,
 };
-use seaway_model::{
-    L4,
-    latency::{Histogram, LATENCY_BOUNDS},
-};
+use seaway_model::{L4, latency::Histogram};
 
+use super::times::encode_times;
 use crate::view::{MemberView, PoolView, ServiceView, View};
 
 /// How many objects have series of their own.
@@ -440,18 +438,6 @@ impl Shown {
         }
         Ok(())
     }
-}
-
-/// A histogram of a family, in seconds.
-pub(super) fn encode_times(
-    family: &mut MetricEncoder<'_>,
-    labels: &impl EncodeLabelSet,
-    times: &Histogram,
-) -> fmt::Result {
-    let bounds = LATENCY_BOUNDS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
-    let buckets: Vec<(f64, u64)> = bounds.zip(times.buckets).collect();
-    let (sum, count) = (times.sum as f64 / 1e6, times.count());
-    at(family, labels, |it| it.encode_histogram::<Labels<'_>>(sum, count, &buckets, None))
 }
 
 /// One series of a family.

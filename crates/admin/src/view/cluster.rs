@@ -82,3 +82,30 @@ pub struct DriverView {
     #[serde(skip)]
     pub times: Histogram,
 }
+
+/// What a process of a cluster asks of the API server, and hears. For `/metrics` alone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ApiServerView {
+    pub calls: Vec<ApiCallsView>,
+    pub watches: Vec<WatchView>,
+    /// When the state was saved that is served instead of the API server's.
+    pub snapshot: Option<Time>,
+}
+
+/// Calls with one verb, and one class of codes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ApiCallsView {
+    /// `get`, `patch`
+    pub verb: &'static str,
+    /// `2xx`, `429`, `none`
+    pub code: &'static str,
+    pub times: Histogram,
+}
+
+/// A kind that is watched.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WatchView {
+    pub kind: &'static str,
+    pub age_seconds: u64,
+    pub lists: u64,
+}

@@ -77,7 +77,21 @@ fn metrics_parse_and_their_labels_are_bounded() {
                         "pool" if name == "seaway_pool_addresses" => continue,
                         "family" if name == "seaway_pool_addresses" => &["IPv4", "IPv6"],
                         "state" if name == "seaway_pool_addresses" => &["used", "free"],
-                        "le" if name == "seaway_driver_work_seconds" => continue,
+                        "le" if matches!(
+                            name.as_str(),
+                            "seaway_driver_work_seconds" | "seaway_api_call_duration_seconds"
+                        ) =>
+                        {
+                            continue;
+                        }
+                        "verb" if name.starts_with("seaway_api_call") => {
+                            &["get", "watch", "create", "update", "patch", "delete", "other"]
+                        }
+                        "code" if name.starts_with("seaway_api_call") => {
+                            &["1xx", "2xx", "3xx", "4xx", "429", "5xx", "none"]
+                        }
+                        // Of those that Seaway watches.
+                        "kind" if name.starts_with("seaway_watch_") => &["Service", "Node"],
                         "driver" if name.starts_with("seaway_driver_") => &["status", "octavia"],
                         "state" if name == "seaway_driver_units" => &["waiting", "working"],
                         "condition" if name == "seaway_services_conditions" => &["Ready", "Announced"],
@@ -138,6 +152,11 @@ fn metrics_parse_and_their_labels_are_bounded() {
                 .map(|it| it.1)
         };
         assert_eq!((within(&"status", "0.005"), within(&"status", "+Inf")), (Some(6.0), Some(7.0)));
+        assert_eq!(value("seaway_api_calls", "code=none,verb=patch"), 30.0);
+        assert_eq!(value("seaway_watch_age_seconds", "kind=Node"), 700.0);
+        assert_eq!(value("seaway_watch_lists", "kind=Service"), 2.0);
+        assert_eq!(value("seaway_snapshot_in_use", ""), 1.0);
+        assert_eq!(value("seaway_snapshot_timestamp_seconds", ""), 1.79e9);
         assert_eq!(value("seaway_services_conditions", "condition=Ready,status=False"), 1.0);
         assert_eq!(value("seaway_services_without_address", ""), 2.0);
         assert!(value("seaway_services_without_address_since_timestamp_seconds", "") > 1e9);

@@ -11,9 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_admin::{Admin, BindError, Binding, BoundSockets, View, logging::LogHandle, view::Readiness};
+use seaway_admin::{
+    Admin, BindError, Binding, BoundSockets, View, api_server_metrics, logging::LogHandle, view::Readiness,
+};
 
 use crate::{
+    api_server,
     client::{ask, send},
     view,
 };
@@ -40,6 +43,7 @@ fn serve(
 ) -> Admin {
     let anywhere = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
     change(BoundSockets::bind(&anywhere).unwrap())
+        .with_metrics_source(api_server_metrics(|| api_server::at(2)))
         .serve(seaway_admin::immediate_source(move || Arc::new(source())), LogHandle::detached())
 }
 

@@ -17,10 +17,10 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use seaway_admin::{Binding, BoundSockets, View, logging::LogHandle, view::Part};
+use seaway_admin::{Binding, BoundSockets, View, api_server_metrics, logging::LogHandle, view::Part};
 use seaway_model::latency::{Histogram, LATENCY_BUCKETS, Latencies};
 
-use crate::view;
+use crate::{api_server, view};
 
 /// At two addresses, as if there were two controllers, and at that of a host.
 pub(crate) fn serving(test: impl FnOnce(&[SocketAddr])) {
@@ -32,7 +32,13 @@ pub(crate) fn serving(test: impl FnOnce(&[SocketAddr])) {
     let host_looks = AtomicU64::new(0);
     let host = move || Arc::new(View { part: Part::Host, ..at(host_looks.fetch_add(1, Ordering::Relaxed)) });
     let (admin, host) = runtime.block_on(async {
-        let bind = |at: &Binding| BoundSockets::bind(at).unwrap().with_metrics_source(Box::new(of_openstack));
+        let asked = Arc::new(AtomicU64::new(1));
+        let bind = |at: &Binding| {
+            let asked = asked.clone();
+            let api_server = move || api_server::at(asked.fetch_add(1, Ordering::Relaxed));
+            let bound = BoundSockets::bind(at).unwrap().with_metrics_source(Box::new(of_openstack));
+            bound.with_metrics_source(api_server_metrics(api_server))
+        };
         let log = LogHandle::detached;
         let admin = bind(&controllers_at).serve(seaway_admin::immediate_source(source), log());
         (admin, bind(&host_at).serve(seaway_admin::immediate_source(host), log()))

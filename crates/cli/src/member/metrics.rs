@@ -1,16 +1,37 @@
-//! Metrics by TLS, for whoever the API server says may get them.
+//! Metrics of the API server, and all metrics by TLS for clients that the API server permits.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use seaway_admin::{Authorization, Authorizer, BoundSockets, CertificateError, MetricsGuard};
-use seaway_cluster::{Cluster, ReviewOutcome, TokenReviewer};
+use seaway_admin::{
+    Authorization, Authorizer, BoundSockets, CertificateError, MetricsGuard, api_server_metrics,
+    view::{ApiCallsView, ApiServerView, WatchView},
+};
+use seaway_cluster::{Cluster, ClusterCounts, ReviewOutcome, TokenReviewer};
 use tracing::{error, info};
 
 use crate::settings::{Metrics, Settings};
 
+/// With metrics of what this process asks of the API server and hears, for all that show them.
+pub(super) fn shown(bound: BoundSockets, settings: &Settings, cluster: &Cluster) -> Result<BoundSockets> {
+    let counts = cluster.counts().clone();
+    guarded(bound.with_metrics_source(api_server_metrics(move || api_server(&counts))), settings, cluster)
+}
+
+fn api_server(counts: &ClusterCounts) -> ApiServerView {
+    let calls = counts.calls().into_iter();
+    let watches = counts.watches().into_iter();
+    ApiServerView {
+        calls: calls.map(|it| ApiCallsView { verb: it.verb, code: it.code, times: it.times }).collect(),
+        watches: watches
+            .map(|it| WatchView { kind: it.kind.as_str(), age_seconds: it.age.as_secs(), lists: it.lists })
+            .collect(),
+        snapshot: counts.snapshot(),
+    }
+}
+
 /// Without a certificate nothing is opened; no page is worth an outage.
-pub(super) fn guarded(bound: BoundSockets, settings: &Settings, cluster: &Cluster) -> Result<BoundSockets> {
+fn guarded(bound: BoundSockets, settings: &Settings, cluster: &Cluster) -> Result<BoundSockets> {
     let Some(metrics) = &settings.metrics else { return Ok(bound) };
     match guard(metrics, settings, cluster) {
         Ok(guard) => {

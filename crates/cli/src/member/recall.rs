@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_cluster::Cluster;
+use seaway_cluster::{Cluster, ClusterCounts};
 use seaway_files::snapshot::{CachedState, Origin, StateCache, StateCacheWriter};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef, fact::HostReport};
 use seaway_watchdog::Part;
@@ -33,6 +33,7 @@ pub(super) struct Recall {
     recalled: Option<CachedState>,
     /// If it was to drain when it was last told: its own object, which said so.
     own: Option<Fact>,
+    counts: Arc<ClusterCounts>,
 }
 
 /// What a host hears, before it is told on.
@@ -43,6 +44,8 @@ pub(super) struct Memory {
     waiting: Option<Waiting>,
     /// While it serves what it knew last.
     stale: Option<Stale>,
+    /// Where metrics see that.
+    counts: Arc<ClusterCounts>,
 }
 
 struct Waiting {
@@ -68,7 +71,8 @@ impl Recall {
             info!(
                 "no snapshot is kept: there is no folder in memory for it; name a file with --snapshot FILE"
             );
-            return Recall { snapshot: None, recalled: None, own: None };
+            let counts = cluster.counts().clone();
+            return Recall { snapshot: None, recalled: None, own: None, counts };
         };
         let origin = Origin { host: host.clone(), server: cluster.server_url().clone() };
         let snapshot = StateCache::at(path.clone(), origin);
@@ -90,7 +94,7 @@ impl Recall {
             let report = HostReport { host: host.clone(), drain: true, ..HostReport::default() };
             Fact::Host(Arc::new(report))
         });
-        Recall { snapshot: Some(snapshot), recalled, own }
+        Recall { snapshot: Some(snapshot), recalled, own, counts: cluster.counts().clone() }
     }
 
     /// What is known already: what is not there any more is told as gone, so also that somebody wants it to drain.
@@ -122,7 +126,7 @@ impl Recall {
             heard: HashSet::new(),
             troubles: Vec::new(),
         });
-        Memory { keeper, waiting, stale: None }
+        Memory { keeper, waiting, stale: None, counts: self.counts }
     }
 }
 
@@ -168,6 +172,7 @@ impl Memory {
         let told = old.map(Change::Put).chain(seaway_cluster::kinds().filter(is_told).map(Change::Synced));
         let told = told.chain([Change::Reported(file.clone(), vec![problem])]).collect();
         self.stale = Some(Stale { file, unheard });
+        self.counts.set_snapshot(Some(recalled.written));
         told
     }
 
@@ -188,6 +193,7 @@ impl Memory {
         }
         info!("connected to the API server: its state replaces the snapshot");
         let Stale { file, .. } = self.stale.take()?;
+        self.counts.set_snapshot(None);
         Some(Change::Reported(file, Vec::new()))
     }
 }
@@ -228,7 +234,7 @@ mod tests {
     fn known(names: &[&str]) -> Memory {
         let facts = names.iter().map(|name| fact(name)).collect();
         let waiting = Waiting {
-            recalled: CachedState { facts, drains: false, written: Time(0) },
+            recalled: CachedState { facts, drains: false, written: Time(7) },
             file: ObjectRef::new(Kind::File, "", "a.snapshot"),
             until: Instant::now(),
             unheard: seaway_cluster::required_kinds().collect(),
@@ -265,8 +271,10 @@ mod tests {
             "{why}"
         );
         assert!(memory.serve().is_empty(), "once");
+        assert_eq!(memory.counts.snapshot(), Some(Time(7)), "metrics say so");
         let all = seaway_cluster::required_kinds().filter_map(|kind| memory.note(&Change::Synced(kind)));
         assert_eq!(all.count(), 1, "with the last it is as the API server says");
+        assert_eq!(memory.counts.snapshot(), None);
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@
 //! does, waits for ever. The kernel asks for a sign of life, also while this process is suspended or has no CPU. `kube` has no setting
 //! for it, so its client is put together here, as `kube::client::ClientBuilder` does it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
@@ -18,6 +18,9 @@ use kube::{
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use tower::ServiceBuilder;
 
+use super::counted::CountCallsLayer;
+use crate::counts::ClusterCounts;
+
 /// After so long without a packet the kernel asks, …
 const IDLE: Duration = Duration::from_secs(5);
 /// … so often in a row …
@@ -27,10 +30,11 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// What was sent and is not acknowledged ends it as well.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(9);
 
-pub(super) fn client(config: Config) -> kube::Result<Client> {
+pub(super) fn client(config: Config, counts: Arc<ClusterCounts>) -> kube::Result<Client> {
+    let counted = CountCallsLayer(counts);
     if config.proxy_url.is_some() {
         // Its own client knows which proxies this program was built for.
-        return Client::try_from(config);
+        return Ok(ClientBuilder::try_from(config)?.with_layer(&counted).build());
     }
     if CryptoProvider::get_default().is_none() {
         // Whoever else was first has set one.
@@ -48,6 +52,7 @@ pub(super) fn client(config: Config) -> kube::Result<Client> {
     connector.set_read_timeout(config.read_timeout);
     connector.set_write_timeout(config.write_timeout);
     let service = ServiceBuilder::new()
+        .layer(counted)
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
@@ -66,7 +71,8 @@ mod tests {
     async fn the_kernel_asks_for_a_sign_of_life_on_each_connection_to_the_api_server() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let at = listener.local_addr().expect("it is bound");
-        let client = client(Config::new(format!("http://{at}").parse().expect("a URL"))).expect("a client");
+        let config = Config::new(format!("http://{at}").parse().expect("a URL"));
+        let client = client(config, Arc::default()).expect("a client");
         let question = tokio::spawn(async move { client.apiserver_version().await });
         let (_answers_never, from) = listener.accept().await.expect("it connects");
         // Of the kernel: local address, remote address, state, queues, and which timer runs until when (proc(5)).

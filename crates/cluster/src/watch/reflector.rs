@@ -211,6 +211,7 @@ impl Reflector {
         if self.watched.kind == READINESS_KIND {
             self.readiness.set_ready();
         }
+        self.cluster.counts().listed(self.watched.kind);
         self.clear_trouble().await?;
         self.sync().await?;
         Ok(Ok(Some(version)))
@@ -268,7 +269,7 @@ impl Reflector {
             Ok(stream) => stream,
             Err(answer) => return Ok(Some(answer)),
         };
-        let mut stream = pin!(stream);
+        let mut stream = pin!(self.cluster.counts().heard(self.watched.kind, stream));
         let silence = self.cluster.pace().silence;
         let mut doubted = self.troubled || self.failures > 0;
         let mut anew = pin!(self.cluster.requests_restarted());

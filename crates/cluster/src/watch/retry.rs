@@ -77,6 +77,7 @@ impl Reflector {
             Need::ReportOnly => !missing,
         };
         if !is_missed {
+            self.cluster.counts().forget(watched.kind);
             debug!("{}", problem.message);
             // It answers, which it may not have done before.
             let (failures, missing) = (self.failures, self.missing);

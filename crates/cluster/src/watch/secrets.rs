@@ -179,6 +179,7 @@ impl Reflector {
         if self.is_kind_wanted() {
             return Ok(());
         }
+        self.cluster.counts().forget(self.watched.kind);
         self.send(Change::NotAsked(self.watched.kind)).await?;
         self.synced = false;
         self.known.begin_list();

@@ -1,0 +1,62 @@
+//! Of a process of a cluster: what it asks of the API server, and what it hears.
+
+use prometheus_client::{
+    metrics::gauge::ConstGauge,
+    registry::{Registry, Unit},
+};
+
+use super::{
+    MetricsSource,
+    expose::{counters, gauges},
+    times::Times,
+};
+use crate::view::ApiServerView;
+
+type Labels = Vec<(&'static str, &'static str)>;
+
+/// Metrics of what is looked at when they are asked for.
+pub fn api_server_metrics(look: impl Fn() -> ApiServerView + Send + Sync + 'static) -> MetricsSource {
+    Box::new(move |registry| expose(registry, &look()))
+}
+
+fn expose(registry: &mut Registry, view: &ApiServerView) {
+    let labels = |verb, code| -> Labels { vec![("verb", verb), ("code", code)] };
+    let calls = view.calls.iter().map(|it| (labels(it.verb, it.code), it.times.count()));
+    registry.register(
+        "seaway_api_calls",
+        "Requests to the API server of Kubernetes, by class of the response's code; none: without a response. A list is a get",
+        counters(calls.collect()),
+    );
+    let times = view.calls.iter().map(|it| (labels(it.verb, it.code), it.times));
+    let (name, help) = (
+        "seaway_api_call_duration",
+        "Time until the response of the API server of Kubernetes began; of a watch, until it was accepted",
+    );
+    registry.register_collector(Box::new(Times { name, help, series: times.collect() }));
+    let ages = view.watches.iter().map(|it| (vec![("kind", it.kind)], it.age_seconds));
+    registry.register_with_unit(
+        "seaway_watch_age",
+        "Time since the API server last said something of a kind that is watched: an event, a bookmark or a list",
+        Unit::Seconds,
+        gauges(ages.collect()),
+    );
+    let lists = view.watches.iter().map(|it| (vec![("kind", it.kind)], it.lists));
+    registry.register(
+        "seaway_watch_lists",
+        "Times that all objects of a kind were listed: once at the start, and again where a watch could not go on",
+        counters(lists.collect()),
+    );
+    registry.register(
+        "seaway_snapshot_in_use",
+        "1 while a host serves the state that it had saved, because the API server did not answer at its start; otherwise 0",
+        ConstGauge::new(u64::from(view.snapshot.is_some())),
+    );
+    if let Some(written) = view.snapshot {
+        registry.register_with_unit(
+            "seaway_snapshot_timestamp",
+            "When the state was saved that a host serves, in seconds since 1970; not there unless seaway_snapshot_in_use is 1",
+            Unit::Seconds,
+            ConstGauge::new(written.0 as f64 / 1000.0),
+        );
+    }
+}
