@@ -8,8 +8,6 @@ use super::{
 };
 use crate::view::{DriverView, View};
 
-type Labels = Vec<(&'static str, String)>;
-
 pub(super) fn expose(registry: &mut Registry, view: &View) {
     if view.drivers.is_empty() {
         return;
