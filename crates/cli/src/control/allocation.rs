@@ -19,7 +19,7 @@ impl Waiting {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|owner, _| waiting.contains(owner));
         let since = |owner: &Owner| *known.entry(owner.clone()).or_insert(now);
-        let first = waiting.iter().map(|it| *it).map(since).min();
+        let first = waiting.iter().copied().map(since).min();
         (waiting.len() as u64, first)
     }
 }
