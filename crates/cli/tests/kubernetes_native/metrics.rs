@@ -1,11 +1,13 @@
 //! Metrics by TLS: the API server says who may read them.
 
+use std::process::Command;
+
 use seaway_testkit::{
     kubernetes::Node,
     topology::{until, until_within},
 };
 
-use crate::scene::{A_TERM, NODE, Scene};
+use crate::scene::{A_TERM, NODE, Scene, service};
 
 const CONFIGURATION: &str =
     "{defaultDriver: native, admin: {listen: [\"127.0.0.1:0\"], metrics: {listen: [\"127.0.0.1:0\"]}}}";
@@ -80,4 +82,62 @@ fn metrics_are_read_with_a_token_that_may_and_by_nobody_else() {
     until_within(A_TERM, "it may no longer", || status("/metrics", Some(&prometheus)) == "403");
     assert!(!scene.log(node.name()).contains(&prometheus), "a token is in the log");
     assert!(shown_at(&scene, "controller").starts_with("https://127.0.0.1:"), "controllers show them, too");
+}
+
+/// What a process shows at its status page, which is on this machine or on a node.
+pub(crate) fn told(scene: &Scene, name: &str) -> String {
+    let url = format!("{}metrics", scene.page(name));
+    let node = scene.nodes.iter().find(|it| it.name() == name);
+    let mut curl = node.map_or_else(|| Command::new("curl"), |it| it.namespace().command("curl"));
+    let output = curl.args(["-s", "--noproxy", "*", "-m", "20", &url]).output().expect("curl starts");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_leader_counts_for_all_and_each_process_counts_what_it_does() {
+    let Some(mut scene) = Scene::bare() else { return };
+    scene.nodes = vec![scene.cluster.node("a")];
+    scene.install();
+    scene.lead("first");
+    until("it leads", || scene.leader().starts_with("first"));
+    scene.lead("second");
+    scene.serve(0);
+    // No pool has it.
+    scene.cluster.apply(&service("waits", "loadBalancerIP: 198.18.0.99"));
+    let host = scene.nodes[0].name().to_owned();
+    let all = [
+        "seaway_watch_age_seconds{kind=\"Service\"} ",
+        "seaway_watch_lists_total{kind=\"Service\"} 1\n",
+        "seaway_api_calls_total{verb=\"watch\",code=\"2xx\"} ",
+        "seaway_snapshot_in_use 0\n",
+        "seaway_driver_units{",
+    ];
+    let leader = [
+        "seaway_leader 1\n",
+        "seaway_leader_changes_total 1\n",
+        "seaway_services_without_address 1\n",
+        "seaway_services_conditions{condition=\"Ready\",status=\"False\"} 1\n",
+        "seaway_problems{reason=",
+        "seaway_driver_work_seconds_count{driver=\"status\"} ",
+    ];
+    let of = |name: &str, expected: &[&str]| {
+        let text = told(&scene, name);
+        let missing: Vec<&str> = expected.iter().copied().filter(|it| !text.contains(it)).collect();
+        (missing.is_empty(), text)
+    };
+    for (name, own) in [
+        ("first", &leader[..]),
+        ("second", &["seaway_leader 0\n"]),
+        (&host, &["seaway_driver_units{driver=\"native\""]),
+    ] {
+        until(&format!("{name} tells all"), || of(name, &[&all[..], own].concat()).0);
+    }
+    for name in ["second", &host] {
+        let (_, text) = of(name, &[]);
+        for counted_once in ["seaway_problems{", "seaway_services_without_address", "seaway_pool_addresses{"]
+        {
+            assert!(!text.contains(counted_once), "{name}: {counted_once}: {text}");
+        }
+    }
+    assert!(!of(&host, &[]).1.contains("seaway_leader"), "a host never leads");
 }

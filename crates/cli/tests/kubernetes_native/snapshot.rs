@@ -48,6 +48,9 @@ fn a_host_that_starts_without_an_api_server_serves_what_it_knew_until_the_api_se
     until("it says so", || scene.log(&host).contains(says));
     until("it serves", || answers(&scene, &at.ip().to_string()) && answers(&scene, &goes));
     assert!(scene.state(&scene.nodes[0]).contains(says), "{}", scene.state(&scene.nodes[0]));
+    let told = crate::metrics::told(&scene, &host);
+    assert!(told.contains("seaway_snapshot_in_use 1\n"), "{told}");
+    assert!(told.contains("seaway_snapshot_timestamp_seconds 1"), "{told}");
 
     let clients = scene.outside.run(Clients::here);
     let load = clients.load(vec![Target::new("shop", Kind::Http, at).times(RATE)]);
@@ -64,6 +67,7 @@ fn a_host_that_starts_without_an_api_server_serves_what_it_knew_until_the_api_se
         let state = scene.state(&scene.nodes[0]);
         !state.is_empty() && !state.contains(says)
     });
+    until("metrics say so", || crate::metrics::told(&scene, &host).contains("seaway_snapshot_in_use 0\n"));
     load.goes_on(RATE as usize);
     let heard = load.end();
     eprintln!("{heard}");
