@@ -1,0 +1,14 @@
+//! HAProxy as a data plane: load balancers become a [`Document`], which is printed as the files that HAProxy reads.
+//!
+//! ```text
+//!     LoadBalancers ─► document() ─► Document, Problems ─► files() ─► haproxy.cfg, maps, crt-lists, PEM files
+//! ```
+//! Hosts and paths are in maps, certificates in crt-lists and members in numbered slots, because HAProxy changes
+//! these while it runs. All here is pure.
+
+pub mod document;
+pub mod version;
+pub mod words;
+
+pub use document::Document;
+pub use version::Version;
