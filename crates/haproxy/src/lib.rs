@@ -7,8 +7,12 @@
 //! these while it runs. All here is pure.
 
 pub mod document;
+mod from;
+mod print;
 pub mod version;
 pub mod words;
 
 pub use document::Document;
+pub use from::{Wanted, document};
+pub use print::{MARK, files, is_ours};
 pub use version::Version;

@@ -60,6 +60,12 @@ words! {
     };
 }
 
+impl Default for Text {
+    fn default() -> Text {
+        Text(Name::default())
+    }
+}
+
 impl Label {
     /// A label from whatever text: other characters become `_`, and a text that had some, or is too long, begins with
     /// `X` and ends in a digest of all of it. So no two texts have one label, not even those that are made to.

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use ipnet::IpNet;
 use seaway_model::Name;
 
-use crate::words::{Label, PlainPath, Text};
+use crate::words::{Key, Label, PlainPath, Text};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backend {
@@ -63,7 +63,8 @@ pub struct Settings {
     pub reuse: Reuse,
     /// Bytes of a request's body.
     pub body: Option<u64>,
-    pub compression: Option<Vec<Label>>,
+    /// Media types; none: those that are text.
+    pub compression: Option<Vec<Key>>,
     /// For each server alike.
     pub server: ServerSettings,
     /// In this order.

@@ -81,8 +81,6 @@ pub struct HttpRouting {
     pub forwarded: bool,
     /// `Strict-Transport-Security`, in seconds.
     pub hsts: Option<u32>,
-    /// Bytes of a request's body.
-    pub body: Option<u64>,
     /// Of [`super::Document::pages`], by status.
     pub pages: Vec<(u16, Label)>,
 }
@@ -107,4 +105,6 @@ pub enum Condition {
     /// The first field of that name has this value.
     Header(Label, Text),
     Query(Label, Text),
+    /// By chance: so many of so many requests.
+    Share(u32, u32),
 }

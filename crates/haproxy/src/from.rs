@@ -1,0 +1,140 @@
+//! Load balancers as HAProxy serves them, and a Problem for what it cannot.
+//!
+//! Where something restricts who is served and HAProxy cannot do it, what it guards is answered by 503: without it, a
+//! wider rule would serve these requests.
+
+mod backends;
+mod filters;
+mod frontends;
+mod routes;
+mod settings;
+mod slots;
+mod spare;
+mod tls;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+};
+
+use seaway_model::{Kind, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason};
+
+use crate::{
+    document::{Answer, Backend, Document, Global, Settings},
+    version::Version,
+    words::{Label, Text},
+};
+
+/// What is to be served, on which HAProxy.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    pub load_balancers: &'a BTreeMap<Owner, Arc<LoadBalancer>>,
+    pub version: Version,
+    pub global: &'a Global,
+    /// Objects whose certificate or key cannot be used: HAProxy would refuse the whole file because of one.
+    pub unusable: &'a BTreeSet<ObjectRef>,
+    /// What was served before: members keep their slots, and a new pool takes a spare backend.
+    pub before: Option<&'a Document>,
+}
+
+/// The same for the same values, whatever their order in time was, but for what `before` keeps in its place.
+pub fn document(wanted: Wanted<'_>) -> (Document, Vec<(Owner, Problem)>) {
+    let document = Document {
+        version: wanted.version,
+        global: wanted.global.clone(),
+        frontends: BTreeMap::new(),
+        backends: BTreeMap::new(),
+        maps: BTreeMap::new(),
+        crt_lists: BTreeMap::new(),
+        certificates: BTreeMap::new(),
+        authorities: BTreeMap::new(),
+        pages: BTreeMap::new(),
+    };
+    let mut work =
+        Work { wanted, document, problems: Vec::new(), taken: BTreeSet::new(), names: BTreeMap::new() };
+    for (owner, load_balancer) in wanted.load_balancers {
+        work.load_balancer(owner, load_balancer);
+    }
+    work.fill_spares();
+    let mut problems = work.problems;
+    problems.sort_unstable();
+    problems.dedup();
+    (work.document, problems)
+}
+
+struct Work<'a> {
+    wanted: Wanted<'a>,
+    document: Document,
+    problems: Vec<(Owner, Problem)>,
+    /// Sockets that a frontend has.
+    taken: BTreeSet<SocketAddr>,
+    /// Backends by what they serve.
+    names: BTreeMap<String, Label>,
+}
+
+/// The backend that answers 503 for what must not be served otherwise.
+const UNAVAILABLE: &str = "unavailable";
+
+impl Work<'_> {
+    fn unsupported(&mut self, owner: &Owner, option: &str, what: impl Into<String>) {
+        self.problem(owner, option, Reason::Unsupported, what.into());
+    }
+
+    fn problem(&mut self, owner: &Owner, option: &str, reason: Reason, what: String) {
+        let problem = Problem::new(owner.object(), reason, what).at(field(owner, option));
+        let problem =
+            problem.fix("Remove the setting, or let the native data plane serve this: docs/haproxy.md.");
+        self.problems.push((owner.clone(), problem));
+    }
+
+    fn unavailable(&mut self) -> Label {
+        let name = Label::of(UNAVAILABLE);
+        self.document.backends.entry(name.clone()).or_insert_with(|| Backend {
+            serves: UNAVAILABLE.into(),
+            about: about("what HAProxy cannot serve: docs/haproxy.md"),
+            settings: Settings {
+                is_http: true,
+                answer: Some(Answer::Return { code: 503, page: None }),
+                ..Settings::default()
+            },
+            slots: Vec::new(),
+        });
+        name
+    }
+
+    fn page(&mut self, body: &Name) -> Label {
+        let name = Label::of(&crate::words::digest(body));
+        self.document.pages.insert(name.clone(), body.clone());
+        name
+    }
+}
+
+/// For the reader of the file; a text that cannot stand in a comment is left out.
+fn about(text: &str) -> Text {
+    Text::new(text).unwrap_or_default()
+}
+
+/// `default/shop` is `default.shop`: no name of a namespace or Service has a dot of its own. Others are made unlike all.
+fn readable(text: &str) -> Label {
+    let plain: String = text.replace(['/', '['], ".").replace(']', "");
+    if text.contains('.') { Label::of(&format!("{text}/")) } else { Label::of(&plain) }
+}
+
+/// A Service is called by its name alone.
+fn called(owner: &Owner) -> String {
+    match owner.object() {
+        it if it.kind == Kind::Service => format!("{}/{}", it.namespace, it.name),
+        it if it.namespace.is_empty() => it.name.to_string(),
+        it => format!("{}/{}/{}", it.kind, it.namespace, it.name),
+    }
+}
+
+/// Where an owner says it: an option is an annotation of a Service and of a route; of ports and rules, the part itself.
+fn field(owner: &Owner, option: &str) -> Name {
+    match (owner.object().kind, option) {
+        (_, option) if option.starts_with("spec.") => option.into(),
+        (Kind::Service | Kind::HTTPRoute, "") | (Kind::Config, _) => Name::default(),
+        (_, option) => format!("metadata.annotations[seaway.dev/{option}]").into(),
+    }
+}

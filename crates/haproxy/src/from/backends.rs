@@ -1,0 +1,143 @@
+//! Backends: one for each pool, and one for each way in which rules send requests to it.
+
+use seaway_model::{
+    Pool, PoolId,
+    load_balancer::{Action, Member, MemberState, Protocol, Rule},
+};
+
+use super::{Work, about, frontends::Here, readable, settings::Timed, slots};
+use crate::{
+    document::{Answer, Backend, HttpRule, Settings, SlotMember, SlotState},
+    words::{Label, digest},
+};
+
+/// What a rule adds to a pool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extra {
+    pub(super) rules: Vec<HttpRule>,
+    pub(super) retries: Option<u8>,
+}
+
+impl Work<'_> {
+    pub(super) fn pool(&mut self, here: &Here<'_>, id: &PoolId) -> Option<Label> {
+        self.pool_with(here, id, &Extra::default())
+    }
+
+    /// `None`: there is no such pool.
+    pub(super) fn pool_with(&mut self, here: &Here<'_>, id: &PoolId, extra: &Extra) -> Option<Label> {
+        let pool = here.load_balancer.pools.get(id)?;
+        let mut serves = format!("{}/{id}", here.called);
+        let is_plain = extra.rules.is_empty() && extra.retries.is_none();
+        if !is_plain {
+            serves.push('/');
+            serves.push_str(&digest(&format!("{:?}{:?}", extra.rules, extra.retries)));
+        }
+        // TCP and HTTP of one pool are two backends.
+        if here.listener.protocol == Protocol::Opaque && pool_is_http(here, id) {
+            serves.push_str("/tcp");
+        }
+        if let Some(name) = self.names.get(&serves) {
+            return Some(name.clone());
+        }
+        let mut settings = self.settings(here, pool, timed(here, id));
+        settings.rules.extend(extra.rules.iter().cloned());
+        settings.retries = extra.retries.or(settings.retries);
+        let name = self.name(&serves, &settings);
+        let slots = match settings.answer {
+            Some(_) => Vec::new(),
+            None => self.slots(pool, &name),
+        };
+        let about = match is_plain {
+            true => about(&format!("{} {id}", here.called)),
+            false => about(&format!("{} {id}, by a route's own rules", here.called)),
+        };
+        self.put(serves, name, about, settings, slots)
+    }
+
+    /// Without members.
+    pub(super) fn answering(&mut self, here: &Here<'_>, rule: &Rule, extra: Extra, answer: Answer) -> Label {
+        let serves = format!("{}/answer/{}", here.called, digest(&format!("{:?}{answer:?}", extra.rules)));
+        let settings =
+            Settings { is_http: true, rules: extra.rules, answer: Some(answer), ..Settings::default() };
+        let name = self.name(&serves, &settings);
+        let about = about(&format!("{}: an answer of our own", rule.owner));
+        self.put(serves, name.clone(), about, settings, Vec::new()).unwrap_or(name)
+    }
+
+    fn put(
+        &mut self,
+        serves: String,
+        name: Label,
+        about: crate::words::Text,
+        settings: Settings,
+        slots: Vec<crate::document::Slot>,
+    ) -> Option<Label> {
+        self.names.insert(serves.clone(), name.clone());
+        self.document
+            .backends
+            .insert(name.clone(), Backend { serves: serves.into(), about, settings, slots });
+        Some(name)
+    }
+
+    /// As it was; or a spare one; or its own.
+    fn name(&mut self, serves: &str, settings: &Settings) -> Label {
+        let before = self.wanted.before.into_iter().flat_map(|it| &it.backends);
+        let kept = before.clone().find(|(_, it)| *it.serves == *serves).map(|(name, _)| name.clone());
+        let spare = || {
+            let fits = |(name, it): &(&Label, &Backend)| {
+                it.is_spare() && it.settings == *settings && !self.document.backends.contains_key(*name)
+            };
+            before.clone().find(fits).map(|(name, _)| name.clone())
+        };
+        kept.or_else(spare).unwrap_or_else(|| readable(serves))
+    }
+
+    fn slots(&self, pool: &Pool, name: &Label) -> Vec<crate::document::Slot> {
+        let largest = pool.members.iter().map(|it| it.weight).max().unwrap_or_default();
+        let members = pool.members.iter().map(|member| slot_member(pool, member, largest)).collect();
+        let before = self.wanted.before.and_then(|it| it.backends.get(name));
+        let in_order = pool.balance == seaway_model::load_balancer::Balance::First;
+        slots::slots(members, before.map_or(&[], |it| &it.slots), in_order)
+    }
+}
+
+fn slot_member(pool: &Pool, member: &Member, largest: u32) -> SlotMember {
+    let name = |tls: &seaway_model::load_balancer::BackendTls| {
+        tls.name.clone().or_else(|| member.host_name.clone()).unwrap_or_else(|| tls.usual.clone())
+    };
+    SlotMember {
+        at: member.at,
+        weight: slots::weight(member.weight, largest),
+        state: match member.state {
+            MemberState::Ready => SlotState::Ready,
+            MemberState::Draining => SlotState::Drain,
+        },
+        backup: member.backup,
+        // Settings have seen to it that names are of the alphabet.
+        tls_name: pool.tls.as_deref().and_then(|tls| Label::new(&name(tls))),
+    }
+}
+
+/// A listener that speaks HTTP leads there.
+fn pool_is_http(here: &Here<'_>, id: &PoolId) -> bool {
+    let mut listeners = here.load_balancer.listeners.values();
+    listeners.any(|it| it.protocol == Protocol::Http && it.rules.iter().any(|rule| leads_to(rule, id)))
+}
+
+fn leads_to(rule: &Rule, id: &PoolId) -> bool {
+    matches!(&rule.action, Action::Forward(pools) if pools.iter().any(|(it, _)| it == id))
+}
+
+/// What the first listener that leads there says, or this one: a backend has its own timeouts.
+fn timed(here: &Here<'_>, id: &PoolId) -> Timed {
+    let protocol = here.listener.protocol;
+    let mut listeners = here.load_balancer.listeners.values();
+    let first =
+        listeners.find(|it| it.protocol == protocol && it.rules.iter().any(|rule| leads_to(rule, id)));
+    let listener = first.map_or(here.listener, |it| it);
+    Timed {
+        is_http: protocol == Protocol::Http,
+        timeouts: listener.timeouts,
+        body: listener.http.limits.body,
+    }
+}

@@ -1,0 +1,204 @@
+//! What a rule does with a request, as rules of a backend of its own.
+
+use seaway_model::{
+    Owner,
+    load_balancer::{Action, Filter, HeaderChange, PathMatch, Redirect, Rule},
+};
+
+use super::{
+    Work,
+    backends::Extra,
+    frontends::{Here, LONGEST_PAGE},
+    routes::is_guarded,
+};
+use crate::{
+    document::{Answer, HttpRule, Scheme, Way},
+    words::{Label, PlainPath, Text},
+};
+
+impl Work<'_> {
+    /// The backends that a match of a rule leads to, by weight.
+    pub(super) fn targets(
+        &mut self,
+        here: &Here<'_>,
+        rule: &Rule,
+        path: Option<&PathMatch>,
+    ) -> Vec<(Label, u32)> {
+        let nobody = |work: &mut Self| vec![(work.unavailable(), 1)];
+        let Some(mut extra) = self.extra(here, rule, path) else { return nobody(self) };
+        let pools = match &rule.action {
+            Action::Forward(pools) => pools,
+            Action::Redirect(redirect) => {
+                let Some(answer) = self.redirect(&rule.owner, redirect, path, &mut extra.rules) else {
+                    return nobody(self);
+                };
+                return vec![(self.answering(here, rule, extra, answer), 1)];
+            }
+            Action::Respond { code, body } => {
+                let page = (!body.is_empty()).then(|| self.page(body));
+                if !(200..600).contains(code) || body.len() > LONGEST_PAGE {
+                    self.unsupported(
+                        &rule.owner,
+                        "spec.rules",
+                        "HAProxy answers by 200 to 599, and at most 8 KiB: 503",
+                    );
+                    return nobody(self);
+                }
+                return vec![(self.answering(here, rule, extra, Answer::Return { code: *code, page }), 1)];
+            }
+        };
+        let mut to = Vec::new();
+        for (pool, weight) in pools.iter().filter(|(_, weight)| *weight > 0) {
+            let backend = self.pool_with(here, pool, &extra).unwrap_or_else(|| self.unavailable());
+            to.push((backend, *weight));
+        }
+        if to.is_empty() { nobody(self) } else { to }
+    }
+
+    /// `None`: the rule restricts by what HAProxy cannot, and what it guards is not served.
+    fn extra(&mut self, here: &Here<'_>, rule: &Rule, path: Option<&PathMatch>) -> Option<Extra> {
+        let owner = &rule.owner;
+        let tls = rule.tls.as_ref();
+        for (present, option, what) in [
+            (!rule.rates.is_empty(), "requests-per-second-per-client", "limits of requests of each client"),
+            (!rule.auth.is_empty(), "basic-auth", "passwords"),
+            (!rule.asks.is_empty(), "forward-auth", "another Service that has to agree"),
+            (
+                tls.is_some_and(|it| it.clients.is_some()),
+                "client-authorities",
+                "client certificates of single hosts",
+            ),
+            (tls.is_some_and(|it| it.profile.is_some()), "tls-profile", "a TLS profile of single hosts"),
+        ] {
+            if present {
+                self.unsupported(
+                    owner,
+                    option,
+                    format!("{what}: not served by HAProxy yet, so requests are answered by 503"),
+                );
+                return None;
+            }
+        }
+        let by_address = !rule.sources.is_empty() || !rule.denied.is_empty();
+        if by_address && !here.listener.http.trusted.is_empty() {
+            let what = "source ranges of a route behind trusted proxies: not served by HAProxy yet, so requests are answered by 503";
+            self.unsupported(owner, "source-ranges", what);
+            return None;
+        }
+        debug_assert!(by_address || !is_guarded(rule));
+        let mut extra = Extra::default();
+        if !rule.sources.is_empty() {
+            extra.rules.push(HttpRule::AllowFrom(rule.sources.clone()));
+        }
+        if !rule.denied.is_empty() {
+            extra.rules.push(HttpRule::DenyFrom(rule.denied.clone()));
+        }
+        if tls.is_some_and(|it| it.hsts.is_some()) {
+            self.unsupported(owner, "hsts", "HSTS of single hosts is left out: that of the listener holds");
+        }
+        if rule.timeout.is_some() || rule.attempt_timeout.is_some() {
+            let what = "HAProxy has no limit of a whole request: timeouts of the rule are left out";
+            self.unsupported(owner, "spec.rules", what);
+        }
+        extra.retries = rule.retries;
+        for filter in &rule.filters {
+            if !self.filter(filter, path, &mut extra.rules) {
+                let what = "a filter that HAProxy lacks, or a value with quotes or a backslash: requests are answered by 503";
+                self.unsupported(owner, "spec.rules", what);
+                return None;
+            }
+            match filter {
+                Filter::Mirror { .. } => {
+                    self.unsupported(owner, "spec.rules", "HAProxy mirrors no requests: left out")
+                }
+                Filter::Cors(_) => {
+                    self.unsupported(
+                        owner,
+                        "spec.rules",
+                        "CORS is left out: browsers show other origins nothing",
+                    );
+                }
+                _ => {}
+            }
+        }
+        Some(extra)
+    }
+
+    /// Whether it is served, or may be left out.
+    fn filter(&mut self, filter: &Filter, path: Option<&PathMatch>, rules: &mut Vec<HttpRule>) -> bool {
+        match filter {
+            Filter::RequestHeaders(change) => headers(Way::Request, change, rules),
+            Filter::ResponseHeaders(change) => headers(Way::Response, change, rules),
+            Filter::RewritePrefix(by) => prefix(path, by, rules).is_some(),
+            Filter::RewritePath(by) => {
+                PlainPath::new(by).map(|it| rules.push(HttpRule::SetPath(it))).is_some()
+            }
+            Filter::RewriteHost(host) => {
+                Label::new(host).map(|it| rules.push(HttpRule::SetHost(it))).is_some()
+            }
+            Filter::Mirror { .. } | Filter::Cors(_) => true,
+        }
+    }
+
+    fn redirect(
+        &mut self,
+        owner: &Owner,
+        redirect: &Redirect,
+        path: Option<&PathMatch>,
+        rules: &mut Vec<HttpRule>,
+    ) -> Option<Answer> {
+        let scheme = match redirect.scheme.as_deref() {
+            None => Some(None),
+            Some("http") => Some(Some(Scheme::Http)),
+            Some("https") => Some(Some(Scheme::Https)),
+            Some(_) => None,
+        };
+        let host = match &redirect.host {
+            None => Some(None),
+            Some(host) => Label::new(host).map(Some),
+        };
+        let rewritten = match &redirect.path {
+            None => Some(()),
+            Some(PathMatch::Prefix(by)) => prefix(path, by, rules),
+            Some(PathMatch::Exact(path) | PathMatch::Regex(path)) => {
+                PlainPath::new(path).map(|it| rules.push(HttpRule::SetPath(it)))
+            }
+        };
+        match (scheme, host, rewritten) {
+            (Some(scheme), Some(host), Some(())) if matches!(redirect.code, 301 | 302 | 303 | 307 | 308) => {
+                Some(Answer::Redirect { scheme, host, port: redirect.port, code: redirect.code })
+            }
+            _ => {
+                let what = "a redirect by another code than 301, 302, 303, 307 or 308, or to characters that HAProxy would read otherwise: requests are answered by 503";
+                self.unsupported(owner, "spec.rules", what);
+                None
+            }
+        }
+    }
+}
+
+fn headers(way: Way, change: &HeaderChange, rules: &mut Vec<HttpRule>) -> bool {
+    let values = |list: &[(seaway_model::Name, seaway_model::Name)]| -> Option<Vec<(Label, Text)>> {
+        list.iter().map(|(name, value)| Some((Label::new(name)?, Text::new(value)?))).collect()
+    };
+    let removed: Option<Vec<Label>> = change.remove.iter().map(|it| Label::new(it)).collect();
+    let (Some(set), Some(added), Some(removed)) = (values(&change.set), values(&change.add), removed) else {
+        return false;
+    };
+    rules.extend(removed.into_iter().map(|name| HttpRule::RemoveHeader(way, name)));
+    rules.extend(set.into_iter().map(|(name, value)| HttpRule::SetHeader(way, name, value)));
+    rules.extend(added.into_iter().map(|(name, value)| HttpRule::AddHeader(way, name, value)));
+    true
+}
+
+/// What a match's path becomes; of an exact one, and of everything, too.
+fn prefix(path: Option<&PathMatch>, by: &str, rules: &mut Vec<HttpRule>) -> Option<()> {
+    let by = PlainPath::new(if by.is_empty() { "/" } else { by })?;
+    rules.push(match path {
+        None => HttpRule::ReplacePrefix(PlainPath::new("/")?, by),
+        Some(PathMatch::Prefix(path)) => HttpRule::ReplacePrefix(PlainPath::new(path)?, by),
+        Some(PathMatch::Exact(_)) => HttpRule::SetPath(by),
+        Some(PathMatch::Regex(_)) => return None,
+    });
+    Some(())
+}

@@ -1,0 +1,196 @@
+//! A frontend for each listener.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use seaway_model::{
+    L4, Listener, LoadBalancer, Owner, Reason,
+    load_balancer::{Action, Protocol, Trace},
+};
+
+use super::{Work, about, called, readable};
+use crate::{
+    document::{ClientTimeouts, Find, Frontend, HttpRouting, Map, Routing},
+    words::{Key, Label, Text},
+};
+
+/// Of a load balancer, as its listeners are worked on.
+pub(super) struct Here<'l> {
+    pub(super) load_balancer: &'l LoadBalancer,
+    /// What names of its backends begin with.
+    pub(super) called: String,
+    pub(super) listener: &'l Listener,
+    /// The listener's frontend.
+    pub(super) name: Label,
+}
+
+impl Work<'_> {
+    pub(super) fn load_balancer(&mut self, owner: &Owner, load_balancer: &LoadBalancer) {
+        let called = called(owner);
+        for listener in load_balancer.listeners.values() {
+            let name = readable(&format!("{called}/{}", listener.port));
+            self.listener(Here { load_balancer, called: called.clone(), listener, name });
+        }
+    }
+
+    fn listener(&mut self, here: Here<'_>) {
+        let listener = here.listener;
+        if listener.l4 != L4::Tcp {
+            let what = format!("HAProxy serves no {}: port {} is left out", listener.l4, listener.port);
+            return self.unsupported(&listener.owner, "spec.ports", what);
+        }
+        let ips = here.load_balancer.binds.iter().filter_map(|bind| bind.ip());
+        let mut binds: Vec<SocketAddr> = ips.map(|ip| SocketAddr::new(ip, listener.port)).collect();
+        binds.sort_unstable();
+        binds.dedup();
+        let (binds, others): (Vec<_>, Vec<_>) = binds.into_iter().partition(|at| !self.taken.contains(at));
+        for at in others {
+            let what = format!("another Service has {at}");
+            self.problem(&listener.owner, "spec.ports", Reason::PortConflict, what);
+        }
+        if binds.is_empty() {
+            return;
+        }
+        let (is_http, passes_tls) = (
+            listener.protocol == Protocol::Http,
+            listener.tls.as_ref().is_some_and(|tls| !tls.through.is_empty() && !tls.ends_here()),
+        );
+        let tls = match &listener.tls {
+            Some(tls) if !passes_tls => match self.tls(&here, tls) {
+                Some(tls) => Some(tls),
+                // It speaks nothing but TLS, and nothing without a certificate.
+                None => return,
+            },
+            _ => None,
+        };
+        let routing = match () {
+            () if passes_tls => self.by_tls_name(&here),
+            () if is_http => Some(Routing::Http(self.http(&here))),
+            () => self.everything(&here),
+        };
+        let Some(routing) = routing else { return };
+        self.taken.extend(&binds);
+        let timeouts = &listener.timeouts;
+        let frontend = Frontend {
+            about: about(&listener.name),
+            binds,
+            tls,
+            sources: listener.sources.clone(),
+            denied: listener.denied.clone(),
+            proxy_from: listener.proxy_from.clone(),
+            connections: listener.limits.connections,
+            new_per_second: listener.limits.new_per_second,
+            timeouts: ClientTimeouts {
+                request: timeouts.header,
+                keep_alive: timeouts.keep_alive,
+                idle: if matches!(routing, Routing::Http(_)) { timeouts.answer } else { timeouts.idle },
+                half_closed: timeouts.half_closed,
+            },
+            routing,
+        };
+        self.document.frontends.insert(here.name, frontend);
+    }
+
+    /// To one pool; a listener of TCP has one rule.
+    fn everything(&mut self, here: &Here<'_>) -> Option<Routing> {
+        let rule = here.listener.rules.first()?;
+        let guarded = !rule.sources.is_empty() || !rule.denied.is_empty();
+        match &rule.action {
+            Action::Forward(to) if to.len() == 1 && !guarded => {
+                let (pool, _) = to.first()?;
+                Some(Routing::Everything(self.pool(here, pool)?))
+            }
+            _ => {
+                let what = format!(
+                    "HAProxy passes port {} on to one pool only: the port is closed",
+                    here.listener.port
+                );
+                self.unsupported(&rule.owner, "spec.ports", what);
+                None
+            }
+        }
+    }
+
+    fn by_tls_name(&mut self, here: &Here<'_>) -> Option<Routing> {
+        let tls = here.listener.tls.as_ref()?;
+        let (mut exact, mut suffix) = (Vec::new(), Vec::new());
+        for (host, to) in &tls.through {
+            let [(pool, _)] = to.as_slice() else {
+                let what = format!("HAProxy passes TLS for {host} on to one pool only: the name is left out");
+                self.unsupported(&here.listener.owner, "host", what);
+                continue;
+            };
+            let Some(backend) = self.pool(here, pool).and_then(|it| Key::new(it.as_str())) else { continue };
+            match super::routes::host_key(host) {
+                Some((key, false)) => exact.push((key, backend)),
+                Some((key, true)) => suffix.push((key, backend)),
+                None => {}
+            }
+        }
+        Some(Routing::ByTlsName {
+            exact: self.map(here, "exact", Find::Exact, exact),
+            suffix: self.map(here, "suffix", Find::Suffix, suffix),
+        })
+    }
+
+    pub(super) fn map(
+        &mut self,
+        here: &Here<'_>,
+        what: &str,
+        find: Find,
+        mut entries: Vec<(Key, Key)>,
+    ) -> Label {
+        entries.sort_unstable();
+        entries.dedup_by(|one, other| one.0 == other.0);
+        if find == Find::Suffix {
+            // The first that fits is taken: the longest.
+            entries.sort_by_key(|(key, _)| std::cmp::Reverse(key.as_str().len()));
+        }
+        let name = here.name.and(format_args!(".{what}.map"));
+        self.document.maps.insert(name.clone(), Map { find, entries });
+        name
+    }
+
+    fn http(&mut self, here: &Here<'_>) -> HttpRouting {
+        let (listener, http) = (here.listener, &here.listener.http);
+        let owner = &listener.owner;
+        let via = http.via.as_ref().and_then(|it| Text::new(it));
+        if http.trace == Trace::Make {
+            self.unsupported(owner, "", "HAProxy begins no trace: a request without traceparent gets none");
+        }
+        let forwarded = http.forwarded && self.document.version.abilities().forwarded;
+        if http.forwarded && !forwarded {
+            self.unsupported(owner, "", "HAProxy 2.6 writes no Forwarded: members get X-Forwarded-For alone");
+        }
+        let mut pages = Vec::new();
+        for (status, body) in &http.pages {
+            match PAGES.contains(status) && body.len() <= LONGEST_PAGE {
+                true => pages.push((*status, self.page(body))),
+                false => {
+                    let what = format!(
+                        "HAProxy has no page of its own for {status}, or the page is longer than 8 KiB"
+                    );
+                    self.unsupported(owner, "", what);
+                }
+            }
+        }
+        let routes = self.routes(here);
+        HttpRouting {
+            exact: self.map(here, "exact", Find::Exact, routes.exact),
+            prefix: self.map(here, "prefix", Find::Prefix, routes.prefix),
+            suffix: self.map(here, "suffix", Find::Suffix, routes.suffix),
+            choices: routes.choices,
+            trusted: http.trusted.clone(),
+            request_id: http.request_id,
+            via,
+            forwarded,
+            hsts: listener.tls.as_ref().and_then(|tls: &Arc<_>| tls.hsts),
+            pages,
+        }
+    }
+}
+
+/// Statuses for which a page can be set.
+const PAGES: [u16; 14] = [400, 401, 403, 404, 405, 408, 410, 413, 429, 500, 501, 502, 503, 504];
+
+/// A page has to fit into a buffer with its head.
+pub(super) const LONGEST_PAGE: usize = 8 << 10;

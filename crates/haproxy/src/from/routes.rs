@@ -1,0 +1,324 @@
+//! Rules of a listener as maps: host and path to a backend, or to a choice among some.
+//!
+//! The order is that of `snapshot::routes`: an exact host, a longer wildcard, a shorter one, any host; of each, an exact
+//! path, then the longest prefix; then a method, more headers, more query parameters; then the place in the list. Where
+//! no rule of one host fits, the next host is asked. HAProxy looks into one host only, so each host's entries say all
+//! that would be tried for them.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use seaway_model::{
+    Name,
+    load_balancer::{HostPattern, Match, PathMatch, Rule, TextMatch},
+};
+
+use super::{Work, frontends::Here};
+use crate::{
+    document::{Alternative, Choice, Condition},
+    words::{Key, Label, Text, digest},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Routes {
+    pub(super) exact: Vec<(Key, Key)>,
+    pub(super) prefix: Vec<(Key, Key)>,
+    pub(super) suffix: Vec<(Key, Key)>,
+    pub(super) choices: Vec<Choice>,
+}
+
+/// Where rules are looked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    Exact(Name),
+    /// After the `*.`.
+    Under(Name),
+    Any,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Exact(String),
+    /// Without a slash at its end.
+    Prefix(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Candidate {
+    rank: (Reverse<bool>, Reverse<usize>, Reverse<usize>, usize),
+    conditions: Vec<Condition>,
+    /// By weight; nobody for those of weight 0.
+    to: Vec<(Label, u32)>,
+}
+
+#[derive(Debug, Default)]
+struct Paths {
+    of: BTreeMap<Place, Vec<Candidate>>,
+    /// A rule that guards something cannot be told from others here: nothing is served.
+    closed: bool,
+}
+
+/// A host as a key, and whether it is a suffix with its dot.
+pub(super) fn host_key(host: &HostPattern) -> Option<(Key, bool)> {
+    match host {
+        HostPattern::Exact(name) => Some((Key::new(name)?, false)),
+        HostPattern::Under(name) => Some((Key::new(&format!(".{name}"))?, true)),
+    }
+}
+
+impl Work<'_> {
+    pub(super) fn routes(&mut self, here: &Here<'_>) -> Routes {
+        let mut scopes: BTreeMap<Scope, Paths> = BTreeMap::new();
+        for (place, rule) in here.listener.rules.iter().enumerate() {
+            self.rule(here, rule, place, &mut scopes);
+        }
+        let closed = self.closed(&scopes);
+        for paths in scopes.values_mut().filter(|paths| paths.closed) {
+            paths.of = BTreeMap::from([(Place::Prefix(String::new()), closed.clone())]);
+        }
+        for list in scopes.values_mut().flat_map(|paths| paths.of.values_mut()) {
+            list.sort_by_key(|it| it.rank);
+        }
+        flattened(&scopes)
+    }
+
+    fn closed(&mut self, scopes: &BTreeMap<Scope, Paths>) -> Vec<Candidate> {
+        if !scopes.values().any(|paths| paths.closed) {
+            return Vec::new();
+        }
+        let to = vec![(self.unavailable(), 1)];
+        vec![Candidate { rank: Default::default(), conditions: Vec::new(), to }]
+    }
+
+    fn rule(&mut self, here: &Here<'_>, rule: &Rule, number: usize, scopes: &mut BTreeMap<Scope, Paths>) {
+        const EVERYTHING: &[Match] =
+            &[Match { path: None, method: None, headers: Vec::new(), query: Vec::new() }];
+        let mut hosts: Vec<Scope> = Vec::new();
+        for host in &rule.hosts {
+            match (host_key(host), host) {
+                (Some(_), HostPattern::Exact(name)) => hosts.push(Scope::Exact(name.clone())),
+                (Some(_), HostPattern::Under(name)) => hosts.push(Scope::Under(name.clone())),
+                (None, _) => {
+                    self.unsupported(&rule.owner, "host", "a host name has other characters than names have")
+                }
+            }
+        }
+        if rule.hosts.is_empty() {
+            hosts.push(Scope::Any);
+        }
+        for wanted in if rule.matches.is_empty() { EVERYTHING } else { &rule.matches } {
+            let place = match &wanted.path {
+                None => Some(Place::Prefix(String::new())),
+                Some(PathMatch::Exact(path)) => key_of(path).map(Place::Exact),
+                Some(PathMatch::Prefix(path)) => {
+                    key_of(path).map(|it| Place::Prefix(it.trim_end_matches('/').into()))
+                }
+                Some(PathMatch::Regex(_)) => None,
+            };
+            let Some(place) = place else {
+                self.unmatched(
+                    rule,
+                    "paths that are regular expressions, or have characters such as ; # or quotes,",
+                );
+                if is_guarded(rule) {
+                    hosts.iter().for_each(|host| scopes.entry(host.clone()).or_default().closed = true);
+                }
+                continue;
+            };
+            let (conditions, whole) = conditions(wanted);
+            if !whole {
+                self.unmatched(
+                    rule,
+                    "headers, methods and query parameters by regular expression or with quotes",
+                );
+                if !is_guarded(rule) {
+                    continue;
+                }
+            }
+            let to = match whole {
+                true => self.targets(here, rule, wanted.path.as_ref()),
+                false => vec![(self.unavailable(), 1)],
+            };
+            let candidate = Candidate {
+                rank: (
+                    Reverse(wanted.method.is_some()),
+                    Reverse(wanted.headers.len()),
+                    Reverse(wanted.query.len()),
+                    number,
+                ),
+                conditions,
+                to,
+            };
+            for host in &hosts {
+                scopes
+                    .entry(host.clone())
+                    .or_default()
+                    .of
+                    .entry(place.clone())
+                    .or_default()
+                    .push(candidate.clone());
+            }
+        }
+    }
+
+    fn unmatched(&mut self, rule: &Rule, what: &str) {
+        let then = match is_guarded(rule) {
+            true => "the rule restricts who is served, so all it could be about is answered by 503",
+            false => "the rule is left out, and the next that fits is followed",
+        };
+        self.unsupported(
+            &rule.owner,
+            "spec.rules",
+            format!("{what} are not matched by HAProxy as we write it: {then}"),
+        );
+    }
+}
+
+/// It says who is served, and how often.
+pub(super) fn is_guarded(rule: &Rule) -> bool {
+    !(rule.sources.is_empty()
+        && rule.denied.is_empty()
+        && rule.rates.is_empty()
+        && rule.auth.is_empty()
+        && rule.asks.is_empty())
+        || rule.tls.as_ref().is_some_and(|tls| tls.clients.is_some() || tls.profile.is_some())
+}
+
+fn key_of(path: &str) -> Option<String> {
+    (path.starts_with('/') && Key::new(path).is_some()).then(|| path.to_owned())
+}
+
+/// Those that can be said, and whether that is all.
+fn conditions(wanted: &Match) -> (Vec<Condition>, bool) {
+    let exact = |name: &Name, text: &TextMatch| match text {
+        TextMatch::Exact(text) if !text.is_empty() => Some((Label::new(name)?, Text::new(text)?)),
+        _ => None,
+    };
+    let method = wanted.method.iter().map(|it| Label::new(it).map(Condition::Method));
+    let headers = wanted
+        .headers
+        .iter()
+        .map(|(name, text)| exact(name, text).map(|(name, it)| Condition::Header(name, it)));
+    let query = wanted
+        .query
+        .iter()
+        .map(|(name, text)| exact(name, text).map(|(name, it)| Condition::Query(name, it)));
+    let all: Vec<Option<Condition>> = method.chain(headers).chain(query).collect();
+    let count = all.len();
+    let said: Vec<Condition> = all.into_iter().flatten().collect();
+    let whole = said.len() == count;
+    (said, whole)
+}
+
+fn flattened(scopes: &BTreeMap<Scope, Paths>) -> Routes {
+    let mut routes = Routes::default();
+    let mut choices = BTreeMap::new();
+    for (scope, own) in scopes {
+        let chain = chain(scope, scopes);
+        let root = own.of.get(&Place::Prefix(String::new()));
+        let own_alone = root.is_some_and(|list| list.iter().any(|it| it.conditions.is_empty()));
+        let all = if own_alone { chain.get(..1).unwrap_or_default() } else { &chain };
+        let places: BTreeSet<&Place> = all.iter().flat_map(|(_, paths)| paths.of.keys()).collect();
+        for place in places {
+            let found = alternatives(&chain, place);
+            let same = match place {
+                Place::Exact(path) => alternatives(&chain, &Place::Prefix(path.clone())) == found,
+                Place::Prefix(path) => {
+                    let parent = path.rfind('/').map(|end| Place::Prefix(path[..end].to_owned()));
+                    parent.is_some_and(|parent| alternatives(&chain, &parent) == found)
+                }
+            };
+            let is_of = |it: &Scope| it == scope || (*it != Scope::Any && matches!(scope, Scope::Under(_)));
+            if same || !found.iter().any(|(it, _)| is_of(it)) {
+                continue;
+            }
+            let value = value(found, &mut choices);
+            let host = match scope {
+                Scope::Exact(name) => name.to_string(),
+                Scope::Under(name) => format!("*.{name}"),
+                Scope::Any => "*".to_owned(),
+            };
+            let (list, key) = match place {
+                Place::Exact(path) => (&mut routes.exact, format!("{host}{path}")),
+                Place::Prefix(path) => (&mut routes.prefix, format!("{host}{path}/")),
+            };
+            if let (Some(key), Some(value)) = (Key::new(&key), Key::new(value.as_str())) {
+                list.push((key, value));
+            }
+        }
+        if let Scope::Under(name) = scope
+            && let (Some(key), Some(value)) = (Key::new(&format!(".{name}")), Key::new(&format!("*.{name}")))
+        {
+            routes.suffix.push((key, value));
+        }
+    }
+    routes.choices = choices.into_values().collect();
+    routes
+}
+
+/// The scope itself, and those that are asked after it.
+fn chain<'s>(scope: &Scope, scopes: &'s BTreeMap<Scope, Paths>) -> Vec<(&'s Scope, &'s Paths)> {
+    let mut chain: Vec<(&Scope, &Paths)> = scopes.get_key_value(scope).into_iter().collect();
+    let (Scope::Exact(name) | Scope::Under(name)) = scope else { return chain };
+    let mut rest = name.as_str();
+    while let Some((_, after)) = rest.split_once('.') {
+        rest = after;
+        chain.extend(scopes.get_key_value(&Scope::Under(rest.into())));
+    }
+    chain.extend(scopes.get_key_value(&Scope::Any));
+    chain
+}
+
+/// All that would be tried for a path that this is the longest entry of, until one has no conditions.
+fn alternatives<'s>(chain: &[(&'s Scope, &'s Paths)], place: &Place) -> Vec<(&'s Scope, &'s Candidate)> {
+    let mut found = Vec::new();
+    for (scope, paths) in chain {
+        let mut places = Vec::new();
+        let mut path = match place {
+            Place::Exact(path) => {
+                places.push(place.clone());
+                path.trim_end_matches('/')
+            }
+            Place::Prefix(path) => path,
+        };
+        loop {
+            places.push(Place::Prefix(path.to_owned()));
+            let Some(end) = path.rfind('/') else { break };
+            path = &path[..end];
+        }
+        for candidate in places.iter().filter_map(|it| paths.of.get(it)).flatten() {
+            found.push((*scope, candidate));
+            if candidate.conditions.is_empty() {
+                return found;
+            }
+        }
+    }
+    found
+}
+
+/// A backend, or a choice.
+fn value(found: Vec<(&Scope, &Candidate)>, choices: &mut BTreeMap<String, Choice>) -> Label {
+    let mut alternatives: Vec<Alternative> = Vec::new();
+    for (_, candidate) in found {
+        let mut left: u32 = candidate.to.iter().fold(0, |sum, (_, weight)| sum.saturating_add(*weight));
+        for (backend, weight) in &candidate.to {
+            let mut conditions = candidate.conditions.clone();
+            if *weight < left {
+                conditions.push(Condition::Share(*weight, left));
+            }
+            left = left.saturating_sub(*weight);
+            alternatives.push(Alternative { conditions, backend: backend.clone() });
+        }
+    }
+    if let [Alternative { conditions, backend }] = alternatives.as_slice()
+        && conditions.is_empty()
+    {
+        return backend.clone();
+    }
+    let name = format!("choice-{}", digest(&format!("{alternatives:?}")));
+    let choice =
+        choices.entry(name.clone()).or_insert_with(|| Choice { name: Label::of(&name), alternatives });
+    choice.name.clone()
+}

@@ -1,0 +1,173 @@
+//! A pool's options as a backend has them.
+
+use seaway_model::{
+    Pool, Reason,
+    load_balancer::{
+        Affinity, BackendProtocol, CheckKind, CookieMode, HealthCheck, ProxyVersion, Reuse as Wanted,
+        Timeouts, Trust,
+    },
+};
+
+use super::{Work, frontends::Here, tls::is_pem};
+use crate::{
+    document::{
+        Answer, Balance, Check, HttpCheck, Reuse, ServerSettings, ServerTimeouts, ServerTls, Settings, Stick,
+    },
+    words::{Key, Label, Text, digest},
+};
+
+/// What a listener says of the backends that it leads to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timed {
+    pub(super) is_http: bool,
+    pub(super) timeouts: Timeouts,
+    pub(super) body: u64,
+}
+
+impl Work<'_> {
+    pub(super) fn settings(&mut self, here: &Here<'_>, pool: &Pool, timed: Timed) -> Settings {
+        use seaway_model::load_balancer::Balance as Of;
+        let (owner, http, timeouts) = (&pool.owner, &pool.http, timed.timeouts);
+        let Some(tls) = self.server_tls(pool) else { return closed(timed.is_http) };
+        if pool.transparent {
+            let what = "HAProxy shows members the host's address, not the client's: the port is closed";
+            self.unsupported(owner, "transparent", what);
+            return closed(timed.is_http);
+        }
+        if pool.limits.connections.is_some() || pool.limits.new_per_second.is_some() {
+            self.unsupported(
+                owner,
+                "max-connections",
+                "HAProxy limits connections by port, not by Service: left out",
+            );
+        }
+        let (idle, answer) = (http.idle.unwrap_or(timeouts.idle), http.answer.unwrap_or(timeouts.answer));
+        let body = http.body.unwrap_or(timed.body);
+        Settings {
+            is_http: timed.is_http,
+            balance: match pool.balance {
+                Of::RoundRobin => Balance::RoundRobin,
+                Of::LeastConnections => Balance::LeastConnections,
+                Of::RandomTwo => Balance::RandomTwo,
+                Of::SourceHash => Balance::Source,
+                Of::First => Balance::First,
+            },
+            check: self.check(pool),
+            stick: self.stick(pool, timed.is_http),
+            timeouts: ServerTimeouts {
+                connect: http.connect.unwrap_or(timeouts.connect),
+                answer: if timed.is_http { answer } else { idle },
+                half_closed: http.half_closed.unwrap_or(timeouts.half_closed),
+                idle,
+                queue: pool.member_limit.map(|it| it.wait),
+            },
+            retries: None,
+            reuse: match http.reuse {
+                Wanted::Safe => Reuse::Safe,
+                Wanted::Always => Reuse::Always,
+                // HAProxy does not tell connections by whether they carried a body.
+                Wanted::Strict | Wanted::Never => Reuse::Never,
+            },
+            body: (timed.is_http && body != u64::MAX).then_some(body),
+            compression: self.compression(pool, timed.is_http),
+            server: ServerSettings {
+                http2: timed.is_http && pool.protocol == BackendProtocol::Http2,
+                tls,
+                proxy: pool.proxy.map(|it| match it {
+                    ProxyVersion::V1 => 1,
+                    ProxyVersion::V2 => 2,
+                }),
+                connections: pool.member_limit.map(|it| it.connections),
+                slow_start: pool.slow_start.filter(|_| here.listener.l4 == pool.l4),
+            },
+            rules: Vec::new(),
+            answer: None,
+        }
+    }
+
+    fn check(&mut self, pool: &Pool) -> Option<Check> {
+        let health = pool.health.as_ref()?;
+        let http = match &health.kind {
+            CheckKind::Tcp => None,
+            CheckKind::Http { path, host, status, expect } => {
+                let text = |it: &Option<seaway_model::Name>| match it {
+                    None => Some(None),
+                    Some(it) => Text::new(it).map(Some),
+                };
+                let path = Some(path)
+                    .filter(|it| it.starts_with('/') && !it.contains(' '))
+                    .and_then(|it| Text::new(it));
+                let (Some(path), Some(host), Some(expect)) = (path, text(host), text(expect)) else {
+                    let what = "the check has a quote, a backslash or a space where HAProxy takes none: members are not checked";
+                    self.unsupported(&pool.owner, "health-check", what);
+                    return None;
+                };
+                Some(HttpCheck { path, host, status: *status, expect })
+            }
+            CheckKind::Grpc { .. } | CheckKind::Udp { .. } => {
+                let what = "HAProxy has no health check of gRPC or UDP: a connection is tried instead";
+                self.unsupported(&pool.owner, "health-check", what);
+                None
+            }
+        };
+        let HealthCheck { interval, timeout, rise, fall, port, .. } = *health;
+        let observe = pool.passive.map(|it| it.failures);
+        Some(Check { interval, timeout, rise, fall, port, http, observe })
+    }
+
+    fn stick(&mut self, pool: &Pool, is_http: bool) -> Option<Stick> {
+        match pool.affinity.as_ref()? {
+            Affinity::ClientIp(time) => Some(Stick::ClientIp(*time)),
+            Affinity::Cookie { name, mode, .. } if is_http => match Label::new(name) {
+                Some(name) => Some(Stick::Cookie { name, insert: *mode == CookieMode::Insert }),
+                None => {
+                    let what = "a cookie of this name: HAProxy is given letters, digits, - _ . and : only, so clients have no member of their own";
+                    self.unsupported(&pool.owner, "sticky-cookie", what);
+                    None
+                }
+            },
+            Affinity::Cookie { .. } => None,
+        }
+    }
+
+    /// `None`: it cannot be spoken as it is asked for, so the members get nothing.
+    fn server_tls(&mut self, pool: &Pool) -> Option<Option<ServerTls>> {
+        let Some(tls) = &pool.tls else { return Some(None) };
+        let names =
+            pool.members.iter().filter_map(|it| it.host_name.as_ref()).chain(&tls.name).chain([&tls.usual]);
+        let bad = names.filter(|it| Label::new(it).is_none()).count();
+        let trust = match &tls.trust {
+            Trust::SystemRoots => Some(ServerTls::SystemRoots),
+            Trust::InsecureSkipVerify => Some(ServerTls::Unverified),
+            Trust::CaBundle(bundle) if is_pem(bundle, "CERTIFICATE") => {
+                let name = Label::of(&digest(bundle)).and(".pem");
+                self.document.authorities.insert(name.clone(), bundle.clone());
+                Some(ServerTls::Authorities(name))
+            }
+            Trust::CaBundle(_) => None,
+        };
+        if trust.is_none() || bad > 0 {
+            let what = "members cannot be verified: there is no authority, or a name that is no host name. They get nothing";
+            self.problem(&pool.owner, "backend-tls", Reason::BadCertificate, what.to_owned());
+            return None;
+        }
+        Some(trust)
+    }
+
+    fn compression(&mut self, pool: &Pool, is_http: bool) -> Option<Vec<Key>> {
+        let wanted = pool.http.compression.as_ref().filter(|_| is_http)?;
+        if !wanted.private {
+            let what = "HAProxy would compress what is for one client, too, from which secrets can be guessed: nothing is compressed";
+            self.unsupported(&pool.owner, "compress", what);
+            return None;
+        }
+        let types = wanted.types.iter().filter(|it| !it.contains('*'));
+        Some(types.filter_map(|it| Key::new(it)).collect())
+    }
+}
+
+/// A backend of nobody.
+fn closed(is_http: bool) -> Settings {
+    let answer = is_http.then_some(Answer::Return { code: 503, page: None });
+    Settings { is_http, answer, ..Settings::default() }
+}

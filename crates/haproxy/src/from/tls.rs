@@ -1,0 +1,131 @@
+//! TLS with clients: a crt-list for each listener, and what it names.
+
+use seaway_model::{
+    ObjectRef, Reason,
+    load_balancer::{ClientAuth, Protocol, TlsByName, TlsProfile},
+};
+use secrecy::ExposeSecret as _;
+
+use super::{Work, frontends::Here, readable};
+use crate::{
+    document::{BindTls, CrtEntry, CrtList, Pem, TlsTerms},
+    words::{Key, Label},
+};
+
+impl Work<'_> {
+    /// `None`: nobody can shake hands here, or it cannot be checked who may.
+    pub(super) fn tls(&mut self, here: &Here<'_>, tls: &TlsByName) -> Option<BindTls> {
+        let owner = &here.listener.owner;
+        if !tls.through.is_empty() {
+            let what =
+                "HAProxy cannot end TLS and pass it on at one port: names that are passed on are left out";
+            self.unsupported(owner, "tls-passthrough", what);
+        }
+        if !tls.validations.is_empty() {
+            self.unsupported(
+                owner,
+                "",
+                "HAProxy answers no TLS-ALPN validation: certificates are validated by HTTP",
+            );
+        }
+        let terms = self.terms(here, tls.clients.as_ref(), tls.profile)?;
+        let mut entries = Vec::new();
+        for object in &tls.default {
+            let certificate = self.certificate(here, object);
+            entries.extend(certificate.map(|certificate| CrtEntry {
+                certificate,
+                tls: terms.clone(),
+                names: Vec::new(),
+            }));
+        }
+        let strict = entries.is_empty();
+        for (host, objects) in &tls.by_name {
+            let Some(name) = Key::new(&host.to_string()) else { continue };
+            // A host whose clients cannot be verified is not served: its handshakes would be those of the default.
+            let terms = match tls.hosts.get(host) {
+                Some(it) => match self.terms(here, it.clients.as_ref(), it.profile) {
+                    Some(terms) => terms,
+                    None => continue,
+                },
+                None => terms.clone(),
+            };
+            for object in objects.iter() {
+                let certificate = self.certificate(here, object);
+                entries.extend(certificate.map(|certificate| CrtEntry {
+                    certificate,
+                    tls: terms.clone(),
+                    names: vec![name.clone()],
+                }));
+            }
+        }
+        if entries.is_empty() {
+            let what = format!("no certificate can be used at port {}: it is closed", here.listener.port);
+            self.problem(owner, "tls", Reason::NoSuchSecret, what);
+            return None;
+        }
+        let crt_list = here.name.and(".crt-list");
+        self.document.crt_lists.insert(crt_list.clone(), CrtList { entries });
+        let http2 = here.listener.protocol == Protocol::Http;
+        Some(BindTls { crt_list, strict, terms, http2 })
+    }
+
+    fn terms(
+        &mut self,
+        here: &Here<'_>,
+        clients: Option<&ClientAuth>,
+        profile: TlsProfile,
+    ) -> Option<TlsTerms> {
+        let clients = match clients {
+            None => None,
+            Some(clients) => {
+                let held = here.load_balancer.certificates.get(&clients.authorities);
+                let usable = held.filter(|it| {
+                    is_pem(&it.authorities, "CERTIFICATE")
+                        && !self.wanted.unusable.contains(&clients.authorities)
+                });
+                let Some(held) = usable else {
+                    let what = format!(
+                        "{} has no certificates of authorities that can be used: what needs a client certificate is closed",
+                        clients.authorities
+                    );
+                    self.problem(&here.listener.owner, "client-authorities", Reason::NoSuchSecret, what);
+                    return None;
+                };
+                let name = file(&clients.authorities);
+                self.document.authorities.insert(name.clone(), held.authorities.clone());
+                Some((name, clients.required))
+            }
+        };
+        Some(TlsTerms { modern: profile == TlsProfile::Modern, clients })
+    }
+
+    fn certificate(&mut self, here: &Here<'_>, object: &ObjectRef) -> Option<Label> {
+        let held = here.load_balancer.certificates.get(object)?;
+        let key = held.key.expose_secret();
+        if self.wanted.unusable.contains(object)
+            || !is_pem(&held.chain, "CERTIFICATE")
+            || !key.contains("KEY-----")
+        {
+            let what = format!("{object} cannot be used for TLS: it is left out");
+            self.problem(&here.listener.owner, "tls", Reason::BadCertificate, what);
+            return None;
+        }
+        let name = file(object);
+        self.document.certificates.insert(name.clone(), Pem::new(&held.chain, key));
+        Some(name)
+    }
+}
+
+/// It looks like one, at least: HAProxy ends on a file that is none.
+pub(super) fn is_pem(text: &str, of: &str) -> bool {
+    text.contains(&format!("-----BEGIN {of}-----")) && text.contains(&format!("-----END {of}-----"))
+}
+
+fn file(object: &ObjectRef) -> Label {
+    let called = format!("{}/{}", object.namespace, object.name);
+    match called.strip_prefix('/') {
+        Some(name) => Label::of(&format!("{}/{name}", object.kind)),
+        None => readable(&called),
+    }
+    .and(".pem")
+}

@@ -1,0 +1,159 @@
+//! A document as the files that HAProxy reads. In them stands nothing but what is written here and texts of
+//! [`crate::words`], so that no value of anybody ends its line or its word.
+
+mod backend;
+mod frontend;
+
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+
+use ipnet::IpNet;
+use secrecy::SecretString;
+
+use crate::{
+    document::{Document, Place, TlsTerms},
+    words::{Folder, Text},
+};
+
+/// What the first line of each configuration of ours begins with: a file without it is somebody else's.
+pub const MARK: &str = "# Written by Seaway";
+
+/// Whether a file that is there may be replaced.
+pub fn is_ours(text: &str) -> bool {
+    text.starts_with(MARK)
+}
+
+/// What HAProxy is started with, and all other files by their whole paths. Keys are among them: only those of
+/// [`Place::Certificates`] are secret.
+#[derive(Debug)]
+pub struct Files {
+    pub configuration: String,
+    pub others: BTreeMap<String, (Place, SecretString)>,
+}
+
+pub fn files(document: &Document) -> Files {
+    let folder = &document.global.folder;
+    let mut others = BTreeMap::new();
+    let mut put = |place: Place, name, text: String| {
+        others.insert(place.path(folder, name), (place, SecretString::from(text)));
+    };
+    for (name, map) in &document.maps {
+        put(Place::Maps, name, map.entries.iter().map(|(key, value)| format!("{key} {value}\n")).collect());
+    }
+    for (name, list) in &document.crt_lists {
+        let entries = list.entries.iter().map(|entry| {
+            let path = Place::Certificates.path(folder, &entry.certificate);
+            let mut line = format!("{path} [{}]", tls_terms(&entry.tls, folder));
+            for name in &entry.names {
+                let _ = write!(line, " {name}");
+            }
+            line.push('\n');
+            line
+        });
+        put(Place::CrtLists, name, entries.collect());
+    }
+    for (name, pem) in &document.certificates {
+        put(Place::Certificates, name, pem.expose().to_owned());
+    }
+    for (name, text) in &document.authorities {
+        put(Place::Authorities, name, text.to_string());
+    }
+    for (name, text) in &document.pages {
+        put(Place::Pages, name, text.to_string());
+    }
+    Files { configuration: configuration(document), others }
+}
+
+fn configuration(document: &Document) -> String {
+    let mut page = Page::default();
+    page.text.push_str(MARK);
+    page.text.push_str(&format!(
+        " for HAProxy {} and later. Changes here are lost: it is written again from Services and routes.\n",
+        document.version
+    ));
+    page.text.push_str("# What each name is for stands above it. Hosts and paths are in the maps, certificates in the crt-lists.\n");
+    global(document, &mut page);
+    for (name, frontend) in &document.frontends {
+        frontend::frontend(name, frontend, document, &mut page);
+    }
+    for (name, backend) in &document.backends {
+        backend::backend(name, backend, document, &mut page);
+    }
+    page.text
+}
+
+fn global(document: &Document, page: &mut Page) {
+    let global = &document.global;
+    page.section("", "global");
+    page.line(format_args!("stats socket {} mode 600 level admin expose-fd listeners", global.socket()));
+    page.line(format_args!("hard-stop-after {}", milliseconds(global.hard_stop)));
+    if let Some(threads) = global.threads {
+        page.line(format_args!("nbthread {threads}"));
+    }
+    if let Some(connections) = global.connections {
+        page.line(format_args!("maxconn {connections}"));
+    }
+    // Mozilla's "intermediate".
+    page.line("ssl-default-bind-options ssl-min-ver TLSv1.2 no-tls-tickets");
+    page.line(
+        "ssl-default-bind-ciphers ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305",
+    );
+    page.line("ssl-default-bind-ciphersuites TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256");
+    page.line("tune.ssl.default-dh-param 2048");
+    page.section("", "defaults");
+    page.line("log global");
+    page.line("option dontlognull");
+    page.line("option redispatch");
+    page.line("timeout connect 5s");
+    page.line("timeout client 50s");
+    page.line("timeout server 50s");
+}
+
+/// Lines in sections.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn section(&mut self, about: &str, head: impl std::fmt::Display) {
+        self.text.push('\n');
+        if !about.is_empty() {
+            let _ = writeln!(self.text, "# {about}");
+        }
+        let _ = writeln!(self.text, "{head}");
+    }
+
+    fn line(&mut self, line: impl std::fmt::Display) {
+        let _ = writeln!(self.text, "    {line}");
+    }
+}
+
+/// In quotes, where HAProxy reads a plain text.
+fn quoted(text: &Text) -> String {
+    format!("'{text}'")
+}
+
+/// In quotes, where HAProxy reads a log format.
+fn formatted(text: &Text) -> String {
+    format!("'{}'", text.as_str().replace('%', "%%"))
+}
+
+fn milliseconds(time: Duration) -> String {
+    let count = time.as_millis().clamp(1, 2_000_000_000);
+    if count.is_multiple_of(1000) { format!("{}s", count / 1000) } else { format!("{count}ms") }
+}
+
+fn networks(list: &[IpNet]) -> String {
+    let words: Vec<String> = list.iter().map(IpNet::to_string).collect();
+    words.join(" ")
+}
+
+fn tls_terms(terms: &TlsTerms, folder: &Folder) -> String {
+    let mut words = format!("ssl-min-ver {}", if terms.modern { "TLSv1.3" } else { "TLSv1.2" });
+    if let Some((authorities, required)) = &terms.clients {
+        let path = Place::Authorities.path(folder, authorities);
+        let verify = if *required { "required" } else { "optional" };
+        let _ = write!(words, " ca-file {path} verify {verify}");
+    }
+    words
+}

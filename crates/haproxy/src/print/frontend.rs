@@ -1,0 +1,208 @@
+//! Frontends as lines.
+
+use std::fmt::Write as _;
+
+use super::{Page, formatted, milliseconds, networks, quoted, tls_terms};
+use crate::{
+    document::{Choice, Condition, Document, Frontend, HttpRouting, Place, Routing},
+    words::Label,
+};
+
+pub(super) fn frontend(name: &Label, frontend: &Frontend, document: &Document, page: &mut Page) {
+    page.section(frontend.about.as_str(), format_args!("frontend {name}"));
+    let folder = &document.global.folder;
+    let is_http = matches!(frontend.routing, Routing::Http(_));
+    page.line(if is_http { "mode http" } else { "mode tcp" });
+    for at in &frontend.binds {
+        let mut line = format!("bind {at}");
+        if at.is_ipv6() {
+            line.push_str(" v6only");
+        }
+        if let Some(tls) = &frontend.tls {
+            let list = Place::CrtLists.path(folder, &tls.crt_list);
+            let _ = write!(line, " ssl crt-list {list} {}", tls_terms(&tls.terms, folder));
+            if tls.strict {
+                line.push_str(" strict-sni");
+            }
+            if tls.http2 {
+                line.push_str(" alpn h2,http/1.1");
+            }
+        }
+        page.line(line);
+    }
+    if let Some(connections) = frontend.connections {
+        page.line(format_args!("maxconn {connections}"));
+    }
+    if let Some(rate) = frontend.new_per_second {
+        page.line(format_args!("rate-limit sessions {rate}"));
+    }
+    let timeouts = &frontend.timeouts;
+    page.line(format_args!("timeout client {}", milliseconds(timeouts.idle)));
+    page.line(format_args!("timeout client-fin {}", milliseconds(timeouts.half_closed)));
+    if is_http {
+        page.line(format_args!("timeout http-request {}", milliseconds(timeouts.request)));
+        page.line(format_args!("timeout http-keep-alive {}", milliseconds(timeouts.keep_alive)));
+    }
+    if !frontend.proxy_from.is_empty() {
+        page.line(format_args!(
+            "tcp-request connection expect-proxy layer4 if {{ src {} }}",
+            networks(&frontend.proxy_from)
+        ));
+    }
+    // After a header of the PROXY protocol the client's own address is known, so it is asked then.
+    let when = if frontend.proxy_from.is_empty() { "connection" } else { "session" };
+    if !frontend.denied.is_empty() {
+        page.line(format_args!("tcp-request {when} reject if {{ src {} }}", networks(&frontend.denied)));
+    }
+    if !frontend.sources.is_empty() {
+        page.line(format_args!("tcp-request {when} reject unless {{ src {} }}", networks(&frontend.sources)));
+    }
+    let map = |find: &str, name: &Label| format!("{find}({})", Place::Maps.path(folder, name));
+    match &frontend.routing {
+        Routing::Everything(backend) => page.line(format_args!("default_backend {backend}")),
+        Routing::ByTlsName { exact, suffix } => {
+            page.line(format_args!("tcp-request inspect-delay {}", milliseconds(timeouts.request)));
+            page.line("tcp-request content accept if { req.ssl_hello_type 1 }");
+            page.line("tcp-request content reject");
+            for find in [map("map_str", exact), map("map_end", suffix)] {
+                page.line(format_args!(
+                    "use_backend %[req.ssl_sni,lower,{find}] if {{ req.ssl_sni,lower,{find} -m found }}"
+                ));
+            }
+        }
+        Routing::Http(routing) => http(routing, frontend.tls.is_some(), document, page),
+    }
+}
+
+fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Page) {
+    let folder = &document.global.folder;
+    let scheme = if is_tls { "https" } else { "http" };
+    let path = |name: &Label| Place::Maps.path(folder, name);
+    for (status, body) in &routing.pages {
+        page.line(format_args!("http-error status {status} {}", returned(document, body)));
+    }
+    // A host with a slash would be read as a host and a path in the maps.
+    page.line("http-request deny deny_status 400 if { req.hdr(host) -m sub / }");
+    client(routing, scheme, page);
+    let [exact, prefix, suffix] = [&routing.exact, &routing.prefix, &routing.suffix].map(path);
+    page.line("http-request set-var(txn.host) req.hdr(host),field(1,:),lower,rtrim(.)");
+    page.line("http-request set-var(txn.path) path");
+    for (host, needs) in
+        [("var(txn.host)", ""), ("var(txn.wildcard)", "{ var(txn.wildcard) -m found } "), ("str(*)", "")]
+    {
+        let first = host == "var(txn.host)";
+        if !first && needs.is_empty() || first {
+            // Looked up below.
+        } else {
+            page.line(format_args!(
+                "http-request set-var(txn.wildcard) var(txn.host),map_end({suffix}) if !{{ var(txn.to) -m found }}"
+            ));
+        }
+        let not_yet = if first { String::new() } else { format!(" if {needs}!{{ var(txn.to) -m found }}") };
+        page.line(format_args!(
+            "http-request set-var(txn.to) {host},concat(,txn.path),map_str({exact}){not_yet}"
+        ));
+        page.line(format_args!(
+            "http-request set-var(txn.to) {host},concat(,txn.path,/),map_beg({prefix}) if {needs}!{{ var(txn.to) -m found }}"
+        ));
+    }
+    for choice in &routing.choices {
+        choices(choice, page);
+    }
+    let body = routing.pages.iter().find(|(status, _)| *status == 404);
+    let body = body.map_or_else(|| words(404), |(_, body)| returned(document, body));
+    page.line(format_args!("http-request return status 404 {body} if !{{ var(txn.to) -m found }}"));
+    page.line("use_backend %[var(txn.to)]");
+}
+
+/// What members are told of the client, which nobody else may say.
+fn client(routing: &HttpRouting, scheme: &str, page: &mut Page) {
+    let unless = match routing.trusted.as_slice() {
+        [] => String::new(),
+        trusted => {
+            page.line(format_args!("acl trusted src {}", networks(trusted)));
+            " unless trusted".to_owned()
+        }
+    };
+    page.line(format_args!("http-request set-var(txn.scheme) str({scheme})"));
+    if !unless.is_empty() {
+        let https = "{ req.hdr(x-forwarded-proto) -m str -i https }";
+        page.line(format_args!("http-request set-var(txn.scheme) str(https) if trusted {https}"));
+    }
+    for name in ["X-Forwarded-For", "Forwarded"] {
+        page.line(format_args!("http-request del-header {name}{unless}"));
+    }
+    for name in ["Client-Cert", "Client-Cert-Chain"] {
+        page.line(format_args!("http-request del-header {name}"));
+    }
+    page.line("option forwardfor");
+    for (name, value) in [
+        ("X-Forwarded-Proto", scheme),
+        ("X-Forwarded-Host", "%[req.hdr(host)]"),
+        ("X-Forwarded-Port", "%[dst_port]"),
+    ] {
+        page.line(format_args!("http-request set-header {name} {value}{unless}"));
+        if !unless.is_empty() {
+            page.line(format_args!(
+                "http-request set-header {name} {value} if trusted !{{ req.hdr({name}) -m found }}"
+            ));
+        }
+    }
+    if routing.forwarded {
+        page.line("option forwarded");
+    }
+    if routing.request_id {
+        page.line(format_args!("http-request set-header X-Request-Id %[uuid()]{unless}"));
+        if !unless.is_empty() {
+            page.line("http-request set-header X-Request-Id %[uuid()] if trusted !{ req.hdr(X-Request-Id) -m found }");
+        }
+    }
+    if let Some(via) = &routing.via {
+        page.line(format_args!("http-request add-header Via {}", formatted_after("%[req.ver] ", via)));
+    }
+    if let Some(seconds) = routing.hsts {
+        page.line(format_args!("http-after-response set-header Strict-Transport-Security max-age={seconds}"));
+    }
+}
+
+fn formatted_after(before: &str, text: &crate::words::Text) -> String {
+    format!("'{before}{}", formatted(text).trim_start_matches('\''))
+}
+
+fn choices(choice: &Choice, page: &mut Page) {
+    let undecided = format!("{{ var(txn.to) -m str {} }}", choice.name);
+    for alternative in &choice.alternatives {
+        let mut line = format!("http-request set-var(txn.to) str({}) if {undecided}", alternative.backend);
+        for condition in &alternative.conditions {
+            let _ = match condition {
+                Condition::Method(method) => write!(line, " {{ method -m str -- {method} }}"),
+                Condition::Header(name, value) => {
+                    write!(line, " {{ req.fhdr({name},1) -m str -- {} }}", quoted(value))
+                }
+                Condition::Query(name, value) => {
+                    write!(line, " {{ url_param({name}),url_dec(1) -m str -- {} }}", quoted(value))
+                }
+                Condition::Share(share, of) => write!(line, " {{ rand({of}) lt {share} }}"),
+            };
+        }
+        page.line(line);
+    }
+    page.line(format_args!("http-request unset-var(txn.to) if {undecided}"));
+}
+
+/// A body of ours, as a file with its type.
+pub(super) fn returned(document: &Document, page: &Label) -> String {
+    let body = document.pages.get(page).map(|it| it.trim_start().starts_with('<'));
+    let kind = if body == Some(true) { "text/html" } else { "text/plain" };
+    format!("content-type '{kind}; charset=utf-8' file {}", Place::Pages.path(&document.global.folder, page))
+}
+
+/// The usual words, as the native data plane says them.
+pub(super) fn words(status: u16) -> String {
+    let words = match status {
+        404 => "404 Not Found",
+        503 => "503 Service Unavailable",
+        _ => return format!("content-type 'text/plain; charset=utf-8' string '{status}'"),
+    };
+    format!("content-type 'text/plain; charset=utf-8' string '{words}'")
+}
