@@ -39,6 +39,7 @@ words! {
         (1..=200).contains(&text.len()) && text.bytes().all(may) && !text.starts_with(['.', '-', ':'])
     };
     /// A value in single quotes, in which HAProxy gives no character a meaning but the quote itself.
+    #[derive(Default)]
     Text: |text| {
         let may = |byte: u8| (b' '..=b'~').contains(&byte) && !b"'\\".contains(&byte);
         text.len() <= 4000 && text.bytes().all(may)
@@ -58,12 +59,6 @@ words! {
         let may = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
         text.starts_with('/') && !text.ends_with('/') && text.len() <= 80 && text.bytes().all(may)
     };
-}
-
-impl Default for Text {
-    fn default() -> Text {
-        Text(Name::default())
-    }
 }
 
 impl Label {

@@ -35,6 +35,8 @@ impl Work<'_> {
                 return vec![(self.answering(here, rule, extra, answer), 1)];
             }
             Action::Respond { code, body } => {
+                let body =
+                    if body.is_empty() { here.listener.http.pages.get(code).unwrap_or(body) } else { body };
                 let page = (!body.is_empty()).then(|| self.page(body));
                 if !(200..600).contains(code) || body.len() > LONGEST_PAGE {
                     self.unsupported(

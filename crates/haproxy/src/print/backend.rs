@@ -18,8 +18,11 @@ pub(super) fn backend(name: &Label, backend: &Backend, document: &Document, page
     if let Some(limit) = settings.body {
         page.line(format_args!("http-request deny deny_status 413 if {{ req.body_size gt {limit} }}"));
         // Nobody knows how long such a body will be.
-        page.line("http-request deny deny_status 411 if { req.hdr(transfer-encoding) -m found }");
-        page.line("http-request deny deny_status 411 if { method POST PUT PATCH } !{ req.hdr(content-length) -m found }");
+        let refuse = format!("http-request return status 411 {}", frontend::words(411));
+        page.line(format_args!("{refuse} if {{ req.hdr(transfer-encoding) -m found }}"));
+        page.line(format_args!(
+            "{refuse} if {{ method POST PUT PATCH }} !{{ req.hdr(content-length) -m found }}"
+        ));
     }
     settings.rules.iter().for_each(|it| rule(it, page));
     if let Some(it) = &settings.answer {
@@ -239,6 +242,8 @@ fn answer(answer: &Answer, document: &Document, page: &mut Page) {
                 frontend::returned(document, body)
             ));
         }
+        // Without a server it is what HAProxy answers itself, by the frontend's page.
+        Answer::Return { code: 503, page: None } => {}
         Answer::Return { code, page: None } => {
             page.line(format_args!("http-request return status {code} {}", frontend::words(*code)));
         }

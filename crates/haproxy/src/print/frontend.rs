@@ -1,6 +1,6 @@
 //! Frontends as lines.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{Page, formatted, milliseconds, networks, quoted, tls_terms};
 use crate::{
@@ -78,8 +78,13 @@ fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Pag
     let folder = &document.global.folder;
     let scheme = if is_tls { "https" } else { "http" };
     let path = |name: &Label| Place::Maps.path(folder, name);
-    for (status, body) in &routing.pages {
-        page.line(format_args!("http-error status {status} {}", returned(document, body)));
+    // Here and not in defaults: of a backend's error, its own page comes first, and it has what defaults say.
+    let usual = [400, 403, 408, 413, 500, 502, 503, 504].map(|status| (status, None));
+    let own = routing.pages.iter().map(|(status, body)| (*status, Some(body)));
+    let pages: BTreeMap<u16, Option<&Label>> = usual.into_iter().chain(own).collect();
+    for (status, body) in pages {
+        let body = body.map_or_else(|| words(status), |body| returned(document, body));
+        page.line(format_args!("http-error status {status} {body}"));
     }
     // A host with a slash would be read as a host and a path in the maps.
     page.line("http-request deny deny_status 400 if { req.hdr(host) -m sub / }");
@@ -87,25 +92,21 @@ fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Pag
     let [exact, prefix, suffix] = [&routing.exact, &routing.prefix, &routing.suffix].map(path);
     page.line("http-request set-var(txn.host) req.hdr(host),field(1,:),lower,rtrim(.)");
     page.line("http-request set-var(txn.path) path");
-    for (host, needs) in
-        [("var(txn.host)", ""), ("var(txn.wildcard)", "{ var(txn.wildcard) -m found } "), ("str(*)", "")]
-    {
-        let first = host == "var(txn.host)";
-        if !first && needs.is_empty() || first {
-            // Looked up below.
-        } else {
-            page.line(format_args!(
-                "http-request set-var(txn.wildcard) var(txn.host),map_end({suffix}) if !{{ var(txn.to) -m found }}"
-            ));
-        }
-        let not_yet = if first { String::new() } else { format!(" if {needs}!{{ var(txn.to) -m found }}") };
+    let look = |host: &str, unless: &str, page: &mut Page| {
+        let not_yet = format!("if {unless}!{{ var(txn.to) -m found }}");
         page.line(format_args!(
-            "http-request set-var(txn.to) {host},concat(,txn.path),map_str({exact}){not_yet}"
+            "http-request set-var(txn.to) {host},concat(,txn.path),map_str({exact}) {not_yet}"
         ));
         page.line(format_args!(
-            "http-request set-var(txn.to) {host},concat(,txn.path,/),map_beg({prefix}) if {needs}!{{ var(txn.to) -m found }}"
+            "http-request set-var(txn.to) {host},concat(,txn.path,/),map_beg({prefix}) {not_yet}"
         ));
-    }
+    };
+    look("var(txn.host)", "", page);
+    page.line(format_args!(
+        "http-request set-var(txn.wildcard) var(txn.host),map_end({suffix}) if !{{ var(txn.to) -m found }}"
+    ));
+    look("var(txn.wildcard)", "{ var(txn.wildcard) -m found } ", page);
+    look("str(*)", "", page);
     for choice in &routing.choices {
         choices(choice, page);
     }
@@ -200,9 +201,18 @@ pub(super) fn returned(document: &Document, page: &Label) -> String {
 /// The usual words, as the native data plane says them.
 pub(super) fn words(status: u16) -> String {
     let words = match status {
-        404 => "404 Not Found",
-        503 => "503 Service Unavailable",
-        _ => return format!("content-type 'text/plain; charset=utf-8' string '{status}'"),
+        400 => " Bad Request",
+        403 => " Forbidden",
+        404 => " Not Found",
+        408 => " Request Timeout",
+        410 => " Gone",
+        411 => " Length Required",
+        413 => " Content Too Large",
+        500 => " Internal Server Error",
+        502 => " Bad Gateway",
+        503 => " Service Unavailable",
+        504 => " Gateway Timeout",
+        _ => "",
     };
-    format!("content-type 'text/plain; charset=utf-8' string '{words}'")
+    format!("content-type 'text/plain; charset=utf-8' string '{status}{words}'")
 }
