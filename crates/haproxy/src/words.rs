@@ -81,6 +81,15 @@ impl Label {
     }
 }
 
+impl Key {
+    /// A host name, or one that begins with `*.` or a dot.
+    pub fn host(text: &str) -> Option<Key> {
+        let may = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        let plain = text.strip_prefix('*').unwrap_or(text);
+        (plain.bytes().all(may) && plain.len() <= 255).then(|| Key::new(text)).flatten()
+    }
+}
+
 /// 128 bits in hexadecimal digits.
 pub(crate) fn digest(text: &str) -> String {
     let whole = Sha256::digest(text.as_bytes());

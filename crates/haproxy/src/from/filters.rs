@@ -1,7 +1,7 @@
 //! What a rule does with a request, as rules of a backend of its own.
 
 use seaway_model::{
-    Owner,
+    Name, Owner,
     load_balancer::{Action, Filter, HeaderChange, PathMatch, Redirect, Rule},
 };
 
@@ -180,8 +180,12 @@ impl Work<'_> {
 }
 
 fn headers(way: Way, change: &HeaderChange, rules: &mut Vec<HttpRule>) -> bool {
-    let values = |list: &[(seaway_model::Name, seaway_model::Name)]| -> Option<Vec<(Label, Text)>> {
-        list.iter().map(|(name, value)| Some((Label::new(name)?, Text::new(value)?))).collect()
+    let values = |list: &[(Name, Name)]| -> Option<Vec<(Label, Text)>> {
+        let pair = |(name, value): &(Name, Name)| {
+            // HAProxy takes no empty value.
+            Some((Label::new(name)?, Text::new(value).filter(|it| !it.as_str().is_empty())?))
+        };
+        list.iter().map(pair).collect()
     };
     let removed: Option<Vec<Label>> = change.remove.iter().map(|it| Label::new(it)).collect();
     let (Some(set), Some(added), Some(removed)) = (values(&change.set), values(&change.add), removed) else {

@@ -162,7 +162,7 @@ impl Work<'_> {
             self.unsupported(owner, "", "HAProxy 2.6 writes no Forwarded: members get X-Forwarded-For alone");
         }
         let mut pages = Vec::new();
-        for (status, body) in &http.pages {
+        for (status, body) in http.pages.iter().filter(|(_, body)| !body.is_empty()) {
             match PAGES.contains(status) && body.len() <= LONGEST_PAGE {
                 true => pages.push((*status, self.page(body))),
                 false => {

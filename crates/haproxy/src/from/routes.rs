@@ -63,8 +63,8 @@ struct Paths {
 /// A host as a key, and whether it is a suffix with its dot.
 pub(super) fn host_key(host: &HostPattern) -> Option<(Key, bool)> {
     match host {
-        HostPattern::Exact(name) => Some((Key::new(name)?, false)),
-        HostPattern::Under(name) => Some((Key::new(&format!(".{name}"))?, true)),
+        HostPattern::Exact(name) => Some((Key::host(name)?, false)),
+        HostPattern::Under(name) => Some((Key::host(&format!(".{name}"))?, true)),
     }
 }
 

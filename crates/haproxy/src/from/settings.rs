@@ -90,7 +90,7 @@ impl Work<'_> {
         let http = match &health.kind {
             CheckKind::Tcp => None,
             CheckKind::Http { path, host, status, expect } => {
-                let text = |it: &Option<seaway_model::Name>| match it {
+                let text = |it: &Option<seaway_model::Name>| match it.as_ref().filter(|it| !it.is_empty()) {
                     None => Some(None),
                     Some(it) => Text::new(it).map(Some),
                 };

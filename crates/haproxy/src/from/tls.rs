@@ -40,7 +40,7 @@ impl Work<'_> {
         }
         let strict = entries.is_empty();
         for (host, objects) in &tls.by_name {
-            let Some(name) = Key::new(&host.to_string()) else { continue };
+            let Some(name) = Key::host(&host.to_string()) else { continue };
             // A host whose clients cannot be verified is not served: its handshakes would be those of the default.
             let terms = match tls.hosts.get(host) {
                 Some(it) => match self.terms(here, it.clients.as_ref(), it.profile) {

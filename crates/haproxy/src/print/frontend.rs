@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::{Page, formatted, milliseconds, networks, quoted, tls_terms};
+use super::{Page, milliseconds, networks, quoted, tls_terms};
 use crate::{
     document::{Choice, Condition, Document, Frontend, HttpRouting, Place, Routing},
     words::Label,
@@ -159,15 +159,14 @@ fn client(routing: &HttpRouting, scheme: &str, page: &mut Page) {
         }
     }
     if let Some(via) = &routing.via {
-        page.line(format_args!("http-request add-header Via {}", formatted_after("%[req.ver] ", via)));
+        page.line(format_args!(
+            "http-request add-header Via {}",
+            format_args!("'%[req.ver] {}'", via.as_str().replace('%', "%%"))
+        ));
     }
     if let Some(seconds) = routing.hsts {
         page.line(format_args!("http-after-response set-header Strict-Transport-Security max-age={seconds}"));
     }
-}
-
-fn formatted_after(before: &str, text: &crate::words::Text) -> String {
-    format!("'{before}{}", formatted(text).trim_start_matches('\''))
 }
 
 fn choices(choice: &Choice, page: &mut Page) {

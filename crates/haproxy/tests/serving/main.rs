@@ -1,7 +1,9 @@
 //! What is printed, before a real HAProxy: it takes each file without a word, and serves as our own data plane does.
 
 mod haproxy;
+mod injection;
 mod peers;
+mod routes;
 mod scene;
 
 use std::{
@@ -84,7 +86,11 @@ const REQUESTS: &[(&str, &str, &str)] = &[
     ("shop.example", "GET /same-host/x", ""),
     ("shop.example", "GET /gone", ""),
     ("shop.example", "GET /down", ""),
-    ("shop.example", "GET /", "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n"),
+    (
+        "shop.example",
+        "GET /",
+        "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n",
+    ),
 ];
 
 #[test]
@@ -130,7 +136,8 @@ fn the_same_requests_get_the_same_answers_as_from_our_own_data_plane() {
     for (name, from) in [("first.example", "shop"), ("second.example", "cart")] {
         for ip in [theirs, ours] {
             let kind = Kind::Tls(trusting(&roots));
-            let answer = clients.ask(&Target::new("by TLS", kind, (ip, secure).into()).host(name)).expect("answered");
+            let answer =
+                clients.ask(&Target::new("by TLS", kind, (ip, secure).into()).host(name)).expect("answered");
             assert_eq!(answer.from.lines().next(), Some(from), "{name} at {ip}");
             assert!(answer.head.contains("strict-transport-security: max-age=3600"), "{}", answer.head);
         }
