@@ -68,6 +68,10 @@ pub(crate) enum Command {
     /// neither. Exit status: 0 if nothing would be changed, 1 if something would, 2 if there are Problems, or if the cluster
     /// or the cloud cannot be read.
     ///
+    /// With --driver haproxy, it prints the configuration by which HAProxy would serve the same, with its maps and crt-lists, but
+    /// without certificates and keys; and Problems for what HAProxy cannot serve (docs/haproxy.md).
+    ///
+    ///     seaway plan --driver haproxy manifests/
     ///     seaway plan --cloud --cloud-config cloud.conf --config seaway.yaml
     ///     seaway plan --cloud --cloud-config cloud.conf -n shop --action delete -o json
     #[command(verbatim_doc_comment)]

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod cloud;
+mod haproxy;
 
 use std::{
     collections::BTreeSet,
@@ -52,6 +53,7 @@ struct Look {
     problems: Vec<Problem>,
     /// What is there and is used by nothing: it is no manifest, or no Service has it.
     unused: Vec<Problem>,
+    folder: Folder,
 }
 
 /// What was given and served before this look.
@@ -105,7 +107,7 @@ impl Look {
                 "A Service with type: LoadBalancer has a port of its own; seaway init writes a first one.";
             unused.push(here.fix(fix).in_file(name, 0, 0));
         }
-        Ok(Look { world, problems, unused })
+        Ok(Look { world, problems, unused, folder })
     }
 }
 
@@ -197,6 +199,9 @@ pub(crate) fn plan(arguments: &Plan) -> Result<ExitCode> {
     let settings = arguments.common.settings()?;
     let dir = manifests_of(arguments.folder.dir(), &settings)?;
     let look = Look::at(&dir, &settings, Before::of(&arguments.common, &settings))?;
+    if arguments.driver.is_some() {
+        return haproxy::plan(&look, &settings, arguments);
+    }
     match arguments.output {
         Output::Table => {
             output::line(table(&look).trim_end());

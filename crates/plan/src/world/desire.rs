@@ -1,8 +1,8 @@
 //! What should be at a Unit.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
-use seaway_model::{Address, Desired, Unit, unit::LbKey};
+use seaway_model::{Address, Desired, LoadBalancer, Owner, Place, Unit, unit::LbKey};
 
 use super::World;
 
@@ -51,5 +51,19 @@ impl World {
                 self.status(owner).map_or(Desired::Absent, |it| Desired::Status(Arc::new(it)))
             }
         }
+    }
+
+    /// All that is served at a place, by whom it is for: what one process for all of them is given.
+    pub fn load_balancers(&self, place: &Place) -> BTreeMap<Owner, Arc<LoadBalancer>> {
+        let units = self.owners.values().flat_map(|state| &state.units).chain(self.all_door_units());
+        let here = units.filter_map(|unit| match unit {
+            Unit::LoadBalancer(at, LbKey::Of(owner)) if at == place => Some((owner, self.desire(unit))),
+            _ => None,
+        });
+        here.filter_map(|(owner, desired)| match desired {
+            Desired::LoadBalancer(it) => Some((owner.clone(), it)),
+            _ => None,
+        })
+        .collect()
     }
 }
