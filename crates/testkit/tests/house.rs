@@ -25,12 +25,13 @@ use source::Source;
 
 /// From the top floor to the ground: a crate may use only crates below it. What is named here and not built yet has
 /// its place already.
-const FLOORS: [&str; 21] = [
+const FLOORS: [&str; 22] = [
     "cli",
     "controller",
     "node",
     "bootstrap",
     "drivers",
+    "haproxy",
     "proxy",
     "announce",
     "acme",

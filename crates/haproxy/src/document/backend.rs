@@ -159,8 +159,8 @@ pub enum HttpRule {
     SetHeader(Way, Label, Text),
     AddHeader(Way, Label, Text),
     RemoveHeader(Way, Label),
-    /// What begins the path by whole segments, and what stands there then.
-    ReplacePrefix(PlainPath, PlainPath),
+    /// What begins the path by whole segments, the longest first, and what stands there then.
+    ReplacePrefix(Vec<PlainPath>, PlainPath),
     SetPath(PlainPath),
     SetHost(Label),
 }

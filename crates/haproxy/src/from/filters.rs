@@ -1,8 +1,8 @@
 //! What a rule does with a request, as rules of a backend of its own.
 
 use seaway_model::{
-    Name, Owner,
-    load_balancer::{Action, Filter, HeaderChange, PathMatch, Redirect, Rule},
+    Name,
+    load_balancer::{Action, Filter, HeaderChange, Match, PathMatch, Redirect, Rule},
 };
 
 use super::{
@@ -29,7 +29,7 @@ impl Work<'_> {
         let pools = match &rule.action {
             Action::Forward(pools) => pools,
             Action::Redirect(redirect) => {
-                let Some(answer) = self.redirect(&rule.owner, redirect, path, &mut extra.rules) else {
+                let Some(answer) = self.redirect(rule, redirect, path, &mut extra.rules) else {
                     return nobody(self);
                 };
                 return vec![(self.answering(here, rule, extra, answer), 1)];
@@ -104,7 +104,7 @@ impl Work<'_> {
         }
         extra.retries = rule.retries;
         for filter in &rule.filters {
-            if !self.filter(filter, path, &mut extra.rules) {
+            if !self.filter(rule, filter, path, &mut extra.rules) {
                 let what = "a filter that HAProxy lacks, or a value with quotes or a backslash: requests are answered by 503";
                 self.unsupported(owner, "spec.rules", what);
                 return None;
@@ -127,11 +127,17 @@ impl Work<'_> {
     }
 
     /// Whether it is served, or may be left out.
-    fn filter(&mut self, filter: &Filter, path: Option<&PathMatch>, rules: &mut Vec<HttpRule>) -> bool {
+    fn filter(
+        &self,
+        rule: &Rule,
+        filter: &Filter,
+        path: Option<&PathMatch>,
+        rules: &mut Vec<HttpRule>,
+    ) -> bool {
         match filter {
             Filter::RequestHeaders(change) => headers(Way::Request, change, rules),
             Filter::ResponseHeaders(change) => headers(Way::Response, change, rules),
-            Filter::RewritePrefix(by) => prefix(path, by, rules).is_some(),
+            Filter::RewritePrefix(by) => prefix(rule, path, by, rules).is_some(),
             Filter::RewritePath(by) => {
                 PlainPath::new(by).map(|it| rules.push(HttpRule::SetPath(it))).is_some()
             }
@@ -144,7 +150,7 @@ impl Work<'_> {
 
     fn redirect(
         &mut self,
-        owner: &Owner,
+        rule: &Rule,
         redirect: &Redirect,
         path: Option<&PathMatch>,
         rules: &mut Vec<HttpRule>,
@@ -161,7 +167,7 @@ impl Work<'_> {
         };
         let rewritten = match &redirect.path {
             None => Some(()),
-            Some(PathMatch::Prefix(by)) => prefix(path, by, rules),
+            Some(PathMatch::Prefix(by)) => prefix(rule, path, by, rules),
             Some(PathMatch::Exact(path) | PathMatch::Regex(path)) => {
                 PlainPath::new(path).map(|it| rules.push(HttpRule::SetPath(it)))
             }
@@ -172,7 +178,7 @@ impl Work<'_> {
             }
             _ => {
                 let what = "a redirect by another code than 301, 302, 303, 307 or 308, or to characters that HAProxy would read otherwise: requests are answered by 503";
-                self.unsupported(owner, "spec.rules", what);
+                self.unsupported(&rule.owner, "spec.rules", what);
                 None
             }
         }
@@ -198,13 +204,34 @@ fn headers(way: Way, change: &HeaderChange, rules: &mut Vec<HttpRule>) -> bool {
 }
 
 /// What a match's path becomes; of an exact one, and of everything, too.
-fn prefix(path: Option<&PathMatch>, by: &str, rules: &mut Vec<HttpRule>) -> Option<()> {
+fn prefix(rule: &Rule, path: Option<&PathMatch>, by: &str, rules: &mut Vec<HttpRule>) -> Option<()> {
     let by = PlainPath::new(if by.is_empty() { "/" } else { by })?;
     rules.push(match path {
-        None => HttpRule::ReplacePrefix(PlainPath::new("/")?, by),
-        Some(PathMatch::Prefix(path)) => HttpRule::ReplacePrefix(PlainPath::new(path)?, by),
+        None => HttpRule::ReplacePrefix(vec![PlainPath::new("/")?], by),
+        Some(PathMatch::Prefix(path)) => HttpRule::ReplacePrefix(prefixes(rule, path)?, by),
         Some(PathMatch::Exact(_)) => HttpRule::SetPath(by),
         Some(PathMatch::Regex(_)) => return None,
     });
     Some(())
+}
+
+/// All prefixes of a rule, so that one backend serves them, where a request is of the longest that its path has; else
+/// this one alone.
+fn prefixes(rule: &Rule, this: &str) -> Option<Vec<PlainPath>> {
+    let plain = |it: &Match| match &it.path {
+        Some(PathMatch::Prefix(path))
+            if it.method.is_none() && it.headers.is_empty() && it.query.is_empty() =>
+        {
+            PlainPath::new(path)
+        }
+        _ => None,
+    };
+    let all: Option<Vec<PlainPath>> = rule.matches.iter().map(plain).collect();
+    let mut all = match all {
+        Some(all) => all,
+        None => vec![PlainPath::new(this)?],
+    };
+    all.sort_by(|one, other| (other.as_str().len(), one).cmp(&(one.as_str().len(), other)));
+    all.dedup();
+    Some(all)
 }

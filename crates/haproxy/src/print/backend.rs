@@ -216,8 +216,20 @@ fn rule(rule: &HttpRule, page: &mut Page) {
     }
 }
 
-/// The prefix is known to be there: `/foo` and `/foo/x`, never `/foobar`.
-fn replace_prefix(prefix: &PlainPath, by: &PlainPath, page: &mut Page) {
+/// One of the prefixes is known to be there: `/foo` and `/foo/x`, never `/foobar`.
+fn replace_prefix(prefixes: &[PlainPath], by: &PlainPath, page: &mut Page) {
+    let patterns: Vec<String> = prefixes.iter().map(pattern).collect();
+    let patterns = patterns.join("|");
+    let by = by.as_str().trim_end_matches('/');
+    // Without anything before it, a path still begins with a slash.
+    if by.is_empty() {
+        page.line(format_args!("http-request replace-path '^({patterns})(/(.*))?$' '/\\3'"));
+    } else {
+        page.line(format_args!("http-request replace-path '^({patterns})(/.*)?$' '{by}\\2'"));
+    }
+}
+
+fn pattern(prefix: &PlainPath) -> String {
     let mut pattern = String::new();
     for letter in prefix.as_str().trim_end_matches('/').chars() {
         if !letter.is_ascii_alphanumeric() && letter != '/' {
@@ -225,13 +237,7 @@ fn replace_prefix(prefix: &PlainPath, by: &PlainPath, page: &mut Page) {
         }
         pattern.push(letter);
     }
-    let by = by.as_str().trim_end_matches('/');
-    // Without anything before it, a path still begins with a slash.
-    if by.is_empty() {
-        page.line(format_args!("http-request replace-path '^{pattern}/?(.*)$' '/\\1'"));
-    } else {
-        page.line(format_args!("http-request replace-path '^{pattern}(/.*)?$' '{by}\\1'"));
-    }
+    pattern
 }
 
 fn answer(answer: &Answer, document: &Document, page: &mut Page) {

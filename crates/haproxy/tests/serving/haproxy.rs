@@ -58,7 +58,7 @@ pub(crate) struct Running(Child);
 impl Running {
     pub(crate) fn start(program: &str, configuration: &Path, at: SocketAddr) -> Running {
         let mut child = Command::new(program)
-            .args(["-db", "-f"])
+            .args(["-db", "-q", "-f"])
             .arg(configuration)
             .stdin(Stdio::null())
             .spawn()

@@ -3,6 +3,7 @@
 mod haproxy;
 mod injection;
 mod peers;
+mod printed;
 mod routes;
 mod scene;
 
