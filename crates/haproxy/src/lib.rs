@@ -14,5 +14,5 @@ pub mod words;
 
 pub use document::Document;
 pub use from::{Wanted, document};
-pub use print::{MARK, files, is_ours};
+pub use print::{Files, MARK, files, is_ours};
 pub use version::Version;

@@ -1,17 +1,20 @@
 //! `plan --driver haproxy`: the configuration by which HAProxy would serve what the folder asks for.
 
-use std::{collections::BTreeSet, process::ExitCode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+};
 
 use anyhow::Result;
 use seaway_drivers::native::OnHost;
 use seaway_haproxy::{
-    Wanted, document,
+    Files, Version, Wanted, document,
     document::{Global, Place},
     files,
 };
 use seaway_model::Problem;
 use secrecy::ExposeSecret as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Look;
 use crate::{
@@ -20,7 +23,26 @@ use crate::{
     settings::Settings,
 };
 
+struct Printed {
+    files: Files,
+    problems: Vec<Problem>,
+}
+
 pub(super) fn plan(look: &Look, settings: &Settings, arguments: &Plan) -> Result<ExitCode> {
+    let printed = printed(look, settings, arguments.haproxy_version.into());
+    match arguments.output {
+        Output::Table => {
+            output::line(&printed.text());
+            for problem in &printed.problems {
+                output::error(&problem.to_string());
+            }
+        }
+        Output::Json => output::line(&serde_json::to_string_pretty(&printed.json())?),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn printed(look: &Look, settings: &Settings, version: Version) -> Printed {
     let all = look.world.load_balancers(&OnHost(settings.host.clone()).place());
     let certificates = all.values().flat_map(|it| it.certificates.iter());
     let unusable: BTreeSet<_> = certificates
@@ -28,40 +50,103 @@ pub(super) fn plan(look: &Look, settings: &Settings, arguments: &Plan) -> Result
         .map(|(object, _)| object.clone())
         .collect();
     let global = Global::default();
-    let (document, problems) = document(Wanted {
-        load_balancers: &all,
-        version: arguments.haproxy_version.into(),
-        global: &global,
-        unusable: &unusable,
-        before: None,
-    });
-    let problems: Vec<Problem> =
-        look.problems.iter().cloned().chain(problems.into_iter().map(|(_, it)| it)).collect();
-    let problems = super::located(&look.folder, problems);
-    let files = files(&document);
-    // A key is printed nowhere, and a certificate stands in the file of its key.
-    let shown = |place: &Place| *place != Place::Certificates;
-    match arguments.output {
-        Output::Table => {
-            output::line(files.configuration.trim_end());
-            for (path, (place, text)) in &files.others {
-                output::line(&match shown(place) {
-                    true => format!("\n#### {path}\n{}", text.expose_secret().trim_end()),
-                    false => format!("\n#### {path}\n# A certificate and its key, which are not printed."),
-                });
-            }
-            for problem in &problems {
-                output::error(&problem.to_string());
-            }
-        }
-        Output::Json => {
-            let others = files.others.iter().map(|(path, (place, text))| {
-                (path.clone(), shown(place).then(|| text.expose_secret().to_owned()))
-            });
-            let others: std::collections::BTreeMap<_, _> = others.collect();
-            let all = json!({"configuration": files.configuration, "files": others, "problems": problems});
-            output::line(&serde_json::to_string_pretty(&all)?);
-        }
+    let wanted = Wanted { load_balancers: &all, version, global: &global, unusable: &unusable, before: None };
+    let (document, problems) = document(wanted);
+    let problems = look.problems.iter().cloned().chain(problems.into_iter().map(|(_, it)| it));
+    Printed { files: files(&document), problems: super::located(&look.folder, problems.collect()) }
+}
+
+impl Printed {
+    /// Each file but the configuration. A key is printed nowhere, and a certificate is in the file of its key.
+    fn others(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let shown = |place: &Place, text| (*place != Place::Certificates).then_some(text);
+        self.files
+            .others
+            .iter()
+            .map(move |(path, (place, text))| (path.as_str(), shown(place, text.expose_secret())))
     }
-    Ok(ExitCode::SUCCESS)
+
+    fn text(&self) -> String {
+        let mut text = self.files.configuration.clone();
+        for (path, body) in self.others() {
+            let body = body.unwrap_or("# A certificate and its key, which are not printed.");
+            text.push_str(&format!("\n#### {path}\n{}\n", body.trim_end()));
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    fn json(&self) -> Value {
+        let others: BTreeMap<&str, Option<&str>> = self.others().collect();
+        json!({"configuration": self.files.configuration, "files": others, "problems": self.problems})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{super::Before, *};
+
+    const SHOP: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: shop, annotations: {seaway.dev/tls: shop-tls}}
+spec:
+  type: LoadBalancer
+  ports: [{name: https, port: 443}, {name: dns, port: 53, protocol: UDP}]
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: shop-1, labels: {kubernetes.io/service-name: shop}}
+addressType: IPv4
+endpoints: [{addresses: [10.0.0.1]}]
+ports: [{name: https, port: 8443}]
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: shop-tls}
+stringData:
+  tls.crt: |
+CHAIN
+  tls.key: |
+KEY
+---
+apiVersion: seaway.dev/v1alpha1
+kind: AddressPool
+metadata: {name: pool}
+spec: {addresses: [192.0.2.0/24]}
+";
+
+    #[test]
+    fn it_prints_all_but_keys_and_says_what_haproxy_cannot_serve() {
+        let made = rcgen::generate_simple_self_signed(["shop.example".to_owned()]).expect("a certificate");
+        let indented = |pem: String| pem.lines().map(|it| format!("    {it}\n")).collect::<String>();
+        let key = made.signing_key.serialize_pem();
+        let shop =
+            SHOP.replace("CHAIN\n", &indented(made.cert.pem())).replace("KEY\n", &indented(key.clone()));
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("shop.yaml"), shop).expect("written");
+        let settings = Settings::default();
+        let look = Look::at(folder.path(), &settings, Before::default()).expect("it is read");
+        let printed = printed(&look, &settings, Version::V2_6);
+        let (text, json) = (printed.text(), printed.json());
+        for part in [
+            "frontend default.shop.443\n",
+            ":443 ssl crt-list /run/seaway/haproxy/crt-lists/default.shop.443.crt-list ",
+            "    server s1 10.0.0.1:8443 weight 1\n",
+            "#### /run/seaway/haproxy/certificates/default.shop-tls.pem\n# A certificate and its key",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let problems: Vec<String> = printed.problems.iter().map(ToString::to_string).collect();
+        assert!(
+            problems.iter().any(|it| it.contains("shop.yaml:") && it.contains("HAProxy serves no UDP")),
+            "{problems:?}"
+        );
+        for line in key.lines().filter(|it| !it.starts_with('-')) {
+            assert!(!text.contains(line) && !json.to_string().contains(line));
+        }
+        assert!(json["files"]["/run/seaway/haproxy/certificates/default.shop-tls.pem"].is_null(), "{json}");
+    }
 }
