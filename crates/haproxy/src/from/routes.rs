@@ -263,7 +263,7 @@ fn chain<'s>(scope: &Scope, scopes: &'s BTreeMap<Scope, Paths>) -> Vec<(&'s Scop
     let mut chain: Vec<(&Scope, &Paths)> = scopes.get_key_value(scope).into_iter().collect();
     let (Scope::Exact(name) | Scope::Under(name)) = scope else { return chain };
     let mut rest = name.as_str();
-    while let Some((_, after)) = rest.split_once('.') {
+    while let Some(after) = rest.find('.').and_then(|dot| rest.get(dot.saturating_add(1)..)) {
         rest = after;
         chain.extend(scopes.get_key_value(&Scope::Under(rest.into())));
     }
