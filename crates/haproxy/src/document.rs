@@ -60,6 +60,9 @@ impl Default for Global {
     }
 }
 
+/// A file of [`Global::state`] in which nothing is known: without one, HAProxy warns.
+pub const NO_STATE: &str = "1\n";
+
 /// Where in the folder a file lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -87,6 +90,11 @@ impl Global {
     /// The socket of the runtime API.
     pub fn socket(&self) -> String {
         format!("{}/worker.sock", self.folder)
+    }
+
+    /// What was known of servers before a reload.
+    pub fn state(&self) -> String {
+        format!("{}/servers.state", self.folder)
     }
 }
 

@@ -86,6 +86,9 @@ fn global(document: &Document, page: &mut Page) {
     page.section("", "global");
     page.line(format_args!("stats socket {} mode 600 level admin expose-fd listeners", global.socket()));
     page.line(format_args!("hard-stop-after {}", milliseconds(global.hard_stop)));
+    // After a reload, connections that clients keep end with a response. Closed at once, they would lose requests under way.
+    page.line("close-spread-time 10s");
+    page.line(format_args!("server-state-file {}", global.state()));
     if let Some(threads) = global.threads {
         page.line(format_args!("nbthread {threads}"));
     }
@@ -103,6 +106,8 @@ fn global(document: &Document, page: &mut Page) {
     page.line("log global");
     page.line("option dontlognull");
     page.line("option redispatch");
+    // What checks found, so that a reload forgets nothing of it.
+    page.line("load-server-state-from-file global");
     page.line("timeout connect 5s");
     page.line("timeout client 50s");
     page.line("timeout server 50s");
@@ -148,7 +153,7 @@ fn networks(list: &[IpNet]) -> String {
     words.join(" ")
 }
 
-fn tls_terms(terms: &TlsTerms, folder: &Folder) -> String {
+pub(crate) fn tls_terms(terms: &TlsTerms, folder: &Folder) -> String {
     let mut words = format!("ssl-min-ver {}", if terms.modern { "TLSv1.3" } else { "TLSv1.2" });
     if let Some((authorities, required)) = &terms.clients {
         let path = Place::Authorities.path(folder, authorities);

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_haproxy::{Document, files};
+use seaway_haproxy::{Document, document::NO_STATE, files};
 use secrecy::ExposeSecret as _;
 use tempfile::TempDir;
 
@@ -37,6 +37,7 @@ pub(crate) fn write(document: &Document, folder: &Path) -> std::path::PathBuf {
         fs::create_dir_all(Path::new(path).parent().expect("a folder")).expect("made");
         fs::write(path, text.expose_secret()).expect("written");
     }
+    fs::write(document.global.state(), NO_STATE).expect("written");
     let path = folder.join("haproxy.cfg");
     fs::write(&path, files.configuration).expect("written");
     path

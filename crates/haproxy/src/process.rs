@@ -1,0 +1,154 @@
+//! HAProxy as a process of ours: started, told of changes, reloaded where it must be, and started again when it dies.
+//!
+//! ```text
+//!     Haproxy::serve(Document) ─► Keeper ─ commands ─► worker      at once
+//!                                   ├──── reload ────► master      gathered; files checked before
+//!                                   └──── start ◄───── its death   with growing pauses
+//! ```
+//! Files are written before a start and a reload alone: what a command changed meanwhile is in memory, here and there.
+
+mod files;
+mod keeper;
+mod launch;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use thiserror::Error;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+};
+
+use crate::{difference::ReloadReason, document::Document, runtime::SocketError};
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub program: PathBuf,
+    /// The file that HAProxy reads. Overwritten only if it is ours.
+    pub config: PathBuf,
+    /// Of before a reload, with connections that last: so many are left at most, and the oldest is ended for another.
+    pub old_workers: usize,
+    /// From one reload to the next.
+    pub between_reloads: Duration,
+    /// A member that leaves has so long until clients with its cookie get another one. Connections that it has go on.
+    pub drain: Duration,
+}
+
+impl Options {
+    pub fn new(config: impl Into<PathBuf>) -> Options {
+        Options {
+            program: "/usr/sbin/haproxy".into(),
+            config: config.into(),
+            old_workers: 2,
+            between_reloads: Duration::from_secs(2),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+#[derive(Debug, Error)]
+pub enum ProcessError {
+    #[error("{} is not of Seaway: it is not overwritten", path.display())]
+    Foreign { path: PathBuf },
+    #[error("{} cannot be written", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("{} cannot be started", program.display())]
+    Program {
+        program: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// Nothing was changed.
+    #[error("HAProxy refuses its configuration: {}", alerts.join("; "))]
+    Invalid { alerts: Vec<String> },
+    #[error("HAProxy ended while it started")]
+    Ended,
+    #[error("HAProxy does not serve within {} seconds", launch::PATIENCE.as_secs())]
+    Late,
+    /// It goes on with what it had.
+    #[error("HAProxy could not reload, and serves what it served before")]
+    Reload,
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error("HAProxy is being stopped")]
+    Stopped,
+}
+
+/// What became of it so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub master: Option<u32>,
+    pub worker: Option<u32>,
+    /// Without the first.
+    pub restarts: u32,
+    pub reloads_done: u32,
+    /// How many of them each reason had a part in.
+    pub reloads: BTreeMap<ReloadReason, u32>,
+    /// Commands that HAProxy did.
+    pub commands: u64,
+    /// Of them, those that put right what HAProxy had otherwise than it was told.
+    pub corrections: u64,
+}
+
+/// A running HAProxy. Dropping it kills it; [`Haproxy::stop`] lets connections end.
+#[derive(Debug)]
+pub struct Haproxy {
+    orders: mpsc::Sender<Order>,
+    report: watch::Receiver<Report>,
+    keeper: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Serve(Arc<Document>, oneshot::Sender<Result<(), Arc<ProcessError>>>),
+    Stop,
+}
+
+impl Haproxy {
+    /// Returns once it serves.
+    pub async fn start(options: Options, document: Arc<Document>) -> Result<Haproxy, ProcessError> {
+        let (tell, report) = watch::channel(Report::default());
+        let keeper = keeper::Keeper::start(options, document, tell).await?;
+        let (orders, taken) = mpsc::channel(64);
+        Ok(Haproxy { orders, report, keeper: tokio::spawn(keeper.run(taken)) })
+    }
+
+    /// Returns once it is served. Of several that wait, the last one counts for all.
+    pub async fn serve(&self, document: Arc<Document>) -> Result<(), Arc<ProcessError>> {
+        let (tell, done) = oneshot::channel();
+        let stopped = || Arc::new(ProcessError::Stopped);
+        self.orders.send(Order::Serve(document, tell)).await.map_err(|_| stopped())?;
+        done.await.map_err(|_| stopped())?
+    }
+
+    pub fn report(&self) -> watch::Receiver<Report> {
+        self.report.clone()
+    }
+
+    /// It takes no new connections, and ends with its last one, or when `hard_stop` has passed.
+    pub async fn stop(mut self) {
+        let _ = self.orders.send(Order::Stop).await;
+        let _ = (&mut self.keeper).await;
+    }
+}
+
+impl Drop for Haproxy {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// The version of a program, as `haproxy -v` says it.
+pub async fn version(program: &Path) -> Result<Option<(u16, u16)>, ProcessError> {
+    launch::version(program).await
+}

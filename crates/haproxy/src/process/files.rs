@@ -1,0 +1,84 @@
+//! The files that HAProxy reads: written whole or not at all, for its own eyes, and never over a file of others.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    io::Write as _,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::ProcessError;
+
+/// A file by its path, with what is in it.
+pub(super) type Files = Vec<(PathBuf, SecretString)>;
+
+/// Says that a folder is ours.
+const OURS: &str = ".made-by-seaway";
+
+/// Makes the folder, or finds that it is ours.
+pub(super) fn claim(folder: &Path) -> Result<(), ProcessError> {
+    let failed = |source| ProcessError::Write { path: folder.to_owned(), source };
+    make(folder).map_err(failed)?;
+    let mark = folder.join(OURS);
+    let is_ours = mark.exists();
+    let is_empty = fs::read_dir(folder).map_err(failed)?.next().is_none();
+    if !is_ours && !is_empty {
+        return Err(ProcessError::Foreign { path: folder.to_owned() });
+    }
+    write(&mark, "").map_err(failed)
+}
+
+/// A configuration of others stays as it is.
+pub(super) fn must_be_ours(config: &Path) -> Result<(), ProcessError> {
+    match fs::read(config) {
+        Ok(bytes) if crate::is_ours(&String::from_utf8_lossy(&bytes)) => Ok(()),
+        Ok(_) => Err(ProcessError::Foreign { path: config.to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(ProcessError::Write { path: config.to_owned(), source }),
+    }
+}
+
+/// Writes those that differ.
+pub(super) fn write_all(files: &Files) -> Result<(), ProcessError> {
+    for (path, content) in files {
+        let content = content.expose_secret();
+        let same = fs::read(path).is_ok_and(|it| it == content.as_bytes());
+        if !same {
+            write(path, content).map_err(|source| ProcessError::Write { path: path.clone(), source })?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes what is in folders below ours, and in no list: keys of before, above all.
+pub(super) fn sweep(folder: &Path, files: &Files) {
+    let kept: BTreeSet<&Path> = files.iter().map(|it| it.0.as_path()).collect();
+    let inside = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path());
+    let folders = inside(folder).filter(|it| it.is_dir());
+    for path in folders.flat_map(|it| inside(&it)).filter(|it| !kept.contains(it.as_path())) {
+        if let Err(error) = fs::remove_file(&path) {
+            tracing::warn!(path = %path.display(), %error, "a file that HAProxy no longer reads stays");
+        }
+    }
+}
+
+/// Whoever reads it sees all of it, or what was there before. A key is for its owner alone from its first byte on.
+fn write(path: &Path, content: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        make(folder)?;
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    let unfinished = PathBuf::from(unfinished);
+    let _ = fs::remove_file(&unfinished);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+    file.write_all(content.as_bytes())?;
+    fs::rename(&unfinished, path)
+}
+
+fn make(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
