@@ -1,6 +1,11 @@
 //! Pairs of documents, and a HAProxy that refuses what the real one refuses.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use proptest::{collection::vec, option, prelude::*};
 
@@ -236,6 +241,13 @@ impl Model {
         }
     }
 
+    /// Names that have a certificate, and backends that have a member.
+    fn names(&self) -> BTreeSet<String> {
+        let names = self.lists.values().flatten().flat_map(|it| &it.names).map(Key::to_string);
+        let members = self.servers.iter().filter(|it| it.1.2 == ServerState::Ready);
+        names.chain(members.filter_map(|it| it.0.split('/').next()).map(str::to_owned)).collect()
+    }
+
     fn serves(&self, wanted: &Document) {
         let loaded = Model::load(wanted);
         for (name, now) in &self.servers {
@@ -288,9 +300,13 @@ proptest! {
         let mut running = Running::loaded(Arc::new(first));
         for wanted in others {
             let difference = Difference::between(&running, &wanted);
+            let always = difference.reloads.is_empty().then(|| &model.names() & &Model::load(&wanted).names());
             for command in &difference.commands {
                 model.execute(command);
                 running.apply(command);
+                if let Some(always) = &always {
+                    prop_assert!(model.names().is_superset(always), "{}: {:?}", command, always);
+                }
             }
             if difference.reloads.is_empty() {
                 model.serves(&wanted);
