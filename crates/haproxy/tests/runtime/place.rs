@@ -2,9 +2,12 @@
 
 use std::{
     collections::BTreeMap,
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
     time::Duration,
 };
 
@@ -44,9 +47,11 @@ pub(crate) struct Place {
 
 impl Place {
     fn new() -> Place {
-        let ports: Vec<TcpListener> =
-            (0..2).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-        let at: Vec<SocketAddr> = ports.iter().map(|it| it.local_addr().expect("bound")).collect();
+        static PLACES: AtomicU8 = AtomicU8::new(0);
+        // An address of this place's own, where no connection of another test takes a port.
+        let process = std::process::id();
+        let place = 80 + PLACES.fetch_add(1, Ordering::Relaxed);
+        let ip = Ipv4Addr::new(127, place, (process >> 8) as u8, process as u8);
         Place {
             runtime: tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
@@ -54,8 +59,8 @@ impl Place {
                 .build()
                 .expect("a runtime"),
             members: ["a", "b", "c"].map(Member::start).into(),
-            http: at[0],
-            tls: at[1],
+            http: (ip, 20_280).into(),
+            tls: (ip, 20_243).into(),
             folder: tempfile::Builder::new().prefix("hap").tempdir_in("/tmp").expect("a folder"),
         }
     }
