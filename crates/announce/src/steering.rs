@@ -186,6 +186,15 @@ impl Steering {
         }
     }
 
+    /// Another process steers from now on. What this one alone has in the kernel is deleted, for it could lead clients to an
+    /// address at which the other one opens another socket. Connections that were steered go on.
+    pub fn retire(&self) -> Result<(), Error> {
+        match self.table.get() {
+            Some(Ok(table)) if table.owned => table.clear(),
+            _ => Ok(()),
+        }
+    }
+
     fn table(&self) -> Result<&Table, &str> {
         let make = || Table::make(true).or_else(|_| Table::make(false)).map_err(|error| chain(&error));
         self.table.get_or_init(make).as_ref().map_err(String::as_str)

@@ -30,7 +30,7 @@ use seaway_watchdog::Part;
 use serde_json::{Value, json};
 use tokio::{
     sync::watch,
-    time::{sleep, sleep_until},
+    time::{Instant, sleep_until},
 };
 use tracing::warn;
 
@@ -63,6 +63,7 @@ const MESSAGES_LENGTH: usize = 185_000;
 /// Writes what a host says, until this is dropped.
 pub struct HostReports {
     says: watch::Sender<HostUpdate>,
+    rests: watch::Receiver<u64>,
     pub(crate) writer: OwnedTask,
 }
 
@@ -71,6 +72,10 @@ pub struct HostReports {
 struct HostUpdate {
     says: Option<HostSays>,
     lost: u64,
+    /// Nothing is written: another process says what is so.
+    held: bool,
+    /// How often that was so.
+    holds: u64,
 }
 
 /// The version and the status page of a host's process: they stay the same while it runs.
@@ -93,8 +98,9 @@ impl HostReports {
     /// `host`: the name of its object, which is made if it is not there.
     pub fn start(cluster: &Cluster, host: &str, running: ProgramInfo) -> HostReports {
         let (says, heard) = watch::channel(HostUpdate::default());
-        let task = write_on(cluster.clone(), host.to_owned(), running, heard);
-        HostReports { says, writer: OwnedTask::spawn("the report of this host", task) }
+        let (rest, rests) = watch::channel(0);
+        let task = write_on(cluster.clone(), host.to_owned(), running, heard, rest);
+        HostReports { says, rests, writer: OwnedTask::spawn("the report of this host", task) }
     }
 
     /// Whatever was said before and is not written yet is not written any more.
@@ -105,6 +111,23 @@ impl HostReports {
             before.says = says;
             changed
         });
+    }
+
+    /// Writes nothing any more, until [`HostReports::release`]; returns once nothing is being written.
+    pub async fn hold(&self) {
+        let mut number = 0;
+        self.says.send_modify(|it| {
+            (it.held, it.holds) = (true, it.holds.wrapping_add(1));
+            number = it.holds;
+        });
+        let mut rests = self.rests.clone();
+        // One that has ended writes nothing.
+        let _ = rests.wait_for(|it| *it == number).await;
+    }
+
+    /// What was said last is written, if it is another.
+    pub fn release(&self) {
+        self.says.send_modify(|it| it.held = false);
     }
 
     /// For the watchdog.
@@ -126,6 +149,7 @@ async fn write_on(
     host: String,
     running: ProgramInfo,
     mut heard: watch::Receiver<HostUpdate>,
+    rests: watch::Sender<u64>,
 ) {
     let (mut written, mut failures) = (None, 0);
     // What other hosts have heard of: what a process before this one said, too.
@@ -133,6 +157,10 @@ async fn write_on(
     let mut is_first = true;
     while heard.changed().await.is_ok() {
         let said = heard.borrow_and_update().clone();
+        if said.held {
+            rests.send_replace(said.holds);
+            continue;
+        }
         let Some(says) = said.says.as_ref().filter(|_| written.as_ref() != Some(&said)) else { continue };
         let next = later(AT_MOST);
         if std::mem::take(&mut is_first) {
@@ -158,11 +186,30 @@ async fn write_on(
                 failures = u32::saturating_add(failures, 1);
                 let pace = cluster.pace();
                 // Addresses wait for the word of hosts; so they are no slower to say it than they must be.
-                sleep(backoff(failures, pace.first_retry, pace.longest_retry, seed(&host))).await;
+                let pause = backoff(failures, pace.first_retry, pace.longest_retry, seed(&host));
+                rest_until(later(pause), &mut heard, &rests).await;
             }
         }
-        sleep_until(next).await;
+        rest_until(next, &mut heard, &rests).await;
     }
+}
+
+/// Nothing is written meanwhile, which whoever holds it is told at once.
+async fn rest_until(end: Instant, heard: &mut watch::Receiver<HostUpdate>, rests: &watch::Sender<u64>) {
+    loop {
+        let (held, holds) = {
+            let said = heard.borrow_and_update();
+            (said.held, said.holds)
+        };
+        if held {
+            rests.send_replace(holds);
+        }
+        tokio::select! {
+            () = sleep_until(end) => break,
+            changed = heard.changed() => if changed.is_err() { return },
+        }
+    }
+    heard.mark_changed();
 }
 
 /// Hosts do not come back all at once.

@@ -26,7 +26,7 @@ mod secrets;
 pub(crate) mod slices;
 mod troubles;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use seaway_model::{Change, Fact, Kind, Name};
 use seaway_watchdog::{self as watchdog, Heartbeat};
@@ -178,6 +178,11 @@ impl Watch {
     /// What is wanted of Secrets can be said from elsewhere.
     pub fn secret_interest(&self) -> SecretInterest {
         SecretInterest(self.wanted.clone())
+    }
+
+    /// The version that the first whole list of Addresses was as of, once all of it was told; 0 before.
+    pub fn addresses_listed(&self) -> Arc<AtomicU64> {
+        self.hosts.listed()
     }
 
     /// Returns when one of the tasks has ended, which none does by itself while somebody listens.

@@ -210,6 +210,12 @@ impl Queue {
         }
     }
 
+    /// Marks all that it knows.
+    pub(crate) fn look_again(&mut self) {
+        let all: Vec<Unit> = self.entries.keys().cloned().collect();
+        all.into_iter().for_each(|unit| self.mark(&Dirt::Unit(unit)));
+    }
+
     pub(crate) fn next_alarm(&self) -> Option<Instant> {
         self.alarms.first_key_value().map(|((at, _), _)| *at)
     }

@@ -15,7 +15,7 @@ use seaway_model::{
 use seaway_plan::World;
 use seaway_watchdog::{Part, Pulse};
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{mpsc, watch},
     task::{Id, JoinError, JoinSet},
     time::{Instant, sleep_until},
 };
@@ -27,6 +27,7 @@ use crate::{
     driver::Failure,
     execute::{Drivers, Job, Renewed, Worked},
     gate::{Deletions, Fence, Gate, Guard},
+    handle::{Handle, Hold, Phase, Question},
     queue::{Parts, Queue, Todo, backoff},
     removal::{DeletionLimit, Owners},
     slots::{Slot, Slots},
@@ -54,77 +55,6 @@ impl Default for Settings {
     }
 }
 
-/// How far the loop is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Sources have not told everything yet.
-    Listening,
-    /// The first plan is being made real.
-    Converging { left: usize },
-    /// It was; later changes are no new start.
-    Serving,
-}
-
-type Question = Box<dyn FnOnce(&World) + Send>;
-
-/// Tells the engine changes, and asks its World.
-#[derive(Clone)]
-pub struct Handle {
-    changes: mpsc::Sender<Change>,
-    questions: mpsc::Sender<Question>,
-    phase: watch::Receiver<Phase>,
-    moved: watch::Receiver<()>,
-    counts: Arc<Counts>,
-}
-
-impl Handle {
-    pub fn changes(&self) -> mpsc::Sender<Change> {
-        self.changes.clone()
-    }
-
-    /// `None` once the engine has stopped.
-    pub async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&World) -> T + Send + 'static,
-    ) -> Option<T> {
-        let (answer, answered) = oneshot::channel();
-        let question: Question = Box::new(move |world| {
-            // Nobody waiting any more is no error.
-            let _ = answer.send(question(world));
-        });
-        self.questions.send(question).await.ok()?;
-        answered.await.ok()
-    }
-
-    pub fn phase(&self) -> watch::Receiver<Phase> {
-        self.phase.clone()
-    }
-
-    /// Takes this host's addresses out of DNS, and returns when resolvers have forgotten them. Questions overtake changes: a
-    /// World that has not heard of the drain yet says nothing of how far it is.
-    pub async fn leave_dns(&self) {
-        if self.changes.send(Change::Drains(true)).await.is_err() {
-            return;
-        }
-        let mut moved = self.moved();
-        while self.ask(World::has_left_dns).await == Some(false) {
-            if moved.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// What was marked, and what drivers do.
-    pub fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
-    /// Changes whenever something is to be done, or was.
-    pub fn moved(&self) -> watch::Receiver<()> {
-        self.moved.clone()
-    }
-}
-
 /// Which Unit, with what end, and how long it took.
 type Done = (Unit, Worked, Duration);
 
@@ -146,6 +76,7 @@ pub struct Engine {
     phase: watch::Sender<Phase>,
     moved: watch::Sender<()>,
     counts: Arc<Counts>,
+    hold: Hold,
     adoptions: Pace,
     /// How many load balancers clouds had, and when.
     balancers: Option<(Instant, usize)>,
@@ -159,8 +90,15 @@ impl Engine {
         let (phase, watched) = watch::channel(Phase::Listening);
         let (moved, moves) = watch::channel(());
         let counts = Counts::of(&drivers.0);
-        let handle =
-            Handle { changes: tell, questions: ask, phase: watched, moved: moves, counts: counts.clone() };
+        let (hold, holding) = Hold::new();
+        let handle = Handle {
+            changes: tell,
+            questions: ask,
+            phase: watched,
+            moved: moves,
+            counts: counts.clone(),
+            holding,
+        };
         // The last lane is for Units that no driver serves.
         let hands = drivers.0.clone();
         let nobody = hands.len();
@@ -183,6 +121,7 @@ impl Engine {
             phase,
             moved,
             counts,
+            hold,
             adoptions: Pace::default(),
             balancers: None,
             pulse: None,
@@ -228,13 +167,13 @@ impl Engine {
         let mut batch = Vec::new();
         loop {
             self.pulse.iter().for_each(Pulse::beat);
-            let adoption = self.adopt();
-            self.dispatch();
+            let adoption = if self.is_held() { None } else { self.adopt_and_dispatch() };
             self.tell_phase();
             let alarm = self.queue.next_alarm().into_iter().chain(adoption).min();
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|it| *it) => break,
+                () = self.hold.changed() => {}
                 Some(done) = self.running.join_next_with_id() => self.finish(done),
                 Some(question) = self.questions.recv() => question(&self.world),
                 count = self.changes.recv_many(&mut batch, 1_024) => {
@@ -269,6 +208,21 @@ impl Engine {
         };
         let dirt = self.world.apply(change);
         self.mark(dirt, is_news);
+    }
+
+    /// Whether nothing may begin. Once that is over, all is looked at: another process may have changed it.
+    fn is_held(&mut self) -> bool {
+        let (held, is_over) = self.hold.note(self.running.is_empty());
+        if is_over {
+            self.queue.look_again();
+        }
+        held
+    }
+
+    fn adopt_and_dispatch(&mut self) -> Option<Instant> {
+        let adoption = self.adopt();
+        self.dispatch();
+        adoption
     }
 
     /// Begins adoptions whose turn it is; tells when the next may begin.
@@ -482,7 +436,7 @@ impl Engine {
     fn tell_phase(&mut self) {
         let now = match *self.phase.borrow() {
             Phase::Serving => return,
-            _ if !self.world.is_settled() => Phase::Listening,
+            _ if !self.world.is_settled() || self.hold.is_on() => Phase::Listening,
             _ if self.queue.is_idle() => Phase::Serving,
             _ => Phase::Converging { left: self.queue.len() },
         };

@@ -1,11 +1,13 @@
 //! Files of ours: private, and either as they were or as they shall be.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, BufWriter, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
+
+use nix::fcntl::OFlag;
 
 /// Whether a replaced file must be there after a power cut.
 #[derive(Clone, Copy, PartialEq)]
@@ -25,10 +27,16 @@ pub(crate) fn replace(
     let mut aside = path.as_os_str().to_owned();
     aside.push(".tmp");
     let aside = PathBuf::from(aside);
-    let written = write_aside(&aside, durable, write).and_then(|()| fs::rename(&aside, path));
-    if written.is_err() {
+    let written = write_aside(&aside, durable, write).and_then(|file| {
+        fs::rename(&aside, path)?;
+        drop(file);
+        Ok(())
+    });
+    if let Err(error) = &written {
         // A full disk is no place for leftovers.
-        let _ = fs::remove_file(&aside);
+        if error.kind() != io::ErrorKind::WouldBlock {
+            let _ = fs::remove_file(&aside);
+        }
     } else if durable == Durable::Yes
         && let Some(parent) = path.parent()
     {
@@ -41,18 +49,39 @@ fn write_aside(
     aside: &Path,
     durable: Durable,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    // What is left of a write that was cut short; or somebody else's, who would read what we write, or a link to what is
-    // not ours.
-    match fs::remove_file(aside) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+) -> io::Result<File> {
+    clear_aside(aside)?;
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(aside)?;
+    // Until it has its name: another process must not take it away.
+    file.try_lock().map_err(|_| in_use(aside))?;
+    if file.metadata()?.nlink() == 0 {
+        return Err(in_use(aside));
+    }
     let mut writer = BufWriter::with_capacity(64 << 10, file);
     write(&mut writer)?;
     let file = writer.into_inner().map_err(io::IntoInnerError::into_error)?;
-    if durable == Durable::Yes { file.sync_all() } else { Ok(()) }
+    if durable == Durable::Yes {
+        file.sync_all()?;
+    }
+    Ok(file)
+}
+
+/// Takes away what is left of a write that was cut short; or somebody else's, who would read what we write, or a link to what is
+/// not ours. What another process writes now stays: it would be given the name half written.
+fn clear_aside(aside: &Path) -> io::Result<()> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let left = OpenOptions::new().read(true).custom_flags(flags.bits()).open(aside);
+    if left.as_ref().is_ok_and(|it| matches!(it.try_lock(), Err(TryLockError::WouldBlock))) {
+        return Err(in_use(aside));
+    }
+    match fs::remove_file(aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn in_use(aside: &Path) -> io::Error {
+    io::Error::new(io::ErrorKind::WouldBlock, format!("another process writes {}", aside.display()))
 }
 
 /// Makes a folder, and those above it, that only we may look into.
@@ -88,5 +117,21 @@ mod tests {
             assert!(it.is_file() && it.permissions().mode() & 0o777 == 0o600, "{it:?}");
             fs::remove_file(&path).expect("is there");
         }
+    }
+
+    #[test]
+    fn of_two_who_write_one_file_at_once_the_second_is_refused_and_the_first_is_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("it");
+        let first = replace(&path, Durable::No, |it| {
+            it.write_all(b"the first ")?;
+            let second = replace(&path, Durable::No, |it| it.write_all(b"the second"));
+            assert_eq!(second.expect_err("it is refused").kind(), io::ErrorKind::WouldBlock);
+            it.write_all(b"is whole")
+        });
+        first.expect("is written");
+        assert_eq!(fs::read_to_string(&path).expect("is there"), "the first is whole");
+        replace(&path, Durable::No, |it| it.write_all(b"the next")).expect("it is free again");
+        assert_eq!(fs::read_to_string(&path).expect("is there"), "the next");
     }
 }

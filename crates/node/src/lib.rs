@@ -72,6 +72,8 @@ pub struct Host {
     pub name: Name,
     pub proxy: Proxy,
     presence: Arc<Presence>,
+    /// Of a host of a cluster.
+    steering: Option<Arc<Steering>>,
     answers: Arc<Answers>,
     layer2: Layer2,
     bgp: Bgp,
@@ -95,14 +97,15 @@ impl Host {
         let steering = Arc::new(Steering::new(|port| ReservedPorts::default().contains(port)));
         proxy.steer_by(steering.clone());
         proxy.reserve_ports(ports);
-        Host::with_presence(name.clone(), proxy, Presence::new(name, named, []).guarded(steering))
+        let presence = Presence::new(name.clone(), named, []).guarded(steering.clone());
+        Host { steering: Some(steering), ..Host::with_presence(name, proxy, presence) }
     }
 
     fn with_presence(name: Name, proxy: Proxy, presence: Presence) -> Host {
         let presence = Arc::new(presence);
         let layer2 = Layer2::new(name.clone(), presence.clone());
         let bgp = Bgp::new(presence.clone());
-        Host { name, proxy, presence, answers: Arc::default(), layer2, bgp }
+        Host { name, proxy, presence, steering: None, answers: Arc::default(), layer2, bgp }
     }
 
     pub fn placement(&self) -> Arc<dyn Placement> {
@@ -190,12 +193,39 @@ impl Host {
         self.bgp.peers_now()
     }
 
+    /// Another process of this host serves: what only one may do ends here. Who is connected is served on, and its addresses stay.
+    pub fn retire(&self) {
+        self.stop_announcing();
+        self.stop_steering();
+    }
+
+    fn stop_steering(&self) {
+        if let Some(Err(error)) = self.steering.as_ref().map(|it| it.retire()) {
+            tracing::warn!(%error, "the nftables table of this process cannot be removed");
+        }
+    }
+
     /// A clean stop: what is announced is withdrawn first, then nobody new, who is there may finish until the deadline, and our addresses go.
     pub fn stop(&self, patience: Duration) -> Drained {
+        self.stop_beside(patience, || {}, || true)
+    }
+
+    /// As above, where another process may begin as soon as this one takes nobody new, which is when `let_go` is called. Addresses
+    /// go only if `is_alone` says that none has.
+    pub fn stop_beside(
+        &self,
+        patience: Duration,
+        let_go: impl FnOnce(),
+        is_alone: impl FnOnce() -> bool,
+    ) -> Drained {
         self.withdraw();
         self.proxy.stop_accepting();
+        self.stop_steering();
+        let_go();
         let drained = self.proxy.drain(Instant::now() + patience);
-        if let Err(error) = self.presence.clear() {
+        if !is_alone() {
+            tracing::info!("addresses stay: another process of this host serves them");
+        } else if let Err(error) = self.presence.clear() {
             tracing::warn!(%error, "addresses cannot be removed from lo");
         }
         if let Some(left) = self.answers.left() {

@@ -2,14 +2,18 @@
 //!
 //! ```text
 //!   old: hand_over                                  new: take
-//!      ◄── Hello(versions) ─────────────────────────────┤
+//!      ◄── Hello(versions, introduction) ───────────────┤
+//!      │   judges it; from Asked on, changes nothing    │
+//!      ├── Lock + descriptor, where one is needed ─────►│
 //!      ├── Sockets + descriptors ──────────────────────►│ opens what it plans, adopting them;
 //!      │   serves on                                    │ TCP serves at once, UDP sockets wait
 //!      ◄── Ready ───────────────────────────────────────┤ confirm
 //!      ├── Flows + descriptors (its UDP sockets rest) ─►│
 //!      ◄── Received ────────────────────────────────────┤
 //!      ├── Yours ──────────────────────────────────────►│ UDP sockets open
-//!      │   closes its copies, drains TCP, exits         │ serves
+//!      │   closes its copies, ends what one alone does  │ serves
+//!      ├── (closes the line) ──────────────────────────►│ does what one alone may do
+//!      │   drains TCP, exits                            │
 //! ```
 //! Queues of connections and of datagrams live in the sockets, which both have: nothing is refused or lost while
 //! they change hands. Until `Yours` the old process can go on as if nothing had happened, and does so when the new
@@ -27,8 +31,9 @@ mod take;
 
 pub(crate) use message::FlowRecord;
 pub use {
-    give::{HandOver, Turn},
-    take::{TakeOverError, TakenOver, take},
+    give::{HandOver, Predecessor, Turn},
+    message::Introduction,
+    take::{TakeOverError, TakenOver, take, take_as},
 };
 
 use std::{
@@ -45,11 +50,11 @@ use std::{
 use crate::Proxy;
 
 impl Proxy {
-    /// Waits at `path` for a successor, until the answer is dropped, and calls `tell` at every turn. After
+    /// Waits at `path` for a successor, until the answer is dropped, and tells every turn. After
     /// [`Turn::Over`] this process has its TCP connections left to [`Proxy::drain`], and must keep its hands off
     /// everything else that the successor has now, such as presence.
-    pub fn hand_over(&self, path: &Path, tell: impl FnMut(Turn) + Send + 'static) -> io::Result<HandOver> {
-        HandOver::begin(self.shared().clone(), path, tell)
+    pub fn hand_over(&self, path: &Path, predecessor: impl Predecessor) -> io::Result<HandOver> {
+        HandOver::begin(self.shared().clone(), path, predecessor)
     }
 
     /// Before anything is opened: opening then adopts the predecessor's sockets. UDP is served only from
@@ -60,7 +65,7 @@ impl Proxy {
 
     /// Everything is open: UDP flows come over and the predecessor lets go. An error means that it serves on, and
     /// this process must not.
-    pub fn confirm(&self, taken: TakenOver) -> Result<(), TakeOverError> {
+    pub fn confirm(&self, taken: &mut TakenOver) -> Result<(), TakeOverError> {
         taken.confirm(self.shared())
     }
 }

@@ -180,9 +180,9 @@ impl Serving {
 
     /// Everything is open here: the predecessor lets go.
     async fn take_the_rest(&mut self) -> Result<()> {
-        let Some(taken) = self.taken.take() else { return Ok(()) };
+        let Some(mut taken) = self.taken.take() else { return Ok(()) };
         let proxy = self.host.proxy.clone();
-        tokio::task::spawn_blocking(move || proxy.confirm(taken)).await??;
+        tokio::task::spawn_blocking(move || proxy.confirm(&mut taken)).await??;
         Ok(())
     }
 

@@ -2,10 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
-use seaway_model::{Change, Fact, Name, fact::FactRef, fact::HostReport};
+use seaway_model::{Change, Fact, Kind, Name, fact::FactRef, fact::HostReport};
 
 use super::{gather::HostAddresses, pulses::HostLeaseState};
 
@@ -13,6 +16,8 @@ use super::{gather::HostAddresses, pulses::HostLeaseState};
 pub(super) struct Hosts {
     said: Mutex<BTreeMap<Name, Host>>,
     pub(super) addresses: HostAddresses,
+    /// The version that the first whole list of Addresses was as of; 0 before.
+    listed: Arc<AtomicU64>,
 }
 
 struct Host {
@@ -23,6 +28,18 @@ struct Host {
 }
 
 impl Hosts {
+    /// Of the first list, before it is told that all were.
+    pub(super) fn note_listed(&self, kind: Kind, version: &str) {
+        if kind == Kind::Address {
+            let version = version.parse().unwrap_or_default();
+            let _ = self.listed.compare_exchange(0, version, Relaxed, Relaxed);
+        }
+    }
+
+    pub(super) fn listed(&self) -> Arc<AtomicU64> {
+        self.listed.clone()
+    }
+
     /// Notes what a host reports; `true` if the World is to be told.
     pub(super) fn put_report(&self, report: Arc<HostReport>) -> bool {
         self.addresses.put(&report.host, &report.own());

@@ -213,6 +213,7 @@ impl Reflector {
         }
         self.cluster.counts().listed(self.watched.kind);
         self.clear_trouble().await?;
+        self.hosts.note_listed(self.watched.kind, &version);
         self.sync().await?;
         Ok(Ok(Some(version)))
     }

@@ -5,6 +5,7 @@ mod counted;
 mod drains;
 mod gate;
 mod hangs;
+mod held;
 mod removals;
 
 use std::{

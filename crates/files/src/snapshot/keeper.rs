@@ -30,6 +30,8 @@ pub struct StateCacheWriter {
 #[derive(Default)]
 struct WriterState {
     pending: Mutex<PendingFacts>,
+    /// Held while the file is written.
+    writing: Mutex<()>,
     /// Something is to be written, or nothing any more.
     wakeup: Condvar,
 }
@@ -43,6 +45,8 @@ struct PendingFacts {
     /// Those of which not everything was told yet: a part must not replace a whole.
     missing: HashSet<Kind>,
     changed: bool,
+    /// Another process writes the file.
+    held: bool,
     over: bool,
 }
 
@@ -78,6 +82,19 @@ impl StateCacheWriter {
     /// For the watchdog.
     pub fn part(&self) -> Part {
         self.part.clone()
+    }
+
+    /// Writes nothing any more: another process does, or may. Returns once nothing is being written. What is told is recorded.
+    pub fn hold(&self) {
+        self.shared.pending().held = true;
+        drop(self.shared.writing.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Writes what was told.
+    pub fn release(&self) {
+        let mut pending = self.shared.pending();
+        pending.changed |= std::mem::take(&mut pending.held);
+        self.shared.wakeup.notify_one();
     }
 
     /// Records a change that the cluster told.
@@ -123,7 +140,7 @@ impl Drop for StateCacheWriter {
 
 impl PendingFacts {
     fn is_due(&self) -> bool {
-        self.changed && self.missing.is_empty()
+        self.changed && self.missing.is_empty() && !self.held
     }
 }
 
@@ -162,6 +179,7 @@ fn write_on(snapshot: &StateCache, shared: &WriterState, heartbeat: &Heartbeat) 
     let mut healthy = None;
     loop {
         let goes_on = shared.await_work(heartbeat) && shared.rest(GATHER, heartbeat);
+        let writing = shared.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (drains, facts) = {
             let mut pending = shared.pending();
             if !pending.is_due() {
@@ -186,6 +204,7 @@ fn write_on(snapshot: &StateCache, shared: &WriterState, heartbeat: &Heartbeat) 
                 }
             }
         }
+        drop(writing);
         let rest = REST.max(began.elapsed().saturating_mul(RESTS));
         let stays = goes_on && (shared.rest(rest, heartbeat) || shared.pending().is_due());
         if !stays {

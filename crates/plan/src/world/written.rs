@@ -310,6 +310,12 @@ impl World {
         Present { addresses, as_of: unknown.map_or(self.newest, |it| it.min(self.newest)), epoch: self.epoch }
     }
 
+    /// Up to which version this host knows Addresses, if all of version `listed` were told first.
+    pub fn known_addresses(&self, listed: u64) -> u64 {
+        // Of another store, or not understood: what was listed says nothing.
+        if self.unknown.is_empty() && self.epoch == 0 { self.newest.max(listed) } else { self.present().as_of }
+    }
+
     /// Addresses that a newer Seaway wrote.
     pub(super) fn newer(&self) -> impl Iterator<Item = Problem> + '_ {
         self.unknown.values().map(|it| {

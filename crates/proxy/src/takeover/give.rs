@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::message::{HandoverSocket, Message, NEWEST, OLDEST, Record, SocketRecord, is_understood};
+use super::message::{HandoverSocket, Introduction, Message, NEWEST, OLDEST, Record, SocketRecord, is_understood};
 use crate::{
     shared::Shared,
     sys::{self, Epoll, Events, Waker},
@@ -32,6 +32,34 @@ pub enum Turn {
     Over,
 }
 
+/// What a process decides and does while it hands over, in the thread that waits for successors. Whoever may be succeeded by
+/// any process of its user is just told the turns.
+pub trait Predecessor: Send + 'static {
+    /// Whether this one may have what is here; asked before anything rests. Else, why not.
+    fn admit(&mut self, _who: Option<&Introduction>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// After [`Turn::Asked`]: what lets a process serve, if something does; or why it is kept.
+    fn lock_for(&mut self, _who: Option<&Introduction>) -> Result<Option<OwnedFd>, String> {
+        Ok(None)
+    }
+
+    /// The hand-over waits for it.
+    fn tell(&mut self, turn: Turn);
+
+    /// For a successor that plans and opens.
+    fn patience(&self) -> Duration {
+        LONG
+    }
+}
+
+impl<F: FnMut(Turn) + Send + 'static> Predecessor for F {
+    fn tell(&mut self, turn: Turn) {
+        self(turn);
+    }
+}
+
 /// Waits for a successor in a thread of its own. Dropped, it waits no longer; the path stays, as a successor may
 /// have put its own there.
 pub struct HandOver {
@@ -40,11 +68,10 @@ pub struct HandOver {
 }
 
 impl HandOver {
-    /// `tell` is called at every turn, and the hand-over waits for it.
     pub(crate) fn begin(
         shared: Arc<Shared>,
         path: &Path,
-        mut tell: impl FnMut(Turn) + Send + 'static,
+        mut predecessor: impl Predecessor,
     ) -> io::Result<HandOver> {
         let listener = sys::local_listener(path)?;
         let over = Arc::new(Waker::new()?);
@@ -62,22 +89,14 @@ impl HandOver {
                 if (0..events.len()).any(|index| events.at(index).token == 1) {
                     return;
                 }
-                let mut asked = false;
-                let mut ask = || {
-                    asked = true;
-                    tell(Turn::Asked);
-                };
-                let ended =
-                    sys::local_accept(listener.as_fd()).and_then(|it| hand_over(&shared, it, &mut ask));
+                let ended = sys::local_accept(listener.as_fd())
+                    .and_then(|it| hand_over(&shared, it, &mut predecessor));
                 match ended {
-                    Ok(true) => return tell(Turn::Over),
+                    Ok(true) => return,
                     Ok(false) => {}
                     Err(error) => {
                         tracing::warn!(%error, "take-over failed; this process continues to serve")
                     }
-                }
-                if asked {
-                    tell(Turn::Resumed);
                 }
             }
         })?;
@@ -98,32 +117,65 @@ impl Drop for HandOver {
 }
 
 /// `true`: the successor serves. `false`: whoever came has left again.
-fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::Result<bool> {
+fn hand_over(shared: &Shared, socket: OwnedFd, predecessor: &mut dyn Predecessor) -> io::Result<bool> {
     let (user, process) = sys::peer_of(socket.as_fd())?;
     let mut peer = HandoverSocket::new(socket, SHORTLY)?;
+    let refuse = |peer: &HandoverSocket, reason: String| {
+        tracing::warn!(process, "take-over refused: {reason}");
+        peer.send(&Message::Refused { reason }, &[])
+    };
     if user != sys::own_user() {
-        peer.send(&Message::Refused { reason: "only the same user may take over".into() }, &[])?;
-        tracing::warn!(user, process, "take-over refused: it was asked by another user");
+        refuse(&peer, "only the same user may take over".into())?;
         return Ok(false);
     }
-    match peer.receive()? {
-        Some((Message::Hello { version, newest }, _)) if is_understood(version, newest) => {}
-        Some((Message::Hello { version, newest }, _)) => {
+    let who = match peer.receive()? {
+        Some((Message::Hello { version, newest, introduction }, _)) if is_understood(version, newest) => {
+            introduction
+        }
+        Some((Message::Hello { version, newest, .. }, _)) => {
             let newest = newest.unwrap_or(version);
             let reason = format!(
                 "the new process speaks versions {version} to {newest} of the hand-over, this one versions {OLDEST} to {NEWEST}"
             );
-            tracing::warn!(process, "take-over refused: {reason}");
-            peer.send(&Message::Refused { reason }, &[])?;
+            refuse(&peer, reason)?;
             return Ok(false);
         }
         Some(_) => return Err(io::ErrorKind::InvalidData.into()),
         None => return Ok(false),
+    };
+    if let Err(reason) = predecessor.admit(who.as_ref()) {
+        refuse(&peer, reason)?;
+        return Ok(false);
     }
     tracing::info!(process, "take-over: a successor has connected");
-    asked();
+    predecessor.tell(Turn::Asked);
+    let ended = match predecessor.lock_for(who.as_ref()) {
+        Ok(lock) => pass_all(shared, &mut peer, lock, predecessor.patience()),
+        Err(reason) => refuse(&peer, reason).map(|()| false),
+    };
+    if let Ok(true) = ended {
+        // The successor begins what only one may do once this line is closed.
+        predecessor.tell(Turn::Over);
+    } else {
+        // Until it is gone, or has had its time, it may still do something here.
+        peer.until_gone(SHORTLY);
+        predecessor.tell(Turn::Resumed);
+    }
+    ended
+}
+
+/// As above.
+fn pass_all(
+    shared: &Shared,
+    peer: &mut HandoverSocket,
+    lock: Option<OwnedFd>,
+    patience: Duration,
+) -> io::Result<bool> {
+    if let Some(lock) = lock {
+        peer.send(&Message::Lock, &[lock.as_fd()])?;
+    }
     peer.send_all(sockets(shared), |sockets, more| Message::Sockets { sockets, more })?;
-    peer.set_timeout(LONG)?;
+    peer.set_timeout(patience)?;
     match peer.receive() {
         Ok(Some((Message::Ready, _))) => {}
         Ok(Some(_)) => return Err(io::ErrorKind::InvalidData.into()),
@@ -135,14 +187,13 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
         }
         Ok(None) => {
             tracing::warn!(
-                process,
                 "take-over failed: the successor ended before it served; this process continues to serve"
             );
             return Ok(false);
         }
     }
     peer.set_timeout(SHORTLY)?;
-    match hand_flows_over(shared, &mut peer) {
+    match hand_flows_over(shared, peer) {
         Ok(()) => {}
         Err(error) => {
             shared.tell_all(&Command::Thaw);
@@ -156,7 +207,6 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
     if peer.send(&Message::Yours, &[]).is_err() {
         shared.tell_all(&Command::Thaw);
         tracing::warn!(
-            process,
             "take-over failed: the successor died at the last moment; this process continues to serve"
         );
         return Ok(false);
@@ -166,7 +216,7 @@ fn hand_over(shared: &Shared, socket: OwnedFd, asked: &mut dyn FnMut()) -> io::R
     }
     shared.tell_all(&Command::Relinquish);
     shared.stop_accepting();
-    tracing::info!(process, "take-over: the successor serves; connections here are drained");
+    tracing::info!("take-over: the successor serves; connections here are drained");
     Ok(true)
 }
 

@@ -28,7 +28,12 @@ pub(super) enum Message {
         /// The newest. Who does not say it speaks no other than `version`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         newest: Option<u32>,
+        /// Where several may come, and only one that knows enough may have it. Processes of before pass over it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        introduction: Option<Introduction>,
     },
+    /// One descriptor: who has it may serve. Only for who introduced itself.
+    Lock,
     /// It will not be, and why.
     Refused {
         reason: String,
@@ -46,6 +51,17 @@ pub(super) enum Message {
     },
     Received,
     Yours,
+}
+
+/// Who asks for the sockets of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    /// What both are: the same host of the same cluster.
+    pub of: String,
+    /// The higher, the later it was started for the first time.
+    pub generation: u64,
+    /// Up to which version it knows what it would serve.
+    pub knows: u64,
 }
 
 /// Whether some version is spoken by the successor and by this process.
@@ -117,6 +133,12 @@ impl HandoverSocket {
         sys::pass(self.socket.as_fd(), &serde_json::to_vec(message)?, fds)
     }
 
+    /// Returns when the other side is gone, or does not go in time.
+    pub(super) fn until_gone(&mut self, patience: Duration) {
+        let _ = self.set_timeout(patience);
+        while let Ok(Some(_)) = self.receive() {}
+    }
+
     /// `None`: the other side is gone.
     pub(super) fn receive(&mut self) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
         match sys::take(self.socket.as_fd(), &mut self.room) {
@@ -168,10 +190,11 @@ mod tests {
             Message::Flows { .. } => 4,
             Message::Received => 5,
             Message::Yours => 6,
+            Message::Lock => 7,
         };
         let all: std::collections::BTreeSet<u32> =
             GOLDEN.lines().map(|line| number(serde_json::from_str(line).expect("is read"))).collect();
-        assert_eq!(all, (0..=6).collect(), "every message is in the golden file");
+        assert_eq!(all, (0..=7).collect(), "every message is in the golden file");
     }
 
     #[test]
@@ -198,6 +221,6 @@ mod tests {
         let known: Vec<_> = sockets.into_iter().map(|it| it.known().map(|it| it.at.port())).collect();
         assert_eq!(known, [Some(80), None]);
         let hello = r#"{"Hello":{"version":1,"newest":9,"host":"a"}}"#;
-        assert!(matches!(serde_json::from_str(hello), Ok(Message::Hello { version: 1, newest: Some(9) })));
+        assert!(matches!(serde_json::from_str(hello), Ok(Message::Hello { version: 1, newest: Some(9), introduction: None })));
     }
 }

@@ -6,8 +6,8 @@ use std::{
 
 use seaway_model::L4;
 
-use super::message::{HandoverSocket, Message, NEWEST, OLDEST, Record};
-use crate::{shared::Shared, sys, worker::Command};
+use super::message::{HandoverSocket, Introduction, Message, NEWEST, OLDEST, Record};
+use crate::{open, shared::Shared, sys, worker::Command};
 
 /// For every answer of the old process, which interrupts its work for none of them for long.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,14 +31,25 @@ pub enum TakeOverError {
 pub struct TakenOver {
     peer: HandoverSocket,
     sockets: HashMap<(SocketAddr, L4), Vec<OwnedFd>>,
+    lock: Option<OwnedFd>,
 }
 
 /// Asks the process that hands over at `path` for its sockets.
 pub fn take(path: &Path) -> Result<TakenOver, TakeOverError> {
+    ask(path, None)
+}
+
+/// As above, where the running process judges by whom it is succeeded.
+pub fn take_as(path: &Path, who: Introduction) -> Result<TakenOver, TakeOverError> {
+    ask(path, Some(who))
+}
+
+fn ask(path: &Path, introduction: Option<Introduction>) -> Result<TakenOver, TakeOverError> {
     let socket = sys::local_connect(path)
         .map_err(|source| TakeOverError::NotRunning { path: path.display().to_string(), source })?;
     let mut peer = HandoverSocket::new(socket, PATIENCE)?;
-    peer.send(&Message::Hello { version: OLDEST, newest: Some(NEWEST) }, &[])?;
+    peer.send(&Message::Hello { version: OLDEST, newest: Some(NEWEST), introduction }, &[])?;
+    let mut lock = None;
     let mut sockets: HashMap<_, Vec<OwnedFd>> = HashMap::new();
     let mut unknown = 0_usize;
     loop {
@@ -49,9 +60,10 @@ pub fn take(path: &Path) -> Result<TakenOver, TakeOverError> {
                 }
                 if !more {
                     report_unknown("listening sockets", unknown);
-                    return Ok(TakenOver { peer, sockets });
+                    return Ok(TakenOver { peer, sockets, lock });
                 }
             }
+            Some((Message::Lock, fds)) => lock = fds.into_iter().next(),
             Some((Message::Refused { reason }, _)) => return Err(TakeOverError::Refused { reason }),
             Some(_) => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
             None => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
@@ -90,9 +102,27 @@ impl TakenOver {
         self.sockets.keys().copied()
     }
 
-    /// Puts the sockets where opening finds them.
+    /// What lets a process serve, where something does. The running process has it as well, until it has let go.
+    pub fn lock(&mut self) -> Option<OwnedFd> {
+        self.lock.take()
+    }
+
+    /// Returns when the predecessor has ended what only one process may do, or does not in time.
+    pub fn until_gone(&mut self, patience: Duration) {
+        self.peer.until_gone(patience);
+    }
+
+    /// Puts the sockets where opening finds them. What is steered to them is so by this process from here on: whoever writes
+    /// what is steered next knows all of it.
     pub(crate) fn adopt(&mut self, shared: &Shared) {
         shared.transferred_state.await_it();
+        if let Some(steering) = shared.steering.get() {
+            for ((at, l4), sockets) in &self.sockets {
+                if *l4 == L4::Tcp && !open::steered_again(*at, sockets, Some(steering)) {
+                    tracing::warn!(%at, "take-over: clients cannot be steered to the socket of the previous process");
+                }
+            }
+        }
         shared
             .inherited
             .lock()
@@ -101,7 +131,7 @@ impl TakenOver {
     }
 
     /// Everything is open here: the flows come over, and the old process lets go.
-    pub(crate) fn confirm(mut self, shared: &Shared) -> Result<(), TakeOverError> {
+    pub(crate) fn confirm(&mut self, shared: &Shared) -> Result<(), TakeOverError> {
         let (mut flows, mut unknown) = (Vec::new(), 0_usize);
         // If it died before, that is heard next: somebody has to serve.
         let _ = self.peer.send(&Message::Ready, &[]);
@@ -134,6 +164,10 @@ impl TakenOver {
         let unwanted = std::mem::take(&mut *shared.inherited.lock().unwrap_or_else(PoisonError::into_inner));
         for (at, l4) in unwanted.keys() {
             tracing::info!(%at, %l4, "take-over: a socket of the previous process is closed; no listener uses it");
+            let steering = shared.steering.get().filter(|_| *l4 == L4::Tcp);
+            if let Some(Err(error)) = steering.map(|it| it.remove(*at)) {
+                tracing::warn!(%at, %error, "nftables still directs clients to a socket that is closed");
+            }
         }
         tracing::info!(flows = count, "take-over done");
         Ok(())

@@ -1,5 +1,7 @@
 //! Two data planes in one process, and clients that must notice nothing.
 
+mod introduced;
+
 use std::{
     collections::BTreeMap,
     io::{Read, Write},
@@ -261,7 +263,7 @@ fn a_successor_takes_everything_over_and_nobody_notices() {
         new.adopt(&mut taken);
         plan.serve(&new);
         load.goes_on(300);
-        new.confirm(taken).unwrap();
+        new.confirm(&mut taken).unwrap();
         told.recv_timeout(Duration::from_secs(10)).unwrap();
         drop(hand_over);
         load.goes_on(300);
@@ -293,7 +295,7 @@ fn a_successor_that_dies_before_it_serves_leaves_everything_as_it_was() {
         let mut peer =
             HandoverSocket::new(sys::local_connect(&plan.path()).unwrap(), Duration::from_secs(10)).unwrap();
         // As processes of before greet.
-        peer.send(&Message::Hello { version: 1, newest: None }, &[]).unwrap();
+        peer.send(&Message::Hello { version: 1, newest: None, introduction: None }, &[]).unwrap();
         while !matches!(peer.receive().unwrap(), Some((Message::Sockets { more: false, .. }, _))) {}
         peer.send(&Message::Ready, &[]).unwrap();
         let mut flows = 0;
@@ -312,7 +314,7 @@ fn a_successor_that_dies_before_it_serves_leaves_everything_as_it_was() {
     let mut taken = take(&plan.path()).unwrap();
     new.adopt(&mut taken);
     plan.serve(&new);
-    new.confirm(taken).unwrap();
+    new.confirm(&mut taken).unwrap();
     load.goes_on(500);
     load.ends_well();
 }
@@ -324,7 +326,7 @@ fn what_the_successor_does_not_want_is_closed() {
     let new = plan.proxy(1);
     let mut taken = take(&plan.path()).unwrap();
     new.adopt(&mut taken);
-    new.confirm(taken).unwrap();
+    new.confirm(&mut taken).unwrap();
     told.recv_timeout(Duration::from_secs(10)).unwrap();
     drop(old);
     assert!(short_connection(plan.at()).is_err());
@@ -341,7 +343,7 @@ fn a_version_without_overlap_is_refused_and_where_nobody_is_that_is_said() {
     {
         let socket = sys::local_connect(&plan.path()).unwrap();
         let mut peer = HandoverSocket::new(socket, Duration::from_secs(10)).unwrap();
-        peer.send(&Message::Hello { version, newest }, &[]).unwrap();
+        peer.send(&Message::Hello { version, newest, introduction: None }, &[]).unwrap();
         match peer.receive().unwrap() {
             Some((Message::Refused { reason }, _)) => {
                 assert!(!understood && reason.contains("versions"), "{reason}")
@@ -392,7 +394,7 @@ fn what_a_newer_process_passes_on_is_taken_as_far_as_it_is_known() {
     new.adopt(&mut taken);
     new.put_pool(&KEY, Arc::new(pool(L4::Tcp, plan.backends.tcp)));
     new.open(&KEY, plan.ip, Arc::new(listener(L4::Tcp, at.port()))).unwrap();
-    new.confirm(taken).unwrap();
+    new.confirm(&mut taken).unwrap();
     old.join().unwrap();
     short_connection(at).unwrap();
 }
