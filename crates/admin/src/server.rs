@@ -215,7 +215,7 @@ impl BoundSockets {
     /// Listens there, too, at the same port, for whoever reads. Where it is listened already, that is enough: nobody
     /// but this machine may change anything.
     pub fn with_read_only_listener(mut self, at: IpAddr) -> Result<BoundSockets, BindError> {
-        let addresses = self.addresses();
+        let addresses = self.wanted_addresses();
         let family = |it: &SocketAddr| it.ip().is_unspecified() && it.is_ipv4() == at.is_ipv4();
         if addresses.iter().any(|it| it.ip() == at || family(it)) {
             return Ok(self);
@@ -281,6 +281,12 @@ impl BoundSockets {
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let pages = self.listeners.iter().filter(|(_, grants)| grants.are_of_the_page());
         pages.filter_map(|(listener, _)| listener.local_addr().ok()).collect()
+    }
+
+    /// As above, with those that another process has now, which are opened once it has gone.
+    pub fn wanted_addresses(&self) -> Vec<SocketAddr> {
+        let later = self.later.iter().filter(|it| it.grants.are_of_the_page()).map(|it| it.address);
+        self.addresses().into_iter().chain(later).collect()
     }
 
     /// The addresses of the probes `/live` and `/ready` alone.

@@ -33,12 +33,13 @@ pub(crate) struct Announcing {
 }
 
 impl Announcing {
-    /// `passwords`: in a cluster. In a folder, the plan knows them.
+    /// `passwords`: in a cluster. In a folder, the plan knows them. Nothing is announced before `owns` says that this process serves.
     pub(crate) fn start(
         host: &Arc<Host>,
         handle: &Handle,
         settings: Layer2Settings,
         passwords: Option<PasswordReader>,
+        owns: watch::Receiver<bool>,
         watchdog: &Watchdog,
         parts: &mut Vec<Part>,
     ) -> Announcing {
@@ -49,6 +50,12 @@ impl Announcing {
         let tell: Tell = Arc::new(move || notify.notify_one());
         parts.extend(passwords.iter().map(PasswordReader::part));
         let neighbors = carry(host.clone(), handle.clone(), read, watchdog.clone(), tell.clone());
+        let neighbors = async move {
+            let mut owns = owns;
+            if owns.wait_for(|it| *it).await.is_ok() {
+                neighbors.await;
+            }
+        };
         let routes =
             Routes { host: host.clone(), handle: handle.clone(), passwords, watchdog: watchdog.clone() };
         let reports = report(host.clone(), handle.clone(), changed);

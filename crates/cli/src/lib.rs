@@ -58,6 +58,7 @@ pub fn main() -> ExitCode {
         Command::Node(arguments) if arguments.prepare => prepare::run(),
         Command::Node(mut arguments) => {
             arguments.member.snapshot = arguments.snapshot.take();
+            arguments.member.handover = arguments.handover.take();
             member::run(&arguments.member, member::Part::Node)
         }
         Command::Status(arguments) => operate::status(&arguments),

@@ -5,9 +5,11 @@ mod adoption;
 pub(crate) mod cloud;
 mod copies;
 mod died;
+mod handover;
 mod hear;
 mod in_cluster;
 mod lead;
+mod life;
 mod metrics;
 mod names;
 mod other_signs;
@@ -26,11 +28,11 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::{Context, Result};
-use seaway_admin::{Admin, Binding, BoundSockets, Signal, Signals, logging::LogHandle, notify::Notifier};
+use seaway_admin::{Admin, Binding, BoundSockets, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
     Access, AddressDriver, Cluster, CredentialSource, FinalizerDriver, HostLeases, HostReports, LEADER,
     LeaderElection, LeaseTimings, PasswordReader, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch,
@@ -40,8 +42,8 @@ use seaway_drivers::{
     names::MemberNames,
     octavia::{Octavia, groups::Groups},
 };
-use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
-use seaway_files::pem::PemWatch;
+use seaway_engine::{Drivers, Engine, Handle, ProblemLog, Settings as Loop};
+use seaway_files::{pem::PemWatch, snapshot::StateCacheWriter};
 use seaway_model::{Change, Fact};
 use seaway_node::{AddressWatch, Host};
 use seaway_plan::{Placement, Roles, World};
@@ -49,13 +51,12 @@ use seaway_watchdog::Watching;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
-    time::timeout,
 };
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 pub(crate) use self::in_cluster::in_cluster;
 use self::{
-    died::died,
+    handover::{Folder, Retired, Retiring, Successor},
     hear::{Hearing, Me},
     recall::{Memory, Recall},
     report::{count, say, want},
@@ -65,9 +66,7 @@ use crate::{
     args::ProcessArgs as Arguments,
     control::{ReportedProblems, TELL_TIME, TELL_TIME_OFTEN, now, send_time, view_source, with_status_page},
     rights,
-    run::{
-        apply_reloaded, exit_at_once, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy,
-    },
+    run::{apply_reloaded, raise_descriptor_limit, runtime, settings_of, start_log, start_proxy},
     settings::Settings,
     version, watchdog,
 };
@@ -77,9 +76,6 @@ pub(crate) enum Part {
     Controller,
     Node,
 }
-
-/// What is being written at the end may wait for an answer this long: systemd and kubelets do not wait for ever.
-const LAST_WRITES: Duration = Duration::from_secs(8);
 
 pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     let began = Instant::now();
@@ -107,6 +103,8 @@ fn load(arguments: &Arguments, part: Part) -> Result<Settings> {
     }
     if let Some(snapshot) = &arguments.snapshot {
         settings.snapshot = Some(snapshot.clone());
+    } else if let (Some(folder), None) = (&arguments.handover, &settings.snapshot) {
+        settings.snapshot = Some(folder.join("snapshot"));
     }
     in_cluster(&mut settings, part, arguments.cloud.cloud_config.as_deref());
     Ok(settings)
@@ -136,6 +134,17 @@ fn access(arguments: &Arguments, settings: &Settings, part: Part) -> Access {
 struct Member {
     /// All parts, which may end once this is dropped.
     watching: Watching,
+    /// Of a host that may be succeeded while it serves.
+    folder: Option<Folder>,
+    /// Whether this process works, and no other one of this host.
+    owns: watch::Sender<bool>,
+    /// While it does not yet.
+    successor: Option<Successor>,
+    /// While it does: for the next one.
+    retiring: Option<Retiring>,
+    over: (mpsc::Sender<Retired>, mpsc::Receiver<Retired>),
+    reports: Option<Arc<HostReports>>,
+    snapshot: Option<Arc<StateCacheWriter>>,
     settings: Settings,
     host: Option<Arc<Host>>,
     handle: Handle,
@@ -144,7 +153,7 @@ struct Member {
     watch: Watch,
     /// Passes on what is heard; ends with the last who tells.
     hearing: JoinHandle<()>,
-    /// Of a controller: to lead. Of a host: to be alive.
+    /// Of a controller: to lead. Of a host: to be alive, while no other process of it is.
     campaign: LeaderElection,
     clock: JoinHandle<()>,
     addresses: Option<AddressWatch>,
@@ -171,7 +180,7 @@ impl Member {
         let series = settings.series.limits_of(part == Part::Node);
         let mut bound = BoundSockets::bind_now_or_later(&binding)?.with_series_limits(series);
         // What may only be read is anybody's; and a controller sends nobody anywhere.
-        let status_page = if part == Part::Node { bound.addresses() } else { Vec::new() };
+        let status_page = if part == Part::Node { bound.wanted_addresses() } else { Vec::new() };
         bound = pages::in_pod(bound, &arguments.pod, part)?;
         let watchdog = watchdog::start().context("the watchdog cannot start")?;
         let dog = watchdog.clone();
@@ -187,11 +196,23 @@ impl Member {
             }
             Part::Controller => None,
         };
+        let folder = match (&arguments.handover, part) {
+            (Some(path), Part::Node) => {
+                let of = format!("{}@{}", settings.host, cluster.server_url());
+                Some(Folder::open(path, of, arguments.pod.pod_name.as_deref())?)
+            }
+            _ => None,
+        };
+        let owned = folder.as_ref().map_or(Ok(true), Folder::try_lock)?;
+        let owns = watch::Sender::new(owned);
         let campaign = match part {
             Part::Controller => {
                 LeaderElection::start(&cluster, LEADER, &settings.host, LeaseTimings::leader(settings.lease))
             }
-            Part::Node => LeaderElection::start_host_lease(&cluster, &settings.host, LeaseTimings::HOST),
+            Part::Node => {
+                let owns = owns.subscribe();
+                LeaderElection::start_host_lease_once(&cluster, &settings.host, LeaseTimings::HOST, owns)
+            }
         };
         // Who may lead is told when it does.
         let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
@@ -237,6 +258,9 @@ impl Member {
         let engine = if host.is_none() { engine.fenced(lead::fence(campaign.leading())) } else { engine };
         let (stop, stopped) = watch::channel(false);
         let engine = watchdog::spawn_engine(&mut parts, engine, stopped);
+        if !owned {
+            handle.hold().await;
+        }
         let changes = handle.changes();
         let report = host.as_ref().map(|host| host.report()).transpose();
         let report = report.context("the addresses of this machine's interfaces cannot be read")?;
@@ -256,21 +280,23 @@ impl Member {
         };
         let drains = recall.as_ref().is_some_and(Recall::drains);
         let memory = match recall {
-            Some(recall) => recall.tell(&changes).await,
+            Some(recall) => recall.tell(&changes, owns.subscribe()).await,
             None => Memory::default(),
         };
         parts.extend(memory.part());
+        let snapshot = memory.keeper();
+        let mut reports = None;
         let me = match &host {
             Some(host) => {
                 let page = serve::page(&arguments.pod, &bound);
                 let running = ProgramInfo { version: version::LONG.into(), page };
-                let reports = Arc::new(HostReports::start(&cluster, &host.name, running));
-                parts.push(reports.part());
-                let says = say(reports.clone(), handle.clone());
+                let its = reports.insert(Arc::new(HostReports::start(&cluster, &host.name, running))).clone();
+                parts.push(its.part());
+                let says = say(its.clone(), handle.clone());
                 watchdog::spawn("the writer of this host's status", &mut parts, says);
                 let minds = serve::mind(host.name.clone(), campaign.rival(), changes.clone());
                 watchdog::spawn("the check for another process with this host's name", &mut parts, minds);
-                Some(Me::new(host.name.clone(), reports, drains))
+                Some(Me::new(host.name.clone(), its, drains))
             }
             None => {
                 other_signs::start(octavia.is_some(), &cluster, &changes, &mut parts).await;
@@ -309,7 +335,7 @@ impl Member {
             }
         };
         // It ends by itself once all pages are shown.
-        tokio::spawn(pages::tell(bound.closed_listeners(), changes.clone()));
+        tokio::spawn(pages::tell(bound.closed_listeners(), owns.subscribe(), changes.clone()));
         let reported = ReportedProblems::new(problems);
         let hearing = Hearing { changes: changes.clone(), me, memory, reported }.run(heard);
         let hearing = watchdog::spawn("the queue of changes", &mut parts, hearing);
@@ -333,7 +359,7 @@ impl Member {
         });
         let announcing = host.as_ref().map(|host| {
             let (layer2, passwords) = (settings.layer2.clone(), Some(PasswordReader::start(&cluster)));
-            Announcing::start(host, &handle, layer2, passwords, &watchdog, &mut parts)
+            Announcing::start(host, &handle, layer2, passwords, owns.subscribe(), &watchdog, &mut parts)
         });
         parts.extend(watch.parts());
         parts.extend(pems.iter().map(PemWatch::part));
@@ -345,8 +371,19 @@ impl Member {
         for at in admin.addresses() {
             info!("status page at http://{at}/");
         }
+        let successor =
+            folder.clone().zip(host.clone()).filter(|_| !owned).map(|(folder, host)| {
+                Successor::start(folder, handle.clone(), host, watch.addresses_listed())
+            });
         Ok(Member {
             watching: watchdog.watch(parts),
+            folder,
+            owns,
+            successor,
+            retiring: None,
+            over: mpsc::channel(1),
+            reports,
+            snapshot,
             settings,
             host,
             handle,
@@ -367,40 +404,6 @@ impl Member {
             notifier: Notifier::from_env(),
             log,
         })
-    }
-
-    async fn until_the_end(
-        mut self,
-        mut signals: Signals,
-        arguments: &Arguments,
-        began: Instant,
-    ) -> Result<ExitCode> {
-        let mut phase = self.handle.phase();
-        let mut was_ready = false;
-        loop {
-            tokio::select! {
-                signal = signals.next() => match signal {
-                    Signal::Reload => self.reload(arguments).await,
-                    Signal::Stop => return self.stop(signals).await,
-                    Signal::StopNow => return Ok(ExitCode::FAILURE),
-                },
-                Some(()) = next(&mut self.conf) => self.read_cloud_again(arguments).await,
-                what = died(&mut self.engine, self.watch.ended(), &mut self.hearing) => {
-                    error!("{what}; exiting so that the supervisor restarts the process");
-                    return Ok(ExitCode::FAILURE);
-                }
-                served = phase.wait_for(|it| *it == Phase::Serving), if !was_ready => {
-                    was_ready = true;
-                    if served.is_ok() {
-                        self.announcing.iter().for_each(Announcing::begin_sessions);
-                        info!(after = ?began.elapsed(), "ready");
-                        self.notifier.set_main_process(std::process::id());
-                        self.notifier.ready("serving");
-                        seaway_proxy::give_memory_back();
-                    }
-                }
-            }
-        }
     }
 
     async fn reload(&mut self, arguments: &Arguments) {
@@ -448,49 +451,6 @@ impl Member {
             warn!("the new configuration is not applied: the engine has ended");
         }
         self.settings = settings;
-    }
-
-    /// A second signal waits for nothing.
-    async fn stop(self, mut signals: Signals) -> Result<ExitCode> {
-        let host = self.host.clone();
-        tokio::select! {
-            ended = self.finish() => ended,
-            _ = signals.next() => exit_at_once(host.as_ref()).await,
-        }
-    }
-
-    /// Nobody new; who is there may finish until the deadline.
-    async fn finish(self) -> Result<ExitCode> {
-        info!(patience = ?self.settings.drain, "stopping");
-        self.notifier.stopping("draining");
-        self.stopping.store(true, Ordering::Relaxed);
-        // From here on they may end.
-        drop(self.watching);
-        // The engine may have ended by itself.
-        let _ = self.stop.send(true);
-        drop(self.addresses);
-        drop(self.announcing);
-        drop(self.pems);
-        self.clock.abort();
-        self.watch.stop().await;
-        if let Err(error) = self.hearing.await {
-            warn!(%error, "changes from the API server could not be passed on during shutdown");
-        }
-        match timeout(LAST_WRITES, self.engine).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => warn!(%error, "the engine failed during shutdown"),
-            Err(_) => warn!(
-                "timed out waiting for in-flight API writes during shutdown; the next process will reconcile them"
-            ),
-        }
-        if let Some(host) = &self.host {
-            let (host, patience) = (host.clone(), self.settings.drain);
-            let draining = tokio::task::spawn_blocking(move || host.stop(patience).cut);
-            info!(cut = draining.await.context("the drain panicked")?, "stopped");
-        }
-        self.campaign.resign().await;
-        self.admin.stop().await;
-        Ok(ExitCode::SUCCESS)
     }
 }
 

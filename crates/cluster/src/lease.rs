@@ -10,6 +10,8 @@
 //! The Lease of a host is a sign of life, and nobody is elected: a process that starts writes it over whoever ran there
 //! before. One that finds it written over meanwhile has a rival of the same name, and says so.
 
+mod host_lease;
+
 use std::{
     pin::pin,
     sync::{
@@ -38,7 +40,6 @@ use crate::{
     answer::{ApiError, Cause},
     connect::Cluster,
     moment::{later, later_than},
-    watch::pulses,
     writer::OwnedTask,
 };
 
@@ -145,21 +146,15 @@ impl Leading {
 impl LeaderElection {
     /// Campaigns for the Lease `name`. `who` is for people; what tells one process from another is added to it.
     pub fn start(cluster: &Cluster, name: &str, who: &str, terms: LeaseTimings) -> LeaderElection {
-        LeaderElection::begin(cluster, name, who, terms, Meaning::Leads)
-    }
-
-    /// A host's sign of life: as long as it is renewed, what the host holds is believed to be held.
-    pub fn start_host_lease(cluster: &Cluster, host: &str, terms: LeaseTimings) -> LeaderElection {
-        let name = format!("{}{host}", pulses::HOST_LEASE_PREFIX);
-        LeaderElection::begin(cluster, &name, host, terms, Meaning::Lives)
+        LeaderElection::begin(cluster, (name, who), terms, Meaning::Leads, watch::channel(true).1)
     }
 
     fn begin(
         cluster: &Cluster,
-        name: &str,
-        who: &str,
+        (name, who): (&str, &str),
         terms: LeaseTimings,
         meaning: Meaning,
+        begins: watch::Receiver<bool>,
     ) -> LeaderElection {
         let (tell, leading) = watch::channel(None);
         let (tell_rival, rival) = watch::channel(None);
@@ -179,7 +174,7 @@ impl LeaderElection {
             handed_over: handed_over.clone(),
             rival: tell_rival,
         };
-        let task = spawn_lease_task(&format!("the Lease {name}"), candidate.run(resigned));
+        let task = spawn_lease_task(&format!("the Lease {name}"), candidate.run_from(begins, resigned));
         LeaderElection { task, resign, leading: Leading { until: leading, handed_over }, rival }
     }
 

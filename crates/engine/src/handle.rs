@@ -147,4 +147,3 @@ impl Handle {
         self.moved.clone()
     }
 }
-

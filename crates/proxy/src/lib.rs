@@ -85,7 +85,5 @@ pub use statistics::{
     ListenerStatistics, MemberStatistics, MemoryStatistics, PoolStatistics, Statistics, Traffic,
 };
 pub use sys::{give_memory_back, raise_descriptor_limit};
-pub use takeover::{
-    HandOver, Introduction, Predecessor, TakeOverError, TakenOver, Turn, take, take_as,
-};
+pub use takeover::{HandOver, Introduction, Predecessor, TakeOverError, TakenOver, Turn, take, take_as};
 pub use tls::{KeyError, look_at, shows_validation};

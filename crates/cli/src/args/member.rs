@@ -28,6 +28,9 @@ pub(crate) struct ProcessArgs {
     /// Of a node: where it keeps what it knows
     #[arg(skip)]
     pub(crate) snapshot: Option<PathBuf>,
+    /// Of a node: where the next process finds it
+    #[arg(skip)]
+    pub(crate) handover: Option<PathBuf>,
     /// Of a controller
     #[arg(skip)]
     pub(crate) cloud: CloudArgs,
@@ -69,6 +72,10 @@ pub(crate) struct Node {
     /// /run/seaway/NAME.snapshot for root, else below $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
+    /// The folder, for root alone, where the next process of this host finds this one and takes its sockets and addresses over:
+    /// in memory, and the same for both [default: none, and the next one begins once this one has ended]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) handover: Option<PathBuf>,
 }
 
 /// Which pod this is, told by its manifest: whoever may `get` `pods/proxy` reads its status page.

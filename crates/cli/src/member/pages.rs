@@ -26,8 +26,15 @@ pub(super) fn in_pod(mut bound: BoundSockets, pod: &Pod, part: Part) -> Result<B
     Ok(bound)
 }
 
-/// Tells where it is not listened, for as long as that is so.
-pub(super) async fn tell(mut closed: watch::Receiver<Vec<ClosedListener>>, changes: mpsc::Sender<Change>) {
+/// Tells where it is not listened, for as long as that is so, and once this process serves: before, the one that does has them.
+pub(super) async fn tell(
+    mut closed: watch::Receiver<Vec<ClosedListener>>,
+    mut owns: watch::Receiver<bool>,
+    changes: mpsc::Sender<Change>,
+) {
+    if owns.wait_for(|it| *it).await.is_err() {
+        return;
+    }
     let mut told = false;
     loop {
         let now = closed.borrow_and_update().clone();
@@ -99,7 +106,7 @@ mod tests {
         let taken = ClosedListener { address: at, why, probes: false, metrics: false };
         let (say, heard) = watch::channel(vec![taken]);
         let (changes, mut told) = mpsc::channel(4);
-        let telling = tokio::spawn(tell(heard, changes));
+        let telling = tokio::spawn(tell(heard, watch::channel(true).1, changes));
         let Some(Change::Reported(object, problems)) = told.recv().await else { panic!("it is told") };
         assert_eq!(object.to_string(), "Config admin");
         assert!(problems[0].message.contains("127.0.0.1:1936: another process"), "{}", problems[0]);

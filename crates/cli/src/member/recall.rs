@@ -12,7 +12,7 @@ use seaway_files::snapshot::{CachedState, Origin, StateCache, StateCacheWriter};
 use seaway_model::{Change, Fact, Kind, Name, ObjectRef, Problem, Reason, fact::FactRef, fact::HostReport};
 use seaway_watchdog::Part;
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, watch},
     time::{Instant, sleep_until},
 };
 use tracing::{info, warn};
@@ -37,9 +37,10 @@ pub(super) struct Recall {
 }
 
 /// What a host hears, before it is told on.
-#[derive(Default)]
 pub(super) struct Memory {
-    keeper: Option<StateCacheWriter>,
+    /// Whether this process serves, or may: another one that does has heard more than was written down.
+    owns: watch::Receiver<bool>,
+    keeper: Option<Arc<StateCacheWriter>>,
     /// Until all that is needed was heard, or it took too long.
     waiting: Option<Waiting>,
     /// While it serves what it knew last.
@@ -108,7 +109,7 @@ impl Recall {
     }
 
     /// Tells what must be known before anything is served.
-    pub(super) async fn tell(self, changes: &mpsc::Sender<Change>) -> Memory {
+    pub(super) async fn tell(self, changes: &mpsc::Sender<Change>, owns: watch::Receiver<bool>) -> Memory {
         if self.drains() {
             info!("this host is draining, as before the restart");
             // The engine may have ended; whoever watches it says so.
@@ -117,7 +118,10 @@ impl Recall {
         let Some(snapshot) = self.snapshot else { return Memory::default() };
         let keeper =
             StateCacheWriter::start(snapshot.clone(), self.recalled.as_ref(), seaway_cluster::kinds());
-        let keeper = keeper.inspect_err(|error| warn!(%error, "no snapshot is kept")).ok();
+        let keeper = keeper.inspect_err(|error| warn!(%error, "no snapshot is kept")).ok().map(Arc::new);
+        if let Some(keeper) = keeper.as_ref().filter(|_| !*owns.borrow()) {
+            keeper.hold();
+        }
         let waiting = self.recalled.map(|recalled| Waiting {
             recalled,
             file: ObjectRef::new(Kind::File, "", snapshot.path().to_string_lossy().into_owned()),
@@ -126,21 +130,35 @@ impl Recall {
             heard: HashSet::new(),
             troubles: Vec::new(),
         });
-        Memory { keeper, waiting, stale: None, counts: self.counts }
+        Memory { owns, keeper, waiting, stale: None, counts: self.counts }
+    }
+}
+
+impl Default for Memory {
+    /// Nothing is known, and nothing written down.
+    fn default() -> Memory {
+        let owns = watch::channel(true).1;
+        Memory { owns, keeper: None, waiting: None, stale: None, counts: Arc::default() }
     }
 }
 
 impl Memory {
     /// For the watchdog.
     pub(super) fn part(&self) -> Option<Part> {
-        self.keeper.as_ref().map(StateCacheWriter::part)
+        self.keeper.as_ref().map(|it| it.part())
+    }
+
+    /// What writes down what is heard.
+    pub(super) fn keeper(&self) -> Option<Arc<StateCacheWriter>> {
+        self.keeper.clone()
     }
 
     /// Returns when what was known last is to be served: the API server had its time.
     pub(super) async fn loses_patience(&self) {
+        let mut owns = self.owns.clone();
         match &self.waiting {
-            Some(waiting) => sleep_until(waiting.until).await,
-            None => std::future::pending().await,
+            Some(waiting) if owns.wait_for(|it| *it).await.is_ok() => sleep_until(waiting.until).await,
+            _ => std::future::pending().await,
         }
     }
 

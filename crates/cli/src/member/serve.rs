@@ -29,7 +29,7 @@ pub(super) async fn certificates(settings: &Settings, tell: &mpsc::Sender<Change
 /// Where this pod's status page is read by whoever asks the API server.
 pub(super) fn page(pod: &Pod, bound: &BoundSockets) -> Option<StatusPage> {
     let (at, name, namespace) = (pod.pod_address?, pod.pod_name.as_ref()?, pod.pod_namespace.as_ref()?);
-    let addresses = bound.addresses();
+    let addresses = bound.wanted_addresses();
     let port = addresses.iter().find(|it| it.ip() == at).or(addresses.first())?.port();
     Some(StatusPage { namespace: namespace.as_str().into(), pod: name.as_str().into(), port })
 }

@@ -5,8 +5,9 @@ use seaway_model::{
     Config,
     config::{Admission, Opens, OtherHosts, Routes, Secrets},
 };
+use tokio::time::timeout;
 
-use super::*;
+use super::{died::died, *};
 use crate::{
     args::{Cli, Command},
     look,

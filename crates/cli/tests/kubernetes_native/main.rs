@@ -17,6 +17,7 @@ mod draining;
 mod fence;
 mod giving_away;
 mod half_open;
+mod handing_over;
 mod hears;
 mod helm;
 mod honoured;

@@ -88,6 +88,8 @@ pub(crate) struct Scene {
     pub(crate) cloud: Option<PathBuf>,
     /// What that cloud calls this cluster.
     pub(crate) cluster_name: &'static str,
+    /// Whether the next process of a host takes over from the one that serves.
+    pub(crate) is_handed_over: bool,
     folder: TempDir,
 }
 
@@ -127,6 +129,11 @@ impl Scene {
     /// As above, by another configuration.
     pub(crate) fn with(nodes: usize, configuration: &'static str) -> Option<Scene> {
         Scene::of(Scene { configuration, ..Scene::bare()? }, nodes)
+    }
+
+    /// As `up`; processes of hosts take over from each other.
+    pub(crate) fn handed_over(nodes: usize) -> Option<Scene> {
+        Scene::of(Scene { is_handed_over: true, ..Scene::bare()? }, nodes)
     }
 
     /// Whose nodes are not Ready when they were silent for ten seconds.
@@ -185,6 +192,7 @@ impl Scene {
             configuration,
             cloud: None,
             cluster_name: "kubernetes",
+            is_handed_over: false,
             folder,
         })
     }
@@ -245,6 +253,13 @@ impl Scene {
         self.start(&name, "node", command, kubeconfig, "default");
     }
 
+    /// Starts one more process of this node's host, `a#2` of `a`, as a pod of that name.
+    pub(crate) fn serve_too(&mut self, at: usize, name: &str) {
+        let kubeconfig = self.cluster.kubeconfig_inside(NODE, &[]);
+        let command = self.nodes[at].namespace().command(SEAWAY);
+        self.start(name, "node", command, &kubeconfig, "default");
+    }
+
     /// Starts a host that is no node, out there.
     pub(crate) fn serve_beside(&mut self, name: &str, outside: &Namespace) {
         let kubeconfig = self.cluster.kubeconfig_inside(NODE, &[]);
@@ -259,7 +274,10 @@ impl Scene {
         command.arg(part).arg("--kubeconfig").arg(kubeconfig).arg("--config").arg(&config);
         let host = name.split('#').next().unwrap_or(name);
         command.args(["--namespace", namespace, "--host", host]);
-        if part == "node" {
+        if part == "node" && self.is_handed_over {
+            command.arg("--handover").arg(self.folder.path().join(format!("{host}.handover")));
+            command.args(["--pod-name", name]);
+        } else if part == "node" {
             command.arg("--snapshot").arg(self.snapshot(name));
         }
         if let Some(file) = self.cloud.as_ref().filter(|_| part == "controller") {
@@ -291,6 +309,23 @@ impl Scene {
     pub(crate) fn end(&mut self, name: &str) {
         self.kill(name);
         self.cluster.kubectl(&["delete", "lease", "seaway-controller"]);
+    }
+
+    /// Asks a process to end.
+    pub(crate) fn terminate(&self, name: &str) {
+        self.processes[name].signal(Signal::SIGTERM);
+    }
+
+    /// Waits for its end; whether all was well, and its log.
+    pub(crate) fn ended(&mut self, name: &str) -> (bool, String) {
+        let mut status = None;
+        until("it ends", || {
+            status = self.processes.get_mut(name).expect("it runs").child.try_wait().expect("it is ours");
+            status.is_some()
+        });
+        let log = self.log(name);
+        self.processes.remove(name);
+        (status.is_some_and(|it| it.success()), log)
     }
 
     pub(crate) fn pause(&self, name: &str) {

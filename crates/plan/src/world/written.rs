@@ -313,7 +313,11 @@ impl World {
     /// Up to which version this host knows Addresses, if all of version `listed` were told first.
     pub fn known_addresses(&self, listed: u64) -> u64 {
         // Of another store, or not understood: what was listed says nothing.
-        if self.unknown.is_empty() && self.epoch == 0 { self.newest.max(listed) } else { self.present().as_of }
+        if self.unknown.is_empty() && self.epoch == 0 {
+            self.newest.max(listed)
+        } else {
+            self.present().as_of
+        }
     }
 
     /// Addresses that a newer Seaway wrote.

@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use super::message::{HandoverSocket, Introduction, Message, NEWEST, OLDEST, Record, SocketRecord, is_understood};
+use super::message::{
+    HandoverSocket, Introduction, Message, NEWEST, OLDEST, Record, SocketRecord, is_understood,
+};
 use crate::{
     shared::Shared,
     sys::{self, Epoll, Events, Waker},

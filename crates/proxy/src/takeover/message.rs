@@ -221,6 +221,9 @@ mod tests {
         let known: Vec<_> = sockets.into_iter().map(|it| it.known().map(|it| it.at.port())).collect();
         assert_eq!(known, [Some(80), None]);
         let hello = r#"{"Hello":{"version":1,"newest":9,"host":"a"}}"#;
-        assert!(matches!(serde_json::from_str(hello), Ok(Message::Hello { version: 1, newest: Some(9), introduction: None })));
+        assert!(matches!(
+            serde_json::from_str(hello),
+            Ok(Message::Hello { version: 1, newest: Some(9), introduction: None })
+        ));
     }
 }

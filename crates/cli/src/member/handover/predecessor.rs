@@ -1,0 +1,167 @@
+//! The process that serves, and passes that on.
+
+use std::{
+    os::fd::OwnedFd,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use seaway_cluster::HostReports;
+use seaway_engine::Handle;
+use seaway_files::snapshot::StateCacheWriter;
+use seaway_node::Host;
+use seaway_proxy::{HandOver, Introduction, Predecessor, Turn};
+use tokio::{runtime, sync::mpsc, time::timeout};
+use tracing::warn;
+
+use super::Folder;
+
+/// What drivers are at, and what is being written of this host, is waited for so long; else the next process asks again.
+const RESTS: Duration = Duration::from_secs(10);
+/// For the next process, from the lock until it serves.
+const SERVES: Duration = Duration::from_secs(60);
+/// What this process has to end is ended within this.
+const RETIRES: Duration = Duration::from_secs(8);
+
+/// Dropped once the process has ended what only one may do.
+pub(in crate::member) type Retired = std::sync::mpsc::Sender<()>;
+
+/// Waits for the next process.
+pub(in crate::member) struct Retiring {
+    waiting: HandOver,
+    is_asked: Arc<AtomicBool>,
+}
+
+impl Retiring {
+    /// `over`: told when the next process serves, and this one is to end what only one may do.
+    pub(in crate::member) fn begin(
+        folder: &Folder,
+        engine: &Handle,
+        host: &Arc<Host>,
+        reports: Arc<HostReports>,
+        snapshot: Option<Arc<StateCacheWriter>>,
+        over: mpsc::Sender<Retired>,
+    ) -> std::io::Result<Retiring> {
+        let is_asked = Arc::<AtomicBool>::default();
+        let server = Server {
+            runtime: runtime::Handle::current(),
+            folder: folder.clone(),
+            engine: engine.clone(),
+            host: host.clone(),
+            reports,
+            snapshot,
+            over,
+            is_asked: is_asked.clone(),
+        };
+        let waiting = host.proxy.hand_over(&folder.socket(), server)?;
+        Ok(Retiring { waiting, is_asked })
+    }
+
+    /// A next process is about to serve.
+    pub(in crate::member) fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::SeqCst)
+    }
+
+    /// From now on none can begin. Blocks until one that did is through.
+    pub(in crate::member) fn end(self) {
+        drop(self.waiting);
+    }
+}
+
+struct Server {
+    runtime: runtime::Handle,
+    folder: Folder,
+    engine: Handle,
+    host: Arc<Host>,
+    reports: Arc<HostReports>,
+    snapshot: Option<Arc<StateCacheWriter>>,
+    over: mpsc::Sender<Retired>,
+    is_asked: Arc<AtomicBool>,
+}
+
+impl Predecessor for Server {
+    fn admit(&mut self, who: Option<&Introduction>) -> Result<(), String> {
+        admit(&self.folder.of, self.folder.generation, who)
+    }
+
+    fn lock_for(&mut self, who: Option<&Introduction>) -> Result<Option<OwnedFd>, String> {
+        let rests = async {
+            self.engine.hold().await;
+            self.reports.hold().await;
+        };
+        if self.runtime.block_on(timeout(RESTS, rests)).is_err() {
+            return Err(format!("changes of this process are not through within {RESTS:?}"));
+        }
+        let report = self.host.report().map_err(|error| seaway_engine::chain(&error))?;
+        judge(report.applied, who)?;
+        self.folder.lend().map(Some).map_err(|error| error.to_string())
+    }
+
+    fn tell(&mut self, turn: Turn) {
+        match turn {
+            Turn::Asked => self.is_asked.store(true, Ordering::SeqCst),
+            Turn::Resumed => {
+                self.engine.release();
+                self.reports.release();
+                self.is_asked.store(false, Ordering::SeqCst);
+            }
+            Turn::Over => {
+                self.snapshot.iter().for_each(|it| it.hold());
+                let (tell, told) = std::sync::mpsc::channel();
+                // Who is ending does not hear it, and has ended all that in another way.
+                if self.over.blocking_send(tell).is_ok() {
+                    // An error is what is waited for.
+                    let _ = told.recv_timeout(RETIRES);
+                }
+                self.folder.let_go();
+            }
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        SERVES
+    }
+}
+
+fn admit(of: &str, generation: u64, who: Option<&Introduction>) -> Result<(), String> {
+    match who {
+        None => Err("the new process does not say which host it serves".into()),
+        Some(who) if who.of != of => Err(format!("the new process serves {}, this one serves {of}", who.of)),
+        Some(who) if who.generation < generation => {
+            Err("the new process is of an older pod than this one".into())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// One that knows less could bring an address back that is another host's by now.
+fn judge(applied: u64, who: Option<&Introduction>) -> Result<(), String> {
+    match who.map(|it| it.knows) {
+        Some(knows) if knows >= applied => Ok(()),
+        knows => {
+            let knows = knows.unwrap_or_default();
+            warn!(knows, applied, "the new process does not know all Addresses yet; it asks again");
+            Err(format!("it knows Addresses up to version {knows}, and this process has applied {applied}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_same_host_may_take_over_and_only_if_it_is_no_older_and_knows_as_much() {
+        let who = |of: &str, generation, knows| Introduction { of: of.into(), generation, knows };
+        let admitted = |it: Introduction| admit("a@b", 4, Some(&it)).is_ok();
+        assert!(admitted(who("a@b", 4, 0)) && admitted(who("a@b", 5, 0)));
+        assert!(!admitted(who("a@b", 3, 9)), "a pod that was retired and started again");
+        assert!(!admitted(who("a@c", 9, 9)), "of another cluster");
+        assert!(admit("a@b", 0, None).is_err());
+        assert!(judge(7, Some(&who("a@b", 4, 7))).is_ok() && judge(0, Some(&who("a@b", 4, 0))).is_ok());
+        assert!(judge(7, Some(&who("a@b", 4, 6))).is_err() && judge(7, None).is_err());
+    }
+}
