@@ -16,6 +16,11 @@ fn a_port_that_another_process_has_is_told_and_opened_once_it_is_free() {
         assert!(BoundSockets::bind(&binding).is_err(), "who only shows a page says so and ends");
         let bound = BoundSockets::bind_now_or_later(&binding).unwrap();
         let closed = bound.closed_listeners();
+        assert_eq!(
+            (bound.addresses(), bound.wanted_addresses()),
+            (vec![], vec![taken]),
+            "nobody names it a member"
+        );
         (
             bound.serve(seaway_admin::immediate_source(|| Arc::new(view::at(1000))), LogHandle::detached()),
             closed,

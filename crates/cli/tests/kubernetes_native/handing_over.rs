@@ -21,7 +21,7 @@ const RATE: u32 = 1_000;
 const IDLE: usize = 500;
 
 /// A web server and one that answers datagrams, asked all the time.
-fn load(scene: &Scene, rate: u32) -> Load {
+fn load(scene: &Scene, rate: u32) -> (Clients, Load) {
     scene.cluster.apply(&deployment("shop", 2));
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     scene.cluster.apply(&datagrams("dns"));
@@ -34,7 +34,7 @@ fn load(scene: &Scene, rate: u32) -> Load {
         Target::new("datagrams", Kind::Udp, dns).times(DATAGRAMS),
     ]);
     load.goes_on(200);
-    load
+    (clients, load)
 }
 
 fn holder(scene: &Scene) -> String {
@@ -68,7 +68,7 @@ fn the_next_process_of_a_host_takes_over_and_no_client_notices_before_the_first_
     scene.cluster.apply(ECHO);
     let echo = SocketAddr::new(scene.address("echo").parse().expect("an address"), 80);
     until("it answers", || connect(&scene, echo).is_ok());
-    let load = load(&scene, RATE);
+    let (_clients, load) = load(&scene, RATE);
     let mut idle: Vec<TcpStream> =
         (0..IDLE).map(|_| connect(&scene, echo).expect("it answers still")).collect();
     until("it says what it has applied", || applied(&scene) > 0);
@@ -120,14 +120,14 @@ fn the_next_process_of_a_host_takes_over_and_no_client_notices_before_the_first_
 #[test]
 fn a_process_that_knows_less_or_dies_on_the_way_leaves_the_host_to_the_one_that_serves() {
     let Some(mut scene) = Scene::handed_over(1) else { return };
-    let load = load(&scene, RATE / 4);
+    let (_clients, load) = load(&scene, RATE / 4);
     let at = scene.answering("shop");
     // By a snapshot alone none takes over: the one that serves has heard more.
     scene.cluster.kill_api();
     scene.serve_too(0, "a#2");
     until("it waits", || scene.log("a#2").contains("another process of this host serves"));
     until("it cannot read anything", || scene.log("a#2").contains("cannot be reached"));
-    load.goes_on(RATE as usize);
+    load.goes_on(200);
     assert!(!scene.log("a").contains("a successor has connected"), "it asks for nothing");
     scene.terminate("a#2");
     let (is_well, log) = scene.ended("a#2");
@@ -153,7 +153,7 @@ fn a_process_that_knows_less_or_dies_on_the_way_leaves_the_host_to_the_one_that_
 #[test]
 fn whichever_process_dies_the_other_one_serves_and_an_older_pod_that_starts_again_takes_nothing() {
     let Some(mut scene) = Scene::handed_over(1) else { return };
-    let load = load(&scene, RATE / 4);
+    let (_clients, load) = load(&scene, RATE / 4);
     let at = scene.answering("shop");
     scene.serve_too(0, "a#2");
     until("the next one serves", || scene.log("a#2").contains("ready after="));

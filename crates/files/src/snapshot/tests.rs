@@ -262,3 +262,22 @@ fn the_head_and_the_end_of_a_snapshot_are_the_golden_ones() {
         assert_eq!(String::from_utf8(written).expect("is text"), golden);
     }
 }
+
+#[test]
+fn a_writer_that_is_held_writes_nothing_and_all_that_was_told_once_it_is_released() {
+    let (_folder, snapshot) = place();
+    let keeper = StateCacheWriter::start(snapshot.clone(), None, [Kind::Service]).expect("a thread");
+    keeper.hold();
+    facts().into_iter().map(Change::Put).for_each(|it| keeper.record(&it));
+    keeper.record(&Change::Synced(Kind::Service));
+    drop(keeper);
+    assert!(!snapshot.path().exists(), "another process writes it");
+    let keeper = StateCacheWriter::start(snapshot.clone(), None, [Kind::Service]).expect("a thread");
+    keeper.hold();
+    facts().into_iter().map(Change::Put).for_each(|it| keeper.record(&it));
+    keeper.record(&Change::Synced(Kind::Service));
+    keeper.release();
+    drop(keeper);
+    let written = snapshot.read().expect("is read").expect("is there");
+    assert!(!written.facts.is_empty() && written.facts.iter().all(|it| matches!(it, Fact::Service(_))));
+}

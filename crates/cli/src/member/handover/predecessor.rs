@@ -92,7 +92,7 @@ impl Predecessor for Server {
             self.engine.hold().await;
             self.reports.hold().await;
         };
-        if self.runtime.block_on(timeout(RESTS, rests)).is_err() {
+        if self.runtime.block_on(async { timeout(RESTS, rests).await }).is_err() {
             return Err(format!("changes of this process are not through within {RESTS:?}"));
         }
         let report = self.host.report().map_err(|error| seaway_engine::chain(&error))?;
