@@ -54,7 +54,7 @@ impl Member {
                 signal = signals.next() => match signal {
                     Signal::Reload => self.reload(arguments).await,
                     Signal::Stop if self.successor.is_some() => {
-                        info!("stopping: the process that serves goes on");
+                        info!("stopping: the other process of this host continues to serve");
                         self.notifier.stopping("not serving yet");
                         self.successor.iter().for_each(Successor::leave);
                         ends = Some(Moment::now());
@@ -136,7 +136,7 @@ impl Member {
     /// It cannot go on with what it took over, and the process before does. What was accepted here may finish.
     async fn give_up(self, why: &Error, mut signals: Signals) -> Result<ExitCode> {
         error!(
-            "the take-over failed, and the process that served goes on: {why:#}; exiting so that the supervisor restarts this one"
+            "the take-over failed, and the other process of this host continues to serve: {why:#}; exiting so that the supervisor restarts this one"
         );
         drop(self.watching);
         if let Some(host) = self.host.clone() {

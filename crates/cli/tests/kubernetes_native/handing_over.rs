@@ -77,25 +77,27 @@ fn the_next_process_of_a_host_takes_over_and_no_client_notices_before_the_first_
     scene.serve_too(0, "a#2");
     until("the next one serves", || scene.log("a#2").contains("ready after="));
     until("the first one is through", || scene.log("a").contains("retired"));
-    load.goes_on(3 * RATE as usize);
+    load.goes_on(300);
     until("the next one speaks for the host", || !holder(&scene).is_empty() && holder(&scene) != first);
-    is_planned(&scene, "later");
-    assert!(applied(&scene) >= before, "never backwards");
-    for (at, stream) in idle.iter_mut().enumerate() {
-        talk(stream).unwrap_or_else(|error| panic!("connection {at} of {IDLE}: {error}"));
-    }
     assert!(
         !scene.log("a#2").contains("address added to lo"),
         "it finds the addresses: {}",
         scene.log("a#2")
     );
+    let log = scene.log("a#2");
+    assert!(!log.contains("address added to lo"), "it finds the addresses: {log}");
+    is_planned(&scene, "later");
+    assert!(applied(&scene) >= before, "never backwards");
+    for (at, stream) in idle.iter_mut().enumerate() {
+        talk(stream).unwrap_or_else(|error| panic!("connection {at} of {IDLE}: {error}"));
+    }
     drop(idle);
 
     // It has nothing left to take away.
     scene.terminate("a");
     let (is_well, log) = scene.ended("a");
     assert!(is_well && !log.contains("address removed from lo"), "{log}");
-    load.goes_on(RATE as usize);
+    load.goes_on(200);
 
     // Pods are often replaced only once they were asked to end.
     scene.terminate("a#2");
@@ -105,7 +107,7 @@ fn the_next_process_of_a_host_takes_over_and_no_client_notices_before_the_first_
     let (is_well, log) = scene.ended("a#2");
     assert!(is_well && !log.contains("address removed from lo"), "{log}");
     is_planned(&scene, "last");
-    load.goes_on(RATE as usize);
+    load.goes_on(200);
     let heard = load.end();
     eprintln!("{heard}");
     heard.was_always_answered();
@@ -144,7 +146,7 @@ fn a_process_that_knows_less_or_dies_on_the_way_leaves_the_host_to_the_one_that_
     scene.kill("a#3");
     scene.resume("a");
     is_planned(&scene, "last");
-    load.goes_on(RATE as usize);
+    load.goes_on(200);
     let heard = load.end();
     eprintln!("{heard}");
     heard.was_always_answered();
@@ -158,7 +160,7 @@ fn whichever_process_dies_the_other_one_serves_and_an_older_pod_that_starts_agai
     scene.serve_too(0, "a#2");
     until("the next one serves", || scene.log("a#2").contains("ready after="));
     until("the first one is through", || scene.log("a").contains("retired"));
-    load.goes_on(RATE as usize);
+    load.goes_on(200);
     load.end().was_always_answered();
 
     // Its container crashes and is started again.
