@@ -224,7 +224,9 @@ impl Control {
             .inspect_err(|error| warn!(%error, "`seaway drain` and the like will not work with this process"))
             .ok();
         let stopping = Arc::new(AtomicBool::new(false));
-        let source = view_source(&handle, Some(host), Some(&places), &process.settings, &stopping, started);
+        let owns = watch::channel(true).1;
+        let source =
+            view_source(&handle, (Some(host), Some(&places)), &process.settings, (&stopping, owns), started);
         let admin = bound.serve(source, process.log.clone());
         for at in admin.addresses() {
             info!("status page at http://{at}/");
@@ -382,10 +384,9 @@ impl ReportedProblems {
 /// What the status page shows: plan, counters and Problems with their places, folded when somebody asks.
 pub(crate) fn view_source(
     handle: &Handle,
-    host: Option<&Arc<Host>>,
-    places: Option<&Locator>,
+    (host, places): (Option<&Arc<Host>>, Option<&Locator>),
     settings: &Settings,
-    stopping: &Arc<AtomicBool>,
+    (stopping, owns): (&Arc<AtomicBool>, watch::Receiver<bool>),
     started: Time,
 ) -> seaway_admin::ViewSource {
     let (handle, host, places, stopping) = (handle.clone(), host.cloned(), places.cloned(), stopping.clone());
@@ -402,11 +403,12 @@ pub(crate) fn view_source(
     Arc::new(move |look| {
         let (handle, host, places, mut view) = (handle.clone(), host.clone(), places.clone(), base.clone());
         let waiting = waiting.clone();
-        let stopping = stopping.load(Ordering::Relaxed);
+        let (stopping, owns) = (stopping.load(Ordering::Relaxed), *owns.borrow());
         Box::pin(async move {
             let phase = *handle.phase().borrow();
             view.readiness = match phase {
                 _ if stopping => Readiness::Stopping,
+                _ if !owns => Readiness::Waiting { why: "another process of this host serves".to_owned() },
                 Phase::Serving => Readiness::Ready,
                 Phase::Listening => Readiness::Starting,
                 Phase::Converging { left } => {

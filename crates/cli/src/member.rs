@@ -366,8 +366,10 @@ impl Member {
         parts.extend(addresses.iter().map(AddressWatch::part));
         parts.extend(host.iter().flat_map(|host| host.proxy.parts()));
         let stopping = Arc::new(AtomicBool::new(false));
-        let admin =
-            bound.serve(view_source(&handle, host.as_ref(), None, &settings, &stopping, now()), log.clone());
+        let admin = bound.serve(
+            view_source(&handle, (host.as_ref(), None), &settings, (&stopping, owns.subscribe()), now()),
+            log.clone(),
+        );
         for at in admin.addresses() {
             info!("status page at http://{at}/");
         }

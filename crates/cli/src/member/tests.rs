@@ -1,4 +1,4 @@
-use std::future::pending;
+use std::{future::pending, time::Duration};
 
 use clap::Parser;
 use seaway_model::{
