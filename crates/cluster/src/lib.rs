@@ -10,6 +10,7 @@
 //!         └── copies of certificates ◄────────── CopyWriter ◄────────────┤
 //!         └── DNSEndpoint ◄───────────────────── DnsEndpoints ◄────────── driver of names in DNS
 //!         └── NameOwner ◄─────────────────────── NameOwnerWriter ◄───────┤
+//!         └── Node ◄──────────────────────────── NodeStore ◄────────────── controllers of Nodes in a cloud
 //!         └── LoadBalancerHostSlice ◄─────────── gather ◄── LoadBalancerHosts, as they are watched
 //!         └── Lease, LoadBalancerHost ◄───────── Leadership, HostReports
 //! ```
@@ -41,6 +42,7 @@ mod lease;
 mod metallb;
 mod moment;
 mod name_owner;
+mod nodes;
 mod object_cache;
 mod other_signs;
 mod owners;
@@ -67,6 +69,10 @@ pub use kinds::{WatchTimings, kinds, required_kinds};
 pub use layer2_key::make_layer2_key;
 pub use lease::{LEADER, LeaderElection, Leading, LeaseTimings};
 pub use name_owner::{FirstClaims, NameOwnerTimings, NameOwnerWriter};
+pub use nodes::{
+    CLOUD_NODE, CLOUD_NODE_LIFECYCLE, NodeAddress, NodeChange, NodeEvent, NodeObject, NodePatch, NodeStore,
+    NodeWrite,
+};
 pub use passwords::{PasswordReader, PasswordsBySecret, WantedPasswords};
 pub use pools::{AddressCounts, PoolReport, PoolReports};
 pub use records::{LeaderRecords, MAX_LINES, MAX_RELEASED, RECORDS, RecordStore};

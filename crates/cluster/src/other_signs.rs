@@ -31,14 +31,25 @@ impl Cluster {
         &self,
         event: Option<Option<OtherWrite>>,
     ) -> Result<OtherSigns, RequestError> {
-        let leases: Api<Lease> = Api::namespaced(self.client(), NAMESPACE);
-        let lease = known(self.within_deadline(leases.get_opt(LEASE)).await)?.flatten();
+        let lease = known(self.lease_of_cloud_controller().await)?.flatten();
         let leads_since = lease.as_ref().and_then(|it| leads_since(it, Timestamp::now()));
         let event = match event {
             Some(event) => event,
             None => last(&self.events_of_services().await?),
         };
         Ok(OtherSigns { leads_since, event })
+    }
+
+    /// Who holds the Lease of OpenStack's cloud controller manager, and renews it. Its Lease is one for all of its controllers, so that
+    /// it does not say which of them it runs. Unlike above, what may not be asked is an error.
+    pub(crate) async fn running_cloud_controller(&self) -> Result<Option<Name>, ApiError> {
+        let lease = self.lease_of_cloud_controller().await?;
+        Ok(lease.and_then(|it| holder(&it, Timestamp::now()).map(Name::from)))
+    }
+
+    async fn lease_of_cloud_controller(&self) -> Result<Option<Lease>, ApiError> {
+        let leases: Api<Lease> = Api::namespaced(self.client(), NAMESPACE);
+        self.within_deadline(leases.get_opt(LEASE)).await
     }
 
     async fn events_of_services(&self) -> Result<Vec<Event>, RequestError> {
@@ -57,14 +68,20 @@ fn known<T>(answer: Result<T, ApiError>) -> Result<Option<T>, RequestError> {
     }
 }
 
-/// When the process began that renews it.
-fn leads_since(lease: &Lease, now: Timestamp) -> Option<Time> {
+/// Who renews it.
+fn holder(lease: &Lease, now: Timestamp) -> Option<&str> {
     let spec = lease.spec.as_ref()?;
-    spec.holder_identity.as_ref().filter(|it| !it.is_empty())?;
+    let holder = spec.holder_identity.as_deref().filter(|it| !it.is_empty())?;
     let renewed = spec.renew_time.as_ref()?.0;
     let term = i64::from(spec.lease_duration_seconds.unwrap_or_default()).max(FRESH);
     let silent = now.as_second().saturating_sub(renewed.as_second());
-    (silent < term).then(|| time(spec.acquire_time.as_ref()?.0)).flatten()
+    (silent < term).then_some(holder)
+}
+
+/// When the process began that renews it.
+fn leads_since(lease: &Lease, now: Timestamp) -> Option<Time> {
+    holder(lease, now)?;
+    time(lease.spec.as_ref()?.acquire_time.as_ref()?.0)
 }
 
 fn last(events: &[Event]) -> Option<OtherWrite> {
@@ -119,6 +136,8 @@ mod tests {
         assert_eq!(since(&lease("a", 880, 137)), Some(100_000));
         assert_eq!(since(&lease("", 995, 15)), None, "it was given back");
         assert_eq!(since(&Lease::default()), None);
+        assert_eq!(holder(&lease("a", 995, 15), second(1_000)), Some("a"));
+        assert_eq!(holder(&lease("a", 880, 15), second(1_000)), None, "it has ended");
     }
 
     #[test]

@@ -55,11 +55,18 @@ pub struct LeaderRecords {
 pub struct RecordStore {
     cluster: Cluster,
     leading: Leading,
+    /// Under which key deletions are counted.
+    counted: &'static str,
 }
 
 impl RecordStore {
     pub fn new(cluster: Cluster, leading: Leading) -> RecordStore {
-        RecordStore { cluster, leading }
+        RecordStore { cluster, leading, counted: limit::UNASKED }
+    }
+
+    /// Counts deletions of Nodes, which have a limit of their own.
+    pub fn of_nodes(cluster: Cluster, leading: Leading) -> RecordStore {
+        RecordStore { cluster, leading, counted: limit::NODES }
     }
 
     pub async fn read(&self) -> Result<LeaderRecords, RequestError> {

@@ -2,7 +2,7 @@
 
 use kube::{
     Resource,
-    api::{GetParams, Patch, PatchParams, PostParams},
+    api::{GetParams, ListParams, Patch, PatchParams, PostParams},
     core::{Request, request},
 };
 use seaway_model::{Kind, ObjectRef};
@@ -107,6 +107,28 @@ impl Cluster {
     ) -> Result<T, ApiError> {
         let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         self.send(of, namespace, |request| request.patch(name, &parameters, &Patch::Merge(patch))).await
+    }
+
+    /// The same of its status, of which lists are replaced as a whole, or, `by_members`, merged.
+    pub(crate) async fn merge_status<T: DeserializeOwned>(
+        &self,
+        of: &WatchedKind,
+        name: &str,
+        patch: &Value,
+        by_members: bool,
+    ) -> Result<T, ApiError> {
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = if by_members { Patch::Strategic(patch) } else { Patch::Merge(patch) };
+        self.send(of, "", |request| request.patch_subresource("status", name, &parameters, &patch)).await
+    }
+
+    /// A page of a list of what has no namespace, read as `T`.
+    pub(crate) async fn list_as<T: DeserializeOwned>(
+        &self,
+        of: &WatchedKind,
+        params: &ListParams,
+    ) -> Result<T, ApiError> {
+        self.send(of, "", |request| request.list(params)).await
     }
 
     pub(crate) async fn get(

@@ -403,3 +403,17 @@ impl Driver for StatusDriver {
         }
     }
 }
+
+/// Writes one event, of whom no status is written.
+pub(crate) async fn record(
+    cluster: &Cluster,
+    object: &ObjectRef,
+    uid: &str,
+    warning: bool,
+    reason: &str,
+    text: String,
+) -> Result<(), ApiError> {
+    let note = EventText { warning, reason: reason.into(), text };
+    let (namespace, body) = (events::namespace_of(object), events::body(object, uid, &note));
+    cluster.create(&WatchedKind::EVENTS, namespace, &body).await.map(drop)
+}

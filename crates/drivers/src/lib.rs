@@ -4,6 +4,7 @@
 //!   native    one load balancer on this host: pools and listeners of our own data plane
 //!   presence  the addresses of our pools on this host's `lo`
 //!   octavia   load balancers of OpenStack, with the floating IPs that lead to them
+//!   nodes     what OpenStack says of Nodes: beside the engine, for they are no Units
 //!   acme      certificates that the front door orders from a certificate authority
 //!   dns       the names of Services in DNS, with the addresses that answer
 //!   names     the answers to DNS names, looked up again by their TTL
@@ -19,5 +20,6 @@ pub mod dns;
 pub mod fuzz;
 pub mod names;
 pub mod native;
+pub mod nodes;
 pub mod octavia;
 pub mod presence;

@@ -51,10 +51,15 @@ impl Fence {
         Fence(Some(Arc::new(leads)))
     }
 
+    /// For those who write beside the engine.
+    pub fn is_open(&self) -> bool {
+        self.0.as_ref().is_none_or(|leads| leads())
+    }
+
     pub(crate) fn require(&self) -> Result<(), Failure> {
-        match &self.0 {
-            Some(leads) if !leads() => Err(Failure::Wait { why: "another leads".to_owned(), after: FENCED }),
-            _ => Ok(()),
+        match self.is_open() {
+            true => Ok(()),
+            false => Err(Failure::Wait { why: "another leads".to_owned(), after: FENCED }),
         }
     }
 }

@@ -166,6 +166,14 @@ reasons! {
         /// Another controller writes what Seaway would write.
         OtherController: "Give the Service a loadBalancerClass that only one of the controllers serves, or \
                           stop one of them: docs/adopt.md.",
+        /// A Node waits to be initialised, or its addresses are not written: which server of the cloud it is, or which addresses
+        /// it has, is not known.
+        NodeUninitialized: "Do what the message says of this Node: docs/openstack-nodes.md.",
+        /// The server of a Node is in ERROR, or deleted so that it can be restored.
+        ServerFailed: "Repair or delete the server: docs/openstack-nodes.md.",
+        /// The server of a Node is not found, and the Node is not deleted.
+        NodeKept: "If the server was deleted, delete the Node: kubectl delete node NAME. Else correct the credentials: \
+                   docs/openstack-nodes.md.",
         /// A newer version of Seaway wrote this. The previous content stays in effect.
         NewerPlan: "Upgrade Seaway on this host.",
         /// A request to a cloud or to the API server failed; the message has its answer.
@@ -289,6 +297,16 @@ const ANNOUNCED: &[ReasonHelp] = &[
 
 /// Of events alone. Each Problem that comes is an event with its own reason, too.
 const EVENTS: &[ReasonHelp] = &[
+    ReasonHelp {
+        name: "NodeInitialized",
+        meaning: "The Node has the providerID, addresses and labels of its server in the cloud.",
+        remedy: "",
+    },
+    ReasonHelp {
+        name: "NodeDeleted",
+        meaning: "The Node was deleted: its server does not exist any more.",
+        remedy: "",
+    },
     ReasonHelp {
         name: "AddressPublished",
         meaning: "The Service can be reached at these addresses.",

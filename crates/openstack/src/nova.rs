@@ -20,6 +20,7 @@ words! {
         Build = "BUILD",
         Deleted = "DELETED",
         Error = "ERROR",
+        ShelvedOffloaded = "SHELVED_OFFLOADED",
         Shutoff = "SHUTOFF",
         SoftDeleted = "SOFT_DELETED",
     }
@@ -55,6 +56,9 @@ resource! {
         host_id: Option<String> as "hostId",
         tenant_id: Option<String>,
         fault: Option<Fault>,
+        flavor: Option<ServerFlavor>,
+        access_ipv4: String as "accessIPv4",
+        access_ipv6: String as "accessIPv6",
         created: Option<String>,
         updated: Option<String>,
     }
@@ -91,6 +95,15 @@ pub struct Address {
     pub rest: Rest,
 }
 
+/// Of which flavor a server is: its name from microversion 2.47 on, its id before.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct ServerFlavor {
+    #[serde(default, deserialize_with = "or_default")]
+    pub id: Option<Id<Flavor>>,
+    #[serde(default, deserialize_with = "or_default")]
+    pub original_name: String,
+}
+
 /// Why a server is in error.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct Fault {
@@ -98,6 +111,14 @@ pub struct Fault {
     pub code: u16,
     #[serde(default, deserialize_with = "or_default")]
     pub message: String,
+}
+
+resource! {
+    /// A size of servers.
+    Flavor
+    told {
+        name: String,
+    }
 }
 
 resource! {
@@ -151,6 +172,13 @@ impl Creatable for Server {
         let escaped = |c: char| if c.is_alphanumeric() { c.to_string() } else { format!("\\{c}") };
         Some(format!("^{}$", text.chars().map(escaped).collect::<String>()))
     }
+}
+
+impl Resource for Flavor {
+    type Home = ();
+    const SERVICE: Service = Service::Compute;
+    const PATH: &'static str = "/flavors";
+    const NAMES: ResourceNames = noun!("flavor", "flavors");
 }
 
 impl Resource for Interface {

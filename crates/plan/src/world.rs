@@ -17,6 +17,7 @@ mod hosts;
 mod late;
 mod layer2;
 mod lost_time;
+mod nodes;
 mod orders;
 mod orphans;
 mod outcomes;

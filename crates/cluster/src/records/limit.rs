@@ -7,6 +7,7 @@
 //!     metadata.annotations
 //!       seaway.dev/approved-deletions            default/shop, default/mail until 2026-11-22T20:00:00Z
 //! ```
+//! Nodes are counted apart from load balancers, in `data.nodes`, and approved as `/NAME`: they have no namespace.
 //! It is counted before anything is removed: what crashes after that was counted, too.
 
 use std::collections::BTreeMap;
@@ -19,7 +20,8 @@ use seaway_model::ObjectRef;
 use super::{RECORDS, RecordStore, TRIES};
 use crate::answer::ApiError;
 
-const UNASKED: &str = "unasked";
+pub(super) const UNASKED: &str = "unasked";
+pub(super) const NODES: &str = "nodes";
 /// What an operator says yes to, and until when.
 const APPROVED: &str = "seaway.dev/approved-deletions";
 const HOUR: i64 = 3_600;
@@ -39,7 +41,7 @@ impl DeletionLimit for RecordStore {
                 if is_approved(&map, object, now) {
                     return Ok(Counted::Within);
                 }
-                let mut unasked = unasked(&map, now)?;
+                let mut unasked = unasked(&map, self.counted, now)?;
                 if unasked.contains_key(what) {
                     return Ok(Counted::Within);
                 }
@@ -49,7 +51,7 @@ impl DeletionLimit for RecordStore {
                 }
                 unasked.insert(what.to_owned(), now);
                 let text = serde_json::json!(unasked).to_string();
-                match self.put(kept, [(UNASKED.to_owned(), text)].into()).await {
+                match self.put(kept, [(self.counted.to_owned(), text)].into()).await {
                     Ok(()) => return Ok(Counted::Within),
                     Err(ApiError::Conflict(_)) => {}
                     Err(answer) => return Err(answer.why()),
@@ -68,10 +70,10 @@ impl DeletionLimit for RecordStore {
 }
 
 /// Those of the last hour. What cannot be read counts as too many.
-fn unasked(map: &ConfigMap, now: i64) -> Result<BTreeMap<String, i64>, String> {
-    let text = map.data.as_ref().and_then(|it| it.get(UNASKED)).map_or("{}", String::as_str);
+fn unasked(map: &ConfigMap, key: &str, now: i64) -> Result<BTreeMap<String, i64>, String> {
+    let text = map.data.as_ref().and_then(|it| it.get(key)).map_or("{}", String::as_str);
     let mut all: BTreeMap<String, i64> = serde_json::from_str(text)
-        .map_err(|error| format!("data.{UNASKED} of the ConfigMap {} cannot be read: {error}", RECORDS))?;
+        .map_err(|error| format!("data.{key} of the ConfigMap {} cannot be read: {error}", RECORDS))?;
     all.retain(|_, at| now.saturating_sub(*at) < HOUR);
     Ok(all)
 }
@@ -106,10 +108,15 @@ mod tests {
 
     #[test]
     fn deletions_of_the_last_hour_count_and_what_cannot_be_read_lets_none_through() {
-        let all = unasked(&map(r#"{"a": 100, "b": 3700}"#, ""), 3_701).expect("is read");
+        let all = unasked(&map(r#"{"a": 100, "b": 3700}"#, ""), UNASKED, 3_701).expect("is read");
         assert_eq!(all.keys().collect::<Vec<_>>(), ["b"]);
-        assert_eq!(unasked(&ConfigMap::default(), 7), Ok(BTreeMap::new()));
-        assert!(unasked(&map("{", ""), 7).is_err());
+        assert_eq!(unasked(&ConfigMap::default(), UNASKED, 7), Ok(BTreeMap::new()));
+        assert!(unasked(&map("{", ""), UNASKED, 7).is_err());
+        assert_eq!(
+            unasked(&map(r#"{"a": 7}"#, ""), NODES, 7),
+            Ok(BTreeMap::new()),
+            "Nodes are counted apart"
+        );
     }
 
     #[test]

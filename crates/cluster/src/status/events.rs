@@ -98,13 +98,18 @@ impl Recorder {
         if !self.leading.is_now() {
             return;
         }
-        if let Err(answer) = self.cluster.create(&WatchedKind::EVENTS, &object.namespace, &body).await {
+        if let Err(answer) = self.cluster.create(&WatchedKind::EVENTS, namespace_of(&object), &body).await {
             warn!(%object, why = answer.message_with_fix(), "event cannot be written");
         }
     }
 }
 
-fn body(object: &ObjectRef, uid: &str, note: &EventText) -> Value {
+/// Events of objects that have no namespace are in `default`.
+pub(super) fn namespace_of(object: &ObjectRef) -> &str {
+    if object.namespace.is_empty() { "default" } else { &object.namespace }
+}
+
+pub(super) fn body(object: &ObjectRef, uid: &str, note: &EventText) -> Value {
     let mut text = note.text.clone();
     if text.len() > LONGEST_NOTE {
         let end = (0..=LONGEST_NOTE - 3).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
@@ -117,7 +122,7 @@ fn body(object: &ObjectRef, uid: &str, note: &EventText) -> Value {
         // As all who write events call them.
         "metadata": {
             "name": format!("{}.{:x}", object.name, Timestamp::now().as_nanosecond()),
-            "namespace": object.namespace,
+            "namespace": namespace_of(object),
         },
         "eventTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
         "reportingController": "seaway.dev/controller",

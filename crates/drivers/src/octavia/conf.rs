@@ -198,8 +198,8 @@ const OTHERS: [(&str, &str, &str); 4] = [
     ("Route", "router-id", "only the cloud controller manager reads it, to write routes"),
     ("Metadata", "search-order", "only the cloud controller manager reads it"),
 ];
-const NODES: &str = "only the cloud controller manager reads it, to write the addresses of Nodes; Seaway \
-     reaches members at the InternalIP of their Node";
+const NODES: &str = "only the controller cloud-node reads it, of Seaway (--controllers) or of the cloud controller manager, to write the \
+     addresses of Nodes; load balancers reach members at the InternalIP of their Node";
 
 /// All keys of a section that mean something.
 pub fn keys(section: &str) -> Vec<&'static str> {
@@ -218,7 +218,8 @@ fn left_to_others(conf: &CloudConf) -> impl Iterator<Item = String> + '_ {
     OTHERS.iter().flat_map(move |(section, key, why)| {
         let entries = conf.ini.entries(section).filter(|it| it.key.eq_ignore_ascii_case(key));
         entries.map(move |entry| {
-            format!("{}: [{section}] {key} has no effect on Seaway: {why}", conf.place(entry.line))
+            let whom = if *section == "Networking" { "load balancers" } else { "Seaway" };
+            format!("{}: [{section}] {key} has no effect on {whom}: {why}", conf.place(entry.line))
         })
     })
 }
@@ -381,7 +382,7 @@ mod tests {
         );
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(
-            told.iter().all(|it| it.contains("] public-network-name has no effect on Seaway: ")),
+            told.iter().all(|it| it.contains("] public-network-name has no effect on load balancers: ")),
             "{told:?}"
         );
         assert_eq!((found.provider.as_str(), found.balance), ("ovn", None));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Network, SecurityGroup, Status, Subnet, Tagged};
 use crate::{
     Service,
-    resource::{Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, resource},
+    resource::{Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, or_default, resource, view},
 };
 
 resource! {
@@ -43,6 +43,29 @@ resource! {
         created_at: Option<String>,
         updated_at: Option<String>,
     }
+}
+
+view! {
+    /// What says which addresses a server has.
+    AttachedPort of Port {
+        device_id: String,
+        status: Status,
+        network_id: Option<Id<Network>>,
+        fixed_ips: Vec<FixedIp>,
+        trunk_details: Option<TrunkDetails>,
+    }
+}
+
+/// Of the parent port of a trunk.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct TrunkDetails {
+    #[serde(default, deserialize_with = "or_default")]
+    pub sub_ports: Vec<SubPort>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct SubPort {
+    pub port_id: Id<Port>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

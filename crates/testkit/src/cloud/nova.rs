@@ -34,6 +34,7 @@ const ROUTES: &[Route] = &[
     get("/servers/{}/os-interface/{}", interfaces::show),
     delete("/servers/{}/os-interface/{}", interfaces::detach),
     get("/flavors", offer::flavors),
+    get("/flavors/{}", offer::flavor),
     get("/images", offer::images),
     get("/limits", limits),
     get("/os-quota-sets/{}", quota),

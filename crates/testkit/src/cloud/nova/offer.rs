@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cloud::{
-    exchange::{Answer, Reply, Request},
+    exchange::{Answer, Refusal, Reply, Request},
     state::State,
 };
 
@@ -17,6 +17,13 @@ const IMAGES: [(&str, &str); 2] = [
 
 pub(super) fn flavors(state: &mut State, request: &Request) -> Answer {
     Ok(listed(state, request, "flavors", &FLAVORS))
+}
+
+pub(super) fn flavor(_: &mut State, request: &Request) -> Answer {
+    let id = &request.at[0];
+    let found = FLAVORS.iter().find(|(it, _)| it == id);
+    let (id, name) = found.ok_or_else(|| Refusal::new(404, format!("Flavor {id} could not be found.")))?;
+    Ok(Reply::one(200, "flavor", json!({"id": id, "name": name})))
 }
 
 pub(super) fn images(state: &mut State, request: &Request) -> Answer {

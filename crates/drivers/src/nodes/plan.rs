@@ -1,0 +1,317 @@
+//! What must be written at Nodes, by what is seen of them and of their servers. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+};
+
+use seaway_cluster::{NodeAddress, NodeChange, NodeObject, NodePatch};
+use seaway_model::{Name, Problem, Reason, config::CloudNetworking};
+use serde_json::{Value, json};
+
+use super::{
+    addresses::addresses_of,
+    server::{REGION_LABEL, SERVER, Server, Whose, as_label, provider_id},
+};
+
+pub(super) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+pub(super) const SHUTDOWN: &str = "node.cloudprovider.kubernetes.io/shutdown";
+/// The condition of a Node whose server is in ERROR, or about to be deleted.
+pub(super) const FAILED: &str = "seaway.dev/ServerFailed";
+const HOST_ID_LABEL: &str = "topology.openstack.org/host-id";
+/// Each label and its predecessor, which kubelets and other controllers still read.
+const LABELS: [(&str, &str); 3] = [
+    ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
+    ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
+    (REGION_LABEL, "failure-domain.beta.kubernetes.io/region"),
+];
+
+/// By what is decided.
+#[derive(Clone, Debug, Default)]
+pub struct NodeRules {
+    /// The region of the cloud that is asked.
+    pub region: Option<String>,
+    /// New provider ids name it.
+    pub regional: bool,
+    pub networking: CloudNetworking,
+    /// This process is the leader of cloud-node.
+    pub nodes: bool,
+    /// This process is the leader of cloud-node-lifecycle.
+    pub lifecycle: bool,
+    pub deletion: super::Deletion,
+}
+
+/// All Nodes, and all servers of the project, as they were listed.
+#[derive(Clone, Copy, Debug)]
+pub struct ProjectView<'a> {
+    pub nodes: &'a [NodeObject],
+    pub servers: &'a BTreeMap<Name, Server>,
+}
+
+/// One write at a Node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Initialize { server: Name, provider_id: String, labels: BTreeMap<String, String> },
+    Addresses(Vec<NodeAddress>),
+    Labels(BTreeMap<String, String>),
+    Taint,
+    Untaint,
+    Condition { failed: bool, reason: &'static str, message: String },
+}
+
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// In order; the position of each Node.
+    pub steps: Vec<(usize, Step)>,
+    pub problems: Vec<Problem>,
+}
+
+pub fn plan(seen: ProjectView<'_>, terms: &NodeRules) -> Plan {
+    let mut plan = Plan::default();
+    let owners = owners(seen, terms);
+    let names = by_name(seen.servers);
+    for (at, node) in seen.nodes.iter().enumerate().filter(|(_, it)| !it.is_deleting) {
+        let found = found(node, seen, terms, &names, &owners);
+        let server = match found {
+            Ok(server) => server,
+            Err(Some(problem)) if terms.nodes => {
+                plan.problems.push(problem);
+                continue;
+            }
+            Err(_) => continue,
+        };
+        if terms.nodes {
+            of_node(&mut plan, at, node, server, terms);
+        }
+        if terms.lifecycle {
+            of_lifecycle(&mut plan, at, node, server);
+        }
+    }
+    plan
+}
+
+/// Which server a Node is; for one that waits to be initialised, why none is found.
+fn found<'s>(
+    node: &NodeObject,
+    seen: ProjectView<'s>,
+    terms: &NodeRules,
+    names: &HashMap<&str, Vec<&'s Server>>,
+    owners: &HashMap<Name, BTreeSet<&str>>,
+) -> Result<&'s Server, Option<Problem>> {
+    let waits = node.has_taint(UNINITIALIZED);
+    let wrong = |message: String, fix: &str| {
+        let problem = Problem::new(node.object(), Reason::NodeUninitialized, message).fix(fix);
+        Err(waits.then_some(problem))
+    };
+    match Whose::of(node, terms.region.as_deref()) {
+        Whose::Others => Err(None),
+        Whose::Ours(id) => match seen.servers.get(&id) {
+            Some(server) if owners.get(&id).is_some_and(|it| it.len() > 1) => wrong(
+                format!("several Nodes have the providerID of the server {} ({id})", server.name),
+                "Find out which Node is that server, and register the others again with the ids of their own servers.",
+            ),
+            Some(server) => Ok(server),
+            None => wrong(
+                format!("the project has no server {id}, which the Node's providerID names"),
+                "Use credentials of the project of the server, or register the Node again with the id of its server.",
+            ),
+        },
+        // Others' Nodes, of before there were ids: nothing of them is known.
+        Whose::Unknown if !waits => Err(None),
+        Whose::Unknown => match names.get(&*node.name).map(Vec::as_slice) {
+            Some([server]) => match owners.get(&server.id) {
+                None => Ok(server),
+                Some(others) => wrong(
+                    format!(
+                        "the server {} ({}) is the Node {} already",
+                        server.name,
+                        server.id,
+                        listed(others)
+                    ),
+                    "Delete the Node that is not this server.",
+                ),
+            },
+            Some(several) if several.len() > 1 => wrong(
+                format!("{} servers of the project have the name of the Node", several.len()),
+                "Give each server a name of its own, or start the kubelet with --provider-id=openstack:///ID.",
+            ),
+            _ => wrong(
+                "no server of the project has the name of the Node".to_owned(),
+                "Give the Node the name of its server (kubelet: --hostname-override), or start the kubelet with \
+                 --provider-id=openstack:///ID.",
+            ),
+        },
+    }
+}
+
+/// The Nodes that are each server.
+fn owners<'a>(seen: ProjectView<'a>, terms: &NodeRules) -> HashMap<Name, BTreeSet<&'a str>> {
+    let mut all: HashMap<Name, BTreeSet<&str>> = HashMap::new();
+    for node in seen.nodes {
+        if let Whose::Ours(id) = Whose::of(node, terms.region.as_deref()) {
+            all.entry(id).or_default().insert(&node.name);
+        }
+    }
+    all
+}
+
+fn by_name(servers: &BTreeMap<Name, Server>) -> HashMap<&str, Vec<&Server>> {
+    let mut all: HashMap<&str, Vec<&Server>> = HashMap::new();
+    for server in servers.values().filter(|it| !it.is_gone_soon()) {
+        all.entry(&server.name).or_default().push(server);
+    }
+    all
+}
+
+fn listed(names: &BTreeSet<&str>) -> String {
+    names.iter().copied().collect::<Vec<_>>().join(", ")
+}
+
+fn of_node(plan: &mut Plan, at: usize, node: &NodeObject, server: &Server, terms: &NodeRules) {
+    let waits = node.has_taint(UNINITIALIZED);
+    match addresses_of(node, server, &terms.networking) {
+        // Before pods are scheduled there.
+        Ok(addresses) if !addresses.is_empty() && addresses != node.addresses => {
+            plan.steps.push((at, Step::Addresses(addresses)));
+        }
+        Ok(_) => {}
+        Err(why) => {
+            let fix = "Start the kubelet with an address of its server (--node-ip), or correct [Networking] of cloud.conf.";
+            let message = format!("the addresses of the Node are not written: {why}");
+            plan.problems.push(Problem::new(node.object(), Reason::NodeUninitialized, message).fix(fix));
+            return;
+        }
+    }
+    if waits {
+        let region = terms.region.as_deref().filter(|_| terms.regional);
+        let step = Step::Initialize {
+            server: server.id.clone(),
+            provider_id: provider_id(&server.id, region),
+            labels: labels_of(node, server, terms),
+        };
+        plan.steps.push((at, step));
+        return;
+    }
+    let behind = LABELS.iter().filter_map(|(now, before)| {
+        let value = node.labels.get(*now)?;
+        (node.labels.get(*before) != Some(value)).then(|| ((*before).to_owned(), value.clone()))
+    });
+    let behind: BTreeMap<String, String> = behind.collect();
+    if !behind.is_empty() {
+        plan.steps.push((at, Step::Labels(behind)));
+    }
+}
+
+fn labels_of(node: &NodeObject, server: &Server, terms: &NodeRules) -> BTreeMap<String, String> {
+    let values = [server.flavor.clone(), as_label(&server.zone), terms.region.clone().unwrap_or_default()];
+    let both = LABELS.iter().zip(values).filter(|(_, value)| !value.is_empty());
+    let mut labels: BTreeMap<String, String> = both
+        .flat_map(|((now, before), value)| {
+            [((*now).to_owned(), value.clone()), ((*before).to_owned(), value)]
+        })
+        .collect();
+    let host = as_label(&server.host_id);
+    if !host.is_empty() && !node.labels.contains_key(HOST_ID_LABEL) {
+        labels.insert(HOST_ID_LABEL.to_owned(), host);
+    }
+    labels
+}
+
+fn of_lifecycle(plan: &mut Plan, at: usize, node: &NodeObject, server: &Server) {
+    let is_tainted = node.has_taint(SHUTDOWN);
+    let is_off = matches!(&*server.status, "SHUTOFF" | "SHELVED_OFFLOADED");
+    match node.is_ready() {
+        Some(true) if is_tainted => plan.steps.push((at, Step::Untaint)),
+        Some(false) if is_off && !is_tainted => plan.steps.push((at, Step::Taint)),
+        _ => {}
+    }
+    let (failed, reason, message) = match &*server.status {
+        "ERROR" => (true, "ServerError", because(server, "is in ERROR")),
+        "SOFT_DELETED" => {
+            (true, "ServerSoftDeleted", because(server, "is deleted, and can still be restored"))
+        }
+        _ => (false, "ServerFound", because(server, "is neither in ERROR nor deleted")),
+    };
+    let said = node.conditions.get(FAILED).map(|(status, reason)| (status == "True", reason.as_str()));
+    if said != Some((failed, reason)) && (failed || said.is_some()) {
+        plan.steps.push((at, Step::Condition { failed, reason, message: message.clone() }));
+    }
+    if failed {
+        let fix = "Repair or delete the server. Seaway deletes the Node if nodes.deleteIn names this state, else only once the server \
+                   is gone.";
+        plan.problems.push(Problem::new(node.object(), Reason::ServerFailed, message).fix(fix));
+    }
+}
+
+fn because(server: &Server, what: &str) -> String {
+    let fault = if server.fault.is_empty() { String::new() } else { format!(": {}", server.fault) };
+    format!("its server {} ({}) {what}{fault}", server.name, server.id)
+}
+
+impl Step {
+    /// What is written at the Node as it is now; nothing where that is so already, or where it became another server's.
+    pub fn patch(&self, node: &NodeObject, terms: &NodeRules) -> Option<NodePatch> {
+        let patch = match self {
+            Step::Initialize { server, provider_id, labels } => {
+                let is_other = match Whose::of(node, terms.region.as_deref()) {
+                    Whose::Ours(id) => id != *server,
+                    Whose::Others => true,
+                    Whose::Unknown => false,
+                };
+                if is_other || !node.has_taint(UNINITIALIZED) {
+                    return None;
+                }
+                NodePatch::Object(NodeChange {
+                    labels: labels.clone(),
+                    annotations: [(SERVER.to_owned(), server.to_string())].into(),
+                    taints: Some(node.taints_without(UNINITIALIZED)),
+                    provider_id: node.provider_id.is_none().then(|| provider_id.clone()),
+                })
+            }
+            Step::Addresses(all) if *all == node.addresses => return None,
+            Step::Addresses(all) => NodePatch::Addresses(all.clone()),
+            Step::Labels(labels) => {
+                NodePatch::Object(NodeChange { labels: labels.clone(), ..NodeChange::default() })
+            }
+            Step::Taint if node.is_ready() != Some(false) || node.has_taint(SHUTDOWN) => return None,
+            Step::Taint => {
+                let mut taints = node.taints_without(SHUTDOWN);
+                taints.push(json!({"key": SHUTDOWN, "effect": "NoSchedule"}));
+                of_taints(taints)
+            }
+            Step::Untaint if !node.has_taint(SHUTDOWN) => return None,
+            Step::Untaint => of_taints(node.taints_without(SHUTDOWN)),
+            Step::Condition { failed, reason, message } => {
+                NodePatch::Condition { kind: FAILED, status: *failed, reason, message: message.clone() }
+            }
+        };
+        Some(patch)
+    }
+
+    /// Which of the two controllers it is of.
+    pub fn is_of_lifecycle(&self) -> bool {
+        matches!(self, Step::Taint | Step::Untaint | Step::Condition { .. })
+    }
+}
+
+fn of_taints(taints: Vec<Value>) -> NodePatch {
+    NodePatch::Object(NodeChange { taints: Some(taints), ..NodeChange::default() })
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Initialize { provider_id, .. } => write!(f, "initialize as {provider_id}"),
+            Step::Addresses(all) => {
+                let all: Vec<&str> = all.iter().map(|it| it.address.as_str()).collect();
+                write!(f, "write addresses {}", all.join(", "))
+            }
+            Step::Labels(labels) => write!(f, "write {} labels", labels.len()),
+            Step::Taint => write!(f, "add the taint {SHUTDOWN}"),
+            Step::Untaint => write!(f, "remove the taint {SHUTDOWN}"),
+            Step::Condition { failed, reason, .. } => {
+                write!(f, "write the condition {FAILED}={failed} ({reason})")
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! A server of the cloud as far as a Node says something of it, and which server a Node is.
+
+use std::{collections::BTreeMap, net::IpAddr};
+
+use seaway_cluster::NodeObject;
+use seaway_model::Name;
+
+/// Where a Node that this project initialised keeps which server it is.
+pub(super) const SERVER: &str = "seaway.dev/openstack-server";
+pub(super) const REGION_LABEL: &str = "topology.kubernetes.io/region";
+const SCHEME: &str = "openstack://";
+
+/// A server with its ports.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Server {
+    pub id: Name,
+    pub name: Name,
+    /// As Nova writes it: `ACTIVE`.
+    pub status: String,
+    /// Why it is in ERROR.
+    pub fault: String,
+    pub zone: String,
+    pub host_id: String,
+    /// The flavor's name, or its id where the name is no label.
+    pub flavor: String,
+    pub access: Vec<IpAddr>,
+    /// Of its metadata.
+    pub host_name: String,
+    /// By network.
+    pub addresses: BTreeMap<String, Vec<ServerAddress>>,
+    pub ports: Vec<ServerPort>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerAddress {
+    pub ip: IpAddr,
+    pub is_floating: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServerPort {
+    pub is_active: bool,
+    pub ips: Vec<IpAddr>,
+    /// Of ports of its trunk: the network's name, and their addresses there.
+    pub trunk: Vec<(String, Vec<IpAddr>)>,
+}
+
+impl Server {
+    pub(super) fn is_gone_soon(&self) -> bool {
+        matches!(&*self.status, "DELETED" | "SOFT_DELETED")
+    }
+}
+
+/// Whose server a Node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Ours(Name),
+    /// Of another provider, or of another region.
+    Others,
+    /// Nothing says so yet.
+    Unknown,
+}
+
+impl Whose {
+    pub fn of(node: &NodeObject, region: Option<&str>) -> Whose {
+        let said = node.labels.get(REGION_LABEL).map(String::as_str).filter(|it| !it.is_empty());
+        let is_elsewhere = said.is_some_and(|it| region.is_some_and(|ours| ours != it));
+        match &node.provider_id {
+            Some(_) if is_elsewhere => Whose::Others,
+            Some(text) => match parsed(text) {
+                Some((there, id)) if there.is_empty() || Some(there) == region => Whose::Ours(id.into()),
+                _ => Whose::Others,
+            },
+            None => match node.annotations.get(SERVER) {
+                Some(id) if !is_elsewhere && is_id(id) => Whose::Ours(id.as_str().into()),
+                _ => Whose::Unknown,
+            },
+        }
+    }
+}
+
+/// Region and id of `openstack:///ID` and `openstack://REGION/ID`.
+fn parsed(provider_id: &str) -> Option<(&str, &str)> {
+    let (region, id) = provider_id.strip_prefix(SCHEME)?.split_once('/')?;
+    is_id(id).then_some((region, id))
+}
+
+fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_'))
+}
+
+/// `region`: where ids are written with it.
+pub(super) fn provider_id(id: &str, region: Option<&str>) -> String {
+    format!("{SCHEME}{}/{id}", region.unwrap_or_default())
+}
+
+/// Letters that no label has become dashes.
+pub(super) fn as_label(text: &str) -> String {
+    let mut label = String::new();
+    for letter in text.chars() {
+        match letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.') {
+            true => label.push(letter),
+            // Several in a row are one dash.
+            false if label.ends_with('\0') => {}
+            false => label.push('\0'),
+        }
+    }
+    let label = label.replace('\0', "-");
+    let label = label.trim_matches(|it| matches!(it, '-' | '_' | '.'));
+    label.get(..63).unwrap_or(label).to_owned()
+}
+
+pub(super) fn is_label(text: &str) -> bool {
+    !text.is_empty() && as_label(text) == text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(provider_id: Option<&str>, region: Option<&str>, server: Option<&str>) -> NodeObject {
+        let pairs = |key: &str, value: Option<&str>| {
+            value.map(|it| (key.to_owned(), it.to_owned())).into_iter().collect()
+        };
+        NodeObject {
+            provider_id: provider_id.map(str::to_owned),
+            labels: pairs(REGION_LABEL, region),
+            annotations: pairs(SERVER, server),
+            ..NodeObject::default()
+        }
+    }
+
+    #[test]
+    fn a_node_is_ours_by_scheme_and_region() {
+        let ours = || Whose::Ours("1a-2b".into());
+        for (provider_id, label, server, region, whose) in [
+            (Some("openstack:///1a-2b"), None, None, Some("One"), ours()),
+            (Some("openstack:///1a-2b"), None, None, None, ours()),
+            (Some("openstack://One/1a-2b"), None, None, Some("One"), ours()),
+            (Some("openstack://Two/1a-2b"), None, None, Some("One"), Whose::Others),
+            (Some("openstack://One/1a-2b"), None, None, None, Whose::Others),
+            // It was initialised in another region, by ids without one.
+            (Some("openstack:///1a-2b"), Some("Two"), None, Some("One"), Whose::Others),
+            (Some("openstack:///1a-2b"), Some("One"), None, Some("One"), ours()),
+            (Some("aws:///eu/i-1"), None, Some("1a-2b"), Some("One"), Whose::Others),
+            (Some("openstack:///"), None, None, Some("One"), Whose::Others),
+            (Some("openstack:///a/b"), None, None, Some("One"), Whose::Others),
+            (Some("openstack:///../x"), None, None, Some("One"), Whose::Others),
+            (Some("openstack://1a-2b"), None, None, Some("One"), Whose::Others),
+            (Some("1a-2b"), None, None, Some("One"), Whose::Others),
+            (None, None, None, Some("One"), Whose::Unknown),
+            (None, None, Some("1a-2b"), Some("One"), ours()),
+            (None, None, Some(""), Some("One"), Whose::Unknown),
+            (None, Some("Two"), Some("1a-2b"), Some("One"), Whose::Unknown),
+        ] {
+            assert_eq!(
+                Whose::of(&node(provider_id, label, server), region),
+                whose,
+                "{provider_id:?} {label:?} {server:?}"
+            );
+        }
+        assert_eq!(provider_id("1a", None), "openstack:///1a");
+        assert_eq!(provider_id("1a", Some("One")), "openstack://One/1a");
+    }
+
+    #[test]
+    fn what_is_no_label_becomes_one() {
+        for (text, label) in [
+            ("nova", "nova"),
+            ("az 1 (east)", "az-1-east"),
+            ("-_x_-", "x"),
+            ("a--b", "a--b"),
+            ("", ""),
+            ("zürich", "z-rich"),
+        ] {
+            assert_eq!(as_label(text), label);
+        }
+        assert_eq!(as_label(&"x".repeat(70)).len(), 63);
+        assert!(is_label("m1.small") && !is_label("m1 small") && !is_label("") && !is_label("-x"));
+    }
+}
