@@ -1,5 +1,6 @@
 //! The command line: flags are for the process, `seaway.yaml` for everything else.
 
+mod controllers;
 mod folder;
 mod import;
 pub(crate) mod kubectl;

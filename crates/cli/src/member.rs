@@ -12,6 +12,7 @@ mod lead;
 mod life;
 mod metrics;
 mod names;
+mod nodes;
 mod other_signs;
 mod pages;
 mod recall;
@@ -34,9 +35,8 @@ use std::{
 use anyhow::{Context, Result};
 use seaway_admin::{Admin, Binding, BoundSockets, Signals, logging::LogHandle, notify::Notifier};
 use seaway_cluster::{
-    Access, AddressDriver, Cluster, CredentialSource, FinalizerDriver, HostLeases, HostReports, LEADER,
-    LeaderElection, LeaseTimings, PasswordReader, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch,
-    WatchTimings,
+    AddressDriver, Cluster, FinalizerDriver, HostLeases, HostReports, LEADER, LeaderElection, LeaseTimings,
+    PasswordReader, PoolReports, ProgramInfo, RecordStore, StatusDriver, Watch,
 };
 use seaway_drivers::{
     names::MemberNames,
@@ -58,6 +58,8 @@ pub(crate) use self::in_cluster::in_cluster;
 use self::{
     handover::{Folder, Retired, Retiring, Successor},
     hear::{Hearing, Me},
+    in_cluster::access,
+    nodes::NodeParts,
     recall::{Memory, Recall},
     report::{count, say, want},
 };
@@ -81,6 +83,7 @@ pub(crate) fn run(arguments: &Arguments, part: Part) -> Result<ExitCode> {
     let began = Instant::now();
     let needed = if part == Part::Node { rights::SERVING_CAPABILITIES } else { rights::NO_CAPABILITIES };
     let rights = rights::keep_only(needed).context("capabilities cannot be dropped")?;
+    nodes::require_cloud(&arguments.cloud)?;
     let settings = load(arguments, part)?;
     let log = start_log(&settings)?;
     settings.told.iter().for_each(|line| warn!("{line}"));
@@ -118,18 +121,6 @@ async fn next(conf: &mut Option<(Arc<Octavia>, mpsc::Receiver<()>)>) -> Option<(
     }
 }
 
-fn access(arguments: &Arguments, settings: &Settings, part: Part) -> Access {
-    let credentials = match &arguments.kubeconfig {
-        Some(path) => CredentialSource::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
-        None => CredentialSource::Detected,
-    };
-    let namespace = arguments.namespace.as_deref().map(Into::into);
-    let pace = WatchTimings { quarantine: settings.quarantine, ..WatchTimings::default() };
-    // Controllers read Secrets themselves, and copy them.
-    let copies = settings.copies.clone().filter(|_| part == Part::Node);
-    Access { credentials, namespace, metallb: settings.metallb.clone(), copies, pace }
-}
-
 /// A process that is part of a cluster.
 struct Member {
     /// All parts, which may end once this is dropped.
@@ -163,6 +154,8 @@ struct Member {
     conf: Option<(Arc<Octavia>, mpsc::Receiver<()>)>,
     /// Whether that file is understood: else nothing is written there.
     usable: Arc<AtomicBool>,
+    /// Of a controller that follows Nodes, too.
+    nodes: Option<NodeParts>,
     /// Certificates in files, for who serves.
     pems: Option<PemWatch>,
     admin: Admin,
@@ -206,6 +199,7 @@ impl Member {
         let owned = folder.as_ref().map_or(Ok(true), Folder::try_lock)?;
         let owns = watch::Sender::new(owned);
         let campaign = match part {
+            Part::Controller if !arguments.cloud.controllers.service => LeaderElection::none(),
             Part::Controller => {
                 LeaderElection::start(&cluster, LEADER, &settings.host, LeaseTimings::leader(settings.lease))
             }
@@ -218,7 +212,7 @@ impl Member {
         let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
         let mut placements: Vec<Arc<dyn Placement>> = host.iter().map(|host| host.placement()).collect();
         let mut drivers = Drivers::default();
-        let (mut octavia, mut conf, mut herald) = (None, None, None);
+        let (mut octavia, mut conf, mut herald, mut connection) = (None, None, None, None);
         let usable = Arc::new(AtomicBool::new(cloud::refused(&settings).is_none()));
         let problems = ProblemLog::default();
         let statuses =
@@ -232,13 +226,13 @@ impl Member {
             let leading = campaign.leading();
             herald = Some(statuses.event_recorder());
             let events = statuses.event_recorder();
-            let (driver, calls) =
+            let (driver, connected, calls) =
                 cloud::driver(file, &cluster, name, &settings, leading, events, usable.clone());
             bound = bound.with_metrics_source(calls);
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
             conf = Some((driver.clone(), cloud::rewritten(file.clone(), &mut parts)));
-            octavia = Some(driver);
+            (octavia, connection) = (Some(driver), Some(connected));
         }
         let config = Arc::new(with_status_page(&status_page, settings.config.clone()));
         let world = World::new(roles, placements, config);
@@ -334,6 +328,7 @@ impl Member {
                 None
             }
         };
+        let nodes = nodes::start(&arguments.cloud, &cluster, &settings, connection, &handle, &mut parts);
         // It ends by itself once all pages are shown.
         tokio::spawn(pages::tell(bound.closed_listeners(), owns.subscribe(), changes.clone()));
         let reported = ReportedProblems::new(problems);
@@ -399,6 +394,7 @@ impl Member {
             announcing,
             conf,
             usable,
+            nodes,
             pems,
             admin,
             status_page,
@@ -446,6 +442,7 @@ impl Member {
         }
         self.conf.iter().for_each(|(octavia, _)| cloud::follow(&settings, octavia));
         self.announcing.iter().for_each(|it| it.configure(settings.layer2.clone()));
+        self.nodes.iter().for_each(|it| it.configure(&settings));
         self.usable.store(cloud::refused(&settings).is_none(), Ordering::Relaxed);
         let config = with_status_page(&self.status_page, settings.config.clone());
         let config = Change::Config(Arc::new(config));

@@ -16,6 +16,7 @@ mod front_door;
 pub(crate) mod layer2;
 mod limits;
 mod metrics;
+mod nodes;
 mod pools;
 mod series;
 pub(crate) mod tenants;
@@ -28,6 +29,7 @@ use std::{
 
 use seaway_admin::logging::check_level;
 use seaway_cluster::{Access, LeaseTimings, WatchTimings};
+use seaway_drivers::nodes::Deletion;
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
     decode::{Fault, Faults, Field, FieldReads},
@@ -98,6 +100,8 @@ pub(crate) struct Settings {
     pub(crate) rebuild: bool,
     /// How many requests a cloud gets.
     pub(crate) requests: Limits,
+    /// Which Nodes of a cloud are deleted, and when.
+    pub(crate) node_deletion: Deletion,
     /// Whether Services without a class are ours, where that is said.
     pub(crate) by_default: Option<ByDefault>,
     /// Which keys are set whose defaults differ between a folder and a cluster.
@@ -135,6 +139,7 @@ impl Default for Settings {
             audit: Duration::from_secs(300),
             rebuild: false,
             requests: Limits::default(),
+            node_deletion: Deletion::default(),
             by_default: None,
             said: ExplicitKeys::default(),
             told: Vec::new(),
@@ -251,6 +256,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
         None => {}
     }
     cloud(&file.take("cloud"), &mut settings);
+    settings.node_deletion = nodes::read(&file.take("nodes"));
     settings.config.adopt = adopt::read(&file.take("adopt"));
     pools::read(&file.take("pools"), &mut settings);
     (settings.layer2, settings.config.layer2) = layer2::read(&file.take("layer2"), beside);

@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::PathBuf};
 
 use clap::Args;
 
-use super::Logging;
+use super::{Logging, controllers::Controllers};
 
 /// A part of a cluster.
 #[derive(Debug, Args)]
@@ -58,6 +58,13 @@ pub(crate) struct CloudArgs {
     /// The name of this cluster in names of load balancers
     #[arg(long, value_name = "NAME", default_value = "kubernetes")]
     pub(crate) cluster_name: String,
+    /// Which controllers run, by the names of OpenStack's cloud controller manager: service, cloud-node,
+    /// cloud-node-lifecycle; * for all, -NAME for all but one. Each has a Lease of its own
+    #[arg(long, value_name = "LIST", default_value = "service")]
+    pub(crate) controllers: Controllers,
+    /// Write providerIDs with the region: openstack://REGION/ID
+    #[arg(long, env = "OS_CCM_REGIONAL")]
+    pub(crate) regional_provider_ids: bool,
 }
 
 #[derive(Debug, Args)]

@@ -110,7 +110,13 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
     let limits = settings.requests;
     let dry = CloudSettings { dry_run: true, limits, ..CloudSettings::default() };
     let name = &arguments.of.cluster_name;
-    let driver = Arc::new(cloud::octavia(file, &cluster, name, defaults, dry, || true));
+    let driver = Arc::new(cloud::octavia(
+        Arc::new(cloud::Connection::to(file, dry)),
+        &cluster,
+        name,
+        defaults,
+        || true,
+    ));
     // What is there and not wanted any more goes, too.
     let audited = cloud::audited(&driver).await.map_err(|it| anyhow!(words(it).join("; ")))?;
     let Audited { found, there, .. } = audited;

@@ -19,7 +19,10 @@ use seaway_engine::Failure;
 use seaway_model::{Change, Name, Owner, config::CloudDefaults};
 use seaway_openstack::{Class, Cloud, Error, Fence, Metrics, Settings, Source, credentials::CloudConf};
 use seaway_watchdog::{HANG_LIMIT, Heartbeat, Part};
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::{OnceCell, mpsc},
+    time::sleep,
+};
 use tracing::{debug, error};
 
 use super::refused::{Refused, Stamp};
@@ -104,7 +107,7 @@ pub(super) fn driver(
     leading: Leading,
     herald: EventRecorder,
     usable: Arc<AtomicBool>,
-) -> (Arc<Octavia>, MetricsSource) {
+) -> (Arc<Octavia>, Arc<Connection>, MetricsSource) {
     let calls = Metrics::default();
     let may = move || leading.is_now() && usable.load(Ordering::Relaxed);
     // A write that waits, or is repeated, may outlast the lead that it was begun in.
@@ -115,40 +118,59 @@ pub(super) fn driver(
     });
     let (defaults, limits) = (&settings.config.clouds[CLASS], settings.requests);
     let settings = Settings { limits, metrics: calls.clone(), fence, ..Settings::default() };
-    let driver = octavia(file, cluster, name, defaults, settings, may).alone(sole);
+    let connection = Arc::new(Connection::to(file, settings));
+    let driver = octavia(connection.clone(), cluster, name, defaults, may).alone(sole);
     let driver = driver.telling(Box::new(move |owner, note| {
         if let Owner::Object { object, uid } = owner {
             herald.record(object, uid, note.warning, note.reason, note.text);
         }
     }));
-    (Arc::new(driver), Box::new(move |registry| calls.register(registry)))
+    (Arc::new(driver), connection, Box::new(move |registry| calls.register(registry)))
+}
+
+/// The cloud of a file, signed in to once for all who ask it: its limits are for all of them together.
+pub(crate) struct Connection {
+    file: PathBuf,
+    settings: Settings,
+    refused: Refused,
+    cloud: OnceCell<Cloud>,
+}
+
+impl Connection {
+    pub(crate) fn to(file: &Path, settings: Settings) -> Connection {
+        Connection { file: file.to_owned(), settings, refused: Refused::default(), cloud: OnceCell::new() }
+    }
+
+    pub(super) async fn cloud(&self) -> Result<Cloud, Error> {
+        let connect = || async {
+            let stamp = Stamp::of(&self.file);
+            if let Some(error) = self.refused.still(Instant::now(), stamp) {
+                return Err(error);
+            }
+            let cloud = Cloud::connect(Source::cloud_conf(&self.file), self.settings.clone()).await;
+            cloud.inspect_err(|error| self.refused.note(error, Instant::now(), stamp))
+        };
+        self.cloud.get_or_try_init(connect).await.cloned()
+    }
 }
 
 pub(crate) fn octavia(
-    file: &Path,
+    connection: Arc<Connection>,
     cluster: &Cluster,
     name: &str,
     defaults: &CloudDefaults,
-    settings: Settings,
     may: impl Fn() -> bool + Send + Sync + 'static,
 ) -> Octavia {
-    let (source, cluster, name) = (Source::cloud_conf(file), cluster.clone(), Name::from(name));
-    let (file, refused) = (file.to_owned(), Arc::<Refused>::default());
+    let (cluster, name) = (cluster.clone(), Name::from(name));
     let join = move || -> Joining {
-        let (source, cluster, name) = (source.clone(), cluster.clone(), name.clone());
-        let (stamp, refused, settings) = (Stamp::of(&file), refused.clone(), settings.clone());
+        let (connection, cluster, name) = (connection.clone(), cluster.clone(), name.clone());
         Box::pin(async move {
-            if let Some(error) = refused.still(Instant::now(), stamp) {
-                return Err(error);
-            }
             let uid = cluster.identity().await.map_err(|error| {
                 let text = format!("the UID of this cluster cannot be read: {error}");
                 // Not the cloud's fault.
                 Error::new(Class::NotFound, text)
             })?;
-            let cloud = Cloud::connect(source, settings).await;
-            let cloud = cloud.inspect_err(|error| refused.note(error, Instant::now(), stamp))?;
-            Ok((cloud, octavia::Cluster { uid, name }))
+            Ok((connection.cloud().await?, octavia::Cluster { uid, name }))
         })
     };
     Octavia::new(Box::new(join), defaults.provider.clone(), may).cascading(defaults.cascade)

@@ -3,10 +3,14 @@
 
 use std::path::Path;
 
+use seaway_cluster::{Access, CredentialSource, WatchTimings};
 use seaway_model::config::Opens;
 
 use super::{Part, cloud};
-use crate::settings::{ByDefault, Settings, layer2, tenants};
+use crate::{
+    args::ProcessArgs,
+    settings::{ByDefault, Settings, layer2, tenants},
+};
 
 /// `cloud_config`: the file of `--cloud-config`.
 pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Option<&Path>) {
@@ -36,6 +40,18 @@ pub(crate) fn in_cluster(settings: &mut Settings, part: Part, cloud_config: Opti
     // Copies have that limit, and those that are there stay.
     let limits = &mut settings.config.tenants.limits;
     limits.held_certificate_bytes = limits.certificate_bytes.filter(|_| settings.copies.is_none());
+}
+
+pub(super) fn access(arguments: &ProcessArgs, settings: &Settings, part: Part) -> Access {
+    let credentials = match &arguments.kubeconfig {
+        Some(path) => CredentialSource::Kubeconfig { path: path.clone(), context: arguments.context.clone() },
+        None => CredentialSource::Detected,
+    };
+    let namespace = arguments.namespace.as_deref().map(Into::into);
+    let pace = WatchTimings { quarantine: settings.quarantine, ..WatchTimings::default() };
+    // Controllers read Secrets themselves, and copy them.
+    let copies = settings.copies.clone().filter(|_| part == Part::Node);
+    Access { credentials, namespace, metallb: settings.metallb.clone(), copies, pace }
 }
 
 #[cfg(test)]

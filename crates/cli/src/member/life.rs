@@ -264,6 +264,9 @@ impl Member {
             // It is another's.
             false => drop(self.campaign),
         }
+        if let Some(nodes) = self.nodes {
+            nodes.resign().await;
+        }
         self.admin.stop().await;
         Ok(ExitCode::SUCCESS)
     }

@@ -36,6 +36,7 @@ mod mistakes;
 mod node_writes;
 mod occm;
 mod octavia;
+mod openstack_nodes;
 mod planning;
 mod pods;
 mod policies;

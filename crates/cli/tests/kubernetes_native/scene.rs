@@ -90,6 +90,8 @@ pub(crate) struct Scene {
     pub(crate) cluster_name: &'static str,
     /// Whether the next process of a host takes over from the one that serves.
     pub(crate) is_handed_over: bool,
+    /// Which controllers those run, of a cloud.
+    pub(crate) controllers: &'static str,
     folder: TempDir,
 }
 
@@ -193,6 +195,7 @@ impl Scene {
             cloud: None,
             cluster_name: "kubernetes",
             is_handed_over: false,
+            controllers: "service",
             folder,
         })
     }
@@ -282,6 +285,7 @@ impl Scene {
         }
         if let Some(file) = self.cloud.as_ref().filter(|_| part == "controller") {
             command.arg("--cloud-config").arg(file).args(["--cluster-name", self.cluster_name]);
+            command.args(["--controllers", self.controllers]);
         }
         command.stdin(Stdio::null()).stdout(file.try_clone().expect("the same log")).stderr(file);
         let process = Process { child: command.spawn().expect("seaway runs"), log };
