@@ -9,6 +9,7 @@ mod adopt;
 mod balancing;
 mod certificates;
 pub(crate) mod checked;
+pub(crate) mod data_plane;
 mod dns;
 pub(crate) mod doubts;
 mod exposed;
@@ -44,7 +45,7 @@ use seaway_openstack::Limits;
 use seaway_proxy::{AccessLog, MemoryLimits};
 
 pub(crate) use self::metrics::Metrics;
-use self::{series::Series, tenants::ExplicitKeys};
+use self::{data_plane::DataPlane, series::Series, tenants::ExplicitKeys};
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
@@ -68,6 +69,8 @@ pub(crate) struct Settings {
     pub(crate) snapshot: Option<PathBuf>,
     pub(crate) workers: Option<usize>,
     pub(crate) pin: bool,
+    /// Which program serves.
+    pub(crate) data_plane: DataPlane,
     /// `None`: loopback, where there is one.
     pub(crate) admin: Option<Vec<SocketAddr>>,
     /// `None`: metrics are shown with the status page alone.
@@ -121,6 +124,7 @@ impl Default for Settings {
             snapshot: None,
             workers: None,
             pin: false,
+            data_plane: DataPlane::default(),
             admin: None,
             metrics: None,
             log_json: false,
@@ -156,7 +160,11 @@ impl Settings {
             ("manifests", self.manifests != before.manifests),
             ("stateDir", self.state_dir != before.state_dir),
             ("snapshot", self.snapshot != before.snapshot),
-            ("dataPlane", self.workers != before.workers || self.pin != before.pin),
+            (
+                "dataPlane",
+                (self.workers, self.pin, &self.data_plane)
+                    != (before.workers, before.pin, &before.data_plane),
+            ),
             ("admin", self.admin != before.admin || self.metrics != before.metrics),
             ("metrics", self.series.limits != before.series.limits),
             ("log.format", self.log_json != before.log_json),
@@ -305,6 +313,7 @@ fn data_plane(field: &Field<'_>, settings: &mut Settings) {
     let section = field.object();
     settings.workers = section.take("workers").integer_within(1, 1_024);
     settings.pin = section.take("pin").bool().unwrap_or(false);
+    settings.data_plane = data_plane::read(&section.take("driver"), &section.take("haproxy"));
     section.finish();
 }
 

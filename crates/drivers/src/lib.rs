@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   native    one load balancer on this host: pools and listeners of our own data plane
+//!   haproxy   all load balancers of this host, by one HAProxy
 //!   presence  the addresses of our pools on this host's `lo`
 //!   octavia   load balancers of OpenStack, with the floating IPs that lead to them
 //!   nodes     what OpenStack says of Nodes: beside the engine, for they are no Units
@@ -18,6 +19,7 @@
 pub mod acme;
 pub mod dns;
 pub mod fuzz;
+pub mod haproxy;
 pub mod names;
 pub mod native;
 pub mod nodes;

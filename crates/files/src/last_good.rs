@@ -168,7 +168,7 @@ impl StateFolders {
 }
 
 /// The usual place for what must not outlive a reboot.
-pub(crate) fn runtime_folder() -> Option<PathBuf> {
+pub fn runtime_folder() -> Option<PathBuf> {
     if nix::unistd::Uid::effective().is_root() {
         return Some(PathBuf::from("/run"));
     }

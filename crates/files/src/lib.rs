@@ -32,5 +32,6 @@ mod watch;
 
 pub use drivers::{AddressDriver, StatusDriver};
 pub use folder::{Folder, FolderError, read_folder};
+pub use last_good::runtime_folder;
 pub use state::{LedgerError, LedgerFile, ServerInfo, StateDir, StateError, StatusFile};
 pub use watch::{Locator, Watch};

@@ -21,7 +21,8 @@ pub mod runtime;
 pub mod version;
 pub mod words;
 
-pub use document::Document;
+pub use document::{Document, Global};
 pub use from::{Wanted, document};
 pub use print::{Files, MARK, files, is_ours};
+pub use process::{Haproxy, Options, ProcessError, Report, version};
 pub use version::Version;

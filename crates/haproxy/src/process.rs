@@ -56,6 +56,8 @@ impl Options {
 pub enum ProcessError {
     #[error("{} is not of Seaway: it is not overwritten", path.display())]
     Foreign { path: PathBuf },
+    #[error("{} is used by another running process of Seaway; name another folder, or stop that process", path.display())]
+    InUse { path: PathBuf },
     #[error("{} cannot be written", path.display())]
     Write {
         path: PathBuf,

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Host ─┬─ Proxy      the data plane           ◄── drivers::native
+//!         ├─ HAProxy    instead, where it is asked for ◄── drivers::haproxy
 //!         ├─ Presence   addresses of pools on lo ◄── drivers::presence
 //!         ├─ Layer2     addresses announced by ARP and NDP ◄── plan::Layer2Wanted
 //!         ├─ Bgp        addresses announced to routers ◄── model::bgp::BgpWanted
@@ -28,6 +29,7 @@ use std::{
 use seaway_admin::view::MemoryView;
 use seaway_announce::{ArpSettings, EnforcedSettings, Links, Steering};
 use seaway_drivers::{
+    haproxy::{self, HaproxyHost},
     native::{Answers, Native, OnHost},
     presence::Presence,
 };
@@ -71,6 +73,8 @@ pub fn enforce_arp_settings() -> Result<EnforcedSettings, seaway_announce::Error
 pub struct Host {
     pub name: Name,
     pub proxy: Proxy,
+    /// Serves load balancers instead of `proxy`.
+    haproxy: Option<Arc<HaproxyHost>>,
     presence: Arc<Presence>,
     /// Of a host of a cluster.
     steering: Option<Arc<Steering>>,
@@ -105,18 +109,31 @@ impl Host {
         let presence = Arc::new(presence);
         let layer2 = Layer2::new(name.clone(), presence.clone());
         let bgp = Bgp::new(presence.clone());
-        Host { name, proxy, presence, steering: None, answers: Arc::default(), layer2, bgp }
+        Host { name, proxy, haproxy: None, presence, steering: None, answers: Arc::default(), layer2, bgp }
+    }
+
+    /// Load balancers are served by this HAProxy.
+    #[must_use]
+    pub fn with_haproxy(self, haproxy: HaproxyHost) -> Host {
+        Host { haproxy: Some(Arc::new(haproxy)), ..self }
     }
 
     pub fn placement(&self) -> Arc<dyn Placement> {
-        Arc::new(OnHost(self.name.clone()))
+        match self.haproxy {
+            Some(_) => Arc::new(haproxy::OnHost(self.name.clone())),
+            None => Arc::new(OnHost(self.name.clone())),
+        }
     }
 
     /// Adds what works this host's Units off.
     #[must_use]
     pub fn with_drivers(&self, drivers: Drivers) -> Drivers {
-        let native = Native::new(self.proxy.clone(), self.name.clone()).with_answers(self.answers.clone());
-        drivers.with(native).with_shared(self.presence.clone())
+        let drivers = match &self.haproxy {
+            Some(haproxy) => drivers.with_shared(haproxy.clone()),
+            None => drivers
+                .with(Native::new(self.proxy.clone(), self.name.clone()).with_answers(self.answers.clone())),
+        };
+        drivers.with_shared(self.presence.clone())
     }
 
     /// What this host says of itself now.
@@ -222,7 +239,11 @@ impl Host {
         self.proxy.stop_accepting();
         self.stop_steering();
         let_go();
-        let drained = self.proxy.drain(Instant::now() + patience);
+        let deadline = Instant::now() + patience;
+        let drained = self.proxy.drain(deadline);
+        if let Some(haproxy) = &self.haproxy {
+            haproxy.stop_blocking(deadline.saturating_duration_since(Instant::now()));
+        }
         if !is_alone() {
             tracing::info!("addresses stay: another process of this host serves them");
         } else if let Err(error) = self.presence.clear() {

@@ -7,8 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use seaway_admin::{Signal, Signals};
+use seaway_drivers::haproxy::HaproxyHost;
 use seaway_node::Host;
 use seaway_proxy::{HandOver, TakenOver, Turn};
 use seaway_watchdog::Watching;
@@ -19,12 +20,23 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{Process, apply_reloaded, load, start_proxy};
-use crate::{args::Run, control::Control, watchdog};
+use crate::{args::Run, control::Control, settings::data_plane::DataPlane, watchdog};
 
 pub(super) async fn serve(process: Process, arguments: &Run, reloads: Reloads) -> Result<ExitCode> {
     let signals = Signals::listen().context("signals cannot be listened to")?;
     let proxy = start_proxy(&process.settings)?;
     let mut taken = None;
+    let haproxy = match &process.settings.data_plane {
+        DataPlane::Native => None,
+        DataPlane::Haproxy(_) if arguments.take_over => {
+            bail!(
+                "--take-over passes sockets of Seaway itself, and with dataPlane.driver haproxy HAProxy has them: stop the running process first"
+            )
+        }
+        DataPlane::Haproxy(it) => {
+            Some(HaproxyHost::new(process.settings.host.clone(), it.options(), it.global()))
+        }
+    };
     if arguments.take_over {
         let path = hand_over_path(&process);
         let mut sockets = tokio::task::spawn_blocking(move || seaway_proxy::take(&path)).await??;
@@ -36,12 +48,16 @@ pub(super) async fn serve(process: Process, arguments: &Run, reloads: Reloads) -
         taken = Some(sockets);
     }
     let recorded = seaway_files::state::stored_addresses(&process.state_dir);
-    let host = Arc::new(Host::new(
+    let host = Host::new(
         process.settings.host.clone(),
         proxy,
         process.settings.addresses.clone(),
         recorded.iter().map(|it| it.ip),
-    ));
+    );
+    let host = Arc::new(match haproxy {
+        Some(haproxy) => host.with_haproxy(haproxy),
+        None => host,
+    });
     let control = Control::start(&process, &host).await?;
     let parts = host.proxy.parts().into_iter().chain([watchdog::runtime()]);
     let watching = Some(process.watchdog.watch(parts));
@@ -188,6 +204,9 @@ impl Serving {
 
     /// Without it everything works but a later --take-over.
     fn await_successor(&self, tell: mpsc::Sender<Told>) -> Option<HandOver> {
+        if self.process.settings.data_plane != DataPlane::Native {
+            return None;
+        }
         let told = move |turn| {
             let (answer, answered) = std::sync::mpsc::channel();
             if tell.blocking_send((turn, answer)).is_ok() && turn != Turn::Over {

@@ -26,6 +26,7 @@ mod folder;
 mod forward_auth;
 mod front_door;
 mod fuzz_seeds;
+mod haproxy;
 mod harness;
 mod health;
 mod helm;

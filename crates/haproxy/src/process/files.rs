@@ -8,6 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::{
+    errno::Errno,
+    fcntl::{Flock, FlockArg},
+};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::ProcessError;
@@ -18,8 +22,11 @@ pub(super) type Files = Vec<(PathBuf, SecretString)>;
 /// Says that a folder is ours.
 const OURS: &str = ".made-by-seaway";
 
-/// Makes the folder, or finds that it is ours.
-pub(super) fn claim(folder: &Path) -> Result<(), ProcessError> {
+/// Locked by the process that uses the folder, and never removed.
+const LOCK: &str = ".lock";
+
+/// Makes the folder, or finds that it is ours. No other process uses it until what is returned is dropped.
+pub(super) fn claim(folder: &Path) -> Result<Flock<fs::File>, ProcessError> {
     let failed = |source| ProcessError::Write { path: folder.to_owned(), source };
     make(folder).map_err(failed)?;
     let mark = folder.join(OURS);
@@ -28,7 +35,14 @@ pub(super) fn claim(folder: &Path) -> Result<(), ProcessError> {
     if !is_ours && !is_empty {
         return Err(ProcessError::Foreign { path: folder.to_owned() });
     }
-    write(&mark, "").map_err(failed)
+    write(&mark, "").map_err(failed)?;
+    let mut options = fs::OpenOptions::new();
+    let lock = options.write(true).create(true).truncate(false).mode(0o600);
+    let lock = lock.open(folder.join(LOCK)).map_err(failed)?;
+    Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
+        Errno::EWOULDBLOCK => ProcessError::InUse { path: folder.to_owned() },
+        errno => failed(errno.into()),
+    })
 }
 
 /// A configuration of others stays as it is.

@@ -1,6 +1,8 @@
 //! The one task that tells HAProxy anything: it knows what HAProxy has, and what it should have.
 
-use std::{collections::BTreeMap, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fs::File, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
+
+use nix::fcntl::Flock;
 
 use tokio::{
     process::Child,
@@ -43,6 +45,8 @@ pub(super) struct Keeper {
     /// The last one that HAProxy was started with or read.
     good: Arc<Document>,
     waiting: Vec<Waiting>,
+    /// No other process writes into the folder.
+    _lock: Flock<File>,
     /// Since when a reload is due, and why.
     reloads: BTreeMap<ReloadReason, usize>,
     reloaded: Option<Instant>,
@@ -77,7 +81,7 @@ impl Keeper {
             folder,
         };
         files::must_be_ours(&paths.config)?;
-        files::claim(&paths.folder)?;
+        let lock = files::claim(&paths.folder)?;
         launch::check(&paths, &document).await?;
         let all = launch::files(&document, &paths.config);
         files::write_all(&all)?;
@@ -93,6 +97,7 @@ impl Keeper {
             good: document.clone(),
             wanted: document,
             waiting: Vec::new(),
+            _lock: lock,
             reloads: BTreeMap::new(),
             reloaded: None,
             started: Instant::now(),
@@ -466,7 +471,7 @@ async fn at(due: Option<Instant>) {
     }
 }
 
-fn signal(pid: u32, signal: nix::sys::signal::Signal) {
+pub(super) fn signal(pid: u32, signal: nix::sys::signal::Signal) {
     let Ok(pid) = i32::try_from(pid) else { return };
     if let Err(error) = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), signal) {
         tracing::debug!(pid, %error, "a process of HAProxy is gone");

@@ -13,9 +13,12 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+use nix::sys::signal::Signal;
+
 use super::{
     ProcessError,
     files::{self, Files},
+    keeper,
 };
 use crate::{
     document::{Document, NO_STATE},
@@ -122,6 +125,7 @@ fn no_state(path: &str) -> Files {
 
 /// Starts it with the files as they are, and waits until its worker answers.
 pub(super) async fn start(paths: &Paths) -> Result<(Child, Processes, Socket), ProcessError> {
+    end_former(paths).await?;
     files::write_all(&no_state(&paths.state))?;
     // Those of one that was killed would be taken for its own.
     for socket in [&paths.master, &paths.worker] {
@@ -155,6 +159,23 @@ pub(super) async fn start(paths: &Paths) -> Result<(Child, Processes, Socket), P
         }
         sleep(LOOK).await;
     }
+}
+
+/// If Seaway was killed, its HAProxy serves on, and has the ports. The folder is ours, so it is as well.
+async fn end_former(paths: &Paths) -> Result<(), ProcessError> {
+    let Ok(Processes { master: Some(master), .. }) = socket::processes(&paths.master).await else {
+        return Ok(());
+    };
+    tracing::info!(master, "HAProxy of an earlier process of Seaway is stopped");
+    keeper::signal(master, Signal::SIGTERM);
+    let since = Instant::now();
+    while socket::processes(&paths.master).await.is_ok() {
+        if since.elapsed() > PATIENCE {
+            return Err(ProcessError::Late);
+        }
+        sleep(LOOK).await;
+    }
+    Ok(())
 }
 
 /// A connection to the worker that serves, once it answers at the path that one of before may have had.

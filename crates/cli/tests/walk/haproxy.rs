@@ -1,0 +1,103 @@
+//! `seaway run` with HAProxy as its data plane.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    os::unix::net::UnixStream,
+    process::Output,
+    sync::Arc,
+};
+
+use nix::sys::signal::Signal;
+
+use crate::{
+    backends::Backend,
+    harness::{Folder, PATIENCE, Seaway, Setup, own_address, run, stderr, until},
+};
+
+const PORT: u16 = 8080;
+
+fn shop(backends: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata:\n  name: shop\n  annotations:\n    seaway.dev/backends: {backends:?}\nspec:\n  type: LoadBalancer\n  ports: [{{port: {PORT}}}]\n"
+    )
+}
+
+fn setup(folder: &Arc<Folder>, ip: std::net::Ipv4Addr) -> Setup {
+    let files = folder.0.path().join("haproxy");
+    Setup::again(folder.clone(), ip)
+        .config(&format!("dataPlane: {{driver: haproxy, haproxy: {{folder: {}}}}}\n", files.display()))
+}
+
+/// The id of HAProxy's process that reads the configuration and starts the others.
+fn master(seaway: &Seaway) -> i32 {
+    let socket = seaway.folder.0.path().join("haproxy/master.sock");
+    let mut stream = UnixStream::connect(socket).expect("HAProxy runs");
+    stream.write_all(b"show proc\n").expect("asked");
+    stream.shutdown(Shutdown::Write).expect("there is no more to ask");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("answered");
+    let line = text.lines().find(|it| it.contains("master")).unwrap_or_else(|| panic!("{text}"));
+    line.split_whitespace().next().and_then(|it| it.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+}
+
+/// Whether a new connection leads to that member.
+fn answers(seaway: &Seaway, name: &str) -> bool {
+    let told = TcpStream::connect(seaway.at(PORT)).and_then(|mut stream| {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut told = vec![0; name.len()];
+        stream.read_exact(&mut told).map(|()| told)
+    });
+    told.is_ok_and(|it| it == name.as_bytes())
+}
+
+#[test]
+fn services_of_a_folder_are_served_by_haproxy_through_changes_deaths_and_restarts() {
+    let (alice, bob) = (Backend::start("alice"), Backend::start("bob"));
+    let folder = Arc::new(Folder::new());
+    folder.write("shop.yaml", &shop(&alice.at.to_string()));
+    let ip = own_address();
+    let seaway = setup(&folder, ip).start();
+    until("HAProxy serves", || answers(&seaway, "alice"));
+    assert!(seaway.log().contains("HAProxy started"), "{}", seaway.log());
+
+    folder.write("shop.yaml", &shop(&bob.at.to_string()));
+    until("the other member serves", || answers(&seaway, "bob"));
+
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(master(&seaway)), Signal::SIGKILL).expect("it is ours");
+    until("HAProxy was started again", || answers(&seaway, "bob"));
+
+    // A second process in the same folder harms nothing.
+    let again = taken_over(&seaway);
+    assert!(!again.status.success());
+    assert!(stderr(&again).contains("--take-over passes sockets of Seaway itself"), "{}", stderr(&again));
+
+    // Killed, Seaway leaves HAProxy behind, which serves on; the next Seaway replaces it.
+    let left = master(&seaway);
+    seaway.signal(Signal::SIGKILL);
+    drop(seaway);
+    assert!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(left), None).is_ok(), "HAProxy serves on");
+    folder.write("shop.yaml", &shop(&alice.at.to_string()));
+    let seaway = setup(&folder, ip).start();
+    until("the next one serves", || answers(&seaway, "alice"));
+    assert_ne!(master(&seaway), left);
+
+    let at = seaway.at(PORT);
+    assert!(seaway.stop().success());
+    assert!(TcpStream::connect(at).is_err(), "HAProxy has ended");
+}
+
+fn taken_over(seaway: &Seaway) -> Output {
+    let folder = &seaway.folder;
+    let (config, state, manifests) =
+        (folder.0.path().join("seaway.yaml"), folder.state(), folder.manifests());
+    run(&[
+        "run",
+        "--take-over",
+        "--config",
+        config.to_str().expect("a plain path"),
+        "--state-dir",
+        state.to_str().expect("a plain path"),
+        manifests.to_str().expect("a plain path"),
+    ])
+}

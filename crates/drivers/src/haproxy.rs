@@ -1,0 +1,245 @@
+//! All load balancers of this host, served by one HAProxy.
+//!
+//! ```text
+//!     Unit ─ observe ─► what HAProxy serves for it
+//!          ─ apply ───► Writer ─ one document of all Units ─► seaway-haproxy: commands, or a reload
+//! ```
+//! A Unit is one owner's part of HAProxy's configuration. Parts are written together; one that HAProxy refuses keeps what it
+//! had, and the others go on (`haproxy/writer.rs`).
+
+mod writer;
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure, chain};
+use seaway_haproxy::{Global, Options};
+use seaway_model::{
+    Desired, LoadBalancer, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
+    load_balancer::Certificate, unit::LbKey,
+};
+use seaway_plan::{Demand, Placement};
+use tokio::runtime::Handle;
+
+pub use self::writer::Served;
+use self::writer::{NotWritten, Writer};
+
+pub const DRIVER: &str = "haproxy";
+
+/// What HAProxy refused is offered again after this, though nothing changed: a port may have become free.
+const TRY_AGAIN: Duration = Duration::from_secs(30);
+/// A start, two gathered reloads, and the search for a part that is refused.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Each owner has one load balancer on this host.
+pub struct OnHost(pub Name);
+
+impl OnHost {
+    pub fn place(&self) -> Place {
+        Place::Host { name: self.0.clone(), driver: DRIVER.into() }
+    }
+}
+
+impl Placement for OnHost {
+    fn units(&self, demand: &Demand) -> Vec<Unit> {
+        vec![Unit::LoadBalancer(self.place(), LbKey::Of(demand.owner.clone()))]
+    }
+
+    fn front_door(&self, owner: &Owner) -> Vec<Unit> {
+        vec![Unit::LoadBalancer(self.place(), LbKey::Of(owner.clone()))]
+    }
+}
+
+/// The driver, and what starts and stops HAProxy.
+pub struct HaproxyHost {
+    place: Place,
+    writer: Writer,
+    runtime: Handle,
+}
+
+/// One owner's part, as HAProxy has it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Serve(Arc<LoadBalancer>),
+    Remove,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Serve(wanted) => {
+                write!(
+                    f,
+                    "let HAProxy serve {} ports by {} pools",
+                    wanted.listeners.len(),
+                    wanted.pools.len()
+                )
+            }
+            Step::Remove => f.write_str("remove it from HAProxy's configuration"),
+        }
+    }
+}
+
+impl Effects for Step {
+    fn effect(&self) -> Effect {
+        match self {
+            // It is the whole part: ports may come, and others go.
+            Step::Serve(_) => Effect::REPLACES,
+            Step::Remove => Effect::DELETES,
+        }
+    }
+}
+
+impl HaproxyHost {
+    /// HAProxy starts with the first load balancer. To be called in the runtime, which must go on until [`HaproxyHost::stop`].
+    pub fn new(host: Name, options: Options, global: Global) -> HaproxyHost {
+        HaproxyHost {
+            place: OnHost(host).place(),
+            writer: Writer::start(options, global),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// HAProxy takes no new connections. Waits until those that it has are gone, or for so long; then it is ended.
+    pub async fn stop(&self, patience: Duration) {
+        self.writer.stop(patience).await;
+    }
+
+    /// As [`HaproxyHost::stop`], for a thread that may wait.
+    pub fn stop_blocking(&self, patience: Duration) {
+        self.runtime.block_on(self.stop(patience));
+    }
+
+    /// How often HAProxy had to read its files anew since it started.
+    pub fn reloads(&self) -> u32 {
+        self.writer.reloads()
+    }
+
+    async fn write(&self, owner: &Owner, part: Option<Arc<LoadBalancer>>) -> Result<(), Failure> {
+        let Err(error) = self.writer.put(owner, part).await else { return Ok(()) };
+        let (why, fix) = match &*error {
+            NotWritten::Refused(error) => (
+                format!("HAProxy does not take this load balancer: {}", chain(error)),
+                "What HAProxy served before stays. Correct what the message names; it is tried again every 30 seconds.",
+            ),
+            NotWritten::Failed(error) => (
+                format!("HAProxy cannot be told: {}", chain(error)),
+                "Correct what the message names; it is tried again every 30 seconds. What HAProxy serves stays.",
+            ),
+            NotWritten::Version(found) => (
+                found.clone(),
+                "Install HAProxy 2.6 or later, or name its program in dataPlane.haproxy.program.",
+            ),
+            NotWritten::Stopped => return Err(Failure::Retry("HAProxy is being stopped".to_owned())),
+        };
+        let problem = Problem::new(owner.object(), Reason::Failed, why.clone()).fix(fix);
+        Err(Failure::Told { why, problems: vec![(owner.clone(), problem)], after: TRY_AGAIN })
+    }
+
+    /// As it is served, with one thing in it replaced; `false` where it is not served.
+    async fn replace(
+        &self,
+        unit: &Unit,
+        replace: impl FnOnce(&mut LoadBalancer) -> bool,
+    ) -> Result<bool, Failure> {
+        let Some(owner) = owner(unit) else { return Ok(false) };
+        let Some(served) = self.writer.served(owner).load_balancer else { return Ok(false) };
+        let mut wanted = (*served).clone();
+        if !replace(&mut wanted) {
+            return Ok(false);
+        }
+        self.write(owner, Some(Arc::new(wanted))).await?;
+        Ok(true)
+    }
+}
+
+impl Driver for HaproxyHost {
+    type Observed = Served;
+    type Step = Step;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        matches!(unit, Unit::LoadBalancer(place, _) if *place == self.place)
+    }
+
+    fn steps(&self, desired: &Desired, observed: &Served) -> Vec<Step> {
+        match (desired, &observed.load_balancer) {
+            (Desired::LoadBalancer(wanted), served) if served.as_ref() != Some(wanted) => {
+                vec![Step::Serve(wanted.clone())]
+            }
+            (Desired::LoadBalancer(_), _) | (_, None) => Vec::new(),
+            (_, Some(_)) => vec![Step::Remove],
+        }
+    }
+
+    async fn observe(&self, unit: &Unit, _: &Desired) -> Result<Served, Failure> {
+        Ok(owner(unit).map(|it| self.writer.served(it)).unwrap_or_default())
+    }
+
+    async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Served) -> Result<(), Failure> {
+        let Some(owner) = owner(unit) else { return Ok(()) };
+        let part = match step {
+            Step::Serve(wanted) => Some(wanted.clone()),
+            Step::Remove => None,
+        };
+        self.write(owner, part).await?;
+        *observed = self.writer.served(owner);
+        Ok(())
+    }
+
+    async fn swap(&self, unit: &Unit, pool: Arc<Pool>) -> Result<bool, Failure> {
+        self.replace(unit, |it| match it.pools.get_mut(&pool.id) {
+            Some(place) => {
+                *place = pool;
+                true
+            }
+            None => false,
+        })
+        .await
+    }
+
+    async fn renew(
+        &self,
+        unit: &Unit,
+        object: &ObjectRef,
+        certificate: Arc<Certificate>,
+    ) -> Result<bool, Failure> {
+        // One that cannot be used is told of by the long way.
+        if seaway_proxy::look_at(&certificate).is_err() {
+            return Ok(false);
+        }
+        self.replace(unit, |it| match Arc::make_mut(&mut it.certificates).get_mut(object) {
+            Some(place) => {
+                *place = certificate;
+                true
+            }
+            None => false,
+        })
+        .await
+    }
+
+    fn conclude(&self, _: &Unit, _: &Desired, observed: &Served) -> Conclusion {
+        Conclusion {
+            serving: observed.at.clone(),
+            problems: observed.problems.clone(),
+            ..Conclusion::default()
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        PATIENCE
+    }
+
+    fn width(&self) -> usize {
+        // They wait for one writer, which writes all of them at once.
+        100_000
+    }
+}
+
+fn owner(unit: &Unit) -> Option<&Owner> {
+    match unit {
+        Unit::LoadBalancer(_, key) => key.owner(),
+        _ => None,
+    }
+}
+
+/// Parts by their owners, as HAProxy is to have them.
+type Parts = BTreeMap<Owner, Arc<LoadBalancer>>;

@@ -1,0 +1,339 @@
+//! The only one that writes HAProxy's configuration: parts that come together are written together, and a part that HAProxy
+//! refuses is found by halving.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use seaway_haproxy::{
+    Document, Global, Haproxy, Options, ProcessError, Report, Version, Wanted, document, version,
+};
+use seaway_model::{
+    L4, Listener, LoadBalancer, ObjectRef, Owner, Problem,
+    load_balancer::{Bind, Certificate},
+    outcome::Serving,
+};
+use tokio::{
+    sync::{Mutex, mpsc, oneshot, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+use tracing::{info, warn};
+
+use super::Parts;
+use crate::native::bad_certificate;
+
+/// What comes within this time is written together.
+const GATHER: Duration = Duration::from_millis(2);
+/// The same before HAProxy runs: then all load balancers come, and each that is late costs a reload.
+const GATHER_AT_START: Duration = Duration::from_millis(100);
+/// But no longer than so often that.
+const GATHERED: usize = 100_000;
+
+/// What HAProxy serves for an owner.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Served {
+    /// The last that HAProxy took.
+    pub load_balancer: Option<Arc<LoadBalancer>>,
+    pub at: Vec<Serving>,
+    /// What of it HAProxy cannot do.
+    pub problems: Vec<(Owner, Problem)>,
+}
+
+/// Why a part is not served as it was put.
+#[derive(Debug)]
+pub(super) enum NotWritten {
+    /// Because of this part.
+    Refused(Arc<ProcessError>),
+    /// Because of something else.
+    Failed(Arc<ProcessError>),
+    Version(String),
+    Stopped,
+}
+
+type Answer = Result<(), Arc<NotWritten>>;
+
+enum Order {
+    Put(Part),
+    Stop(Duration, oneshot::Sender<()>),
+}
+
+struct Part {
+    owner: Owner,
+    load_balancer: Option<Arc<LoadBalancer>>,
+    answer: oneshot::Sender<Answer>,
+}
+
+pub(super) struct Writer {
+    orders: mpsc::UnboundedSender<Order>,
+    served: Arc<RwLock<BTreeMap<Owner, Served>>>,
+    report: Arc<RwLock<Option<watch::Receiver<Report>>>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    pub(super) fn start(options: Options, global: Global) -> Writer {
+        // As many wait as there are Units: each for its own answer.
+        let (orders, taken) = mpsc::unbounded_channel();
+        let served = Arc::<RwLock<BTreeMap<Owner, Served>>>::default();
+        let report = Arc::<RwLock<Option<watch::Receiver<Report>>>>::default();
+        let work = Work {
+            options,
+            global,
+            haproxy: None,
+            version: None,
+            parts: Parts::new(),
+            document: None,
+            served: served.clone(),
+            report: report.clone(),
+            certificates: Certificates::default(),
+        };
+        Writer { orders, served, report, task: Mutex::new(Some(tokio::spawn(work.run(taken)))) }
+    }
+
+    pub(super) fn served(&self, owner: &Owner) -> Served {
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
+        served.get(owner).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn reloads(&self) -> u32 {
+        let report = self.report.read().unwrap_or_else(PoisonError::into_inner);
+        report.as_ref().map(|it| it.borrow().reloads.values().sum()).unwrap_or_default()
+    }
+
+    /// Returns once HAProxy serves it, or no longer does.
+    pub(super) async fn put(&self, owner: &Owner, load_balancer: Option<Arc<LoadBalancer>>) -> Answer {
+        let (answer, answered) = oneshot::channel();
+        let stopped = || Arc::new(NotWritten::Stopped);
+        let part = Part { owner: owner.clone(), load_balancer, answer };
+        self.orders.send(Order::Put(part)).map_err(|_| stopped())?;
+        answered.await.map_err(|_| stopped())?
+    }
+
+    pub(super) async fn stop(&self, patience: Duration) {
+        let (done, stopped) = oneshot::channel();
+        if self.orders.send(Order::Stop(patience, done)).is_ok() {
+            // An error says that it has ended already.
+            let _ = stopped.await;
+        }
+        if let Some(task) = self.task.lock().await.take() {
+            let _ = task.await;
+        }
+    }
+}
+
+struct Work {
+    options: Options,
+    global: Global,
+    haproxy: Option<Haproxy>,
+    version: Option<Version>,
+    /// As HAProxy took them.
+    parts: Parts,
+    document: Option<Arc<Document>>,
+    served: Arc<RwLock<BTreeMap<Owner, Served>>>,
+    report: Arc<RwLock<Option<watch::Receiver<Report>>>>,
+    certificates: Certificates,
+}
+
+impl Work {
+    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        while let Some(first) = orders.recv().await {
+            let gather = if self.haproxy.is_some() { GATHER } else { GATHER_AT_START };
+            let (mut parts, mut next) = (Vec::new(), Some(first));
+            let mut stop = None;
+            while let Some(order) = next.take() {
+                match order {
+                    Order::Put(part) => parts.push(part),
+                    Order::Stop(patience, done) => {
+                        stop = Some((patience, done));
+                        break;
+                    }
+                }
+                if parts.len() < GATHERED {
+                    next = timeout(gather, orders.recv()).await.ok().flatten();
+                }
+            }
+            if let Some((patience, done)) = stop {
+                // Who waits for its part is answered by the end of the channel.
+                drop(parts);
+                self.stop(patience).await;
+                let _ = done.send(());
+                return;
+            }
+            self.write_all(parts).await;
+        }
+    }
+
+    async fn stop(&mut self, patience: Duration) {
+        let Some(haproxy) = self.haproxy.take() else { return };
+        if timeout(patience, haproxy.stop()).await.is_err() {
+            info!("HAProxy is ended with the connections that it has: the drain period is over");
+        }
+    }
+
+    /// All at once. If HAProxy refuses that, by halves: a part that is refused alone keeps what it had.
+    async fn write_all(&mut self, parts: Vec<Part>) {
+        let mut left = vec![parts];
+        while let Some(mut parts) = left.pop() {
+            match self.write(&parts).await {
+                Err(error) if parts.len() > 1 && matches!(*error, NotWritten::Refused(_)) => {
+                    let second = parts.split_off(parts.len().div_ceil(2));
+                    left.push(second);
+                    left.push(parts);
+                }
+                // Who asked may have given up.
+                answer => parts.into_iter().for_each(|it| drop(it.answer.send(answer.clone()))),
+            }
+        }
+    }
+
+    async fn write(&mut self, parts: &[Part]) -> Answer {
+        let mut all = self.parts.clone();
+        for part in parts {
+            match &part.load_balancer {
+                Some(wanted) => all.insert(part.owner.clone(), wanted.clone()),
+                None => all.remove(&part.owner),
+            };
+        }
+        let version = self.version().await?;
+        let (unusable, of_certificates) = self.certificates.look(&all);
+        let wanted = Wanted {
+            load_balancers: &all,
+            version,
+            global: &self.global,
+            unusable: &unusable,
+            before: self.document.as_deref(),
+        };
+        let (document, mut problems) = document(wanted);
+        problems.extend(of_certificates);
+        let document = Arc::new(document);
+        self.serve(&document, all.is_empty()).await?;
+        self.publish(&document, &all, problems);
+        self.document = Some(document);
+        self.parts = all;
+        Ok(())
+    }
+
+    async fn version(&mut self) -> Result<Version, Arc<NotWritten>> {
+        if let Some(version) = self.version {
+            return Ok(version);
+        }
+        let program = &self.options.program;
+        let found = version(program).await.map_err(|error| Arc::new(NotWritten::Failed(Arc::new(error))))?;
+        let version = found.and_then(|(major, minor)| Version::of(major, minor));
+        self.version = version;
+        version.ok_or_else(|| {
+            let found =
+                found.map_or("of no version that it says".to_owned(), |it| format!("{}.{}", it.0, it.1));
+            Arc::new(NotWritten::Version(format!(
+                "{} is HAProxy {found}, which is too old",
+                program.display()
+            )))
+        })
+    }
+
+    async fn serve(&mut self, document: &Arc<Document>, is_empty: bool) -> Answer {
+        let Some(haproxy) = &self.haproxy else {
+            if is_empty {
+                return Ok(());
+            }
+            let started = Haproxy::start(self.options.clone(), document.clone()).await;
+            let started = started.map_err(|error| why(Arc::new(error)))?;
+            *self.report.write().unwrap_or_else(PoisonError::into_inner) = Some(started.report());
+            self.haproxy = Some(started);
+            info!(config = %self.options.config.display(), "HAProxy started");
+            return Ok(());
+        };
+        let Err(error) = haproxy.serve(document.clone()).await else { return Ok(()) };
+        // It is not to try the refused one again by itself, after its next start.
+        if let Some(before) = &self.document
+            && let Err(error) = haproxy.serve(before.clone()).await
+        {
+            warn!(error = %error, "HAProxy does not take back what it served before");
+        }
+        Err(why(error))
+    }
+
+    fn publish(&self, document: &Document, all: &Parts, problems: Vec<(Owner, Problem)>) {
+        let binds: BTreeSet<SocketAddr> =
+            document.frontends.values().flat_map(|it| it.binds.iter().copied()).collect();
+        let mut served: BTreeMap<Owner, Served> = BTreeMap::new();
+        for (owner, load_balancer) in all {
+            let at = at(load_balancer, &binds);
+            let known = Served { load_balancer: Some(load_balancer.clone()), at, problems: Vec::new() };
+            served.insert(owner.clone(), known);
+        }
+        // Those of listeners that others have at the front door are told by who asked for the door.
+        for (owner, problem) in problems {
+            let of = all.iter().find(|(it, balancer)| **it == owner || concerns(balancer, &owner));
+            if let Some(served) = of.and_then(|(it, _)| served.get_mut(it)) {
+                served.problems.push((owner, problem));
+            }
+        }
+        *self.served.write().unwrap_or_else(PoisonError::into_inner) = served;
+    }
+}
+
+/// One that is about the configuration: a part of it may be the cause.
+fn why(error: Arc<ProcessError>) -> Arc<NotWritten> {
+    Arc::new(match &*error {
+        ProcessError::Invalid { .. } | ProcessError::Reload | ProcessError::Ended => {
+            NotWritten::Refused(error)
+        }
+        _ => NotWritten::Failed(error),
+    })
+}
+
+/// Where HAProxy listens for it.
+fn at(load_balancer: &LoadBalancer, binds: &BTreeSet<SocketAddr>) -> Vec<Serving> {
+    let ips = load_balancer.binds.iter().filter_map(Bind::ip);
+    let all = ips.flat_map(|ip| load_balancer.listeners.keys().map(move |id| (ip, *id)));
+    let served = all.filter(|(ip, id)| id.l4 == L4::Tcp && binds.contains(&SocketAddr::new(*ip, id.port)));
+    served.map(|(ip, id)| Serving { ip, protocol: id.l4, port: id.port }).collect()
+}
+
+/// Whether a listener or a pool of it is this owner's, as at the front door.
+fn concerns(load_balancer: &LoadBalancer, owner: &Owner) -> bool {
+    load_balancer.listeners.values().any(|it| it.owner == *owner)
+        || load_balancer.pools.values().any(|it| it.owner == *owner)
+}
+
+/// Which certificates HAProxy would refuse, and with them its whole configuration. Each is looked at once.
+#[derive(Default)]
+struct Certificates {
+    known: BTreeMap<ObjectRef, (Arc<Certificate>, Option<Problem>)>,
+}
+
+impl Certificates {
+    fn look(&mut self, all: &Parts) -> (BTreeSet<ObjectRef>, Vec<(Owner, Problem)>) {
+        let before = std::mem::take(&mut self.known);
+        let mut problems = Vec::new();
+        for load_balancer in all.values() {
+            for (object, certificate) in load_balancer.certificates.iter() {
+                // Of authorities alone: HAProxy reads them from another file.
+                if certificate.chain.is_empty() {
+                    continue;
+                }
+                let problem = match before.get(object).or_else(|| self.known.get(object)) {
+                    Some((known, problem)) if Arc::ptr_eq(known, certificate) => problem.clone(),
+                    _ => {
+                        seaway_proxy::look_at(certificate).err().map(|error| bad_certificate(object, &error))
+                    }
+                };
+                if let Some(problem) = &problem {
+                    let names = |it: &&Arc<Listener>| {
+                        it.tls.as_ref().is_some_and(|tls| tls.objects().into_iter().any(|it| it == object))
+                    };
+                    let named = load_balancer.listeners.values().filter(names);
+                    problems.extend(named.map(|it| (it.owner.clone(), problem.clone())));
+                }
+                self.known.insert(object.clone(), (certificate.clone(), problem));
+            }
+        }
+        let unusable = self.known.iter().filter(|(_, it)| it.1.is_some()).map(|it| it.0.clone());
+        (unusable.collect(), problems)
+    }
+}
