@@ -1,4 +1,4 @@
-//! What a driver is. How one Unit is worked on with it is `execute.rs`.
+//! What a driver is. How one Unit is worked on with it is `work.rs`.
 
 use std::{fmt::Display, future::Future, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
 ///
 /// `steps` and `refuse` are pure: applying the steps yields what is desired, and asking again yields none. Each driver
 /// proves it with the conformance suite in `testkit`.
-pub trait Driver: Send + Sync + 'static {
+pub trait Driver: Send + Sync {
     type Observed: Send + Sync;
     /// Each kind of step says whether it deletes or exposes something: the engine asks its gate before those.
     type Step: Effects + Display + Send + Sync;

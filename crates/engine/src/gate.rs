@@ -65,10 +65,23 @@ impl Fence {
 }
 
 /// What is asked for one attempt at a Unit.
-pub(crate) struct Gate {
+#[derive(Default)]
+pub struct Gate {
     pub(crate) fence: Fence,
     /// Nothing where nothing is kept of owners, or where none has to be asked.
     pub(crate) deletions: Option<Deletions>,
+}
+
+impl Gate {
+    /// An operator asked for exactly this: nothing more is asked.
+    pub fn of_operator() -> Gate {
+        Gate::default()
+    }
+
+    /// The fence alone.
+    pub fn fenced(fence: Fence) -> Gate {
+        Gate { fence, deletions: None }
+    }
 }
 
 /// Who is asked before something is deleted, and by which rules it is judged whether it is used.

@@ -22,15 +22,17 @@ mod removal;
 mod run;
 mod slots;
 mod unwritten;
+mod work;
 
 pub use counts::{Counts, DriverCounts};
 pub use driver::{Conclusion, Driver, Failure, chain};
 pub use effect::{Effect, Effects};
 pub use execute::Drivers;
-pub use gate::Fence;
+pub use gate::{Fence, Gate};
 pub use handle::{Handle, Phase};
 pub use problem_log::ProblemLog;
 pub use queue::backoff;
 pub use removal::{Asked, Counted, DeletionLimit, Doubt, HeartbeatRecord, Owners, Removal, deletion_limit};
 pub use run::{Engine, Settings};
 pub use unwritten::unwritten;
+pub use work::{Attempt, dry_run, work_once};

@@ -1,4 +1,7 @@
-//! What every driver must do, whatever its place is like.
+//! What every driver must do, whatever its place is like. Each attempt is the engine's own ([`work_once`]), and what the driver
+//! answers is checked on its way (`probe.rs`).
+
+mod probe;
 
 use std::{fmt::Debug, time::Duration};
 
@@ -6,10 +9,11 @@ use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
 };
-use seaway_engine::{Driver, Effects, Failure};
+use seaway_engine::{Attempt, Driver, Effects, Failure, Gate, dry_run, work_once};
 use seaway_model::{Desired, Unit};
 use tokio::runtime::Builder;
 
+use self::probe::Probe;
 use crate::properties::cases;
 
 /// Walks a Unit through `wanted`, one after the other, and then to nothing. After each, what was applied is what is
@@ -22,52 +26,35 @@ where
     D::Step: Debug,
 {
     assert!(driver.serves(unit), "the driver does not serve {unit}");
+    let probe = Probe::new(driver);
     for (turn, desired) in wanted.iter().chain([&Desired::Absent]).enumerate() {
-        let mut observed =
-            driver.observe(unit, desired).await.unwrap_or_else(|error| panic!("turn {turn}: {error}"));
-        let steps = driver.steps(desired, &observed);
-        assert_eq!(
-            printed(&steps),
-            printed(&driver.steps(desired, &observed)),
-            "turn {turn}: steps are not pure"
-        );
+        let done = work_once(&probe, unit, desired, &Gate::default()).await;
+        let done = done.unwrap_or_else(|error| panic!("turn {turn}: {error}"));
+        let done = done.unwrap_or_else(|| panic!("turn {turn}: it is left alone"));
         if desired.is_absent() {
-            says_that_it_deletes(&steps);
+            says_that_it_deletes(&done.steps);
         }
-        for step in &steps {
-            driver
-                .apply(unit, step, &mut observed)
-                .await
-                .unwrap_or_else(|error| panic!("turn {turn}: {step}: {error}"));
-        }
-        assert_eq!(
-            printed(&driver.steps(desired, &observed)),
-            Vec::<String>::new(),
-            "turn {turn}: applied, and more to do"
-        );
-        let fresh =
-            driver.observe(unit, desired).await.unwrap_or_else(|error| panic!("turn {turn}: {error}"));
-        assert_eq!(
-            printed(&driver.steps(desired, &fresh)),
-            Vec::<String>::new(),
-            "turn {turn}: looked again, and more to do"
-        );
-        let told = driver.conclude(unit, desired, &fresh);
-        assert!(told.problems.is_empty(), "turn {turn}: {:?}", told.problems);
+        let left = printed(&driver.steps(desired, &done.observed));
+        assert_eq!(left, Vec::<String>::new(), "turn {turn}: applied, and more to do");
+        assert!(done.conclusion.problems.is_empty(), "turn {turn}: {:?}", done.conclusion.problems);
+        nothing_is_left(driver, unit, desired, &format!("turn {turn}")).await;
     }
 }
 
-/// The engine asks its gate before what deletes, and takes no step that exposes something where nothing is wanted.
-fn says_that_it_deletes<S: Effects + ToString>(steps: &[S]) {
+/// The engine asks its gate before what deletes.
+fn says_that_it_deletes(steps: &[impl Effects + ToString]) {
     let all = printed(steps);
     let deletes = steps.is_empty() || steps.iter().any(|it| it.effect().deletes);
     assert!(deletes, "none of {all:?} says that it deletes, and nothing is left after them");
-    exposes_nothing(steps);
 }
 
-fn exposes_nothing<S: Effects + ToString>(steps: &[S]) {
-    let exposes = steps.iter().any(|it| it.effect().exposes);
-    assert!(!exposes, "one of {:?} says that it exposes something, though nothing is wanted", printed(steps));
+/// Fresh eyes find nothing to do, and nothing to complain of.
+async fn nothing_is_left<D: Driver>(driver: &D, unit: &Unit, desired: &Desired, turn: &str) {
+    let fresh = dry_run(&Probe::new(driver), unit, desired).await;
+    let fresh = fresh.unwrap_or_else(|error| panic!("{turn}: {error}"));
+    let Attempt { steps, conclusion, .. } = fresh.unwrap_or_else(|| panic!("{turn}: it is left alone"));
+    assert_eq!(printed(&steps), Vec::<String>::new(), "{turn}: looked again, and more to do");
+    assert!(conclusion.problems.is_empty(), "{turn}: {:?}", conclusion.problems);
 }
 
 /// Each step twice in a row is as good as once: a crash between a write and its note costs nothing.
@@ -75,18 +62,11 @@ fn exposes_nothing<S: Effects + ToString>(steps: &[S]) {
 /// # Panics
 /// When a step is not idempotent.
 pub async fn repeats<D: Driver>(driver: &D, unit: &Unit, wanted: &[Desired]) {
+    let probe = Probe::new(driver).repeating(2);
     for desired in wanted.iter().chain([&Desired::Absent]) {
-        let mut observed = driver.observe(unit, desired).await.unwrap_or_else(|error| panic!("{error}"));
-        for step in driver.steps(desired, &observed) {
-            for _ in 0..2 {
-                driver
-                    .apply(unit, &step, &mut observed)
-                    .await
-                    .unwrap_or_else(|error| panic!("{step}: {error}"));
-            }
-        }
-        let fresh = driver.observe(unit, desired).await.unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!(printed(&driver.steps(desired, &fresh)), Vec::<String>::new());
+        let done = work_once(&probe, unit, desired, &Gate::default()).await;
+        done.unwrap_or_else(|error| panic!("{error}"));
+        nothing_is_left(driver, unit, desired, "each step twice").await;
     }
 }
 
@@ -115,38 +95,26 @@ pub async fn comes_to_rest<D: Driver>(
     desired: &Desired,
     pass: impl Fn(Duration),
 ) -> Vec<String> {
-    let mut done = Vec::new();
-    'looks: for _ in 0..LOOKS {
-        let mut observed =
-            driver.observe(unit, desired).await.unwrap_or_else(|error| panic!("after {done:?}: {error}"));
-        let steps = driver.steps(desired, &observed);
-        assert_eq!(printed(&steps), printed(&driver.steps(desired, &observed)), "steps are not pure");
-        if desired.is_absent() {
-            exposes_nothing(&steps);
-        }
-        for step in &steps {
-            match driver.apply(unit, step, &mut observed).await {
-                Ok(()) => done.push(step.to_string()),
-                Err(Failure::Wait { after, .. }) => {
-                    pass(after);
-                    continue 'looks;
-                }
-                Err(error) => panic!("{step}: {error}"),
+    let probe = Probe::new(driver);
+    for _ in 0..LOOKS {
+        let done = match work_once(&probe, unit, desired, &Gate::default()).await {
+            Ok(Some(done)) => done,
+            Ok(None) => return probe.taken(),
+            Err(Failure::Wait { after, .. }) => {
+                pass(after);
+                continue;
             }
-        }
-        assert_eq!(
-            printed(&driver.steps(desired, &observed)),
-            Vec::<String>::new(),
-            "applied {done:?}, and more to do"
-        );
-        let told = driver.conclude(unit, desired, &observed);
-        assert!(told.problems.is_empty(), "{:?}", told.problems);
-        match told.again {
+            Err(error) => panic!("after {:?}: {error}", probe.taken()),
+        };
+        let left = printed(&driver.steps(desired, &done.observed));
+        assert_eq!(left, Vec::<String>::new(), "applied {:?}, and more to do", probe.taken());
+        assert!(done.conclusion.problems.is_empty(), "{:?}", done.conclusion.problems);
+        match done.conclusion.again {
             Some(after) if after < SOON => pass(after),
-            _ => return done,
+            _ => return probe.taken(),
         }
     }
-    panic!("it never comes to rest: {done:?}");
+    panic!("it never comes to rest: {:?}", probe.taken());
 }
 
 const LONGEST_WALK: usize = 12;
@@ -225,23 +193,14 @@ async fn whole<D: Driver>(driver: &D, unit: &Unit, desired: &Desired, turn: &Tur
 where
     D::Step: Debug,
 {
-    let looked = driver.observe(unit, desired).await;
-    let mut observed = looked.unwrap_or_else(|error| panic!("turn {number}: {error}"));
-    for (at, step) in driver.steps(desired, &observed).iter().enumerate() {
-        if turn.cut == Some((at, false)) {
-            return false;
-        }
-        let done = driver.apply(unit, step, &mut observed).await;
-        done.unwrap_or_else(|error| panic!("turn {number}: {step}: {error}"));
-        if turn.cut == Some((at, true)) {
-            return false;
-        }
-    }
-    let told = driver.conclude(unit, desired, &observed);
-    assert!(told.problems.is_empty(), "turn {number}: {:?}", told.problems);
-    let fresh = driver.observe(unit, desired).await;
-    let fresh = fresh.unwrap_or_else(|error| panic!("turn {number}: {error}"));
-    let left = printed(&driver.steps(desired, &fresh));
-    assert_eq!(left, Vec::<String>::new(), "turn {number}: looked again, and more to do");
+    let probe = Probe::new(driver).cut(turn.cut);
+    let done = match work_once(&probe, unit, desired, &Gate::default()).await {
+        Ok(done) => done,
+        Err(_) if probe.was_cut() => return false,
+        Err(error) => panic!("turn {number}: after {:?}: {error}", probe.taken()),
+    };
+    let done = done.unwrap_or_else(|| panic!("turn {number}: it is left alone"));
+    assert!(done.conclusion.problems.is_empty(), "turn {number}: {:?}", done.conclusion.problems);
+    nothing_is_left(driver, unit, desired, &format!("turn {number}")).await;
     true
 }

@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use seaway_cluster::{Access, Cluster};
 use seaway_drivers::octavia::{Audited, groups::Groups};
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Attempt, Driver, Failure, dry_run};
 use seaway_model::{Change, Desired, LbKey, ObjectRef, Owner, Problem, Unit};
 use seaway_openstack::Settings as CloudSettings;
 use seaway_plan::{Roles, World};
@@ -193,18 +193,15 @@ where
     let (whose, object) = (whose(unit), object_of(unit));
     let (steps, later) = (Vec::new(), Vec::new());
     let mut prospect = Prospect { whose, object, steps, later, problems: Vec::new() };
-    // What is left as it is has no steps; a Problem of the plan says why.
-    if *desired == Desired::Released {
-        return prospect;
-    }
-    match driver.observe(unit, desired).await {
-        Ok(there) => {
-            let steps = driver.steps(desired, &there);
+    match dry_run(driver, unit, desired).await {
+        // What is left as it is has no steps; a Problem of the plan says why.
+        Ok(None) => {}
+        Ok(Some(Attempt { observed: there, steps, conclusion })) => {
             let described = steps.iter().enumerate().map(|(at, it)| it.describe(&there, &steps[..at]));
             prospect.steps = described.collect();
             prospect.later = D::Step::later(desired, &there, &steps);
             // What the driver itself says: what cannot be, by the provider of the load balancer that is there.
-            prospect.problems = told(driver.conclude(unit, desired, &there).problems);
+            prospect.problems = told(conclusion.problems);
         }
         Err(failure) => prospect.problems = words(failure),
     }

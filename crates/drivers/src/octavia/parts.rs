@@ -1,7 +1,7 @@
 //! A Service's part of a load balancer that others are on taken away, without its controller: by the driver itself, as if
 //! its Service were deleted.
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Failure, Gate, work_once};
 use seaway_model::{Desired, LbKey, Unit, unit::Place};
 use seaway_openstack::{Class, Cloud, Error, octavia::LoadBalancer, resource::Id};
 
@@ -31,9 +31,10 @@ pub(super) async fn leave(
         Unit::LoadBalancer(Place::Cloud { name: "openstack".into(), driver: OCTAVIA.into() }, key.clone());
     let since = cloud.clock().now();
     loop {
-        match look(&driver, &unit).await {
-            Ok(true) => return Ok(()),
-            Ok(false) | Err(Failure::Wait { .. }) => {}
+        match work_once(&driver, &unit, &Desired::Absent, &Gate::of_operator()).await {
+            Ok(Some(it)) if it.conclusion.again.is_some() => {}
+            Ok(_) => return Ok(()),
+            Err(Failure::Wait { .. }) => {}
             Err(failure) => return Err(Error::new(Class::Conflict, failure.to_string())),
         }
         if cloud.clock().now().saturating_duration_since(since) > PATIENCE {
@@ -41,13 +42,4 @@ pub(super) async fn leave(
         }
         cloud.clock().sleep(LOOK).await;
     }
-}
-
-/// Whether nothing is left.
-async fn look(driver: &Octavia, unit: &Unit) -> Result<bool, Failure> {
-    let mut observed = driver.observe(unit, &Desired::Absent).await?;
-    for step in driver.steps(&Desired::Absent, &observed) {
-        driver.apply(unit, &step, &mut observed).await?;
-    }
-    Ok(driver.conclude(unit, &Desired::Absent, &observed).again.is_none())
 }

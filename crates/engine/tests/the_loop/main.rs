@@ -1,6 +1,7 @@
 //! The loop under a scripted driver, in paused time: no socket, no sleep that lasts.
 
 mod adoptions;
+mod attempts;
 mod counted;
 mod drains;
 mod gate;

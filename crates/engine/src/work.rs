@@ -1,0 +1,144 @@
+//! One attempt at a Unit: observe, steps, the gate, apply, conclude. Every driver goes this way, for the controller, a dry run,
+//! the removal of a cluster's remains and the conformance suite.
+
+use std::{fmt, future::Future, time::Duration};
+
+use seaway_model::{Desired, Owner, Problem, Reason, Unit};
+use tokio::{task::yield_now, time::timeout};
+use tracing::{debug, error};
+
+use crate::{
+    driver::{Conclusion, Driver, Failure, name},
+    effect::Effects,
+    gate::{ASK_AGAIN, Gate, Permitted, permit, permitted},
+};
+
+/// So many steps are taken without a rest: others have a turn then, and the watchdog sees that it goes on.
+const STEPS_IN_A_ROW: usize = 16;
+/// What did not come back is tried again after this.
+const LOST: Duration = Duration::from_secs(2);
+/// To be asked whether something may go.
+const GATE: Duration = Duration::from_secs(600);
+
+/// No longer than that.
+pub(crate) async fn within<D: Driver, T>(
+    unit: &Unit,
+    patience: Duration,
+    doing: impl fmt::Display,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    match timeout(patience, work).await {
+        Ok(done) => done,
+        Err(_) => {
+            let driver = name::<D>();
+            let why = format!("{doing}: the driver {driver} did not finish within {patience:?}");
+            error!(%unit, "{why}; the attempt is stopped, and tried again");
+            let Some(owner) = owner_of(unit) else { return Err(Failure::Retry(why)) };
+            let problem = Problem::new(owner.object(), Reason::Failed, why.clone())
+                .fix("Seaway stops the attempt and tries again. If this repeats, see the log.");
+            let problems = vec![(owner.clone(), problem)];
+            Err(Failure::Told { why, problems, after: LOST })
+        }
+    }
+}
+
+fn owner_of(unit: &Unit) -> Option<&Owner> {
+    match unit {
+        Unit::LoadBalancer(_, key) => key.owner(),
+        Unit::Status(owner) | Unit::Hold(owner) => Some(owner),
+        _ => None,
+    }
+}
+
+/// What one attempt came to.
+pub struct Attempt<D: Driver> {
+    /// As it is afterwards.
+    pub observed: D::Observed,
+    /// Those that were taken, in order; in a dry run, those that would be.
+    pub steps: Vec<D::Step>,
+    pub conclusion: Conclusion,
+}
+
+/// What is there, and what would change it into what is desired.
+pub(crate) struct Looked<D: Driver> {
+    pub(crate) observed: D::Observed,
+    pub(crate) steps: Vec<D::Step>,
+}
+
+/// Takes the steps that the gate lets pass. `None`: it is left alone.
+pub async fn work_once<D: Driver>(
+    driver: &D,
+    unit: &Unit,
+    desired: &Desired,
+    gate: &Gate,
+) -> Result<Option<Attempt<D>>, Failure> {
+    // No driver can be wrong about what is to be left alone, or only looked at.
+    if *desired == Desired::Released || desired.is_preview() {
+        return dry_run(driver, unit, desired)
+            .await
+            .map(|it| it.map(|it| Attempt { steps: Vec::new(), ..it }));
+    }
+    let Looked { mut observed, steps } = look(driver, unit, desired).await?;
+    let Permitted { steps, problems: kept, waits } = match steps.is_empty() {
+        true => Permitted { steps, problems: Vec::new(), waits: false },
+        false => asked(driver, unit, desired, gate, &mut observed, steps).await?,
+    };
+    for (at, step) in steps.iter().enumerate() {
+        if at % STEPS_IN_A_ROW == STEPS_IN_A_ROW - 1 {
+            yield_now().await;
+        }
+        // A step may have taken longer than the lead that it was begun in.
+        gate.fence.require()?;
+        debug!(%unit, %step, effect = ?step.effect(), "step");
+        within::<D, _>(unit, driver.patience(), step, driver.apply(unit, step, &mut observed)).await?;
+    }
+    let mut conclusion = driver.conclude(unit, desired, &observed);
+    if waits {
+        conclusion.again = Some(conclusion.again.map_or(ASK_AGAIN, |it| it.min(ASK_AGAIN)));
+    }
+    conclusion.problems.extend(kept);
+    Ok(Some(Attempt { observed, steps, conclusion }))
+}
+
+/// What [`work_once`] would do, without the gate's word; nothing is written. `None`: it is left alone.
+pub async fn dry_run<D: Driver>(
+    driver: &D,
+    unit: &Unit,
+    desired: &Desired,
+) -> Result<Option<Attempt<D>>, Failure> {
+    if *desired == Desired::Released {
+        return Ok(None);
+    }
+    let Looked { observed, steps } = look(driver, unit, desired).await?;
+    let conclusion = driver.conclude(unit, desired, &observed);
+    Ok(Some(Attempt { observed, steps, conclusion }))
+}
+
+pub(crate) async fn look<D: Driver>(
+    driver: &D,
+    unit: &Unit,
+    desired: &Desired,
+) -> Result<Looked<D>, Failure> {
+    let refused = driver.refuse(desired);
+    if !refused.is_empty() {
+        return Err(Failure::User(refused));
+    }
+    let observed = within::<D, _>(unit, driver.patience(), "look", driver.observe(unit, desired)).await?;
+    let steps = driver.steps(desired, &observed);
+    Ok(Looked { observed, steps })
+}
+
+/// What of these steps may be taken now.
+async fn asked<D: Driver>(
+    driver: &D,
+    unit: &Unit,
+    desired: &Desired,
+    gate: &Gate,
+    observed: &mut D::Observed,
+    steps: Vec<D::Step>,
+) -> Result<Permitted<D::Step>, Failure> {
+    let whole = permit(gate, unit, desired, driver.doubt());
+    within::<D, _>(unit, GATE, "check whether it may be deleted", whole).await?;
+    let parts = async { Ok(permitted(driver, gate, unit, desired, observed, steps).await) };
+    within::<D, _>(unit, GATE, "check what may be deleted", parts).await
+}

@@ -1,0 +1,125 @@
+//! A driver under examination: it is another's, and each call of the engine is checked on its way.
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use seaway_engine::{Conclusion, Doubt, Driver, Effects as _, Failure, Removal};
+use seaway_model::{Desired, Owner, Problem, Unit};
+
+use super::printed;
+
+/// Where an attempt ends: before the step of that number, or after it, when its answer is lost.
+pub(super) type Cut = (usize, bool);
+
+pub(super) struct Probe<'d, D> {
+    driver: &'d D,
+    cut: Option<Cut>,
+    /// Each step is taken so often.
+    times: usize,
+    taken: Mutex<Vec<String>>,
+    was_cut: AtomicBool,
+}
+
+impl<'d, D: Driver> Probe<'d, D> {
+    pub(super) fn new(driver: &'d D) -> Probe<'d, D> {
+        Probe { driver, cut: None, times: 1, taken: Mutex::default(), was_cut: AtomicBool::new(false) }
+    }
+
+    pub(super) fn cut(self, cut: Option<Cut>) -> Probe<'d, D> {
+        Probe { cut, ..self }
+    }
+
+    pub(super) fn repeating(self, times: usize) -> Probe<'d, D> {
+        Probe { times, ..self }
+    }
+
+    /// All steps so far, over all attempts.
+    pub(super) fn taken(&self) -> Vec<String> {
+        self.noted().clone()
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Vec<String>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the attempt came to its cut.
+    pub(super) fn was_cut(&self) -> bool {
+        self.was_cut.load(Ordering::Relaxed)
+    }
+
+    fn cut_at(&self, here: Cut) -> Result<(), Failure> {
+        if self.cut != Some(here) {
+            return Ok(());
+        }
+        self.was_cut.store(true, Ordering::Relaxed);
+        Err(Failure::Retry("cut off".to_owned()))
+    }
+}
+
+impl<D: Driver> Driver for Probe<'_, D> {
+    type Observed = D::Observed;
+    type Step = D::Step;
+
+    fn serves(&self, unit: &Unit) -> bool {
+        self.driver.serves(unit)
+    }
+
+    fn refuse(&self, desired: &Desired) -> Vec<(Owner, Problem)> {
+        self.driver.refuse(desired)
+    }
+
+    fn steps(&self, desired: &Desired, observed: &D::Observed) -> Vec<D::Step> {
+        let steps = self.driver.steps(desired, observed);
+        let again = self.driver.steps(desired, observed);
+        assert_eq!(printed(&steps), printed(&again), "steps are not pure");
+        if desired.is_absent() {
+            // The engine would leave it out; no driver may come to that.
+            let exposes = steps.iter().any(|it| it.effect().exposes);
+            assert!(
+                !exposes,
+                "one of {:?} says that it exposes something, though nothing is wanted",
+                printed(&steps)
+            );
+        }
+        steps
+    }
+
+    fn removals(&self, observed: &D::Observed, steps: &[D::Step]) -> Vec<Removal> {
+        self.driver.removals(observed, steps)
+    }
+
+    fn doubt(&self) -> Option<Doubt> {
+        self.driver.doubt()
+    }
+
+    fn keep(&self, observed: &mut D::Observed, removals: &[Removal]) {
+        self.driver.keep(observed, removals);
+    }
+
+    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<D::Observed, Failure> {
+        self.driver.observe(unit, desired).await
+    }
+
+    async fn apply(&self, unit: &Unit, step: &D::Step, observed: &mut D::Observed) -> Result<(), Failure> {
+        let at = self.noted().len();
+        self.cut_at((at, false))?;
+        for _ in 0..self.times {
+            self.driver.apply(unit, step, observed).await?;
+        }
+        self.noted().push(step.to_string());
+        self.cut_at((at, true))
+    }
+
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &D::Observed) -> Conclusion {
+        self.driver.conclude(unit, desired, observed)
+    }
+
+    fn patience(&self) -> Duration {
+        self.driver.patience()
+    }
+}
