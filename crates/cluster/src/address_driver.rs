@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use kube::api::{DeleteParams, Preconditions};
-use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure, unwritten};
+use seaway_engine::{Driver, Effect, Effects, Failure, Report, unwritten};
 use seaway_model::{Address, AddressState, Desired, Fact, Kind, Owner, Problem, Reason, Unit};
 use tracing::warn;
 
@@ -95,7 +95,7 @@ impl AddressDriver {
             Err(ApiError::Conflict(why)) => return self.agree(wanted, why, observed).await,
             Err(ApiError::NotFound) => {
                 self.cluster.cache().forget_address(wanted.ip);
-                return Err(Failure::Retry("the Address was deleted meanwhile".to_owned()));
+                return Err(Failure::retry("the Address was deleted meanwhile".to_owned()));
             }
             Err(answer) => return trouble(answer, observed),
         }
@@ -114,7 +114,7 @@ impl AddressDriver {
             }
             Err(ApiError::Conflict(why)) => {
                 self.look(&found.address.clone()).await?;
-                return Err(Failure::Retry(why));
+                return Err(Failure::retry(why));
             }
             Err(answer) => return trouble(answer, observed),
         }
@@ -132,7 +132,7 @@ impl AddressDriver {
         {
             return Ok(());
         }
-        Err(Failure::Retry(
+        Err(Failure::retry(
             "another leader allocated this address; it is planned again once the watch reports that"
                 .to_owned(),
         ))
@@ -148,7 +148,7 @@ impl AddressDriver {
         observed.found = self.look(wanted).await?;
         match &observed.found {
             Some(found) if found.address == *wanted => Ok(()),
-            _ => Err(Failure::Retry(why)),
+            _ => Err(Failure::retry(why)),
         }
     }
 
@@ -251,7 +251,7 @@ impl Driver for AddressDriver {
         }
     }
 
-    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &ObservedAddress) -> Conclusion {
+    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &ObservedAddress) -> Report {
         let facts = observed.found.iter().map(|it| Fact::Address(it.address.clone())).collect();
         if observed.cut_down {
             let owners = if let Desired::Address(wanted) = desired { wanted.owners.as_slice() } else { &[] };
@@ -262,16 +262,16 @@ impl Driver for AddressDriver {
                 (owner.clone(), problem.fix(format!("As an administrator: {INSTALL}")))
             };
             let problems = owners.iter().map(told).collect();
-            return Conclusion { facts, problems, again: Some(TRY_AGAIN), ..Conclusion::default() };
+            return Report { facts, problems, again: Some(TRY_AGAIN), ..Report::default() };
         }
-        let Some(trouble) = &observed.trouble else { return Conclusion { facts, ..Conclusion::default() } };
+        let Some(trouble) = &observed.trouble else { return Report { facts, ..Report::default() } };
         let written = observed.found.as_ref().map(|it| &*it.address);
         let fix = format!("As an administrator: {INSTALL}");
-        Conclusion {
+        Report {
             facts,
             problems: unwritten(desired, written, &trouble.why(), &fix),
             again: Some(TRY_AGAIN),
-            ..Conclusion::default()
+            ..Report::default()
         }
     }
 

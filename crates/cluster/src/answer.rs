@@ -208,8 +208,8 @@ impl ApiError {
 impl From<ApiError> for Failure {
     fn from(answer: ApiError) -> Failure {
         match answer {
-            ApiError::Busy { after: Some(after), .. } => Failure::Wait { why: answer.why(), after },
-            answer => Failure::Retry(answer.why()),
+            ApiError::Busy { after: Some(after), .. } => Failure::wait(answer.why(), after),
+            answer => Failure::retry(answer.why()),
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::{fmt, time::Duration};
 
-use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure};
+use seaway_engine::{Driver, Effect, Effects, Failure, Report};
 use seaway_model::{Desired, Problem, Reason, Unit};
 use serde_json::{Value, json};
 
@@ -165,19 +165,19 @@ impl Driver for FinalizerDriver {
         }
     }
 
-    fn conclude(&self, unit: &Unit, _desired: &Desired, observed: &FinalizerState) -> Conclusion {
+    fn conclude(&self, unit: &Unit, _desired: &Desired, observed: &FinalizerState) -> Report {
         let (Unit::Hold(owner), Some(trouble)) = (unit, &observed.trouble) else {
-            return Conclusion::default();
+            return Report::default();
         };
         let message = format!(
             "its finalizer cannot be written, so nothing is created or deleted for it in a cloud: {}",
             trouble.why()
         );
         let problem = Problem::new(owner.object(), Reason::NotPermitted, message);
-        Conclusion {
+        Report {
             problems: vec![(owner.clone(), problem.fix(format!("As an administrator: {INSTALL}, {BIND}")))],
             again: Some(crate::status::TRY_AGAIN),
-            ..Conclusion::default()
+            ..Report::default()
         }
     }
 

@@ -136,9 +136,7 @@ impl Leading {
     pub(crate) fn require_leading(&self) -> Result<(), Failure> {
         match self.is_now() {
             true => Ok(()),
-            false => {
-                Err(Failure::Wait { why: "another leads".to_owned(), after: LeaseTimings::LEADER.renew })
-            }
+            false => Err(Failure::wait("another leads".to_owned(), LeaseTimings::LEADER.renew)),
         }
     }
 }

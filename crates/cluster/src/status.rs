@@ -23,7 +23,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure, ProblemLog};
+use seaway_engine::{Driver, Effect, Effects, Failure, ProblemLog, Report};
 use seaway_model::{Desired, Kind, Name, ObjectRef, Owner, Problem, Reason, Status, Unit, outcome::Replaced};
 use seaway_watchdog::Part;
 use serde_json::Value;
@@ -362,8 +362,8 @@ impl Driver for StatusDriver {
         }
     }
 
-    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &ObservedStatus) -> Conclusion {
-        let Unit::Status(owner) = unit else { return Conclusion::default() };
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &ObservedStatus) -> Report {
+        let Unit::Status(owner) = unit else { return Report::default() };
         let mut problems = Vec::new();
         let mut complain = |reason, message: String, fix: String| {
             problems.push((owner.clone(), Problem::new(owner.object(), reason, message).fix(fix)));
@@ -387,7 +387,7 @@ impl Driver for StatusDriver {
         }
         let again = observed.trouble.is_some().then_some(TRY_AGAIN);
         let again = again.or(observed.early.then_some(ON_ITS_WAY));
-        Conclusion { problems, again, ..Conclusion::default() }
+        Report { problems, again, ..Report::default() }
     }
 
     fn width(&self) -> usize {

@@ -29,7 +29,7 @@ use std::{
 };
 
 use seaway_acme::{Account, AcmeError, Directory, ExternalAccount, Key};
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Driver, Failure, Report};
 use seaway_files::state::{CertificateStore, DnsRecordStore, FailedOrders};
 use seaway_model::{
     Desired, Fact, Name, Owner, Time, Unit,
@@ -358,7 +358,7 @@ impl Certificates {
             // Nobody says so any more.
             std::future::pending::<()>().await;
         }
-        Failure::Retry("the process is ending".into())
+        Failure::retry("the process is ending".into())
     }
 }
 
@@ -457,9 +457,9 @@ impl Driver for Certificates {
         Ok(())
     }
 
-    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Report {
         let (Unit::CertificateOrder(host), Desired::CertificateOrder(order)) = (unit, desired) else {
-            return Conclusion::default();
+            return Report::default();
         };
         {
             let mut attempts = self.attempts();
@@ -476,11 +476,11 @@ impl Driver for Certificates {
         let asked = Fact::Challenge(Arc::new(Challenge { host: host.clone(), answers, validation }));
         let secret = observed.stored.as_ref().map(|it| Fact::Secret(Arc::new(it.secret(host))));
         let owner = Owner::Config(FRONT_DOOR.into());
-        Conclusion {
+        Report {
             facts: secret.into_iter().chain([asked]).collect(),
             problems: observed.problem(order).map(|it| (owner, it)).into_iter().collect(),
             again: Some(observed.again(order)),
-            ..Conclusion::default()
+            ..Report::default()
         }
     }
 }

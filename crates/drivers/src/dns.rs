@@ -23,7 +23,7 @@ use std::{
 
 use seaway_acme::dns::{DnsError, Updated};
 use seaway_cluster::DnsEndpoints;
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Driver, Failure, Report};
 use seaway_model::{
     Desired, Name, Owner, Problem, Reason, Unit,
     dns::{DnsName, DnsProvider, marker_name},
@@ -168,7 +168,7 @@ impl Driver for DnsNames {
         let (Some(looked), Unit::DnsName(name)) = (observed, unit) else { return Ok(()) };
         if !(self.may_write)() {
             let why = "this process does not lead any more".to_owned();
-            return Err(Failure::Wait { why, after: AFTER_ERROR });
+            return Err(Failure::wait(why, AFTER_ERROR));
         }
         let it = looked.it.clone();
         match self.change(&it, step).await.map_err(|trouble| told(&it, &trouble))? {
@@ -177,7 +177,7 @@ impl Driver for DnsNames {
                 // It may have been done before: an answer was lost, or a process ended before it came.
                 looked.seen = self.look(&it).await.map_err(|trouble| told(&it, &trouble))?;
                 if !is_done(step, &looked.seen) {
-                    return Err(Failure::Retry(format!("{name} was changed in DNS meanwhile")));
+                    return Err(Failure::retry(format!("{name} was changed in DNS meanwhile")));
                 }
             }
         }
@@ -188,30 +188,24 @@ impl Driver for DnsNames {
         Ok(())
     }
 
-    /// Planning goes by age until it hears who has it.
-    fn stands(&self, _: &Unit, desired: &Desired, observed: &Option<Looked>) -> Option<Name> {
-        match (desired, observed) {
-            (Desired::DnsName(it), Some(looked)) => holder(it, &looked.seen),
-            _ => None,
-        }
-    }
-
-    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Option<Looked>) -> Conclusion {
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Option<Looked>) -> Report {
         let (Desired::DnsName(it), Some(looked)) = (desired, observed) else {
             if let Unit::DnsName(name) = unit {
                 self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
             }
-            return Conclusion::default();
+            return Report::default();
         };
         let problem = obstacle(it, &looked.seen).map(|it_is| problem_of(it, &it_is));
-        Conclusion {
+        Report {
             again: match &problem {
                 _ if it.withdraws => self.remembered_for(it),
                 Some(_) => Some(TRY_AGAIN),
                 None => Some(LOOK_AGAIN),
             },
             problems: problem.into_iter().collect(),
-            ..Conclusion::default()
+            // Planning goes by age until it hears who has it.
+            pending: holder(it, &looked.seen),
+            ..Report::default()
         }
     }
 }
@@ -249,7 +243,7 @@ impl From<DnsError> for Trouble {
 fn told(it: &DnsName, trouble: &Trouble) -> Failure {
     let why = format!("{} is not up to date in DNS: {}", it.name, trouble.why);
     let problem = Problem::new(it.owner.object(), Reason::NameNotPublished, why.clone()).fix(trouble.fix);
-    Failure::Told { why, problems: vec![(it.owner.clone(), problem)], after: AFTER_ERROR }
+    Failure::Retry { why, problems: vec![(it.owner.clone(), problem)], after: Some(AFTER_ERROR) }
 }
 
 fn problem_of(it: &DnsName, obstacle: &Obstacle) -> (Owner, Problem) {

@@ -11,7 +11,7 @@ mod writer;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure, chain};
+use seaway_engine::{Driver, Effect, Effects, Failure, Report, chain};
 use seaway_haproxy::{Global, Options};
 use seaway_model::{
     Desired, LoadBalancer, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
@@ -129,10 +129,10 @@ impl HaproxyHost {
                 found.clone(),
                 "Install HAProxy 2.6 or later, or name its program in dataPlane.haproxy.program.",
             ),
-            NotWritten::Stopped => return Err(Failure::Retry("HAProxy is being stopped".to_owned())),
+            NotWritten::Stopped => return Err(Failure::retry("HAProxy is being stopped".to_owned())),
         };
         let problem = Problem::new(owner.object(), Reason::Failed, why.clone()).fix(fix);
-        Err(Failure::Told { why, problems: vec![(owner.clone(), problem)], after: TRY_AGAIN })
+        Err(Failure::Retry { why, problems: vec![(owner.clone(), problem)], after: Some(TRY_AGAIN) })
     }
 
     /// As it is served, with one thing in it replaced; `false` where it is not served.
@@ -216,12 +216,8 @@ impl Driver for HaproxyHost {
         .await
     }
 
-    fn conclude(&self, _: &Unit, _: &Desired, observed: &Served) -> Conclusion {
-        Conclusion {
-            serving: observed.at.clone(),
-            problems: observed.problems.clone(),
-            ..Conclusion::default()
-        }
+    fn conclude(&self, _: &Unit, _: &Desired, observed: &Served) -> Report {
+        Report { serving: observed.at.clone(), problems: observed.problems.clone(), ..Report::default() }
     }
 
     fn patience(&self) -> Duration {

@@ -11,7 +11,7 @@ use hickory_resolver::{
     config::{LookupIpStrategy, NameServerConfig, ResolverConfig},
     net::runtime::TokioRuntimeProvider,
 };
-use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure};
+use seaway_engine::{Driver, Effect, Effects, Failure, Report};
 use seaway_model::{Desired, Fact, Name, Unit, fact::NameAnswer};
 
 /// However short a TTL says: a name server is not asked more often.
@@ -99,7 +99,7 @@ impl Driver for MemberNames {
         // With its final dot the name is whole: no search domain is tried.
         let whole = format!("{}.", name.trim_end_matches('.'));
         let found = self.resolver.lookup_ip(whole).await;
-        let found = found.map_err(|error| Failure::Retry(format!("{name} has no answer: {error}")))?;
+        let found = found.map_err(|error| Failure::retry(format!("{name} has no answer: {error}")))?;
         let mut addresses: Vec<IpAddr> = found.iter().collect();
         addresses.sort();
         addresses.dedup();
@@ -111,15 +111,15 @@ impl Driver for MemberNames {
         match *step {}
     }
 
-    fn conclude(&self, _: &Unit, desired: &Desired, observed: &Option<Answer>) -> Conclusion {
-        let (Desired::Name(name), Some(answer)) = (desired, observed) else { return Conclusion::default() };
-        Conclusion {
+    fn conclude(&self, _: &Unit, desired: &Desired, observed: &Option<Answer>) -> Report {
+        let (Desired::Name(name), Some(answer)) = (desired, observed) else { return Report::default() };
+        Report {
             facts: vec![Fact::Name(Arc::new(NameAnswer {
                 name: Name::clone(name),
                 addresses: answer.addresses.clone(),
             }))],
             again: Some(answer.valid),
-            ..Conclusion::default()
+            ..Report::default()
         }
     }
 

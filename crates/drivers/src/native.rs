@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Conclusion, Driver, Failure, chain};
+use seaway_engine::{Driver, Failure, Report, chain};
 use seaway_model::{
     Desired, Kind, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
     fact::Secret,
@@ -206,17 +206,17 @@ impl Driver for Native {
         Ok(self.proxy.put_certificate(key, object, &certificate).is_ok())
     }
 
-    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
+    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Report {
         let serving: BTreeSet<Serving> = (observed.running.sockets.keys())
             .map(|(ip, id)| Serving { ip: *ip, protocol: id.l4, port: id.port })
             .collect();
         let spoiled = !observed.spoiled.is_empty() || observed.unseen.is_some();
         let again = (spoiled && !desired.is_absent()).then_some(TRY_AGAIN);
-        Conclusion {
-            facts: Vec::new(),
+        Report {
             serving: serving.into_iter().collect(),
             problems: self.problems(desired, observed),
             again,
+            ..Report::default()
         }
     }
 

@@ -90,12 +90,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_engine::{Conclusion, Doubt, Driver, Failure, Removal};
-use seaway_model::{
-    Desired, LbKey, ListenerId, Name, Unit,
-    outcome::{Replaced, Serving},
-    unit::Place,
-};
+use seaway_engine::{Doubt, Driver, Failure, Refused, Removal, Report};
+use seaway_model::{Desired, LbKey, ListenerId, Name, Unit, outcome::Serving, unit::Place};
 use seaway_openstack::{Clock, RealClock, Service, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
@@ -287,6 +283,12 @@ impl Driver for Octavia {
         self.one_by_one(self.spared(unit, desired, observed, steps), observed)
     }
 
+    /// What is refused, `steps` leaves out by itself: what is there of it is kept in step with its members (`partial.rs`).
+    fn refuse(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Refused> {
+        let refused = (!observed.needless).then(|| self.refused_of(unit, desired, observed).problems)?;
+        (!refused.is_empty()).then(|| Refused { rest: desired.clone(), problems: refused })
+    }
+
     fn removals(&self, observed: &Observed, steps: &[Step]) -> Vec<Removal> {
         removals::removals(observed, steps)
     }
@@ -301,7 +303,7 @@ impl Driver for Octavia {
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let Unit::LoadBalancer(_, key) = unit else {
-            return Err(Failure::Retry(format!("{unit} is no load balancer")));
+            return Err(Failure::retry(format!("{unit} is no load balancer")));
         };
         self.held_back()?;
         let asker = Asker::of(unit);
@@ -341,7 +343,7 @@ impl Driver for Octavia {
             let queued = self.is_queued(joined, observed).await;
             if let Some(left) = queued.map_err(|error| self.failed(&asker, &error))? {
                 let why = format!("{step}: OVN is still working on the previous write");
-                return Err(Failure::Wait { why, after: left });
+                return Err(Failure::wait(why, left));
             }
         }
         let since = joined.cloud.clock().now();
@@ -399,7 +401,7 @@ impl Driver for Octavia {
             Err(error) => {
                 if self.refused(unit, step, &error) {
                     self.known().entry(unit.clone()).and_modify(|it| it.writing = false);
-                    return Err(Failure::Wait { why: error.to_string(), after: LOOK });
+                    return Err(Failure::wait(error.to_string(), LOOK));
                 }
                 self.note_leftover(unit, step, observed.floating.as_ref());
                 // Nobody knows any more what is there.
@@ -410,8 +412,24 @@ impl Driver for Octavia {
         }
     }
 
-    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
-        let mut told = Conclusion { problems: pairs::told(unit, desired, observed), ..Conclusion::default() };
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Report {
+        let report = self.report(unit, desired, observed);
+        Report {
+            pending: self.pending(unit, desired, observed),
+            replaced: named::replaced(unit, desired, observed),
+            ours: self.has_our_marks(unit, observed),
+            ..report
+        }
+    }
+
+    fn width(&self) -> usize {
+        32
+    }
+}
+
+impl Octavia {
+    fn report(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Report {
+        let mut told = Report { problems: pairs::told(unit, desired, observed), ..Report::default() };
         self.away.is_well(&Asker::of(unit));
         let (Unit::LoadBalancer(_, key), Desired::LoadBalancer(wish), false) =
             (unit, desired, observed.needless)
@@ -432,7 +450,6 @@ impl Driver for Octavia {
         };
         self.refusals.passed(unit);
         told.problems = told::problems(wish, observed);
-        told.problems.extend(self.refused_of(unit, desired, observed).problems);
         let Some(balancer) = &observed.balancer else {
             told.again = Some(if is_paused(desired) { AUDIT } else { LOOK });
             return told;
@@ -477,21 +494,5 @@ impl Driver for Octavia {
             told.again = Some(self.soon(observed));
         }
         told
-    }
-
-    fn is_ours(&self, unit: &Unit, observed: &Observed) -> bool {
-        self.has_our_marks(unit, observed)
-    }
-
-    fn stands(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Name> {
-        self.pending(unit, desired, observed)
-    }
-
-    fn replaced(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Option<Replaced> {
-        named::replaced(unit, desired, observed)
-    }
-
-    fn width(&self) -> usize {
-        32
     }
 }

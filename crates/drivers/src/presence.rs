@@ -18,7 +18,7 @@ use ipnet::IpNet;
 use seaway_announce::{
     Added, ArpSettings, Error, Links, Observed as Kernel, RemovableAddress, Steering, UnmetSetting,
 };
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Driver, Failure, Report};
 use seaway_model::{
     Desired, Fact, Name, Problem, Reason, Unit, bgp::BgpReport, fact::HostReport, layer2::Layer2State,
     unit::Present,
@@ -324,7 +324,7 @@ impl Driver for Presence {
     }
 
     async fn observe(&self, _unit: &Unit, _desired: &Desired) -> Result<Observed, Failure> {
-        self.observed().map_err(|error| Failure::Retry(error.to_string()))
+        self.observed().map_err(|error| Failure::retry(error.to_string()))
     }
 
     async fn apply(&self, _unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
@@ -344,11 +344,11 @@ impl Driver for Presence {
                 observed.denied.insert(*ip, Denied::by(&error));
                 Ok(())
             }
-            (Err(error), _) => Err(Failure::Retry(error.to_string())),
+            (Err(error), _) => Err(Failure::retry(error.to_string())),
         }
     }
 
-    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Conclusion {
+    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Report {
         let none = Present::default();
         let wanted = if let Desired::Presence(wanted) = desired { wanted } else { &none };
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted.clone());
@@ -364,11 +364,11 @@ impl Driver for Presence {
         problems.extend(self.guarding.iter().flat_map(|it| it.problems(wanted)));
         let is_guarded = self.guarding.is_some() && !wanted.addresses.is_empty();
         let guards = is_guarded.then_some(guarding::LOOK_AGAIN);
-        Conclusion {
+        Report {
             facts: vec![Fact::Host(Arc::new(report))],
-            serving: Vec::new(),
             again: (!problems.is_empty()).then_some(TRY_AGAIN).or(guards),
             problems,
+            ..Report::default()
         }
     }
 

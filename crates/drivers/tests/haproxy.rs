@@ -174,7 +174,7 @@ async fn a_part_that_haproxy_refuses_keeps_no_other_from_being_served() {
     while let Some(done) = all.join_next().await {
         let (number, done) = done.expect("no panic");
         match (number, done) {
-            (5, Err(Failure::Told { problems, .. })) => {
+            (5, Err(Failure::Retry { problems, .. })) => {
                 assert_eq!(problems.len(), 1);
                 assert_eq!((&problems[0].0, problems[0].1.reason), (&owners[5], Reason::Failed));
             }

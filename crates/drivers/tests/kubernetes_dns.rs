@@ -153,7 +153,7 @@ async fn done(driver: &DnsNames, name: &str, desired: &Desired) {
 
 fn told(result: Result<Vec<String>, Failure>) -> (String, String) {
     match result.expect_err("it fails") {
-        Failure::Told { problems, .. } => (problems[0].1.message.clone(), problems[0].1.fix.to_string()),
+        Failure::Retry { problems, .. } => (problems[0].1.message.clone(), problems[0].1.fix.to_string()),
         other => panic!("{other:?}"),
     }
 }
@@ -191,7 +191,7 @@ async fn names_converge_in_an_object_for_each_service() {
         let (driver, desired) = (driver.clone(), scene.wanted(&name, "shop", &["192.0.2.1"]));
         tasks.spawn(async move {
             while let Err(failure) = work(&driver, &name, &desired).await {
-                assert!(matches!(failure, Failure::Retry(_)), "{failure:?}");
+                assert!(matches!(failure, Failure::Retry { .. }), "{failure:?}");
             }
         });
     }
@@ -238,7 +238,7 @@ spec: {endpoints: [{dnsName: www.shop.example, recordType: A, targets: [203.0.11
     // One who did not see that finds out before it writes.
     let changed = scene.wanted(WWW, "shop", &["192.0.2.2"]);
     let late = work(&driver, WWW, &changed).await;
-    assert!(matches!(late, Err(Failure::Retry(_))), "{late:?}");
+    assert!(matches!(late, Err(Failure::Retry { .. })), "{late:?}");
     done(&driver, WWW, &changed).await;
     assert_eq!(scene.says("shop"), ["www.shop.example A 60 192.0.2.2"]);
     assert_eq!(scene.get("dnsendpoint", "seaway-shop", "{.metadata.annotations.a}"), "b");
@@ -248,7 +248,7 @@ spec: {endpoints: [{dnsName: www.shop.example, recordType: A, targets: [203.0.11
     let (next, rival) = (scene.driver().await, Desired::DnsName(Arc::new(rival)));
     let observed = next.observe(&unit(WWW), &rival).await.expect("it works");
     assert!(next.steps(&rival, &observed).is_empty());
-    assert_eq!(next.stands(&unit(WWW), &rival, &observed), Some(Name::from("default/shop")));
+    assert_eq!(next.conclude(&unit(WWW), &rival, &observed).pending, Some(Name::from("default/shop")));
     // Once that one gives it up, its object goes.
     done(&next, WWW, &scene.wanted(WWW, "blog", &["192.0.2.7"])).await;
     assert_eq!(scene.says("blog"), ["www.shop.example A 60 192.0.2.7"]);

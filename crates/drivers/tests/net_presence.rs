@@ -13,7 +13,7 @@ use std::{
 
 use seaway_announce::Steering;
 use seaway_drivers::presence::Presence;
-use seaway_engine::{Conclusion, Driver};
+use seaway_engine::{Driver, Report};
 use seaway_model::{Desired, Fact, LbKey, Reason, Unit, unit::Present};
 use seaway_proxy::{Proxy, Settings};
 use seaway_testkit::{
@@ -27,7 +27,7 @@ const HOST: &str = "edge-1";
 const KEY: LbKey = LbKey::Whole;
 
 /// Works off that the address is to be there.
-fn settle(presence: &Presence) -> Conclusion {
+fn settle(presence: &Presence) -> Report {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let wanted = Present { addresses: [(IP, [owner()].into())].into(), ..Present::default() };
     let (unit, desired) = (Unit::Presence(HOST.into()), Desired::Presence(wanted));

@@ -123,7 +123,7 @@ async fn told(driver: &DnsNames, name: &str, desired: &Desired) -> String {
 
 fn failed(result: Result<(Vec<String>, Vec<Problem>), Failure>) -> String {
     match result.expect_err("it fails") {
-        Failure::Told { why, problems, .. } => {
+        Failure::Retry { why, problems, .. } => {
             assert_eq!(problems.len(), 1);
             assert_eq!(problems[0].1.message, why);
             why
@@ -262,7 +262,7 @@ async fn two_hosts_write_into_one_name_and_each_takes_out_its_own() {
         done(&one, WWW, &a).await;
         let late = two.steps(&b, &seen);
         let lost = two.apply(&unit, &late[0], &mut seen).await;
-        assert!(matches!(lost, Err(Failure::Retry(_))), "{lost:?}");
+        assert!(matches!(lost, Err(Failure::Retry { .. })), "{lost:?}");
         done(&two, WWW, &b).await;
         done(&one, WWW, &a).await;
         assert_eq!(scene.addresses(WWW), ["192.0.2.1", "192.0.2.2"]);

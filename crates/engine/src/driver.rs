@@ -25,9 +25,10 @@ pub trait Driver: Send + Sync {
     /// Whether a Unit is this driver's.
     fn serves(&self, unit: &Unit) -> bool;
 
-    /// What this place cannot do, before anything is touched.
-    fn refuse(&self, _desired: &Desired) -> Vec<(Owner, Problem)> {
-        Vec::new()
+    /// What of this the place cannot do: it is left out, its owners are told, and the rest goes on. Nothing: it can do all of it.
+    /// What is there already of a part that is refused stays as it is (`wanted.rs`).
+    fn refuse(&self, _unit: &Unit, _desired: &Desired, _observed: &Self::Observed) -> Option<Refused> {
+        None
     }
 
     /// What must change, in order.
@@ -78,22 +79,7 @@ pub trait Driver: Send + Sync {
     }
 
     /// What is to be told after all steps were applied.
-    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Self::Observed) -> Conclusion;
-
-    /// Whether what is there was marked as ours: then its Service was adopted before.
-    fn is_ours(&self, _unit: &Unit, _observed: &Self::Observed) -> bool {
-        false
-    }
-
-    /// What it waits for over there, for whoever asks why it takes so long.
-    fn stands(&self, _unit: &Unit, _desired: &Desired, _observed: &Self::Observed) -> Option<Name> {
-        None
-    }
-
-    /// The load balancer that its owner names and that is gone, and the one that serves it.
-    fn replaced(&self, _unit: &Unit, _desired: &Desired, _observed: &Self::Observed) -> Option<Replaced> {
-        None
-    }
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Self::Observed) -> Report;
 
     /// The longest that one look or one step may take. What takes longer has lost its way: it is given up, and the Unit is
     /// tried again.
@@ -112,31 +98,65 @@ pub trait Driver: Send + Sync {
     }
 }
 
-/// What a driver tells about a Unit that it has worked on.
+/// What a driver tells about a Unit that it has worked on. It is valid until the next: an attempt that fails takes nothing of it
+/// back.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Conclusion {
+pub struct Report {
     pub facts: Vec<Fact>,
     pub serving: Vec<Serving>,
     pub problems: Vec<(Owner, Problem)>,
     /// Look again after this time, though nothing changes.
     pub again: Option<Duration>,
+    /// What it waits for over there, for those who ask why it takes so long.
+    pub pending: Option<Name>,
+    /// The load balancer that its owner names and that is gone, and the one that serves it.
+    pub replaced: Option<Replaced>,
+    /// What is there was marked as ours: then its Service was adopted before.
+    pub ours: bool,
+}
+
+/// A part of what is desired, which its place cannot do.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// What is left to do.
+    pub rest: Desired,
+    /// Why not all of it, for each owner.
+    pub problems: Vec<(Owner, Problem)>,
 }
 
 /// Why a Unit is not as desired, and who can mend it.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The other side, for now: tried again with backoff.
-    #[error("{0}")]
-    Retry(String),
-    /// Nobody's: something is under way over there.
+    /// The other side, for now: tried again, with backoff or after this time. Those who wait for it are told these problems;
+    /// without any, what they were told before stays.
     #[error("{why}")]
-    Wait { why: String, after: Duration },
-    /// The other side, for now, and those who wait for it shall know: tried again then.
+    Retry { why: String, problems: Vec<(Owner, Problem)>, after: Option<Duration> },
+    /// No one's fault: something is under way, or not known yet.
     #[error("{why}")]
-    Told { why: String, problems: Vec<(Owner, Problem)>, after: Duration },
+    Wait { why: String, until: Until },
     /// The user: tried again when something changes, and now and then.
     #[error("{} problems for the user", .0.len())]
     User(Vec<(Owner, Problem)>),
+}
+
+/// When something that waits is looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After this time, or when something changes.
+    After(Duration),
+    /// When something changes, such as a fact that another Unit brings: no time helps. The resync looks at it all the same.
+    Marked,
+}
+
+impl Failure {
+    /// Tried again with backoff; what was told before stays.
+    pub fn retry(why: String) -> Failure {
+        Failure::Retry { why, problems: Vec::new(), after: None }
+    }
+
+    pub fn wait(why: String, after: Duration) -> Failure {
+        Failure::Wait { why, until: Until::After(after) }
+    }
 }
 
 /// `Native` of `seaway_drivers::native::Native`.

@@ -9,9 +9,9 @@ use seaway_model::{
 };
 
 use crate::{
-    driver::{Conclusion, Driver, Failure, name},
+    driver::{Driver, Failure, Report, name},
     gate::{Fence, Gate},
-    work::{Attempt, Looked, look, within, work_once},
+    work::{Attempt, dry_run, within, work_once},
 };
 
 /// What is asked of a driver.
@@ -43,6 +43,14 @@ pub(crate) enum Worked {
         steps: Vec<Name>,
     },
     Failed(Failure),
+}
+
+impl Worked {
+    fn left_alone(unit: &Unit) -> Worked {
+        let (facts, problems, serving) = (Vec::new(), Vec::new(), Vec::new());
+        let outcome = Outcome { unit: unit.clone(), state: UnitState::Done, facts, problems, serving };
+        Worked::Concluded(outcome, None, None)
+    }
 }
 
 /// Any driver, its types forgotten.
@@ -111,25 +119,21 @@ async fn whole<D: Driver>(
     gate: &Gate,
 ) -> Result<Worked, Failure> {
     if desired.is_preview() {
-        let Looked { observed, steps } = look(driver, unit, desired).await?;
-        let steps = steps.iter().map(|it| it.to_string().into()).collect();
-        return Ok(Worked::Previewed { ours: driver.is_ours(unit, &observed), steps });
+        let Some(told) = dry_run(driver, unit, desired).await? else { return Ok(Worked::left_alone(unit)) };
+        let steps = told.steps.iter().map(|it| it.to_string().into()).collect();
+        return Ok(Worked::Previewed { ours: told.report.ours, steps });
     }
-    let Some(Attempt { observed, conclusion, .. }) = work_once(driver, unit, desired, gate).await? else {
-        let (facts, problems, serving) = (Vec::new(), Vec::new(), Vec::new());
-        let outcome = Outcome { unit: unit.clone(), state: UnitState::Done, facts, problems, serving };
-        return Ok(Worked::Concluded(outcome, None, None));
+    let Some(Attempt { report, .. }) = work_once(driver, unit, desired, gate).await? else {
+        return Ok(Worked::left_alone(unit));
     };
-    let Conclusion { facts, serving, problems, again } = conclusion;
+    let Report { facts, serving, problems, again, pending, replaced, ours: _ } = report;
     let state = match (desired, again) {
         (desired, None) if desired.is_absent() => UnitState::Absent,
         (_, Some(after)) => UnitState::Pending(after),
         (_, None) => UnitState::Done,
     };
     let outcome = Outcome { unit: unit.clone(), state, facts, problems, serving };
-    let (stands, replaced) =
-        (driver.stands(unit, desired, &observed), driver.replaced(unit, desired, &observed));
-    Ok(Worked::Concluded(outcome, stands, replaced))
+    Ok(Worked::Concluded(outcome, pending, replaced))
 }
 
 /// The drivers of a process; the first that serves a Unit has it.

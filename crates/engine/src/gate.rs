@@ -33,6 +33,7 @@ use crate::{
     driver::{Driver, Failure, name},
     effect::Effects,
     removal::{Counted, DeletionLimit, Doubt, Owners, Removal},
+    wanted::Wanted,
 };
 
 /// After an owner was found alive, or could not be asked for.
@@ -59,7 +60,7 @@ impl Fence {
     pub(crate) fn require(&self) -> Result<(), Failure> {
         match self.is_open() {
             true => Ok(()),
-            false => Err(Failure::Wait { why: "another leads".to_owned(), after: FENCED }),
+            false => Err(Failure::wait("another leads".to_owned(), FENCED)),
         }
     }
 }
@@ -229,7 +230,7 @@ pub(crate) async fn permitted<D: Driver>(
     driver: &D,
     gate: &Gate,
     unit: &Unit,
-    desired: &Desired,
+    (desired, wanted): (&Desired, &Wanted<'_>),
     observed: &mut D::Observed,
     steps: Vec<D::Step>,
 ) -> Permitted<D::Step> {
@@ -275,7 +276,7 @@ pub(crate) async fn permitted<D: Driver>(
     let mut waits = !kept.is_empty();
     if waits {
         driver.keep(observed, &kept);
-        steps = driver.steps(desired, observed);
+        steps = wanted.steps(driver, observed);
         removals = driver.removals(observed, &steps);
     }
     let stay = removals.iter().filter(|it| !it.is_unused && !may.contains(&it.what));
@@ -333,7 +334,7 @@ async fn without_doubt(
         None => return Ok(()),
         Some(Doubt::NotYet(why)) => {
             let why = format!("{what} is not deleted yet: {why}");
-            return Err(Failure::Wait { why, after: ASK_AGAIN });
+            return Err(Failure::wait(why, ASK_AGAIN));
         }
         Some(Doubt::Never(why)) => (owner.object(), why),
     };
@@ -368,7 +369,7 @@ fn approval(object: &ObjectRef) -> String {
 
 fn problems_of(failure: Failure) -> Vec<(Owner, Problem)> {
     match failure {
-        Failure::Told { problems, .. } => problems,
+        Failure::Retry { problems, .. } => problems,
         _ => Vec::new(),
     }
 }
@@ -416,7 +417,7 @@ async fn within_limit(
 }
 
 fn not_now((owner, problem): (Owner, Problem)) -> Failure {
-    Failure::Told { why: problem.message.clone(), problems: vec![(owner, problem)], after: ASK_AGAIN }
+    Failure::Retry { why: problem.message.clone(), problems: vec![(owner, problem)], after: Some(ASK_AGAIN) }
 }
 
 fn owner_of(service: &Service) -> Owner {
@@ -440,5 +441,5 @@ fn unanswered(owner: &Owner, what: &str, says: &str, why: &str) -> Failure {
 
 fn refused(owner: Owner, reason: Reason, message: String, fix: &str) -> Failure {
     let problem = Problem::new(owner.object(), reason, message.clone()).fix(fix);
-    Failure::Told { why: message, problems: vec![(owner, problem)], after: ASK_AGAIN }
+    Failure::Retry { why: message, problems: vec![(owner, problem)], after: Some(ASK_AGAIN) }
 }

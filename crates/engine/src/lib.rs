@@ -22,10 +22,11 @@ mod removal;
 mod run;
 mod slots;
 mod unwritten;
+mod wanted;
 mod work;
 
 pub use counts::{Counts, DriverCounts};
-pub use driver::{Conclusion, Driver, Failure, chain};
+pub use driver::{Driver, Failure, Refused, Report, Until, chain};
 pub use effect::{Effect, Effects};
 pub use execute::Drivers;
 pub use gate::{Fence, Gate};

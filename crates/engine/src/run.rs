@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 use crate::{
     adoption::{self, Pace},
     counts::Counts,
-    driver::Failure,
+    driver::{Failure, Until},
     execute::{Drivers, Job, Renewed, Worked},
     gate::{Deletions, Fence, Gate, Guard},
     handle::{Handle, Hold, Phase, Question},
@@ -359,7 +359,7 @@ impl Engine {
             Some(Worked::Failed(failure)) => self.fail(unit, failure),
             None => {
                 error!(%unit, "a driver panicked; this is a bug in Seaway");
-                self.fail(unit, Failure::Retry("its driver panicked".into()));
+                self.fail(unit, Failure::retry("its driver panicked".into()));
             }
         }
     }
@@ -396,27 +396,28 @@ impl Engine {
             Change::Unfinished(Unfinished { unit, state, problems })
         };
         match failure {
-            Failure::Retry(why) => {
+            Failure::Retry { why, problems, after } => {
                 let Settings { first_retry, longest_retry, .. } = self.settings;
-                let mut wait = Duration::ZERO;
-                self.queue.failed(&unit, |failures| {
-                    wait = backoff(failures, first_retry, longest_retry, seed(&unit));
-                    Instant::now() + wait
-                });
+                let mut wait = after.unwrap_or_default();
+                match after {
+                    Some(after) => self.queue.done(&unit, Some(Instant::now() + after), false),
+                    None => self.queue.failed(&unit, |failures| {
+                        wait = backoff(failures, first_retry, longest_retry, seed(&unit));
+                        Instant::now() + wait
+                    }),
+                }
                 warn!(%unit, %why, retry = ?wait, "attempt failed");
                 let state = UnitState::Failed { why: why.into(), retry: wait };
+                self.learn(unfinished(state, (!problems.is_empty()).then_some(problems)));
+            }
+            Failure::Wait { why, until } => {
+                info!(%unit, %why, ?until, "waiting");
+                let (state, again) = match until {
+                    Until::After(after) => (UnitState::Pending(after), Some(Instant::now() + after)),
+                    Until::Marked => (UnitState::PendingChange, self.audit(&unit)),
+                };
                 self.learn(unfinished(state, None));
-            }
-            Failure::Wait { why, after } => {
-                info!(%unit, %why, ?after, "waiting");
-                self.learn(unfinished(UnitState::Pending(after), None));
-                self.queue.done(&unit, Some(Instant::now() + after), false);
-            }
-            Failure::Told { why, problems, after } => {
-                warn!(%unit, %why, retry = ?after, "attempt failed");
-                let state = UnitState::Failed { why: why.into(), retry: after };
-                self.learn(unfinished(state, Some(problems)));
-                self.queue.done(&unit, Some(Instant::now() + after), false);
+                self.queue.done(&unit, again, false);
             }
             Failure::User(problems) => {
                 // Whatever it waited for before, it waits for its user now.

@@ -8,9 +8,10 @@ use tokio::{task::yield_now, time::timeout};
 use tracing::{debug, error};
 
 use crate::{
-    driver::{Conclusion, Driver, Failure, name},
+    driver::{Driver, Failure, Report, name},
     effect::Effects,
     gate::{ASK_AGAIN, Gate, Permitted, permit, permitted},
+    wanted::Wanted,
 };
 
 /// So many steps are taken without a rest: others have a turn then, and the watchdog sees that it goes on.
@@ -33,11 +34,11 @@ pub(crate) async fn within<D: Driver, T>(
             let driver = name::<D>();
             let why = format!("{doing}: the driver {driver} did not finish within {patience:?}");
             error!(%unit, "{why}; the attempt is stopped, and tried again");
-            let Some(owner) = owner_of(unit) else { return Err(Failure::Retry(why)) };
+            let Some(owner) = owner_of(unit) else { return Err(Failure::retry(why)) };
             let problem = Problem::new(owner.object(), Reason::Failed, why.clone())
                 .fix("Seaway stops the attempt and tries again. If this repeats, see the log.");
             let problems = vec![(owner.clone(), problem)];
-            Err(Failure::Told { why, problems, after: LOST })
+            Err(Failure::Retry { why, problems, after: Some(LOST) })
         }
     }
 }
@@ -56,13 +57,14 @@ pub struct Attempt<D: Driver> {
     pub observed: D::Observed,
     /// Those that were taken, in order; in a dry run, those that would be.
     pub steps: Vec<D::Step>,
-    pub conclusion: Conclusion,
+    pub report: Report,
 }
 
 /// What is there, and what would change it into what is desired.
-pub(crate) struct Looked<D: Driver> {
-    pub(crate) observed: D::Observed,
-    pub(crate) steps: Vec<D::Step>,
+struct Looked<'d, D: Driver> {
+    wanted: Wanted<'d>,
+    observed: D::Observed,
+    steps: Vec<D::Step>,
 }
 
 /// Takes the steps that the gate lets pass. `None`: it is left alone.
@@ -72,16 +74,16 @@ pub async fn work_once<D: Driver>(
     desired: &Desired,
     gate: &Gate,
 ) -> Result<Option<Attempt<D>>, Failure> {
-    // No driver can be wrong about what is to be left alone, or only looked at.
+    // No driver can be wrong about what is to be left alone, or previewed.
     if *desired == Desired::Released || desired.is_preview() {
         return dry_run(driver, unit, desired)
             .await
             .map(|it| it.map(|it| Attempt { steps: Vec::new(), ..it }));
     }
-    let Looked { mut observed, steps } = look(driver, unit, desired).await?;
+    let Looked { wanted, mut observed, steps } = look(driver, unit, desired).await?;
     let Permitted { steps, problems: kept, waits } = match steps.is_empty() {
         true => Permitted { steps, problems: Vec::new(), waits: false },
-        false => asked(driver, unit, desired, gate, &mut observed, steps).await?,
+        false => asked(driver, unit, (desired, &wanted), gate, &mut observed, steps).await?,
     };
     for (at, step) in steps.iter().enumerate() {
         if at % STEPS_IN_A_ROW == STEPS_IN_A_ROW - 1 {
@@ -92,12 +94,12 @@ pub async fn work_once<D: Driver>(
         debug!(%unit, %step, effect = ?step.effect(), "step");
         within::<D, _>(unit, driver.patience(), step, driver.apply(unit, step, &mut observed)).await?;
     }
-    let mut conclusion = driver.conclude(unit, desired, &observed);
+    let mut report = concluded(driver, unit, wanted, &observed);
     if waits {
-        conclusion.again = Some(conclusion.again.map_or(ASK_AGAIN, |it| it.min(ASK_AGAIN)));
+        report.again = Some(report.again.map_or(ASK_AGAIN, |it| it.min(ASK_AGAIN)));
     }
-    conclusion.problems.extend(kept);
-    Ok(Some(Attempt { observed, steps, conclusion }))
+    report.problems.extend(kept);
+    Ok(Some(Attempt { observed, steps, report }))
 }
 
 /// What [`work_once`] would do, without the gate's word; nothing is written. `None`: it is left alone.
@@ -109,36 +111,39 @@ pub async fn dry_run<D: Driver>(
     if *desired == Desired::Released {
         return Ok(None);
     }
-    let Looked { observed, steps } = look(driver, unit, desired).await?;
-    let conclusion = driver.conclude(unit, desired, &observed);
-    Ok(Some(Attempt { observed, steps, conclusion }))
+    let Looked { wanted, observed, steps } = look(driver, unit, desired).await?;
+    let report = concluded(driver, unit, wanted, &observed);
+    Ok(Some(Attempt { observed, steps, report }))
 }
 
-pub(crate) async fn look<D: Driver>(
+async fn look<'d, D: Driver>(
     driver: &D,
     unit: &Unit,
-    desired: &Desired,
-) -> Result<Looked<D>, Failure> {
-    let refused = driver.refuse(desired);
-    if !refused.is_empty() {
-        return Err(Failure::User(refused));
-    }
+    desired: &'d Desired,
+) -> Result<Looked<'d, D>, Failure> {
     let observed = within::<D, _>(unit, driver.patience(), "look", driver.observe(unit, desired)).await?;
-    let steps = driver.steps(desired, &observed);
-    Ok(Looked { observed, steps })
+    let wanted = Wanted::of(driver, unit, desired, &observed);
+    let steps = wanted.steps(driver, &observed);
+    Ok(Looked { wanted, observed, steps })
+}
+
+fn concluded<D: Driver>(driver: &D, unit: &Unit, wanted: Wanted<'_>, observed: &D::Observed) -> Report {
+    let mut report = driver.conclude(unit, wanted.rest(), observed);
+    report.problems.extend(wanted.problems());
+    report
 }
 
 /// What of these steps may be taken now.
 async fn asked<D: Driver>(
     driver: &D,
     unit: &Unit,
-    desired: &Desired,
+    (desired, wanted): (&Desired, &Wanted<'_>),
     gate: &Gate,
     observed: &mut D::Observed,
     steps: Vec<D::Step>,
 ) -> Result<Permitted<D::Step>, Failure> {
     let whole = permit(gate, unit, desired, driver.doubt());
     within::<D, _>(unit, GATE, "check whether it may be deleted", whole).await?;
-    let parts = async { Ok(permitted(driver, gate, unit, desired, observed, steps).await) };
+    let parts = async { Ok(permitted(driver, gate, unit, (desired, wanted), observed, steps).await) };
     within::<D, _>(unit, GATE, "check what may be deleted", parts).await
 }

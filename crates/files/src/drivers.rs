@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Conclusion, Driver, Effect, Effects, Failure, ProblemLog, chain, unwritten};
+use seaway_engine::{Driver, Effect, Effects, Failure, ProblemLog, Report, chain, unwritten};
 use seaway_model::{Address, AddressState, Desired, Fact, Owner, Problem, Status, Unit};
 
 use crate::{
@@ -129,16 +129,16 @@ impl Driver for AddressDriver {
         Ok(())
     }
 
-    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &ObservedAddress) -> Conclusion {
+    fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &ObservedAddress) -> Report {
         let Some(trouble) = &observed.trouble else {
             let facts = observed.address.iter().map(|it| Fact::Address(it.clone())).collect();
-            return Conclusion { facts, ..Conclusion::default() };
+            return Report { facts, ..Report::default() };
         };
         let fix = "Make room, or make the folder writable. Seaway tries again every 2 seconds.";
-        Conclusion {
+        Report {
             problems: unwritten(desired, observed.address.as_deref(), trouble, fix),
             again: Some(TRY_AGAIN),
-            ..Conclusion::default()
+            ..Report::default()
         }
     }
 
@@ -247,8 +247,8 @@ impl Driver for StatusDriver {
         Ok(())
     }
 
-    fn conclude(&self, _unit: &Unit, _desired: &Desired, _observed: &Option<Arc<Status>>) -> Conclusion {
-        Conclusion::default()
+    fn conclude(&self, _unit: &Unit, _desired: &Desired, _observed: &Option<Arc<Status>>) -> Report {
+        Report::default()
     }
 
     fn width(&self) -> usize {

@@ -118,6 +118,8 @@ pub enum UnitState {
     Done,
     /// Parked: looked at again after this time, or when something changes.
     Pending(Duration),
+    /// Parked until something changes.
+    PendingChange,
     /// Observed absent and not desired: may be forgotten.
     Absent,
     /// Failed; tried again after this time.

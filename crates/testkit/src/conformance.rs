@@ -9,7 +9,7 @@ use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
 };
-use seaway_engine::{Attempt, Driver, Effects, Failure, Gate, dry_run, work_once};
+use seaway_engine::{Attempt, Driver, Effects, Failure, Gate, Until, dry_run, work_once};
 use seaway_model::{Desired, Unit};
 use tokio::runtime::Builder;
 
@@ -36,7 +36,7 @@ where
         }
         let left = printed(&driver.steps(desired, &done.observed));
         assert_eq!(left, Vec::<String>::new(), "turn {turn}: applied, and more to do");
-        assert!(done.conclusion.problems.is_empty(), "turn {turn}: {:?}", done.conclusion.problems);
+        assert!(done.report.problems.is_empty(), "turn {turn}: {:?}", done.report.problems);
         nothing_is_left(driver, unit, desired, &format!("turn {turn}")).await;
     }
 }
@@ -52,9 +52,9 @@ fn says_that_it_deletes(steps: &[impl Effects + ToString]) {
 async fn nothing_is_left<D: Driver>(driver: &D, unit: &Unit, desired: &Desired, turn: &str) {
     let fresh = dry_run(&Probe::new(driver), unit, desired).await;
     let fresh = fresh.unwrap_or_else(|error| panic!("{turn}: {error}"));
-    let Attempt { steps, conclusion, .. } = fresh.unwrap_or_else(|| panic!("{turn}: it is left alone"));
+    let Attempt { steps, report, .. } = fresh.unwrap_or_else(|| panic!("{turn}: it is left alone"));
     assert_eq!(printed(&steps), Vec::<String>::new(), "{turn}: looked again, and more to do");
-    assert!(conclusion.problems.is_empty(), "{turn}: {:?}", conclusion.problems);
+    assert!(report.problems.is_empty(), "{turn}: {:?}", report.problems);
 }
 
 /// Each step twice in a row is as good as once: a crash between a write and its note costs nothing.
@@ -100,7 +100,7 @@ pub async fn comes_to_rest<D: Driver>(
         let done = match work_once(&probe, unit, desired, &Gate::default()).await {
             Ok(Some(done)) => done,
             Ok(None) => return probe.taken(),
-            Err(Failure::Wait { after, .. }) => {
+            Err(Failure::Wait { until: Until::After(after), .. }) => {
                 pass(after);
                 continue;
             }
@@ -108,8 +108,8 @@ pub async fn comes_to_rest<D: Driver>(
         };
         let left = printed(&driver.steps(desired, &done.observed));
         assert_eq!(left, Vec::<String>::new(), "applied {:?}, and more to do", probe.taken());
-        assert!(done.conclusion.problems.is_empty(), "{:?}", done.conclusion.problems);
-        match done.conclusion.again {
+        assert!(done.report.problems.is_empty(), "{:?}", done.report.problems);
+        match done.report.again {
             Some(after) if after < SOON => pass(after),
             _ => return probe.taken(),
         }
@@ -200,7 +200,7 @@ where
         Err(error) => panic!("turn {number}: after {:?}: {error}", probe.taken()),
     };
     let done = done.unwrap_or_else(|| panic!("turn {number}: it is left alone"));
-    assert!(done.conclusion.problems.is_empty(), "turn {number}: {:?}", done.conclusion.problems);
+    assert!(done.report.problems.is_empty(), "turn {number}: {:?}", done.report.problems);
     nothing_is_left(driver, unit, desired, &format!("turn {number}")).await;
     true
 }

@@ -196,12 +196,12 @@ where
     match dry_run(driver, unit, desired).await {
         // What is left as it is has no steps; a Problem of the plan says why.
         Ok(None) => {}
-        Ok(Some(Attempt { observed: there, steps, conclusion })) => {
+        Ok(Some(Attempt { observed: there, steps, report })) => {
             let described = steps.iter().enumerate().map(|(at, it)| it.describe(&there, &steps[..at]));
             prospect.steps = described.collect();
             prospect.later = D::Step::later(desired, &there, &steps);
             // What the driver itself says: what cannot be, by the provider of the load balancer that is there.
-            prospect.problems = told(conclusion.problems);
+            prospect.problems = told(report.problems);
         }
         Err(failure) => prospect.problems = words(failure),
     }
@@ -210,7 +210,7 @@ where
 
 fn words(failure: Failure) -> Vec<String> {
     match failure {
-        Failure::Told { problems, .. } | Failure::User(problems) if !problems.is_empty() => {
+        Failure::Retry { problems, .. } | Failure::User(problems) if !problems.is_empty() => {
             problems.iter().map(|(_, it)| it.line()).collect()
         }
         other => vec![other.to_string()],

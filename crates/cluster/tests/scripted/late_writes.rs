@@ -64,7 +64,7 @@ async fn what_the_plan_has_not_heard_of_is_not_overwritten_and_not_deleted() {
     for next in [wanted("a", 0), wanted("a", 6), Desired::Absent] {
         let (done, asked) = next_attempt(there("b", "Held", 7), next.clone()).await;
         assert!(
-            matches!(&done, Err(Failure::Retry(why)) if why.contains("another leader")),
+            matches!(&done, Err(Failure::Retry { why, .. }) if why.contains("another leader")),
             "{next:?}: {done:?}"
         );
         assert_eq!(asked, None, "{next:?}");

@@ -137,7 +137,7 @@ fn pause(times: u32) -> Duration {
 fn told(service: Service, what: &str, after: Duration, asker: &Asker<'_>) -> Failure {
     let why = format!("{} {what}", service.project());
     if asker.owners.is_empty() {
-        return Failure::Wait { why, after };
+        return Failure::wait(why, after);
     }
     let message = format!("{why}; existing load balancers stay as they are, and the request is retried");
     let fix =
@@ -146,13 +146,13 @@ fn told(service: Service, what: &str, after: Duration, asker: &Asker<'_>) -> Fai
         let problem = Problem::new(owner.object(), Reason::Unreachable, message.clone());
         (owner.clone(), problem.fix(fix))
     };
-    Failure::Told { problems: asker.owners.iter().map(problem).collect(), why, after }
+    Failure::Retry { problems: asker.owners.iter().map(problem).collect(), why, after: Some(after) }
 }
 
 /// Who can mend it, and when it is tried again.
 pub(super) fn failure(error: &Error, asker: &Asker<'_>) -> Failure {
     match error.retry() {
-        Retry::After(after) => Failure::Wait { why: error.to_string(), after },
+        Retry::After(after) => Failure::wait(error.to_string(), after),
         Retry::WhenChanged if !asker.owners.is_empty() => {
             // With the id of the request it would be another problem at each try; that is for the log.
             tracing::info!(unit = ?asker.who, why = %error, "the user must correct this");
@@ -162,7 +162,7 @@ pub(super) fn failure(error: &Error, asker: &Asker<'_>) -> Failure {
             };
             Failure::User(asker.owners.iter().map(problem).collect())
         }
-        _ => Failure::Retry(error.to_string()),
+        _ => Failure::retry(error.to_string()),
     }
 }
 

@@ -119,8 +119,8 @@ impl Observed {
     pub(super) fn waits(&self, step: &Step, after: Duration) -> Failure {
         let why = format!("{step}: {}", self.state());
         match &self.stuck {
-            Some(stuck) => Failure::Told { why, problems: vec![stuck.clone()], after },
-            None => Failure::Wait { why, after },
+            Some(stuck) => Failure::Retry { why, problems: vec![stuck.clone()], after: Some(after) },
+            None => Failure::wait(why, after),
         }
     }
 }

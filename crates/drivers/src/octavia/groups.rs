@@ -19,7 +19,7 @@ mod write;
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Conclusion, Doubt, Driver, Failure, Removal};
+use seaway_engine::{Doubt, Driver, Failure, Removal, Report};
 use seaway_model::{
     Desired, Group, Name, Owner, Problem, Reason, Unit,
     group::{Openings, SourceNetwork},
@@ -133,7 +133,7 @@ impl Driver for Groups {
 
     async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let Unit::SecurityGroup { cloud, class } = unit else {
-            return Err(Failure::Retry(format!("{unit} is no security group")));
+            return Err(Failure::retry(format!("{unit} is no security group")));
         };
         self.0.held_back()?;
         let owners = owners(desired);
@@ -189,8 +189,8 @@ impl Driver for Groups {
         }
     }
 
-    fn conclude(&self, unit: &Unit, desired: &Desired, there: &Observed) -> Conclusion {
-        let mut told = Conclusion::default();
+    fn conclude(&self, unit: &Unit, desired: &Desired, there: &Observed) -> Report {
+        let mut told = Report::default();
         self.0.refusals.passed(unit);
         let Desired::Group(group) = desired else {
             let is_gone = there.group.is_none() && there.doubles.is_empty();

@@ -49,7 +49,7 @@ impl Octavia {
                 }
                 Err(Failure::User(vec![(owner.clone(), problem)]))
             }
-            (Read::Refused(problem), _) => Err(Failure::Retry(problem.line())),
+            (Read::Refused(problem), _) => Err(Failure::retry(problem.line())),
         }
     }
 
@@ -65,10 +65,10 @@ impl Octavia {
         let now = joined.cloud.clock().now();
         let Some(mut known) = known else {
             if is_unheld(desired) {
-                return Err(Failure::Wait {
-                    why: "its Service does not have Seaway's finalizer yet".to_owned(),
-                    after: LOOK,
-                });
+                return Err(Failure::wait(
+                    "its Service does not have Seaway's finalizer yet".to_owned(),
+                    LOOK,
+                ));
             }
             self.ask(&Asker::of(unit))?;
             self.past(unit, |past| past.removed.clear());

@@ -144,7 +144,7 @@ impl Octavia {
             None if observed.balancer.is_some() => false,
             None => {
                 let why = "the first load balancer does not exist yet; once it does, Seaway decides whether a second one is needed".to_owned();
-                return Err(Failure::Wait { why, after: LOOK.saturating_mul(5) });
+                return Err(Failure::wait(why, LOOK.saturating_mul(5)));
             }
         };
         if let (None, Desired::LoadBalancer(wish), false) = (&observed.balancer, desired, observed.needless) {
@@ -171,7 +171,7 @@ impl Octavia {
                     return Err(place::failed(wish, &nowhere));
                 }
                 // That is told of its first, which is not made without it.
-                (Err((why, _)), Some(_)) => return Err(Failure::Wait { why, after: AUDIT }),
+                (Err((why, _)), Some(_)) => return Err(Failure::wait(why, AUDIT)),
             }
         }
         Ok(())

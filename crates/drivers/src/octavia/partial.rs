@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use seaway_engine::Failure;
+use seaway_engine::{Failure, Until};
 use seaway_model::{Desired, ListenerId, LoadBalancer as Wish, Owner, Problem, Unit};
 use seaway_openstack::{
     octavia::{NewListener, NewPool},
@@ -19,7 +19,7 @@ use seaway_openstack::{
 };
 
 use super::{
-    LOOK, Octavia, adopted, by_default, copies, local,
+    Octavia, adopted, by_default, copies, local,
     owners::owner_of,
     pairs::Part,
     place, seats,
@@ -86,7 +86,7 @@ impl Octavia {
     }
 
     /// What cannot be, by the provider that is asked for.
-    pub fn refuse(&self, desired: &Desired) -> Vec<(Owner, Problem)> {
+    pub fn refused_at_creation(&self, desired: &Desired) -> Vec<(Owner, Problem)> {
         match desired {
             Desired::LoadBalancer(wish) => Refused::of(wish, &self.abilities(wish, None)).problems,
             _ => Vec::new(),
@@ -110,7 +110,7 @@ impl Octavia {
         let is_new = observed.balancer.is_none();
         // Whole once it is known, rather than without its TLS and then changed.
         if is_new && refused.waits && !refused.all {
-            return Err(Failure::Wait { why: tls::awaits(wish), after: LOOK });
+            return Err(Failure::Wait { why: tls::awaits(wish), until: Until::Marked });
         }
         if is_new && !refused.problems.is_empty() && refused.is_whole(wish) {
             return Err(Failure::User(refused.problems));

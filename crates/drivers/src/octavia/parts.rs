@@ -32,7 +32,7 @@ pub(super) async fn leave(
     let since = cloud.clock().now();
     loop {
         match work_once(&driver, &unit, &Desired::Absent, &Gate::of_operator()).await {
-            Ok(Some(it)) if it.conclusion.again.is_some() => {}
+            Ok(Some(it)) if it.report.again.is_some() => {}
             Ok(_) => return Ok(()),
             Err(Failure::Wait { .. }) => {}
             Err(failure) => return Err(Error::new(Class::Conflict, failure.to_string())),

@@ -127,10 +127,10 @@ impl Octavia {
             let now = joined.cloud.clock().now();
             self.known().remove(unit);
             self.past(unit, |past| past.unsure = Some(now));
-            return Err(Failure::Wait {
-                why: "another load balancer of this Service may be in creation".to_owned(),
-                after: LOOK,
-            });
+            return Err(Failure::wait(
+                "another load balancer of this Service may be in creation".to_owned(),
+                LOOK,
+            ));
         }
         let Observed { floating, stray, kept, .. } = observed;
         Ok(Observed { floating: None, stray: floating.or(stray), kept, ..Observed::default() })

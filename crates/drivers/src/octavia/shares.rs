@@ -47,7 +47,7 @@ impl Octavia {
                 self.known().remove(unit);
                 let why =
                     "another Service with the same seaway.dev/share is creating the load balancer".to_owned();
-                Err(Failure::Wait { why, after: LOOK })
+                Err(Failure::wait(why, LOOK))
             }
             _ => Ok(()),
         }

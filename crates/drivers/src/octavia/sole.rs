@@ -165,7 +165,7 @@ impl SoleWriter {
                 LOOK,
             ),
         };
-        Some(Failure::Wait { why: why.to_owned(), after })
+        Some(Failure::wait(why.to_owned(), after))
     }
 
     /// Our next heartbeat, unless another's is waited for.
@@ -255,7 +255,7 @@ impl Octavia {
     /// Why nothing is written now.
     pub(super) fn held_back(&self) -> Result<(), Failure> {
         if !(self.may)() {
-            return Err(Failure::Wait { why: "another leads".to_owned(), after: LOOK });
+            return Err(Failure::wait("another leads".to_owned(), LOOK));
         }
         self.sole.as_ref().and_then(|it| it.waits()).map_or(Ok(()), Err)
     }

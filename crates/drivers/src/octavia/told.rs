@@ -122,7 +122,7 @@ impl Octavia {
         let new = matches!(step, Step::Create(_));
         if let Some(after) = self.past(unit, |past| past.left(now)).filter(|_| new) {
             let why = format!("{step}: the previous load balancer went to ERROR");
-            return Err(Failure::Wait { why, after });
+            return Err(Failure::wait(why, after));
         }
         let status = observed.balancer.as_ref().map(|it| &it.it.provisioning_status);
         let in_error = status == Some(&Provisioning::Error);

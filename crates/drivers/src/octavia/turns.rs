@@ -29,9 +29,6 @@ impl Turns {
 
 impl From<Late> for Failure {
     fn from(Late: Late) -> Failure {
-        Failure::Wait {
-            why: "a list of the cloud is slow, and another worker asked for it".to_owned(),
-            after: PATIENCE,
-        }
+        Failure::wait("a list of the cloud is slow, and another worker asked for it".to_owned(), PATIENCE)
     }
 }

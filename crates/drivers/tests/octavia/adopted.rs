@@ -197,7 +197,7 @@ async fn a_stale_annotation_does_not_block_re_creation() {
     assert_eq!(told, [], "what names nothing says nothing");
     let desired = |wish: &Wish| Desired::LoadBalancer(Arc::new(wish.clone()));
     let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
-    let replaced = scene.driver.replaced(&unit(), &desired(&wish), &observed);
+    let replaced = scene.driver.conclude(&unit(), &desired(&wish), &observed).replaced;
     let by = own[0].id.as_str().into();
     assert_eq!(replaced, Some(Replaced { gone: gone.into(), by }), "the annotation may be corrected");
     // One that is there and that it is not on is told, as long as it is named.
@@ -209,7 +209,7 @@ async fn a_stale_annotation_does_not_block_re_creation() {
         let told = scene.reach_telling(&wish).await;
         assert_eq!(told.len(), 1, "{told:?}");
         let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
-        assert_eq!(scene.driver.replaced(&unit(), &desired(&wish), &observed), None);
+        assert_eq!(scene.driver.conclude(&unit(), &desired(&wish), &observed).replaced, None);
         assert!(told[0].message.contains(other.as_str()) && told[0].fix.contains("Remove"), "{:?}", told[0]);
     }
 }

@@ -98,7 +98,7 @@ async fn that_ovn_keeps_no_client_of_tcp_is_told_and_it_is_served() {
         let scene = Scene::with(provider).await;
         let wish = kept(scene.wish(&[80], &[1]), HOUR);
         let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-        assert_eq!(scene.driver.refuse(&desired), []);
+        assert_eq!(scene.driver.refused_at_creation(&desired), []);
         let told = scene.reach_telling(&wish).await;
         assert_eq!(told.len(), problems, "{provider}: {told:?}");
         assert_eq!(scene.listeners().await.len(), 1, "{provider}");

@@ -169,7 +169,7 @@ async fn a_provider_that_has_no_round_robin_takes_what_it_has() {
     assert_eq!(scene.pools().await[0].lb_algorithm, Algorithm::SourceIpPort);
     let mut wish = scene.wish(&[80], &[1]);
     listeners(&mut wish, |it| it.protocol = Protocol::Http);
-    let refused = scene.driver.refuse(&Desired::LoadBalancer(Arc::new(wish)));
+    let refused = scene.driver.refused_at_creation(&Desired::LoadBalancer(Arc::new(wish)));
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert!(refused[0].1.message.contains("has no HTTP"), "{}", refused[0].1.message);
 }
@@ -186,7 +186,7 @@ async fn what_can_be_asked_for_is_what_the_provider_of_that_service_can() {
         assert_eq!(scene.balancers().await[0].provider.as_deref(), Some(own));
         assert_eq!(scene.pools().await[0].lb_algorithm, algorithm, "{own}");
         listeners(&mut wish, |it| it.protocol = Protocol::Http);
-        let told = scene.driver.refuse(&Desired::LoadBalancer(Arc::new(wish)));
+        let told = scene.driver.refused_at_creation(&Desired::LoadBalancer(Arc::new(wish)));
         assert_eq!(told.len(), refused, "{own}: {told:?}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Driver, Failure, Until};
 use seaway_model::{
     Desired, L4, Listener, LoadBalancer, Unit,
     load_balancer::{CheckKind, HealthCheck, Protocol},
@@ -257,8 +257,11 @@ pub(crate) async fn strive_for(scene: &Scene, units: &[Unit], wanted: &Desired) 
         for unit in units {
             let after = match once(scene, unit, wanted).await {
                 Ok(after) => after.filter(|it| *it < 12 * soon),
-                Err(Failure::Wait { after, .. } | Failure::Told { after, .. }) => Some(after),
-                Err(Failure::Retry(_)) => Some(soon),
+                Err(
+                    Failure::Wait { until: Until::After(after), .. }
+                    | Failure::Retry { after: Some(after), .. },
+                ) => Some(after),
+                Err(Failure::Retry { .. }) => Some(soon),
                 Err(error) => panic!("{error:?}"),
             };
             next = next.max(after);

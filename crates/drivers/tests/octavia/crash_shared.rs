@@ -3,7 +3,7 @@
 
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Driver, Failure, Until};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
     load_balancer::{HealthCheck, Named},
@@ -217,8 +217,10 @@ async fn strive(scene: &Scene, uid: &str, desired: &Desired) {
                 Some(after) if after < 12 * soon => scene.pass(after),
                 _ => return assert_eq!(told.problems, []),
             },
-            Err(Failure::Wait { after, .. } | Failure::Told { after, .. }) => scene.pass(after),
-            Err(Failure::Retry(_)) => scene.pass(soon),
+            Err(
+                Failure::Wait { until: Until::After(after), .. } | Failure::Retry { after: Some(after), .. },
+            ) => scene.pass(after),
+            Err(Failure::Retry { .. }) => scene.pass(soon),
             Err(error) => panic!("{uid}: {error:?}"),
         }
     }

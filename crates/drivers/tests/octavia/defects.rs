@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Driver, Failure, Until};
 use seaway_model::{
     Desired, LoadBalancer,
     load_balancer::{Affinity, HealthCheck, MemberState, Named, Protocol, ProxyVersion},
@@ -56,7 +56,7 @@ async fn served_after_each(scene: &Scene, wish: &LoadBalancer) -> Vec<usize> {
         for step in scene.driver.steps(&desired, &observed) {
             match scene.driver.apply(&unit(), &step, &mut observed).await {
                 Ok(()) => served.push(led(scene).await),
-                Err(Failure::Wait { after, .. }) => {
+                Err(Failure::Wait { until: Until::After(after), .. }) => {
                     scene.pass(after);
                     continue 'looks;
                 }
@@ -312,7 +312,7 @@ async fn each_service_may_have_a_provider_of_its_own() {
     assert_eq!(providers, ["amphora", "ovn"]);
     scene.restarted();
     assert_eq!(scene.reach_of("uid-2", &wish).await, [""; 0]);
-    let refused = scene.driver.refuse(&Desired::LoadBalancer(Arc::new(http(wish.clone()))));
+    let refused = scene.driver.refused_at_creation(&Desired::LoadBalancer(Arc::new(http(wish.clone()))));
     assert_eq!(refused.len(), 1, "what it can is what that one can: {refused:?}");
     // One that is there is treated as what it is, whatever would make it today.
     outside(&mut wish).provider = Some("amphora".into());

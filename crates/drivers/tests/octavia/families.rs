@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_drivers::octavia::InCloud;
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Driver, Failure, Until};
 use seaway_model::{
     Config, Desired, LoadBalancer, Unit,
     config::CloudDefaults,
@@ -62,7 +62,7 @@ async fn told(scene: &Scene, wish: &LoadBalancer) -> (BTreeSet<IpAddr>, Vec<Stri
         for step in scene.driver.steps(&desired, &observed) {
             match scene.driver.apply(&unit(), &step, &mut observed).await {
                 Ok(()) => {}
-                Err(Failure::Wait { after, .. }) => {
+                Err(Failure::Wait { until: Until::After(after), .. }) => {
                     waits = Some(after);
                     break;
                 }

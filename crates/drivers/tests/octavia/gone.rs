@@ -109,7 +109,7 @@ async fn what_is_pending_for_too_long_is_told_once_and_is_a_problem_meanwhile() 
     let mut observed = scene.driver.observe(&unit(), &desired(&[80, 443])).await.unwrap();
     let steps = scene.driver.steps(&desired(&[80, 443]), &observed);
     let waits = scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap_err();
-    assert!(matches!(waits, Failure::Told { .. }), "{waits}");
+    assert!(matches!(waits, Failure::Retry { after: Some(_), .. }), "{waits}");
     assert_eq!(heard.lock().unwrap().iter().filter(|it| it.reason == "Stuck").count(), 1);
     // It becomes ready after all, or it goes.
     let id = scene.balancers().await.remove(0).id;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_drivers::octavia::groups::Groups;
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Driver, Failure, Report};
 use seaway_model::{
     Desired, Group, Kind, L4, Name, ObjectRef, Owner, Unit,
     group::{CloudNode, Openings, SourceNetwork},
@@ -86,7 +86,7 @@ impl Town {
     }
 
     /// What comes of it, where that is not all well.
-    async fn told(&self, wish: &Group) -> Conclusion {
+    async fn told(&self, wish: &Group) -> Report {
         let desired = wanted(wish);
         let mut there = self.driver.observe(&unit(), &desired).await.unwrap();
         for step in self.driver.steps(&desired, &there) {
@@ -493,7 +493,7 @@ async fn what_is_left_of_a_group_is_found_by_its_words() {
     let forbidden = Fault::on("GET */security-groups").always().status(403);
     town.scene.fake.fail(forbidden);
     let failed = town.driver.survey(&cloud, &class).await.unwrap_err();
-    assert!(matches!(failed, Failure::Retry(_)), "{failed}");
+    assert!(matches!(failed, Failure::Retry { .. }), "{failed}");
 }
 
 /// A request that was repeated because its answer was lost is done twice.

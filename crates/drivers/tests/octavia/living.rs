@@ -8,7 +8,7 @@ use std::{
 };
 
 use seaway_drivers::octavia::{Octavia, groups::Groups};
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Driver, Failure, Gate, Report, Until, work_once};
 use seaway_model::{Desired, LoadBalancer, Unit};
 use seaway_openstack::Clock as _;
 
@@ -129,8 +129,9 @@ impl<'s> Life<'s> {
                 self.at_rest.extend(rests.then_some(at));
                 done.again
             }
-            Err(Failure::Wait { after, .. }) => Some(after),
-            Err(Failure::Told { problems: of_it, after, .. }) => {
+            Err(Failure::Wait { until: Until::After(after), .. }) => Some(after),
+            Err(Failure::Wait { until: Until::Marked, .. }) => None,
+            Err(Failure::Retry { problems: of_it, after: Some(after), .. }) => {
                 problems = of_it;
                 Some(after)
             }
@@ -138,7 +139,7 @@ impl<'s> Life<'s> {
                 problems = of_it;
                 Some(AUDIT)
             }
-            Err(Failure::Retry(why)) => {
+            Err(Failure::Retry { why, .. }) => {
                 told.insert(format!("only the log says {why}"));
                 self.failures[at] += 1;
                 let doubled = Duration::from_millis(200 * 2_u64.pow(self.failures[at].min(9)));
@@ -152,14 +153,7 @@ impl<'s> Life<'s> {
     }
 }
 
-async fn work<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Result<Conclusion, Failure> {
-    let refused = driver.refuse(desired);
-    if !refused.is_empty() {
-        return Err(Failure::User(refused));
-    }
-    let mut observed = driver.observe(unit, desired).await?;
-    for step in driver.steps(desired, &observed) {
-        driver.apply(unit, &step, &mut observed).await?;
-    }
-    Ok(driver.conclude(unit, desired, &observed))
+async fn work<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Result<Report, Failure> {
+    let done = work_once(driver, unit, desired, &Gate::default()).await?;
+    Ok(done.expect("it is not left alone").report)
 }

@@ -86,7 +86,7 @@ async fn ovn_has_only_nodes_with_pods_and_is_not_written_to_again_and_again() {
         let mut scene = Scene::with("ovn").await;
         let wish = local(&scene, asked);
         let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-        assert_eq!(scene.driver.refuse(&desired), [], "it has another way to do it");
+        assert_eq!(scene.driver.refused_at_creation(&desired), [], "it has another way to do it");
         scene.reach(&wish).await;
         let found = members(&scene).await;
         assert_eq!(found.len(), 2);

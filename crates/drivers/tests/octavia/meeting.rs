@@ -104,7 +104,7 @@ async fn who_comes_after_it_is_deleted_is_not_let_in() {
         let mut there = scene.driver.observe(&other, &desired).await.unwrap();
         let join = scene.driver.steps(&desired, &there).remove(0);
         let refused = scene.driver.apply(&other, &join, &mut there).await;
-        assert!(matches!(refused, Err(Failure::Retry(_) | Failure::Wait { .. })), "{uid}: {refused:?}");
+        assert!(matches!(refused, Err(Failure::Retry { .. } | Failure::Wait { .. })), "{uid}: {refused:?}");
         scene.driver.apply(&unit, &leaving[1], &mut observed).await.unwrap();
         scene.remove_of(uid).await;
         assert!(scene.balancers().await.is_empty() && scene.floating().await.is_empty(), "{uid}");

@@ -10,7 +10,7 @@ use std::{
 };
 
 use seaway_drivers::octavia::groups::Groups;
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Driver, Failure, Gate, Report, Until, work_once};
 use seaway_model::{
     Desired, Group, Kind, L4, LoadBalancer, ObjectRef, Owner, Unit,
     group::{CloudNode, Openings, SourceNetwork},
@@ -388,17 +388,14 @@ async fn turn(scene: &Scene, unit: &Unit, desired: &Desired) -> Option<Duration>
             assert!(told.problems.is_empty(), "{:?}", told.problems);
             told.again.filter(|it| *it < Duration::from_secs(60))
         }
-        Err(Failure::Wait { after, .. }) => Some(after),
+        Err(Failure::Wait { until: Until::After(after), .. }) => Some(after),
         Err(other) => panic!("{unit}: {other}"),
     }
 }
 
-async fn work<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Result<Conclusion, Failure> {
-    let mut observed = driver.observe(unit, desired).await?;
-    for step in driver.steps(desired, &observed) {
-        driver.apply(unit, &step, &mut observed).await?;
-    }
-    Ok(driver.conclude(unit, desired, &observed))
+async fn work<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Result<Report, Failure> {
+    let done = work_once(driver, unit, desired, &Gate::default()).await?;
+    Ok(done.expect("it is not left alone").report)
 }
 
 fn pass(scene: &Scene, time: Duration) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_drivers::octavia::groups::Groups;
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Driver, Failure, dry_run};
 use seaway_model::{
     Desired, Group, L4, LoadBalancer, Reason, Unit,
     group::{Openings, SourceNetwork},
@@ -169,10 +169,9 @@ async fn nodes_are_opened_as_the_provider_needs_it_that_a_load_balancer_has() {
 /// As `seaway plan --cloud` asks: nothing is applied.
 async fn shown(scene: &Scene, wish: &LoadBalancer) -> (Vec<String>, Vec<String>) {
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
-    let steps = scene.driver.steps(&desired, &observed).iter().map(ToString::to_string).collect();
-    let problems = scene.driver.conclude(&unit(), &desired, &observed).problems;
-    (steps, problems.into_iter().map(|(_, it)| it.message).collect())
+    let shown = dry_run(&*scene.driver, &unit(), &desired).await.unwrap().unwrap();
+    let steps = shown.steps.iter().map(ToString::to_string).collect();
+    (steps, shown.report.problems.into_iter().map(|(_, it)| it.message).collect())
 }
 
 #[tokio::test]

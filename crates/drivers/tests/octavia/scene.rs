@@ -7,7 +7,7 @@ use std::{
 };
 
 use seaway_drivers::octavia::{Cluster, Note, OCTAVIA, Observed, Octavia};
-use seaway_engine::{Conclusion, Driver, Failure};
+use seaway_engine::{Driver, Failure, Gate, Report, work_once};
 use seaway_model::{
     Desired, Kind, L4, LbKey, Listener, ListenerId, LoadBalancer, ObjectRef, Owner, Pool, PoolId, Problem,
     Unit,
@@ -229,27 +229,17 @@ impl Scene {
         self.concluded(uid, wish).await.problems.into_iter().map(|(_, it)| it).collect()
     }
 
-    async fn concluded(&self, uid: &str, wish: &LoadBalancer) -> Conclusion {
+    async fn concluded(&self, uid: &str, wish: &LoadBalancer) -> Report {
         self.concluded_of(&unit_of(&owner_of(uid)), wish).await
     }
 
-    pub(crate) async fn concluded_of(&self, unit: &Unit, wish: &LoadBalancer) -> Conclusion {
+    pub(crate) async fn concluded_of(&self, unit: &Unit, wish: &LoadBalancer) -> Report {
         let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
         for _ in 0..100 {
-            let mut observed = self.driver.observe(unit, &desired).await.unwrap();
-            let mut waits = false;
-            for step in self.driver.steps(&desired, &observed) {
-                match self.driver.apply(unit, &step, &mut observed).await {
-                    Ok(()) => {}
-                    Err(Failure::Wait { .. }) => {
-                        waits = true;
-                        break;
-                    }
-                    Err(error) => panic!("{step}: {error}"),
-                }
-            }
-            if !waits && !observed.is_pending() {
-                return self.driver.conclude(unit, &desired, &observed);
+            match work_once(&*self.driver, unit, &desired, &Gate::default()).await {
+                Ok(Some(done)) if !done.observed.is_pending() => return done.report,
+                Ok(_) | Err(Failure::Wait { .. }) => {}
+                Err(error) => panic!("{error}"),
             }
             self.fake.advance(Duration::from_secs(2));
             self.clock.advance(Duration::from_secs(2));
@@ -265,8 +255,12 @@ impl Scene {
         comes_to_rest(driver, &unit_of(&owner_of(uid)), desired, |time| self.pass(time)).await
     }
 
-    pub(crate) fn conclude(&self, wish: &LoadBalancer, observed: &Observed) -> Conclusion {
-        self.driver.conclude(&unit(), &Desired::LoadBalancer(Arc::new(wish.clone())), observed)
+    pub(crate) fn conclude(&self, wish: &LoadBalancer, observed: &Observed) -> Report {
+        let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
+        let mut report = self.driver.conclude(&unit(), &desired, observed);
+        let refused = self.driver.refuse(&unit(), &desired, observed);
+        report.problems.extend(refused.into_iter().flat_map(|it| it.problems));
+        report
     }
 
     pub(crate) async fn balancers(&self) -> Vec<Balancer> {

@@ -97,10 +97,10 @@ async fn prometheus_finds_its_figures_at_a_port_of_their_own() {
     assert!(all.iter().all(|it| it.allowed_cidrs.as_deref() == Some(&["192.0.2.0/24".to_owned()])));
     scene.reach(&plain).await;
     assert_eq!(ports(scene.listeners().await), [0; 0]);
-    let same = scene.driver.refuse(&Desired::LoadBalancer(Arc::new(measured(80))));
+    let same = scene.driver.refused_at_creation(&Desired::LoadBalancer(Arc::new(measured(80))));
     assert_eq!(same.len(), 1, "{same:?}");
     let ovn = Scene::with("ovn").await;
-    let told = ovn.driver.refuse(&Desired::LoadBalancer(Arc::new(measured(8088))));
+    let told = ovn.driver.refused_at_creation(&Desired::LoadBalancer(Arc::new(measured(8088))));
     assert!(told[0].1.message.contains("Prometheus"), "{told:?}");
 }
 

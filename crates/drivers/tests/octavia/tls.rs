@@ -118,7 +118,7 @@ async fn a_reference_that_leads_nowhere_is_told_before_anything_is_touched() {
     let scene = Scene::set().await;
     let plain = scene.wish(&[443], &[1]);
     let desired = |wish: LoadBalancer| Desired::LoadBalancer(Arc::new(wish));
-    let refused = scene.driver.refuse(&desired(referred(plain.clone(), "my-certificate")));
+    let refused = scene.driver.refused_at_creation(&desired(referred(plain.clone(), "my-certificate")));
     assert_eq!(refused.len(), 1, "{refused:?}");
     assert!(refused[0].1.message.contains("no reference"), "{}", refused[0].1.message);
 
@@ -200,7 +200,7 @@ async fn a_secret_that_was_not_read_yet_is_waited_for() {
     for it in [awaited(&known[0]), beside_plain(&awaited(&known[0]))] {
         scene.fake.forget_requests();
         let desired = Desired::LoadBalancer(Arc::new(it));
-        assert_eq!(scene.driver.refuse(&desired), []);
+        assert_eq!(scene.driver.refused_at_creation(&desired), []);
         let failed = scene.driver.observe(&unit(), &desired).await.unwrap_err();
         let Failure::Wait { why, .. } = failed else { panic!("{failed}") };
         assert!(why.contains("default/shop"), "{why}");
@@ -327,7 +327,7 @@ async fn what_cannot_be_shown_is_a_problem_and_nothing_is_touched() {
         (&amphora, empty, "there is no certificate in"),
         (&amphora, opaque, "for HTTP only"),
     ] {
-        let told = scene.driver.refuse(&Desired::LoadBalancer(Arc::new(wish)));
+        let told = scene.driver.refused_at_creation(&Desired::LoadBalancer(Arc::new(wish)));
         assert!(told.iter().any(|(_, it)| it.message.contains(why)), "{why}: {told:?}");
     }
 }

@@ -7,6 +7,7 @@ mod drains;
 mod gate;
 mod hangs;
 mod held;
+mod refused;
 mod removals;
 
 use std::{
@@ -20,7 +21,7 @@ use std::{
 };
 
 use seaway_engine::{
-    Conclusion, Driver, Drivers, Effect, Effects, Engine, Failure, Fence, Handle, Phase, Removal, Settings,
+    Driver, Drivers, Effect, Effects, Engine, Failure, Fence, Handle, Phase, Removal, Report, Settings, Until,
 };
 use seaway_model::{
     Change, Config, Desired, L4, Pool, Problem, Reason, Unit,
@@ -50,6 +51,8 @@ struct Script {
     most_in_all: usize,
     fail: u32,
     wait: u32,
+    /// As `wait`, until something changes.
+    lack: u32,
     blame: u32,
     panic: u32,
     /// Where the next one never comes back.
@@ -142,25 +145,29 @@ impl Driver for Played {
         if !matches!(unit, Unit::LoadBalancer(..) | Unit::SecurityGroup { .. } | Unit::DnsName(_)) {
             return Ok(());
         }
-        let (fail, wait, blame, panic) = self.with(|it| {
-            let now = (it.fail > 0, it.wait > 0, it.wait == 0 && it.blame > 0, it.panic > 0);
+        let (fail, wait, blame, panic, lack) = self.with(|it| {
+            let now = (it.fail > 0, it.wait > 0, it.wait == 0 && it.blame > 0, it.panic > 0, it.lack > 0);
             it.fail = it.fail.saturating_sub(1);
             it.blame = it.blame.saturating_sub(u32::from(now.2));
             it.wait = it.wait.saturating_sub(1);
             it.panic = it.panic.saturating_sub(1);
+            it.lack = it.lack.saturating_sub(1);
             it.applied.push((Instant::now(), unit.clone(), step.to_string()));
             it.deposes.take().into_iter().for_each(|leads| leads.store(false, Ordering::Relaxed));
             now
         });
         assert!(!panic, "as the script says");
         if wait {
-            return Err(Failure::Wait { why: "as the script says".into(), after: A_WHILE });
+            return Err(Failure::wait("as the script says".into(), A_WHILE));
+        }
+        if lack {
+            return Err(Failure::Wait { why: "as the script says".into(), until: Until::Marked });
         }
         if blame {
             let problem = Problem::new(owner(&shop()).object(), Reason::Invalid, "as the script says");
             return Err(Failure::User(vec![(owner(&shop()), problem)]));
         }
-        if fail { Err(Failure::Retry("as the script says".into())) } else { Ok(()) }
+        if fail { Err(Failure::retry("as the script says".into())) } else { Ok(()) }
     }
 
     async fn swap(&self, _: &Unit, pool: Arc<Pool>) -> Result<bool, Failure> {
@@ -169,14 +176,11 @@ impl Driver for Played {
         Ok(true)
     }
 
-    fn conclude(&self, unit: &Unit, _: &Desired, _: &bool) -> Conclusion {
+    fn conclude(&self, unit: &Unit, _: &Desired, _: &bool) -> Report {
         let is_served = matches!(unit, Unit::LoadBalancer(..) | Unit::Presence(_));
         let serving = Serving { ip: [192, 0, 2, 5].into(), protocol: L4::Tcp, port: shop().ports[0].port };
-        Conclusion { serving: is_served.then_some(serving).into_iter().collect(), ..Conclusion::default() }
-    }
-
-    fn is_ours(&self, _: &Unit, _: &bool) -> bool {
-        self.with(|it| it.ours)
+        let ours = self.with(|it| it.ours);
+        Report { serving: is_served.then_some(serving).into_iter().collect(), ours, ..Report::default() }
     }
 
     fn rest(&self, _unit: &Unit, took: Duration) -> Duration {

@@ -199,7 +199,9 @@ impl World {
         for (name, _) in self.dns_names.told.iter().filter(|(_, it)| it.zone.name == *zone) {
             let outcome = self.outcomes.get(&Unit::DnsName(name.clone()));
             let count = match outcome.map(|it| (&it.state, it.problems.is_empty())) {
-                Some((UnitState::Done | UnitState::Pending(_), true)) => &mut counts.published,
+                Some((UnitState::Done | UnitState::Pending(_) | UnitState::PendingChange, true)) => {
+                    &mut counts.published
+                }
                 Some((_, false)) => &mut counts.failed,
                 _ => &mut counts.waiting,
             };
@@ -422,7 +424,7 @@ impl World {
         self.drains
             && self.dns_names.told.keys().any(|name| {
                 let outcome = self.outcomes.get(&Unit::DnsName(name.clone()));
-                outcome.is_some_and(|it| matches!(it.state, UnitState::Pending(_)))
+                outcome.is_some_and(|it| matches!(it.state, UnitState::Pending(_) | UnitState::PendingChange))
             })
     }
 

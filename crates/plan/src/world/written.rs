@@ -289,7 +289,7 @@ impl World {
 
     /// A write that failed may have been done all the same.
     pub(super) fn arrived(&mut self, ip: IpAddr, state: &UnitState) {
-        if !matches!(state, UnitState::Failed { .. } | UnitState::Pending(_)) {
+        if !matches!(state, UnitState::Failed { .. } | UnitState::Pending(_) | UnitState::PendingChange) {
             self.under_way.remove(&ip);
             self.freed.look_at([ip]);
         }

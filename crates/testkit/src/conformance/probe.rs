@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Conclusion, Doubt, Driver, Effects as _, Failure, Removal};
-use seaway_model::{Desired, Owner, Problem, Unit};
+use seaway_engine::{Doubt, Driver, Effects as _, Failure, Refused, Removal, Report};
+use seaway_model::{Desired, Unit};
 
 use super::printed;
 
@@ -57,7 +57,7 @@ impl<'d, D: Driver> Probe<'d, D> {
             return Ok(());
         }
         self.was_cut.store(true, Ordering::Relaxed);
-        Err(Failure::Retry("cut off".to_owned()))
+        Err(Failure::retry("cut off".to_owned()))
     }
 }
 
@@ -69,8 +69,8 @@ impl<D: Driver> Driver for Probe<'_, D> {
         self.driver.serves(unit)
     }
 
-    fn refuse(&self, desired: &Desired) -> Vec<(Owner, Problem)> {
-        self.driver.refuse(desired)
+    fn refuse(&self, unit: &Unit, desired: &Desired, observed: &D::Observed) -> Option<Refused> {
+        self.driver.refuse(unit, desired, observed)
     }
 
     fn steps(&self, desired: &Desired, observed: &D::Observed) -> Vec<D::Step> {
@@ -115,7 +115,7 @@ impl<D: Driver> Driver for Probe<'_, D> {
         self.cut_at((at, true))
     }
 
-    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &D::Observed) -> Conclusion {
+    fn conclude(&self, unit: &Unit, desired: &Desired, observed: &D::Observed) -> Report {
         self.driver.conclude(unit, desired, observed)
     }
 

@@ -13,8 +13,8 @@ use std::{
 
 use seaway_drivers::octavia::{InCloud, Joining, Octavia, groups::Groups, sole::SoleWriter};
 use seaway_engine::{
-    Asked, Conclusion, Counted, DeletionLimit, Driver, Drivers, Effect, Effects, Engine, Failure, Handle,
-    HeartbeatRecord, Owners, Settings as Loop, deletion_limit,
+    Asked, Counted, DeletionLimit, Driver, Drivers, Effect, Effects, Engine, Failure, Handle,
+    HeartbeatRecord, Owners, Report, Settings as Loop, deletion_limit,
 };
 use seaway_model::{
     Change, Config, Deletion, Desired, Fact, Kind, Name, ObjectRef, Owner, Time, Unit,
@@ -269,7 +269,7 @@ impl Driver for Writes {
 
     async fn apply(&self, _: &Unit, step: &Line, _: &mut Option<Unit>) -> Result<(), Failure> {
         if !self.leads.load(Ordering::Relaxed) {
-            return Err(Failure::Wait { why: "another leads".to_owned(), after: WAKE });
+            return Err(Failure::wait("another leads".to_owned(), WAKE));
         }
         match step {
             Line(Unit::Hold(owner), Desired::Held) => self.write(owner, |it| it.held = Held::ByUs),
@@ -282,8 +282,8 @@ impl Driver for Writes {
         Ok(())
     }
 
-    fn conclude(&self, _: &Unit, _: &Desired, _: &Option<Unit>) -> Conclusion {
-        Conclusion::default()
+    fn conclude(&self, _: &Unit, _: &Desired, _: &Option<Unit>) -> Report {
+        Report::default()
     }
 }
 

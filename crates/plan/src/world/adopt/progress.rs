@@ -223,12 +223,14 @@ impl World {
     fn is_under_way(&self, owner: &Owner) -> bool {
         self.balancers_of(owner).any(|it| match self.outcomes.get(it) {
             None => true,
-            Some(it) => match it.state {
-                UnitState::Pending(after) => {
-                    after < UNDER_WAY && it.serving.is_empty() && it.problems.is_empty()
-                }
-                _ => false,
-            },
+            Some(it) => {
+                let is_pending = match it.state {
+                    UnitState::Pending(after) => after < UNDER_WAY,
+                    UnitState::PendingChange => true,
+                    _ => false,
+                };
+                is_pending && it.serving.is_empty() && it.problems.is_empty()
+            }
         })
     }
 
