@@ -190,7 +190,9 @@ impl Driver for DnsNames {
 
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Option<Looked>) -> Report {
         let (Desired::DnsName(it), Some(looked)) = (desired, observed) else {
-            if let Unit::DnsName(name) = unit {
+            // What was only looked at, or kept back, is still to go.
+            let is_gone = observed.as_ref().is_none_or(|it| steps(&it.it, false, &it.seen).is_empty());
+            if let (Unit::DnsName(name), true) = (unit, is_gone) {
                 self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
             }
             return Report::default();

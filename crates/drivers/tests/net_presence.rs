@@ -18,7 +18,7 @@ use seaway_model::{Desired, Fact, LbKey, Reason, Unit, unit::Present};
 use seaway_proxy::{Proxy, Settings};
 use seaway_testkit::{
     balancing::{self, owner},
-    conformance::{each_walk, wanders},
+    conformance::{each_walk, passes, wanders},
     topology::in_a_network_of_its_own,
 };
 
@@ -38,6 +38,28 @@ fn settle(presence: &Presence) -> Report {
         }
         presence.conclude(&unit, &desired, &observed)
     })
+}
+
+#[test]
+fn addresses_on_lo_pass_the_suite_of_all_drivers() {
+    in_a_network_of_its_own(|| {
+        let present = |ips: &[&str]| {
+            let addresses = ips.iter().map(|it| (it.parse().expect("an address"), [owner()].into()));
+            Desired::Presence(Present { addresses: addresses.collect(), ..Present::default() })
+        };
+        let wanted = [
+            present(&["203.0.113.7"]),
+            present(&["203.0.113.7", "203.0.113.8", "2001:db8::7"]),
+            present(&["2001:db8::8", "203.0.113.8"]),
+        ];
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let presence = Presence::new(HOST.into(), Vec::new(), []);
+        runtime.block_on(passes(&presence, &Unit::Presence(HOST.into()), &wanted));
+        for ip in ["203.0.113.7", "203.0.113.8", "2001:db8::7", "2001:db8::8"] {
+            let ip: IpAddr = ip.parse().expect("an address");
+            assert!(UdpSocket::bind((ip, 0)).is_err(), "{ip} is left");
+        }
+    });
 }
 
 /// Whatever is cut off and started again, at each rest the kernel has the addresses that are desired, and no other one of ours.

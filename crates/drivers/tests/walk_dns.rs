@@ -149,8 +149,7 @@ async fn names_converge_and_each_step_may_be_done_twice() {
                 scene.wanted(name, None, "blog", &[]),
                 scene.wanted(name, None, "shop", &["192.0.2.1"]),
             ];
-            conformance::converges(&driver(), &unit(name), &wanted).await;
-            conformance::repeats(&driver(), &unit(name), &wanted).await;
+            conformance::passes(&driver(), &unit(name), &wanted).await;
         }
         assert_eq!(scene.addresses(WWW), ["203.0.113.7"], "nothing is left of ours");
         assert_eq!(scene.server.all("_seaway.www.shop.example", "TXT"), ["\"any\""]);

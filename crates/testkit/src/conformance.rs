@@ -16,6 +16,53 @@ use tokio::runtime::Builder;
 use self::probe::Probe;
 use crate::properties::cases;
 
+/// All that is asked of a driver whose steps need no time to pass.
+///
+/// # Panics
+/// When it breaks a promise.
+pub async fn passes<D: Driver>(driver: &D, unit: &Unit, wanted: &[Desired])
+where
+    D::Step: Debug,
+{
+    converges(driver, unit, wanted).await;
+    repeats(driver, unit, wanted).await;
+    outlives_leads(driver, unit, wanted).await;
+}
+
+/// Another leads before the first step, and again after each: then nothing is written, and the next attempt goes on from there.
+///
+/// # Panics
+/// When something was written without the lead, or it does not come to its end.
+async fn outlives_leads<D: Driver>(driver: &D, unit: &Unit, wanted: &[Desired]) {
+    for desired in wanted.iter().chain([&Desired::Absent]) {
+        let mut comes_to_its_end = false;
+        for turn in 0..LOOKS {
+            let (probe, may) = (Probe::new(driver), turn.min(1));
+            let before = left(driver, unit, desired).await;
+            let gate = Gate::fenced(probe.leads_for(may));
+            match work_once(&probe, unit, desired, &gate).await {
+                Ok(_) => {
+                    comes_to_its_end = true;
+                    break;
+                }
+                Err(Failure::Wait { .. }) => assert_eq!(probe.taken().len(), may, "another leads"),
+                Err(error) => panic!("after {:?}: {error}", probe.taken()),
+            }
+            if may == 0 {
+                assert_eq!(left(driver, unit, desired).await, before, "written without the lead");
+            }
+        }
+        assert!(comes_to_its_end, "one step after the other, it never comes to its end");
+        nothing_is_left(driver, unit, desired, "one step for each lead").await;
+    }
+}
+
+/// The steps that fresh eyes would take.
+async fn left<D: Driver>(driver: &D, unit: &Unit, desired: &Desired) -> Vec<String> {
+    let fresh = dry_run(&Probe::new(driver), unit, desired).await.unwrap_or_else(|error| panic!("{error}"));
+    printed(&fresh.unwrap_or_else(|| panic!("it is left alone")).steps)
+}
+
 /// Walks a Unit through `wanted`, one after the other, and then to nothing. After each, what was applied is what is
 /// observed: asking again yields no step, also after a look with fresh eyes.
 ///

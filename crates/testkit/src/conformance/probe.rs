@@ -2,13 +2,13 @@
 
 use std::{
     sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use seaway_engine::{Doubt, Driver, Effects as _, Failure, Refused, Removal, Report};
+use seaway_engine::{Doubt, Driver, Effects as _, Failure, Fence, Refused, Removal, Report};
 use seaway_model::{Desired, Unit};
 
 use super::printed;
@@ -23,11 +23,19 @@ pub(super) struct Probe<'d, D> {
     times: usize,
     taken: Mutex<Vec<String>>,
     was_cut: AtomicBool,
+    done: Arc<AtomicUsize>,
 }
 
 impl<'d, D: Driver> Probe<'d, D> {
     pub(super) fn new(driver: &'d D) -> Probe<'d, D> {
-        Probe { driver, cut: None, times: 1, taken: Mutex::default(), was_cut: AtomicBool::new(false) }
+        Probe {
+            driver,
+            cut: None,
+            times: 1,
+            taken: Mutex::default(),
+            was_cut: AtomicBool::new(false),
+            done: Arc::default(),
+        }
     }
 
     pub(super) fn cut(self, cut: Option<Cut>) -> Probe<'d, D> {
@@ -45,6 +53,12 @@ impl<'d, D: Driver> Probe<'d, D> {
 
     fn noted(&self) -> MutexGuard<'_, Vec<String>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another leads after so many steps.
+    pub(super) fn leads_for(&self, steps: usize) -> Fence {
+        let done = self.done.clone();
+        Fence::new(move || done.load(Ordering::Relaxed) < steps)
     }
 
     /// Whether the attempt came to its cut.
@@ -112,6 +126,7 @@ impl<D: Driver> Driver for Probe<'_, D> {
             self.driver.apply(unit, step, observed).await?;
         }
         self.noted().push(step.to_string());
+        self.done.fetch_add(1, Ordering::Relaxed);
         self.cut_at((at, true))
     }
 
