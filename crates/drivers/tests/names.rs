@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_drivers::names::Names;
+use seaway_drivers::names::MemberNames;
 use seaway_engine::{Attempt, Driver, Failure, Gate, work_once};
 use seaway_model::{Desired, Fact, Unit};
 use seaway_testkit::conformance::passes;
@@ -57,8 +57,8 @@ impl NameServer {
         *self.says.lock().expect("whole") = says;
     }
 
-    fn driver(&self) -> Names {
-        Names::new(&[self.at]).expect("a resolver")
+    fn driver(&self) -> MemberNames {
+        MemberNames::new(&[self.at]).expect("a resolver")
     }
 }
 
@@ -102,11 +102,11 @@ fn unit() -> Unit {
     Unit::Name(NAME.into())
 }
 
-async fn asked(driver: &Names) -> Result<Attempt<Names>, Failure> {
+async fn asked(driver: &MemberNames) -> Result<Attempt<MemberNames>, Failure> {
     work_once(driver, &unit(), &wanted(), &Gate::default()).await.map(|it| it.expect("it is not left alone"))
 }
 
-fn addresses(attempt: &Attempt<Names>) -> Vec<String> {
+fn addresses(attempt: &Attempt<MemberNames>) -> Vec<String> {
     let of = |fact: &Fact| match fact {
         Fact::Name(it) => it.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
@@ -130,7 +130,7 @@ async fn another_answer_is_another_fact_and_it_is_asked_again_when_the_answer_en
     let driver = server.driver();
     let first = asked(&driver).await.expect("an answer");
     assert_eq!(addresses(&first), ["192.0.2.1", "192.0.2.2"], "in an order of ours");
-    let about = |attempt: &Attempt<Names>, seconds: u64| {
+    let about = |attempt: &Attempt<MemberNames>, seconds: u64| {
         let again = attempt.report.again.expect("it is asked again");
         assert!(
             again <= Duration::from_secs(seconds)

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Driver, Failure, Until};
 use seaway_model::{
     Desired, Kind, LoadBalancer, ObjectRef,
     load_balancer::{Certificate, CloudTls, Protocol, TlsByName},
@@ -202,7 +202,7 @@ async fn a_secret_that_was_not_read_yet_is_waited_for() {
         let desired = Desired::LoadBalancer(Arc::new(it));
         assert_eq!(scene.driver.refused_at_creation(&desired), []);
         let failed = scene.driver.observe(&unit(), &desired).await.unwrap_err();
-        let Failure::Wait { why, .. } = failed else { panic!("{failed}") };
+        let Failure::Wait { why, until: Until::Marked } = failed else { panic!("{failed}") };
         assert!(why.contains("default/shop"), "{why}");
         assert_eq!(scene.fake.count("POST */lbaas/*") + scene.fake.count("PUT *"), 0);
     }
