@@ -166,8 +166,8 @@ async fn a_part_that_haproxy_refuses_keeps_no_other_from_being_served() {
     settle(&host, &owners[0], &wanted(0)).await.expect("the first is served");
 
     let mut all = tokio::task::JoinSet::new();
-    for number in 1..owners.len() {
-        let (host, owner, wanted) = (host.clone(), owners[number].clone(), wanted(number));
+    for (number, owner) in owners.iter().enumerate().skip(1) {
+        let (host, owner, wanted) = (host.clone(), owner.clone(), wanted(number));
         all.spawn(async move { (number, settle(&host, &owner, &wanted).await) });
     }
     while let Some(done) = all.join_next().await {

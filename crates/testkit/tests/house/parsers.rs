@@ -21,7 +21,7 @@ const READS: [&str; 11] = [
 ];
 
 /// A file, or all of a folder below `crates/`, whether or not it says such a word; and its targets.
-const PARSERS: [(&str, &[&str]); 58] = [
+const PARSERS: [(&str, &[&str]); 59] = [
     ("acme/src/dns.rs", &["dns"]),
     ("acme/src/dns/", &["dns"]),
     ("admin/src/page/filter.rs", &["filter"]),
@@ -50,6 +50,7 @@ const PARSERS: [(&str, &[&str]); 58] = [
     ("files/src/last_good.rs", &["last_good"]),
     ("files/src/snapshot.rs", &["snapshot"]),
     ("files/src/state/ledger.rs", &["ledger"]),
+    ("haproxy/src/runtime/", &["haproxy"]),
     ("manifests/src/", &["manifest", "object"]),
     ("openstack/src/call.rs", &["versions"]),
     ("openstack/src/cloud/versions.rs", &["versions"]),
@@ -83,7 +84,7 @@ const PARSERS: [(&str, &[&str]); 58] = [
 ];
 
 /// Files that say such a word and have no target.
-const OTHERS: [(&str, &str); 52] = [
+const OTHERS: [(&str, &str); 54] = [
     (
         "acme/src/directory.rs",
         "serde_json reads what the authority that is named answers, each of its readers a value",
@@ -132,6 +133,8 @@ const OTHERS: [(&str, &str); 52] = [
     ("plan/src/front_door/orders.rs", "a host name, which was judged before"),
     ("files/src/state/dns_records.rs", "JSON of our own; what cannot be read is told"),
     ("files/src/state/weights.rs", "JSON of our own; what cannot be read is told"),
+    ("haproxy/src/process/files.rs", "the first words of a file, compared"),
+    ("haproxy/src/process/launch.rs", "what HAProxy prints, which `observed` reads or which is logged"),
     ("openstack/src/http/transport.rs", "serde_json reads the body, each of its readers a value"),
     ("openstack/src/recorded.rs", "a test"),
     ("openstack/src/resource/id.rs", "the characters of an id, one by one"),
