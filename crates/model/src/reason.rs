@@ -298,16 +298,6 @@ const ANNOUNCED: &[ReasonHelp] = &[
 /// Of events alone. Each Problem that comes is an event with its own reason, too.
 const EVENTS: &[ReasonHelp] = &[
     ReasonHelp {
-        name: "NodeInitialized",
-        meaning: "The Node has the providerID, addresses and labels of its server in the cloud.",
-        remedy: "",
-    },
-    ReasonHelp {
-        name: "NodeDeleted",
-        meaning: "The Node was deleted: its server does not exist any more.",
-        remedy: "",
-    },
-    ReasonHelp {
         name: "AddressPublished",
         meaning: "The Service can be reached at these addresses.",
         remedy: "",
@@ -362,6 +352,16 @@ const EVENTS: &[ReasonHelp] = &[
         name: "LoadBalancerForcedInternal",
         meaning: "The cloud has no external network for floating IPs: the VIP is the Service's address.",
         remedy: "Name the network in cloud.conf (floating-network-id), or ask for an internal load balancer.",
+    },
+    ReasonHelp {
+        name: "NodeInitialized",
+        meaning: "The Node has the providerID, addresses and labels of its server in the cloud.",
+        remedy: "",
+    },
+    ReasonHelp {
+        name: "NodeDeleted",
+        meaning: "The Node was deleted: its server does not exist any more.",
+        remedy: "",
     },
 ];
 
