@@ -343,3 +343,25 @@ async fn configured(file: Kubeconfig, context: Option<&String>) -> Result<Config
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.why())]
 pub struct RequestError(pub(crate) ApiError);
+
+impl RequestError {
+    /// As of an API server that does not answer.
+    pub fn unreachable(why: &str) -> RequestError {
+        RequestError(ApiError::Unreachable(Cause::Connection, why.to_owned()))
+    }
+
+    /// As of one whose roles do not let us.
+    pub fn forbidden(why: &str) -> RequestError {
+        RequestError(ApiError::Forbidden(why.to_owned()))
+    }
+
+    /// No other request is answered either.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self.0, ApiError::Unreachable(..))
+    }
+
+    /// A role is missing.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.0, ApiError::Forbidden(_))
+    }
+}

@@ -3,7 +3,7 @@
 //! A write names the UID and the version that it was computed from, so that nothing that a kubelet or an operator wrote meanwhile
 //! is lost, and a Node that came back under its name is another one.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Mutex};
 
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use seaway_model::{Kind, Name, ObjectRef};
@@ -15,6 +15,7 @@ use crate::{
     answer::ApiError,
     connect::{Cluster, RequestError},
     kinds::WatchedKind,
+    other_signs::SeenRenewals,
     raw_object::RawObject,
     status,
 };
@@ -119,14 +120,15 @@ impl NodeObject {
 }
 
 /// Reads and writes the Nodes of a cluster.
-#[derive(Clone)]
 pub struct NodeStore {
     cluster: Cluster,
+    /// Of the Lease of OpenStack's cloud controller manager.
+    renewals: Mutex<SeenRenewals>,
 }
 
 impl NodeStore {
     pub fn new(cluster: Cluster) -> NodeStore {
-        NodeStore { cluster }
+        NodeStore { cluster, renewals: Mutex::default() }
     }
 
     pub async fn list(&self) -> Result<Vec<NodeObject>, RequestError> {
@@ -202,7 +204,7 @@ impl NodeStore {
 
     /// The holder of the Lease of OpenStack's cloud controller manager, if it runs.
     pub async fn running_cloud_controller(&self) -> Result<Option<Name>, RequestError> {
-        self.cluster.running_cloud_controller().await.map_err(RequestError)
+        self.cluster.running_cloud_controller(&self.renewals).await.map_err(RequestError)
     }
 }
 

@@ -6,10 +6,13 @@
 //! ```
 //! The Lease alone says nothing: controllers of Nodes and routes hold it, too, and they stay when Seaway serves Services.
 
+use std::{sync::Mutex, time::Duration};
+
 use jiff::Timestamp;
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Event};
 use kube::{Api, api::ListParams};
 use seaway_model::{Name, OtherSigns, Time, fact::OtherWrite};
+use tokio::time::Instant;
 
 use crate::{
     answer::ApiError,
@@ -42,9 +45,13 @@ impl Cluster {
 
     /// Who holds the Lease of OpenStack's cloud controller manager, and renews it. Its Lease is one for all of its controllers, so that
     /// it does not say which of them it runs. Unlike above, what may not be asked is an error.
-    pub(crate) async fn running_cloud_controller(&self) -> Result<Option<Name>, ApiError> {
+    pub(crate) async fn running_cloud_controller(
+        &self,
+        seen: &Mutex<SeenRenewals>,
+    ) -> Result<Option<Name>, ApiError> {
         let lease = self.lease_of_cloud_controller().await?;
-        Ok(lease.and_then(|it| holder(&it, Timestamp::now()).map(Name::from)))
+        let mut seen = seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Ok(lease.and_then(|it| seen.holder(&it, Timestamp::now(), Instant::now()).map(Name::from)))
     }
 
     async fn lease_of_cloud_controller(&self) -> Result<Option<Lease>, ApiError> {
@@ -60,6 +67,30 @@ impl Cluster {
     }
 }
 
+/// A Lease that changes is renewed, whatever the clocks of both machines say.
+#[derive(Debug, Default)]
+pub(crate) struct SeenRenewals {
+    version: Option<String>,
+    /// When it was another than before.
+    changed: Option<Instant>,
+}
+
+impl SeenRenewals {
+    fn holder<'l>(&mut self, lease: &'l Lease, wall: Timestamp, now: Instant) -> Option<&'l str> {
+        let version = lease.metadata.resource_version.clone().unwrap_or_default();
+        let before = self.version.replace(version.clone());
+        if before.is_some_and(|it| it != version) {
+            self.changed = Some(now);
+        }
+        let term = u64::try_from(term(lease)).unwrap_or_default();
+        let is_renewed = |at: Instant| now.saturating_duration_since(at) < Duration::from_secs(term);
+        match self.changed.is_some_and(is_renewed) {
+            true => named(lease),
+            false => holder(lease, wall),
+        }
+    }
+}
+
 fn known<T>(answer: Result<T, ApiError>) -> Result<Option<T>, RequestError> {
     match answer {
         Ok(it) => Ok(Some(it)),
@@ -70,12 +101,18 @@ fn known<T>(answer: Result<T, ApiError>) -> Result<Option<T>, RequestError> {
 
 /// Who renews it.
 fn holder(lease: &Lease, now: Timestamp) -> Option<&str> {
-    let spec = lease.spec.as_ref()?;
-    let holder = spec.holder_identity.as_deref().filter(|it| !it.is_empty())?;
-    let renewed = spec.renew_time.as_ref()?.0;
-    let term = i64::from(spec.lease_duration_seconds.unwrap_or_default()).max(FRESH);
+    let renewed = lease.spec.as_ref()?.renew_time.as_ref()?.0;
     let silent = now.as_second().saturating_sub(renewed.as_second());
-    (silent < term).then_some(holder)
+    named(lease).filter(|_| silent < term(lease))
+}
+
+fn named(lease: &Lease) -> Option<&str> {
+    lease.spec.as_ref()?.holder_identity.as_deref().filter(|it| !it.is_empty())
+}
+
+fn term(lease: &Lease) -> i64 {
+    let seconds = lease.spec.as_ref().and_then(|it| it.lease_duration_seconds);
+    i64::from(seconds.unwrap_or_default()).max(FRESH)
 }
 
 /// When the process began that renews it.
@@ -107,7 +144,7 @@ fn time(at: Timestamp) -> Option<Time> {
 mod tests {
     use k8s_openapi::{
         api::{coordination::v1::LeaseSpec, core::v1::EventSeries},
-        apimachinery::pkg::apis::meta::v1::{MicroTime, Time as Moment},
+        apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time as Moment},
     };
 
     use super::*;
@@ -138,6 +175,32 @@ mod tests {
         assert_eq!(since(&Lease::default()), None);
         assert_eq!(holder(&lease("a", 995, 15), second(1_000)), Some("a"));
         assert_eq!(holder(&lease("a", 880, 15), second(1_000)), None, "it has ended");
+    }
+
+    #[test]
+    fn a_lease_that_changes_is_held_whatever_its_clock_says() {
+        let lease = |holder: &str, version: &str| Lease {
+            metadata: ObjectMeta { resource_version: Some(version.to_owned()), ..ObjectMeta::default() },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(holder.to_owned()),
+                lease_duration_seconds: Some(15),
+                renew_time: Some(MicroTime(second(100))),
+                ..LeaseSpec::default()
+            }),
+        };
+        let (mut seen, begin) = (SeenRenewals::default(), Instant::now());
+        for (after, holder, version, held) in [
+            (0, "a", "1", None),
+            (60, "a", "1", None),
+            (120, "a", "2", Some("a")),
+            (239, "a", "2", Some("a")),
+            (240, "a", "2", None),
+            (250, "a", "3", Some("a")),
+            (255, "", "4", None),
+        ] {
+            let (lease, now) = (lease(holder, version), begin + Duration::from_secs(after));
+            assert_eq!(seen.holder(&lease, second(10_000), now), held, "after {after} seconds");
+        }
     }
 
     #[test]

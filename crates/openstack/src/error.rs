@@ -23,6 +23,7 @@ struct What {
     fix: Option<String>,
     service: Option<Service>,
     status: Option<u16>,
+    is_of_service: bool,
     request_id: Option<String>,
     retry_after: Option<Duration>,
     source: Option<Box<dyn error::Error + Send + Sync>>,
@@ -38,6 +39,7 @@ impl Error {
             fix: None,
             service: None,
             status: None,
+            is_of_service: false,
             request_id: None,
             retry_after: None,
             source: None,
@@ -99,6 +101,11 @@ impl Error {
         self.0.class == Class::NotFound
     }
 
+    /// Whether the service itself said so, in its own form; what stands in between has others.
+    pub fn is_of_service(&self) -> bool {
+        self.0.is_of_service
+    }
+
     /// What to do about it, as a sentence's second half: `set \`region: RegionOne\``.
     #[must_use]
     pub fn with_fix(self, fix: impl Into<String>) -> Error {
@@ -130,6 +137,11 @@ impl Error {
     }
 
     #[must_use]
+    pub(crate) fn said_by_service(self, is_of_service: bool) -> Error {
+        self.with(|what| what.is_of_service = is_of_service)
+    }
+
+    #[must_use]
     pub(crate) fn with_request_id(self, id: Option<impl Into<String>>) -> Error {
         self.with(|what| what.request_id = id.map(Into::into))
     }
@@ -157,6 +169,7 @@ impl Error {
                     fix: self.0.fix.clone(),
                     service: self.0.service,
                     status: self.0.status,
+                    is_of_service: self.0.is_of_service,
                     request_id: self.0.request_id.clone(),
                     retry_after: self.0.retry_after,
                     source: error::Error::source(&self).is_some().then(|| Box::new(Cause(shared)) as _),

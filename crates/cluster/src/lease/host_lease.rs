@@ -58,22 +58,18 @@ mod tests {
         let credentials = CredentialSource::Kubeconfig { path, context: None };
         let access = Access { credentials, ..Access::default() };
         let cluster = Cluster::connect(access).await.expect("nobody is asked yet");
-        let (own, owns) = watch::channel(false);
-        let mut lease = LeaderElection::start_host_lease_once(&cluster, "a", LeaseTimings::HOST, owns);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(listener.accept().is_err(), "it asks nothing");
-        own.send_replace(true);
-        let asks = async {
-            while listener.accept().is_err() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(60), asks).await.expect("it begins");
-        drop(lease);
         let (_own, owns) = watch::channel(false);
-        lease = LeaderElection::start_host_lease_once(&cluster, "a", LeaseTimings::HOST, owns);
+        let lease = LeaderElection::start_host_lease_once(&cluster, "a", LeaseTimings::HOST, owns);
+        // One that had begun would ask in order to give it back.
         tokio::time::timeout(Duration::from_secs(60), lease.resign())
             .await
             .expect("there is nothing to give back");
+        assert!(listener.accept().is_err(), "it asked nothing");
+        let listener = tokio::net::TcpListener::from_std(listener).expect("it is one");
+        let (own, owns) = watch::channel(false);
+        let _lease = LeaderElection::start_host_lease_once(&cluster, "a", LeaseTimings::HOST, owns);
+        own.send_replace(true);
+        let asked = tokio::time::timeout(Duration::from_secs(60), listener.accept()).await;
+        asked.expect("it begins").expect("a connection");
     }
 }

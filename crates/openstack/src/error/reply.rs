@@ -52,6 +52,7 @@ pub(super) fn read(call: &Call, refusal: &Refusal<'_>) -> Error {
     let error = Error::new(class, message)
         .during(call)
         .with_status(refusal.status)
+        .said_by_service(is_of_a_service(refusal.body))
         .with_request_id(refusal.request_id)
         .with_retry_after(refusal.retry_after);
     match advice(error.class(), service, refusal.page.is_some()) {
