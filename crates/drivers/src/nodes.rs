@@ -10,6 +10,7 @@
 //! and its Lease is another one. What always holds for drivers holds here: the fence is asked before each write, what is deleted
 //! is asked for right before that and counted, and nothing is planned by a list that failed.
 
+mod act;
 mod addresses;
 mod deletion;
 mod plan;
@@ -19,11 +20,11 @@ mod server;
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use seaway_cluster::{NodeEvent, NodeObject, NodePatch, NodeStore, NodeWrite, RequestError};
-use seaway_engine::{Counted, DeletionLimit, Fence};
+use seaway_engine::{DeletionLimit, Fence};
 use seaway_model::{Kind, Name, ObjectRef, Problem, Reason, Time, config::CloudNetworking};
-use seaway_openstack::{Cloud, Error};
-use tracing::{debug, info, warn};
+use seaway_openstack::{Cloud, Error, identity::Catalog};
 
+use self::act::Asking;
 pub use self::{
     addresses::addresses_of,
     deletion::{Answer, Asks, Deletion, Suspects},
@@ -33,12 +34,11 @@ pub use self::{
 
 /// Addresses are compared this often.
 const CYCLE: Duration = Duration::from_secs(300);
-/// The same while something is wrong, or a kubelet silent: its server may be switched off, or deleted, after that.
+/// The same while something is wrong, or a kubelet silent: its server may be switched off, or deleted, after that. So old is what was
+/// listed when nothing is done by it any more.
 const SILENT: Duration = Duration::from_secs(60);
-/// A pass that failed is tried again after this.
+/// A pass that could not begin, or was not finished, is tried again after this.
 const AGAIN: Duration = Duration::from_secs(10);
-/// A Node that others write meanwhile is read again so often.
-const TRIES: u32 = 3;
 
 /// Who has the Nodes: an API server.
 pub trait Nodes: Send + Sync + 'static {
@@ -102,6 +102,8 @@ pub struct NodeControllers<N> {
     limit: Arc<dyn DeletionLimit>,
     names: read::Names,
     suspects: Suspects,
+    /// The Node at which the last pass ended early: those behind it come first.
+    cut: Option<Name>,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
 }
 
@@ -140,7 +142,7 @@ impl<N: Nodes> NodeControllers<N> {
         clock: Box<dyn Fn() -> Time + Send + Sync>,
     ) -> NodeControllers<N> {
         let (names, suspects) = (read::Names::default(), Suspects::default());
-        NodeControllers { nodes, join, initializes, deletes, limit, names, suspects, clock }
+        NodeControllers { nodes, join, initializes, deletes, limit, names, suspects, cut: None, clock }
     }
 
     /// Looks at everything once, and does what is to be done.
@@ -153,12 +155,13 @@ impl<N: Nodes> NodeControllers<N> {
             Ok(None) => {}
             Ok(Some(holder)) => return beside(&holder),
             Err(error) => {
-                return unanswered("whether OpenStack's cloud controller manager runs is not known", &error);
+                let what = "whether OpenStack's cloud controller manager runs is not known";
+                return unanswered(what, &error, LEASE_ROLE);
             }
         }
         let nodes = match self.nodes.list().await {
             Ok(nodes) => nodes,
-            Err(error) => return unanswered("Nodes cannot be listed", &error),
+            Err(error) => return unanswered("Nodes cannot be listed", &error, NODES_ROLE),
         };
         match self.follow(nodes, settings).await {
             Ok(pass) => pass,
@@ -172,168 +175,38 @@ impl<N: Nodes> NodeControllers<N> {
 
     async fn follow(&mut self, nodes: Vec<NodeObject>, settings: &NodeSettings) -> Result<Pass, Error> {
         let cloud = (self.join)().await?;
+        let session = cloud.session();
+        let region = session.region().map(str::to_owned);
         let terms = NodeRules {
-            region: cloud.session().region().map(str::to_owned),
+            has_several_regions: region.is_none() && has_several_regions(&session.catalog),
+            region,
             regional: settings.regional,
             networking: settings.networking.clone(),
             nodes: self.initializes.is_open(),
             lifecycle: self.deletes.is_open(),
             deletion: settings.deletion.clone(),
         };
-        let servers = read::servers(&cloud, &mut self.names, terms.nodes).await?;
-        let seen = ProjectView { nodes: &nodes, servers: &servers };
-        let Plan { steps, mut problems } = plan(seen, &terms);
-        let mut next = CYCLE;
-        for (at, step) in &steps {
-            let Some(node) = nodes.get(*at) else { continue };
-            if let Err(why) = self.take(node, step, &terms).await {
-                let message = format!("{step} failed: {why}");
-                problems.push(
-                    Problem::new(node.object(), Reason::Unreachable, message).fix("Seaway tries again."),
-                );
-                next = AGAIN;
-            }
-        }
-        let Asks { ask, problems: kept } = self.suspects.asks(seen, &terms);
-        problems.extend(kept);
-        for (at, id) in ask {
-            let Some(node) = nodes.get(at) else { continue };
-            let answer = read::ask(&cloud, &id).await;
-            self.suspects.answered(node, &id, &answer, &terms.deletion, (self.clock)());
-            if self.suspects.is_due(node, &terms, (self.clock)())
-                && let Err(problem) = self.delete(node, &id, nodes.len(), &terms).await
-            {
-                problems.push(problem);
-            }
-        }
-        if !problems.is_empty() || (terms.lifecycle && nodes.iter().any(|it| is_silent(it, &terms))) {
-            next = next.min(SILENT);
-        }
-        if let Some(due) = self.suspects.next(&terms) {
-            let left = due.0.saturating_sub((self.clock)().0);
-            next = next.min(Duration::from_millis(left).max(AGAIN));
-        }
-        Ok(Pass { problems, next })
-    }
-
-    /// By the Node as it is now; one that others write at the same time is read again.
-    async fn take(&self, node: &NodeObject, step: &Step, terms: &NodeRules) -> Result<(), String> {
-        let fence = if step.is_of_lifecycle() { &self.deletes } else { &self.initializes };
-        for _ in 0..TRIES {
-            let read = self.nodes.read(&node.name).await.map_err(|it| it.to_string())?;
-            let Some(now) = read.filter(|it| it.uid == node.uid && !it.is_deleting) else { return Ok(()) };
-            let Some(patch) = step.patch(&now, terms) else { return Ok(()) };
-            if !fence.is_open() {
-                return Err("another leads".to_owned());
-            }
-            match self.nodes.write(&now, &patch).await.map_err(|it| it.to_string())? {
-                NodeWrite::Done => {
-                    info!(node = %node.name, %step, "written");
-                    self.told_of(&now, step).await;
-                    return Ok(());
-                }
-                NodeWrite::Gone => return Ok(()),
-                NodeWrite::Changed => debug!(node = %node.name, %step, "the Node was written meanwhile"),
-            }
-        }
-        Err("others keep writing the Node".to_owned())
-    }
-
-    async fn told_of(&self, node: &NodeObject, step: &Step) {
-        let event = match step {
-            Step::Initialize { .. } => {
-                NodeEvent { is_warning: false, reason: "NodeInitialized", text: format!("Seaway: {step}.") }
-            }
-            Step::Condition { failed: true, message, .. } => {
-                let reason = Reason::ServerFailed.as_str();
-                NodeEvent { is_warning: true, reason, text: format!("The Node is kept: {message}.") }
-            }
-            _ => return,
+        let waiting = read::waiting(&nodes);
+        let servers = read::servers(&cloud, &mut self.names, &waiting, terms.nodes).await?;
+        let ask = |id: Name| -> Asking {
+            let cloud = cloud.clone();
+            Box::pin(async move { read::ask(&cloud, &id).await })
         };
-        self.nodes.record(node, event).await;
-    }
-
-    /// The last questions: who runs, how the Node is, how many went, who leads.
-    async fn delete(
-        &self,
-        node: &NodeObject,
-        id: &Name,
-        all: usize,
-        terms: &NodeRules,
-    ) -> Result<(), Problem> {
-        let not_now = |reason, why: String, fix: &str| {
-            let message = format!("its server {id} does not exist; the Node is not deleted now: {why}");
-            Err(Problem::new(node.object(), reason, message).fix(fix))
-        };
-        let again = "Seaway tries again.";
-        match self.nodes.running_cloud_controller().await {
-            Ok(None) => {}
-            Ok(Some(holder)) => {
-                return not_now(
-                    Reason::OtherController,
-                    format!("{holder} runs a cloud controller manager"),
-                    STOP_IT,
-                );
-            }
-            Err(error) => return not_now(Reason::Unreachable, error.to_string(), again),
-        }
-        let now = match self.nodes.read(&node.name).await {
-            Ok(Some(now)) if now.uid == node.uid => now,
-            Ok(_) => return Ok(()),
-            Err(error) => return not_now(Reason::Unreachable, error.to_string(), again),
-        };
-        let what = format!("Node {} {}", now.name, now.uid);
-        let object = now.object();
-        if !self.suspects.may_delete(&now, terms, (self.clock)()) {
-            return Ok(());
-        }
-        match self.limit.count(&what, &object, all).await {
-            Ok(Counted::Within) => {}
-            Ok(Counted::Beyond { limit }) => {
-                let fix = format!(
-                    "Find out why so many servers are gone. Seaway continues within the hour. To approve this one at once: kubectl \
-                     -n seaway-system annotate --overwrite configmap seaway-deletions 'seaway.dev/approved-deletions=/{} until \
-                     TIME' (2026-11-22T20:00:00Z, within a day).",
-                    now.name
-                );
-                let why =
-                    format!("within the last hour, Seaway deleted {limit} Nodes, and that is the limit");
-                return not_now(Reason::DeletionLimit, why, &fix);
-            }
-            Err(why) => {
-                return not_now(
-                    Reason::DeletionLimit,
-                    format!("the deletion cannot be counted: {why}"),
-                    again,
-                );
-            }
-        }
-        // What was asked took its time.
-        if !self.deletes.is_open() || !self.suspects.may_delete(&now, terms, (self.clock)()) {
-            return not_now(
-                Reason::NodeKept,
-                "the last answer is too old, or another leads".to_owned(),
-                again,
-            );
-        }
-        match self.nodes.delete(&now).await {
-            Ok(NodeWrite::Done) => {
-                warn!(node = %now.name, server = %id, "Node deleted: its server does not exist any more");
-                let text = format!("Its server {id} does not exist any more: Seaway deleted the Node.");
-                self.nodes.record(&now, NodeEvent { is_warning: false, reason: "NodeDeleted", text }).await;
-                Ok(())
-            }
-            // It was written meanwhile: it is looked at again.
-            Ok(NodeWrite::Changed | NodeWrite::Gone) => Ok(()),
-            Err(error) => not_now(Reason::Unreachable, error.to_string(), again),
-        }
+        Ok(self.act(ProjectView { nodes: &nodes, servers: &servers }, &terms, &ask).await)
     }
 }
 
-fn is_silent(node: &NodeObject, terms: &NodeRules) -> bool {
-    node.is_ready() == Some(false) && matches!(Whose::of(node, terms.region.as_deref()), Whose::Ours(_))
+fn has_several_regions(catalog: &Catalog) -> bool {
+    let endpoints = catalog.entries().iter().flat_map(|it| &it.endpoints);
+    let mut regions = endpoints.filter_map(|it| it.region.as_ref().or(it.region_id.as_ref()));
+    let first = regions.next();
+    regions.any(|it| Some(it) != first)
 }
 
+const LEASE_ROLE: &str =
+    "bind the ClusterRole seaway-cloud: kubectl apply -f deploy/kubernetes/openstack/binding.yaml";
+const NODES_ROLE: &str = "bind the ClusterRole seaway-cloud-nodes: kubectl apply -f \
+    deploy/kubernetes/components/openstack-nodes/openstack-nodes.yaml";
 const STOP_IT: &str = "Stop it, or, if it runs other controllers alone (--controllers=route), give it a Lease of its own: \
     --leader-elect-resource-name=NAME.";
 
@@ -345,10 +218,14 @@ fn beside(holder: &Name) -> Pass {
     Pass::failed(Reason::OtherController, message, STOP_IT)
 }
 
-fn unanswered(what: &str, error: &RequestError) -> Pass {
+/// `role`: what lets us ask.
+fn unanswered(what: &str, error: &RequestError, role: &str) -> Pass {
     let message = format!("nothing is written at Nodes: {what}: {error}");
-    let fix = "As an administrator: kubectl apply -f deploy/kubernetes/components/openstack-nodes/openstack-nodes.yaml";
-    Pass::failed(Reason::Unreachable, message, fix)
+    let fix = match error.is_forbidden() {
+        true => format!("As an administrator: {role}"),
+        false => "Nodes stay as they are, and Seaway tries again.".to_owned(),
+    };
+    Pass::failed(Reason::Unreachable, message, &fix)
 }
 
 #[cfg(test)]

@@ -8,21 +8,22 @@ use seaway_model::config::CloudNetworking;
 
 use super::server::Server;
 
-const INTERNAL: &str = "InternalIP";
+pub(super) const INTERNAL: &str = "InternalIP";
 const EXTERNAL: &str = "ExternalIP";
 const HOST_NAME: &str = "Hostname";
 /// Which addresses a kubelet was started with; others of the same type are left out.
 const PROVIDED: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// What the Node should have. An error: its kubelet was started with an address that the server does not have.
+/// What the Node should have; nothing, where its server has no IP at all. An error: its kubelet was started with an address that the
+/// server does not have.
 pub fn addresses_of(
     node: &NodeObject,
     server: &Server,
     networking: &CloudNetworking,
 ) -> Result<Vec<NodeAddress>, String> {
     let mut all = of_server(server, networking);
-    if all.is_empty() {
-        return Ok(all);
+    if !has_ip(&all) {
+        return Ok(Vec::new());
     }
     if all.iter().all(|it| it.kind != HOST_NAME) {
         // As its kubelet said.
@@ -32,6 +33,17 @@ pub fn addresses_of(
         Some(provided) => preferring(provided, all),
         None => Ok(all),
     }
+}
+
+pub(super) fn has_ip(addresses: &[NodeAddress]) -> bool {
+    addresses.iter().any(|it| it.kind == INTERNAL || it.kind == EXTERNAL)
+}
+
+/// What a kubelet says of where it is; what is no address is left out.
+pub(super) fn claimed(node: &NodeObject) -> impl Iterator<Item = IpAddr> {
+    let provided = node.annotations.get(PROVIDED).into_iter().flat_map(|it| it.split(','));
+    let internal = node.addresses.iter().filter(|it| it.kind == INTERNAL).map(|it| it.address.as_str());
+    provided.chain(internal).filter_map(|it| it.trim().parse().ok())
 }
 
 fn of_server(server: &Server, networking: &CloudNetworking) -> Vec<NodeAddress> {
@@ -229,5 +241,11 @@ mod tests {
     fn a_server_without_addresses_takes_none_away() {
         let node = NodeObject { addresses: vec![NodeAddress::new(HOST_NAME, "a")], ..NodeObject::default() };
         assert_eq!(addresses_of(&node, &Server::default(), &CloudNetworking::default()), Ok(Vec::new()));
+        let named = Server { host_name: "b.example".into(), ..Server::default() };
+        assert_eq!(
+            addresses_of(&node, &named, &CloudNetworking::default()),
+            Ok(Vec::new()),
+            "a name is none"
+        );
     }
 }

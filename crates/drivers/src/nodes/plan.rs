@@ -10,7 +10,7 @@ use seaway_model::{Name, Problem, Reason, config::CloudNetworking};
 use serde_json::{Value, json};
 
 use super::{
-    addresses::addresses_of,
+    addresses::{INTERNAL, addresses_of, claimed, has_ip},
     server::{REGION_LABEL, SERVER, Server, Whose, as_label, provider_id},
 };
 
@@ -31,6 +31,8 @@ const LABELS: [(&str, &str); 3] = [
 pub struct NodeRules {
     /// The region of the cloud that is asked.
     pub region: Option<String>,
+    /// None is named, and there are several.
+    pub has_several_regions: bool,
     /// New provider ids name it.
     pub regional: bool,
     pub networking: CloudNetworking,
@@ -51,12 +53,22 @@ pub struct ProjectView<'a> {
 /// One write at a Node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    Initialize { server: Name, provider_id: String, labels: BTreeMap<String, String> },
+    Initialize {
+        server: Name,
+        provider_id: String,
+        labels: BTreeMap<String, String>,
+    },
     Addresses(Vec<NodeAddress>),
     Labels(BTreeMap<String, String>),
+    /// That this server was found: a Node of which that was never so is not deleted.
+    Remember(Name),
     Taint,
     Untaint,
-    Condition { failed: bool, reason: &'static str, message: String },
+    Condition {
+        failed: bool,
+        reason: &'static str,
+        message: String,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -74,11 +86,10 @@ pub fn plan(seen: ProjectView<'_>, terms: &NodeRules) -> Plan {
         let found = found(node, seen, terms, &names, &owners);
         let server = match found {
             Ok(server) => server,
-            Err(Some(problem)) if terms.nodes => {
-                plan.problems.push(problem);
+            Err(problem) => {
+                plan.problems.extend(problem.filter(|_| terms.nodes));
                 continue;
             }
-            Err(_) => continue,
         };
         if terms.nodes {
             of_node(&mut plan, at, node, server, terms);
@@ -90,7 +101,7 @@ pub fn plan(seen: ProjectView<'_>, terms: &NodeRules) -> Plan {
     plan
 }
 
-/// Which server a Node is; for one that waits to be initialised, why none is found.
+/// Which server a Node is; for one that waits to be initialised, why none is found, and for all, that several are one server.
 fn found<'s>(
     node: &NodeObject,
     seen: ProjectView<'s>,
@@ -99,17 +110,17 @@ fn found<'s>(
     owners: &HashMap<Name, BTreeSet<&str>>,
 ) -> Result<&'s Server, Option<Problem>> {
     let waits = node.has_taint(UNINITIALIZED);
-    let wrong = |message: String, fix: &str| {
-        let problem = Problem::new(node.object(), Reason::NodeUninitialized, message).fix(fix);
-        Err(waits.then_some(problem))
+    let unknown = |message: String, fix: &str| {
+        Some(Problem::new(node.object(), Reason::NodeUninitialized, message).fix(fix))
     };
+    let wrong = |message: String, fix: &str| Err(unknown(message, fix).filter(|_| waits));
     match Whose::of(node, terms.region.as_deref()) {
         Whose::Others => Err(None),
         Whose::Ours(id) => match seen.servers.get(&id) {
-            Some(server) if owners.get(&id).is_some_and(|it| it.len() > 1) => wrong(
+            Some(server) if owners.get(&id).is_some_and(|it| it.len() > 1) => Err(unknown(
                 format!("several Nodes have the providerID of the server {} ({id})", server.name),
                 "Find out which Node is that server, and register the others again with the ids of their own servers.",
-            ),
+            )),
             Some(server) => Ok(server),
             None => wrong(
                 format!("the project has no server {id}, which the Node's providerID names"),
@@ -120,7 +131,17 @@ fn found<'s>(
         Whose::Unknown if !waits => Err(None),
         Whose::Unknown => match names.get(&*node.name).map(Vec::as_slice) {
             Some([server]) => match owners.get(&server.id) {
-                None => Ok(server),
+                None => match claimed(node).find(|it| !server.has_address(*it)) {
+                    None => Ok(server),
+                    Some(ip) => wrong(
+                        format!(
+                            "the server {} ({}) has the name of the Node, but not its address {ip}",
+                            server.name, server.id
+                        ),
+                        "Start the kubelet with --provider-id=openstack:///ID, the id of its own server, or with an address of this \
+                         server (--node-ip).",
+                    ),
+                },
                 Some(others) => wrong(
                     format!(
                         "the server {} ({}) is the Node {} already",
@@ -145,7 +166,7 @@ fn found<'s>(
 }
 
 /// The Nodes that are each server.
-fn owners<'a>(seen: ProjectView<'a>, terms: &NodeRules) -> HashMap<Name, BTreeSet<&'a str>> {
+pub(super) fn owners<'a>(seen: ProjectView<'a>, terms: &NodeRules) -> HashMap<Name, BTreeSet<&'a str>> {
     let mut all: HashMap<Name, BTreeSet<&str>> = HashMap::new();
     for node in seen.nodes {
         if let Whose::Ours(id) = Whose::of(node, terms.region.as_deref()) {
@@ -163,20 +184,19 @@ fn by_name(servers: &BTreeMap<Name, Server>) -> HashMap<&str, Vec<&Server>> {
     all
 }
 
-fn listed(names: &BTreeSet<&str>) -> String {
+pub(super) fn listed(names: &BTreeSet<&str>) -> String {
     names.iter().copied().collect::<Vec<_>>().join(", ")
 }
 
 fn of_node(plan: &mut Plan, at: usize, node: &NodeObject, server: &Server, terms: &NodeRules) {
     let waits = node.has_taint(UNINITIALIZED);
-    match addresses_of(node, server, &terms.networking) {
+    match wanted_addresses(node, server, waits, terms) {
         // Before pods are scheduled there.
         Ok(addresses) if !addresses.is_empty() && addresses != node.addresses => {
             plan.steps.push((at, Step::Addresses(addresses)));
         }
         Ok(_) => {}
-        Err(why) => {
-            let fix = "Start the kubelet with an address of its server (--node-ip), or correct [Networking] of cloud.conf.";
+        Err((why, fix)) => {
             let message = format!("the addresses of the Node are not written: {why}");
             plan.problems.push(Problem::new(node.object(), Reason::NodeUninitialized, message).fix(fix));
             return;
@@ -202,8 +222,45 @@ fn of_node(plan: &mut Plan, at: usize, node: &NodeObject, server: &Server, terms
     }
 }
 
+/// What is to be written; nothing: it stays as it is. An error says why that is not known well enough.
+fn wanted_addresses(
+    node: &NodeObject,
+    server: &Server,
+    waits: bool,
+    terms: &NodeRules,
+) -> Result<Vec<NodeAddress>, (String, &'static str)> {
+    if !server.unread_network.is_empty() {
+        let why = format!("the network {} of a trunk of its server cannot be read", server.unread_network);
+        return Err((why, "Seaway tries again."));
+    }
+    let wanted = addresses_of(node, server, &terms.networking).map_err(|why| {
+        (why, "Start the kubelet with an address of its server (--node-ip), or correct [Networking] of cloud.conf.")
+    })?;
+    let is_internal = |it: &NodeAddress| it.kind == INTERNAL;
+    if waits && !has_ip(&wanted) && !has_ip(&node.addresses) {
+        return Err((
+            format!(
+                "its server {} ({}) has no IP address yet; the Node is not initialised",
+                server.name, server.id
+            ),
+            "Give the server a port with an IP address. Seaway tries again.",
+        ));
+    }
+    // All Nodes at once would lose theirs by one edit of cloud.conf. What a new Node has is its kubelet's guess.
+    if !waits && node.addresses.iter().any(is_internal) && !wanted.iter().any(is_internal) {
+        return Err((
+            format!(
+                "the Node has an {INTERNAL}, and would have none by its server and by [Networking] of cloud.conf"
+            ),
+            "Correct internal-network-name and public-network-name in cloud.conf, or the ports of the server.",
+        ));
+    }
+    Ok(wanted)
+}
+
 fn labels_of(node: &NodeObject, server: &Server, terms: &NodeRules) -> BTreeMap<String, String> {
-    let values = [server.flavor.clone(), as_label(&server.zone), terms.region.clone().unwrap_or_default()];
+    let region = terms.region.as_deref().map(as_label).unwrap_or_default();
+    let values = [server.flavor.clone(), as_label(&server.zone), region];
     let both = LABELS.iter().zip(values).filter(|(_, value)| !value.is_empty());
     let mut labels: BTreeMap<String, String> = both
         .flat_map(|((now, before), value)| {
@@ -218,6 +275,10 @@ fn labels_of(node: &NodeObject, server: &Server, terms: &NodeRules) -> BTreeMap<
 }
 
 fn of_lifecycle(plan: &mut Plan, at: usize, node: &NodeObject, server: &Server) {
+    if !node.has_taint(UNINITIALIZED) && node.annotations.get(SERVER).map(String::as_str) != Some(&*server.id)
+    {
+        plan.steps.push((at, Step::Remember(server.id.clone())));
+    }
     let is_tainted = node.has_taint(SHUTDOWN);
     let is_off = matches!(&*server.status, "SHUTOFF" | "SHELVED_OFFLOADED");
     match node.is_ready() {
@@ -273,6 +334,14 @@ impl Step {
             Step::Labels(labels) => {
                 NodePatch::Object(NodeChange { labels: labels.clone(), ..NodeChange::default() })
             }
+            Step::Remember(server) => {
+                let is_same = Whose::of(node, terms.region.as_deref()) == Whose::Ours(server.clone());
+                if !is_same || node.annotations.get(SERVER).map(String::as_str) == Some(&**server) {
+                    return None;
+                }
+                let annotations = [(SERVER.to_owned(), server.to_string())].into();
+                NodePatch::Object(NodeChange { annotations, ..NodeChange::default() })
+            }
             Step::Taint if node.is_ready() != Some(false) || node.has_taint(SHUTDOWN) => return None,
             Step::Taint => {
                 let mut taints = node.taints_without(SHUTDOWN);
@@ -290,7 +359,7 @@ impl Step {
 
     /// Which of the two controllers it is of.
     pub fn is_of_lifecycle(&self) -> bool {
-        matches!(self, Step::Taint | Step::Untaint | Step::Condition { .. })
+        matches!(self, Step::Remember(_) | Step::Taint | Step::Untaint | Step::Condition { .. })
     }
 }
 
@@ -307,6 +376,7 @@ impl fmt::Display for Step {
                 write!(f, "write addresses {}", all.join(", "))
             }
             Step::Labels(labels) => write!(f, "write {} labels", labels.len()),
+            Step::Remember(server) => write!(f, "write that its server is {server}"),
             Step::Taint => write!(f, "add the taint {SHUTDOWN}"),
             Step::Untaint => write!(f, "remove the taint {SHUTDOWN}"),
             Step::Condition { failed, reason, .. } => {

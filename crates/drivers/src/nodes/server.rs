@@ -29,6 +29,8 @@ pub struct Server {
     /// By network.
     pub addresses: BTreeMap<String, Vec<ServerAddress>>,
     pub ports: Vec<ServerPort>,
+    /// The network of a trunk whose name was not told when it was asked for; empty: all is known.
+    pub unread_network: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,14 @@ impl Server {
     pub(super) fn is_gone_soon(&self) -> bool {
         matches!(&*self.status, "DELETED" | "SOFT_DELETED")
     }
+
+    /// By its ports, or as Nova says.
+    pub(super) fn has_address(&self, ip: IpAddr) -> bool {
+        let trunks = self.ports.iter().flat_map(|it| &it.trunk).flat_map(|(_, ips)| ips);
+        let ports = self.ports.iter().flat_map(|it| &it.ips).chain(trunks);
+        let listed = self.addresses.values().flatten().map(|it| &it.ip);
+        ports.chain(listed).chain(&self.access).any(|it| *it == ip)
+    }
 }
 
 /// Whose server a Node is.
@@ -64,7 +74,8 @@ pub enum Whose {
 impl Whose {
     pub fn of(node: &NodeObject, region: Option<&str>) -> Whose {
         let said = node.labels.get(REGION_LABEL).map(String::as_str).filter(|it| !it.is_empty());
-        let is_elsewhere = said.is_some_and(|it| region.is_some_and(|ours| ours != it));
+        let is_elsewhere =
+            said.is_some_and(|it| region.is_some_and(|ours| ours != it && as_label(ours) != it));
         match &node.provider_id {
             Some(_) if is_elsewhere => Whose::Others,
             Some(text) => match parsed(text) {
@@ -87,6 +98,13 @@ fn parsed(provider_id: &str) -> Option<(&str, &str)> {
 
 fn is_id(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_'))
+}
+
+/// As OpenStack writes ids: five groups of lower case, with dashes.
+pub(super) fn is_uuid(id: &str) -> bool {
+    let is_hex = |it: u8| matches!(it, b'0'..=b'9' | b'a'..=b'f');
+    let groups = id.split('-').map(|it| it.bytes().all(is_hex).then_some(it.len()));
+    groups.eq([8, 4, 4, 4, 12].map(Some))
 }
 
 /// `region`: where ids are written with it.
@@ -152,6 +170,9 @@ mod tests {
             (None, None, Some("1a-2b"), Some("One"), ours()),
             (None, None, Some(""), Some("One"), Whose::Unknown),
             (None, Some("Two"), Some("1a-2b"), Some("One"), Whose::Unknown),
+            // A region that is no label value stands there as one.
+            (Some("openstack:///1a-2b"), Some("One-east"), None, Some("One (east)"), ours()),
+            (Some("openstack:///1a-2b"), Some("One-west"), None, Some("One (east)"), Whose::Others),
         ] {
             assert_eq!(
                 Whose::of(&node(provider_id, label, server), region),
@@ -177,5 +198,20 @@ mod tests {
         }
         assert_eq!(as_label(&"x".repeat(70)).len(), 63);
         assert!(is_label("m1.small") && !is_label("m1 small") && !is_label("") && !is_label("-x"));
+    }
+    #[test]
+    fn an_id_is_one_as_openstack_writes_it() {
+        for (id, is_one) in [
+            ("c3b1a5e0-2f5b-4d55-9a0b-8f1b0c0e0001", true),
+            ("C3B1A5E0-2F5B-4D55-9A0B-8F1B0C0E0001", false),
+            ("c3b1a5e02f5b4d559a0b8f1b0c0e0001", false),
+            ("c3b1a5e0-2f5b-4d55-9a0b-8f1b0c0e000g", false),
+            ("c3b1a5e0-2f5b-4d55-9a0b-8f1b0c0e00011", false),
+            ("c3b1a5e0-2f5b-4d55-9a0b-8f1b0c0e0001-", false),
+            ("web-1", false),
+            ("", false),
+        ] {
+            assert_eq!(is_uuid(id), is_one, "{id}");
+        }
     }
 }

@@ -1,11 +1,18 @@
-//! No sequence of answers deletes a Node whose server exists, or more Nodes than the limit lets go in an hour.
+//! No sequence of answers deletes a Node whose server exists, or more Nodes than the limit lets go in an hour: by the controllers
+//! themselves, with Nodes in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use proptest::prelude::*;
-use seaway_engine::deletion_limit;
+use seaway_engine::{Asked, Counted, deletion_limit};
 
-use super::*;
+use super::{super::act::Asking, passes::Memory, *};
 
 const NODES: usize = 12;
 const GRACE: u64 = 60;
@@ -42,8 +49,73 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-fn id(at: usize) -> Name {
-    format!("s{at}").into()
+fn server_of(at: usize) -> Name {
+    id(&format!("s{at}"))
+}
+
+/// The servers, and who tells of them.
+#[derive(Default)]
+struct Land {
+    exists: BTreeMap<Name, &'static str>,
+    /// When a false 404 was told first, without a true answer since.
+    lied: BTreeMap<Name, u64>,
+    answers: BTreeSet<Name>,
+    lies: BTreeSet<Name>,
+    asked: usize,
+}
+
+impl Land {
+    fn answer(&mut self, server: &Name, now: u64) -> Answer {
+        self.asked += 1;
+        let is_lie =
+            self.lies.contains(server) && self.lied.get(server).is_none_or(|first| now - first < GRACE);
+        match self.exists.get(server) {
+            _ if !self.answers.contains(server) => Answer::Unknown,
+            Some(_) if is_lie => {
+                self.lied.entry(server.clone()).or_insert(now);
+                Answer::Missing
+            }
+            Some(status) => {
+                self.lied.remove(server);
+                Answer::Exists((*status).to_owned())
+            }
+            None => Answer::Missing,
+        }
+    }
+}
+
+/// As the records count: those of the last hour.
+struct Hourly {
+    now: Arc<AtomicU64>,
+    went: Mutex<BTreeMap<String, u64>>,
+}
+
+impl DeletionLimit for Hourly {
+    fn count<'a>(&'a self, what: &'a str, _: &'a ObjectRef, all: usize) -> Asked<'a, Counted> {
+        let now = self.now.load(Ordering::Relaxed);
+        let mut went = self.went.lock().unwrap();
+        went.retain(|_, at| now - *at < 3_600_000);
+        let limit = deletion_limit(all, went.len());
+        let is_within = went.contains_key(what) || went.len() < limit;
+        if is_within {
+            went.entry(what.to_owned()).or_insert(now);
+        }
+        let counted = if is_within { Counted::Within } else { Counted::Beyond { limit } };
+        Box::pin(std::future::ready(Ok(counted)))
+    }
+}
+
+fn controllers(memory: &Arc<Memory>, now: &Arc<AtomicU64>) -> NodeControllers<Arc<Memory>> {
+    let limit = Arc::new(Hourly { now: now.clone(), went: Mutex::default() });
+    let open = || Fence::new(|| true);
+    let clock = now.clone();
+    let clock = Box::new(move || Time(clock.load(Ordering::Relaxed)));
+    let join = Box::new(|| -> Joining { Box::pin(std::future::pending()) });
+    NodeControllers::new(memory.clone(), join, (open(), open()), limit, clock)
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(work)
 }
 
 proptest! {
@@ -51,67 +123,62 @@ proptest! {
 
     #[test]
     fn no_history_deletes_a_node_that_exists_or_too_many(events in proptest::collection::vec(event(), 1..120)) {
-        let mut nodes: Vec<NodeObject> =
-            (0..NODES).map(|at| node(&format!("n{at}"), Some(&format!("openstack:///{}", id(at))), true)).collect();
-        let mut exists: BTreeMap<Name, &str> = (0..NODES).map(|at| (id(at), "ACTIVE")).collect();
-        // When a false 404 was told first, without a true answer since.
-        let mut lied: BTreeMap<Name, u64> = BTreeMap::new();
+        let nodes =
+            (0..NODES).map(|at| node(&format!("n{at}"), Some(&format!("openstack:///s{at}")), true));
+        let memory = Memory::with(nodes);
+        let land = Arc::new(Mutex::new(Land::default()));
+        land.lock().unwrap().exists = (0..NODES).map(|at| (server_of(at), "ACTIVE")).collect();
+        let clock = Arc::new(AtomicU64::new(1_000_000));
+        let mut controllers = controllers(&memory, &clock);
         let mut deleted: Vec<u64> = Vec::new();
-        let (mut suspects, mut now, terms) = (Suspects::default(), 1_000u64, terms());
         for event in events {
+            let now = clock.load(Ordering::Relaxed) / 1_000;
             match event {
-                Event::Time(seconds) => now += seconds,
-                Event::Restart => suspects = Suspects::default(),
+                Event::Time(seconds) => { clock.fetch_add(seconds * 1_000, Ordering::Relaxed); }
+                Event::Restart => controllers.suspects = Suspects::default(),
                 Event::Deleted(of) => {
-                    exists.remove(&id(of));
-                    silence(&mut nodes, of, false);
+                    land.lock().unwrap().exists.remove(&server_of(of));
+                    silence(&memory, of, false);
                 }
-                Event::Ready(of, ready) if exists.contains_key(&id(of)) => silence(&mut nodes, of, ready),
-                Event::Status(of, status) => { exists.entry(id(of)).and_modify(|it| *it = status); }
-                Event::Ready(..) => {}
+                Event::Ready(of, ready) => {
+                    if land.lock().unwrap().exists.contains_key(&server_of(of)) {
+                        silence(&memory, of, ready);
+                    }
+                }
+                Event::Status(of, status) => {
+                    land.lock().unwrap().exists.entry(server_of(of)).and_modify(|it| *it = status);
+                }
                 Event::Pass { left_out, answers, lies } => {
-                    let listed = (0..NODES).filter(|it| !left_out.contains(it));
-                    let listed: BTreeMap<Name, Server> = listed
-                        .filter_map(|it| Some((id(it), super::server(&id(it), &format!("n{it}"), exists.get(&id(it))?))))
-                        .collect();
-                    let asks = suspects.asks(ProjectView { nodes: &nodes, servers: &listed }, &terms);
-                    let mut go = Vec::new();
-                    for (of, server) in asks.ask {
-                        let number: usize = server[1..].parse().expect("a number");
-                        let is_lie = lies.contains(&number)
-                            && exists.contains_key(&server)
-                            && lied.get(&server).is_none_or(|first| now - first < GRACE);
-                        let answer = match exists.get(&server) {
-                            _ if !answers.contains(&number) => Answer::Unknown,
-                            Some(_) if is_lie => {
-                                lied.entry(server.clone()).or_insert(now);
-                                Answer::Missing
-                            }
-                            Some(status) => {
-                                lied.remove(&server);
-                                Answer::Exists((*status).to_owned())
-                            }
-                            None => Answer::Missing,
-                        };
-                        suspects.answered(&nodes[of], &server, &answer, &terms.deletion, at(now));
-                        if suspects.may_delete(&nodes[of], &terms, at(now)) {
-                            go.push((of, server));
+                    let listed: BTreeMap<Name, Server> = {
+                        let mut land = land.lock().unwrap();
+                        land.answers = answers.into_iter().map(server_of).collect();
+                        land.lies = lies.into_iter().map(server_of).collect();
+                        let all = (0..NODES).filter(|it| !left_out.contains(it));
+                        all.filter_map(|it| {
+                            let status = land.exists.get(&server_of(it))?;
+                            Some((server_of(it), super::server(&format!("s{it}"), &format!("n{it}"), status)))
+                        })
+                        .collect()
+                    };
+                    let nodes: Vec<NodeObject> = memory.names().iter().filter_map(|it| memory.node(it)).collect();
+                    let ask = {
+                        let land = land.clone();
+                        move |id: Name| -> Asking {
+                            let answer = land.lock().unwrap().answer(&id, now);
+                            Box::pin(std::future::ready(answer))
                         }
+                    };
+                    let seen = ProjectView { nodes: &nodes, servers: &listed };
+                    block_on(controllers.act(seen, &terms(), &ask));
+                    let left: BTreeSet<String> = memory.names().into_iter().collect();
+                    let is_found = |it: &&NodeObject| listed.keys().any(|id| it.annotations.get(SERVER).map(String::as_str) == Some(&**id));
+                    for gone in nodes.iter().filter(|it| !left.contains(&*it.name)) {
+                        let server = &gone.annotations[SERVER];
+                        prop_assert!(!land.lock().unwrap().exists.contains_key(server.as_str()), "{server} exists");
+                        prop_assert!(nodes.iter().any(|it| it.name != gone.name && is_found(&it)), "no other Node is found");
+                        prop_assert!(gone.is_ready() == Some(false), "it is Ready");
+                        deleted.push(now);
                     }
-                    let others = nodes.iter().filter(|it| Whose::of(it, terms.region.as_deref()) != Whose::Others);
-                    let found = others.filter(|it| listed.keys().any(|id| it.provider_id.as_deref() == Some(&format!("openstack:///{id}")))).count();
-                    let mut gone = BTreeSet::new();
-                    for (of, server) in go {
-                        prop_assert!(!exists.contains_key(&server), "{server} exists");
-                        prop_assert!(found > 0, "no Node is found in the project");
-                        let hour = deleted.iter().filter(|it| now - **it < 3_600).count();
-                        // As the executor asks.
-                        if hour < deletion_limit(nodes.len(), hour) {
-                            deleted.push(now);
-                            gone.insert(nodes[of].name.clone());
-                        }
-                    }
-                    nodes.retain(|it| !gone.contains(&it.name));
                     let hour = deleted.iter().filter(|it| now - **it < 3_600).count();
                     prop_assert!(hour <= 3, "{hour} of {NODES} in an hour");
                 }
@@ -120,9 +187,51 @@ proptest! {
     }
 }
 
-fn silence(nodes: &mut [NodeObject], of: usize, ready: bool) {
+fn silence(memory: &Memory, of: usize, ready: bool) {
     let name = format!("n{of}");
-    for it in nodes.iter_mut().filter(|it| *it.name == *name) {
-        it.conditions = node(&name, None, ready).conditions;
+    if memory.node(&name).is_some() {
+        memory.change(&name, |it| it.conditions.extend(node(&name, None, ready).conditions));
+    }
+}
+
+#[test]
+fn a_cloud_that_does_not_answer_is_asked_once_in_a_pass_and_behind_that_one_in_the_next() {
+    let mut nodes: Vec<NodeObject> =
+        (0..5).map(|at| node(&format!("n{at}"), Some(&format!("openstack:///s{at}")), false)).collect();
+    nodes[4].conditions = node("x", None, true).conditions;
+    let memory = Memory::with(nodes.clone());
+    let servers = servers(&[("s4", "n4", "ACTIVE")]);
+    let mut controllers = controllers(&memory, &Arc::new(AtomicU64::new(1_000_000)));
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    for pass in 1..=3 {
+        let ask = {
+            let asked = asked.clone();
+            move |id: Name| -> Asking {
+                asked.lock().unwrap().push(id);
+                Box::pin(std::future::ready(Answer::Unreachable))
+            }
+        };
+        let done =
+            block_on(controllers.act(ProjectView { nodes: &nodes, servers: &servers }, &terms(), &ask));
+        assert_eq!((asked.lock().unwrap().len(), done.next), (pass, SILENT));
+    }
+    assert_eq!(*asked.lock().unwrap(), [0, 1, 2].map(server_of));
+}
+
+/// Else the property above would hold of controllers that delete nothing.
+#[test]
+fn a_history_of_true_answers_deletes_three_in_an_hour() {
+    let nodes: Vec<NodeObject> =
+        (0..6).map(|at| node(&format!("n{at}"), Some(&format!("openstack:///s{at}")), at == 5)).collect();
+    let memory = Memory::with(nodes.clone());
+    let servers = servers(&[("s5", "n5", "ACTIVE")]);
+    let clock = Arc::new(AtomicU64::new(1_000_000));
+    let mut controllers = controllers(&memory, &clock);
+    let ask = |_: Name| -> Asking { Box::pin(std::future::ready(Answer::Missing)) };
+    for (after, left) in [(0, 6), (60, 3), (60, 3), (3_600, 1)] {
+        clock.fetch_add(after * 1_000, Ordering::Relaxed);
+        let nodes: Vec<NodeObject> = nodes.iter().filter_map(|it| memory.node(&it.name)).collect();
+        block_on(controllers.act(ProjectView { nodes: &nodes, servers: &servers }, &terms(), &ask));
+        assert_eq!(memory.names().len(), left);
     }
 }

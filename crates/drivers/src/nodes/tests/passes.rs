@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use seaway_engine::Asked;
+use seaway_engine::{Asked, Counted};
 use seaway_openstack::{
     Cloud, Credentials, Settings, Source,
     neutron::{Network, NewNetwork, NewSubnet, Subnet},
@@ -21,12 +21,22 @@ use super::*;
 
 type Change = fn(&mut NodeObject);
 
+/// How writes of a Node fail.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trouble {
+    Changed,
+    Unreachable,
+}
+
 /// An API server with nothing but Nodes.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     nodes: Mutex<BTreeMap<Name, NodeObject>>,
     /// Each write and deletion.
     written: Mutex<Vec<String>>,
+    trouble: Mutex<BTreeMap<Name, Trouble>>,
+    /// So many milliseconds pass on this clock while a Node is read.
+    pub(super) slow: Mutex<Option<(Arc<AtomicU64>, u64)>>,
     events: Mutex<Vec<(Name, &'static str)>>,
     occm: Mutex<Option<Name>>,
     /// What a kubelet or another process does to the Node right before it is read alone.
@@ -34,27 +44,37 @@ struct Memory {
 }
 
 impl Memory {
-    fn with(nodes: impl IntoIterator<Item = NodeObject>) -> Arc<Memory> {
+    pub(super) fn with(nodes: impl IntoIterator<Item = NodeObject>) -> Arc<Memory> {
         let nodes = nodes.into_iter().map(|it| (it.name.clone(), it)).collect();
         Arc::new(Memory { nodes: Mutex::new(nodes), ..Memory::default() })
     }
 
-    fn node(&self, name: &str) -> Option<NodeObject> {
+    pub(super) fn fail(&self, name: &str, trouble: Option<Trouble>) {
+        let mut all = self.trouble.lock().unwrap();
+        all.remove(name);
+        all.extend(trouble.map(|it| (name.into(), it)));
+    }
+
+    pub(super) fn add(&self, node: NodeObject) {
+        self.nodes.lock().unwrap().insert(node.name.clone(), node);
+    }
+
+    pub(super) fn node(&self, name: &str) -> Option<NodeObject> {
         self.nodes.lock().unwrap().get(name).cloned()
     }
 
-    fn change(&self, name: &str, change: impl FnOnce(&mut NodeObject)) {
+    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut NodeObject)) {
         let mut nodes = self.nodes.lock().unwrap();
         let node = nodes.get_mut(name).expect("it is there");
         change(node);
         node.version.push('x');
     }
 
-    fn writes(&self) -> usize {
+    pub(super) fn writes(&self) -> usize {
         self.written.lock().unwrap().len()
     }
 
-    fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         self.nodes.lock().unwrap().keys().map(ToString::to_string).collect()
     }
 
@@ -86,6 +106,9 @@ impl Nodes for Arc<Memory> {
     }
 
     async fn read(&self, name: &str) -> Result<Option<NodeObject>, RequestError> {
+        if let Some((clock, time)) = &*self.slow.lock().unwrap() {
+            clock.fetch_add(*time, Ordering::Relaxed);
+        }
         if let Some(change) = self.meanwhile.lock().unwrap().get(name) {
             self.change(name, change);
         }
@@ -93,6 +116,11 @@ impl Nodes for Arc<Memory> {
     }
 
     async fn write(&self, node: &NodeObject, patch: &NodePatch) -> Result<NodeWrite, RequestError> {
+        match self.trouble.lock().unwrap().get(&node.name) {
+            None => {}
+            Some(Trouble::Changed) => return Ok(NodeWrite::Changed),
+            Some(Trouble::Unreachable) => return Err(RequestError::unreachable("timed out")),
+        }
         let mut nodes = self.nodes.lock().unwrap();
         match nodes.get_mut(&node.name) {
             None => Ok(NodeWrite::Gone),
@@ -147,19 +175,19 @@ impl DeletionLimit for Counter {
 }
 
 /// A project with servers, and Nodes of the same names.
-struct Stage {
-    fake: fake::Cloud,
-    cloud: Cloud,
+pub(super) struct Stage {
+    pub(super) fake: fake::Cloud,
+    pub(super) cloud: Cloud,
     network: Id<Network>,
-    memory: Arc<Memory>,
+    pub(super) memory: Arc<Memory>,
     controllers: NodeControllers<Arc<Memory>>,
-    now: Arc<AtomicU64>,
+    pub(super) now: Arc<AtomicU64>,
     leads: Arc<AtomicBool>,
-    servers: BTreeMap<String, Id<NovaServer>>,
+    pub(super) servers: BTreeMap<String, Id<NovaServer>>,
 }
 
 impl Stage {
-    async fn of(nodes: impl IntoIterator<Item = NodeObject>) -> Stage {
+    pub(super) async fn of(nodes: impl IntoIterator<Item = NodeObject>) -> Stage {
         let fake = fake::Cloud::start();
         let credentials =
             Credentials::password(&fake.auth_url(), "demo", "demopw", "demo").with_region("RegionOne");
@@ -216,7 +244,7 @@ impl Stage {
         stage
     }
 
-    async fn boot(&mut self, name: &str) {
+    pub(super) async fn boot(&mut self, name: &str) {
         let new = NewServer {
             flavor_id: "2".to_owned().into(),
             image_id: "c3b1a5e0-2f5b-4d55-9a0b-8f1b0c0e0001".to_owned().into(),
@@ -228,11 +256,16 @@ impl Stage {
     }
 
     /// Its server is deleted, and its kubelet silent.
-    async fn lose(&mut self, name: &str) {
+    pub(super) async fn lose(&mut self, name: &str) {
         let id = self.servers.get(name).expect("it was made");
         self.cloud.all::<NovaServer>().delete(id).await.expect("it goes");
         self.fake.settle("demo");
-        while self.cloud.all::<NovaServer>().find::<NovaServer>(id).await.expect("an answer").is_some() {}
+        // The fake deletes it when it was looked at.
+        let mut looks = 0;
+        while self.cloud.all::<NovaServer>().find::<NovaServer>(id).await.expect("an answer").is_some() {
+            looks += 1;
+            assert!(looks < 100, "the server {name} stays");
+        }
         self.silence(name);
     }
 
@@ -242,7 +275,7 @@ impl Stage {
         });
     }
 
-    async fn pass(&mut self) -> Pass {
+    pub(super) async fn pass(&mut self) -> Pass {
         self.controllers.pass(&NodeSettings::default()).await
     }
 
@@ -343,6 +376,7 @@ async fn nodes_of_servers_that_are_gone_go_and_no_more_than_the_limit() {
     assert_eq!(stage.memory.names(), ["a", "e", "f"]);
     assert_eq!(pass.problems[0].reason, Reason::DeletionLimit, "{:?}", pass.problems);
     assert!(pass.problems[0].fix.contains("approved-deletions=/a until"), "{}", pass.problems[0].fix);
+    assert_eq!(pass.next, SILENT, "what is due already does not begin a pass after the other");
     assert_eq!(stage.memory.events.lock().unwrap().iter().filter(|it| it.1 == "NodeDeleted").count(), 3);
 }
 
