@@ -11,7 +11,7 @@ use seaway_model::{Name, Problem, Reason, Time};
 use tracing::{debug, info, warn};
 
 use super::{
-    AGAIN, CYCLE, NodeControllers, Nodes, Pass, SILENT, STOP_IT,
+    AGAIN, CYCLE, NodeControllers, Nodes, Pass, SILENT, STOP_IT, about,
     deletion::{Answer, Asks, since},
     plan::{NodeRules, Plan, ProjectView, Step, plan},
     server::Whose,
@@ -73,8 +73,17 @@ impl<N: Nodes> NodeControllers<N> {
             }
             let answer = ask(id.clone()).await;
             self.suspects.answered(node, &id, &answer, &terms.deletion, (self.clock)());
-            if answer == Answer::Unreachable {
-                break;
+            match answer {
+                Answer::Exists(_) | Answer::Missing => {}
+                Answer::Unknown => {
+                    problems.push(refused(node, &id));
+                    continue;
+                }
+                Answer::Unreachable => {
+                    let message = "whether the servers of Nodes that are not Ready exist is not known: Nova does not answer";
+                    problems.push(Problem::new(about(), Reason::Unreachable, message).fix(TRIED_AGAIN));
+                    break;
+                }
             }
             if self.suspects.is_due(node, terms, (self.clock)())
                 && let Err(problem) = self.delete(node, &id, seen.nodes.len(), terms).await
@@ -249,6 +258,15 @@ impl<N: Nodes> NodeControllers<N> {
             Err(error) => not_now(Reason::Unreachable, error.to_string(), again),
         }
     }
+}
+
+fn refused(node: &NodeObject, id: &Name) -> Problem {
+    let message = format!(
+        "whether its server {id} exists is not known; the Node is not deleted, because Nova answers neither with the server nor with a \
+         404 of its own"
+    );
+    Problem::new(node.object(), Reason::NodeKept, message)
+        .fix("Seaway tries again. seaway openstack check says what is missing.")
 }
 
 fn is_silent(node: &NodeObject, terms: &NodeRules) -> bool {

@@ -214,8 +214,26 @@ fn a_cloud_that_does_not_answer_is_asked_once_in_a_pass_and_behind_that_one_in_t
         let done =
             block_on(controllers.act(ProjectView { nodes: &nodes, servers: &servers }, &terms(), &ask));
         assert_eq!((asked.lock().unwrap().len(), done.next), (pass, SILENT));
+        assert!(done.problems.len() == 1 && done.problems[0].reason == Reason::Unreachable, "{done:?}");
     }
     assert_eq!(*asked.lock().unwrap(), [0, 1, 2].map(server_of));
+}
+
+#[test]
+fn a_cloud_that_refuses_to_say_whether_a_server_exists_keeps_its_node_and_that_is_told() {
+    let nodes = [node("a", Some("openstack:///s1"), false), node("b", Some("openstack:///s2"), true)];
+    let memory = Memory::with(nodes.clone());
+    let servers = servers(&[("s2", "b", "ACTIVE")]);
+    let clock = Arc::new(AtomicU64::new(1_000_000));
+    let mut controllers = controllers(&memory, &clock);
+    let ask = |_: Name| -> Asking { Box::pin(std::future::ready(Answer::Unknown)) };
+    for _ in 0..3 {
+        let done =
+            block_on(controllers.act(ProjectView { nodes: &nodes, servers: &servers }, &terms(), &ask));
+        assert!(done.problems.len() == 1 && done.problems[0].reason == Reason::NodeKept, "{done:?}");
+        clock.fetch_add(60_000, Ordering::Relaxed);
+    }
+    assert_eq!(memory.writes(), 0);
 }
 
 /// Else the property above would hold of controllers that delete nothing.
