@@ -166,8 +166,8 @@ impl Work<'_> {
     }
 }
 
-/// A backend of nobody.
+/// A backend of nobody: 503, and the end of a connection of TCP. Without an answer, members would get into it.
 fn closed(is_http: bool) -> Settings {
-    let answer = is_http.then_some(Answer::Return { code: 503, page: None });
+    let answer = Some(Answer::Return { code: 503, page: None });
     Settings { is_http, answer, ..Settings::default() }
 }
