@@ -74,6 +74,10 @@ pub(super) fn frontend(name: &Label, frontend: &Frontend, document: &Document, p
     }
 }
 
+/// `.` and `..` as a segment of a path, as the native data plane knows them: encoded, with parameters, or ended by a
+/// backslash.
+const DOTS: &str = r"(^|/|\\|%2f|%5c)([.]|%2e){1,2}(;|/|\\|%2f|%5c|$)";
+
 fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Page) {
     let folder = &document.global.folder;
     let scheme = if is_tls { "https" } else { "http" };
@@ -88,6 +92,11 @@ fn http(routing: &HttpRouting, is_tls: bool, document: &Document, page: &mut Pag
     }
     // A host with a slash would be read as a host and a path in the maps.
     page.line("http-request deny deny_status 400 if { req.hdr(host) -m sub / }");
+    // The maps take a path as it comes, and members resolve it: `/public/../inside` would get past the rules of `/inside`.
+    page.line(format_args!("http-request deny deny_status 400 if {{ path -m reg -i '{DOTS}' }}"));
+    // HTTP/2 in a tunnel: requests in it would follow nobody's rules.
+    page.line("http-request del-header Upgrade if { req.hdr(upgrade) -m sub -i h2c }");
+    page.line("http-request del-header HTTP2-Settings");
     client(routing, scheme, page);
     let [exact, prefix, suffix] = [&routing.exact, &routing.prefix, &routing.suffix].map(path);
     page.line("http-request set-var(txn.host) req.hdr(host),field(1,:),lower,rtrim(.)");

@@ -32,8 +32,10 @@ fn answer(name: &str, stream: TcpStream) -> std::io::Result<()> {
         if line.is_empty() {
             return Ok(());
         }
-        let matter =
-            |name: &str| name == "host" || name == "via" || name.starts_with("x-") && name != "x-request-id";
+        let matter = |name: &str| {
+            ["host", "via", "upgrade", "http2-settings"].contains(&name)
+                || name.starts_with("x-") && name != "x-request-id"
+        };
         let mut body = format!("{name}\n{line}\n");
         for (name, value) in fields.iter().filter(|(name, _)| matter(name)) {
             body.push_str(&format!("{name}: {value}\n"));
