@@ -21,7 +21,7 @@ pub(super) fn backend(name: &Label, backend: &Backend, document: &Document, page
         let refuse = format!("http-request return status 411 {}", frontend::words(411));
         page.line(format_args!("{refuse} if {{ req.hdr(transfer-encoding) -m found }}"));
         page.line(format_args!(
-            "{refuse} if {{ method POST PUT PATCH }} !{{ req.hdr(content-length) -m found }}"
+            "http-request wait-for-body time 5s at-least 1 if {unsaid} !{{ req.hdr(upgrade) -m found }}"
         ));
     }
     settings.rules.iter().for_each(|it| rule(it, page));
