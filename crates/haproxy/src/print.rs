@@ -148,9 +148,15 @@ fn milliseconds(time: Duration) -> String {
     if count.is_multiple_of(1000) { format!("{}s", count / 1000) } else { format!("{count}ms") }
 }
 
-fn networks(list: &[IpNet]) -> String {
-    let words: Vec<String> = list.iter().map(IpNet::to_string).collect();
-    words.join(" ")
+/// So many words of a list stand in a line: HAProxy takes 64.
+const WORDS: usize = 50;
+
+/// A condition of this name: the client has an address in the list. Lines of one name are one condition.
+fn ranges(name: impl std::fmt::Display, list: &[IpNet], page: &mut Page) {
+    for some in list.chunks(WORDS) {
+        let words: Vec<String> = some.iter().map(IpNet::to_string).collect();
+        page.line(format_args!("acl {name} src {}", words.join(" ")));
+    }
 }
 
 pub(crate) fn tls_terms(terms: &TlsTerms, folder: &Folder) -> String {

@@ -215,6 +215,9 @@ fn prefix(rule: &Rule, path: Option<&PathMatch>, by: &str, rules: &mut Vec<HttpR
     Some(())
 }
 
+/// HAProxy's regular expressions end at 64 KiB.
+const LONGEST_PATTERN: usize = 4000;
+
 /// All prefixes of a rule, so that one backend serves them, where a request is of the longest that its path has; else
 /// this one alone.
 fn prefixes(rule: &Rule, this: &str) -> Option<Vec<PlainPath>> {
@@ -227,7 +230,8 @@ fn prefixes(rule: &Rule, this: &str) -> Option<Vec<PlainPath>> {
         _ => None,
     };
     let all: Option<Vec<PlainPath>> = rule.matches.iter().map(plain).collect();
-    let mut all = match all {
+    let length = |all: &Vec<PlainPath>| all.iter().map(|it| it.as_str().len()).sum::<usize>();
+    let mut all = match all.filter(|it| length(it) <= LONGEST_PATTERN) {
         Some(all) => all,
         None => vec![PlainPath::new(this)?],
     };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Page, formatted, frontend, milliseconds, networks, quoted};
+use super::{Page, WORDS, formatted, frontend, milliseconds, quoted, ranges};
 use crate::{
     document::{
         Answer, Backend, Balance, Check, Document, HttpRule, Place, Reuse, Scheme, ServerTls, Settings, Slot,
@@ -17,14 +17,17 @@ pub(super) fn backend(name: &Label, backend: &Backend, document: &Document, page
     page.line(if settings.is_http { "mode http" } else { "mode tcp" });
     if let Some(limit) = settings.body {
         page.line(format_args!("http-request deny deny_status 413 if {{ req.body_size gt {limit} }}"));
-        // Nobody knows how long such a body will be.
+        // Nobody knows how long such a body will be. HTTP/2 need not say that one comes; then its first byte is waited for,
+        // at most so long (408). What becomes a tunnel has none.
         let refuse = format!("http-request return status 411 {}", frontend::words(411));
         page.line(format_args!("{refuse} if {{ req.hdr(transfer-encoding) -m found }}"));
+        let unsaid = "!{ req.hdr(content-length) -m found }";
         page.line(format_args!(
             "http-request wait-for-body time 5s at-least 1 if {unsaid} !{{ req.hdr(upgrade) -m found }}"
         ));
+        page.line(format_args!("{refuse} if {unsaid} {{ req.body_len gt 0 }}"));
     }
-    settings.rules.iter().for_each(|it| rule(it, page));
+    settings.rules.iter().enumerate().for_each(|(number, it)| rule(number, it, page));
     if let Some(it) = &settings.answer {
         return answer(it, document, page);
     }
@@ -39,10 +42,12 @@ pub(super) fn backend(name: &Label, backend: &Backend, document: &Document, page
         const TEXTS: &str = "text/html text/plain text/css text/javascript text/xml application/json application/javascript application/xml image/svg+xml";
         let types: Vec<&str> = types.iter().map(|it| it.as_str()).collect();
         page.line("compression algo gzip");
-        page.line(format_args!(
-            "compression type {}",
-            if types.is_empty() { TEXTS.to_owned() } else { types.join(" ") }
-        ));
+        if types.is_empty() {
+            page.line(format_args!("compression type {TEXTS}"));
+        }
+        for some in types.chunks(WORDS) {
+            page.line(format_args!("compression type {}", some.join(" ")));
+        }
     }
     if backend.slots.is_empty() {
         return;
@@ -191,17 +196,19 @@ fn server(slot: &Slot, settings: &Settings) -> String {
     line
 }
 
-fn rule(rule: &HttpRule, page: &mut Page) {
+fn rule(number: usize, rule: &HttpRule, page: &mut Page) {
     let way = |way: &Way| match way {
         Way::Request => "http-request",
         Way::Response => "http-response",
     };
     match rule {
         HttpRule::AllowFrom(list) => {
-            page.line(format_args!("http-request deny deny_status 403 unless {{ src {} }}", networks(list)));
+            ranges(format_args!("ranges-{number}"), list, page);
+            page.line(format_args!("http-request deny deny_status 403 unless ranges-{number}"));
         }
         HttpRule::DenyFrom(list) => {
-            page.line(format_args!("http-request deny deny_status 403 if {{ src {} }}", networks(list)));
+            ranges(format_args!("ranges-{number}"), list, page);
+            page.line(format_args!("http-request deny deny_status 403 if ranges-{number}"));
         }
         HttpRule::SetHeader(of, name, value) => {
             page.line(format_args!("{} set-header {name} {}", way(of), formatted(value)));

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::{Page, milliseconds, networks, quoted, tls_terms};
+use super::{Page, milliseconds, quoted, ranges, tls_terms};
 use crate::{
-    document::{Choice, Condition, Document, Frontend, HttpRouting, Place, Routing},
+    document::{Alternative, Choice, Condition, Document, Frontend, HttpRouting, Place, Routing},
     words::Label,
 };
 
@@ -44,18 +44,18 @@ pub(super) fn frontend(name: &Label, frontend: &Frontend, document: &Document, p
         page.line(format_args!("timeout http-keep-alive {}", milliseconds(timeouts.keep_alive)));
     }
     if !frontend.proxy_from.is_empty() {
-        page.line(format_args!(
-            "tcp-request connection expect-proxy layer4 if {{ src {} }}",
-            networks(&frontend.proxy_from)
-        ));
+        ranges("proxies", &frontend.proxy_from, page);
+        page.line("tcp-request connection expect-proxy layer4 if proxies");
     }
     // After a header of the PROXY protocol the client's own address is known, so it is asked then.
     let when = if frontend.proxy_from.is_empty() { "connection" } else { "session" };
     if !frontend.denied.is_empty() {
-        page.line(format_args!("tcp-request {when} reject if {{ src {} }}", networks(&frontend.denied)));
+        ranges("denied", &frontend.denied, page);
+        page.line(format_args!("tcp-request {when} reject if denied"));
     }
     if !frontend.sources.is_empty() {
-        page.line(format_args!("tcp-request {when} reject unless {{ src {} }}", networks(&frontend.sources)));
+        ranges("sources", &frontend.sources, page);
+        page.line(format_args!("tcp-request {when} reject unless sources"));
     }
     let map = |find: &str, name: &Label| format!("{find}({})", Place::Maps.path(folder, name));
     match &frontend.routing {
@@ -130,7 +130,7 @@ fn client(routing: &HttpRouting, scheme: &str, page: &mut Page) {
     let unless = match routing.trusted.as_slice() {
         [] => String::new(),
         trusted => {
-            page.line(format_args!("acl trusted src {}", networks(trusted)));
+            ranges("trusted", trusted, page);
             " unless trusted".to_owned()
         }
     };
@@ -178,25 +178,41 @@ fn client(routing: &HttpRouting, scheme: &str, page: &mut Page) {
     }
 }
 
+/// So many conditions stand in a line: HAProxy takes 64 words, and one has up to 7.
+const CONDITIONS: usize = 6;
+
 fn choices(choice: &Choice, page: &mut Page) {
     let undecided = format!("{{ var(txn.to) -m str {} }}", choice.name);
-    for alternative in &choice.alternatives {
-        let mut line = format!("http-request set-var(txn.to) str({}) if {undecided}", alternative.backend);
-        for condition in &alternative.conditions {
-            let _ = match condition {
-                Condition::Method(method) => write!(line, " {{ method -m str -- {method} }}"),
-                Condition::Header(name, value) => {
-                    write!(line, " {{ req.fhdr({name},1) -m str -- {} }}", quoted(value))
-                }
-                Condition::Query(name, value) => {
-                    write!(line, " {{ url_param({name}),url_dec(1) -m str -- {} }}", quoted(value))
-                }
-                Condition::Share(share, of) => write!(line, " {{ rand({of}) lt {share} }}"),
-            };
-        }
-        page.line(line);
+    for Alternative { conditions: all, backend } in &choice.alternatives {
+        let fits = if all.len() > CONDITIONS {
+            page.line("http-request set-var(txn.fits) int(1)");
+            for some in all.chunks(CONDITIONS) {
+                page.line(format_args!("http-request unset-var(txn.fits) unless{}", conditions(some)));
+            }
+            " { var(txn.fits) -m found }".to_owned()
+        } else {
+            conditions(all)
+        };
+        page.line(format_args!("http-request set-var(txn.to) str({backend}) if {undecided}{fits}"));
     }
     page.line(format_args!("http-request unset-var(txn.to) if {undecided}"));
+}
+
+fn conditions(all: &[Condition]) -> String {
+    let mut words = String::new();
+    for condition in all {
+        let _ = match condition {
+            Condition::Method(method) => write!(words, " {{ method -m str -- {method} }}"),
+            Condition::Header(name, value) => {
+                write!(words, " {{ req.fhdr({name},1) -m str -- {} }}", quoted(value))
+            }
+            Condition::Query(name, value) => {
+                write!(words, " {{ url_param({name}),url_dec(1) -m str -- {} }}", quoted(value))
+            }
+            Condition::Share(share, of) => write!(words, " {{ rand({of}) lt {share} }}"),
+        };
+    }
+    words
 }
 
 /// A body of ours, as a file with its type.

@@ -142,6 +142,10 @@ fn everywhere(texts: &[String], pem: &(String, String)) -> All {
 
 /// Directives that the printer has; of an indented line, the first words.
 const DIRECTIVES: &[&str] = &[
+    "acl denied src ",
+    "acl proxies src ",
+    "acl ranges-",
+    "acl sources src ",
     "acl trusted src ",
     "alpn ",
     "balance ",

@@ -1,5 +1,6 @@
 //! What is printed, before a real HAProxy: it takes each file without a word, and serves as our own data plane does.
 
+mod guards;
 mod haproxy;
 mod injection;
 mod peers;
@@ -18,7 +19,7 @@ use peers::{ask, member, native};
 use scene::{All, Members, all, made, options, printed};
 use seaway_testkit::traffic::{Clients, Kind, Target, trusting};
 
-const PORTS: [u16; 3] = [20_181, 20_182, 20_183];
+pub(crate) const PORTS: [u16; 3] = [20_181, 20_182, 20_183];
 
 #[test]
 fn haproxy_takes_each_file_without_a_warning() {
@@ -38,9 +39,11 @@ fn haproxy_takes_each_file_without_a_warning() {
 }
 
 /// An address of this process's own, in the network of loopback.
-fn address(network: u8) -> IpAddr {
+pub(crate) fn address(network: u8) -> IpAddr {
     Ipv4Addr::new(127, network, (std::process::id() >> 8) as u8, std::process::id() as u8).into()
 }
+
+const MANY: &str = "GET /many?q0=0&q1=1&q2=2&q3=3&q4=4&q5=5&q6=6&q7=7&q8=8";
 
 /// One request a line: host, method and path, and more fields.
 const REQUESTS: &[(&str, &str, &str)] = &[
@@ -80,9 +83,6 @@ const REQUESTS: &[(&str, &str, &str)] = &[
     ("shop.example", "GET /inside/x", ""),
     ("shop.example", "GET /denied", ""),
     ("shop.example", "GET /nobody", ""),
-    ("shop.example:20181", "GET /tls/x?y", ""),
-    ("shop.example:20181", "GET /moved", ""),
-    ("shop.example:20181", "GET /moved/x?y", ""),
     ("shop.example", "GET /many-inside", ""),
     ("shop.example", "GET /many-denied", ""),
     (
@@ -123,6 +123,9 @@ const REQUESTS: &[(&str, &str, &str)] = &[
         "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
     ),
     ("shop.example", "GET /", "Connection: Upgrade\r\nUpgrade: x/1, H2C\r\n"),
+    ("shop.example:20181", "GET /tls/x?y", ""),
+    ("shop.example:20181", "GET /moved", ""),
+    ("shop.example:20181", "GET /moved/x?y", ""),
     ("shop.example:20181", "GET /same-host/x", ""),
     ("shop.example", "GET /same-host/x", ""),
     ("shop.example", "GET /gone", ""),

@@ -113,6 +113,21 @@ fn value(name: &str, text: &str) -> (Name, Name) {
     (name.into(), text.into())
 }
 
+/// So many ranges, and this one as the last.
+pub(crate) fn ranges(count: usize, last: &str) -> Vec<ipnet::IpNet> {
+    let others = (0..count).map(|it| format!("10.{}.{}.0/24", it / 256, it % 256));
+    others.chain([last.to_owned()]).map(|it| it.parse().expect("a range")).collect()
+}
+
+/// So many headers, and as many parameters: `X-0: 0`, `q0=0`.
+pub(crate) fn many(path: &str, count: usize) -> Match {
+    let all = |name: &str| {
+        let one = |it: usize| (format!("{name}{it}").into(), TextMatch::Exact(it.to_string().into()));
+        (0..count).map(one).collect()
+    };
+    Match { path: prefix(path), headers: all("X-"), query: all("q"), method: Some("GET".into()) }
+}
+
 /// Rules of each kind that HAProxy serves.
 fn rules() -> Vec<Rule> {
     let shop = [exact("shop.example")];
@@ -166,6 +181,9 @@ fn rules() -> Vec<Rule> {
             &shop,
             prefix("/denied"),
         ),
+        at(Rule { sources: ranges(60, "127.0.0.0/8"), ..to("api") }, &shop, prefix("/many-inside")),
+        at(Rule { denied: ranges(60, "127.0.0.0/8"), ..to("api") }, &shop, prefix("/many-denied")),
+        Rule { matches: vec![many("/many", 9)], hosts: shop.to_vec(), ..to("beta") },
         at(
             Rule { rates: Vec::new(), action: Action::Forward(vec![(id("api"), 0)]), ..to("api") },
             &shop,
