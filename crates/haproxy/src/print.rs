@@ -84,6 +84,9 @@ fn configuration(document: &Document) -> String {
 fn global(document: &Document, page: &mut Page) {
     let global = &document.global;
     page.section("", "global");
+    // HAProxy would share ports with other programs that share theirs, such as another HAProxy, and each would get some of
+    // the connections.
+    page.line("noreuseport");
     page.line(format_args!("stats socket {} mode 600 level admin expose-fd listeners", global.socket()));
     page.line(format_args!("hard-stop-after {}", milliseconds(global.hard_stop)));
     // After a reload, connections that clients keep end with a response. Closed at once, they would lose requests under way.

@@ -167,6 +167,7 @@ const DIRECTIVES: &[&str] = &[
     "mode http",
     "mode tcp",
     "nbthread ",
+    "noreuseport",
     "option ",
     "rate-limit ",
     "retries ",
