@@ -120,7 +120,7 @@ impl Work<'_> {
             let Some(place) = place else {
                 self.unmatched(
                     rule,
-                    "paths that are regular expressions, or have characters such as ; # or quotes,",
+                    "paths that are regular expressions, are longer than 1700 characters, or have some such as ; # or quotes,",
                 );
                 if is_guarded(rule) {
                     hosts.iter().for_each(|host| scopes.entry(host.clone()).or_default().closed = true);
@@ -186,8 +186,12 @@ pub(super) fn is_guarded(rule: &Rule) -> bool {
         || rule.tls.as_ref().is_some_and(|tls| tls.clients.is_some() || tls.profile.is_some())
 }
 
+/// With any host before it, it is still a key.
+const LONGEST_PATH: usize = 1700;
+
 fn key_of(path: &str) -> Option<String> {
-    (path.starts_with('/') && Key::new(path).is_some()).then(|| path.to_owned())
+    let may = path.starts_with('/') && path.len() <= LONGEST_PATH && Key::new(path).is_some();
+    may.then(|| path.to_owned())
 }
 
 /// Those that can be said, and whether that is all.
