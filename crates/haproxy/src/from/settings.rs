@@ -16,6 +16,9 @@ use crate::{
     words::{Key, Label, Text, digest},
 };
 
+/// No body is so long, and from 2^63 on HAProxy takes no number.
+const NO_LIMIT: u64 = 1 << 62;
+
 /// What a listener says of the backends that it leads to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
@@ -68,7 +71,7 @@ impl Work<'_> {
                 // HAProxy does not tell connections by whether they carried a body.
                 Wanted::Strict | Wanted::Never => Reuse::Never,
             },
-            body: (timed.is_http && body != u64::MAX).then_some(body),
+            body: (timed.is_http && body < NO_LIMIT).then_some(body),
             compression: self.compression(pool, timed.is_http),
             server: ServerSettings {
                 http2: timed.is_http && pool.protocol == BackendProtocol::Http2,

@@ -19,7 +19,7 @@ use crate::{
     scene::{All, at, http, load_balancer, many, owner, pool, prefix, printed, ranges, to},
 };
 
-/// As long as each of them may be.
+/// As long as each of them may be, and the largest numbers.
 fn longest() -> All {
     let all = ranges(1000, "127.0.0.0/8");
     let text = |it: usize| seaway_model::Name::from(format!("/{it}{}", "a".repeat(990)));
@@ -45,6 +45,7 @@ fn longest() -> All {
     };
     listener.http.trusted = all.clone();
     let mut web = pool("web", &["10.0.0.1:80".parse().expect("an address")]);
+    web.http.body = Some(u64::MAX >> 1);
     let types = (0..200).map(|it| format!("text/x{it}").into()).collect();
     web.http.compression = Some(Arc::new(Compression { types, private: true }));
     let it = load_balancer("127.0.0.1".parse().expect("an address"), vec![listener], vec![web]);
