@@ -12,8 +12,8 @@ use seaway_drivers::haproxy::{HaproxyHost, OnHost};
 use seaway_engine::{Driver as _, Failure};
 use seaway_haproxy::{Global, Options, words::Folder};
 use seaway_model::{
-    Desired, Kind, LbKey, Listener, LoadBalancer, ObjectRef, Owner, Pool, Reason, Unit,
-    load_balancer::{Bind, Certificate, Protocol, Rule, TlsByName},
+    Desired, Kind, LbKey, Listener, LoadBalancer, ObjectRef, Owner, Pool, PoolId, Reason, Unit,
+    load_balancer::{BackendTls, Bind, Certificate, ClientAuth, Protocol, Rule, TlsByName, Trust},
     outcome::Serving,
 };
 use seaway_testkit::{
@@ -223,5 +223,56 @@ async fn a_certificate_that_cannot_be_used_is_told_and_harms_no_other() {
     let reasons: Vec<Reason> = told.problems.iter().map(|it| it.1.reason).collect();
     assert!(reasons.contains(&Reason::BadCertificate), "{:?}", told.problems);
     assert_eq!(ask((ip, a).into()).as_deref(), Some("here"), "the other is served");
+    host.stop(PATIENCE).await;
+}
+
+/// As one of a certificate: HAProxy would refuse the whole file, and the Unit of the front door would be told nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn authorities_that_cannot_be_read_close_what_believes_them_and_harm_no_other() {
+    let folder = TempDir::new().expect("a folder");
+    let host = host(folder.path());
+    let (ip, [a, b, c]) = (IpAddr::V4(ip(74)), PORTS);
+    let line = member("here\n");
+    let owner = owner();
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let mut wanted = load_balancer(&owner, ip, &[a, b, c], &[line]);
+    let pool = wanted.pools.values().next().expect("one pool").clone();
+    let trust = Trust::CaBundle(broken.into());
+    let tls = Some(Arc::new(BackendTls { name: None, usual: "shop.default".into(), trust }));
+    let believing = Pool { id: PoolId("believing".into()), tls, ..(*pool).clone() };
+    let at_b = Arc::make_mut(wanted.listeners.values_mut().nth(1).expect("three"));
+    at_b.rules = vec![Rule::everything_to(owner.clone(), believing.id.clone()).into()];
+    wanted.pools.insert(believing.id.clone(), Arc::new(believing));
+
+    let object = ObjectRef::new(Kind::Secret, "default", "clients");
+    let made = rcgen::generate_simple_self_signed(["shop.example".to_owned()]).expect("a certificate");
+    let shown = ObjectRef::new(Kind::Secret, "default", "shown");
+    let held = |authorities: &str, chain: String, key: String| {
+        let users = String::new().into();
+        let (chain, authorities, key) = (chain.into(), authorities.into(), key.into());
+        Arc::new(Certificate { chain, key, authorities, staple: None, users })
+    };
+    let at_c = Arc::make_mut(wanted.listeners.values_mut().nth(2).expect("three"));
+    at_c.protocol = Protocol::Http;
+    let clients = Some(ClientAuth { authorities: object.clone(), required: true });
+    at_c.tls = Some(Arc::new(TlsByName { default: vec![shown.clone()], clients, ..TlsByName::default() }));
+    wanted.certificates = Arc::new(
+        [
+            (object, held(broken, String::new(), String::new())),
+            (shown, held("", made.cert.pem(), made.signing_key.serialize_pem())),
+        ]
+        .into(),
+    );
+    settle(&host, &owner, &desired(wanted.clone())).await.expect("the rest of it is written");
+
+    let unit = unit(&owner);
+    let observed = host.observe(&unit, &Desired::Absent).await.expect("it is known");
+    let told = host.conclude(&unit, &desired(wanted), &observed);
+    let fields: Vec<&str> = told.problems.iter().map(|it| &*it.1.field).collect();
+    let of = |option: &str| format!("metadata.annotations[seaway.dev/{option}]");
+    assert_eq!(fields, [of("backend-tls"), of("client-authorities")], "{:?}", told.problems);
+    assert_eq!(ask((ip, a).into()).as_deref(), Some("here"), "the other port is served");
+    assert_eq!(ask((ip, b).into()).as_deref(), Some(""), "its members get nothing");
+    assert_eq!(ask((ip, c).into()), None, "without authorities no client can be verified");
     host.stop(PATIENCE).await;
 }

@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-use seaway_model::{Kind, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason};
+use seaway_model::{Kind, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, load_balancer::Trust};
 
 use crate::{
     document::{Answer, Backend, Document, Global, Settings},
@@ -32,10 +32,18 @@ pub struct Wanted<'a> {
     pub load_balancers: &'a BTreeMap<Owner, Arc<LoadBalancer>>,
     pub version: Version,
     pub global: &'a Global,
-    /// Objects whose certificate or key cannot be used: HAProxy would refuse the whole file because of one.
-    pub unusable: &'a BTreeSet<ObjectRef>,
+    pub unusable: &'a Unusable,
     /// What was served before: members keep their slots, and a new pool takes a spare backend.
     pub before: Option<&'a Document>,
+}
+
+/// What cannot be used: HAProxy would refuse the whole file because of one.
+#[derive(Clone, Debug, Default)]
+pub struct Unusable {
+    /// Objects, because of their certificate or key.
+    pub certificates: BTreeSet<ObjectRef>,
+    /// Texts in which not each certificate of an authority can be read.
+    pub authorities: BTreeSet<Name>,
 }
 
 /// The same for the same values, whatever their order in time was, but for what `before` keeps in its place.
@@ -61,6 +69,17 @@ pub fn document(wanted: Wanted<'_>) -> (Document, Vec<(Owner, Problem)>) {
     problems.sort_unstable();
     problems.dedup();
     (work.document, problems)
+}
+
+/// Texts of authorities that HAProxy would read for it.
+pub fn authorities(load_balancer: &LoadBalancer) -> BTreeSet<&Name> {
+    let of_members =
+        load_balancer.pools.values().filter_map(|pool| match pool.tls.as_ref().map(|it| &it.trust) {
+            Some(Trust::CaBundle(text)) => Some(text),
+            _ => None,
+        });
+    let of_clients = load_balancer.certificates.values().map(|it| &it.authorities);
+    of_members.chain(of_clients).filter(|it| !it.is_empty()).collect()
 }
 
 struct Work<'a> {

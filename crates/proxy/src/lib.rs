@@ -86,4 +86,4 @@ pub use statistics::{
 };
 pub use sys::{give_memory_back, raise_descriptor_limit};
 pub use takeover::{HandOver, Introduction, Predecessor, TakeOverError, TakenOver, Turn, take, take_as};
-pub use tls::{KeyError, look_at, shows_validation};
+pub use tls::{KeyError, look_at, look_at_authorities, shows_validation};

@@ -34,7 +34,7 @@ use seaway_model::{
 use hosts::Hosts;
 pub(crate) use hosts::{AskedBy, Handshake};
 pub(crate) use keys::Keys;
-pub use keys::{KeyError, look_at};
+pub use keys::{KeyError, look_at, look_at_authorities};
 pub(crate) use tickets::Tickets;
 pub(crate) use upstream::UpstreamTls;
 pub(crate) use validation::Validations;

@@ -1,14 +1,11 @@
 //! `plan --driver haproxy`: the configuration by which HAProxy would serve what the folder asks for.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    process::ExitCode,
-};
+use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::Result;
 use seaway_drivers::native::OnHost;
 use seaway_haproxy::{
-    Files, Version, Wanted, document,
+    Files, Unusable, Version, Wanted, authorities, document,
     document::{Global, Place},
     files,
 };
@@ -20,7 +17,7 @@ use super::Look;
 use crate::{
     args::{Output, Plan},
     output,
-    settings::Settings,
+    settings::{Settings, data_plane::DataPlane},
 };
 
 struct Printed {
@@ -45,11 +42,16 @@ pub(super) fn plan(look: &Look, settings: &Settings, arguments: &Plan) -> Result
 fn printed(look: &Look, settings: &Settings, version: Version) -> Printed {
     let all = look.world.load_balancers(&OnHost(settings.host.clone()).place());
     let certificates = all.values().flat_map(|it| it.certificates.iter());
-    let unusable: BTreeSet<_> = certificates
+    let certificates = certificates
         .filter(|(_, it)| !it.chain.is_empty() && seaway_proxy::look_at(it).is_err())
-        .map(|(object, _)| object.clone())
-        .collect();
-    let global = Global::default();
+        .map(|(object, _)| object.clone());
+    let authorities = all.values().flat_map(|it| authorities(it));
+    let authorities = authorities.filter(|it| seaway_proxy::look_at_authorities(it).is_err()).cloned();
+    let unusable = Unusable { certificates: certificates.collect(), authorities: authorities.collect() };
+    let global = match &settings.data_plane {
+        DataPlane::Haproxy(it) => it.global(),
+        DataPlane::Native => Global::default(),
+    };
     let wanted = Wanted { load_balancers: &all, version, global: &global, unusable: &unusable, before: None };
     let (document, problems) = document(wanted);
     let problems = look.problems.iter().cloned().chain(problems.into_iter().map(|(_, it)| it));
@@ -86,7 +88,10 @@ impl Printed {
 mod tests {
     use std::fs;
 
+    use seaway_haproxy::words::Folder;
+
     use super::{super::Before, *};
+    use crate::settings::data_plane::HaproxySettings;
 
     const SHOP: &str = "
 apiVersion: v1
@@ -129,6 +134,11 @@ spec: {addresses: [192.0.2.0/24]}
         fs::write(folder.path().join("shop.yaml"), shop).expect("written");
         let settings = Settings::default();
         let look = Look::at(folder.path(), &settings, Before::default()).expect("it is read");
+        let mut elsewhere = settings.clone();
+        let folder = Folder::new("/srv/haproxy").expect("a folder");
+        elsewhere.data_plane = DataPlane::Haproxy(HaproxySettings { program: "haproxy".into(), folder });
+        let text = self::printed(&look, &elsewhere, Version::V2_6).text();
+        assert!(text.contains("/srv/haproxy/worker.sock") && !text.contains("/run/seaway"), "{text}");
         let printed = printed(&look, &settings, Version::V2_6);
         let (text, json) = (printed.text(), printed.json());
         for part in [

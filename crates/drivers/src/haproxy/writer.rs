@@ -9,10 +9,11 @@ use std::{
 };
 
 use seaway_haproxy::{
-    Document, Global, Haproxy, Options, ProcessError, Report, Version, Wanted, document, version,
+    Document, Global, Haproxy, Options, ProcessError, Report, Unusable, Version, Wanted, authorities,
+    document, version,
 };
 use seaway_model::{
-    L4, Listener, LoadBalancer, ObjectRef, Owner, Problem,
+    L4, Listener, LoadBalancer, Name, ObjectRef, Owner, Problem,
     load_balancer::{Bind, Certificate},
     outcome::Serving,
 };
@@ -305,10 +306,12 @@ fn concerns(load_balancer: &LoadBalancer, owner: &Owner) -> bool {
 #[derive(Default)]
 struct Certificates {
     known: BTreeMap<ObjectRef, (Arc<Certificate>, Option<Problem>)>,
+    /// Of authorities: whether each certificate in the text can be read.
+    authorities: BTreeMap<Name, bool>,
 }
 
 impl Certificates {
-    fn look(&mut self, all: &Parts) -> (BTreeSet<ObjectRef>, Vec<(Owner, Problem)>) {
+    fn look(&mut self, all: &Parts) -> (Unusable, Vec<(Owner, Problem)>) {
         let before = std::mem::take(&mut self.known);
         let mut problems = Vec::new();
         for load_balancer in all.values() {
@@ -333,7 +336,16 @@ impl Certificates {
                 self.known.insert(object.clone(), (certificate.clone(), problem));
             }
         }
-        let unusable = self.known.iter().filter(|(_, it)| it.1.is_some()).map(|it| it.0.clone());
-        (unusable.collect(), problems)
+        let before = std::mem::take(&mut self.authorities);
+        for text in all.values().flat_map(|it| authorities(it)) {
+            if !self.authorities.contains_key(text) {
+                let look = || seaway_proxy::look_at_authorities(text).is_ok();
+                self.authorities.insert(text.clone(), before.get(text).copied().unwrap_or_else(look));
+            }
+        }
+        let certificates = self.known.iter().filter(|(_, it)| it.1.is_some()).map(|it| it.0.clone());
+        let authorities = self.authorities.iter().filter(|(_, it)| !**it).map(|it| it.0.clone());
+        // Who believes such authorities is told by who makes the document.
+        (Unusable { certificates: certificates.collect(), authorities: authorities.collect() }, problems)
     }
 }

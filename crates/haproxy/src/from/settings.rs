@@ -142,7 +142,9 @@ impl Work<'_> {
         let trust = match &tls.trust {
             Trust::SystemRoots => Some(ServerTls::SystemRoots),
             Trust::InsecureSkipVerify => Some(ServerTls::Unverified),
-            Trust::CaBundle(bundle) if is_pem(bundle, "CERTIFICATE") => {
+            Trust::CaBundle(bundle)
+                if is_pem(bundle, "CERTIFICATE") && !self.wanted.unusable.authorities.contains(bundle) =>
+            {
                 let name = Label::of(&digest(bundle)).and(".pem");
                 self.document.authorities.insert(name.clone(), bundle.clone());
                 Some(ServerTls::Authorities(name))
@@ -150,7 +152,7 @@ impl Work<'_> {
             Trust::CaBundle(_) => None,
         };
         if trust.is_none() || bad > 0 {
-            let what = "members cannot be verified: there is no authority, or a name that is no host name. They get nothing";
+            let what = "members cannot be verified: there is no certificate of an authority that can be read, or a name that is no host name. They get nothing";
             self.problem(&pool.owner, "backend-tls", Reason::BadCertificate, what.to_owned());
             return None;
         }

@@ -81,7 +81,7 @@ impl Work<'_> {
                 let held = here.load_balancer.certificates.get(&clients.authorities);
                 let usable = held.filter(|it| {
                     is_pem(&it.authorities, "CERTIFICATE")
-                        && !self.wanted.unusable.contains(&clients.authorities)
+                        && !self.wanted.unusable.authorities.contains(&it.authorities)
                 });
                 let Some(held) = usable else {
                     let what = format!(
@@ -91,6 +91,8 @@ impl Work<'_> {
                     self.problem(&here.listener.owner, "client-authorities", Reason::NoSuchSecret, what);
                     return None;
                 };
+                let what = "members get no Client-Cert from HAProxy: they cannot tell who the client is";
+                self.unsupported(&here.listener.owner, "client-authorities", what);
                 let name = file(&clients.authorities);
                 self.document.authorities.insert(name.clone(), held.authorities.clone());
                 Some((name, clients.required))
@@ -102,7 +104,7 @@ impl Work<'_> {
     fn certificate(&mut self, here: &Here<'_>, object: &ObjectRef) -> Option<Label> {
         let held = here.load_balancer.certificates.get(object)?;
         let key = held.key.expose_secret();
-        if self.wanted.unusable.contains(object)
+        if self.wanted.unusable.certificates.contains(object)
             || !is_pem(&held.chain, "CERTIFICATE")
             || !key.contains("KEY-----")
         {

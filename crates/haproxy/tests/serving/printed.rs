@@ -2,18 +2,20 @@
 
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
-use seaway_haproxy::{Document, Version, Wanted, document, document::SlotState, files, is_ours};
+use seaway_haproxy::{Document, Unusable, Version, Wanted, document, document::SlotState, files, is_ours};
 use seaway_model::{
-    L4, Listener, LoadBalancer, Owner, Pool, Problem,
+    L4, Listener, LoadBalancer, Name, Owner, Pool, Problem,
     load_balancer::{
-        BackendTls, BasicAuth, CheckKind, ClientKey, Filter, HealthCheck, HttpOptions, Match, MemberState,
-        PathMatch, RateLimit, RequestRate, Rule, RuleTls, TextMatch, TlsByName, TlsProfile, Trust,
+        BackendTls, BasicAuth, Certificate, CheckKind, ClientAuth, ClientKey, Filter, HealthCheck,
+        HttpOptions, Match, MemberState, PathMatch, Protocol, RateLimit, RequestRate, Rule, RuleTls,
+        TextMatch, TlsByName, TlsProfile, Trust,
     },
 };
 use secrecy::ExposeSecret as _;
 
 use crate::scene::{
-    All, Members, all, at, exact, http, load_balancer, made, owner, pool, prefix, printed, secret, to,
+    All, Members, all, at, certificate, exact, http, load_balancer, made, owner, pool, prefix, printed,
+    secret, to,
 };
 
 const FOLDER: &str = "/run/seaway/haproxy";
@@ -145,6 +147,11 @@ fn a_guarded_rule_that_cannot_be_told_from_others_closes_all_that_it_could_be_ab
     let (document, problems) = regex(false);
     assert_eq!(problems.len(), 1);
     assert_eq!(mapped(&document, "shop.example/"), Some("default.web.web"));
+    // A path that is no key of a map, with its host at the latest.
+    let long = format!("/{}", "a".repeat(1990));
+    let rule = Rule { hosts: vec![exact("shop.example")], ..at(guarded(), &[], prefix(&long)) };
+    let (document, problems) = printed(&one(rule, |_, _| {}), FOLDER, None);
+    assert_eq!((problems.len(), mapped(&document, "shop.example/")), (1, Some("unavailable")));
     // By a header: all that its path is about.
     let header = Match {
         headers: vec![("X-A".into(), TextMatch::Regex(".*".into()))],
@@ -153,6 +160,32 @@ fn a_guarded_rule_that_cannot_be_told_from_others_closes_all_that_it_could_be_ab
     };
     let (document, _) = printed(&one(Rule { matches: vec![header], ..guarded() }, |_, _| {}), FOLDER, None);
     assert_eq!(mapped(&document, "*/guarded/"), Some("unavailable"));
+}
+
+fn believing(authorities: &str) -> Option<Arc<BackendTls>> {
+    let trust = Trust::CaBundle(authorities.into());
+    Some(Arc::new(BackendTls { name: None, usual: "web.default".into(), trust }))
+}
+
+#[test]
+fn authorities_that_cannot_be_read_spoil_only_what_believes_them() {
+    let pem = made(&["first.example"]);
+    let all = one(to("web"), |pool, _| pool.tls = believing(&pem.0));
+    let global = crate::scene::global(FOLDER);
+    let printed = |unusable: &Unusable| {
+        let version = Version::V2_6;
+        document(Wanted { load_balancers: &all, version, global: &global, unusable, before: None })
+    };
+    let (document, problems) = printed(&Unusable::default());
+    assert_eq!((document.authorities.len(), problems), (1, Vec::new()));
+    let authorities = BTreeSet::from([pem.0.as_str().into()]);
+    let (document, problems) = printed(&Unusable { authorities, ..Unusable::default() });
+    let [(_, problem)] = problems.as_slice() else { panic!("{problems:?}") };
+    assert_eq!(
+        (document.authorities.len(), &*problem.field),
+        (0, "metadata.annotations[seaway.dev/backend-tls]")
+    );
+    assert!(document.backends.values().all(|it| it.slots.iter().all(|slot| slot.member.is_none())));
 }
 
 #[test]
@@ -177,11 +210,24 @@ fn what_is_left_out_or_closed_is_said_at_its_field() {
             one(to("web"), |pool, _| pool.transparent = true),
         ),
         (
+            "the host's address, not the client's",
+            "metadata.annotations[seaway.dev/transparent]",
+            one(to("web"), |pool, listener| {
+                pool.transparent = true;
+                listener.protocol = Protocol::Opaque;
+            }),
+        ),
+        (
             "members cannot be verified",
             "metadata.annotations[seaway.dev/backend-tls]",
-            one(to("web"), |pool, _| {
-                let trust = Trust::CaBundle("".into());
-                pool.tls = Some(Arc::new(BackendTls { name: None, usual: "web.default".into(), trust }));
+            one(to("web"), |pool, _| pool.tls = believing("")),
+        ),
+        (
+            "members cannot be verified",
+            "metadata.annotations[seaway.dev/backend-tls]",
+            one(to("web"), |pool, listener| {
+                pool.tls = believing("");
+                listener.protocol = Protocol::Opaque;
             }),
         ),
         (
@@ -204,11 +250,41 @@ fn what_is_left_out_or_closed_is_said_at_its_field() {
 }
 
 #[test]
+fn clients_are_verified_and_that_members_do_not_learn_who_they_are_is_said() {
+    let pem = made(&["first.example"]);
+    let clients = ClientAuth { authorities: secret("clients"), required: true };
+    let mut all = one(to("web"), |_, listener| {
+        let tls =
+            TlsByName { default: vec![secret("shown")], clients: Some(clients), ..TlsByName::default() };
+        listener.tls = Some(Arc::new(tls));
+    });
+    for it in all.values_mut() {
+        let authorities = Arc::new(Certificate { authorities: pem.0.as_str().into(), ..none() });
+        Arc::make_mut(it).certificates =
+            Arc::new([(secret("shown"), certificate(&pem)), (secret("clients"), authorities)].into());
+    }
+    let (document, problems) = printed(&all, FOLDER, None);
+    let [(_, problem)] = problems.as_slice() else { panic!("{problems:?}") };
+    assert!(problem.message.contains("Client-Cert"), "{problem}");
+    assert_eq!(&*problem.field, "metadata.annotations[seaway.dev/client-authorities]");
+    let text = read(&document);
+    assert!(text.contains("/authorities/default.clients.pem verify required"), "{text}");
+    assert!(text.contains("http-request del-header Client-Cert\n"), "a client may not say who it is: {text}");
+}
+
+fn none() -> Certificate {
+    let nothing = || Name::default();
+    let (key, users) = (String::new().into(), String::new().into());
+    Certificate { chain: nothing(), key, authorities: nothing(), staple: None, users }
+}
+
+#[test]
 fn one_certificate_that_cannot_be_used_spoils_only_itself() {
     let pems = [made(&["first.example"]), made(&["second.example"])];
     let ip = "192.0.2.10".parse().expect("an address");
     let all = all(ip, [80, 443, 3306], Members::written(), &pems);
-    let (global, unusable) = (crate::scene::global(FOLDER), BTreeSet::from([secret("first")]));
+    let unusable = Unusable { certificates: BTreeSet::from([secret("first")]), authorities: BTreeSet::new() };
+    let global = crate::scene::global(FOLDER);
     let wanted = Wanted {
         load_balancers: &all,
         version: Version::V2_6,
@@ -277,7 +353,7 @@ fn a_new_pool_takes_a_spare_backend_and_spares_are_made_again_with_the_next_relo
     let (third, _) = printed(&scene(&ten), FOLDER, Some(&second));
     assert_eq!((mapped(&third, "b.example/"), spares(&third)), (Some("spare-1"), 8));
     let newer = |version| {
-        let (global, unusable) = (crate::scene::global(FOLDER), BTreeSet::new());
+        let (global, unusable) = (crate::scene::global(FOLDER), Unusable::default());
         let load_balancers = &scene(&["a"]);
         document(Wanted { load_balancers, version, global: &global, unusable: &unusable, before: None }).0
     };

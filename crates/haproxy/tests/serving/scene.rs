@@ -1,13 +1,13 @@
 //! What is served in these tests, as values of the model: the same for HAProxy and for our own data plane.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
 
-use seaway_haproxy::{Document, Version, Wanted, document, document::Global, words::Folder};
+use seaway_haproxy::{Document, Unusable, Version, Wanted, document, document::Global, words::Folder};
 use seaway_model::{
     Kind, Listener, LoadBalancer, Name, ObjectRef, Owner, Pool, PoolId, Problem,
     load_balancer::{
@@ -103,7 +103,7 @@ pub(crate) fn printed(
     folder: &str,
     before: Option<&Document>,
 ) -> (Document, Vec<(Owner, Problem)>) {
-    let (global, unusable) = (global(folder), BTreeSet::new());
+    let (global, unusable) = (global(folder), Unusable::default());
     let wanted =
         Wanted { load_balancers: all, version: Version::V2_6, global: &global, unusable: &unusable, before };
     document(wanted)

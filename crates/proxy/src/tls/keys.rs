@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::{
-    SignatureScheme,
+    RootCertStore, SignatureScheme,
     crypto::aws_lc_rs::sign::any_supported_type,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     sign::CertifiedKey,
@@ -98,6 +98,12 @@ fn mismatch(certified: &CertifiedKey) -> KeyError {
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, KeyError> {
     let all = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>();
     all.map_err(KeyError::Chain).and_then(|all| if all.is_empty() { Err(KeyError::Empty) } else { Ok(all) })
+}
+
+/// Whether each certificate of authorities in this PEM can be read, for those who only look.
+pub fn look_at_authorities(pem: &str) -> Result<(), KeyError> {
+    let mut roots = RootCertStore::empty();
+    certificates(pem)?.into_iter().try_for_each(|it| roots.add(it)).map_err(KeyError::Certificate)
 }
 
 /// Whether a certificate can be used, for those who only look.
