@@ -268,9 +268,8 @@ async fn authorities_that_cannot_be_read_close_what_believes_them_and_harm_no_ot
     let unit = unit(&owner);
     let observed = host.observe(&unit, &Desired::Absent).await.expect("it is known");
     let told = host.conclude(&unit, &desired(wanted), &observed);
-    let fields: Vec<&str> = told.problems.iter().map(|it| &*it.1.field).collect();
-    let of = |option: &str| format!("metadata.annotations[seaway.dev/{option}]");
-    assert_eq!(fields, [of("backend-tls"), of("client-authorities")], "{:?}", told.problems);
+    let reasons: Vec<Reason> = told.problems.iter().map(|it| it.1.reason).collect();
+    assert_eq!(reasons, [Reason::BadCertificate, Reason::NoSuchSecret], "{:?}", told.problems);
     assert_eq!(ask((ip, a).into()).as_deref(), Some("here"), "the other port is served");
     assert_eq!(ask((ip, b).into()).as_deref(), Some(""), "its members get nothing");
     assert_eq!(ask((ip, c).into()), None, "without authorities no client can be verified");
