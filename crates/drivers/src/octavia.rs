@@ -413,13 +413,14 @@ impl Driver for Octavia {
     }
 
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Report {
-        let report = self.report(unit, desired, observed);
-        Report {
-            pending: self.pending(unit, desired, observed),
-            replaced: named::replaced(unit, desired, observed),
-            ours: self.has_our_marks(unit, observed),
-            ..report
-        }
+        let mut report = self.report(unit, desired, observed);
+        report.pending = self.pending(unit, desired, observed);
+        report.replaced = named::replaced(unit, desired, observed);
+        report
+    }
+
+    fn is_ours(&self, unit: &Unit, observed: &Observed) -> bool {
+        self.has_our_marks(unit, observed)
     }
 
     fn width(&self) -> usize {

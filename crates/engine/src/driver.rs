@@ -26,7 +26,8 @@ pub trait Driver: Send + Sync {
     fn serves(&self, unit: &Unit) -> bool;
 
     /// What of this the place cannot do: it is left out, its owners are told, and the rest goes on. Nothing: it can do all of it.
-    /// What is there already of a part that is refused stays as it is (`wanted.rs`).
+    /// What is there already of a part that is refused stays as it is: of steps that delete, only those are taken that print themselves
+    /// the same as one for all that is desired (`wanted.rs`). So what a step prints has to name what it deletes.
     fn refuse(&self, _unit: &Unit, _desired: &Desired, _observed: &Self::Observed) -> Option<Refused> {
         None
     }
@@ -78,7 +79,12 @@ pub trait Driver: Send + Sync {
         async { Ok(false) }
     }
 
-    /// What is to be told after all steps were applied.
+    /// What is there was marked as ours: then its Service was adopted before. Asked where nothing is applied.
+    fn is_ours(&self, _unit: &Unit, _observed: &Self::Observed) -> bool {
+        false
+    }
+
+    /// What is to be told after all steps were applied. Not asked of a preview.
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Self::Observed) -> Report;
 
     /// The longest that one look or one step may take. What takes longer has lost its way: it is given up, and the Unit is
@@ -111,8 +117,6 @@ pub struct Report {
     pub pending: Option<Name>,
     /// The load balancer that its owner names and that is gone, and the one that serves it.
     pub replaced: Option<Replaced>,
-    /// What is there was marked as ours: then its Service was adopted before.
-    pub ours: bool,
 }
 
 /// A part of what is desired, which its place cannot do.

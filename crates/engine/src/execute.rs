@@ -11,7 +11,7 @@ use seaway_model::{
 use crate::{
     driver::{Driver, Failure, Report, name},
     gate::{Fence, Gate},
-    work::{Attempt, dry_run, within, work_once},
+    work::{Attempt, preview, within, work_once},
 };
 
 /// What is asked of a driver.
@@ -119,14 +119,14 @@ async fn whole<D: Driver>(
     gate: &Gate,
 ) -> Result<Worked, Failure> {
     if desired.is_preview() {
-        let Some(told) = dry_run(driver, unit, desired).await? else { return Ok(Worked::left_alone(unit)) };
+        let Some(told) = preview(driver, unit, desired).await? else { return Ok(Worked::left_alone(unit)) };
         let steps = told.steps.iter().map(|it| it.to_string().into()).collect();
-        return Ok(Worked::Previewed { ours: told.report.ours, steps });
+        return Ok(Worked::Previewed { ours: driver.is_ours(unit, &told.observed), steps });
     }
     let Some(Attempt { report, .. }) = work_once(driver, unit, desired, gate).await? else {
         return Ok(Worked::left_alone(unit));
     };
-    let Report { facts, serving, problems, again, pending, replaced, ours: _ } = report;
+    let Report { facts, serving, problems, again, pending, replaced } = report;
     let state = match (desired, again) {
         (desired, None) if desired.is_absent() => UnitState::Absent,
         (_, Some(after)) => UnitState::Pending(after),

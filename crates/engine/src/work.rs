@@ -76,7 +76,7 @@ pub async fn work_once<D: Driver>(
 ) -> Result<Option<Attempt<D>>, Failure> {
     // No driver can be wrong about what is to be left alone, or previewed.
     if *desired == Desired::Released || desired.is_preview() {
-        return dry_run(driver, unit, desired)
+        return preview(driver, unit, desired)
             .await
             .map(|it| it.map(|it| Attempt { steps: Vec::new(), ..it }));
     }
@@ -102,7 +102,8 @@ pub async fn work_once<D: Driver>(
     Ok(Some(Attempt { observed, steps, report }))
 }
 
-/// What [`work_once`] would do, without the gate's word; nothing is written. `None`: it is left alone.
+/// What [`work_once`] would do, without the gate's word; nothing is written. For a process that writes nothing at all: the driver
+/// concludes, so that its Problems are shown. `None`: it is left alone.
 pub async fn dry_run<D: Driver>(
     driver: &D,
     unit: &Unit,
@@ -113,6 +114,20 @@ pub async fn dry_run<D: Driver>(
     }
     let Looked { wanted, observed, steps } = look(driver, unit, desired).await?;
     let report = concluded(driver, unit, wanted, &observed);
+    Ok(Some(Attempt { observed, steps, report }))
+}
+
+/// As above, in a process that writes elsewhere: what the driver knows of its Units from what it did stays.
+pub(crate) async fn preview<D: Driver>(
+    driver: &D,
+    unit: &Unit,
+    desired: &Desired,
+) -> Result<Option<Attempt<D>>, Failure> {
+    if *desired == Desired::Released {
+        return Ok(None);
+    }
+    let Looked { wanted, observed, steps } = look(driver, unit, desired).await?;
+    let report = Report { problems: wanted.problems(), ..Report::default() };
     Ok(Some(Attempt { observed, steps, report }))
 }
 

@@ -45,7 +45,7 @@ async fn what_an_adoption_would_do_is_told_and_each_look_is_a_first_one() {
     scene.fake.forget_requests();
     let look = async || {
         let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
-        assert!(!scene.driver.conclude(&unit(), &desired, &observed).ours);
+        assert!(!scene.driver.is_ours(&unit(), &observed));
         scene.driver.steps(&desired, &observed).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let adopt = [
@@ -73,7 +73,7 @@ async fn what_an_adoption_would_do_is_told_and_each_look_is_a_first_one() {
     let steps = scene.reach(&wish).await;
     assert!(steps.contains(&adopt[0]) && steps.contains(&adopt[1]), "{steps:?}");
     let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
-    assert!(scene.driver.conclude(&unit(), &desired, &observed).ours);
+    assert!(scene.driver.is_ours(&unit(), &observed));
     assert!(scene.driver.steps(&desired, &observed).is_empty());
 }
 
@@ -101,6 +101,6 @@ async fn a_new_service_that_is_not_adopted_is_looked_at_and_nothing_is_made() {
     scene.fake.forget_requests();
     let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
     assert!(!scene.driver.steps(&desired, &observed).is_empty(), "it would be made");
-    assert!(!scene.driver.conclude(&unit(), &desired, &observed).ours);
+    assert!(!scene.driver.is_ours(&unit(), &observed));
     assert_eq!(writes(&scene), 0);
 }

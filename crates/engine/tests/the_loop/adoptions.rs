@@ -59,6 +59,7 @@ async fn what_is_observed_is_looked_at_and_nothing_is_written_whatever_changes()
     running.played.with(|it| {
         assert!(it.applied.is_empty(), "{:?}", it.applied);
         assert!(it.swapped.is_empty(), "{:?}", it.swapped);
+        assert_eq!(it.concluded, 0, "from what it did not do");
     });
     running.stop().await;
 }

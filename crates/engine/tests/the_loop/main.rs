@@ -63,6 +63,8 @@ struct Script {
     rest: u32,
     /// What is there has our marks.
     ours: bool,
+    /// How often it told what came of its work.
+    concluded: usize,
     /// Steps at load balancers, beside that which makes or removes them.
     more: Vec<&'static str>,
     /// It does not say what its steps delete.
@@ -177,10 +179,14 @@ impl Driver for Played {
     }
 
     fn conclude(&self, unit: &Unit, _: &Desired, _: &bool) -> Report {
+        self.with(|it| it.concluded += usize::from(matches!(unit, Unit::LoadBalancer(..))));
         let is_served = matches!(unit, Unit::LoadBalancer(..) | Unit::Presence(_));
         let serving = Serving { ip: [192, 0, 2, 5].into(), protocol: L4::Tcp, port: shop().ports[0].port };
-        let ours = self.with(|it| it.ours);
-        Report { serving: is_served.then_some(serving).into_iter().collect(), ours, ..Report::default() }
+        Report { serving: is_served.then_some(serving).into_iter().collect(), ..Report::default() }
+    }
+
+    fn is_ours(&self, _: &Unit, _: &bool) -> bool {
+        self.with(|it| it.ours)
     }
 
     fn rest(&self, _unit: &Unit, took: Duration) -> Duration {

@@ -130,6 +130,10 @@ impl<D: Driver> Driver for Probe<'_, D> {
         self.cut_at((at, true))
     }
 
+    fn is_ours(&self, unit: &Unit, observed: &D::Observed) -> bool {
+        self.driver.is_ours(unit, observed)
+    }
+
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &D::Observed) -> Report {
         self.driver.conclude(unit, desired, observed)
     }
