@@ -14,8 +14,10 @@ use prometheus_client::{
 use super::expose::gauges;
 use crate::view::{AllocationView, Part, PoolUseView, View};
 
-/// So many pools have series of their own; all others are summed as `other`.
+/// So many pools have series of their own; all others are summed in one.
 const POOLS: usize = 100;
+/// No object has an underscore in its name.
+const OTHERS: &str = "_other";
 
 pub(super) fn expose(registry: &mut Registry, view: &View) {
     if let Part::Controller { leads, changes } = view.part {
@@ -66,7 +68,7 @@ fn services(registry: &mut Registry, allocation: &AllocationView) {
 fn pools(registry: &mut Registry, pools: &[PoolUseView]) {
     let series = Family::<Vec<(&'static str, String)>, Gauge<f64, AtomicU64>>::default();
     for (at, pool) in pools.iter().enumerate() {
-        let name = if at < POOLS { pool.pool.as_str() } else { "other" };
+        let name = if at < POOLS { pool.pool.as_str() } else { OTHERS };
         for (state, count) in [("used", pool.used), ("free", pool.free)] {
             let labels = [("pool", name), ("family", &pool.family), ("state", state)];
             let labels = labels.map(|(key, value)| (key, value.to_owned()));
@@ -76,7 +78,7 @@ fn pools(registry: &mut Registry, pools: &[PoolUseView]) {
     registry.register(
         "seaway_pool_addresses",
         "Addresses of pools by family: used (by Services) or free, as the leader sees them; pools beyond the first 100 are summed \
-         as `other`",
+         as `_other`",
         series,
     );
 }
@@ -87,12 +89,9 @@ mod tests {
     use prometheus_client::encoding::text::encode;
 
     fn text(part: Part, pools: usize) -> String {
-        let pools = (0..pools).map(|at| PoolUseView {
-            pool: format!("pool-{at}"),
-            family: "IPv4".into(),
-            used: 3.0,
-            free: 5.0,
-        });
+        let name = |at| if at == 7 { "other".to_owned() } else { format!("pool-{at}") };
+        let pools =
+            (0..pools).map(|at| PoolUseView { pool: name(at), family: "IPv4".into(), used: 3.0, free: 5.0 });
         let allocation = Some(AllocationView { pools: pools.collect(), ..AllocationView::default() });
         let mut registry = Registry::default();
         expose(&mut registry, &View { part, allocation, ..View::default() });
@@ -107,7 +106,8 @@ mod tests {
         let series = |it: &&str| it.starts_with("seaway_pool_addresses{");
         assert_eq!(text.lines().filter(series).count(), 2 * (POOLS + 1), "{text}");
         assert!(text.contains("{pool=\"pool-99\",family=\"IPv4\",state=\"used\"} 3.0\n"), "{text}");
-        assert!(text.contains("{pool=\"other\",family=\"IPv4\",state=\"free\"} 15.0\n"), "{text}");
+        assert!(text.contains("{pool=\"_other\",family=\"IPv4\",state=\"free\"} 15.0\n"), "{text}");
+        assert!(text.contains("{pool=\"other\",family=\"IPv4\",state=\"free\"} 5.0\n"), "{text}");
     }
 
     #[test]
