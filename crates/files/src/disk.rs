@@ -53,7 +53,7 @@ fn write_aside(
     clear_aside(aside)?;
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(aside)?;
     // Until it has its name: another process must not take it away.
-    file.try_lock().map_err(|_| in_use(aside))?;
+    is_locked(file.try_lock(), aside)?;
     if file.metadata()?.nlink() == 0 {
         return Err(in_use(aside));
     }
@@ -64,6 +64,15 @@ fn write_aside(
         file.sync_all()?;
     }
     Ok(file)
+}
+
+/// A file system that knows no locks is none that two processes of ours share.
+fn is_locked(tried: Result<(), TryLockError>, aside: &Path) -> io::Result<()> {
+    match tried {
+        Err(TryLockError::WouldBlock) => Err(in_use(aside)),
+        Err(TryLockError::Error(error)) if error.kind() != io::ErrorKind::Unsupported => Err(error),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
 }
 
 /// Takes away what is left of a write that was cut short; or somebody else's, who would read what we write, or a link to what is
@@ -117,6 +126,15 @@ mod tests {
             assert!(it.is_file() && it.permissions().mode() & 0o777 == 0o600, "{it:?}");
             fs::remove_file(&path).expect("is there");
         }
+    }
+
+    #[test]
+    fn a_lock_that_fails_is_told_as_it_failed_and_only_one_that_is_taken_as_in_use() {
+        let tried = |error| is_locked(Err(error), Path::new("it")).map_err(|it| it.raw_os_error());
+        let failed = |errno| TryLockError::Error(io::Error::from_raw_os_error(errno));
+        assert_eq!(tried(TryLockError::WouldBlock), Err(None), "a message of ours");
+        assert_eq!(tried(failed(nix::libc::ENOLCK)), Err(Some(nix::libc::ENOLCK)));
+        assert_eq!(tried(failed(nix::libc::EOPNOTSUPP)), Ok(()), "written without one, as ever");
     }
 
     #[test]
