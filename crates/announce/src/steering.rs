@@ -56,6 +56,8 @@ pub struct Steering {
     reserved: fn(u16) -> bool,
     /// Those that the configuration names.
     more: RwLock<Option<ReservedPorts>>,
+    /// Whether a table that no other process changes is tried.
+    owns: bool,
     /// Or why it is not possible here.
     table: OnceLock<Result<Table, String>>,
     steered: Mutex<Steered>,
@@ -86,6 +88,7 @@ impl Steering {
         Steering {
             reserved,
             more: RwLock::default(),
+            owns: true,
             table: OnceLock::new(),
             steered: Mutex::default(),
             next: AtomicU32::new(0),
@@ -100,9 +103,7 @@ impl Steering {
 
     /// As kernels before 5.12 do it: others can remove what steers.
     pub fn fragile(reserved: fn(u16) -> bool) -> Steering {
-        let steering = Steering::new(reserved);
-        let _ = steering.table.set(Table::make(false).map_err(|error| chain(&error)));
-        steering
+        Steering { owns: false, ..Steering::new(reserved) }
     }
 
     pub fn is_reserved(&self, port: u16) -> bool {
@@ -155,6 +156,22 @@ impl Steering {
         Ok(())
     }
 
+    /// All that a process before this one steers, from where to where, before anything is guarded. At once: before 5.12 both have one
+    /// table, and clients of what is not in it for a moment are refused.
+    pub fn adopt(&self, pairs: BTreeMap<SocketAddr, SocketAddr>) -> Result<(), Error> {
+        let mut steered = self.steered();
+        let mut all = steered.all.clone();
+        all.extend(pairs);
+        let table = self.table_with(&all);
+        let table = table.map_err(|why| Error::refused(DOING, std::io::Error::other(why.to_owned())))?;
+        table.remake(&all)?;
+        if let Some(to) = all.values().next() {
+            self.port.store(to.port(), Relaxed);
+        }
+        steered.all = all;
+        Ok(())
+    }
+
     /// Its connections go on.
     pub fn remove(&self, at: SocketAddr) -> Result<(), Error> {
         let mut steered = self.steered();
@@ -196,7 +213,16 @@ impl Steering {
     }
 
     fn table(&self) -> Result<&Table, &str> {
-        let make = || Table::make(true).or_else(|_| Table::make(false)).map_err(|error| chain(&error));
+        self.table_with(&BTreeMap::new())
+    }
+
+    /// Made with these, if it is not there yet.
+    fn table_with(&self, first: &BTreeMap<SocketAddr, SocketAddr>) -> Result<&Table, &str> {
+        let shared = || Table::make(false, first);
+        let make = || match self.owns {
+            true => Table::make(true, first).or_else(|_| shared()).map_err(|error| chain(&error)),
+            false => shared().map_err(|error| chain(&error)),
+        };
         self.table.get_or_init(make).as_ref().map_err(String::as_str)
     }
 
@@ -206,14 +232,14 @@ impl Steering {
 }
 
 impl Table {
-    fn make(owned: bool) -> Result<Table, Error> {
+    fn make(owned: bool, steered: &BTreeMap<SocketAddr, SocketAddr>) -> Result<Table, Error> {
         let socket = nft::open(DOING)?;
         // No two of the kernel's sockets of one kind have one number.
         let own = nix::sys::socket::getsockname::<NetlinkAddr>(socket.as_fd().as_raw_fd());
         let number = own.map_err(|source| Error::refused(DOING, source))?.pid();
         let name = if owned { format!("seaway-steering-{number}\0") } else { "seaway-steering\0".to_owned() };
         let table = Table { name: name.into_bytes(), owned, socket: Mutex::new(socket) };
-        table.remake(&BTreeMap::new())?;
+        table.remake(steered)?;
         Ok(table)
     }
 

@@ -198,9 +198,14 @@ pub(crate) fn steered(
 
 /// What a predecessor passed on and had steered is steered here as well; `false`: it is not.
 pub(crate) fn steered_again(at: SocketAddr, adopted: &[OwnedFd], steering: Option<&Steering>) -> bool {
-    let Some(place) = adopted.first().and_then(|it| sys::local_address(it.as_fd())) else { return true };
-    let is_there = (place.ip(), place.port()) == (at.ip(), at.port());
-    is_there || steering.is_some_and(|it| it.add(at, place).is_ok())
+    let Some(place) = place_elsewhere(at, adopted) else { return true };
+    steering.is_some_and(|it| it.add(at, place).is_ok())
+}
+
+/// Where sockets for this address listen, if not there.
+pub(crate) fn place_elsewhere(at: SocketAddr, adopted: &[OwnedFd]) -> Option<SocketAddr> {
+    let place = adopted.first().and_then(|it| sys::local_address(it.as_fd()))?;
+    ((place.ip(), place.port()) != (at.ip(), at.port())).then_some(place)
 }
 
 /// Whoever has it has it for all addresses: clients of a single one can be steered past.

@@ -386,6 +386,34 @@ fn where_others_can_remove_what_steers_only_what_has_to_be_is_steered() {
     });
 }
 
+#[test]
+fn the_next_process_steers_all_that_the_one_before_steers() {
+    in_a_network_of_its_own(|| {
+        for steering in [Steering::new, Steering::fragile] {
+            let scene = Scene::new();
+            let (before, next) = (steering(|port| port == SSH), steering(|port| port == SSH));
+            let pairs = [(V4, SSH), (V6, SSH), (V4, 8_080)].map(|(address, port)| {
+                let from = at(address, port);
+                (from, SocketAddr::new(before.next_socket_address(from.ip()).ip(), 7_000))
+            });
+            scene.machine.run(|| {
+                pairs.iter().for_each(|(from, to)| before.add(*from, *to).unwrap());
+                next.adopt(pairs.into()).unwrap();
+            });
+            assert_eq!(next.next_socket_address(ip(V4)).port(), 7_000, "one port is enough for both");
+            let table = scene.rules();
+            for (from, to) in pairs {
+                assert!(next.has(from) && scene.steers(&from.ip().to_string(), from.port()), "{table}");
+                assert!(table.contains(&to.ip().to_string()), "{table}");
+            }
+            scene.machine.run(|| before.retire().unwrap());
+            assert!(pairs.iter().all(|(from, _)| scene.steers(&from.ip().to_string(), from.port())));
+            scene.machine.run(|| next.retire().and_then(|()| next.clear()).unwrap());
+            assert_eq!(scene.rules().trim(), "");
+        }
+    });
+}
+
 /// Says so much to whoever comes.
 const LARGE: usize = 1 << 20;
 

@@ -1,7 +1,13 @@
 //! The new process's side.
 
 use std::{
-    collections::HashMap, io, net::SocketAddr, os::fd::OwnedFd, path::Path, sync::PoisonError, time::Duration,
+    collections::{BTreeMap, HashMap},
+    io,
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    path::Path,
+    sync::PoisonError,
+    time::Duration,
 };
 
 use seaway_model::L4;
@@ -117,10 +123,12 @@ impl TakenOver {
     pub(crate) fn adopt(&mut self, shared: &Shared) {
         shared.transferred_state.await_it();
         if let Some(steering) = shared.steering.get() {
-            for ((at, l4), sockets) in &self.sockets {
-                if *l4 == L4::Tcp && !open::steered_again(*at, sockets, Some(steering)) {
-                    tracing::warn!(%at, "take-over: clients cannot be steered to the socket of the previous process");
-                }
+            let tcp = self.sockets.iter().filter(|((_, l4), _)| *l4 == L4::Tcp);
+            let elsewhere: BTreeMap<_, _> =
+                tcp.filter_map(|((at, _), it)| Some((*at, open::place_elsewhere(*at, it)?))).collect();
+            let count = elsewhere.len();
+            if let Some(Err(error)) = (count > 0).then(|| steering.adopt(elsewhere)) {
+                tracing::warn!(count, %error, "take-over: clients cannot be steered to sockets of the previous process");
             }
         }
         shared
