@@ -85,5 +85,7 @@ pub use statistics::{
     ListenerStatistics, MemberStatistics, MemoryStatistics, PoolStatistics, Statistics, Traffic,
 };
 pub use sys::{give_memory_back, raise_descriptor_limit};
-pub use takeover::{HandOver, Introduction, Predecessor, TakeOverError, TakenOver, Turn, take, take_as};
+pub use takeover::{
+    HandOver, Introduction, Predecessor, STOPS_WITHIN, TakeOverError, TakenOver, Turn, take, take_as,
+};
 pub use tls::{KeyError, look_at, look_at_authorities, shows_validation};

@@ -31,7 +31,7 @@ mod take;
 
 pub(crate) use message::FlowRecord;
 pub use {
-    give::{HandOver, Predecessor, Turn},
+    give::{HandOver, Predecessor, STOPS_WITHIN, Turn},
     message::Introduction,
     take::{TakeOverError, TakenOver, take, take_as},
 };

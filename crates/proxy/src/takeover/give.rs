@@ -23,6 +23,11 @@ const SHORTLY: Duration = Duration::from_secs(5);
 /// For a successor that reads its manifests, plans and opens.
 const LONG: Duration = Duration::from_secs(600);
 
+/// Whoever was lent what lets it serve works no more within this, once the take-over failed.
+pub const STOPS_WITHIN: Duration = Duration::from_secs(10);
+/// Until it is believed to have stopped.
+const SURELY_STOPPED: Duration = STOPS_WITHIN.saturating_add(Duration::from_secs(2));
+
 /// How far a hand-over is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
@@ -82,6 +87,8 @@ impl HandOver {
         epoll.watch_readable(over.fd(), 1)?;
         let thread = thread::Builder::new().name("hand-over".into()).spawn(move || {
             let mut events = Events::with_room_for(2);
+            // Who asks again and again is not logged each time.
+            let mut refused_last = String::new();
             loop {
                 match epoll.wait(&mut events, None) {
                     Ok(()) => {}
@@ -92,7 +99,7 @@ impl HandOver {
                     return;
                 }
                 let ended = sys::local_accept(listener.as_fd())
-                    .and_then(|it| hand_over(&shared, it, &mut predecessor));
+                    .and_then(|it| hand_over(&shared, it, &mut predecessor, &mut refused_last));
                 match ended {
                     Ok(true) => return,
                     Ok(false) => {}
@@ -119,11 +126,19 @@ impl Drop for HandOver {
 }
 
 /// `true`: the successor serves. `false`: whoever came has left again.
-fn hand_over(shared: &Shared, socket: OwnedFd, predecessor: &mut dyn Predecessor) -> io::Result<bool> {
+fn hand_over(
+    shared: &Shared,
+    socket: OwnedFd,
+    predecessor: &mut dyn Predecessor,
+    refused_last: &mut String,
+) -> io::Result<bool> {
     let (user, process) = sys::peer_of(socket.as_fd())?;
     let mut peer = HandoverSocket::new(socket, SHORTLY)?;
-    let refuse = |peer: &HandoverSocket, reason: String| {
-        tracing::warn!(process, "take-over refused: {reason}");
+    let mut refuse = |peer: &HandoverSocket, reason: String| {
+        if *refused_last != reason {
+            tracing::warn!(process, "take-over refused: {reason}");
+            refused_last.clone_from(&reason);
+        }
         peer.send(&Message::Refused { reason }, &[])
     };
     if user != sys::own_user() {
@@ -151,7 +166,9 @@ fn hand_over(shared: &Shared, socket: OwnedFd, predecessor: &mut dyn Predecessor
     }
     tracing::info!(process, "take-over: a successor has connected");
     predecessor.tell(Turn::Asked);
-    let ended = match predecessor.lock_for(who.as_ref()) {
+    let lock = predecessor.lock_for(who.as_ref());
+    let is_lent = matches!(lock, Ok(Some(_)));
+    let ended = match lock {
         Ok(lock) => pass_all(shared, &mut peer, lock, predecessor.patience()),
         Err(reason) => refuse(&peer, reason).map(|()| false),
     };
@@ -160,7 +177,7 @@ fn hand_over(shared: &Shared, socket: OwnedFd, predecessor: &mut dyn Predecessor
         predecessor.tell(Turn::Over);
     } else {
         // Until it is gone, or has had its time, it may still do something here.
-        peer.until_gone(SHORTLY);
+        peer.until_gone(if is_lent { SURELY_STOPPED } else { SHORTLY });
         predecessor.tell(Turn::Resumed);
     }
     ended

@@ -35,7 +35,7 @@ pub enum TakeOverError {
 
 /// The sockets of a running process, and the line to it. Dropped before [`TakenOver::confirm`], nothing has happened.
 pub struct TakenOver {
-    peer: HandoverSocket,
+    pub(super) peer: HandoverSocket,
     sockets: HashMap<(SocketAddr, L4), Vec<OwnedFd>>,
     lock: Option<OwnedFd>,
 }
@@ -161,7 +161,7 @@ impl TakenOver {
         let count = flows.len();
         // If it died meanwhile, the next line tells so as well.
         let _ = self.peer.send(&Message::Received, &[]);
-        match self.peer.receive()? {
+        match self.answered()? {
             Some((Message::Yours, _)) | None => {}
             Some((Message::Refused { reason }, _)) => return Err(TakeOverError::Refused { reason }),
             Some(_) => return Err(io::Error::from(io::ErrorKind::InvalidData).into()),
@@ -179,5 +179,22 @@ impl TakenOver {
         }
         tracing::info!(flows = count, "take-over done");
         Ok(())
+    }
+
+    /// To `Received` there is an answer, or the line ends. A process that gave up before that could still be told that all is its own.
+    fn answered(&mut self) -> io::Result<Option<(Message, Vec<OwnedFd>)>> {
+        let mut is_logged = false;
+        loop {
+            match self.peer.receive() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !std::mem::replace(&mut is_logged, true) {
+                        tracing::warn!(
+                            "take-over: the running process does not answer; this one waits until it does, or ends"
+                        );
+                    }
+                }
+                answer => return answer,
+            }
+        }
     }
 }

@@ -15,12 +15,12 @@ use seaway_files::snapshot::StateCacheWriter;
 use seaway_node::Host;
 use seaway_proxy::{HandOver, Introduction, Predecessor, Turn};
 use tokio::{runtime, sync::mpsc, time::timeout};
-use tracing::warn;
 
 use super::Folder;
 
-/// What drivers are at, and what is being written of this host, is waited for so long; else the next process asks again.
-const RESTS: Duration = Duration::from_secs(10);
+/// What drivers are at, and what is being written of this host, is waited for so long; else the next process asks again. It waits for
+/// an answer for 10 seconds, and is to hear the reason.
+const RESTS: Duration = Duration::from_secs(8);
 /// For the next process, from the lock until it serves.
 const SERVES: Duration = Duration::from_secs(60);
 /// What this process has to end is ended within this.
@@ -84,7 +84,9 @@ struct Server {
 
 impl Predecessor for Server {
     fn admit(&mut self, who: Option<&Introduction>) -> Result<(), String> {
-        admit(&self.folder.of, self.folder.generation, who)
+        admit(&self.folder.of, self.folder.generation, who)?;
+        // Nothing rests for one that could not have it.
+        self.judge(who)
     }
 
     fn lock_for(&mut self, who: Option<&Introduction>) -> Result<Option<OwnedFd>, String> {
@@ -95,8 +97,8 @@ impl Predecessor for Server {
         if self.runtime.block_on(async { timeout(RESTS, rests).await }).is_err() {
             return Err(format!("changes of this process are not through within {RESTS:?}"));
         }
-        let report = self.host.report().map_err(|error| seaway_engine::chain(&error))?;
-        judge(report.applied, who)?;
+        // What was under way may have been heard of since.
+        self.judge(who)?;
         self.folder.lend().map(Some).map_err(|error| error.to_string())
     }
 
@@ -126,6 +128,13 @@ impl Predecessor for Server {
     }
 }
 
+impl Server {
+    fn judge(&self, who: Option<&Introduction>) -> Result<(), String> {
+        let report = self.host.report().map_err(|error| seaway_engine::chain(&error))?;
+        judge(report.applied, who)
+    }
+}
+
 fn admit(of: &str, generation: u64, who: Option<&Introduction>) -> Result<(), String> {
     match who {
         None => Err("the new process does not say which host it serves".into()),
@@ -143,7 +152,6 @@ fn judge(applied: u64, who: Option<&Introduction>) -> Result<(), String> {
         Some(knows) if knows >= applied => Ok(()),
         knows => {
             let knows = knows.unwrap_or_default();
-            warn!(knows, applied, "the new process does not know all Addresses yet; it asks again");
             Err(format!("it knows Addresses up to version {knows}, and this process has applied {applied}"))
         }
     }

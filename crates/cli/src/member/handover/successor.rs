@@ -12,22 +12,26 @@ use anyhow::{Context, Result, bail, ensure};
 use seaway_engine::{Handle, Phase, chain};
 use seaway_node::Host;
 use seaway_plan::World;
-use seaway_proxy::{Introduction, TakeOverError, TakenOver, take_as};
+use seaway_proxy::{Introduction, STOPS_WITHIN, TakeOverError, TakenOver, take_as};
 use tokio::{
     task::{JoinHandle, spawn_blocking},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tracing::info;
 
 use super::Folder;
 
+/// The lock is tried so often, for nobody serves while it is free.
 const AGAIN: Duration = Duration::from_millis(250);
+/// One that is refused asks less and less often, for the one that serves judges each time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Less than the one before waits for it.
 const SERVES: Duration = Duration::from_secs(50);
 /// What the one before alone may do is ended within this; else it hangs.
 const RETIRES: Duration = Duration::from_secs(10);
-/// For drivers that are at work as it fails.
-const RESTS: Duration = Duration::from_secs(10);
+/// Until the thread that announces by ARP and NDP has begun.
+const FOLLOWS: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Tries to take over, or to begin once nobody serves, until it is told to leave it.
 pub(in crate::member) struct Successor {
@@ -71,6 +75,7 @@ struct Candidate {
 impl Candidate {
     async fn run(self) -> Result<bool> {
         let mut said = String::new();
+        let (mut pause, mut asks) = (AGAIN, Instant::now());
         loop {
             if self.leaves.load(Ordering::SeqCst) {
                 return Ok(false);
@@ -80,7 +85,9 @@ impl Candidate {
                 self.engine.release();
                 return Ok(true);
             }
-            if let Some(who) = self.introduction().await {
+            if Instant::now() >= asks
+                && let Some(who) = self.introduction().await
+            {
                 let path = self.folder.socket();
                 match spawn_blocking(move || take_as(&path, who)).await? {
                     Ok(taken) => return self.go_on(taken).await.map(|()| true),
@@ -92,6 +99,8 @@ impl Candidate {
                             info!("take-over: {why}; it is asked again");
                             said = why;
                         }
+                        asks = Instant::now() + pause;
+                        pause = longer(pause);
                     }
                 }
             }
@@ -123,8 +132,10 @@ impl Candidate {
         .await?;
         let served = self.serve(&mut taken).await;
         if served.is_err() {
-            // The one before goes on as soon as the line is closed.
-            let _ = timeout(RESTS, self.engine.hold()).await;
+            // The one before goes on as soon as the line is closed, and must not be followed by what waits behind it.
+            let host = self.host.clone();
+            let silent = spawn_blocking(move || host.stop_announcing_to_neighbors());
+            let _ = timeout(STOPS_WITHIN, async { tokio::join!(self.engine.hold(), silent) }).await;
             self.folder.let_go();
         }
         served
@@ -138,11 +149,41 @@ impl Candidate {
             serving.is_ok_and(|it| it.is_ok()),
             "this process does not serve all of it within {SERVES:?}"
         );
+        let _ = timeout(FOLLOWS, self.follow_announcer()).await;
         let proxy = &self.host.proxy;
         tokio::task::block_in_place(|| {
             proxy.confirm(taken)?;
             taken.until_gone(RETIRES);
             Ok(())
         })
+    }
+
+    /// Returns when the announcer knows of all that this host offers: it waits behind the one of the process before then. One that ends
+    /// without it would let the addresses go to another host.
+    async fn follow_announcer(&self) {
+        let wanted = self.engine.ask(World::layer2).await.flatten().unwrap_or_default();
+        let is_told = || {
+            let told = self.host.layer2_states();
+            wanted.offered.iter().all(|ip| told.contains_key(ip))
+        };
+        while !is_told() {
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+fn longer(pause: Duration) -> Duration {
+    pause.saturating_mul(2).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_is_refused_asks_less_and_less_often() {
+        let pauses = std::iter::successors(Some(AGAIN), |it| Some(longer(*it)));
+        let millis: Vec<_> = pauses.take(7).map(|it| it.as_millis()).collect();
+        assert_eq!(millis, [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]);
     }
 }

@@ -140,3 +140,47 @@ fn a_successor_that_ends_after_any_message_leaves_the_lock_and_the_sockets_to_th
     }
     scene.asks("a", 7).unwrap_or_else(|it| panic!("the next one is served: {it}"));
 }
+
+/// It gives up and is still there: what it does until then, it does with the lock.
+#[test]
+fn one_that_has_the_lock_is_given_the_time_to_stop_before_the_old_one_works_again() {
+    let scene = Scene::new();
+    let socket = sys::local_connect(&scene.plan.path()).unwrap();
+    let mut peer = HandoverSocket::new(socket, Duration::from_secs(20)).unwrap();
+    let introduction = Some(Introduction { of: "a".into(), generation: 1, knows: 7 });
+    peer.send(&Message::Hello { version: OLDEST, newest: Some(NEWEST), introduction }, &[]).unwrap();
+    while !matches!(peer.receive().unwrap(), Some((Message::Sockets { more: false, .. }, _))) {}
+    peer.send(&Message::Yours, &[]).unwrap();
+    assert_eq!(scene.turn(), Turn::Asked);
+    assert!(scene.turns.recv_timeout(STOPS_WITHIN * 6 / 10).is_err(), "it waits");
+    drop(peer);
+    assert_eq!(scene.turn(), Turn::Resumed);
+}
+
+/// The old one may be stopped for a while before it gives everything up; once it has, it serves no more.
+#[test]
+fn silence_at_the_last_moment_is_no_answer() {
+    let plan = Plan::new(FAMILIES[0]);
+    let listener = sys::local_listener(&plan.path()).unwrap();
+    let (tell, told) = mpsc::channel();
+    let old = thread::spawn(move || {
+        let socket = sys::local_accept(listener.as_fd()).unwrap();
+        let mut peer = HandoverSocket::new(socket, Duration::from_secs(20)).unwrap();
+        assert!(matches!(peer.receive().unwrap(), Some((Message::Hello { .. }, _))));
+        peer.send(&Message::Sockets { sockets: Vec::new(), more: false }, &[]).unwrap();
+        peer.send(&Message::Flows { flows: Vec::new(), more: false }, &[]).unwrap();
+        tell.send(()).unwrap();
+        assert!(matches!(peer.receive().unwrap(), Some((Message::Ready, _))));
+        assert!(matches!(peer.receive().unwrap(), Some((Message::Received, _))));
+        // Many times as long as the other one waits at a time.
+        peer.until_gone(Duration::from_millis(200));
+        peer.send(&Message::Yours, &[])
+    });
+    let mut taken = take(&plan.path()).unwrap_or_else(|it| panic!("{it}"));
+    told.recv().unwrap();
+    taken.peer.set_timeout(Duration::from_millis(10)).unwrap();
+    let confirmed = plan.proxy(1).confirm(&mut taken);
+    drop(taken);
+    assert!(confirmed.is_ok(), "{confirmed:?}");
+    old.join().unwrap().unwrap();
+}
