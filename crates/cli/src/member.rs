@@ -42,7 +42,7 @@ use seaway_drivers::{
     names::MemberNames,
     octavia::{Octavia, groups::Groups},
 };
-use seaway_engine::{Drivers, Engine, Handle, ProblemLog, Settings as Loop};
+use seaway_engine::{Drivers, Engine, Handle, Phase, ProblemLog, Settings as Loop};
 use seaway_files::{pem::PemWatch, snapshot::StateCacheWriter};
 use seaway_model::{Change, Fact};
 use seaway_node::{AddressWatch, Host};
@@ -285,6 +285,9 @@ impl Member {
                 let page = serve::page(&arguments.pod, &bound);
                 let running = ProgramInfo { version: version::LONG.into(), page };
                 let its = reports.insert(Arc::new(HostReports::start(&cluster, &host.name, running))).clone();
+                if !owned {
+                    its.hold().await;
+                }
                 parts.push(its.part());
                 let says = say(its.clone(), handle.clone());
                 watchdog::spawn("the writer of this host's status", &mut parts, says);
@@ -354,7 +357,7 @@ impl Member {
         });
         let announcing = host.as_ref().map(|host| {
             let (layer2, passwords) = (settings.layer2.clone(), Some(PasswordReader::start(&cluster)));
-            Announcing::start(host, &handle, layer2, passwords, owns.subscribe(), &watchdog, &mut parts)
+            Announcing::start(host, &handle, layer2, passwords, &watchdog, &mut parts)
         });
         parts.extend(watch.parts());
         parts.extend(pems.iter().map(PemWatch::part));
@@ -405,7 +408,8 @@ impl Member {
     }
 
     async fn reload(&mut self, arguments: &Arguments) {
-        self.notifier.reloading();
+        let notifier = self.notifier_of_reload();
+        notifier.reloading();
         let proxy = self.host.as_ref().map(|host| &host.proxy);
         let part = if self.host.is_some() { Part::Node } else { Part::Controller };
         if let Some(mut settings) =
@@ -418,7 +422,13 @@ impl Member {
             self.take(settings).await;
             info!("configuration reloaded");
         }
-        self.notifier.ready("serving");
+        notifier.ready("serving");
+    }
+
+    /// The end of a reload says that this process serves; of one that does not yet, systemd hears nothing.
+    fn notifier_of_reload(&self) -> Notifier {
+        let is_serving = *self.owns.borrow() && *self.handle.phase().borrow() == Phase::Serving;
+        if is_serving { self.notifier.clone() } else { Notifier::default() }
     }
 
     /// All that the file says of load balancers; who we are there is tried by whoever asks next.

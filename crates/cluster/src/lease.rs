@@ -81,6 +81,7 @@ pub struct LeaderElection {
     resign: watch::Sender<bool>,
     leading: Leading,
     rival: watch::Receiver<Option<Name>>,
+    yields: Arc<AtomicBool>,
 }
 
 /// What a Lease stands for.
@@ -157,7 +158,7 @@ impl LeaderElection {
             let _ = resigned.wait_for(|it| *it).await;
         });
         let leading = Leading { until, handed_over: Arc::default() };
-        LeaderElection { task, resign, leading, rival: watch::channel(None).1 }
+        LeaderElection { task, resign, leading, rival: watch::channel(None).1, yields: Arc::default() }
     }
 
     fn begin(
@@ -171,6 +172,7 @@ impl LeaderElection {
         let (tell_rival, rival) = watch::channel(None);
         let (resign, resigned) = watch::channel(false);
         let handed_over = Arc::<AtomicBool>::default();
+        let yields = Arc::<AtomicBool>::default();
         let candidate = Candidate {
             cluster: cluster.clone(),
             name: name.to_owned(),
@@ -183,10 +185,11 @@ impl LeaderElection {
             trouble: None,
             tell,
             handed_over: handed_over.clone(),
+            yields: yields.clone(),
             rival: tell_rival,
         };
         let task = spawn_lease_task(&format!("the Lease {name}"), candidate.run_from(begins, resigned));
-        LeaderElection { task, resign, leading: Leading { until: leading, handed_over }, rival }
+        LeaderElection { task, resign, leading: Leading { until: leading, handed_over }, rival, yields }
     }
 
     pub fn leading(&self) -> Leading {
@@ -257,6 +260,7 @@ struct Candidate {
     trouble: Option<ApiError>,
     tell: watch::Sender<Option<Instant>>,
     handed_over: Arc<AtomicBool>,
+    yields: Arc<AtomicBool>,
     rival: watch::Sender<Option<Name>>,
 }
 
@@ -359,6 +363,9 @@ impl Candidate {
         let transitions = spec.lease_transitions.unwrap_or_default();
         if holder == self.identity {
             return self.write(Some(&lease), transitions).await;
+        }
+        if self.yields.load(Ordering::Relaxed) {
+            return Ok(false);
         }
         let term = spec.lease_duration_seconds.and_then(|it| u64::try_from(it).ok());
         let term = term.map_or(self.terms.term, Duration::from_secs);

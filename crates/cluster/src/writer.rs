@@ -126,6 +126,26 @@ mod tests {
         }
     }
 
+    /// Another process of the host writes what is so.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_a_host_says_before_it_may_is_written_once_it_may() {
+        let silent = silent().await;
+        silent._listener.set_nonblocking(true).expect("it is ours");
+        let reports = HostReports::start(&silent.cluster, "a", ProgramInfo::default());
+        reports.hold().await;
+        reports.publish(seaway_model::fact::HostSays { applied: 7, ..Default::default() });
+        // It has heard what was published, too.
+        reports.hold().await;
+        assert!(silent._listener.accept().is_err(), "it asks nothing");
+        reports.release();
+        let asks = async {
+            while silent._listener.accept().is_err() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, asks).await.expect("it writes");
+    }
+
     /// As a process looks.
     async fn is_found_in_time(lease: OwnedTask, hangs: bool) {
         let (tell, mut told) = mpsc::channel(1);

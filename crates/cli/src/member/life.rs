@@ -64,8 +64,9 @@ impl Member {
                         ends = Some(Moment::now() + AWAITS);
                     }
                     Signal::Stop => return self.stop(signals).await,
-                    Signal::StopNow if self.successor.is_none() => exit_at_once(self.host.as_ref()).await,
-                    Signal::StopNow => return Ok(ExitCode::FAILURE),
+                    // The one before has sessions of its own; and what waits for its answer has no end here.
+                    Signal::StopNow if self.successor.is_some() => exit_at_once(None).await,
+                    Signal::StopNow => exit_at_once(self.host.as_ref()).await,
                 },
                 took_over = ended(&mut self.successor) => {
                     self.successor = None;
@@ -106,6 +107,7 @@ impl Member {
     /// No other process of this host works from now on.
     fn own(&mut self) {
         self.owns.send_replace(true);
+        self.reports.iter().for_each(|it| it.release());
         self.snapshot.iter().for_each(|it| it.release());
     }
 
@@ -139,9 +141,12 @@ impl Member {
             "the take-over failed, and the other process of this host continues to serve: {why:#}; exiting so that the supervisor restarts this one"
         );
         drop(self.watching);
+        // Of this process the cluster hears nothing.
+        drop((self.reports, self.announcing, self.addresses));
         if let Some(host) = self.host.clone() {
             let patience = self.settings.drain;
             let draining = spawn_blocking(move || {
+                host.retire();
                 host.proxy.stop_accepting();
                 host.proxy.drain(Instant::now() + patience)
             });
@@ -236,6 +241,15 @@ impl Member {
             Err(_) => warn!(
                 "timed out waiting for in-flight API writes during shutdown; the next process will reconcile them"
             ),
+        }
+        // The next process may report from when this one lets go; what is being written is through then.
+        if let Some(reports) = self.reports.as_ref().filter(|_| self.folder.is_some())
+            && timeout(LAST_WRITES, reports.hold()).await.is_err()
+        {
+            warn!("the report of this host is still being written");
+        }
+        if self.folder.is_some() {
+            self.campaign.yield_to_next();
         }
         let mut is_alone = true;
         if let Some(host) = &self.host {

@@ -1,5 +1,7 @@
 //! The Lease of a host, of whose processes one alone writes it.
 
+use std::sync::atomic::Ordering;
+
 use tokio::sync::watch;
 
 use super::{BEAT, Candidate, LeaderElection, LeaseTimings, Meaning, within};
@@ -20,6 +22,12 @@ impl LeaderElection {
     ) -> LeaderElection {
         let name = format!("{}{host}", pulses::HOST_LEASE_PREFIX);
         LeaderElection::begin(cluster, (&name, host), terms, Meaning::Lives, owns)
+    }
+
+    /// From now on the next process of this host may write it: that one is no rival, and this one does not write it over. Until then it
+    /// is renewed.
+    pub fn yield_to_next(&self) {
+        self.yields.store(true, Ordering::Relaxed);
     }
 }
 

@@ -3,6 +3,7 @@
 mod copies;
 mod fuzz_seeds;
 mod late_writes;
+mod leases;
 mod names;
 mod needs;
 mod reports;
