@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use seaway_cluster::{PasswordReader, PasswordsBySecret, WantedPasswords};
-use seaway_engine::Handle;
+use seaway_engine::{Handle, Phase};
 use seaway_model::{
     Change, Fact,
     bgp::{BgpWanted, PeerProgress},
@@ -33,13 +33,13 @@ pub(crate) struct Announcing {
 }
 
 impl Announcing {
-    /// `passwords`: in a cluster. In a folder, the plan knows them. Nothing is announced before `owns` says that this process serves.
+    /// `passwords`: in a cluster. In a folder, the plan knows them. Nothing is announced while the engine is held. Then the announcer to
+    /// neighbors waits behind the one of a process before, which passes on to it what it has, instead of letting it go to other hosts.
     pub(crate) fn start(
         host: &Arc<Host>,
         handle: &Handle,
         settings: Layer2Settings,
         passwords: Option<PasswordReader>,
-        owns: watch::Receiver<bool>,
         watchdog: &Watchdog,
         parts: &mut Vec<Part>,
     ) -> Announcing {
@@ -50,12 +50,7 @@ impl Announcing {
         let tell: Tell = Arc::new(move || notify.notify_one());
         parts.extend(passwords.iter().map(PasswordReader::part));
         let neighbors = carry(host.clone(), handle.clone(), read, watchdog.clone(), tell.clone());
-        let neighbors = async move {
-            let mut owns = owns;
-            if owns.wait_for(|it| *it).await.is_ok() {
-                neighbors.await;
-            }
-        };
+        let neighbors = after(handle.phase(), neighbors);
         let routes =
             Routes { host: host.clone(), handle: handle.clone(), passwords, watchdog: watchdog.clone() };
         let reports = report(host.clone(), handle.clone(), changed);
@@ -86,6 +81,13 @@ impl Announcing {
 impl Drop for Announcing {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Not while another process of this host works.
+async fn after(mut phase: watch::Receiver<Phase>, work: impl Future<Output = ()>) {
+    if phase.wait_for(|it| *it != Phase::Listening).await.is_ok() {
+        work.await;
     }
 }
 

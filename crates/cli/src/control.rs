@@ -209,7 +209,6 @@ impl Control {
             &handle,
             process.settings.layer2.clone(),
             None,
-            watch::channel(true).1,
             &process.watchdog,
             &mut parts,
         );

@@ -20,6 +20,7 @@ mod urls;
 mod view;
 
 use std::{
+    collections::BTreeMap,
     net::IpAddr,
     sync::Arc,
     thread,
@@ -34,7 +35,7 @@ use seaway_drivers::{
     presence::Presence,
 };
 use seaway_engine::Drivers;
-use seaway_model::{Name, bgp::BgpWanted, config::ReservedPorts, fact::HostReport};
+use seaway_model::{Name, bgp::BgpWanted, config::ReservedPorts, fact::HostReport, layer2::Layer2State};
 use seaway_plan::{Layer2Wanted, Overview, Placement};
 use seaway_proxy::{Drained, Proxy};
 use seaway_watchdog::Watchdog;
@@ -203,6 +204,11 @@ impl Host {
 
     pub fn layer2_counts(&self) -> Option<Layer2Counts> {
         self.layer2.counts()
+    }
+
+    /// What became of each address that this host offers by ARP and NDP.
+    pub fn layer2_states(&self) -> BTreeMap<IpAddr, Layer2State> {
+        self.presence.layer2()
     }
 
     /// What became of each BGP session.

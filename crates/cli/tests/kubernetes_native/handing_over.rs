@@ -1,8 +1,11 @@
 //! One process of a host after another, and clients that notice nothing.
 
 use std::{
+    fs,
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
 };
 
 use seaway_testkit::{
@@ -12,6 +15,7 @@ use seaway_testkit::{
 
 use crate::{
     draining::{ECHO, connect},
+    layer2,
     rolling::{DATAGRAMS, datagrams},
     scene::{Scene, deployment, service},
 };
@@ -45,6 +49,44 @@ fn applied(scene: &Scene) -> u64 {
     scene.field("lbhost/a", "{.status.applied}").parse().unwrap_or_default()
 }
 
+/// It ends what waits for it also when a test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// What others read of the host meanwhile never goes backwards.
+fn while_applied_is_read(scene: &mut Scene, work: impl FnOnce(&mut Scene)) {
+    let (cluster, over) = (scene.cluster.clone(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let reads = scope.spawn(|| {
+            let mut last = 0;
+            while !over.load(Ordering::SeqCst) {
+                let read = cluster.field("lbhost/a", "{.status.applied}");
+                // The API server may be busy.
+                let now: u64 = read.ok().and_then(|it| it.parse().ok()).unwrap_or(last);
+                assert!(now >= last, "it had applied {last}, and says {now}");
+                last = now;
+            }
+        });
+        let ends = Over(&over);
+        work(scene);
+        drop(ends);
+        reads.join().expect("never backwards");
+    });
+}
+
+/// Whether somebody asks at the host's folder who is not answered yet.
+fn is_asked(scene: &Scene) -> bool {
+    let sockets = || fs::read_to_string("/proc/thread-self/net/unix").expect("it is told");
+    let sockets = scene.nodes[0].namespace().run(sockets);
+    // One is where they ask.
+    sockets.lines().filter(|it| it.ends_with("handover.sock")).count() > 1
+}
+
 fn is_on_lo(scene: &Scene, at: &SocketAddr) -> bool {
     scene.nodes[0].namespace().ip(&["address", "show", "lo"]).contains(&at.ip().to_string())
 }
@@ -74,19 +116,16 @@ fn the_next_process_of_a_host_takes_over_and_no_client_notices_before_the_first_
     until("it says what it has applied", || applied(&scene) > 0);
     let (first, before) = (holder(&scene), applied(&scene));
 
-    scene.serve_too(0, "a#2");
-    until("the next one serves", || scene.log("a#2").contains("ready after="));
-    until("the first one is through", || scene.log("a").contains("retired"));
-    load.goes_on(300);
-    until("the next one speaks for the host", || !holder(&scene).is_empty() && holder(&scene) != first);
-    assert!(
-        !scene.log("a#2").contains("address added to lo"),
-        "it finds the addresses: {}",
-        scene.log("a#2")
-    );
-    let log = scene.log("a#2");
-    assert!(!log.contains("address added to lo"), "it finds the addresses: {log}");
-    is_planned(&scene, "later");
+    while_applied_is_read(&mut scene, |scene| {
+        scene.serve_too(0, "a#2");
+        until("the next one serves", || scene.log("a#2").contains("ready after="));
+        until("the first one is through", || scene.log("a").contains("retired"));
+        load.goes_on(300);
+        until("the next one speaks for the host", || !holder(scene).is_empty() && holder(scene) != first);
+        let log = scene.log("a#2");
+        assert!(!log.contains("address added to lo"), "it finds the addresses: {log}");
+        is_planned(scene, "later");
+    });
     assert!(applied(&scene) >= before, "never backwards");
     for (at, stream) in idle.iter_mut().enumerate() {
         talk(stream).unwrap_or_else(|error| panic!("connection {at} of {IDLE}: {error}"));
@@ -106,6 +145,7 @@ fn the_next_process_of_a_host_takes_over_and_no_client_notices_before_the_first_
     until("the third one serves", || scene.log("a#3").contains("ready after="));
     let (is_well, log) = scene.ended("a#2");
     assert!(is_well && !log.contains("address removed from lo"), "{log}");
+    assert!(!log.contains("uses this host's name"), "the next one is no rival: {log}");
     is_planned(&scene, "last");
     load.goes_on(200);
     let heard = load.end();
@@ -144,7 +184,7 @@ fn a_process_that_knows_less_or_dies_on_the_way_leaves_the_host_to_the_one_that_
     is_planned(&scene, "later");
     scene.pause("a");
     scene.serve_too(0, "a#3");
-    until("it has read all", || scene.log("a#3").contains("another process of this host serves"));
+    until("it has read all, and asks", || is_asked(&scene));
     scene.kill("a#3");
     scene.resume("a");
     is_planned(&scene, "last");
@@ -182,4 +222,34 @@ fn whichever_process_dies_the_other_one_serves_and_an_older_pod_that_starts_agai
     until("the newer one serves again", || scene.log("a#2").contains("ready after="));
     until("the older one is through", || scene.log("a").contains("retired"));
     is_planned(&scene, "after");
+}
+
+/// A move would show in what the other host counts, and end the connection.
+#[test]
+fn what_a_host_announces_stays_at_the_host_when_its_next_process_takes_over() {
+    let Some(mut scene) = layer2::two_hosts(true) else { return };
+    let owner = layer2::announcer(&scene);
+    let (at, other) = if owner == "a" { (0, "b") } else { (1, "a") };
+    let moves = |scene: &Scene| {
+        let metrics = scene.nodes[1 - at].namespace().curl(&format!("{}metrics", scene.page(other)));
+        let metrics = metrics.expect("it tells");
+        let line = metrics.lines().find(|it| it.starts_with("seaway_layer2_moves_total")).map(str::to_owned);
+        line.expect("it counts")
+    };
+    let before = moves(&scene);
+    let mut open = layer2::connect(&scene).expect("it answers");
+    let next = format!("{owner}#2");
+    scene.serve_too(at, &next);
+    until("the next one serves", || scene.log(&next).contains("ready after="));
+    until("the first one is through", || scene.log(&owner).contains("retired"));
+    let said = format!("lbhost/{owner}");
+    until("the next one announces it", || {
+        scene.field(&said, "{.status.layer2[*].state}") == "Announcing"
+            && scene.log(&next).contains("10.10.200.7")
+    });
+    until("a client is served", || layer2::connect(&scene).is_ok());
+    assert_eq!(moves(&scene), before, "no other host has announced it meanwhile");
+    open.set_read_timeout(Some(PATIENCE)).expect("it is open");
+    open.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("it is open");
+    open.read_exact(&mut [0; 1]).expect("it is answered");
 }

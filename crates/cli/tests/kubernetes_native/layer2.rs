@@ -35,9 +35,13 @@ metadata: {name: near, annotations: {seaway.dev/address: 10.10.200.7, seaway.dev
 spec: {type: LoadBalancer, ports: [{port: 80}], selector: {app: shop}}
 ";
 
-fn asks(scene: &Scene) -> std::io::Result<()> {
+pub(crate) fn connect(scene: &Scene) -> std::io::Result<TcpStream> {
     let at: SocketAddr = AT.parse().expect("an address");
-    scene.outside.run(move || TcpStream::connect_timeout(&at, Duration::from_millis(100)).map(drop))
+    scene.outside.run(move || TcpStream::connect_timeout(&at, Duration::from_millis(100)))
+}
+
+fn asks(scene: &Scene) -> std::io::Result<()> {
+    connect(scene).map(drop)
 }
 
 fn announced(scene: &Scene, path: &str) -> String {
@@ -46,7 +50,7 @@ fn announced(scene: &Scene, path: &str) -> String {
 }
 
 /// The host that the Service names.
-fn announcer(scene: &Scene) -> String {
+pub(crate) fn announcer(scene: &Scene) -> String {
     let mut host = String::new();
     until("the Service says who announces it", || {
         let message = announced(scene, "message");
@@ -58,9 +62,10 @@ fn announcer(scene: &Scene) -> String {
     host
 }
 
-#[test]
-fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
-    let Some(mut scene) = Scene::bare() else { return };
+/// Two hosts that announce, and `near` applied and served.
+pub(crate) fn two_hosts(is_handed_over: bool) -> Option<Scene> {
+    let mut scene = Scene::bare()?;
+    scene.is_handed_over = is_handed_over;
     scene.configuration = CONFIGURATION;
     scene.write_private("layer2.key", KEY);
     scene.nodes = ["a", "b"].into_iter().map(|name| scene.cluster.node(name)).collect();
@@ -87,8 +92,15 @@ fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
     let applied = began.elapsed();
     until("a client in the network is served", || asks(&scene).is_ok());
     eprintln!("from kubectl apply to the first answer: {:?}, of which kubectl {applied:?}", began.elapsed());
-    let owner = announcer(&scene);
+    announcer(&scene);
     eprintln!("the Service says who announces it after {:?}", began.elapsed());
+    Some(scene)
+}
+
+#[test]
+fn an_address_of_the_nodes_network_is_announced_and_fails_over() {
+    let Some(mut scene) = two_hosts(false) else { return };
+    let owner = announcer(&scene);
     assert_eq!(announced(&scene, "status"), "True");
     let other = if owner == "a" { "b" } else { "a" };
     let said = |host: &str| scene.field(&format!("lbhost/{host}"), "{.status.layer2[*].state}");
