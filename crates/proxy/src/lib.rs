@@ -86,6 +86,7 @@ pub use statistics::{
 };
 pub use sys::{give_memory_back, raise_descriptor_limit};
 pub use takeover::{
-    HandOver, Introduction, Predecessor, STOPS_WITHIN, TakeOverError, TakenOver, Turn, take, take_as,
+    ANSWERS_WITHIN, HandOver, Introduction, Predecessor, STOPS_WITHIN, TakeOverError, TakenOver, Turn, take,
+    take_as,
 };
 pub use tls::{KeyError, look_at, look_at_authorities, shows_validation};

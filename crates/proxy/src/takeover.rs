@@ -33,7 +33,7 @@ pub(crate) use message::FlowRecord;
 pub use {
     give::{HandOver, Predecessor, STOPS_WITHIN, Turn},
     message::Introduction,
-    take::{TakeOverError, TakenOver, take, take_as},
+    take::{ANSWERS_WITHIN, TakeOverError, TakenOver, take, take_as},
 };
 
 use std::{

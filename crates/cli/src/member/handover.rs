@@ -28,3 +28,20 @@ pub(super) use self::{
     predecessor::{Retired, Retiring},
     successor::Successor,
 };
+
+#[cfg(test)]
+mod tests {
+    use seaway_proxy::ANSWERS_WITHIN;
+
+    use super::{predecessor, successor};
+
+    #[test]
+    fn each_process_waits_longer_than_the_other_one_takes() {
+        assert!(predecessor::RESTS < ANSWERS_WITHIN, "it hears why it is refused");
+        assert!(
+            successor::SERVES + successor::FOLLOWS < predecessor::SERVES,
+            "it says itself that it gives up"
+        );
+        assert!(predecessor::RETIRES < successor::RETIRES);
+    }
+}

@@ -15,8 +15,8 @@ use seaway_model::L4;
 use super::message::{HandoverSocket, Introduction, Message, NEWEST, OLDEST, Record};
 use crate::{open, shared::Shared, sys, worker::Command};
 
-/// For every answer of the old process, which interrupts its work for none of them for long.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Every answer of the old process comes within this: it interrupts its work for none of them for long.
+pub const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TakeOverError {
@@ -53,7 +53,7 @@ pub fn take_as(path: &Path, who: Introduction) -> Result<TakenOver, TakeOverErro
 fn ask(path: &Path, introduction: Option<Introduction>) -> Result<TakenOver, TakeOverError> {
     let socket = sys::local_connect(path)
         .map_err(|source| TakeOverError::NotRunning { path: path.display().to_string(), source })?;
-    let mut peer = HandoverSocket::new(socket, PATIENCE)?;
+    let mut peer = HandoverSocket::new(socket, ANSWERS_WITHIN)?;
     peer.send(&Message::Hello { version: OLDEST, newest: Some(NEWEST), introduction }, &[])?;
     let mut lock = None;
     let mut sockets: HashMap<_, Vec<OwnedFd>> = HashMap::new();

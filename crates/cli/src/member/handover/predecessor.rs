@@ -18,13 +18,13 @@ use tokio::{runtime, sync::mpsc, time::timeout};
 
 use super::Folder;
 
-/// What drivers are at, and what is being written of this host, is waited for so long; else the next process asks again. It waits for
-/// an answer for 10 seconds, and is to hear the reason.
-const RESTS: Duration = Duration::from_secs(8);
+/// What drivers are at, and what is being written of this host, is waited for so long; else the next process asks again. It is
+/// to hear the reason while it waits for an answer.
+pub(super) const RESTS: Duration = Duration::from_secs(8);
 /// For the next process, from the lock until it serves.
-const SERVES: Duration = Duration::from_secs(60);
+pub(super) const SERVES: Duration = Duration::from_secs(60);
 /// What this process has to end is ended within this.
-const RETIRES: Duration = Duration::from_secs(8);
+pub(super) const RETIRES: Duration = Duration::from_secs(8);
 
 /// Dropped once the process has ended what only one may do.
 pub(in crate::member) type Retired = std::sync::mpsc::Sender<()>;

@@ -26,11 +26,11 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// One that is refused asks less and less often, for the one that serves judges each time.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Less than the one before waits for it.
-const SERVES: Duration = Duration::from_secs(50);
+pub(super) const SERVES: Duration = Duration::from_secs(50);
 /// What the one before alone may do is ended within this; else it hangs.
-const RETIRES: Duration = Duration::from_secs(10);
+pub(super) const RETIRES: Duration = Duration::from_secs(10);
 /// Until the thread that announces by ARP and NDP has begun.
-const FOLLOWS: Duration = Duration::from_secs(1);
+pub(super) const FOLLOWS: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Tries to take over, or to begin once nobody serves, until it is told to leave it.
