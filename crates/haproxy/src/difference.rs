@@ -51,7 +51,7 @@ pub enum ReloadReason {
     Pages,
     /// HAProxy refused a command.
     Refused,
-    /// HAProxy has something else than what it was told.
+    /// HAProxy may have something else than what it was told: nothing is known of how the reload before ended.
     Drift,
 }
 
@@ -123,6 +123,9 @@ impl Work<'_> {
     /// What no command changes.
     fn whole(&mut self) {
         let (loaded, wanted) = (self.running.document.clone(), self.wanted);
+        if self.running.may_be_another {
+            self.reload(ReloadReason::Drift);
+        }
         if loaded.version != wanted.version {
             self.reload(ReloadReason::Version);
         }

@@ -74,15 +74,22 @@ pub enum Place {
 }
 
 impl Place {
-    pub fn path(self, folder: &Folder, name: &Label) -> String {
-        let place = match self {
+    pub const ALL: [Place; 5] =
+        [Place::Maps, Place::CrtLists, Place::Certificates, Place::Authorities, Place::Pages];
+
+    /// Below [`Global::folder`].
+    pub fn name(self) -> &'static str {
+        match self {
             Place::Maps => "maps",
             Place::CrtLists => "crt-lists",
             Place::Certificates => "certificates",
             Place::Authorities => "authorities",
             Place::Pages => "pages",
-        };
-        format!("{folder}/{place}/{name}")
+        }
+    }
+
+    pub fn path(self, folder: &Folder, name: &Label) -> String {
+        format!("{folder}/{}/{name}", self.name())
     }
 }
 

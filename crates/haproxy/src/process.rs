@@ -7,6 +7,7 @@
 //! ```
 //! Files are written before a start and a reload alone: what a command changed meanwhile is in memory, here and there.
 
+mod alerts;
 mod files;
 mod keeper;
 mod launch;
@@ -38,6 +39,8 @@ pub struct Options {
     pub between_reloads: Duration,
     /// A member that leaves has so long until clients with its cookie get another one. Connections that it has go on.
     pub drain: Duration,
+    /// For a check, a start and a reload.
+    pub patience: Duration,
 }
 
 impl Options {
@@ -48,6 +51,7 @@ impl Options {
             old_workers: 2,
             between_reloads: Duration::from_secs(2),
             drain: Duration::from_secs(30),
+            patience: launch::PATIENCE,
         }
     }
 }
@@ -73,17 +77,21 @@ pub enum ProcessError {
     /// Nothing was changed.
     #[error("HAProxy refuses its configuration: {}", alerts.join("; "))]
     Invalid { alerts: Vec<String> },
-    #[error("HAProxy ended while it started")]
-    Ended,
-    #[error("HAProxy does not serve within {} seconds", launch::PATIENCE.as_secs())]
-    Late,
+    #[error("HAProxy ended while it started{}", after_colon(alerts))]
+    Ended { alerts: Vec<String> },
+    #[error("HAProxy does not serve within {0:?}")]
+    Late(Duration),
     /// It goes on with what it had.
-    #[error("HAProxy could not reload, and serves what it served before")]
-    Reload,
+    #[error("HAProxy could not reload, and serves what it served before{}", after_colon(alerts))]
+    Reload { alerts: Vec<String> },
     #[error(transparent)]
     Socket(#[from] SocketError),
     #[error("HAProxy is being stopped")]
     Stopped,
+}
+
+fn after_colon(alerts: &[String]) -> String {
+    if alerts.is_empty() { String::new() } else { format!(": {}", alerts.join("; ")) }
 }
 
 /// What became of it so far.
@@ -93,6 +101,8 @@ pub struct Report {
     pub worker: Option<u32>,
     /// Without the first.
     pub restarts: u32,
+    /// Attempts to start it again that failed, one after the other. Until one succeeds, nothing is served.
+    pub failed_starts: u32,
     pub reloads_done: u32,
     /// How many of them each reason had a part in.
     pub reloads: BTreeMap<ReloadReason, u32>,
@@ -142,6 +152,17 @@ impl Haproxy {
         let _ = self.orders.send(Order::Stop).await;
         let _ = (&mut self.keeper).await;
     }
+
+    /// It ends with the connections that it has. Then its folder is free for another one.
+    pub async fn kill(mut self) {
+        self.keeper.abort();
+        let _ = (&mut self.keeper).await;
+    }
+}
+
+/// Waits until the HAProxy of this report has ended, or was killed because it was dropped.
+pub async fn ended(mut report: watch::Receiver<Report>) {
+    while report.changed().await.is_ok() {}
 }
 
 impl Drop for Haproxy {

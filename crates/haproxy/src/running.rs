@@ -16,6 +16,8 @@ use crate::{
 pub struct Running {
     /// As it was read: what no command changes.
     pub document: Arc<Document>,
+    /// Whether HAProxy may have read another one since: nothing is known of how a reload ended.
+    pub may_be_another: bool,
     /// Of which HAProxy has all that needs no reload, if it is known: what is the same in another needs no second look.
     pub brought: Option<Arc<Document>>,
     /// By backend and name.
@@ -64,6 +66,7 @@ impl Running {
         let folder = &document.global.folder;
         let lists = document.crt_lists.iter();
         Running {
+            may_be_another: false,
             brought: Some(document.clone()),
             servers: (document.backends.iter())
                 .map(|(name, it)| {

@@ -6,5 +6,7 @@ mod changes;
 mod faults;
 #[path = "runtime/place.rs"]
 mod place;
+#[path = "runtime/recovery.rs"]
+mod recovery;
 #[path = "runtime/reloads.rs"]
 mod reloads;

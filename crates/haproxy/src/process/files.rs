@@ -15,6 +15,7 @@ use nix::{
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::ProcessError;
+use crate::document::Place;
 
 /// A file by its path, with what is in it.
 pub(super) type Files = Vec<(PathBuf, SecretString)>;
@@ -67,15 +68,22 @@ pub(super) fn write_all(files: &Files) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// Removes what is in folders below ours, and in no list: keys of before, above all.
+/// Removes what is in our folders, and in no list: keys of before, above all. A folder of others, and what a link leads to, stay.
 pub(super) fn sweep(folder: &Path, files: &Files) {
     let kept: BTreeSet<&Path> = files.iter().map(|it| it.0.as_path()).collect();
-    let inside = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path());
-    let folders = inside(folder).filter(|it| it.is_dir());
-    for path in folders.flat_map(|it| inside(&it)).filter(|it| !kept.contains(it.as_path())) {
-        if let Err(error) = fs::remove_file(&path) {
+    let ours = Place::ALL.map(|it| folder.join(it.name()));
+    let ours = ours.iter().filter(|it| fs::symlink_metadata(it).is_ok_and(|it| it.is_dir()));
+    let inside = ours.flat_map(fs::read_dir).flatten().flatten().map(|it| it.path());
+    inside.filter(|it| !kept.contains(it.as_path())).for_each(|it| remove(&it));
+}
+
+/// A file of ours that HAProxy no longer reads.
+pub(super) fn remove(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(path = %path.display(), %error, "a file that HAProxy no longer reads stays");
         }
+        _ => {}
     }
 }
 
@@ -89,10 +97,43 @@ fn write(path: &Path, content: &str) -> io::Result<()> {
     let unfinished = PathBuf::from(unfinished);
     let _ = fs::remove_file(&unfinished);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
-    file.write_all(content.as_bytes())?;
-    fs::rename(&unfinished, path)
+    let written = file.write_all(content.as_bytes()).and_then(|()| fs::rename(&unfinished, path));
+    // On a full disk, part of a key would stay.
+    written.inspect_err(|_| remove(&unfinished))
 }
 
 fn make(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_swept_is_ours_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (ours, others) = (folder.path().join("ours"), folder.path().join("others"));
+        let put = |path: &Path| write(path, "text").expect("written");
+        let (kept, gone) = (ours.join("maps/kept.map"), ours.join("certificates/gone.pem"));
+        // By the name of a folder of ours, but a link; and a folder of another name.
+        let (linked, beside) = (others.join("linked"), ours.join("mine/beside"));
+        [&kept, &gone, &linked, &beside].into_iter().for_each(|it| put(it));
+        symlink(&others, ours.join("pages")).expect("a link");
+        sweep(&ours, &vec![(kept.clone(), String::new().into())]);
+        let left = [&kept, &gone, &linked, &beside].map(|it| it.exists());
+        assert_eq!(left, [true, false, true, true]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_no_part_of_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("certificates/a.pem");
+        fs::create_dir_all(&path).expect("a folder in its place");
+        write(&path, "a key").expect_err("it is a folder");
+        let left = fs::read_dir(folder.path().join("certificates")).expect("a folder").count();
+        assert_eq!(left, 1, "the folder alone");
+    }
 }

@@ -1,5 +1,7 @@
 //! The one task that tells HAProxy anything: it knows what HAProxy has, and what it should have.
 
+mod reload;
+
 use std::{collections::BTreeMap, fs::File, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
 
 use nix::fcntl::Flock;
@@ -11,8 +13,10 @@ use tokio::{
 };
 
 use super::{
-    Options, Order, ProcessError, Report, files,
-    launch::{self, Paths},
+    Options, Order, ProcessError, Report,
+    alerts::Alerts,
+    files,
+    launch::{self, Paths, Started},
 };
 use crate::{
     difference::{Difference, ReloadReason, leaving},
@@ -21,7 +25,6 @@ use crate::{
     runtime::{
         Command, Socket, SocketError,
         commands::{Server, ServerState},
-        observed, socket,
     },
 };
 
@@ -39,12 +42,16 @@ pub(super) struct Keeper {
     options: Options,
     paths: Paths,
     child: Option<Child>,
+    /// Of the child.
+    alerts: Alerts,
     socket: Option<Socket>,
     running: Running,
     wanted: Arc<Document>,
     /// The last one that HAProxy was started with or read.
     good: Arc<Document>,
     waiting: Vec<Waiting>,
+    /// Dropped while the folder is still ours.
+    _swept: Swept,
     /// No other process writes into the folder.
     _lock: Flock<File>,
     /// Since when a reload is due, and why.
@@ -78,25 +85,29 @@ impl Keeper {
             master: folder.join("master.sock"),
             worker: document.global.socket().into(),
             state: document.global.state(),
+            patience: options.patience,
             folder,
         };
         files::must_be_ours(&paths.config)?;
         let lock = files::claim(&paths.folder)?;
+        let swept = Swept(paths.folder.clone());
         launch::check(&paths, &document).await?;
         let all = launch::files(&document, &paths.config);
         files::write_all(&all)?;
-        let (child, seen, socket) = launch::start(&paths).await?;
+        let Started { child, seen, socket, alerts } = launch::start(&paths).await?;
         files::sweep(&paths.folder, &all);
         let report = Report { master: seen.master, worker: seen.worker, ..Report::default() };
         let mut keeper = Keeper {
             options,
             paths,
             child: Some(child),
+            alerts,
             socket: Some(socket),
             running: Running::loaded(document.clone()),
             good: document.clone(),
             wanted: document,
             waiting: Vec::new(),
+            _swept: swept,
             _lock: lock,
             reloads: BTreeMap::new(),
             reloaded: None,
@@ -225,6 +236,10 @@ impl Keeper {
         let mut done = |it: &Command| {
             running.apply(it);
             *count += 1;
+            // A key that is gone is no longer on the disk, though no reload comes for long.
+            if let Command::RemoveCertificate { file } = it {
+                files::remove(file.as_ref());
+            }
         };
         let result = socket.run(commands, &mut done).await;
         if result.as_ref().err().is_none_or(SocketError::is_refusal) {
@@ -271,89 +286,10 @@ impl Keeper {
         Ok(())
     }
 
-    /// Files are checked first; if HAProxy refuses them, or the reload fails, those of before are there again.
-    async fn reload(&mut self) {
-        let reasons = std::mem::take(&mut self.reloads);
-        self.reloaded = Some(Instant::now());
-        let result = self.try_reload().await;
-        self.reloaded = Some(Instant::now());
-        match result {
-            Ok(()) => {
-                self.report.reloads_done += 1;
-                for reason in reasons.into_keys() {
-                    *self.report.reloads.entry(reason).or_default() += 1;
-                }
-                // What came meanwhile, and what HAProxy has otherwise than its files say.
-                Box::pin(self.bring()).await;
-            }
-            Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "HAProxy was not reloaded");
-                self.answer(&Err(Arc::new(error)));
-            }
-        }
-    }
-
-    async fn try_reload(&mut self) -> Result<(), ProcessError> {
-        let wanted = self.wanted.clone();
-        files::must_be_ours(&self.paths.config)?;
-        launch::check(&self.paths, &wanted).await?;
-        self.end_oldest().await?;
-        self.keep_state(&wanted).await;
-        let all = launch::files(&wanted, &self.paths.config);
-        files::write_all(&all)?;
-        match launch::reload(&self.paths).await {
-            Ok((seen, socket)) => {
-                files::sweep(&self.paths.folder, &all);
-                self.report.master = seen.master;
-                self.report.worker = seen.worker;
-                self.socket = Some(socket);
-                self.loaded(wanted).await?;
-                Ok(())
-            }
-            Err(error) => {
-                self.socket = None;
-                files::write_all(&launch::files(&self.good, &self.paths.config))?;
-                Err(error)
-            }
-        }
-    }
-
-    async fn loaded(&mut self, document: Arc<Document>) -> Result<(), SocketError> {
-        self.running = Running::loaded(document.clone());
-        self.good = document;
-        self.drained.clear();
-        self.look_at = None;
-        self.observe().await
-    }
-
-    async fn end_oldest(&mut self) -> Result<(), ProcessError> {
-        let mut old = socket::processes(&self.paths.master).await?.old;
-        while old.len() >= self.options.old_workers.max(1) {
-            let Some(oldest) = old.pop() else { break };
-            tracing::warn!(
-                worker = oldest,
-                "an old worker of HAProxy is ended, with its connections: there are too many"
-            );
-            signal(oldest, nix::sys::signal::Signal::SIGTERM);
-        }
-        Ok(())
-    }
-
-    /// What checks found, for the next worker; nothing of what it was told, which its files say better.
-    async fn keep_state(&mut self, wanted: &Document) {
-        let Some(mut socket) = self.socket.take() else { return };
-        let Ok(table) = socket.servers_as_text().await else { return };
-        self.socket = Some(socket);
-        let members: BTreeMap<(&str, &str), _> = crate::running::slots_by_name(wanted);
-        let kept = observed::kept_state(&table, |backend, name, at| {
-            at.is_some() && members.get(&(backend, name)).copied().flatten() == at
-        });
-        let _ = files::write_all(&vec![(self.paths.state.clone().into(), kept.into())]);
-    }
-
     fn died(&mut self, status: String) {
         self.child = None;
         self.socket = None;
+        (self.report.master, self.report.worker) = (None, None);
         if self.started.elapsed() >= STABLE {
             self.deaths = 0;
         }
@@ -373,11 +309,13 @@ impl Keeper {
         match self.try_restart().await {
             Ok(()) => {
                 self.report.restarts += 1;
+                self.report.failed_starts = 0;
                 self.reloads.clear();
                 self.bring().await;
             }
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "HAProxy cannot be started");
+                self.report.failed_starts += 1;
                 self.answer(&Err(Arc::new(error)));
                 self.died("not started".into());
             }
@@ -394,8 +332,9 @@ impl Keeper {
         }
         files::must_be_ours(&self.paths.config)?;
         files::write_all(&launch::files(&document, &self.paths.config))?;
-        let (child, seen, socket) = launch::start(&self.paths).await?;
+        let Started { child, seen, socket, alerts } = launch::start(&self.paths).await?;
         self.child = Some(child);
+        self.alerts = alerts;
         self.socket = Some(socket);
         self.report.master = seen.master;
         self.report.worker = seen.worker;
@@ -447,6 +386,15 @@ impl Keeper {
         let limit = self.wanted.global.hard_stop + LOOK;
         let _ = tokio::time::timeout(limit, child.wait()).await;
         let _ = child.kill().await;
+    }
+}
+
+/// A folder in which nothing that HAProxy reads is left in the end: keys lie there only while they are used.
+struct Swept(PathBuf);
+
+impl Drop for Swept {
+    fn drop(&mut self) {
+        files::sweep(&self.0, &Vec::new());
     }
 }
 

@@ -17,6 +17,7 @@ use nix::sys::signal::Signal;
 
 use super::{
     ProcessError,
+    alerts::Alerts,
     files::{self, Files},
     keeper,
 };
@@ -48,6 +49,7 @@ pub(super) struct Paths {
     pub(super) master: PathBuf,
     pub(super) worker: PathBuf,
     pub(super) state: String,
+    pub(super) patience: Duration,
 }
 
 /// All files of a document, the configuration at this path.
@@ -74,7 +76,7 @@ async fn check_in(paths: &Paths, document: &Document, folder: &Path) -> Result<(
     files::write_all(&files(&copy, &config))?;
     files::write_all(&no_state(&copy.global.state()))?;
     let arguments = ["-c".as_ref(), "-f".as_ref(), config.as_os_str()];
-    let (is_content, output) = run(&paths.program, &arguments).await?;
+    let (is_content, output) = run(&paths.program, &arguments, paths.patience).await?;
     match is_content {
         true => Ok(()),
         false => Err(ProcessError::Invalid {
@@ -84,11 +86,15 @@ async fn check_in(paths: &Paths, document: &Document, folder: &Path) -> Result<(
 }
 
 pub(super) async fn version(program: &Path) -> Result<Option<(u16, u16)>, ProcessError> {
-    let (_, output) = run(program, &["-v".as_ref()]).await?;
+    let (_, output) = run(program, &["-v".as_ref()], PATIENCE).await?;
     Ok(observed::version(&String::from_utf8_lossy(&output)))
 }
 
-async fn run(program: &Path, arguments: &[&std::ffi::OsStr]) -> Result<(bool, Vec<u8>), ProcessError> {
+async fn run(
+    program: &Path,
+    arguments: &[&std::ffi::OsStr],
+    patience: Duration,
+) -> Result<(bool, Vec<u8>), ProcessError> {
     let failed = |source| ProcessError::Program { program: program.to_owned(), source };
     let mut command = Command::new(program);
     command
@@ -105,7 +111,7 @@ async fn run(program: &Path, arguments: &[&std::ffi::OsStr]) -> Result<(bool, Ve
         let status = child.wait().await.map_err(failed)?;
         Ok((status.success(), output))
     };
-    timeout(PATIENCE, all).await.map_err(|_| ProcessError::Late)?
+    timeout(patience, all).await.map_err(|_| ProcessError::Late(patience))?
 }
 
 async fn read(from: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
@@ -123,8 +129,16 @@ fn no_state(path: &str) -> Files {
     vec![(path.into(), NO_STATE.to_owned().into())]
 }
 
+/// An HAProxy whose worker answers.
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) seen: Processes,
+    pub(super) socket: Socket,
+    pub(super) alerts: Alerts,
+}
+
 /// Starts it with the files as they are, and waits until its worker answers.
-pub(super) async fn start(paths: &Paths) -> Result<(Child, Processes, Socket), ProcessError> {
+pub(super) async fn start(paths: &Paths) -> Result<Started, ProcessError> {
     end_former(paths).await?;
     files::write_all(&no_state(&paths.state))?;
     // Those of one that was killed would be taken for its own.
@@ -139,43 +153,57 @@ pub(super) async fn start(paths: &Paths) -> Result<(Child, Processes, Socket), P
         .arg("-f")
         .arg(&paths.config);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    // Ctrl-C at a terminal reaches the whole group. This one is told to stop by us, once its connections are gone.
+    command.process_group(0);
     let mut child = command.spawn().map_err(failed)?;
+    let alerts = Alerts::default();
     if let Some(from) = child.stderr.take() {
         // It ends with HAProxy.
-        tokio::spawn(log(from));
+        tokio::spawn(alerts.clone().follow(from));
     }
     let since = Instant::now();
     loop {
         if child.try_wait().map_err(failed)?.is_some() {
-            return Err(ProcessError::Ended);
+            return Err(ProcessError::Ended { alerts: alerts.last(&paths.folder).await });
         }
         if let Ok(seen) = socket::processes(&paths.master).await
             && let Some(socket) = worker(paths, &seen).await
         {
-            return Ok((child, seen, socket));
+            return Ok(Started { child, seen, socket, alerts });
         }
-        if since.elapsed() > PATIENCE {
-            return Err(ProcessError::Late);
+        if since.elapsed() > paths.patience {
+            return Err(ProcessError::Late(paths.patience));
         }
         sleep(LOOK).await;
     }
 }
 
-/// If Seaway was killed, its HAProxy serves on, and has the ports. The folder is ours, so it is as well.
+/// If Seaway was killed, its HAProxy serves on, and has the ports. The folder is ours, so it is as well. And a worker whose
+/// master was killed has them a moment longer. One that cannot be asked is not taken for one that is gone.
 async fn end_former(paths: &Paths) -> Result<(), ProcessError> {
-    let Ok(Processes { master: Some(master), .. }) = socket::processes(&paths.master).await else {
-        return Ok(());
-    };
-    tracing::info!(master, "HAProxy of an earlier process of Seaway is stopped");
-    keeper::signal(master, Signal::SIGTERM);
     let since = Instant::now();
-    while socket::processes(&paths.master).await.is_ok() {
-        if since.elapsed() > PATIENCE {
-            return Err(ProcessError::Late);
+    let mut is_told = false;
+    loop {
+        let open = match socket::processes(&paths.master).await {
+            Err(error) if error.is_nothing_there() => match socket::is_open(&paths.worker).await {
+                false => return Ok(()),
+                true => ProcessError::Late(paths.patience),
+            },
+            Err(error) => error.into(),
+            Ok(seen) => {
+                if let Some(master) = seen.master.filter(|_| !is_told) {
+                    tracing::info!(master, "HAProxy of an earlier process of Seaway is stopped");
+                    keeper::signal(master, Signal::SIGTERM);
+                    is_told = true;
+                }
+                ProcessError::Late(paths.patience)
+            }
+        };
+        if since.elapsed() > paths.patience {
+            return Err(open);
         }
         sleep(LOOK).await;
     }
-    Ok(())
 }
 
 /// A connection to the worker that serves, once it answers at the path that one of before may have had.
@@ -186,17 +214,18 @@ async fn worker(paths: &Paths, seen: &Processes) -> Option<Socket> {
 }
 
 /// Lets the master read its files again. The listening sockets stay open all the while: it passes them on.
-pub(super) async fn reload(paths: &Paths) -> Result<(Processes, Socket), ProcessError> {
+pub(super) async fn reload(paths: &Paths, alerts: &Alerts) -> Result<(Processes, Socket), ProcessError> {
     let before = socket::processes(&paths.master).await?;
-    socket::reload(&paths.master).await?;
+    alerts.forget();
+    socket::reload(&paths.master, paths.patience).await?;
     let since = Instant::now();
-    while since.elapsed() < PATIENCE {
+    while since.elapsed() < paths.patience {
         // It is away for a moment, as it becomes another program.
         if let Ok(seen) = socket::processes(&paths.master).await
             && seen.reloads > before.reloads
         {
             if seen.failed > before.failed {
-                return Err(ProcessError::Reload);
+                return Err(ProcessError::Reload { alerts: alerts.last(&paths.folder).await });
             }
             if seen.worker != before.worker
                 && let Some(socket) = worker(paths, &seen).await
@@ -206,19 +235,5 @@ pub(super) async fn reload(paths: &Paths) -> Result<(Processes, Socket), Process
         }
         sleep(LOOK).await;
     }
-    Err(ProcessError::Late)
-}
-
-/// What HAProxy prints, for whoever reads our log.
-async fn log(from: impl AsyncRead + Unpin) {
-    let mut from = from;
-    let mut bytes = vec![0; 8 << 10];
-    while let Ok(count) = from.read(&mut bytes).await
-        && count > 0
-    {
-        let text = String::from_utf8_lossy(&bytes[..count]);
-        for line in text.lines().filter(|it| !it.trim().is_empty()) {
-            tracing::debug!(target: "haproxy", "{line}");
-        }
-    }
+    Err(ProcessError::Late(paths.patience))
 }

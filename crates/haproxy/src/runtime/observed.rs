@@ -151,10 +151,15 @@ pub fn processes(table: &str) -> Processes {
 /// What HAProxy has to say against a file, without the paths of a folder that is there for the check alone; at most five lines.
 pub fn alerts(output: &[u8], folder: &str) -> Vec<String> {
     let text = String::from_utf8_lossy(output);
-    let alerts = text.lines().filter(|it| it.starts_with("[ALERT]"));
+    let alerts = text.lines().filter(|it| is_alert(it));
     let words = alerts
         .map(|it| it.split_once(" : ").map_or(it, |it| it.1).replace(folder, "").chars().take(300).collect());
     words.take(5).collect()
+}
+
+/// Whether a line of what HAProxy prints is about what it cannot do.
+pub fn is_alert(line: &str) -> bool {
+    line.starts_with("[ALERT]")
 }
 
 /// The servers of `show servers state` that the next worker may believe: in use as they are, and the same there.

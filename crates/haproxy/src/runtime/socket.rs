@@ -33,8 +33,8 @@ pub enum SocketError {
     },
     #[error("HAProxy's socket broke off")]
     Broken(#[source] io::Error),
-    #[error("HAProxy did not answer within {} seconds", PATIENCE.as_secs())]
-    Late,
+    #[error("HAProxy did not answer within {0:?}")]
+    Late(Duration),
     #[error("HAProxy answers more than {MOST_REPLY} bytes to `{0}`")]
     Long(String),
     #[error("HAProxy refuses `{command}`: {refusal}")]
@@ -49,6 +49,12 @@ impl SocketError {
     /// Whether the connection goes on, and nothing but the one command was not done.
     pub fn is_refusal(&self) -> bool {
         matches!(self, SocketError::Refused { .. } | SocketError::Unsendable(_))
+    }
+
+    /// Whether there is no process that could answer.
+    pub fn is_nothing_there(&self) -> bool {
+        let is = |kind| matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+        matches!(self, SocketError::Connect { source, .. } if is(source.kind()))
     }
 }
 
@@ -201,7 +207,7 @@ impl Socket {
                 next += 1;
             }
             let all = self.exchange_at_once(&bytes, &sent, &mut results);
-            timeout(PATIENCE, all).await.map_err(|_| SocketError::Late)??;
+            timeout(PATIENCE, all).await.map_err(|_| SocketError::Late(PATIENCE))??;
         }
         Ok(results)
     }
@@ -255,16 +261,22 @@ fn is_simple(command: &Command) -> bool {
 
 /// Which processes there are, as the master says.
 pub async fn processes(master: &Path) -> Result<Processes, SocketError> {
-    Ok(observed::processes(&ask_master(master, "show proc").await?))
+    Ok(observed::processes(&ask_master(master, "show proc", PATIENCE).await?))
 }
 
-/// The master reads its files anew and starts another worker. From 2.7 on it says how that went; before, `show proc` does.
-pub async fn reload(master: &Path) -> Result<String, SocketError> {
-    ask_master(master, "reload").await
+/// The master reads its files anew and starts another worker. From 2.7 on it answers when that is done, and says how it went;
+/// before, `show proc` does.
+pub async fn reload(master: &Path, patience: Duration) -> Result<String, SocketError> {
+    ask_master(master, "reload", patience).await
+}
+
+/// Whether a process listens there, whatever it would say.
+pub async fn is_open(path: &Path) -> bool {
+    !open(path).await.is_err_and(|it| it.is_nothing_there())
 }
 
 /// One question on a connection of its own, which the master ends after its reply: a reload ends it as well.
-async fn ask_master(path: &Path, question: &str) -> Result<String, SocketError> {
+async fn ask_master(path: &Path, question: &str, patience: Duration) -> Result<String, SocketError> {
     let ask = async {
         let mut stream = open(path).await?;
         stream.write_all(format!("{question};quit\n").as_bytes()).await.map_err(SocketError::Broken)?;
@@ -284,10 +296,11 @@ async fn ask_master(path: &Path, question: &str) -> Result<String, SocketError> 
         }
         Ok(String::from_utf8_lossy(&reply).into_owned())
     };
-    timeout(PATIENCE, ask).await.map_err(|_| SocketError::Late)?
+    timeout(patience, ask).await.map_err(|_| SocketError::Late(patience))?
 }
 
 async fn open(path: &Path) -> Result<UnixStream, SocketError> {
-    let connected = timeout(PATIENCE, UnixStream::connect(path)).await.map_err(|_| SocketError::Late)?;
+    let connected =
+        timeout(PATIENCE, UnixStream::connect(path)).await.map_err(|_| SocketError::Late(PATIENCE))?;
     connected.map_err(|source| SocketError::Connect { path: path.display().to_string(), source })
 }

@@ -84,7 +84,7 @@ const PARSERS: [(&str, &[&str]); 59] = [
 ];
 
 /// Files that say such a word and have no target.
-const OTHERS: [(&str, &str); 54] = [
+const OTHERS: [(&str, &str); 55] = [
     (
         "acme/src/directory.rs",
         "serde_json reads what the authority that is named answers, each of its readers a value",
@@ -134,7 +134,8 @@ const OTHERS: [(&str, &str); 54] = [
     ("files/src/state/dns_records.rs", "JSON of our own; what cannot be read is told"),
     ("files/src/state/weights.rs", "JSON of our own; what cannot be read is told"),
     ("haproxy/src/process/files.rs", "the first words of a file, compared"),
-    ("haproxy/src/process/launch.rs", "what HAProxy prints, which `observed` reads or which is logged"),
+    ("haproxy/src/process/alerts.rs", "lines that HAProxy prints: `observed` reads them, or they are logged"),
+    ("haproxy/src/process/launch.rs", "what HAProxy prints, which `observed` reads"),
     ("openstack/src/http/transport.rs", "serde_json reads the body, each of its readers a value"),
     ("openstack/src/recorded.rs", "a test"),
     ("openstack/src/resource/id.rs", "the characters of an id, one by one"),
