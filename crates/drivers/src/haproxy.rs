@@ -104,6 +104,11 @@ impl HaproxyHost {
         self.writer.stop(patience).await;
     }
 
+    /// HAProxy ends at once, with the connections that it has.
+    pub async fn kill(&self) {
+        self.writer.kill().await;
+    }
+
     /// As [`HaproxyHost::stop`], for a thread that may wait.
     pub fn stop_blocking(&self, patience: Duration) {
         self.runtime.block_on(self.stop(patience));
@@ -116,20 +121,18 @@ impl HaproxyHost {
 
     async fn write(&self, owner: &Owner, part: Option<Arc<LoadBalancer>>) -> Result<(), Failure> {
         let Err(error) = self.writer.put(owner, part).await else { return Ok(()) };
-        let (why, fix) = match &*error {
-            NotWritten::Refused(error) => (
-                format!("HAProxy does not take this load balancer: {}", chain(error)),
-                "What HAProxy served before stays. Correct what the message names; it is tried again every 30 seconds.",
-            ),
-            NotWritten::Failed(error) => (
-                format!("HAProxy cannot be told: {}", chain(error)),
-                "Correct what the message names; it is tried again every 30 seconds. What HAProxy serves stays.",
-            ),
-            NotWritten::Version(found) => (
-                found.clone(),
-                "Install HAProxy 2.6 or later, or name its program in dataPlane.haproxy.program.",
-            ),
-            NotWritten::Stopped => return Err(Failure::retry("HAProxy is being stopped".to_owned())),
+        let why = chain(&*error);
+        let fix = match &*error {
+            NotWritten::Refused(_) => {
+                "What HAProxy served before stays. Correct what the message names; it is tried again every 30 seconds."
+            }
+            NotWritten::Failed(_) => {
+                "Correct what the message names; it is tried again every 30 seconds. What HAProxy serves stays."
+            }
+            NotWritten::Version(_) => {
+                "Install HAProxy 2.6 or later, or name its program in dataPlane.haproxy.program."
+            }
+            NotWritten::Stopped => return Err(Failure::retry(why)),
         };
         let problem = Problem::new(owner.object(), Reason::Failed, why.clone()).fix(fix);
         Err(Failure::Retry { why, problems: vec![(owner.clone(), problem)], after: Some(TRY_AGAIN) })
@@ -217,7 +220,13 @@ impl Driver for HaproxyHost {
     }
 
     fn conclude(&self, _: &Unit, _: &Desired, observed: &Served) -> Report {
-        Report { serving: observed.at.clone(), problems: observed.problems.clone(), ..Report::default() }
+        Report {
+            serving: observed.at.clone(),
+            problems: observed.problems.clone(),
+            // HAProxy may have died, and started again without this one.
+            again: Some(TRY_AGAIN),
+            ..Report::default()
+        }
     }
 
     fn patience(&self) -> Duration {

@@ -1,5 +1,8 @@
 //! The driver for HAProxy, with a real one on loopback.
 
+#[path = "haproxy/faults.rs"]
+mod faults;
+
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
@@ -22,9 +25,19 @@ use seaway_testkit::{
 };
 use tempfile::TempDir;
 
+const PROGRAM: &str = "/usr/sbin/haproxy";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Each test has an address of its own.
 const PORTS: [u16; 3] = [20_111, 20_112, 20_113];
+
+/// `None`, and the test is skipped, without HAProxy.
+fn place() -> Option<TempDir> {
+    if !Path::new(PROGRAM).exists() {
+        seaway_testkit::skip(None, "HAProxy is not installed: sudo apt-get install haproxy");
+        return None;
+    }
+    Some(TempDir::new().expect("a folder"))
+}
 
 fn host(folder: &Path) -> HaproxyHost {
     let options = Options {
@@ -105,7 +118,7 @@ fn ip(test: u8) -> Ipv4Addr {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn haproxy_passes_the_suite_of_all_drivers() {
-    let folder = TempDir::new().expect("a folder");
+    let Some(folder) = place() else { return };
     let host = host(folder.path());
     let (ip, [a, b, c]) = (IpAddr::V4(ip(70)), PORTS);
     let (one, two) = (member("one\n"), member("two\n"));
@@ -124,7 +137,7 @@ async fn haproxy_passes_the_suite_of_all_drivers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_serves_what_it_says_and_swaps_members_without_a_reload() {
-    let folder = TempDir::new().expect("a folder");
+    let Some(folder) = place() else { return };
     let host = host(folder.path());
     let (ip, [a, ..]) = (IpAddr::V4(ip(71)), PORTS);
     let (one, two) = (member("one\n"), member("two\n"));
@@ -154,7 +167,7 @@ async fn it_serves_what_it_says_and_swaps_members_without_a_reload() {
 /// Another process has the port of one of many: that one is refused, and all others are served, old and new.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_part_that_haproxy_refuses_keeps_no_other_from_being_served() {
-    let folder = TempDir::new().expect("a folder");
+    let Some(folder) = place() else { return };
     let host = Arc::new(host(folder.path()));
     let ip = ip(72);
     let line = member("here\n");
@@ -176,6 +189,8 @@ async fn a_part_that_haproxy_refuses_keeps_no_other_from_being_served() {
             (5, Err(Failure::Retry { problems, .. })) => {
                 assert_eq!(problems.len(), 1);
                 assert_eq!((&problems[0].0, problems[0].1.reason), (&owners[5], Reason::Failed));
+                let why = problems[0].1.to_string();
+                assert!(why.contains("Address already in use") && why.contains(":20205"), "{why}");
             }
             (5, other) => panic!("the port is another's: {other:?}"),
             (number, done) => done.unwrap_or_else(|error| panic!("{number}: {error}")),
@@ -194,7 +209,7 @@ async fn a_part_that_haproxy_refuses_keeps_no_other_from_being_served() {
 /// HAProxy would refuse the whole file because of it: it is left out, and told.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_cannot_be_used_is_told_and_harms_no_other() {
-    let folder = TempDir::new().expect("a folder");
+    let Some(folder) = place() else { return };
     let host = host(folder.path());
     let (ip, [a, b, _]) = (IpAddr::V4(ip(73)), PORTS);
     let line = member("here\n");

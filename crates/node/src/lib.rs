@@ -197,6 +197,13 @@ impl Host {
         self.layer2.stop();
     }
 
+    /// This process ends at once: HAProxy does not serve on alone.
+    pub async fn kill_haproxy(&self) {
+        if let Some(haproxy) = &self.haproxy {
+            haproxy.kill().await;
+        }
+    }
+
     /// This process ends at once, and no other one goes on: routers are told.
     pub fn end_sessions(&self) {
         self.bgp.end_sessions();

@@ -143,6 +143,7 @@ impl Serving {
                     Signal::StopNow => {
                         // Nor is a hand-over waited for.
                         std::mem::forget(hand_over.take());
+                        kill_haproxy(&self.host).await;
                         return Ok(ExitCode::FAILURE);
                     }
                 },
@@ -253,6 +254,7 @@ impl Serving {
                 () = control.leave_dns(whole / 2) => {}
                 _ = self.signals.next() => {
                     warn!("stopped without draining: a second signal arrived");
+                    kill_haproxy(&self.host).await;
                     return Ok(ExitCode::FAILURE);
                 }
             }
@@ -361,9 +363,17 @@ impl Serving {
 pub(crate) async fn exit_at_once(host: Option<&Arc<Host>>) -> ! {
     warn!("stopped without draining: a second signal arrived");
     if let Some(host) = host {
+        kill_haproxy(host).await;
         end_sessions(host).await;
     }
     std::process::exit(1);
+}
+
+/// An HAProxy that cannot be ended keeps nobody from ending.
+async fn kill_haproxy(host: &Arc<Host>) {
+    if tokio::time::timeout(LAST_MESSAGE, host.kill_haproxy()).await.is_err() {
+        warn!("HAProxy is not known to have ended");
+    }
 }
 
 /// Routers that keep the routes of a process that is gone are told that none follows.

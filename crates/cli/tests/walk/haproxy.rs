@@ -68,7 +68,15 @@ fn services_of_a_folder_are_served_by_haproxy_through_changes_deaths_and_restart
     until("HAProxy was started again", || master(&seaway).is_some_and(|it| it != first));
     until("it serves", || answers(&seaway, "bob"));
 
-    // A second process in the same folder harms nothing.
+    // A second process in the same folder harms nothing, nor does one that would take over.
+    let first = master(&seaway).expect("HAProxy runs");
+    let mut second = setup(&folder, own_address());
+    second.folder = Arc::new(Folder::new());
+    let second = second.write("shop.yaml", &shop(&alice.at.to_string())).start();
+    until("it is said", || second.log().contains("is used by another running process of Seaway"));
+    assert!(second.stop().success());
+    assert_eq!(master(&seaway), Some(first));
+    assert!(answers(&seaway, "bob"));
     let again = taken_over(&seaway);
     assert!(!again.status.success());
     assert!(stderr(&again).contains("--take-over passes sockets of Seaway itself"), "{}", stderr(&again));
@@ -86,6 +94,18 @@ fn services_of_a_folder_are_served_by_haproxy_through_changes_deaths_and_restart
     let at = seaway.at(PORT);
     assert!(seaway.stop().success());
     assert!(TcpStream::connect(at).is_err(), "HAProxy has ended");
+
+    // A second signal does not wait for connections, and leaves no HAProxy behind.
+    let mut seaway = setup(&folder, ip).start();
+    until("it serves", || answers(&seaway, "alice"));
+    let _open = TcpStream::connect(at).expect("it is served");
+    let last = master(&seaway).expect("HAProxy runs");
+    seaway.signal(Signal::SIGINT);
+    until("no connection is taken", || TcpStream::connect(at).is_err());
+    assert!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(last), None).is_ok(), "it waits for one");
+    seaway.signal(Signal::SIGINT);
+    assert!(!seaway.wait().success());
+    until("HAProxy has ended", || nix::sys::signal::kill(nix::unistd::Pid::from_raw(last), None).is_err());
 }
 
 fn taken_over(seaway: &Seaway) -> Output {

@@ -1,5 +1,5 @@
 //! The only one that writes HAProxy's configuration: parts that come together are written together, and a part that HAProxy
-//! refuses is found by halving.
+//! refuses is found by halving. So it is where HAProxy died and cannot start again: all is written from the beginning then.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,9 +17,10 @@ use seaway_model::{
     load_balancer::{Bind, Certificate},
     outcome::Serving,
 };
+use thiserror::Error;
 use tokio::{
-    sync::{Mutex, mpsc, oneshot, watch},
-    task::JoinHandle,
+    sync::{mpsc, oneshot, watch},
+    task::AbortHandle,
     time::timeout,
 };
 use tracing::{info, warn};
@@ -33,6 +34,12 @@ const GATHER: Duration = Duration::from_millis(2);
 const GATHER_AT_START: Duration = Duration::from_millis(100);
 /// But no longer than so often that.
 const GATHERED: usize = 100_000;
+/// HAProxy that died is tried again by itself so often, which takes a second or two: a port may be free in a moment.
+const FAILED_STARTS: u32 = 5;
+/// After so many failures one after the other that are not said to be about the configuration, no single part is their cause.
+const FAILURES: usize = 64;
+/// So often all is written from the beginning, for parts that came at one time.
+const BEGINNINGS: usize = 3;
 
 /// What HAProxy serves for an owner.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,34 +52,38 @@ pub struct Served {
 }
 
 /// Why a part is not served as it was put.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(super) enum NotWritten {
     /// Because of this part.
-    Refused(Arc<ProcessError>),
+    #[error("HAProxy does not take this load balancer")]
+    Refused(#[source] Arc<ProcessError>),
     /// Because of something else.
-    Failed(Arc<ProcessError>),
+    #[error("HAProxy cannot be told")]
+    Failed(#[source] Arc<ProcessError>),
+    #[error("{0}")]
     Version(String),
+    #[error("HAProxy is being stopped")]
     Stopped,
 }
 
 type Answer = Result<(), Arc<NotWritten>>;
 
-enum Order {
-    Put(Part),
-    Stop(Duration, oneshot::Sender<()>),
-}
-
 struct Part {
     owner: Owner,
     load_balancer: Option<Arc<LoadBalancer>>,
-    answer: oneshot::Sender<Answer>,
+    /// `None`: it was served before, and is written again.
+    answer: Option<oneshot::Sender<Answer>>,
 }
 
 pub(super) struct Writer {
-    orders: mpsc::UnboundedSender<Order>,
+    orders: mpsc::UnboundedSender<Part>,
     served: Arc<RwLock<BTreeMap<Owner, Served>>>,
     report: Arc<RwLock<Option<watch::Receiver<Report>>>>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    /// With the time that connections have to end.
+    stop: watch::Sender<Option<Duration>>,
+    task: AbortHandle,
+    /// Closed once the task has ended.
+    ended: watch::Receiver<()>,
 }
 
 impl Writer {
@@ -92,7 +103,13 @@ impl Writer {
             report: report.clone(),
             certificates: Certificates::default(),
         };
-        Writer { orders, served, report, task: Mutex::new(Some(tokio::spawn(work.run(taken)))) }
+        let (stop, stopped) = watch::channel(None);
+        let (alive, ended) = watch::channel(());
+        let task = tokio::spawn(async move {
+            work.run(taken, stopped).await;
+            drop(alive);
+        });
+        Writer { orders, served, report, stop, task: task.abort_handle(), ended }
     }
 
     pub(super) fn served(&self, owner: &Owner) -> Served {
@@ -109,19 +126,30 @@ impl Writer {
     pub(super) async fn put(&self, owner: &Owner, load_balancer: Option<Arc<LoadBalancer>>) -> Answer {
         let (answer, answered) = oneshot::channel();
         let stopped = || Arc::new(NotWritten::Stopped);
-        let part = Part { owner: owner.clone(), load_balancer, answer };
-        self.orders.send(Order::Put(part)).map_err(|_| stopped())?;
+        let part = Part { owner: owner.clone(), load_balancer, answer: Some(answer) };
+        self.orders.send(part).map_err(|_| stopped())?;
         answered.await.map_err(|_| stopped())?
     }
 
+    /// Whatever is being written is given up.
     pub(super) async fn stop(&self, patience: Duration) {
-        let (done, stopped) = oneshot::channel();
-        if self.orders.send(Order::Stop(patience, done)).is_ok() {
-            // An error says that it has ended already.
-            let _ = stopped.await;
-        }
-        if let Some(task) = self.task.lock().await.take() {
-            let _ = task.await;
+        self.stop.send_replace(Some(patience));
+        self.end().await;
+    }
+
+    /// HAProxy ends at once, with the connections that it has.
+    pub(super) async fn kill(&self) {
+        self.task.abort();
+        self.end().await;
+    }
+
+    /// Until the task and HAProxy have ended.
+    async fn end(&self) {
+        let mut ended = self.ended.clone();
+        while ended.changed().await.is_ok() {}
+        let report = self.report.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(report) = report {
+            seaway_haproxy::process::ended(report).await;
         }
     }
 }
@@ -140,32 +168,18 @@ struct Work {
 }
 
 impl Work {
-    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
-        while let Some(first) = orders.recv().await {
-            let gather = if self.haproxy.is_some() { GATHER } else { GATHER_AT_START };
-            let (mut parts, mut next) = (Vec::new(), Some(first));
-            let mut stop = None;
-            while let Some(order) = next.take() {
-                match order {
-                    Order::Put(part) => parts.push(part),
-                    Order::Stop(patience, done) => {
-                        stop = Some((patience, done));
-                        break;
-                    }
-                }
-                if parts.len() < GATHERED {
-                    next = timeout(gather, orders.recv()).await.ok().flatten();
-                }
-            }
-            if let Some((patience, done)) = stop {
-                // Who waits for its part is answered by the end of the channel.
-                drop(parts);
-                self.stop(patience).await;
-                let _ = done.send(());
-                return;
-            }
-            self.write_all(parts).await;
-        }
+    async fn run(
+        mut self,
+        mut orders: mpsc::UnboundedReceiver<Part>,
+        mut stop: watch::Receiver<Option<Duration>>,
+    ) {
+        let patience = tokio::select! {
+            // Who waits for its part is answered by the end of the channel.
+            patience = stop.wait_for(Option::is_some) => patience.ok().and_then(|it| *it).unwrap_or_default(),
+            () = self.follow(&mut orders) => Duration::ZERO,
+        };
+        drop(orders);
+        self.stop(patience).await;
     }
 
     async fn stop(&mut self, patience: Duration) {
@@ -175,20 +189,73 @@ impl Work {
         }
     }
 
-    /// All at once. If HAProxy refuses that, by halves: a part that is refused alone keeps what it had.
+    /// Until there is nobody who could give an order.
+    async fn follow(&mut self, orders: &mut mpsc::UnboundedReceiver<Part>) {
+        loop {
+            let first = tokio::select! {
+                first = orders.recv() => first,
+                () = given_up(self.haproxy.as_ref()) => {
+                    self.write_all(Vec::new()).await;
+                    continue;
+                }
+            };
+            let Some(first) = first else { return };
+            let gather = if self.haproxy.is_some() { GATHER } else { GATHER_AT_START };
+            let mut parts = vec![first];
+            while parts.len() < GATHERED
+                && let Ok(Some(part)) = timeout(gather, orders.recv()).await
+            {
+                parts.push(part);
+            }
+            self.write_all(parts).await;
+        }
+    }
+
+    /// All at once. If that fails, by halves: a part that is refused alone keeps what it had.
     async fn write_all(&mut self, parts: Vec<Part>) {
         let mut left = vec![parts];
+        let (mut failures, mut beginnings) = (0_usize, 0_usize);
         while let Some(mut parts) = left.pop() {
+            if self.is_down() && beginnings < BEGINNINGS {
+                beginnings = beginnings.saturating_add(1);
+                parts = self.begin_again(parts, &mut left).await;
+            }
             match self.write(&parts).await {
-                Err(error) if parts.len() > 1 && matches!(*error, NotWritten::Refused(_)) => {
+                // It may be because of any part.
+                Err(_) if self.is_down() && beginnings < BEGINNINGS => left.push(parts),
+                Err(error) if parts.len() > 1 && may_be_one(&error, failures) => {
+                    failures = failures.saturating_add(1);
                     let second = parts.split_off(parts.len().div_ceil(2));
                     left.push(second);
                     left.push(parts);
                 }
-                // Who asked may have given up.
-                answer => parts.into_iter().for_each(|it| drop(it.answer.send(answer.clone()))),
+                answer => {
+                    failures = if answer.is_ok() { 0 } else { failures.saturating_add(1) };
+                    parts.into_iter().for_each(|it| it.told(&answer));
+                }
             }
         }
+    }
+
+    /// Whether HAProxy has died, and was not started again; or cannot be told anything any more.
+    fn is_down(&self) -> bool {
+        let report = self.haproxy.as_ref().map(Haproxy::report);
+        report.is_some_and(|it| it.borrow().failed_starts > 0 || it.has_changed().is_err())
+    }
+
+    /// All parts as they were served, and behind them what is to be written, for a new HAProxy.
+    async fn begin_again(&mut self, parts: Vec<Part>, left: &mut Vec<Vec<Part>>) -> Vec<Part> {
+        warn!(
+            "HAProxy died and cannot be started: all load balancers are written again, to find the one that it refuses"
+        );
+        if let Some(haproxy) = self.haproxy.take() {
+            haproxy.kill().await;
+        }
+        self.served.write().unwrap_or_else(PoisonError::into_inner).clear();
+        let served = std::mem::take(&mut self.parts).into_iter();
+        let served = served.map(|(owner, it)| Part { owner, load_balancer: Some(it), answer: None });
+        let next = std::iter::once(parts).chain(left.drain(..).rev());
+        served.chain(next.flatten()).collect()
     }
 
     async fn write(&mut self, parts: &[Part]) -> Answer {
@@ -250,7 +317,7 @@ impl Work {
         };
         let Err(error) = haproxy.serve(document.clone()).await else { return Ok(()) };
         // It is not to try the refused one again by itself, after its next start.
-        if let Some(before) = &self.document
+        if let Some(before) = self.document.as_ref().filter(|_| !self.is_down())
             && let Err(error) = haproxy.serve(before.clone()).await
         {
             warn!(error = %error, "HAProxy does not take back what it served before");
@@ -278,10 +345,44 @@ impl Work {
     }
 }
 
+impl Part {
+    fn told(self, answer: &Answer) {
+        match (self.answer, answer) {
+            // Who asked may have given up.
+            (Some(asked), _) => drop(asked.send(answer.clone())),
+            // Who asked for it sees that it is not served, when it looks again.
+            (None, Err(error)) => {
+                warn!(owner = %self.owner, error = &**error as &dyn std::error::Error, "what HAProxy served before is not served");
+            }
+            (None, Ok(())) => {}
+        }
+    }
+}
+
+/// When HAProxy has died and does not come back.
+async fn given_up(haproxy: Option<&Haproxy>) {
+    match haproxy.map(Haproxy::report) {
+        // An error says that nobody tries any more.
+        Some(mut report) => drop(report.wait_for(|it| it.failed_starts >= FAILED_STARTS).await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether one part may be the cause, after so many failures in a row.
+fn may_be_one(error: &NotWritten, failures: usize) -> bool {
+    match error {
+        NotWritten::Refused(_) => true,
+        NotWritten::Failed(error) => {
+            failures < FAILURES && matches!(**error, ProcessError::Write { .. } | ProcessError::Socket(_))
+        }
+        NotWritten::Version(_) | NotWritten::Stopped => false,
+    }
+}
+
 /// One that is about the configuration: a part of it may be the cause.
 fn why(error: Arc<ProcessError>) -> Arc<NotWritten> {
     Arc::new(match &*error {
-        ProcessError::Invalid { .. } | ProcessError::Reload | ProcessError::Ended => {
+        ProcessError::Invalid { .. } | ProcessError::Reload { .. } | ProcessError::Ended { .. } => {
             NotWritten::Refused(error)
         }
         _ => NotWritten::Failed(error),
