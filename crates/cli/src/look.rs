@@ -17,7 +17,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use seaway_drivers::{
-    native::{OnHost, bad_certificate, unusable_secret},
+    OnHost,
+    native::{self, bad_certificate, unusable_secret},
     presence::Presence,
 };
 use seaway_files::{Folder, read_folder};
@@ -82,7 +83,7 @@ impl Look {
         let roles = Roles { allocate: true, host: Some(settings.host.clone()) };
         let mut world = World::new(
             roles,
-            vec![Arc::new(OnHost(settings.host.clone()))],
+            vec![Arc::new(OnHost::new(settings.host.clone(), native::DRIVER))],
             Arc::new(settings.config.clone()),
         );
         before.serving.into_iter().for_each(|(owner, at)| world.was_served(owner, &at));

@@ -15,13 +15,13 @@ use seaway_engine::{Driver, Effect, Effects, Failure, Report, chain};
 use seaway_haproxy::{Global, Options};
 use seaway_model::{
     Desired, LoadBalancer, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
-    load_balancer::Certificate, unit::LbKey,
+    load_balancer::Certificate,
 };
-use seaway_plan::{Demand, Placement};
 use tokio::runtime::Handle;
 
 pub use self::writer::Served;
 use self::writer::{NotWritten, Writer};
+use crate::OnHost;
 
 pub const DRIVER: &str = "haproxy";
 
@@ -29,25 +29,6 @@ pub const DRIVER: &str = "haproxy";
 const TRY_AGAIN: Duration = Duration::from_secs(30);
 /// A start, two gathered reloads, and the search for a part that is refused.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Each owner has one load balancer on this host.
-pub struct OnHost(pub Name);
-
-impl OnHost {
-    pub fn place(&self) -> Place {
-        Place::Host { name: self.0.clone(), driver: DRIVER.into() }
-    }
-}
-
-impl Placement for OnHost {
-    fn units(&self, demand: &Demand) -> Vec<Unit> {
-        vec![Unit::LoadBalancer(self.place(), LbKey::Of(demand.owner.clone()))]
-    }
-
-    fn front_door(&self, owner: &Owner) -> Vec<Unit> {
-        vec![Unit::LoadBalancer(self.place(), LbKey::Of(owner.clone()))]
-    }
-}
 
 /// The driver, and what starts and stops HAProxy.
 pub struct HaproxyHost {
@@ -93,7 +74,7 @@ impl HaproxyHost {
     /// HAProxy starts with the first load balancer. To be called in the runtime, which must go on until [`HaproxyHost::stop`].
     pub fn new(host: Name, options: Options, global: Global) -> HaproxyHost {
         HaproxyHost {
-            place: OnHost(host).place(),
+            place: OnHost::new(host, DRIVER).place(),
             writer: Writer::start(options, global),
             runtime: Handle::current(),
         }

@@ -24,4 +24,7 @@ pub mod names;
 pub mod native;
 pub mod nodes;
 pub mod octavia;
+mod on_host;
 pub mod presence;
+
+pub use on_host::OnHost;

@@ -18,7 +18,7 @@ use seaway_model::{
     outcome::Serving,
     unit::LbKey,
 };
-use seaway_plan::{Demand, FRONT_DOOR, Placement};
+use seaway_plan::FRONT_DOOR;
 use seaway_proxy::{KeyError, OWN_PROCESS, OpenError, Proxy, Running};
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::info;
@@ -27,30 +27,12 @@ pub use self::{
     seen::{Answers, Unseen},
     steps::{Step, steps},
 };
+use crate::OnHost;
 
 pub const DRIVER: &str = "native";
 
 /// A listener whose port is somebody else's is tried again this often.
 const TRY_AGAIN: Duration = Duration::from_secs(2);
-
-/// Each owner has one load balancer on each serving host.
-pub struct OnHost(pub Name);
-
-impl OnHost {
-    pub fn place(&self) -> Place {
-        Place::Host { name: self.0.clone(), driver: DRIVER.into() }
-    }
-}
-
-impl Placement for OnHost {
-    fn units(&self, demand: &Demand) -> Vec<Unit> {
-        vec![Unit::LoadBalancer(self.place(), LbKey::Of(demand.owner.clone()))]
-    }
-
-    fn front_door(&self, owner: &Owner) -> Vec<Unit> {
-        vec![Unit::LoadBalancer(self.place(), LbKey::Of(owner.clone()))]
-    }
-}
 
 pub struct Native {
     proxy: Proxy,
@@ -73,7 +55,7 @@ pub struct Observed {
 
 impl Native {
     pub fn new(proxy: Proxy, host: Name) -> Native {
-        Native { proxy, place: OnHost(host).place(), answers: Arc::default() }
+        Native { proxy, place: OnHost::new(host, DRIVER).place(), answers: Arc::default() }
     }
 
     /// Shares what it knows of answers that are led back.

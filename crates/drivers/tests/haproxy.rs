@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use seaway_drivers::haproxy::{HaproxyHost, OnHost};
+use seaway_drivers::{
+    OnHost,
+    haproxy::{self, HaproxyHost},
+};
 use seaway_engine::{Driver as _, Failure};
 use seaway_haproxy::{Global, Options, words::Folder};
 use seaway_model::{
@@ -50,7 +53,7 @@ fn host(folder: &Path) -> HaproxyHost {
 }
 
 fn unit(owner: &Owner) -> Unit {
-    Unit::LoadBalancer(OnHost("edge-1".into()).place(), LbKey::Of(owner.clone()))
+    Unit::LoadBalancer(OnHost::new("edge-1".into(), haproxy::DRIVER).place(), LbKey::Of(owner.clone()))
 }
 
 fn other(name: &str) -> Owner {

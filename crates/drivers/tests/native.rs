@@ -10,7 +10,10 @@ use std::{
 
 use proptest::{prelude::*, test_runner::FileFailurePersistence};
 use seaway_announce::Steering;
-use seaway_drivers::native::{Native, OnHost, Step, steps};
+use seaway_drivers::{
+    OnHost,
+    native::{self, Native, Step, steps},
+};
 use seaway_engine::Driver;
 use seaway_model::{
     Desired, Kind, LbKey, Listener, LoadBalancer, ObjectRef, Pool, PoolId, Reason, Unit,
@@ -83,7 +86,7 @@ async fn native_passes_the_suite_of_all_drivers() {
     let [a, b, c] = PORTS;
     let proxy = Proxy::start(Settings { workers: 2, pin: false }).expect("a data plane");
     let driver = Native::new(proxy.clone(), "edge-1".into());
-    let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), LbKey::Of(owner()));
+    let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), LbKey::Of(owner()));
     let ips = [IpAddr::V4(ip)];
     let wanted = [
         load_balancer(&ips, &[(a, None)], &[(80, 1)]),
@@ -104,7 +107,7 @@ async fn native_passes_the_suite_of_all_drivers() {
 fn native_survives_cuts_and_restarts_at_any_step() {
     let ip = Ipv4Addr::new(127, 64, (std::process::id() >> 8) as u8, std::process::id() as u8).into();
     let [a, b, c] = PORTS;
-    let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), LbKey::Of(owner()));
+    let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), LbKey::Of(owner()));
     let wanted = [
         load_balancer(&[ip], &[(a, None)], &[(80, 1)]),
         load_balancer(&[ip], &[(a, Some(5)), (b, None)], &[(80, 2), (81, 1)]),
@@ -152,7 +155,7 @@ async fn ports_that_the_machine_needs_are_left_alone_at_addresses_of_pools_where
     let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
     proxy.steer_by(Arc::new(Steering::unavailable(|port| port == PORTS[0], "it is a test")));
     let driver = Native::new(proxy.clone(), "edge-1".into());
-    let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), LbKey::Of(owner()));
+    let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), LbKey::Of(owner()));
     for (bind, served) in [(Bind::Ledger(ip.into()), 1), (Bind::Host(ip.into()), 2)] {
         let mut wanted = load_balancer(&[], &[(reserved, None), (other, None)], &[(80, 1)]);
         wanted.binds = vec![bind];
@@ -176,7 +179,7 @@ async fn a_certificate_that_cannot_be_used_is_told_to_whom_it_was_for_and_the_la
     let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
     let driver = Native::new(proxy.clone(), "edge-1".into());
     let key = LbKey::Of(owner());
-    let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), key.clone());
+    let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), key.clone());
     let (good, broken) = (made(), certificate("nonsense", "nonsense"));
     for (wanted, problems) in [(&good, 0), (&broken, 1), (&broken, 1), (&good, 0)] {
         let desired = Desired::LoadBalancer(Arc::new(secured(ip.into(), port, wanted)));
@@ -202,7 +205,7 @@ async fn a_renewed_certificate_is_taken_over_alone_and_a_wrong_one_is_not() {
     let proxy = Proxy::start(Settings { workers: 1, pin: false }).expect("a data plane");
     let driver = Native::new(proxy.clone(), "edge-1".into());
     let key = LbKey::Of(owner());
-    let unit = Unit::LoadBalancer(OnHost("edge-1".into()).place(), key.clone());
+    let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), key.clone());
     let desired = Desired::LoadBalancer(Arc::new(secured(ip.into(), port, &made())));
     let mut observed = driver.observe(&unit, &desired).await.expect("observed");
     for step in driver.steps(&desired, &observed) {

@@ -30,8 +30,9 @@ use std::{
 use seaway_admin::view::MemoryView;
 use seaway_announce::{ArpSettings, EnforcedSettings, Links, Steering};
 use seaway_drivers::{
+    OnHost,
     haproxy::{self, HaproxyHost},
-    native::{Answers, Native, OnHost},
+    native::{self, Answers, Native},
     presence::Presence,
 };
 use seaway_engine::Drivers;
@@ -120,10 +121,11 @@ impl Host {
     }
 
     pub fn placement(&self) -> Arc<dyn Placement> {
-        match self.haproxy {
-            Some(_) => Arc::new(haproxy::OnHost(self.name.clone())),
-            None => Arc::new(OnHost(self.name.clone())),
-        }
+        let driver = match self.haproxy {
+            Some(_) => haproxy::DRIVER,
+            None => native::DRIVER,
+        };
+        Arc::new(OnHost::new(self.name.clone(), driver))
     }
 
     /// Adds what works this host's Units off.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, process::ExitCode};
 
 use anyhow::Result;
-use seaway_drivers::native::OnHost;
+use seaway_drivers::{OnHost, native};
 use seaway_haproxy::{
     Files, Unusable, Version, Wanted, authorities, document,
     document::{Global, Place},
@@ -40,7 +40,7 @@ pub(super) fn plan(look: &Look, settings: &Settings, arguments: &Plan) -> Result
 }
 
 fn printed(look: &Look, settings: &Settings, version: Version) -> Printed {
-    let all = look.world.load_balancers(&OnHost(settings.host.clone()).place());
+    let all = look.world.load_balancers(&OnHost::new(settings.host.clone(), native::DRIVER).place());
     let certificates = all.values().flat_map(|it| it.certificates.iter());
     let certificates = certificates
         .filter(|(_, it)| !it.chain.is_empty() && seaway_proxy::look_at(it).is_err())

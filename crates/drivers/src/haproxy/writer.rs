@@ -58,7 +58,7 @@ pub(super) enum NotWritten {
     #[error("HAProxy does not take this load balancer")]
     Refused(#[source] Arc<ProcessError>),
     /// Because of something else.
-    #[error("HAProxy cannot be told")]
+    #[error("the change cannot be brought to HAProxy")]
     Failed(#[source] Arc<ProcessError>),
     #[error("{0}")]
     Version(String),
@@ -231,7 +231,7 @@ impl Work {
                 }
                 answer => {
                     failures = if answer.is_ok() { 0 } else { failures.saturating_add(1) };
-                    parts.into_iter().for_each(|it| it.told(&answer));
+                    parts.into_iter().for_each(|it| it.answer(&answer));
                 }
             }
         }
@@ -294,12 +294,13 @@ impl Work {
         let version = found.and_then(|(major, minor)| Version::of(major, minor));
         self.version = version;
         version.ok_or_else(|| {
-            let found =
-                found.map_or("of no version that it says".to_owned(), |it| format!("{}.{}", it.0, it.1));
-            Arc::new(NotWritten::Version(format!(
-                "{} is HAProxy {found}, which is too old",
-                program.display()
-            )))
+            let program = program.display();
+            Arc::new(NotWritten::Version(match found {
+                Some((major, minor)) => {
+                    format!("{program} is HAProxy {major}.{minor}: 2.6 or later is needed")
+                }
+                None => format!("{program} -v prints no version of HAProxy"),
+            }))
         })
     }
 
@@ -346,7 +347,7 @@ impl Work {
 }
 
 impl Part {
-    fn told(self, answer: &Answer) {
+    fn answer(self, answer: &Answer) {
         match (self.answer, answer) {
             // Who asked may have given up.
             (Some(asked), _) => drop(asked.send(answer.clone())),

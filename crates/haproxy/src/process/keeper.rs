@@ -259,7 +259,7 @@ impl Keeper {
 
     /// A reload brings what was refused. After another error it is tried again, and HAProxy is asked what it has before.
     fn lost(&mut self, error: SocketError) {
-        tracing::warn!(error = &error as &dyn std::error::Error, "HAProxy did not do what it was told");
+        tracing::warn!(error = &error as &dyn std::error::Error, "a command to HAProxy failed");
         self.failures += 1;
         if error.is_refusal() || self.failures >= FAILURES {
             self.reloads.insert(ReloadReason::Refused, 1);
