@@ -61,7 +61,6 @@ pub(crate) struct Control {
     /// Tells the time, until it is aborted.
     clock: JoinHandle<()>,
     /// Removes what orders leave in DNS, until it is aborted.
-    cleaner: JoinHandle<()>,
     addresses: Option<AddressWatch>,
     announcing: Announcing,
     admin: Admin,
@@ -138,7 +137,7 @@ impl Control {
             .with(AddressDriver::new(ledger, held.clone()))
             .with(StatusDriver::new(statuses, Some(places.clone()), problem_log.clone()))
             .with(names)
-            .with(DnsNames::new(|| true))
+            .with(DnsNames::default())
             .with_shared(certificate_orders.clone());
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         let (stop, stopped) = watch::channel(false);
@@ -174,10 +173,6 @@ impl Control {
                 }
             }
         })?;
-        let cleaner = spawn("the cleaner of DNS", &mut parts, {
-            let orders = certificate_orders.clone();
-            async move { orders.keep_dns_clean().await }
-        });
         let clock = spawn("the clock", &mut parts, send_time(changes.clone(), TELL_TIME));
         let tell = changes.clone();
         let mut reported = ReportedProblems::new(problem_log.clone());
@@ -237,7 +232,6 @@ impl Control {
             folder: watching,
             pems,
             clock,
-            cleaner,
             addresses,
             announcing,
             admin,
@@ -298,7 +292,6 @@ impl Control {
         drop(self.announcing);
         drop(self.socket);
         self.clock.abort();
-        self.cleaner.abort();
         drop(self.folder);
         drop(self.pems);
         if let Err(error) = self.engine.await {

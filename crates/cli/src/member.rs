@@ -20,7 +20,6 @@ mod records;
 mod refused;
 mod report;
 mod serve;
-mod sole;
 
 use std::{
     net::SocketAddr,
@@ -212,11 +211,12 @@ impl Member {
         let roles = Roles { allocate: false, host: host.as_ref().map(|host| host.name.clone()) };
         let mut placements: Vec<Arc<dyn Placement>> = host.iter().map(|host| host.placement()).collect();
         let mut drivers = Drivers::default();
-        let (mut octavia, mut conf, mut herald, mut connection) = (None, None, None, None);
+        let (mut conf, mut herald, mut connection) = (None, None, None);
         let usable = Arc::new(AtomicBool::new(cloud::refused(&settings).is_none()));
         let problems = ProblemLog::default();
         let statuses =
             host.is_none().then(|| StatusDriver::new(cluster.clone(), campaign.leading(), problems.clone()));
+        let records = RecordStore::new(cluster.clone(), campaign.leading());
         parts.push(campaign.part());
         parts.extend(statuses.iter().map(StatusDriver::part));
         if let (Some(file), Some(_), Some(statuses)) =
@@ -226,28 +226,34 @@ impl Member {
             let leading = campaign.leading();
             herald = Some(statuses.event_recorder());
             let events = statuses.event_recorder();
-            let (driver, connected, calls) =
-                cloud::driver(file, &cluster, name, &settings, leading, events, usable.clone());
+            let (driver, connected, calls) = cloud::driver(
+                file,
+                &cluster,
+                name,
+                &settings,
+                (leading, records.clone()),
+                events,
+                usable.clone(),
+            );
             bound = bound.with_metrics_source(calls);
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
-            conf = Some((driver.clone(), cloud::rewritten(file.clone(), &mut parts)));
-            (octavia, connection) = (Some(driver), Some(connected));
+            conf = Some((driver, cloud::rewritten(file.clone(), &mut parts)));
+            connection = Some(connected);
         }
         let config = Arc::new(with_status_page(&status_page, settings.config.clone()));
         let world = World::new(roles, placements, config);
         let drivers = match &host {
             Some(host) => host.with_drivers(drivers),
             None => drivers
-                .with(AddressDriver::new(cluster.clone(), campaign.leading()))
-                .with(FinalizerDriver::new(cluster.clone(), campaign.leading()))
-                .with(names::in_dns(&cluster, campaign.leading())),
+                .with(AddressDriver::new(cluster.clone()))
+                .with(FinalizerDriver::new(cluster.clone()))
+                .with(names::in_dns(&cluster)),
         };
         let drivers = statuses.into_iter().fold(drivers, Drivers::with);
         let drivers = drivers.with(MemberNames::new(&settings.resolvers)?);
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         // Watches may be late; what a cloud has for a Service goes when the API server says that this is gone.
-        let records = RecordStore::new(cluster.clone(), campaign.leading());
         let engine = engine.asking(Arc::new(cluster.clone())).limiting(Arc::new(records.clone()));
         let engine = if host.is_none() { engine.fenced(lead::fence(campaign.leading())) } else { engine };
         let (stop, stopped) = watch::channel(false);
@@ -296,21 +302,11 @@ impl Member {
                 Some(Me::new(host.name.clone(), its, drains))
             }
             None => {
-                other_signs::start(octavia.is_some(), &cluster, &changes, &mut parts).await;
-                let leads = lead::lead(campaign.leading(), changes.clone(), octavia.clone());
+                other_signs::start(conf.is_some(), &cluster, &changes, &mut parts).await;
+                let leads = lead::lead(campaign.leading(), changes.clone());
                 watchdog::spawn("the watch of the leader's Lease", &mut parts, leads);
                 let makes = lead::make_layer2_key(cluster.clone(), campaign.leading(), handle.clone());
                 watchdog::spawn("the key of hosts that announce addresses", &mut parts, makes);
-                if let Some(octavia) = octavia {
-                    let (leading, period) = (campaign.leading(), settings.audit);
-                    let beats =
-                        sole::keep(octavia.clone(), records.clone(), leading.clone(), changes.clone());
-                    watchdog::spawn("the heartbeat in the cloud", &mut parts, beats);
-                    let wakes = cloud::wake(octavia.clone(), changes.clone());
-                    watchdog::spawn("retries in the cloud", &mut parts, wakes);
-                    let audits = cloud::audit(octavia, leading, changes.clone(), period);
-                    watchdog::spawn("the drift check of the cloud", &mut parts, audits);
-                }
                 if let Some(herald) = herald {
                     let records = records::keep(records, campaign.leading(), handle.clone(), herald);
                     watchdog::spawn("records of deletions", &mut parts, records);

@@ -6,7 +6,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use kube::api::{DeleteParams, Preconditions};
-use seaway_engine::{Driver, Effect, Effects, Failure, Report, unwritten};
+use seaway_engine::{Context, Driver, Effect, Effects, Failure, Report, unwritten};
 use seaway_model::{Address, AddressState, Desired, Fact, Kind, Owner, Problem, Reason, Unit};
 use tracing::warn;
 
@@ -16,7 +16,6 @@ use crate::{
     connect::Cluster,
     decode::{self, Decoded},
     kinds::WatchedKind,
-    lease::Leading,
     object_cache::{AddressObject, Version},
     raw_object::RawObject,
 };
@@ -27,7 +26,6 @@ const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// Writes Address objects, while it leads.
 pub struct AddressDriver {
     cluster: Cluster,
-    leading: Leading,
 }
 
 /// An Address as it is written, and why it could not be written otherwise.
@@ -69,8 +67,8 @@ impl Effects for AddressStep {
 }
 
 impl AddressDriver {
-    pub fn new(cluster: Cluster, leading: Leading) -> AddressDriver {
-        AddressDriver { cluster, leading }
+    pub fn new(cluster: Cluster) -> AddressDriver {
+        AddressDriver { cluster }
     }
 
     fn watched() -> &'static WatchedKind {
@@ -225,18 +223,24 @@ impl Driver for AddressDriver {
         }
     }
 
-    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<ObservedAddress, Failure> {
+    async fn observe(
+        &self,
+        _: &Context,
+        unit: &Unit,
+        _desired: &Desired,
+    ) -> Result<ObservedAddress, Failure> {
         let Unit::Address(ip) = unit else { return Ok(ObservedAddress::default()) };
         Ok(ObservedAddress { found: self.cluster.cache().address(*ip), ..ObservedAddress::default() })
     }
 
     async fn apply(
         &self,
+        context: &Context,
         _unit: &Unit,
         step: &AddressStep,
         observed: &mut ObservedAddress,
     ) -> Result<(), Failure> {
-        self.leading.require_leading()?;
+        context.require_lead()?;
         if let Some(there) = &observed.found {
             let wanted = match step {
                 AddressStep::Create(wanted) | AddressStep::Replace(wanted) => Some(&**wanted),

@@ -9,14 +9,13 @@
 
 use std::{fmt, time::Duration};
 
-use seaway_engine::{Driver, Effect, Effects, Failure, Report};
+use seaway_engine::{Context, Driver, Effect, Effects, Failure, Report};
 use seaway_model::{Desired, Problem, Reason, Unit};
 use serde_json::{Value, json};
 
 use crate::{
     answer::{ApiError, INSTALL},
     connect::Cluster,
-    lease::Leading,
     object_cache::{Published, ServiceFinalizers},
 };
 
@@ -27,7 +26,6 @@ const BIND: &str =
 /// Writes the finalizer of Services, while it leads.
 pub struct FinalizerDriver {
     cluster: Cluster,
-    leading: Leading,
 }
 
 /// Whether a Service is held; nothing, where it is gone.
@@ -103,8 +101,8 @@ impl FinalizerStep {
 }
 
 impl FinalizerDriver {
-    pub fn new(cluster: Cluster, leading: Leading) -> FinalizerDriver {
-        FinalizerDriver { cluster, leading }
+    pub fn new(cluster: Cluster) -> FinalizerDriver {
+        FinalizerDriver { cluster }
     }
 }
 
@@ -131,7 +129,7 @@ impl Driver for FinalizerDriver {
         step.into_iter().collect()
     }
 
-    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<FinalizerState, Failure> {
+    async fn observe(&self, _: &Context, unit: &Unit, _desired: &Desired) -> Result<FinalizerState, Failure> {
         let Some((object, uid)) = unit.service() else { return Ok(FinalizerState::default()) };
         let published = self.cluster.cache().service(&object.namespace, &object.name);
         // One that was made again under its name is another.
@@ -140,15 +138,17 @@ impl Driver for FinalizerDriver {
 
     async fn apply(
         &self,
+        context: &Context,
         unit: &Unit,
         step: &FinalizerStep,
         observed: &mut FinalizerState,
     ) -> Result<(), Failure> {
         let Some((object, uid)) = unit.service() else { return Ok(()) };
-        self.leading.require_leading()?;
+        context.require_lead()?;
         let mut written = self.cluster.merge_service(object, &step.body(uid)).await;
         // A policy of before there was ours lets the common one be written alone.
         if let (FinalizerStep::AddOwn { .. }, Err(ApiError::Forbidden(_))) = (step, &written) {
+            context.require_lead()?;
             written = self.cluster.merge_service(object, &FinalizerStep::AddCommon.body(uid)).await;
         }
         match written {

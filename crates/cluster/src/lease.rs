@@ -27,7 +27,6 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{Api, api::PostParams};
-use seaway_engine::Failure;
 use seaway_model::Name;
 use seaway_watchdog::{HANG_LIMIT, Part};
 use tokio::{
@@ -130,14 +129,6 @@ impl Leading {
                 },
                 () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if now => {}
             }
-        }
-    }
-
-    /// An error unless we lead: asked before each write.
-    pub(crate) fn require_leading(&self) -> Result<(), Failure> {
-        match self.is_now() {
-            true => Ok(()),
-            false => Err(Failure::wait("another leads".to_owned(), LeaseTimings::LEADER.renew)),
         }
     }
 }

@@ -23,7 +23,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use seaway_engine::{Driver, Effect, Effects, Failure, ProblemLog, Report};
+use seaway_engine::{Context, Driver, Effect, Effects, Failure, ProblemLog, Report};
 use seaway_model::{Desired, Kind, Name, ObjectRef, Owner, Problem, Reason, Status, Unit, outcome::Replaced};
 use seaway_watchdog::Part;
 use serde_json::Value;
@@ -52,7 +52,6 @@ use crate::{
 /// Writes statuses and events of Services, while it leads; Problems of whatever has no status are logged.
 pub struct StatusDriver {
     cluster: Cluster,
-    leading: Leading,
     events: Events,
     problems: ProblemLog,
     logged: Mutex<HashMap<Owner, Arc<Status>>>,
@@ -130,9 +129,8 @@ impl StatusDriver {
     pub fn new(cluster: Cluster, leading: Leading, problems: ProblemLog) -> StatusDriver {
         StatusDriver {
             problems,
-            events: Events::start(cluster.clone(), leading.clone()),
+            events: Events::start(cluster.clone(), leading),
             cluster,
-            leading,
             logged: Mutex::default(),
             refused: Mutex::default(),
             waiting: Mutex::default(),
@@ -313,7 +311,7 @@ impl Driver for StatusDriver {
         [StatusStep::Write(output.clone())].into_iter().chain(notes).chain(annotated).collect()
     }
 
-    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<ObservedStatus, Failure> {
+    async fn observe(&self, _: &Context, unit: &Unit, desired: &Desired) -> Result<ObservedStatus, Failure> {
         let Unit::Status(owner) = unit else { return Ok(ObservedStatus::default()) };
         let status = if let Desired::Status(status) = desired { Some(status) } else { None };
         self.log(owner, status);
@@ -332,12 +330,13 @@ impl Driver for StatusDriver {
 
     async fn apply(
         &self,
+        context: &Context,
         unit: &Unit,
         step: &StatusStep,
         observed: &mut ObservedStatus,
     ) -> Result<(), Failure> {
         let Some((object, uid)) = unit.service() else { return Ok(()) };
-        self.leading.require_leading()?;
+        context.require_lead()?;
         match step {
             StatusStep::Write(output) => self.write(object, uid, output, observed).await,
             StatusStep::RecordEvent(_) | StatusStep::Annotate(_) | StatusStep::FixLoadBalancerId(_)

@@ -25,14 +25,14 @@ mod stored;
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime},
 };
 
 use seaway_acme::{Account, AcmeError, Directory, ExternalAccount, Key};
-use seaway_engine::{Driver, Failure, Report};
+use seaway_engine::{Background, Context, Driver, Failure, Report};
 use seaway_files::state::{CertificateStore, DnsRecordStore, FailedOrders};
 use seaway_model::{
-    Desired, Fact, Name, Owner, Time, Unit,
+    Desired, Fact, Name, Owner, Unit,
     acme::{Acme, CertificateOrder, Challenge, ChallengeType, DnsRecord},
 };
 use seaway_plan::FRONT_DOOR;
@@ -41,6 +41,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 pub(crate) use self::records::tsig_key;
+use self::schedule::{millis, seconds};
 use self::{attempt::Attempt, gates::Gates, records::Records, renewal::Renewals, stored::Stored};
 pub use self::{
     observed::Observed,
@@ -94,11 +95,6 @@ impl Certificates {
         let (accounts, directories) = (tokio::sync::Mutex::default(), tokio::sync::Mutex::default());
         let (records, attempts) = (Records::new(records), Mutex::default());
         Certificates { store, records, life, accounts, directories, attempts }
-    }
-
-    /// As long as it is awaited, what orders of this process or of another have left in DNS is removed from there.
-    pub async fn keep_dns_clean(&self) {
-        self.records.keep_swept(|record| self.needs(record)).await;
     }
 
     fn needs(&self, record: &DnsRecord) -> bool {
@@ -380,7 +376,7 @@ impl Driver for Certificates {
         4
     }
 
-    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
+    async fn observe(&self, _: &Context, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let (now, life) = (SystemTime::now(), *self.life.borrow());
         let Desired::CertificateOrder(order) = desired else {
             if let Unit::CertificateOrder(host) = unit {
@@ -438,7 +434,13 @@ impl Driver for Certificates {
     }
 
     /// What fails is told, and never keeps what is stored from being shown.
-    async fn apply(&self, _: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        _: &Context,
+        _: &Unit,
+        step: &Step,
+        observed: &mut Observed,
+    ) -> Result<(), Failure> {
         let Some(order) = observed.order.clone() else { return Ok(()) };
         let before = observed.failed;
         let done = tokio::select! {
@@ -455,6 +457,11 @@ impl Driver for Certificates {
             self.fail(&order, &error, observed);
         }
         Ok(())
+    }
+
+    /// What orders of this process or of another have left in DNS is removed from there.
+    async fn run(self: Arc<Self>, _: Background) {
+        self.records.keep_swept(|record| self.needs(record)).await;
     }
 
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Report {
@@ -483,14 +490,6 @@ impl Driver for Certificates {
             ..Report::default()
         }
     }
-}
-
-fn seconds(at: SystemTime) -> u64 {
-    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-fn millis(at: SystemTime) -> Time {
-    Time(u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use std::{
 
 use seaway_acme::dns::{DnsError, Updated};
 use seaway_cluster::DnsEndpoints;
-use seaway_engine::{Driver, Failure, Report};
+use seaway_engine::{Context, Driver, Failure, Report};
 use seaway_model::{
     Desired, Name, Owner, Problem, Reason, Unit,
     dns::{DnsName, DnsProvider, marker_name},
@@ -43,8 +43,9 @@ const AFTER_ERROR: Duration = Duration::from_secs(15);
 /// A drain waits no longer for resolvers to forget, whatever the TTL is.
 const LONGEST_WITHDRAWAL: Duration = Duration::from_secs(300);
 
+/// Writes what names of Services stand for.
+#[derive(Default)]
 pub struct DnsNames {
-    may_write: Box<dyn Fn() -> bool + Send + Sync>,
     known: Mutex<HashMap<Name, Known>>,
     /// Of a controller in a cluster.
     endpoints: Option<DnsEndpoints>,
@@ -65,11 +66,6 @@ pub struct Looked {
 }
 
 impl DnsNames {
-    /// `may_write`: whether this process still leads.
-    pub fn new(may_write: impl Fn() -> bool + Send + Sync + 'static) -> DnsNames {
-        DnsNames { may_write: Box::new(may_write), known: Mutex::default(), endpoints: None }
-    }
-
     /// In a cluster, by which zones of external-dns can be served.
     #[must_use]
     pub fn with_endpoints(mut self, endpoints: DnsEndpoints) -> DnsNames {
@@ -158,18 +154,21 @@ impl Driver for DnsNames {
         }
     }
 
-    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Option<Looked>, Failure> {
+    async fn observe(&self, _: &Context, unit: &Unit, desired: &Desired) -> Result<Option<Looked>, Failure> {
         let Some(it) = self.note(unit, desired) else { return Ok(None) };
         let seen = self.look(&it).await.map_err(|trouble| told(&it, &trouble))?;
         Ok(Some(Looked { it, seen }))
     }
 
-    async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Option<Looked>) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        context: &Context,
+        unit: &Unit,
+        step: &Step,
+        observed: &mut Option<Looked>,
+    ) -> Result<(), Failure> {
         let (Some(looked), Unit::DnsName(name)) = (observed, unit) else { return Ok(()) };
-        if !(self.may_write)() {
-            let why = "this process does not lead any more".to_owned();
-            return Err(Failure::wait(why, AFTER_ERROR));
-        }
+        context.require_lead()?;
         let it = looked.it.clone();
         match self.change(&it, step).await.map_err(|trouble| told(&it, &trouble))? {
             Updated::Done => looked.seen = after(step, &looked.seen),
@@ -312,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_host_that_left_a_name_waits_for_resolvers_until_it_is_in_it_again() {
-        let driver = DnsNames::new(|| true);
+        let driver = DnsNames::default();
         let unit = Unit::DnsName("www.shop.example".into());
         let waits = |addresses: &[&str]| {
             let it = driver.note(&unit, &named(addresses)).expect("it is wanted");

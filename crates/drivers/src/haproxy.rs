@@ -11,12 +11,9 @@ mod writer;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Effect, Effects, Failure, Report, chain};
+use seaway_engine::{Context, Driver, Effect, Effects, Failure, Patch, Report, chain};
 use seaway_haproxy::{Global, Options};
-use seaway_model::{
-    Desired, LoadBalancer, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
-    load_balancer::Certificate,
-};
+use seaway_model::{Desired, LoadBalancer, Name, Owner, Place, Problem, Reason, Unit};
 use tokio::runtime::Handle;
 
 pub use self::writer::Served;
@@ -154,11 +151,17 @@ impl Driver for HaproxyHost {
         }
     }
 
-    async fn observe(&self, unit: &Unit, _: &Desired) -> Result<Served, Failure> {
+    async fn observe(&self, _: &Context, unit: &Unit, _: &Desired) -> Result<Served, Failure> {
         Ok(owner(unit).map(|it| self.writer.served(it)).unwrap_or_default())
     }
 
-    async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Served) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        _: &Context,
+        unit: &Unit,
+        step: &Step,
+        observed: &mut Served,
+    ) -> Result<(), Failure> {
         let Some(owner) = owner(unit) else { return Ok(()) };
         let part = match step {
             Step::Serve(wanted) => Some(wanted.clone()),
@@ -169,35 +172,24 @@ impl Driver for HaproxyHost {
         Ok(())
     }
 
-    async fn swap(&self, unit: &Unit, pool: Arc<Pool>) -> Result<bool, Failure> {
-        self.replace(unit, |it| match it.pools.get_mut(&pool.id) {
-            Some(place) => {
-                *place = pool;
-                true
+    async fn patch(&self, _: &Context, unit: &Unit, patch: &Patch) -> Result<bool, Failure> {
+        match patch {
+            Patch::Members(pool) => {
+                let replace = |it: &mut LoadBalancer| {
+                    it.pools.get_mut(&pool.id).map(|place| *place = pool.clone()).is_some()
+                };
+                self.replace(unit, replace).await
             }
-            None => false,
-        })
-        .await
-    }
-
-    async fn renew(
-        &self,
-        unit: &Unit,
-        object: &ObjectRef,
-        certificate: Arc<Certificate>,
-    ) -> Result<bool, Failure> {
-        // One that cannot be used is told of by the long way.
-        if seaway_proxy::look_at(&certificate).is_err() {
-            return Ok(false);
+            // One that cannot be used is told of by the long way.
+            Patch::Certificate(_, certificate) if seaway_proxy::look_at(certificate).is_err() => Ok(false),
+            Patch::Certificate(object, certificate) => {
+                let replace = |it: &mut LoadBalancer| {
+                    let place = Arc::make_mut(&mut it.certificates).get_mut(object);
+                    place.map(|place| *place = certificate.clone()).is_some()
+                };
+                self.replace(unit, replace).await
+            }
         }
-        self.replace(unit, |it| match Arc::make_mut(&mut it.certificates).get_mut(object) {
-            Some(place) => {
-                *place = certificate;
-                true
-            }
-            None => false,
-        })
-        .await
     }
 
     fn conclude(&self, _: &Unit, _: &Desired, observed: &Served) -> Report {

@@ -11,7 +11,7 @@ use hickory_resolver::{
     config::{LookupIpStrategy, NameServerConfig, ResolverConfig},
     net::runtime::TokioRuntimeProvider,
 };
-use seaway_engine::{Driver, Effect, Effects, Failure, Report};
+use seaway_engine::{Context, Driver, Effect, Effects, Failure, Report};
 use seaway_model::{Desired, Fact, Name, Unit, fact::NameAnswer};
 
 /// However short a TTL says: a name server is not asked more often.
@@ -94,7 +94,7 @@ impl Driver for MemberNames {
         Vec::new()
     }
 
-    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Option<Answer>, Failure> {
+    async fn observe(&self, _: &Context, unit: &Unit, desired: &Desired) -> Result<Option<Answer>, Failure> {
         let (Unit::Name(name), Desired::Name(_)) = (unit, desired) else { return Ok(None) };
         // With its final dot the name is whole: no search domain is tried.
         let whole = format!("{}.", name.trim_end_matches('.'));
@@ -107,7 +107,13 @@ impl Driver for MemberNames {
         Ok(Some(Answer { addresses, valid }))
     }
 
-    async fn apply(&self, _: &Unit, step: &Never, _: &mut Option<Answer>) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        _: &Context,
+        _: &Unit,
+        step: &Never,
+        _: &mut Option<Answer>,
+    ) -> Result<(), Failure> {
         match *step {}
     }
 

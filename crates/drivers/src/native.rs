@@ -10,9 +10,9 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Driver, Failure, Report, chain};
+use seaway_engine::{Context, Driver, Failure, Patch, Report, chain};
 use seaway_model::{
-    Desired, Kind, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Place, Pool, Problem, Reason, Unit,
+    Desired, Kind, ListenerId, LoadBalancer, Name, ObjectRef, Owner, Place, Problem, Reason, Unit,
     fact::Secret,
     load_balancer::{Bind, Certificate},
     outcome::Serving,
@@ -120,7 +120,7 @@ impl Driver for Native {
         }
     }
 
-    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
+    async fn observe(&self, _: &Context, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let running = key(unit).and_then(|key| self.proxy.running(key)).unwrap_or_default();
         let shows = |it: &LoadBalancer| it.pools.values().any(|pool| pool.transparent);
         let unseen = match desired {
@@ -134,7 +134,13 @@ impl Driver for Native {
         Ok(Observed { running, unseen, pooled, ..Observed::default() })
     }
 
-    async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        _: &Context,
+        unit: &Unit,
+        step: &Step,
+        observed: &mut Observed,
+    ) -> Result<(), Failure> {
         let Some(key) = key(unit) else { return Ok(()) };
         match step {
             Step::PutPool(pool) => {
@@ -172,20 +178,17 @@ impl Driver for Native {
         Ok(())
     }
 
-    async fn swap(&self, unit: &Unit, pool: Arc<Pool>) -> Result<bool, Failure> {
+    async fn patch(&self, _: &Context, unit: &Unit, patch: &Patch) -> Result<bool, Failure> {
         let Some(key) = key(unit) else { return Ok(false) };
-        self.proxy.put_pool(key, self.answers.shown(&pool));
-        Ok(true)
-    }
-
-    async fn renew(
-        &self,
-        unit: &Unit,
-        object: &ObjectRef,
-        certificate: Arc<Certificate>,
-    ) -> Result<bool, Failure> {
-        let Some(key) = key(unit) else { return Ok(false) };
-        Ok(self.proxy.put_certificate(key, object, &certificate).is_ok())
+        match patch {
+            Patch::Members(pool) => {
+                self.proxy.put_pool(key, self.answers.shown(pool));
+                Ok(true)
+            }
+            Patch::Certificate(object, certificate) => {
+                Ok(self.proxy.put_certificate(key, object, certificate).is_ok())
+            }
+        }
     }
 
     fn conclude(&self, _unit: &Unit, desired: &Desired, observed: &Observed) -> Report {

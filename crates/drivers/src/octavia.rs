@@ -15,6 +15,7 @@ mod affinity;
 mod asked;
 mod audit;
 mod away;
+mod background;
 pub mod belongings;
 mod born;
 mod by_default;
@@ -90,13 +91,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seaway_engine::{Doubt, Driver, Failure, Refused, Removal, Report};
+use seaway_engine::{Background, Context, Doubt, Driver, Failure, Refused, Removal, Report};
 use seaway_model::{Desired, LbKey, ListenerId, Name, Unit, outcome::Serving, unit::Place};
 use seaway_openstack::{Clock, RealClock, Service, octavia::Provisioning};
 use tokio::sync::OnceCell;
 
 pub use self::{
     audit::Audited,
+    background::{Audits, Heartbeats},
     join::{Join, Joining},
     mend::Mend,
     names::Cluster,
@@ -145,6 +147,8 @@ pub struct Octavia {
     may: Box<dyn Fn() -> bool + Send + Sync>,
     /// Where copies of the cluster are looked for.
     sole: Option<Arc<sole::SoleWriter>>,
+    audits: Option<Audits>,
+    heartbeats: Option<Heartbeats>,
     /// Makes load balancers that nobody chose another for.
     provider: Name,
     known: Mutex<HashMap<Unit, Known>>,
@@ -173,6 +177,8 @@ impl Octavia {
             clock: Arc::new(RealClock),
             may: Box::new(may),
             sole: None,
+            audits: None,
+            heartbeats: None,
             provider,
             known: Mutex::default(),
             away: Away::default(),
@@ -191,32 +197,9 @@ impl Octavia {
         }
     }
 
-    /// Owners hear in passing what was found and done.
-    #[must_use]
-    pub fn telling(self, tell: Tell) -> Octavia {
-        Octavia { tell: Some(tell), ..self }
-    }
-
     #[must_use]
     pub fn timed(self, clock: Arc<dyn Clock>) -> Octavia {
         Octavia { clock, ..self }
-    }
-
-    /// Everything is looked at anew: somebody else may have changed it.
-    pub fn forget(&self) {
-        self.known().clear();
-        self.closed.forget();
-        self.groups().clear();
-        self.past.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.surveyed.forget();
-        if let Some(joined) = self.joined.get() {
-            joined.stored.doubt();
-        }
-    }
-
-    /// When what is pending is looked at again.
-    fn soon(&self, observed: &Observed) -> Duration {
-        self.joined.get().map_or(LOOK, |it| it.poll.after(observed.is_pending()))
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Unit, Known>> {
@@ -301,11 +284,11 @@ impl Driver for Octavia {
         removals::keep(observed, removals);
     }
 
-    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
+    async fn observe(&self, context: &Context, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let Unit::LoadBalancer(_, key) = unit else {
             return Err(Failure::retry(format!("{unit} is no load balancer")));
         };
-        self.held_back()?;
+        self.held_back(context)?;
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
         self.begin_preview(unit, desired);
@@ -331,11 +314,17 @@ impl Driver for Octavia {
         Ok(observed)
     }
 
-    async fn apply(&self, unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        context: &Context,
+        unit: &Unit,
+        step: &Step,
+        observed: &mut Observed,
+    ) -> Result<(), Failure> {
         if step.locks() && observed.is_pending() {
             return Err(observed.waits(step, self.soon(observed)));
         }
-        self.held_back()?;
+        self.held_back(context)?;
         let asker = Asker::of(unit);
         let joined = self.joined(&asker).await?;
         self.ask(&asker)?;
@@ -410,6 +399,14 @@ impl Driver for Octavia {
                 Err(self.failed(&asker, &error))
             }
         }
+    }
+
+    fn forget(&self) {
+        self.forget_all();
+    }
+
+    async fn run(self: Arc<Self>, background: Background) {
+        self.work_beside(background).await;
     }
 
     fn conclude(&self, unit: &Unit, desired: &Desired, observed: &Observed) -> Report {

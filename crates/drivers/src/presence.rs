@@ -18,7 +18,7 @@ use ipnet::IpNet;
 use seaway_announce::{
     Added, ArpSettings, Error, Links, Observed as Kernel, RemovableAddress, Steering, UnmetSetting,
 };
-use seaway_engine::{Driver, Failure, Report};
+use seaway_engine::{Context, Driver, Failure, Report};
 use seaway_model::{
     Desired, Fact, Name, Problem, Reason, Unit, bgp::BgpReport, fact::HostReport, layer2::Layer2State,
     unit::Present,
@@ -323,11 +323,17 @@ impl Driver for Presence {
         )
     }
 
-    async fn observe(&self, _unit: &Unit, _desired: &Desired) -> Result<Observed, Failure> {
+    async fn observe(&self, _: &Context, _unit: &Unit, _desired: &Desired) -> Result<Observed, Failure> {
         self.observed().map_err(|error| Failure::retry(error.to_string()))
     }
 
-    async fn apply(&self, _unit: &Unit, step: &Step, observed: &mut Observed) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        _: &Context,
+        _unit: &Unit,
+        step: &Step,
+        observed: &mut Observed,
+    ) -> Result<(), Failure> {
         let done = match step {
             Step::SettleArp => {
                 observed.unmet = self.arp.enforce(&reachable_links(&observed.kernel));

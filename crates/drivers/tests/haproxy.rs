@@ -15,7 +15,7 @@ use seaway_drivers::{
     OnHost,
     haproxy::{self, HaproxyHost},
 };
-use seaway_engine::{Driver as _, Failure};
+use seaway_engine::{Context, Driver as _, Failure, Patch};
 use seaway_haproxy::{Global, Options, words::Folder};
 use seaway_model::{
     Desired, Kind, LbKey, Listener, LoadBalancer, ObjectRef, Owner, Pool, PoolId, Reason, Unit,
@@ -108,9 +108,9 @@ fn ask(at: SocketAddr) -> Option<String> {
 
 async fn settle(host: &HaproxyHost, owner: &Owner, wanted: &Desired) -> Result<(), Failure> {
     let unit = unit(owner);
-    let mut observed = host.observe(&unit, wanted).await?;
+    let mut observed = host.observe(&Context::default(), &unit, wanted).await?;
     for step in host.steps(wanted, &observed) {
-        host.apply(&unit, &step, &mut observed).await?;
+        host.apply(&Context::default(), &unit, &step, &mut observed).await?;
     }
     Ok(())
 }
@@ -148,7 +148,7 @@ async fn it_serves_what_it_says_and_swaps_members_without_a_reload() {
     let wanted = load_balancer(&owner, ip, &[a], &[one]);
     settle(&host, &owner, &desired(wanted.clone())).await.expect("it is served");
     let unit = unit(&owner);
-    let observed = host.observe(&unit, &Desired::Absent).await.expect("it is known");
+    let observed = host.observe(&Context::default(), &unit, &Desired::Absent).await.expect("it is known");
     let told = host.conclude(&unit, &desired(wanted.clone()), &observed);
     assert_eq!(told.serving, [Serving { ip, protocol: seaway_model::L4::Tcp, port: a }]);
     assert_eq!(told.problems, []);
@@ -157,12 +157,20 @@ async fn it_serves_what_it_says_and_swaps_members_without_a_reload() {
     let before = host.reloads();
     let pool = wanted.pools.values().next().expect("one pool");
     let swapped = Pool { members: balancing::pool(&[two]).members, ..(**pool).clone() };
-    assert!(host.swap(&unit, Arc::new(swapped)).await.expect("it is done"));
+    assert!(
+        host.patch(&Context::default(), &unit, &Patch::Members(Arc::new(swapped))).await.expect("it is done")
+    );
     assert_eq!(ask((ip, a).into()).as_deref(), Some("two"));
     assert_eq!(host.reloads(), before, "members change without a reload");
 
     let gone = Pool { id: seaway_model::PoolId("gone".into()), ..(**pool).clone() };
-    assert!(!host.swap(&unit, Arc::new(gone)).await.expect("it is no error"), "such a pool it does not have");
+    assert!(
+        !host
+            .patch(&Context::default(), &unit, &Patch::Members(Arc::new(gone)))
+            .await
+            .expect("it is no error"),
+        "such a pool it does not have"
+    );
     host.stop(PATIENCE).await;
     assert_eq!(ask((ip, a).into()), None, "it is stopped");
 }
@@ -236,7 +244,7 @@ async fn a_certificate_that_cannot_be_used_is_told_and_harms_no_other() {
     settle(&host, &secured, &desired(with_tls.clone())).await.expect("the rest of it is written");
 
     let unit = unit(&secured);
-    let observed = host.observe(&unit, &Desired::Absent).await.expect("it is known");
+    let observed = host.observe(&Context::default(), &unit, &Desired::Absent).await.expect("it is known");
     let told = host.conclude(&unit, &desired(with_tls), &observed);
     let reasons: Vec<Reason> = told.problems.iter().map(|it| it.1.reason).collect();
     assert!(reasons.contains(&Reason::BadCertificate), "{:?}", told.problems);
@@ -284,7 +292,7 @@ async fn authorities_that_cannot_be_read_close_what_believes_them_and_harm_no_ot
     settle(&host, &owner, &desired(wanted.clone())).await.expect("the rest of it is written");
 
     let unit = unit(&owner);
-    let observed = host.observe(&unit, &Desired::Absent).await.expect("it is known");
+    let observed = host.observe(&Context::default(), &unit, &Desired::Absent).await.expect("it is known");
     let told = host.conclude(&unit, &desired(wanted), &observed);
     let reasons: Vec<Reason> = told.problems.iter().map(|it| it.1.reason).collect();
     assert_eq!(reasons, [Reason::BadCertificate, Reason::NoSuchSecret], "{:?}", told.problems);

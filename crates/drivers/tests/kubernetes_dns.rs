@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use seaway_cluster::{Access, Cluster, CredentialSource, DnsEndpoints, WatchTimings};
 use seaway_drivers::dns::DnsNames;
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, Kind, Name, ObjectRef, Owner, Unit,
     dns::{DnsName, DnsProvider, DnsZone},
@@ -128,7 +128,7 @@ async fn driver(kubeconfig: &Path) -> DnsNames {
     let pace = WatchTimings { answer: Duration::from_secs(10), ..WatchTimings::default() };
     let access = Access { credentials, pace, ..Access::default() };
     let cluster = Cluster::connect(access).await.expect("the kubeconfig is good");
-    DnsNames::new(|| true).with_endpoints(DnsEndpoints::new(cluster))
+    DnsNames::default().with_endpoints(DnsEndpoints::new(cluster))
 }
 
 fn unit(name: &str) -> Unit {
@@ -138,10 +138,10 @@ fn unit(name: &str) -> Unit {
 /// Works on it once, as the engine does.
 async fn work(driver: &DnsNames, name: &str, desired: &Desired) -> Result<Vec<String>, Failure> {
     let unit = unit(name);
-    let mut observed = driver.observe(&unit, desired).await?;
+    let mut observed = driver.observe(&Context::default(), &unit, desired).await?;
     let steps = driver.steps(desired, &observed);
     for step in &steps {
-        driver.apply(&unit, step, &mut observed).await?;
+        driver.apply(&Context::default(), &unit, step, &mut observed).await?;
     }
     assert_eq!(driver.conclude(&unit, desired, &observed).problems, []);
     Ok(steps.iter().map(ToString::to_string).collect())
@@ -245,7 +245,7 @@ spec: {endpoints: [{dnsName: www.shop.example, recordType: A, targets: [203.0.11
     // A rival that has it keeps it, also for a process that was just started.
     let rival = DnsName { rivals: ["default/shop".into()].into(), ..scene.name(WWW, "blog", &["192.0.2.7"]) };
     let (next, rival) = (scene.driver().await, Desired::DnsName(Arc::new(rival)));
-    let observed = next.observe(&unit(WWW), &rival).await.expect("it works");
+    let observed = next.observe(&Context::default(), &unit(WWW), &rival).await.expect("it works");
     assert!(next.steps(&rival, &observed).is_empty());
     assert_eq!(next.conclude(&unit(WWW), &rival, &observed).pending, Some(Name::from("default/shop")));
     // Once that one gives it up, its object goes.

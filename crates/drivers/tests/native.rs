@@ -14,7 +14,7 @@ use seaway_drivers::{
     OnHost,
     native::{self, Native, Step, steps},
 };
-use seaway_engine::Driver;
+use seaway_engine::{Context, Driver, Patch};
 use seaway_model::{
     Desired, Kind, LbKey, Listener, LoadBalancer, ObjectRef, Pool, PoolId, Reason, Unit,
     load_balancer::{Bind, Certificate, Limits, Protocol, Rule, TlsByName},
@@ -160,9 +160,9 @@ async fn ports_that_the_machine_needs_are_left_alone_at_addresses_of_pools_where
         let mut wanted = load_balancer(&[], &[(reserved, None), (other, None)], &[(80, 1)]);
         wanted.binds = vec![bind];
         let desired = Desired::LoadBalancer(Arc::new(wanted));
-        let mut observed = driver.observe(&unit, &desired).await.expect("observed");
+        let mut observed = driver.observe(&Context::default(), &unit, &desired).await.expect("observed");
         for step in driver.steps(&desired, &observed) {
-            driver.apply(&unit, &step, &mut observed).await.expect("applied");
+            driver.apply(&Context::default(), &unit, &step, &mut observed).await.expect("applied");
         }
         let told = driver.conclude(&unit, &desired, &observed);
         assert_eq!((told.serving.len(), told.problems.len()), (served, 2 - served), "{:?}", told.problems);
@@ -183,9 +183,9 @@ async fn a_certificate_that_cannot_be_used_is_told_to_whom_it_was_for_and_the_la
     let (good, broken) = (made(), certificate("nonsense", "nonsense"));
     for (wanted, problems) in [(&good, 0), (&broken, 1), (&broken, 1), (&good, 0)] {
         let desired = Desired::LoadBalancer(Arc::new(secured(ip.into(), port, wanted)));
-        let mut observed = driver.observe(&unit, &desired).await.expect("observed");
+        let mut observed = driver.observe(&Context::default(), &unit, &desired).await.expect("observed");
         for step in driver.steps(&desired, &observed) {
-            driver.apply(&unit, &step, &mut observed).await.expect("applied");
+            driver.apply(&Context::default(), &unit, &step, &mut observed).await.expect("applied");
         }
         let told = driver.conclude(&unit, &desired, &observed).problems;
         assert_eq!(told.len(), problems, "{told:?}");
@@ -207,13 +207,15 @@ async fn a_renewed_certificate_is_taken_over_alone_and_a_wrong_one_is_not() {
     let key = LbKey::Of(owner());
     let unit = Unit::LoadBalancer(OnHost::new("edge-1".into(), native::DRIVER).place(), key.clone());
     let desired = Desired::LoadBalancer(Arc::new(secured(ip.into(), port, &made())));
-    let mut observed = driver.observe(&unit, &desired).await.expect("observed");
+    let mut observed = driver.observe(&Context::default(), &unit, &desired).await.expect("observed");
     for step in driver.steps(&desired, &observed) {
-        driver.apply(&unit, &step, &mut observed).await.expect("applied");
+        driver.apply(&Context::default(), &unit, &step, &mut observed).await.expect("applied");
     }
     let renewed = made();
-    assert!(driver.renew(&unit, &secret("shown"), renewed.clone()).await.expect("renewed"));
-    assert!(!driver.renew(&unit, &secret("shown"), certificate("nonsense", "x")).await.expect("looked at"));
+    let patched =
+        async |it| driver.patch(&Context::default(), &unit, &Patch::Certificate(secret("shown"), it)).await;
+    assert!(patched(renewed.clone()).await.expect("renewed"));
+    assert!(!patched(certificate("nonsense", "x")).await.expect("looked at"));
     let running = proxy.running(&key).expect("it runs");
     assert_eq!(*running.certificates, [(secret("shown"), renewed)].into());
 }

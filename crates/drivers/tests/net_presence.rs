@@ -13,7 +13,7 @@ use std::{
 
 use seaway_announce::Steering;
 use seaway_drivers::presence::Presence;
-use seaway_engine::{Driver, Report};
+use seaway_engine::{Context, Driver, Report};
 use seaway_model::{Desired, Fact, LbKey, Reason, Unit, unit::Present};
 use seaway_proxy::{Proxy, Settings};
 use seaway_testkit::{
@@ -32,9 +32,9 @@ fn settle(presence: &Presence) -> Report {
     let wanted = Present { addresses: [(IP, [owner()].into())].into(), ..Present::default() };
     let (unit, desired) = (Unit::Presence(HOST.into()), Desired::Presence(wanted));
     runtime.block_on(async {
-        let mut observed = presence.observe(&unit, &desired).await.expect("is observed");
+        let mut observed = presence.observe(&Context::default(), &unit, &desired).await.expect("is observed");
         for step in presence.steps(&desired, &observed) {
-            presence.apply(&unit, &step, &mut observed).await.expect("is done");
+            presence.apply(&Context::default(), &unit, &step, &mut observed).await.expect("is done");
         }
         presence.conclude(&unit, &desired, &observed)
     })

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use seaway_drivers::dns::DnsNames;
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure, Fence, Gate, work_once};
 use seaway_model::{
     Desired, Kind, Name, ObjectRef, Owner, Problem, Reason, Unit,
     acme::{DnsKey, DnsKeyAlgorithm},
@@ -85,7 +85,7 @@ fn many() -> Vec<String> {
 }
 
 fn driver() -> DnsNames {
-    DnsNames::new(|| true)
+    DnsNames::default()
 }
 
 fn unit(name: &str) -> Unit {
@@ -99,10 +99,10 @@ async fn work(
     desired: &Desired,
 ) -> Result<(Vec<String>, Vec<Problem>), Failure> {
     let unit = unit(name);
-    let mut observed = driver.observe(&unit, desired).await?;
+    let mut observed = driver.observe(&Context::default(), &unit, desired).await?;
     let steps = driver.steps(desired, &observed);
     for step in &steps {
-        driver.apply(&unit, step, &mut observed).await?;
+        driver.apply(&Context::default(), &unit, step, &mut observed).await?;
     }
     let told = driver.conclude(&unit, desired, &observed);
     Ok((steps.iter().map(ToString::to_string).collect(), told.problems.into_iter().map(|it| it.1).collect()))
@@ -257,10 +257,10 @@ async fn two_hosts_write_into_one_name_and_each_takes_out_its_own() {
         let b = scene.wanted(WWW, Some("edge-2"), "shop", &["192.0.2.2"]);
         // Both look before either writes: one of them has to look again.
         let unit = unit(WWW);
-        let mut seen = two.observe(&unit, &b).await.expect("it works");
+        let mut seen = two.observe(&Context::default(), &unit, &b).await.expect("it works");
         done(&one, WWW, &a).await;
         let late = two.steps(&b, &seen);
-        let lost = two.apply(&unit, &late[0], &mut seen).await;
+        let lost = two.apply(&Context::default(), &unit, &late[0], &mut seen).await;
         assert!(matches!(lost, Err(Failure::Retry { .. })), "{lost:?}");
         done(&two, WWW, &b).await;
         done(&one, WWW, &a).await;
@@ -302,8 +302,8 @@ async fn a_key_that_is_wrong_and_a_server_that_is_away_are_told_in_one_line_and_
         done(&driver, WWW, &scene.www(&["192.0.2.2"])).await;
         assert_eq!(scene.addresses(WWW), ["192.0.2.2"]);
         // Who does not lead writes nothing.
-        let follower = DnsNames::new(|| false);
-        let waits = work(&follower, WWW, &good).await;
+        let follows = Gate::fenced(Fence::new(|| false));
+        let waits = work_once(&DnsNames::default(), &unit(WWW), &good, &follows).await.map(drop);
         assert!(matches!(waits, Err(Failure::Wait { .. })), "{waits:?}");
         assert_eq!(scene.addresses(WWW), ["192.0.2.2"]);
     }

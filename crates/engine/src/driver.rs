@@ -3,12 +3,13 @@
 use std::{fmt::Display, future::Future, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Desired, Fact, Name, ObjectRef, Owner, Pool, Problem, Unit,
-    load_balancer::Certificate,
+    Desired, Fact, Name, Owner, Problem, Unit,
     outcome::{Replaced, Serving},
 };
 
 use crate::{
+    background::Background,
+    context::{Context, Patch},
     effect::Effects,
     removal::{Doubt, Removal},
 };
@@ -52,6 +53,7 @@ pub trait Driver: Send + Sync {
     /// What is there now. `desired` tells what it is looked at for: nobody resolves a name that nobody wants.
     fn observe(
         &self,
+        context: &Context,
         unit: &Unit,
         desired: &Desired,
     ) -> impl Future<Output = Result<Self::Observed, Failure>> + Send;
@@ -59,22 +61,19 @@ pub trait Driver: Send + Sync {
     /// Performs one step, and notes in `observed` what it made.
     fn apply(
         &self,
+        context: &Context,
         unit: &Unit,
         step: &Self::Step,
         observed: &mut Self::Observed,
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// Takes over the members of one pool and nothing else. `false`: this driver knows no such short way.
-    fn swap(&self, _unit: &Unit, _pool: Arc<Pool>) -> impl Future<Output = Result<bool, Failure>> + Send {
-        async { Ok(false) }
-    }
-
-    /// Takes over one certificate and nothing else. `false`: it cannot be used, or this driver knows no such short way.
-    fn renew(
+    /// Takes over the members of one pool, or one certificate, and nothing else. `false`: it cannot be used, or this driver knows
+    /// no such short way.
+    fn patch(
         &self,
+        _context: &Context,
         _unit: &Unit,
-        _object: &ObjectRef,
-        _certificate: Arc<Certificate>,
+        _patch: &Patch,
     ) -> impl Future<Output = Result<bool, Failure>> + Send {
         async { Ok(false) }
     }
@@ -82,6 +81,19 @@ pub trait Driver: Send + Sync {
     /// What is there was marked as ours: then its Service was adopted before. Asked where nothing is applied.
     fn is_ours(&self, _unit: &Unit, _observed: &Self::Observed) -> bool {
         false
+    }
+
+    /// What is known from before is not relied on any more: another process may have changed the place since. Called whenever the
+    /// lead changes, before anything is worked on in the new one.
+    fn forget(&self) {}
+
+    /// What is to be done beside Units, as long as the engine runs: audits, sessions, processes. The engine starts it with itself
+    /// and ends it with itself. If it ends by itself, the watchdog ends the process.
+    fn run(self: Arc<Self>, _background: Background) -> impl Future<Output = ()> + Send
+    where
+        Self: Sized,
+    {
+        std::future::pending()
     }
 
     /// What is to be told after all steps were applied. Not asked of a preview.

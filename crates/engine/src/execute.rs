@@ -3,14 +3,15 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use seaway_model::{
-    Desired, Name, ObjectRef, Outcome, Pool, Unit,
-    load_balancer::Certificate,
+    Desired, Name, Outcome, Unit,
     outcome::{Replaced, UnitState},
 };
 
 use crate::{
+    background::Background,
+    context::{Context, Patch},
     driver::{Driver, Failure, Report, name},
-    gate::{Fence, Gate},
+    gate::Gate,
     work::{Attempt, preview, within, work_once},
 };
 
@@ -18,14 +19,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) enum Job {
     Whole(Desired),
-    Renew(Renewed),
-}
-
-/// What alone is another: members of pools, certificates under their names.
-#[derive(Clone, Debug)]
-pub(crate) struct Renewed {
-    pub(crate) pools: Vec<Arc<Pool>>,
-    pub(crate) certificates: Vec<(ObjectRef, Arc<Certificate>)>,
+    Patch(Vec<Patch>),
 }
 
 type Working<'a> = Pin<Box<dyn Future<Output = Worked> + Send + 'a>>;
@@ -33,7 +27,7 @@ type Working<'a> = Pin<Box<dyn Future<Output = Worked> + Send + 'a>>;
 /// An outcome as a driver gives it; the engine turns failures into times.
 pub(crate) enum Worked {
     /// What was told before still holds.
-    Renewed,
+    Patched,
     /// There is no short way to it: the whole has to be looked at.
     NotSo,
     Concluded(Outcome, Option<Name>, Option<Replaced>),
@@ -59,11 +53,14 @@ pub(crate) trait DynDriver: Send + Sync {
     fn serves(&self, unit: &Unit) -> bool;
     fn width(&self) -> usize;
     fn rest(&self, unit: &Unit, took: Duration) -> Duration;
+    fn forget(&self);
+    /// What it does beside its Units.
+    fn run(self: Arc<Self>, background: Background) -> Pin<Box<dyn Future<Output = ()> + Send>>;
     /// The gate is asked before anything is written.
     fn work<'a>(&'a self, unit: &'a Unit, job: Job, gate: &'a Gate) -> Working<'a>;
 }
 
-impl<D: Driver> DynDriver for D {
+impl<D: Driver + 'static> DynDriver for D {
     fn name(&self) -> &'static str {
         name::<D>()
     }
@@ -80,12 +77,20 @@ impl<D: Driver> DynDriver for D {
         Driver::rest(self, unit, took)
     }
 
+    fn forget(&self) {
+        Driver::forget(self);
+    }
+
+    fn run(self: Arc<Self>, background: Background) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(Driver::run(self, background))
+    }
+
     fn work<'a>(&'a self, unit: &'a Unit, job: Job, gate: &'a Gate) -> Working<'a> {
         Box::pin(async move {
             match job {
                 Job::Whole(desired) => whole(self, unit, &desired, gate).await,
-                Job::Renew(renewed) => match renew(self, unit, renewed, &gate.fence).await {
-                    Ok(true) => Ok(Worked::Renewed),
+                Job::Patch(patches) => match patch(self, unit, &patches, &gate.context).await {
+                    Ok(true) => Ok(Worked::Patched),
                     Ok(false) => Ok(Worked::NotSo),
                     Err(failure) => Err(failure),
                 },
@@ -95,17 +100,19 @@ impl<D: Driver> DynDriver for D {
     }
 }
 
-async fn renew<D: Driver>(driver: &D, unit: &Unit, renewed: Renewed, fence: &Fence) -> Result<bool, Failure> {
-    let patience = driver.patience();
-    for pool in renewed.pools {
-        fence.require()?;
-        if !within::<D, _>(unit, patience, "members of a pool", driver.swap(unit, pool)).await? {
-            return Ok(false);
-        }
-    }
-    for (object, certificate) in renewed.certificates {
-        fence.require()?;
-        if !within::<D, _>(unit, patience, "a certificate", driver.renew(unit, &object, certificate)).await? {
+async fn patch<D: Driver>(
+    driver: &D,
+    unit: &Unit,
+    patches: &[Patch],
+    context: &Context,
+) -> Result<bool, Failure> {
+    for patch in patches {
+        context.require_lead()?;
+        let what = match patch {
+            Patch::Members(_) => "members of a pool",
+            Patch::Certificate(..) => "a certificate",
+        };
+        if !within::<D, _>(unit, driver.patience(), what, driver.patch(context, unit, patch)).await? {
             return Ok(false);
         }
     }
@@ -119,7 +126,9 @@ async fn whole<D: Driver>(
     gate: &Gate,
 ) -> Result<Worked, Failure> {
     if desired.is_preview() {
-        let Some(told) = preview(driver, unit, desired).await? else { return Ok(Worked::left_alone(unit)) };
+        let Some(told) = preview(driver, unit, desired, &gate.context).await? else {
+            return Ok(Worked::left_alone(unit));
+        };
         let steps = told.steps.iter().map(|it| it.to_string().into()).collect();
         return Ok(Worked::Previewed { ours: driver.is_ours(unit, &told.observed), steps });
     }

@@ -30,6 +30,7 @@ use seaway_plan::{AskedFor, Uses};
 use tracing::error;
 
 use crate::{
+    context::Context,
     driver::{Driver, Failure, name},
     effect::Effects,
     removal::{Counted, DeletionLimit, Doubt, Owners, Removal},
@@ -68,7 +69,7 @@ impl Fence {
 /// What is asked for one attempt at a Unit.
 #[derive(Default)]
 pub struct Gate {
-    pub(crate) fence: Fence,
+    pub(crate) context: Context,
     /// Nothing where nothing is kept of owners, or where none has to be asked.
     pub(crate) deletions: Option<Deletions>,
 }
@@ -81,7 +82,7 @@ impl Gate {
 
     /// The fence alone.
     pub fn fenced(fence: Fence) -> Gate {
-        Gate { fence, deletions: None }
+        Gate { context: Context::fenced(fence), deletions: None }
     }
 }
 
@@ -164,7 +165,7 @@ pub(crate) async fn permit(
     desired: &Desired,
     doubt: Option<Doubt>,
 ) -> Result<(), Failure> {
-    gate.fence.require()?;
+    gate.context.require_lead()?;
     let (Some(asked), true) = (&gate.deletions, desired.is_absent()) else { return Ok(()) };
     match Guard::of(unit) {
         Guard::Service(key, owner) => {

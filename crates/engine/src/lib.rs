@@ -10,6 +10,8 @@
 //! of waited for. The crate does no I/O of its own and knows no driver; time comes from tokio, which tests pause.
 
 mod adoption;
+mod background;
+mod context;
 mod counts;
 mod driver;
 mod effect;
@@ -25,6 +27,8 @@ mod unwritten;
 mod wanted;
 mod work;
 
+pub use background::{Background, Event};
+pub use context::{Context, Patch};
 pub use counts::{Counts, DriverCounts};
 pub use driver::{Driver, Failure, Refused, Report, Until, chain};
 pub use effect::{Effect, Effects};

@@ -23,9 +23,11 @@ use tracing::{error, info, warn};
 
 use crate::{
     adoption::{self, Pace},
+    background::Backgrounds,
+    context::{Context, Patch},
     counts::Counts,
     driver::{Failure, Until},
-    execute::{Drivers, Job, Renewed, Worked},
+    execute::{Drivers, Job, Worked},
     gate::{Deletions, Fence, Gate, Guard},
     handle::{Handle, Hold, Phase, Question},
     queue::{Parts, Queue, Todo, backoff},
@@ -81,6 +83,7 @@ pub struct Engine {
     /// How many load balancers clouds had, and when.
     balancers: Option<(Instant, usize)>,
     pulse: Option<Pulse>,
+    backgrounds: Backgrounds,
 }
 
 impl Engine {
@@ -105,6 +108,7 @@ impl Engine {
         let lane_of = move |unit: &Unit| hands.iter().position(|it| it.serves(unit)).unwrap_or(nobody);
         let queue = Queue::new(nobody + 1, lane_of).counting(counts.clone());
         let slots = Slots::new(&drivers.0);
+        let backgrounds = Backgrounds::new(&drivers.0);
         let engine = Engine {
             world,
             drivers,
@@ -125,6 +129,7 @@ impl Engine {
             adoptions: Pace::default(),
             balancers: None,
             pulse: None,
+            backgrounds,
         };
         (engine, handle)
     }
@@ -157,14 +162,15 @@ impl Engine {
         self
     }
 
-    /// For the watchdog: whatever drivers do hangs if one of its polls does.
+    /// For the watchdog: whatever drivers do hangs if one of its polls does, and what they do beside Units may not end.
     pub fn parts(&self) -> Vec<Part> {
-        self.slots.parts()
+        self.slots.parts().into_iter().chain(self.backgrounds.parts().iter().cloned()).collect()
     }
 
     /// Runs until `stop` says so or nobody can tell anything any more; then what is being worked on is finished.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> World {
         let mut batch = Vec::new();
+        self.backgrounds.start(&self.drivers.0, &Context::fenced(self.fence.clone()));
         loop {
             self.pulse.iter().for_each(Pulse::beat);
             let adoption = if self.is_held() { None } else { self.adopt_and_dispatch() };
@@ -175,6 +181,7 @@ impl Engine {
                 _ = stop.wait_for(|it| *it) => break,
                 () = self.hold.changed() => {}
                 Some(done) = self.running.join_next_with_id() => self.finish(done),
+                event = self.backgrounds.next() => self.learn(event.into()),
                 Some(question) = self.questions.recv() => question(&self.world),
                 count = self.changes.recv_many(&mut batch, 1_024) => {
                     if count == 0 { break }
@@ -187,6 +194,7 @@ impl Engine {
                 () = sleep_until(alarm.unwrap_or_else(Instant::now)), if alarm.is_some() => self.queue.ring(Instant::now()),
             }
         }
+        drop(self.backgrounds);
         while self.running.join_next().await.is_some() {}
         self.world
     }
@@ -206,14 +214,24 @@ impl Engine {
             Change::Reported(object, _) => object.kind.is_announcing(),
             _ => false,
         };
+        if let Change::Leads(leads) = change {
+            self.begin_lead(leads);
+        }
         let dirt = self.world.apply(change);
         self.mark(dirt, is_news);
+    }
+
+    /// Who led meanwhile may have changed what is there.
+    fn begin_lead(&self, leads: bool) {
+        self.drivers.0.iter().for_each(|it| it.forget());
+        self.backgrounds.note_lead(leads);
     }
 
     /// Whether nothing may begin. Once that is over, all is looked at: another process may have changed it.
     fn is_held(&mut self) -> bool {
         let (held, is_over) = self.hold.note(self.running.is_empty());
         if is_over {
+            self.drivers.0.iter().for_each(|it| it.forget());
             self.queue.look_again();
         }
         held
@@ -282,7 +300,8 @@ impl Engine {
     /// What every driver passes on its way to a step.
     fn gate(&mut self, unit: &Unit, job: &Job) -> Gate {
         let whole = if let Job::Whole(desired) = job { Some(desired) } else { None };
-        Gate { fence: self.fence.clone(), deletions: whole.and_then(|it| self.deletions(unit, it)) }
+        let context = Context::fenced(self.fence.clone());
+        Gate { context, deletions: whole.and_then(|it| self.deletions(unit, it)) }
     }
 
     fn deletions(&mut self, unit: &Unit, desired: &Desired) -> Option<Deletions> {
@@ -308,22 +327,19 @@ impl Engine {
             Todo::Whole => None,
             // The short way is a write.
             Todo::Parts(_) if self.world.is_awaiting_adoption(unit) => None,
-            Todo::Parts(parts) => self.renewed(unit, &parts),
+            Todo::Parts(parts) => self.patches(unit, &parts),
         };
-        parts.map_or_else(|| Job::Whole(self.world.desire(unit)), Job::Renew)
+        parts.map_or_else(|| Job::Whole(self.world.desire(unit)), Job::Patch)
     }
 
     /// Nothing, if some of it is not there any more.
-    fn renewed(&self, unit: &Unit, parts: &Parts) -> Option<Renewed> {
-        let pools = parts.pools.iter().map(|id| self.world.member_pool(unit, id));
+    fn patches(&self, unit: &Unit, parts: &Parts) -> Option<Vec<Patch>> {
+        let pools = parts.pools.iter().map(|id| Some(Patch::Members(self.world.member_pool(unit, id)?)));
         let certificates = parts.certificates.iter().map(|object| {
             let certificate = self.world.certificate(unit, object)?;
-            Some((object.clone(), certificate))
+            Some(Patch::Certificate(object.clone(), certificate))
         });
-        Some(Renewed {
-            pools: pools.collect::<Option<_>>()?,
-            certificates: certificates.collect::<Option<_>>()?,
-        })
+        pools.chain(certificates).collect()
     }
 
     fn finish(&mut self, done: Result<(Id, Done), JoinError>) {
@@ -340,7 +356,7 @@ impl Engine {
             self.queue.rest(&unit, Instant::now() + rest);
         }
         match finished {
-            Some(Worked::Renewed) => self.queue.renewed(&unit),
+            Some(Worked::Patched) => self.queue.renewed(&unit),
             Some(Worked::NotSo) => {
                 self.queue.mark(&Dirt::Unit(unit.clone()));
                 self.queue.done(&unit, None, false);

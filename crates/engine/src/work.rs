@@ -8,6 +8,7 @@ use tokio::{task::yield_now, time::timeout};
 use tracing::{debug, error};
 
 use crate::{
+    context::Context,
     driver::{Driver, Failure, Report, name},
     effect::Effects,
     gate::{ASK_AGAIN, Gate, Permitted, permit, permitted},
@@ -76,11 +77,11 @@ pub async fn work_once<D: Driver>(
 ) -> Result<Option<Attempt<D>>, Failure> {
     // No driver can be wrong about what is to be left alone, or previewed.
     if *desired == Desired::Released || desired.is_preview() {
-        return preview(driver, unit, desired)
+        return preview(driver, unit, desired, &gate.context)
             .await
             .map(|it| it.map(|it| Attempt { steps: Vec::new(), ..it }));
     }
-    let Looked { wanted, mut observed, steps } = look(driver, unit, desired).await?;
+    let Looked { wanted, mut observed, steps } = look(driver, unit, desired, &gate.context).await?;
     let Permitted { steps, problems: kept, waits } = match steps.is_empty() {
         true => Permitted { steps, problems: Vec::new(), waits: false },
         false => asked(driver, unit, (desired, &wanted), gate, &mut observed, steps).await?,
@@ -90,9 +91,10 @@ pub async fn work_once<D: Driver>(
             yield_now().await;
         }
         // A step may have taken longer than the lead that it was begun in.
-        gate.fence.require()?;
+        gate.context.require_lead()?;
         debug!(%unit, %step, effect = ?step.effect(), "step");
-        within::<D, _>(unit, driver.patience(), step, driver.apply(unit, step, &mut observed)).await?;
+        let applied = driver.apply(&gate.context, unit, step, &mut observed);
+        within::<D, _>(unit, driver.patience(), step, applied).await?;
     }
     let mut report = concluded(driver, unit, wanted, &observed);
     if waits {
@@ -112,7 +114,7 @@ pub async fn dry_run<D: Driver>(
     if *desired == Desired::Released {
         return Ok(None);
     }
-    let Looked { wanted, observed, steps } = look(driver, unit, desired).await?;
+    let Looked { wanted, observed, steps } = look(driver, unit, desired, &Context::default()).await?;
     let report = concluded(driver, unit, wanted, &observed);
     Ok(Some(Attempt { observed, steps, report }))
 }
@@ -122,11 +124,12 @@ pub(crate) async fn preview<D: Driver>(
     driver: &D,
     unit: &Unit,
     desired: &Desired,
+    context: &Context,
 ) -> Result<Option<Attempt<D>>, Failure> {
     if *desired == Desired::Released {
         return Ok(None);
     }
-    let Looked { wanted, observed, steps } = look(driver, unit, desired).await?;
+    let Looked { wanted, observed, steps } = look(driver, unit, desired, context).await?;
     let report = Report { problems: wanted.problems(), ..Report::default() };
     Ok(Some(Attempt { observed, steps, report }))
 }
@@ -135,8 +138,10 @@ async fn look<'d, D: Driver>(
     driver: &D,
     unit: &Unit,
     desired: &'d Desired,
+    context: &Context,
 ) -> Result<Looked<'d, D>, Failure> {
-    let observed = within::<D, _>(unit, driver.patience(), "look", driver.observe(unit, desired)).await?;
+    let looked = driver.observe(context, unit, desired);
+    let observed = within::<D, _>(unit, driver.patience(), "look", looked).await?;
     let wanted = Wanted::of(driver, unit, desired, &observed);
     let steps = wanted.steps(driver, &observed);
     Ok(Looked { wanted, observed, steps })

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Driver, Effect, Effects, Failure, ProblemLog, Report, chain, unwritten};
+use seaway_engine::{Context, Driver, Effect, Effects, Failure, ProblemLog, Report, chain, unwritten};
 use seaway_model::{Address, AddressState, Desired, Fact, Owner, Problem, Status, Unit};
 
 use crate::{
@@ -99,7 +99,12 @@ impl Driver for AddressDriver {
         }
     }
 
-    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<ObservedAddress, Failure> {
+    async fn observe(
+        &self,
+        _: &Context,
+        unit: &Unit,
+        _desired: &Desired,
+    ) -> Result<ObservedAddress, Failure> {
         let Unit::Address(ip) = unit else { return Ok(ObservedAddress::default()) };
         let address = self.written.lock().unwrap_or_else(PoisonError::into_inner).get(ip).cloned();
         Ok(ObservedAddress { address, trouble: None })
@@ -107,6 +112,7 @@ impl Driver for AddressDriver {
 
     async fn apply(
         &self,
+        _: &Context,
         _unit: &Unit,
         step: &AddressStep,
         observed: &mut ObservedAddress,
@@ -220,13 +226,19 @@ impl Driver for StatusDriver {
         }
     }
 
-    async fn observe(&self, unit: &Unit, _desired: &Desired) -> Result<Option<Arc<Status>>, Failure> {
+    async fn observe(
+        &self,
+        _: &Context,
+        unit: &Unit,
+        _desired: &Desired,
+    ) -> Result<Option<Arc<Status>>, Failure> {
         let Unit::Status(owner) = unit else { return Ok(None) };
         Ok(self.written().get(owner).cloned())
     }
 
     async fn apply(
         &self,
+        _: &Context,
         unit: &Unit,
         step: &StatusStep,
         observed: &mut Option<Arc<Status>>,

@@ -118,7 +118,7 @@ async fn look(arguments: &Plan, file: &Path, settings: &Settings) -> Result<Vec<
         || true,
     ));
     // What is there and not wanted any more goes, too.
-    let audited = cloud::audited(&driver).await.map_err(|it| anyhow!(words(it).join("; ")))?;
+    let audited = driver.audit_of(&cloud::placement()).await.map_err(|it| anyhow!(words(it).join("; ")))?;
     let Audited { found, there, .. } = audited;
     // Whatever has to wait for its turn: it is shown what its adoption does.
     units.extend(world.apply(Change::Surveyed(there)).iter().map(|dirt| dirt.unit().clone()));

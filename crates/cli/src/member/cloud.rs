@@ -11,19 +11,16 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use seaway_admin::MetricsSource;
-use seaway_cluster::{Cluster, EventRecorder, Leading};
-use seaway_drivers::octavia::{
-    self, Audited, InCloud, Joining, Octavia, conf, groups::Groups, sole::SoleWriter,
-};
-use seaway_engine::Failure;
-use seaway_model::{Change, Name, Owner, config::CloudDefaults};
+use seaway_cluster::{Cluster, EventRecorder, Leading, RecordStore};
+use seaway_drivers::octavia::{self, Audits, Heartbeats, InCloud, Joining, Octavia, conf, sole::SoleWriter};
+use seaway_model::{Name, Owner, config::CloudDefaults};
 use seaway_openstack::{Class, Cloud, Error, Fence, Metrics, Settings, Source, credentials::CloudConf};
 use seaway_watchdog::{HANG_LIMIT, Heartbeat, Part};
 use tokio::{
     sync::{OnceCell, mpsc},
     time::sleep,
 };
-use tracing::{debug, error};
+use tracing::error;
 
 use super::refused::{Refused, Stamp};
 use crate::settings::{self, ByDefault};
@@ -31,9 +28,7 @@ use crate::settings::{self, ByDefault};
 /// `spec.loadBalancerClass` of Services that want one.
 pub(crate) const CLASS: &str = "seaway.dev/octavia";
 const CLOUD: &str = "openstack";
-/// After a look that failed.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// Whether somebody has mended something.
+/// How often a file is looked at.
 const WAKE: Duration = Duration::from_secs(2);
 
 /// What this file says of load balancers, as part of the settings; a line for each thing in it that means nothing here is
@@ -104,22 +99,34 @@ pub(super) fn driver(
     cluster: &Cluster,
     name: &str,
     settings: &settings::Settings,
-    leading: Leading,
+    (leading, records): (Leading, RecordStore),
     herald: EventRecorder,
     usable: Arc<AtomicBool>,
 ) -> (Arc<Octavia>, Arc<Connection>, MetricsSource) {
     let calls = Metrics::default();
-    let may = move || leading.is_now() && usable.load(Ordering::Relaxed);
+    let audits = Audits { of: placement(), period: settings.audit };
+    let heartbeats = Heartbeats {
+        record: Arc::new(records),
+        term,
+        is_handed_over: {
+            let leading = leading.clone();
+            Box::new(move || leading.is_handed_over())
+        },
+    };
+    let usable = move || usable.load(Ordering::Relaxed);
     // A write that waits, or is repeated, may outlast the lead that it was begun in.
     let sole = Arc::new(SoleWriter::default());
     let fence = Fence::new({
-        let (may, sole) = (may.clone(), sole.clone());
-        move || may() && sole.may_write()
+        let (usable, sole) = (usable.clone(), sole.clone());
+        move || leading.is_now() && usable() && sole.may_write()
     });
     let (defaults, limits) = (&settings.config.clouds[CLASS], settings.requests);
     let settings = Settings { limits, metrics: calls.clone(), fence, ..Settings::default() };
     let connection = Arc::new(Connection::to(file, settings));
-    let driver = octavia(connection.clone(), cluster, name, defaults, may).alone(sole);
+    let driver = octavia(connection.clone(), cluster, name, defaults, usable)
+        .alone(sole)
+        .auditing(audits)
+        .beating(heartbeats);
     let driver = driver.telling(Box::new(move |owner, note| {
         if let Owner::Object { object, uid } = owner {
             herald.record(object, uid, note.warning, note.reason, note.text);
@@ -176,55 +183,6 @@ pub(crate) fn octavia(
     Octavia::new(Box::new(join), defaults.provider.clone(), may).cascading(defaults.cascade)
 }
 
-/// Looks at everything there, at the start of each lead and once in each period: for what others changed, and for what
-/// Services left behind that were deleted while nobody led.
-pub(super) async fn audit(
-    driver: Arc<Octavia>,
-    mut leading: Leading,
-    changes: mpsc::Sender<Change>,
-    period: Duration,
-) {
-    loop {
-        if !leading.is_now() {
-            leading.changed_from(false).await;
-        }
-        let pause = match audited(&driver).await {
-            Ok(Audited { found, there, again }) => {
-                let told = [Change::Surveyed(there)].into_iter();
-                let told = told
-                    .chain(found.into_iter().map(Change::Found))
-                    .chain(again.into_iter().map(Change::Drifted));
-                for change in told {
-                    if changes.send(change).await.is_err() {
-                        return;
-                    }
-                }
-                period
-            }
-            Err(error) => {
-                debug!(%error, "the state of the cloud cannot be read");
-                LOOK_AGAIN.min(period)
-            }
-        };
-        tokio::select! {
-            () = leading.changed_from(true) => {}
-            () = sleep(pause) => {}
-        }
-    }
-}
-
-/// Those whom the cloud refused something try again once that may be mended.
-pub(super) async fn wake(driver: Arc<Octavia>, changes: mpsc::Sender<Change>) {
-    loop {
-        sleep(WAKE).await;
-        for unit in driver.due() {
-            if changes.send(Change::Drifted(unit)).await.is_err() {
-                return;
-            }
-        }
-    }
-}
-
 /// Tells when this file was changed, and is not being written any more.
 pub(super) fn rewritten(file: PathBuf, parts: &mut Vec<Part>) -> mpsc::Receiver<()> {
     let (tell, told) = mpsc::channel(1);
@@ -250,13 +208,13 @@ pub(super) fn rewritten(file: PathBuf, parts: &mut Vec<Part>) -> mpsc::Receiver<
     told
 }
 
-/// With security groups, whoever wants them.
-pub(crate) async fn audited(driver: &Arc<Octavia>) -> Result<Audited, Failure> {
-    let mut audited = driver.audit(&CLOUD.into()).await?;
-    let group = Groups::new(driver.clone()).survey(&CLOUD.into(), &CLASS.into()).await?;
-    audited.there.extend(group.clone());
-    audited.found.extend(group);
-    Ok(audited)
+/// What no other lead has: a tag has room for eight characters.
+fn term() -> String {
+    let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    match random.get(..8) {
+        Some(random) => random.to_owned(),
+        None => format!("{:08x}", jiff::Timestamp::now().as_millisecond() & 0xffff_ffff),
+    }
 }
 
 #[cfg(test)]

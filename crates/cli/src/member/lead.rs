@@ -1,9 +1,6 @@
 //! What a controller does beside planning.
 
-use std::sync::Arc;
-
 use seaway_cluster::{Cluster, Leading};
-use seaway_drivers::octavia::Octavia;
 use seaway_engine::{Fence, Handle};
 use seaway_model::Change;
 use seaway_plan::World;
@@ -15,11 +12,9 @@ pub(super) fn fence(leading: Leading) -> Fence {
 }
 
 /// Whoever leads gives addresses out, on what was written by then.
-pub(super) async fn lead(mut leading: Leading, changes: mpsc::Sender<Change>, octavia: Option<Arc<Octavia>>) {
+pub(super) async fn lead(mut leading: Leading, changes: mpsc::Sender<Change>) {
     loop {
         let leads = leading.is_now();
-        // Whoever led meanwhile has changed what is there.
-        octavia.iter().for_each(|it| it.forget());
         if changes.send(Change::Leads(leads)).await.is_err() {
             return;
         }

@@ -40,9 +40,8 @@ pub(super) fn keep(
     (part, claims)
 }
 
-/// Of all controllers, the one that leads writes.
-pub(super) fn in_dns(cluster: &Cluster, leading: Leading) -> DnsNames {
-    DnsNames::new(move || leading.is_now()).with_endpoints(DnsEndpoints::new(cluster.clone()))
+pub(super) fn in_dns(cluster: &Cluster) -> DnsNames {
+    DnsNames::default().with_endpoints(DnsEndpoints::new(cluster.clone()))
 }
 
 fn claims(world: &World) -> Option<FirstClaims> {

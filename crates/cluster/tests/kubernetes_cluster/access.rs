@@ -222,7 +222,7 @@ async fn the_roles_of_controller_and_node_are_enough_for_what_they_write() {
     campaign.leading().changed_from(false).await;
     let mut heard = Heard::of(&control);
     heard.until_synced().await;
-    let addresses = AddressDriver::new(control.clone(), campaign.leading());
+    let addresses = AddressDriver::new(control.clone());
     let ip = "192.0.2.51".parse().expect("an address");
     let wanted = |owners: &[&str], state| {
         Desired::Address(Arc::new(Address {

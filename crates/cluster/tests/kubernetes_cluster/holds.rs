@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use seaway_cluster::{Cluster, FinalizerDriver, Leading};
-use seaway_engine::Driver;
+use seaway_cluster::{Cluster, FinalizerDriver};
+use seaway_engine::{Context, Driver};
 use seaway_model::{Desired, Kind, ObjectRef, Owner, Problem, Unit};
 use seaway_testkit::conformance::passes;
 
@@ -25,7 +25,7 @@ struct Held {
 impl Held {
     async fn up(scene: Scene, cluster: Cluster) -> Held {
         let heard = Heard::of(&cluster);
-        Held { scene, heard, driver: FinalizerDriver::new(cluster, Leading::always()) }
+        Held { scene, heard, driver: FinalizerDriver::new(cluster) }
     }
 
     fn make(&self, name: &str, class: Option<&str>) {
@@ -52,7 +52,8 @@ impl Held {
             Unit::Hold(Owner::Object { object, uid: self.field(name, ".metadata.uid").as_str().into() });
         // What is written here is what the driver goes by.
         let seen = async |driver: &FinalizerDriver| {
-            let observed = driver.observe(&unit, &Desired::Held).await.expect("is observed");
+            let observed =
+                driver.observe(&Context::default(), &unit, &Desired::Held).await.expect("is observed");
             format!("{observed:?}").contains(&format!("{version:?}")).then_some(())
         };
         let driver = &self.driver;
@@ -63,10 +64,11 @@ impl Held {
     /// How many steps it took, and what is wrong.
     async fn work(&mut self, name: &str, desired: &Desired) -> (usize, Vec<Problem>) {
         let unit = self.unit(name).await;
-        let mut observed = self.driver.observe(&unit, desired).await.expect("is observed");
+        let mut observed =
+            self.driver.observe(&Context::default(), &unit, desired).await.expect("is observed");
         let steps = self.driver.steps(desired, &observed);
         for step in &steps {
-            self.driver.apply(&unit, step, &mut observed).await.expect("is written");
+            self.driver.apply(&Context::default(), &unit, step, &mut observed).await.expect("is written");
         }
         let told = self.driver.conclude(&unit, desired, &observed).problems;
         (steps.len(), told.into_iter().map(|(_, it)| it).collect())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_cluster::{AddressDriver, Leading, StatusDriver};
-use seaway_engine::{Driver, ProblemLog};
+use seaway_engine::{Context, Driver, Fence, ProblemLog};
 use seaway_model::{
     Address, AddressState, Desired, Fact, Kind, L4, ListenerId, ObjectRef, Owner, Problem, Reason, Status,
     Unit, fact::FactRef, outcome::Serving,
@@ -39,7 +39,7 @@ async fn addresses_pass_the_suite_of_all_drivers() {
     let cluster = scene.connect().await;
     let mut heard = Heard::of(&cluster);
     heard.until_synced().await;
-    let driver = AddressDriver::new(cluster, Leading::always());
+    let driver = AddressDriver::new(cluster);
     for ip in ["192.0.2.11", "2001:db8::11"] {
         let unit = Unit::Address(ip.parse().expect("an address"));
         let wanted = [desired(ip, &["a"]), desired(ip, &["a", "b"]), desired(ip, &[])];
@@ -58,7 +58,7 @@ fn addresses_survive_cuts_and_restarts_at_any_step() {
         let start = async || {
             let cluster = scene.connect().await;
             Heard::of(&cluster).until_synced().await;
-            AddressDriver::new(cluster, Leading::always())
+            AddressDriver::new(cluster)
         };
         let stored = async |_: &AddressDriver, desired: &Desired| {
             let owners = "jsonpath={.spec.owners[*].config}";
@@ -85,28 +85,30 @@ fn addresses_survive_cuts_and_restarts_at_any_step() {
 async fn of_two_who_claim_an_address_at_once_one_has_it() {
     let Some(scene) = Scene::up("race") else { return };
     let (one, two) = (scene.connect().await, scene.connect().await);
-    let (first, second) =
-        (AddressDriver::new(one, Leading::always()), AddressDriver::new(two.clone(), Leading::always()));
+    let (first, second) = (AddressDriver::new(one), AddressDriver::new(two.clone()));
     let unit = Unit::Address("192.0.2.12".parse().expect("an address"));
     let (ours, theirs) = (desired("192.0.2.12", &["a"]), desired("192.0.2.12", &["b"]));
     let claim = async |driver: &AddressDriver, wanted: &Desired| {
-        let mut observed = driver.observe(&unit, wanted).await.expect("is observed");
+        let mut observed = driver.observe(&Context::default(), &unit, wanted).await.expect("is observed");
         let steps = driver.steps(wanted, &observed);
         assert_eq!(steps.len(), 1);
-        driver.apply(&unit, &steps[0], &mut observed).await
+        driver.apply(&Context::default(), &unit, &steps[0], &mut observed).await
     };
     claim(&first, &ours).await.expect("is first");
     // The same again is no conflict: an answer may have been lost.
-    let again = AddressDriver::new(scene.connect().await, Leading::always());
+    let again = AddressDriver::new(scene.connect().await);
     claim(&again, &ours).await.expect("is there as it should be");
     claim(&second, &theirs).await.expect_err("is second");
     let there = scene.kubectl(&["get", "address", "192-0-2-12", "-o", "jsonpath={.spec.owners[*].config}"]);
     assert_eq!(there, "a");
     // A change of what somebody else has changed since is refused, too.
-    let mut stale = second.observe(&unit, &theirs).await.expect("is observed");
+    let mut stale = second.observe(&Context::default(), &unit, &theirs).await.expect("is observed");
     claim(&first, &desired("192.0.2.12", &["a", "c"])).await.expect("goes on");
     let steps = second.steps(&theirs, &stale);
-    second.apply(&unit, &steps[0], &mut stale).await.expect_err("it knows an older version");
+    second
+        .apply(&Context::default(), &unit, &steps[0], &mut stale)
+        .await
+        .expect_err("it knows an older version");
     let released = Address { state: AddressState::Releasing, ..address("192.0.2.12", &[]) };
     for last in [Desired::Address(Arc::new(released)), Desired::Absent] {
         claim(&first, &last).await.expect("is released, and removed");
@@ -125,12 +127,13 @@ async fn who_does_not_lead_writes_nothing() {
     );
     let leading = campaign.leading();
     campaign.resign().await;
-    let driver = AddressDriver::new(cluster, leading);
+    let driver = AddressDriver::new(cluster);
+    let follows = Context::fenced(Fence::new(move || leading.is_now()));
     let unit = Unit::Address("192.0.2.39".parse().expect("an address"));
     let wanted = desired("192.0.2.39", &["a"]);
-    let mut observed = driver.observe(&unit, &wanted).await.expect("is observed");
+    let mut observed = driver.observe(&Context::default(), &unit, &wanted).await.expect("is observed");
     let steps = driver.steps(&wanted, &observed);
-    driver.apply(&unit, &steps[0], &mut observed).await.expect_err("it does not lead");
+    driver.apply(&follows, &unit, &steps[0], &mut observed).await.expect_err("it does not lead");
     assert!(scene.try_kubectl(&["get", "address", "192-0-2-39"], "").is_err());
     scene.kubectl(&["delete", "lease", "nobody", "-n", "default", "--ignore-not-found"]);
 }
@@ -140,7 +143,7 @@ async fn an_address_reads_back_through_the_watch_as_it_was_written() {
     let Some(scene) = Scene::up("readback") else { return };
     let cluster = scene.connect().await;
     let mut heard = Heard::of(&cluster);
-    let driver = AddressDriver::new(cluster, Leading::always());
+    let driver = AddressDriver::new(cluster);
     let owner = Owner::Object { object: ObjectRef::new(Kind::Service, "default", "x"), uid: "u".into() };
     let wanted = Address {
         conflicts: vec![(owner.clone(), ListenerId { l4: L4::Udp, port: 53 })],
@@ -150,9 +153,9 @@ async fn an_address_reads_back_through_the_watch_as_it_was_written() {
     };
     let unit = Unit::Address(wanted.ip);
     let desired = Desired::Address(Arc::new(wanted.clone()));
-    let mut observed = driver.observe(&unit, &desired).await.expect("is observed");
+    let mut observed = driver.observe(&Context::default(), &unit, &desired).await.expect("is observed");
     for step in driver.steps(&desired, &observed) {
-        driver.apply(&unit, &step, &mut observed).await.expect("is written");
+        driver.apply(&Context::default(), &unit, &step, &mut observed).await.expect("is written");
     }
     let reference = FactRef::Address(wanted.ip);
     heard.until("it is told", |it| it.facts.contains_key(&reference)).await;
@@ -160,7 +163,7 @@ async fn an_address_reads_back_through_the_watch_as_it_was_written() {
     // Somebody deletes it by hand: that is told, and the driver would write it again.
     scene.kubectl(&["delete", "address", "2001-0db8-0000-0000-0000-0000-0000-0014"]);
     heard.until("it is gone", |it| !it.facts.contains_key(&reference)).await;
-    let observed = driver.observe(&unit, &desired).await.expect("is observed");
+    let observed = driver.observe(&Context::default(), &unit, &desired).await.expect("is observed");
     assert_eq!(driver.steps(&desired, &observed).len(), 1);
 }
 
@@ -213,10 +216,11 @@ impl Told {
     /// As the engine does; how many steps it took, and who is told what.
     async fn work(&self, desired: &Desired) -> (usize, Vec<Problem>) {
         let unit = Unit::Status(self.owner.clone());
-        let mut observed = self.driver.observe(&unit, desired).await.expect("is observed");
+        let mut observed =
+            self.driver.observe(&Context::default(), &unit, desired).await.expect("is observed");
         let steps = self.driver.steps(desired, &observed);
         for step in &steps {
-            self.driver.apply(&unit, step, &mut observed).await.expect("is written");
+            self.driver.apply(&Context::default(), &unit, step, &mut observed).await.expect("is written");
         }
         let told = self.driver.conclude(&unit, desired, &observed);
         (steps.len(), told.problems.into_iter().map(|(_, problem)| problem).collect())

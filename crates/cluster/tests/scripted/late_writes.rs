@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use seaway_cluster::{AddressDriver, Leading};
-use seaway_engine::{Driver, Failure};
+use seaway_cluster::AddressDriver;
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Address, AddressState, Desired, Owner, Unit};
 
 use crate::server::{Answer, server, status};
@@ -36,10 +36,10 @@ fn wanted(owner: &str, version: u64) -> Desired {
 /// One look, and its one step.
 async fn attempt(driver: &AddressDriver, wanted: &Desired) -> Result<(), Failure> {
     let unit = Unit::Address(AT.parse().expect("an address"));
-    let mut observed = driver.observe(&unit, wanted).await.expect("is known");
+    let mut observed = driver.observe(&Context::default(), &unit, wanted).await.expect("is known");
     let steps = driver.steps(wanted, &observed);
     assert_eq!(steps.len(), 1, "{steps:?}");
-    driver.apply(&unit, &steps[0], &mut observed).await
+    driver.apply(&Context::default(), &unit, &steps[0], &mut observed).await
 }
 
 /// A leader that wants it for `a` and finds that another wrote it in this way, and what it asks by the next attempt.
@@ -50,7 +50,7 @@ async fn next_attempt(written: String, next: Desired) -> (Result<(), Failure>, O
         Answer::Whole(200, there("a", "Held", 9)),
     ];
     let (cluster, mut asked, _folder) = server(vec![("/addresses", answers)]).await;
-    let driver = AddressDriver::new(cluster, Leading::always());
+    let driver = AddressDriver::new(cluster);
     attempt(&driver, &wanted("a", 0)).await.expect_err("somebody else was first");
     for what in ["what it wants", "what there is"] {
         asked.try_recv().expect(what);

@@ -1,6 +1,6 @@
 //! When a certificate is renewed, and when a failed order is begun again.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use seaway_files::state::FailedOrders;
 use seaway_model::Time;
@@ -14,6 +14,14 @@ const WAITS: [u64; 8] = [MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HO
 
 /// An authority may ask for more patience than that, but not for ever.
 const LONGEST: u64 = 7 * 24 * HOUR;
+
+pub(super) fn seconds(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+pub(super) fn millis(at: SystemTime) -> Time {
+    Time(u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX))
+}
 
 /// After two thirds of its life, and up to a twentieth of it earlier: not all that were ordered together at once.
 pub(super) fn due(dates: &CertificateDates, host: &str) -> Time {

@@ -81,7 +81,7 @@ enum Ask {
 impl Octavia {
     /// Reads all lists, and what seems to be another than it was left. The driver knows from then on.
     pub async fn audit(&self, cloud: &Name) -> Result<Audited, Failure> {
-        self.held_back()?;
+        self.may_work()?;
         let asker = Asker::audit();
         let joined = self.joined(&asker).await?;
         self.ask(&asker)?;

@@ -19,7 +19,7 @@ mod write;
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Doubt, Driver, Failure, Removal, Report};
+use seaway_engine::{Context, Doubt, Driver, Failure, Removal, Report};
 use seaway_model::{
     Desired, Group, Name, Owner, Problem, Reason, Unit,
     group::{Openings, SourceNetwork},
@@ -131,11 +131,11 @@ impl Driver for Groups {
         self.0.doubt()
     }
 
-    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
+    async fn observe(&self, context: &Context, unit: &Unit, desired: &Desired) -> Result<Observed, Failure> {
         let Unit::SecurityGroup { cloud, class } = unit else {
             return Err(Failure::retry(format!("{unit} is no security group")));
         };
-        self.0.held_back()?;
+        self.0.held_back(context)?;
         let owners = owners(desired);
         let asker = asker(unit, &owners);
         let joined = self.0.joined(&asker).await?;
@@ -168,8 +168,14 @@ impl Driver for Groups {
         Ok(there)
     }
 
-    async fn apply(&self, unit: &Unit, step: &Step, there: &mut Observed) -> Result<(), Failure> {
-        self.0.held_back()?;
+    async fn apply(
+        &self,
+        context: &Context,
+        unit: &Unit,
+        step: &Step,
+        there: &mut Observed,
+    ) -> Result<(), Failure> {
+        self.0.held_back(context)?;
         let asker = asker(unit, &there.owners);
         let joined = self.0.joined(&asker).await?;
         self.0.ask(&asker)?;

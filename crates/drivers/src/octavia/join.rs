@@ -1,13 +1,18 @@
 //! How a cloud is joined, and what follows where it does not let us in, is away, or refuses something.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Instant};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use seaway_engine::Failure;
 use seaway_model::{LoadBalancer as Wish, Unit};
 use seaway_openstack::{Cloud, Error, Service, Versions, survey::Abilities};
 
 use super::{
-    Cluster, Octavia,
+    Cluster, LOOK, Observed, Octavia,
     away::{Asker, failure},
     poll::Poll,
     steps::Balancer,
@@ -30,7 +35,7 @@ impl Octavia {
     /// Units that the cloud refused something, and for which that may be otherwise by now: one of those that were refused
     /// the same, and all others once it was granted. Asks nobody.
     pub fn due(&self) -> Vec<Unit> {
-        if self.held_back().is_ok() { self.refusals.due(self.now()) } else { Vec::new() }
+        if self.may_work().is_ok() { self.refusals.due(self.now()) } else { Vec::new() }
     }
 
     /// Somebody has mended who we are in the cloud: that is tried at once.
@@ -62,6 +67,11 @@ impl Octavia {
         let asked = wish.options.outside.as_ref().and_then(|it| it.provider.as_deref());
         let provider = made.or(asked).unwrap_or(&self.provider);
         Abilities::of(provider, self.joined.get().map(|it| &*it.versions))
+    }
+
+    /// When what is pending is looked at again.
+    pub(super) fn soon(&self, observed: &Observed) -> Duration {
+        self.joined.get().map_or(LOOK, |it| it.poll.after(observed.is_pending()))
     }
 
     pub(super) fn now(&self) -> Instant {

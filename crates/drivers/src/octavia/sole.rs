@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Doubt, Failure, HeartbeatRecord, chain};
+use seaway_engine::{Context, Doubt, Failure, HeartbeatRecord, chain};
 use seaway_model::{Kind, Name, ObjectRef, Problem, Reason};
 use seaway_openstack::{
     neutron::Port,
@@ -242,18 +242,20 @@ impl State {
 }
 
 impl Octavia {
-    /// Others of the same cluster are noticed: [`beat`](Octavia::beat) has to be called then.
+    /// Others of the same cluster are noticed: heartbeats are sent for it ([`beating`](Octavia::beating)).
     #[must_use]
     pub fn alone(self, sole: Arc<SoleWriter>) -> Octavia {
         Octavia { sole: Some(sole), ..self }
     }
 
-    pub fn sole(&self) -> Option<&SoleWriter> {
-        self.sole.as_deref()
+    /// Why nothing is read or written for a Unit now.
+    pub(super) fn held_back(&self, context: &Context) -> Result<(), Failure> {
+        context.require_lead()?;
+        self.may_work()
     }
 
-    /// Why nothing is written now.
-    pub(super) fn held_back(&self) -> Result<(), Failure> {
+    /// Why this process does nothing in the cloud, though it may lead.
+    pub(super) fn may_work(&self) -> Result<(), Failure> {
         if !(self.may)() {
             return Err(Failure::wait("another leads".to_owned(), LOOK));
         }
@@ -310,7 +312,7 @@ impl Octavia {
         recorded.drain(..recorded.len().saturating_sub(RECORDED));
         record.record(recorded).await?;
         if sole.writes() {
-            self.forget();
+            self.forget_all();
         }
         for port in there.iter().filter(|it| it.id != carrier.id) {
             self.tag(joined, port, BTreeSet::new()).await;

@@ -32,6 +32,12 @@ pub struct Note {
 const NAMED: usize = 5;
 
 impl Octavia {
+    /// Owners hear in passing what was found and done.
+    #[must_use]
+    pub fn telling(self, tell: Tell) -> Octavia {
+        Octavia { tell: Some(tell), ..self }
+    }
+
     /// What follows from how it is, beside what there is to change.
     pub(super) fn judge(&self, joined: &Joined, unit: &Unit, desired: &Desired, observed: &mut Observed) {
         let now = joined.cloud.clock().now();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use seaway_drivers::haproxy::{HaproxyHost, Served};
-use seaway_engine::{Driver as _, Failure};
+use seaway_engine::{Context, Driver as _, Failure};
 use seaway_haproxy::{Global, Options, words::Folder};
 use seaway_model::{Desired, Owner, load_balancer::Protocol};
 use seaway_testkit::{balancing::owner, topology::until};
@@ -57,10 +57,13 @@ async fn one_that_keeps_haproxy_from_starting_again_is_found_and_the_others_are_
     }
     let unit = unit(&owners[2]);
     until("it is known not to be served", || {
-        let observed = looked(host.observe(&unit, &Desired::Absent));
+        let observed = looked(host.observe(&Context::default(), &unit, &Desired::Absent));
         observed.is_ok_and(|it| it.load_balancer.is_none())
     });
-    let observed = host.observe(&crate::unit(&owners[0]), &Desired::Absent).await.expect("it is known");
+    let observed = host
+        .observe(&Context::default(), &crate::unit(&owners[0]), &Desired::Absent)
+        .await
+        .expect("it is known");
     assert!(observed.load_balancer.is_some());
     assert!(host.conclude(&unit, &wanted(2), &Served::default()).again.is_some(), "it is looked at again");
     match settle(&host, &owners[2], &wanted(2)).await {

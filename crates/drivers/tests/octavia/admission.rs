@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer as Wish, Problem, Reason,
     config::JoinLoadBalancers,
@@ -40,7 +40,8 @@ fn anywhere(mut wish: Wish) -> Wish {
 async fn refused(scene: &Scene, whose: &str, wish: &Wish) -> Problem {
     scene.fake.forget_requests();
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let Err(Failure::User(mut told)) = scene.driver.observe(&unit_of(&owner_of(whose)), &desired).await
+    let Err(Failure::User(mut told)) =
+        scene.driver.observe(&Context::default(), &unit_of(&owner_of(whose)), &desired).await
     else {
         panic!("it should have been refused")
     };

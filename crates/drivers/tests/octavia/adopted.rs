@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, L4, LoadBalancer as Wish, Reason,
     load_balancer::{Affinity, HealthCheck, Named},
@@ -40,7 +40,8 @@ pub(crate) fn pointing(mut wish: Wish, annotation: Option<&str>, status: Option<
 async fn refused(scene: &Scene, wish: &Wish) -> seaway_model::Problem {
     scene.fake.forget_requests();
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let Err(Failure::User(mut told)) = scene.driver.observe(&unit(), &desired).await else {
+    let Err(Failure::User(mut told)) = scene.driver.observe(&Context::default(), &unit(), &desired).await
+    else {
         panic!("it should have been refused")
     };
     assert_eq!(told.len(), 1);
@@ -196,7 +197,7 @@ async fn a_stale_annotation_does_not_block_re_creation() {
     assert_eq!(own.len(), 1, "it has one of its own");
     assert_eq!(told, [], "what names nothing says nothing");
     let desired = |wish: &Wish| Desired::LoadBalancer(Arc::new(wish.clone()));
-    let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap();
     let replaced = scene.driver.conclude(&unit(), &desired(&wish), &observed).replaced;
     let by = own[0].id.as_str().into();
     assert_eq!(replaced, Some(Replaced { gone: gone.into(), by }), "the annotation may be corrected");
@@ -208,7 +209,7 @@ async fn a_stale_annotation_does_not_block_re_creation() {
     for _ in 0..2 {
         let told = scene.reach_telling(&wish).await;
         assert_eq!(told.len(), 1, "{told:?}");
-        let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
+        let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap();
         assert_eq!(scene.driver.conclude(&unit(), &desired(&wish), &observed).replaced, None);
         assert!(told[0].message.contains(other.as_str()) && told[0].fix.contains("Remove"), "{:?}", told[0]);
     }

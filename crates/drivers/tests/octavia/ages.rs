@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, L4, ListenerId, LoadBalancer, load_balancer::HealthCheck};
 
 use crate::scene::*;
@@ -23,7 +23,8 @@ async fn without_tags_nothing_is_made_since_nobody_would_find_it_again() {
     scene.fake.octavia_speaks(4);
     let desired = Desired::LoadBalancer(Arc::new(scene.wish(&[80], &[1])));
     // Before it is joined, no version is known.
-    let Some(Failure::User(told)) = scene.driver.observe(&unit(), &desired).await.err() else {
+    let Some(Failure::User(told)) = scene.driver.observe(&Context::default(), &unit(), &desired).await.err()
+    else {
         panic!("it is refused")
     };
     assert!(told[0].1.message.contains("older than 2.5"), "{told:?}");

@@ -9,7 +9,7 @@ use std::{
 };
 
 use seaway_drivers::octavia::{Audited, Note};
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, Kind, LbKey, LoadBalancer, ObjectRef, Owner, Unit,
     load_balancer::{HealthCheck, Outside},
@@ -89,7 +89,7 @@ impl Served {
 
     async fn observed(&self) -> seaway_drivers::octavia::Observed {
         let desired = Desired::LoadBalancer(Arc::new(self.wish.clone()));
-        self.scene.driver.observe(&unit(), &desired).await.unwrap()
+        self.scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap()
     }
 
     async fn problems(&self) -> String {
@@ -290,7 +290,8 @@ async fn where_nobody_may_fail_it_over_its_owner_is_told_whom_to_ask() {
     let desired = Desired::LoadBalancer(Arc::new(served.wish.clone()));
     let mut observed = served.observed().await;
     let steps = served.scene.driver.steps(&desired, &observed);
-    let failed = served.scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap_err();
+    let failed =
+        served.scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.unwrap_err();
     assert!(matches!(failed, Failure::Wait { .. }), "{failed}");
     assert!(served.told().contains("cannot be failed over"));
     served.scene.pass(Duration::from_secs(10));
@@ -310,7 +311,7 @@ async fn where_nobody_may_fail_it_over_its_owner_is_told_whom_to_ask() {
     let mut observed = served.observed().await;
     let steps = served.scene.driver.steps(&desired, &observed);
     assert_eq!(steps.len(), 1, "{steps:?}");
-    assert!(served.scene.driver.apply(&unit(), &steps[0], &mut observed).await.is_err());
+    assert!(served.scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.is_err());
     assert!(!served.told().contains("cannot be failed over"));
     // Somebody with the right to it did.
     served.scene.fake.set_provisioning_status(id.as_str(), "ACTIVE");
@@ -431,7 +432,7 @@ async fn what_is_being_changed_by_ourselves_is_no_drift() {
     let desired = Desired::LoadBalancer(Arc::new(served.scene.wish(&[80, 443], &[1, 2, 3])));
     let mut observed = served.observed().await;
     let steps = served.scene.driver.steps(&desired, &observed);
-    served.scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();
+    served.scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.unwrap();
     assert!(served.audit().await.again.is_empty(), "it is under way");
     served.scene.pass(Duration::from_secs(10));
     assert!(served.audit().await.again.is_empty());
@@ -455,9 +456,9 @@ async fn a_restart_and_an_audit_of_hundreds_take_forty_calls_and_one_tree_each()
     let wish = Desired::LoadBalancer(Arc::new(wish));
     let units: Vec<Unit> = (0..MANY).map(one_of_many).collect();
     for unit in &units {
-        let mut observed = scene.driver.observe(unit, &wish).await.unwrap();
+        let mut observed = scene.driver.observe(&Context::default(), unit, &wish).await.unwrap();
         for step in scene.driver.steps(&wish, &observed) {
-            scene.driver.apply(unit, &step, &mut observed).await.unwrap();
+            scene.driver.apply(&Context::default(), unit, &step, &mut observed).await.unwrap();
         }
     }
     scene.pass(Duration::from_secs(60));
@@ -465,7 +466,7 @@ async fn a_restart_and_an_audit_of_hundreds_take_forty_calls_and_one_tree_each()
     scene.restarted();
     scene.fake.forget_requests();
     for unit in &units {
-        let observed = scene.driver.observe(unit, &wish).await.unwrap();
+        let observed = scene.driver.observe(&Context::default(), unit, &wish).await.unwrap();
         assert!(scene.driver.steps(&wish, &observed).is_empty(), "{unit}");
     }
     let trees = scene.fake.count("GET */lbaas/loadbalancers/*/status");
@@ -482,7 +483,7 @@ async fn a_restart_and_an_audit_of_hundreds_take_forty_calls_and_one_tree_each()
     assert!(all <= 40, "{all} calls");
     scene.fake.forget_requests();
     for unit in &units {
-        scene.driver.observe(unit, &wish).await.unwrap();
+        scene.driver.observe(&Context::default(), unit, &wish).await.unwrap();
     }
     assert_eq!(scene.fake.requests().len(), 0, "what is known is not asked for");
 

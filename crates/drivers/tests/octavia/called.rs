@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named};
 use seaway_openstack::{
     octavia::{LoadBalancer, LoadBalancerChange},
@@ -21,7 +21,7 @@ fn guest(scene: &Scene, uid: &str, name: &str) -> Wish {
 
 async fn refused(scene: &Scene, wish: &Wish) -> String {
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    match scene.driver.observe(&unit_of(&owner_of("uid-2")), &desired).await {
+    match scene.driver.observe(&Context::default(), &unit_of(&owner_of("uid-2")), &desired).await {
         Err(Failure::User(mut told)) => told.remove(0).1.message,
         other => panic!("it should have been refused: {:?}", other.err()),
     }

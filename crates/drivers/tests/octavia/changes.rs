@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer,
     load_balancer::{Affinity, Balance, CloudTimeouts, HealthCheck, Protocol, ProxyVersion},
@@ -222,7 +222,7 @@ async fn one_in_error_is_a_problem_of_its_service() {
     scene.fake.set_provisioning_status(id.as_str(), "ERROR");
     scene.restarted();
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let told = scene.conclude(&wish, &observed);
     assert_eq!(observed.balancer.unwrap().it.provisioning_status, Provisioning::Error);
     assert_eq!(told.problems.len(), 1);
@@ -237,9 +237,10 @@ async fn a_request_that_only_its_user_can_mend_is_told_to_him() {
         serde_json::json!({ "faultcode": "Client", "faultstring": "Quota has been met for resources: Load Balancer" }),
     ));
     let desired = Desired::LoadBalancer(Arc::new(scene.wish(&[80], &[1])));
-    let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps = scene.driver.steps(&desired, &observed);
-    let failed = scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap_err();
+    let failed =
+        scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.unwrap_err();
     let Failure::User(told) = failed else { panic!("{failed}") };
     assert_eq!(told[0].0, owner());
     assert!(told[0].1.message.contains("Quota"), "{:?}", told[0].1);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
     load_balancer::{CloudClientAuth, CloudTls},
@@ -125,7 +125,8 @@ async fn nothing_is_served_without_the_certificates_that_are_asked_for() {
         let mut asked = wish(&scene, ends_tls.then_some(shown.as_str()), &[], clients);
         asked.listeners.remove(&tcp(80));
         let desired = Desired::LoadBalancer(Arc::new(asked));
-        let Err(Failure::User(told)) = scene.driver.observe(&unit(), &desired).await else {
+        let Err(Failure::User(told)) = scene.driver.observe(&Context::default(), &unit(), &desired).await
+        else {
             panic!("{why}: it should have been refused")
         };
         assert!(told.iter().any(|(_, it)| it.message.contains(why)), "{why}: {told:?}");

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use seaway_engine::{Driver, Failure, Until};
+use seaway_engine::{Context, Driver, Failure, Until};
 use seaway_model::{
     Desired, L4, Listener, LoadBalancer, Unit,
     load_balancer::{CheckKind, HealthCheck, Protocol},
@@ -110,9 +110,9 @@ async fn a_creation_that_is_done_late_leaves_one_load_balancer() {
         let late = tokio::spawn({
             let (driver, wanted) = (driver(&scene.cloud, "amphora"), wanted.clone());
             async move {
-                let mut observed = driver.observe(&unit(), &wanted).await.unwrap();
+                let mut observed = driver.observe(&Context::default(), &unit(), &wanted).await.unwrap();
                 let steps = driver.steps(&wanted, &observed);
-                driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();
+                driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.unwrap();
             }
         });
         hold.reached(1).await;
@@ -275,9 +275,9 @@ pub(crate) async fn strive_for(scene: &Scene, units: &[Unit], wanted: &Desired) 
 }
 
 async fn once(scene: &Scene, unit: &Unit, wanted: &Desired) -> Result<Option<std::time::Duration>, Failure> {
-    let mut observed = scene.driver.observe(unit, wanted).await?;
+    let mut observed = scene.driver.observe(&Context::default(), unit, wanted).await?;
     for step in scene.driver.steps(wanted, &observed) {
-        scene.driver.apply(unit, &step, &mut observed).await?;
+        scene.driver.apply(&Context::default(), unit, &step, &mut observed).await?;
     }
     let told = scene.driver.conclude(unit, wanted, &observed);
     assert!(told.problems.is_empty(), "{:?}", told.problems);

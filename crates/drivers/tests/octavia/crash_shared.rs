@@ -3,7 +3,7 @@
 
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure, Until};
+use seaway_engine::{Context, Driver, Failure, Until};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
     load_balancer::{HealthCheck, Named},
@@ -205,9 +205,9 @@ async fn addresses(scene: &Scene) -> Vec<Option<IpAddr>> {
 async fn strive(scene: &Scene, uid: &str, desired: &Desired) {
     let (unit, soon) = (unit_of(&owner_of(uid)), Duration::from_secs(5));
     let once = async || {
-        let mut observed = scene.driver.observe(&unit, desired).await?;
+        let mut observed = scene.driver.observe(&Context::default(), &unit, desired).await?;
         for step in scene.driver.steps(desired, &observed) {
-            scene.driver.apply(&unit, &step, &mut observed).await?;
+            scene.driver.apply(&Context::default(), &unit, &step, &mut observed).await?;
         }
         Ok(scene.driver.conclude(&unit, desired, &observed))
     };

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure, Until};
+use seaway_engine::{Context, Driver, Failure, Until};
 use seaway_model::{
     Desired, LoadBalancer,
     load_balancer::{Affinity, HealthCheck, MemberState, Named, Protocol, ProxyVersion},
@@ -52,9 +52,9 @@ async fn served_after_each(scene: &Scene, wish: &LoadBalancer) -> Vec<usize> {
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
     let mut served = Vec::new();
     'looks: for _ in 0..100 {
-        let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+        let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
         for step in scene.driver.steps(&desired, &observed) {
-            match scene.driver.apply(&unit(), &step, &mut observed).await {
+            match scene.driver.apply(&Context::default(), &unit(), &step, &mut observed).await {
                 Ok(()) => served.push(led(scene).await),
                 Err(Failure::Wait { until: Until::After(after), .. }) => {
                     scene.pass(after);
@@ -181,7 +181,7 @@ async fn another_network_of_floating_ips_takes_no_address_away_unless_that_is_wi
     assert_eq!(scene.floating().await[0].id, was.id);
     outside(&mut wish).remake = true;
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps: Vec<String> =
         scene.driver.steps(&desired, &observed).iter().map(ToString::to_string).collect();
     let expected = [
@@ -232,7 +232,7 @@ async fn a_failed_list_of_members_causes_no_write() {
         scene.fake.forget_requests();
         scene.fake.fail(Fault::on(pattern).times(20).status(500));
         let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-        scene.driver.observe(&unit(), &desired).await.expect_err(pattern);
+        scene.driver.observe(&Context::default(), &unit(), &desired).await.expect_err(pattern);
         scene.fake.heal();
         scene.pass(Duration::from_secs(60));
         assert_eq!(scene.reach(&wish).await, [""; 0]);
@@ -286,9 +286,9 @@ async fn members_of_160_nodes_whose_answer_is_lost_are_there_once() {
     let wish = scene.wish(&[80], &all);
     scene.fake.fail(Fault::on("PUT */members").lose_reply());
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps = scene.driver.steps(&desired, &observed);
-    let lost = scene.driver.apply(&unit(), &steps[0], &mut observed).await;
+    let lost = scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await;
     scene.pass(Duration::from_secs(60));
     scene.balancers().await;
     let before = scene.fake.count("PUT */members");
@@ -387,7 +387,8 @@ async fn internal_services_share_an_internal_load_balancer_and_none_that_the_out
     outside(&mut third).internal = true;
     outside(&mut third).most_shared = 3;
     let desired = Desired::LoadBalancer(Arc::new(third));
-    let refused = scene.driver.observe(&unit_of(&owner_of("uid-3")), &desired).await.unwrap_err();
+    let refused =
+        scene.driver.observe(&Context::default(), &unit_of(&owner_of("uid-3")), &desired).await.unwrap_err();
     assert!(matches!(refused, Failure::User(_)), "{refused}");
 }
 
@@ -435,7 +436,8 @@ async fn what_somebody_is_at_work_on_below_what_is_active_is_not_made_again() {
         }
     };
     let (unit, desired) = (unit(), Desired::LoadBalancer(Arc::new(wish.clone())));
-    let both = async { tokio::join!(scene.driver.observe(&unit, &desired), work) };
+    let context = Context::default();
+    let both = async { tokio::join!(scene.driver.observe(&context, &unit, &desired), work) };
     let both = tokio::time::timeout(Duration::from_secs(60), both).await;
     let observed = both.expect("it is looked at for a moment").0.unwrap();
     assert!(scene.driver.steps(&desired, &observed).is_empty());
@@ -472,9 +474,9 @@ async fn a_5xx_while_a_deletion_is_waited_for_leaks_nothing() {
 
 /// Whether there is nothing more to be done.
 async fn once(scene: &Scene, desired: &Desired) -> Option<bool> {
-    let mut observed = scene.driver.observe(&unit(), desired).await.ok()?;
+    let mut observed = scene.driver.observe(&Context::default(), &unit(), desired).await.ok()?;
     for step in scene.driver.steps(desired, &observed) {
-        scene.driver.apply(&unit(), &step, &mut observed).await.ok()?;
+        scene.driver.apply(&Context::default(), &unit(), &step, &mut observed).await.ok()?;
     }
     Some(scene.driver.conclude(&unit(), desired, &observed).again.is_none())
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use seaway_drivers::octavia::InCloud;
-use seaway_engine::{Driver, Failure, Until};
+use seaway_engine::{Context, Driver, Failure, Until};
 use seaway_model::{
     Config, Desired, LoadBalancer, Unit,
     config::CloudDefaults,
@@ -57,10 +57,10 @@ async fn node(scene: &Scene, at: IpAddr) -> CloudNode {
 async fn told(scene: &Scene, wish: &LoadBalancer) -> (BTreeSet<IpAddr>, Vec<String>) {
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
     for _ in 0..100 {
-        let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+        let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
         let mut waits = None;
         for step in scene.driver.steps(&desired, &observed) {
-            match scene.driver.apply(&unit(), &step, &mut observed).await {
+            match scene.driver.apply(&Context::default(), &unit(), &step, &mut observed).await {
                 Ok(()) => {}
                 Err(Failure::Wait { until: Until::After(after), .. }) => {
                     waits = Some(after);
@@ -87,7 +87,7 @@ async fn nowhere(scene: &Scene, wish: &LoadBalancer) -> String {
 
 async fn nowhere_for(scene: &Scene, unit: &Unit, wish: &LoadBalancer) -> String {
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    match scene.driver.observe(unit, &desired).await.unwrap_err() {
+    match scene.driver.observe(&Context::default(), unit, &desired).await.unwrap_err() {
         Failure::User(told) => told[0].1.line(),
         other => panic!("{other}"),
     }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer};
 use seaway_openstack::{
     neutron::{
@@ -25,9 +25,10 @@ async fn strive(scene: &Scene, wish: &LoadBalancer) -> Option<Failure> {
     let mut failed = None;
     for _ in 0..10 {
         failed = None;
-        let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+        let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
         for step in scene.driver.steps(&desired, &observed) {
-            if let Err(failure) = scene.driver.apply(&unit(), &step, &mut observed).await {
+            if let Err(failure) = scene.driver.apply(&Context::default(), &unit(), &step, &mut observed).await
+            {
                 failed = Some(failure);
                 break;
             }
@@ -136,12 +137,12 @@ async fn one_that_was_allocated_before_a_crash_is_the_one_that_is_used_after_it(
     let outside = wish.options.outside.as_mut().unwrap();
     (outside.floating.network, outside.remake) = (Some(another.as_str().into()), true);
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps = scene.driver.steps(&desired, &observed);
     assert_eq!(steps[0].to_string(), "allocate a floating IP");
-    scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();
+    scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.unwrap();
     scene.restarted();
-    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps: Vec<String> =
         scene.driver.steps(&desired, &observed).iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -320,7 +321,7 @@ async fn one_that_became_active_is_read_while_its_load_balancer_is() {
     });
     let looks = tokio::spawn({
         let driver = scene.driver.clone();
-        async move { driver.observe(&unit(), &Desired::Absent).await.map(drop) }
+        async move { driver.observe(&Context::default(), &unit(), &Desired::Absent).await.map(drop) }
     });
     for hold in &holds {
         tokio::time::timeout(Duration::from_secs(60), hold.reached(1))

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named, unit::RemovedOwner};
 use seaway_openstack::{
     neutron::{FloatingIp, FloatingIpChange, NewSecurityGroup, SecurityGroup},
@@ -120,7 +120,7 @@ async fn without_node_ports_the_addresses_of_nodes_tell_whose_members_they_are()
 async fn waits(scene: &Scene, former: &RemovedOwner) {
     scene.fake.forget_requests();
     for _ in 0..2 {
-        let refused = scene.driver.observe(&unit(), &removed(former)).await;
+        let refused = scene.driver.observe(&Context::default(), &unit(), &removed(former)).await;
         assert!(matches!(refused, Err(Failure::User(told)) if told.len() == 1));
     }
     nothing_written(scene);
@@ -193,9 +193,14 @@ async fn trouble_at_any_request_leaves_nothing() {
                 scene.fake.fail(if lost { on.lose_reply() } else { on.status(500) });
             }
             for _ in 0..20 {
-                if let Ok(mut observed) = scene.driver.observe(&unit(), &desired).await {
+                if let Ok(mut observed) = scene.driver.observe(&Context::default(), &unit(), &desired).await {
                     for step in scene.driver.steps(&desired, &observed) {
-                        if scene.driver.apply(&unit(), &step, &mut observed).await.is_err() {
+                        if scene
+                            .driver
+                            .apply(&Context::default(), &unit(), &step, &mut observed)
+                            .await
+                            .is_err()
+                        {
                             break;
                         }
                     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use prometheus_client::{encoding::text::encode, registry::Registry};
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::Desired;
 use seaway_openstack::{
     octavia::{LoadBalancer as Balancer, LoadBalancerChange, NewLoadBalancer},
@@ -92,30 +92,31 @@ async fn what_is_pending_for_too_long_is_told_once_and_is_a_problem_meanwhile() 
     scene.hear(&heard);
     scene.fake.pace(Pace::Never);
     let desired = |ports: &[u16]| Desired::LoadBalancer(Arc::new(scene.wish(ports, &[1])));
-    let mut observed = scene.driver.observe(&unit(), &desired(&[80])).await.unwrap();
+    let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired(&[80])).await.unwrap();
     for step in scene.driver.steps(&desired(&[80]), &observed) {
-        scene.driver.apply(&unit(), &step, &mut observed).await.unwrap();
+        scene.driver.apply(&Context::default(), &unit(), &step, &mut observed).await.unwrap();
     }
     let stuck = || metric(&scene, "\nseaway_openstack_stuck_load_balancers ");
     for (seconds, is_long) in [(10, false), (800, false), (200, true), (600, true)] {
         scene.pass(Duration::from_secs(seconds));
-        let observed = scene.driver.observe(&unit(), &desired(&[80])).await.unwrap();
+        let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&[80])).await.unwrap();
         let told = scene.driver.conclude(&unit(), &desired(&[80]), &observed).problems;
         assert_eq!(told.len(), usize::from(is_long), "{told:?}");
         assert!(told.iter().all(|(_, it)| it.message.contains("PENDING_CREATE since")), "{told:?}");
         assert_eq!(stuck(), if is_long { "1" } else { "0" });
     }
     // Who wants something else of it hears it as well.
-    let mut observed = scene.driver.observe(&unit(), &desired(&[80, 443])).await.unwrap();
+    let mut observed =
+        scene.driver.observe(&Context::default(), &unit(), &desired(&[80, 443])).await.unwrap();
     let steps = scene.driver.steps(&desired(&[80, 443]), &observed);
-    let waits = scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap_err();
+    let waits = scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.unwrap_err();
     assert!(matches!(waits, Failure::Retry { after: Some(_), .. }), "{waits}");
     assert_eq!(heard.lock().unwrap().iter().filter(|it| it.reason == "Stuck").count(), 1);
     // It becomes ready after all, or it goes.
     let id = scene.balancers().await.remove(0).id;
     scene.fake.set_provisioning_status(id.as_str(), "ACTIVE");
     scene.pass(Duration::from_secs(10));
-    scene.driver.observe(&unit(), &desired(&[80])).await.unwrap();
+    scene.driver.observe(&Context::default(), &unit(), &desired(&[80])).await.unwrap();
     scene.driver.audit(&"openstack".into()).await.unwrap();
     assert_eq!(stuck(), "0", "until the next audit it is counted");
     let help = metric(&scene, "# HELP seaway_openstack_stuck_load_balancers ");
@@ -156,9 +157,9 @@ async fn what_is_deleted_while_it_changes_is_followed_by_its_twin_and_by_no_thir
     assert_eq!(scene.balancers().await.len(), 2);
     let wish = inside(&[80, 443]);
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps = scene.driver.steps(&desired, &observed);
-    scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();
+    scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.unwrap();
     assert!(observed.is_pending(), "{}", steps[0]);
     // Others see that it is done, and delete it.
     let others_look = async || {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use seaway_drivers::octavia::groups::Groups;
-use seaway_engine::{Driver, Failure, Report};
+use seaway_engine::{Context, Driver, Failure, Report};
 use seaway_model::{
     Desired, Group, Kind, L4, Name, ObjectRef, Owner, Unit,
     group::{CloudNode, Openings, SourceNetwork},
@@ -88,9 +88,9 @@ impl Town {
     /// What comes of it, where that is not all well.
     async fn told(&self, wish: &Group) -> Report {
         let desired = wanted(wish);
-        let mut there = self.driver.observe(&unit(), &desired).await.unwrap();
+        let mut there = self.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
         for step in self.driver.steps(&desired, &there) {
-            self.driver.apply(&unit(), &step, &mut there).await.unwrap();
+            self.driver.apply(&Context::default(), &unit(), &step, &mut there).await.unwrap();
         }
         let left: Vec<String> = self.driver.steps(&desired, &there).iter().map(ToString::to_string).collect();
         assert_eq!(left, [""; 0]);
@@ -265,12 +265,12 @@ async fn a_change_of_somebody_else_in_between_is_not_lost() {
     let town = Town::set().await;
     let nodes = [town.node(11).await];
     let desired = wanted(&town.wish(&[("shop", &[30_080])], &nodes));
-    let mut there = town.driver.observe(&unit(), &desired).await.unwrap();
+    let mut there = town.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps = town.driver.steps(&desired, &there);
     let theirs = town.group("theirs").await;
     town.regroup(11, vec![theirs.clone()]).await;
     for step in &steps {
-        town.driver.apply(&unit(), step, &mut there).await.unwrap();
+        town.driver.apply(&Context::default(), &unit(), step, &mut there).await.unwrap();
     }
     let groups = town.groups_of(11).await;
     assert!(groups.contains(&theirs) && town.has_ours(11).await && groups.len() == 2, "{groups:?}");
@@ -278,14 +278,14 @@ async fn a_change_of_somebody_else_in_between_is_not_lost() {
     assert_eq!(refused, 1, "who is late is told so");
     // And the other way round: they add one while ours goes.
     let desired = wanted(&town.wish(&[("shop", &[30_080])], &[]));
-    let mut there = town.driver.observe(&unit(), &desired).await.unwrap();
+    let mut there = town.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps = town.driver.steps(&desired, &there);
     let more = town.group("more").await;
     let mut both = groups;
     both.push(more.clone());
     town.regroup(11, both).await;
     for step in &steps {
-        town.driver.apply(&unit(), step, &mut there).await.unwrap();
+        town.driver.apply(&Context::default(), &unit(), step, &mut there).await.unwrap();
     }
     let groups: BTreeSet<_> = town.groups_of(11).await.into_iter().collect();
     assert_eq!(groups, BTreeSet::from([theirs, more]));
@@ -433,10 +433,12 @@ async fn crash(at: seaway_testkit::cloud::On, how: fn(seaway_testkit::cloud::On)
 impl Town {
     /// Whether all was well and nothing was to be done.
     async fn tries(&self, desired: &Desired) -> bool {
-        let Ok(mut there) = self.driver.observe(&unit(), desired).await else { return false };
+        let Ok(mut there) = self.driver.observe(&Context::default(), &unit(), desired).await else {
+            return false;
+        };
         let steps = self.driver.steps(desired, &there);
         for step in &steps {
-            if self.driver.apply(&unit(), step, &mut there).await.is_err() {
+            if self.driver.apply(&Context::default(), &unit(), step, &mut there).await.is_err() {
                 return false;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
     load_balancer::{CloudHeaders, Protocol},
@@ -51,5 +51,8 @@ async fn a_provider_without_http_refuses_that_port_alone() {
     alone.listeners.remove(&tcp(5432));
     let other = unit_of(&owner_of("uid-2"));
     let desired = Desired::LoadBalancer(Arc::new(alone));
-    assert!(matches!(scene.driver.observe(&other, &desired).await, Err(Failure::User(_))));
+    assert!(matches!(
+        scene.driver.observe(&Context::default(), &other, &desired).await,
+        Err(Failure::User(_))
+    ));
 }

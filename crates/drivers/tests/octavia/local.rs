@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use seaway_engine::Driver;
+use seaway_engine::{Context, Driver};
 use seaway_model::{
     Desired, L4, LoadBalancer,
     load_balancer::{CheckKind, HealthCheck},
@@ -171,9 +171,11 @@ async fn after_a_write_of_members_that_failed_no_monitor_asks_at_node_ports() {
     let desired = Desired::LoadBalancer(Arc::new(local.clone()));
     let mut failed = false;
     for _ in 0..3 {
-        let Ok(mut observed) = scene.driver.observe(&unit(), &desired).await else { continue };
+        let Ok(mut observed) = scene.driver.observe(&Context::default(), &unit(), &desired).await else {
+            continue;
+        };
         for step in scene.driver.steps(&desired, &observed) {
-            if scene.driver.apply(&unit(), &step, &mut observed).await.is_err() {
+            if scene.driver.apply(&Context::default(), &unit(), &step, &mut observed).await.is_err() {
                 failed = true;
                 break;
             }

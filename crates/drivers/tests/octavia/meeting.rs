@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer as Wish, load_balancer::Named};
 
 use seaway_openstack::{
@@ -44,7 +44,7 @@ impl Meeting {
             scene.remove().await;
         }
         let unit = unit_of(&owner_of(uid));
-        let observed = scene.driver.observe(&unit, &Desired::Absent).await.unwrap();
+        let observed = scene.driver.observe(&Context::default(), &unit, &Desired::Absent).await.unwrap();
         let leaving = scene.driver.steps(&Desired::Absent, &observed);
         let printed: Vec<String> = leaving.iter().map(ToString::to_string).collect();
         assert!(printed[0].starts_with("delete floating IP"), "{printed:?}");
@@ -60,7 +60,7 @@ async fn who_comes_before_the_floating_ip_is_deleted_keeps_it() {
         let address = scene.floating().await.remove(0).floating_ip_address;
         scene.reach_of("uid-3", &guest).await;
         let unit = unit_of(&owner_of(uid));
-        let refused = scene.driver.apply(&unit, &leaving[0], &mut observed).await;
+        let refused = scene.driver.apply(&Context::default(), &unit, &leaving[0], &mut observed).await;
         assert!(refused.is_err(), "{uid}: it leads to another now");
         scene.remove_of(uid).await;
         assert_eq!(scene.served("uid-3", &guest).await, [(address.unwrap(), 443)], "{uid}");
@@ -76,7 +76,8 @@ async fn who_comes_while_it_is_asked_who_else_is_there_keeps_it() {
     let id = scene.floating().await.remove(0).id;
     let (unit, hold) = (unit(), Hold::new());
     scene.fake.fail(Fault::on("GET */lbaas/loadbalancers/*").hold_reply(&hold));
-    let (observed, ()) = tokio::join!(scene.driver.observe(&unit, &Desired::Absent), async {
+    let context = Context::default();
+    let (observed, ()) = tokio::join!(scene.driver.observe(&context, &unit, &Desired::Absent), async {
         hold.reached(1).await;
         scene.reach_of("uid-3", &guest).await;
         scene.pass(Duration::from_millis(1));
@@ -84,7 +85,7 @@ async fn who_comes_while_it_is_asked_who_else_is_there_keeps_it() {
     });
     let mut observed = observed.unwrap();
     for step in scene.driver.steps(&Desired::Absent, &observed) {
-        if scene.driver.apply(&unit, &step, &mut observed).await.is_err() {
+        if scene.driver.apply(&Context::default(), &unit, &step, &mut observed).await.is_err() {
             break;
         }
     }
@@ -100,12 +101,12 @@ async fn who_comes_after_it_is_deleted_is_not_let_in() {
         let Meeting { scene, guest, mut observed, leaving } = Meeting::of(uid).await;
         let (unit, other) = (unit_of(&owner_of(uid)), unit_of(&owner_of("uid-3")));
         let desired = Desired::LoadBalancer(Arc::new(guest.clone()));
-        scene.driver.apply(&unit, &leaving[0], &mut observed).await.unwrap();
-        let mut there = scene.driver.observe(&other, &desired).await.unwrap();
+        scene.driver.apply(&Context::default(), &unit, &leaving[0], &mut observed).await.unwrap();
+        let mut there = scene.driver.observe(&Context::default(), &other, &desired).await.unwrap();
         let join = scene.driver.steps(&desired, &there).remove(0);
-        let refused = scene.driver.apply(&other, &join, &mut there).await;
+        let refused = scene.driver.apply(&Context::default(), &other, &join, &mut there).await;
         assert!(matches!(refused, Err(Failure::Retry { .. } | Failure::Wait { .. })), "{uid}: {refused:?}");
-        scene.driver.apply(&unit, &leaving[1], &mut observed).await.unwrap();
+        scene.driver.apply(&Context::default(), &unit, &leaving[1], &mut observed).await.unwrap();
         scene.remove_of(uid).await;
         assert!(scene.balancers().await.is_empty() && scene.floating().await.is_empty(), "{uid}");
         // What it names is not there any more: it gets one of its own.
@@ -118,7 +119,7 @@ async fn who_comes_after_it_is_deleted_is_not_let_in() {
 #[tokio::test]
 async fn a_load_balancer_that_is_wanted_again_lets_others_in() {
     let Meeting { scene, guest, mut observed, leaving } = Meeting::of("uid-1").await;
-    scene.driver.apply(&unit(), &leaving[0], &mut observed).await.unwrap();
+    scene.driver.apply(&Context::default(), &unit(), &leaving[0], &mut observed).await.unwrap();
     scene.reach(&scene.wish(&[80], &[1])).await;
     scene.reach_of("uid-3", &guest).await;
     assert_eq!((scene.balancers().await.len(), scene.floating().await.len()), (1, 1));
@@ -141,7 +142,7 @@ async fn a_port_that_is_free_again_is_had_by_who_waits_for_it() {
     };
     let (guest, other) = (named(&[80]), unit_of(&owner_of("uid-2")));
     let desired = Desired::LoadBalancer(Arc::new(guest.clone()));
-    let refused = scene.driver.observe(&other, &desired).await;
+    let refused = scene.driver.observe(&Context::default(), &other, &desired).await;
     assert!(matches!(refused, Err(Failure::User(_))), "it is the first's");
     assert!(scene.driver.due().is_empty());
     scene.reach(&first(&[443, 8080])).await;
@@ -175,7 +176,7 @@ async fn who_comes_while_the_first_writes_its_tags_keeps_his() {
     scene.pass(Duration::from_secs(60));
     scene.restarted();
     let desired = Desired::LoadBalancer(Arc::new(wish));
-    let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps = scene.driver.steps(&desired, &observed);
     assert_eq!(steps[0].to_string(), "change the load balancer");
     let mut guest = scene.wish_of("uid-3", &[443], &[1]);
@@ -184,7 +185,7 @@ async fn who_comes_while_the_first_writes_its_tags_keeps_his() {
         Some(Named { id: made.id.as_str().into(), field: "metadata.annotations".into(), by_name: false });
     outside.most_shared = 2;
     scene.reach_of("uid-3", &guest).await;
-    scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();
+    scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.unwrap();
     scene.pass(Duration::from_secs(60));
     let now = scene.balancers().await.remove(0).tags;
     assert!(now.iter().any(|it| it.starts_with("seaway.dev/guest=")), "{now:?}");

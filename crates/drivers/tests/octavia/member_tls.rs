@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
     load_balancer::{BackendTls, CloudMemberTls, Protocol, Trust},
@@ -39,7 +39,7 @@ async fn secret(scene: &Scene, name: &str) -> String {
 
 async fn refused(scene: &Scene, wish: &Wish) -> String {
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    match scene.driver.observe(&unit(), &desired).await {
+    match scene.driver.observe(&Context::default(), &unit(), &desired).await {
         Err(Failure::User(told)) => told.into_iter().map(|(_, it)| it.message).collect::<Vec<_>>().join("; "),
         other => panic!("it should have been refused: {:?}", other.err()),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_engine::Driver;
+use seaway_engine::{Context, Driver};
 use seaway_model::{Desired, LoadBalancer, load_balancer::HealthCheck};
 
 use crate::scene::*;
@@ -56,9 +56,9 @@ async fn a_controller_that_starts_between_the_two_adds_the_members() {
     scene.reach(&wish(&scene, &[], &[1, 2], true)).await;
     let moved = wish(&scene, &[1, 2], &[1, 2], true);
     let desired = Desired::LoadBalancer(Arc::new(moved.clone()));
-    let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps = scene.driver.steps(&desired, &observed);
-    scene.driver.apply(&unit(), &steps[0], &mut observed).await.unwrap();
+    scene.driver.apply(&Context::default(), &unit(), &steps[0], &mut observed).await.unwrap();
     scene.restarted();
     assert_eq!(scene.reach(&moved).await, [TWO]);
 }

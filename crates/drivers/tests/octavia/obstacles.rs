@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use seaway_engine::Driver;
+use seaway_engine::{Context, Driver};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
     load_balancer::{Named, Outside},
@@ -108,6 +108,6 @@ async fn one_that_others_are_on_stays() {
     scene.reach(&large).await;
     assert_eq!(only(&scene).await.flavor_id.unwrap().as_str(), flavor);
     let desired = Desired::LoadBalancer(Arc::new(large));
-    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     assert!(scene.driver.conclude(&unit(), &desired, &observed).problems.is_empty());
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use seaway_drivers::octavia::belongings::{belongings, orphans};
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer, load_balancer::Family};
 use seaway_openstack::octavia::{Member, Provisioning};
 use seaway_openstack::resource::Query;
@@ -121,7 +121,7 @@ async fn who_asks_for_one_family_and_for_two_again_has_the_second_taken_and_made
 async fn since_2_26_one_has_both_and_the_second_costs_nothing() {
     let mut scene = Scene::of_both(NEW).await;
     let wish = scene.wish_of_both(&[80], &[1]);
-    let waits = scene.driver.observe(&second_unit(), &wanted(&wish)).await;
+    let waits = scene.driver.observe(&Context::default(), &second_unit(), &wanted(&wish)).await;
     assert!(matches!(waits, Err(Failure::Wait { .. })), "whether it is needed is not known yet");
     scene.reach(&wish).await;
     for restarted in [false, true] {
@@ -178,7 +178,7 @@ async fn what_another_controller_made_stays_the_only_one_until_an_annotation_ask
         let annotation = (!by_status).then_some(made.id.as_str());
         let mut wish = pointing(scene.wish_of_both(&[80], &[1]), annotation, status);
         wish.options.outside.as_mut().unwrap().both = required;
-        let waits = scene.driver.observe(&second_unit(), &wanted(&wish)).await;
+        let waits = scene.driver.observe(&Context::default(), &second_unit(), &wanted(&wish)).await;
         assert!(matches!(waits, Err(Failure::Wait { .. })), "whose its first is, is not known yet");
         for _ in 0..2 {
             assert_eq!(scene.reach_telling(&wish).await, [], "once is enough");
@@ -247,10 +247,10 @@ async fn without_a_subnet_of_the_family_who_needs_it_is_told_and_who_prefers_it_
     let scene = Scene::set().await;
     scene.fake.octavia_speaks(OLD);
     let mut wish = scene.wish_of_both(&[80], &[1]);
-    let failed = scene.driver.observe(&unit(), &wanted(&wish)).await;
+    let failed = scene.driver.observe(&Context::default(), &unit(), &wanted(&wish)).await;
     let Err(Failure::User(told)) = failed else { panic!("nobody is told") };
     assert!(told[0].1.message.contains("no subnet of IPv6"), "{told:?}");
-    let failed = scene.driver.observe(&second_unit(), &wanted(&wish)).await;
+    let failed = scene.driver.observe(&Context::default(), &second_unit(), &wanted(&wish)).await;
     assert!(matches!(failed, Err(Failure::Wait { .. })), "once is enough");
     wish.options.outside.as_mut().unwrap().both = false;
     let [first, second] = reach(&scene, &wish).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use seaway_drivers::octavia::groups::Groups;
-use seaway_engine::{Driver, Failure, dry_run};
+use seaway_engine::{Context, Driver, Failure, dry_run};
 use seaway_model::{
     Desired, Group, L4, LoadBalancer, Reason, Unit,
     group::{Openings, SourceNetwork},
@@ -35,10 +35,10 @@ pub(crate) async fn reach(scene: &Scene, wish: &LoadBalancer) -> Vec<String> {
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
     let mut done = Vec::new();
     for _ in 0..100 {
-        let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+        let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
         let mut waits = observed.is_pending();
         for step in scene.driver.steps(&desired, &observed) {
-            match scene.driver.apply(&unit(), &step, &mut observed).await {
+            match scene.driver.apply(&Context::default(), &unit(), &step, &mut observed).await {
                 Ok(()) => done.push(step.to_string()),
                 Err(Failure::Wait { .. }) => {
                     waits = true;
@@ -88,7 +88,7 @@ async fn one_refused_port_neither_stops_another_nor_is_made() {
     // With nothing else to serve, nothing is begun.
     let scene = Scene::with("ovn").await;
     let desired = Desired::LoadBalancer(Arc::new(guarded(scene.wish(&[443], &[1]), 443)));
-    let failed = scene.driver.observe(&unit(), &desired).await.err();
+    let failed = scene.driver.observe(&Context::default(), &unit(), &desired).await.err();
     assert!(matches!(failed, Some(Failure::User(_))), "{failed:?}");
     assert!(scene.balancers().await.is_empty());
 }
@@ -187,7 +187,8 @@ async fn what_is_shown_before_it_is_done_is_refused_by_the_provider_that_a_load_
     // What does not live yet is refused by the provider that is asked for.
     let new = by(http(scene.wish_of("uid-2", &[80], &[1])), "ovn");
     let desired = Desired::LoadBalancer(Arc::new(new));
-    let failed = scene.driver.observe(&unit_of(&owner_of("uid-2")), &desired).await.err();
+    let failed =
+        scene.driver.observe(&Context::default(), &unit_of(&owner_of("uid-2")), &desired).await.err();
     let Some(Failure::User(refused)) = failed else { panic!("{failed:?}") };
     assert!(refused[0].1.message.contains("has no HTTP"), "{refused:?}");
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use seaway_drivers::octavia::Note;
-use seaway_engine::Driver;
+use seaway_engine::{Context, Driver};
 use seaway_model::{Desired, LoadBalancer as Wish};
 use seaway_testkit::cloud::Pace;
 
@@ -35,10 +35,12 @@ async fn stuck(change: impl Fn(&mut Wish)) -> (Scene, Wish, Heard) {
 /// One turn of the engine: what was done.
 async fn look(scene: &Scene, wish: &Wish) -> Vec<String> {
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let Ok(mut observed) = scene.driver.observe(&unit(), &desired).await else { return Vec::new() };
+    let Ok(mut observed) = scene.driver.observe(&Context::default(), &unit(), &desired).await else {
+        return Vec::new();
+    };
     let mut done = Vec::new();
     for step in scene.driver.steps(&desired, &observed) {
-        if scene.driver.apply(&unit(), &step, &mut observed).await.is_err() {
+        if scene.driver.apply(&Context::default(), &unit(), &step, &mut observed).await.is_err() {
             break;
         }
         done.push(step.to_string());

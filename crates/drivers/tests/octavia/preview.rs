@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer as Wish, Reason, load_balancer::Named};
 use seaway_openstack::octavia::{Listener, LoadBalancer};
 
@@ -44,7 +44,7 @@ async fn what_an_adoption_would_do_is_told_and_each_look_is_a_first_one() {
     let desired = previewed(&wish);
     scene.fake.forget_requests();
     let look = async || {
-        let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+        let observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
         assert!(!scene.driver.is_ours(&unit(), &observed));
         scene.driver.steps(&desired, &observed).iter().map(ToString::to_string).collect::<Vec<_>>()
     };
@@ -72,7 +72,7 @@ async fn what_an_adoption_would_do_is_told_and_each_look_is_a_first_one() {
     // Its adoption begins with a look, too, and is as ever from then on.
     let steps = scene.reach(&wish).await;
     assert!(steps.contains(&adopt[0]) && steps.contains(&adopt[1]), "{steps:?}");
-    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     assert!(scene.driver.is_ours(&unit(), &observed));
     assert!(scene.driver.steps(&desired, &observed).is_empty());
 }
@@ -86,7 +86,7 @@ async fn what_would_be_refused_is_told_and_nothing_is_written() {
     // Nothing of the Service points at it.
     let desired = previewed(&scene.wish(&[80, 443], &[1, 2]));
     scene.fake.forget_requests();
-    let Err(Failure::User(told)) = scene.driver.observe(&unit(), &desired).await else {
+    let Err(Failure::User(told)) = scene.driver.observe(&Context::default(), &unit(), &desired).await else {
         panic!("it is refused")
     };
     assert_eq!(told[0].1.reason, Reason::OtherController);
@@ -99,7 +99,7 @@ async fn a_new_service_that_is_not_adopted_is_looked_at_and_nothing_is_made() {
     let scene = Scene::set().await;
     let desired = previewed(&scene.wish(&[80], &[1]));
     scene.fake.forget_requests();
-    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     assert!(!scene.driver.steps(&desired, &observed).is_empty(), "it would be made");
     assert!(!scene.driver.is_ours(&unit(), &observed));
     assert_eq!(writes(&scene), 0);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, L4, LoadBalancer as Wish,
     load_balancer::{CheckKind, CloudHealthMonitor, HealthCheck, ProbeKind},
@@ -133,7 +133,7 @@ async fn a_port_whose_probe_the_provider_does_not_have_is_not_made() {
         }
         let desired = Desired::LoadBalancer(Arc::new(wish));
         let case = format!("{provider} 2.{minor} {l4}");
-        match (scene.driver.observe(&unit(), &desired).await, told) {
+        match (scene.driver.observe(&Context::default(), &unit(), &desired).await, told) {
             (Ok(_), None) => {}
             (Err(Failure::User(found)), Some(told)) => {
                 assert!(found.iter().any(|(_, it)| it.message.contains(told)), "{case}: {found:?}");

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::Driver;
+use seaway_engine::{Context, Driver};
 use seaway_model::{
     Desired, L4, LoadBalancer,
     load_balancer::{Affinity, HealthCheck, Named},
@@ -139,13 +139,14 @@ async fn what_is_said_to_be_active_amid_its_deletion_is_deleted_again_only_if_it
         scene.reach(&of_one(&scene)).await;
         scene.pass(Duration::from_secs(60));
         let id = scene.balancers().await.remove(0).id;
-        let mut observed = scene.driver.observe(&unit(), &Desired::Absent).await.unwrap();
+        let mut observed =
+            scene.driver.observe(&Context::default(), &unit(), &Desired::Absent).await.unwrap();
         for step in scene.driver.steps(&Desired::Absent, &observed) {
-            scene.driver.apply(&unit(), &step, &mut observed).await.unwrap();
+            scene.driver.apply(&Context::default(), &unit(), &step, &mut observed).await.unwrap();
         }
         scene.fake.set_provisioning_status(id.as_str(), "ACTIVE");
         scene.pass(Duration::from_millis(200));
-        let observed = scene.driver.observe(&unit(), &Desired::Absent).await.unwrap();
+        let observed = scene.driver.observe(&Context::default(), &unit(), &Desired::Absent).await.unwrap();
         assert!(observed.is_pending(), "{observed:?}");
         if !stays {
             scene.fake.set_provisioning_status(id.as_str(), "PENDING_DELETE");

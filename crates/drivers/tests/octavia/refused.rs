@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use seaway_drivers::octavia::{Joining, Octavia, groups::Groups};
-use seaway_engine::Driver;
+use seaway_engine::{Context, Driver};
 use seaway_model::{
     Desired, Group, L4, Unit,
     group::{CloudNode, Openings, SourceNetwork},
@@ -140,7 +140,7 @@ async fn while_a_cloud_is_away_for_ten_minutes_groups_and_audits_ask_no_more_tha
             Desired::Group(Arc::new(Group { openings, nodes: vec![node], ..Group::default() })),
         ));
     }
-    driver.observe(&wishes[0].0, &wishes[0].1).await.unwrap();
+    driver.observe(&Context::default(), &wishes[0].0, &wishes[0].1).await.unwrap();
     scene.fake.fail(Fault::on("* /load-balancer/*").always().lose_request());
     scene.fake.fail(Fault::on("* /network/*").always().lose_request());
     let hands = Hands { balancers: &driver, groups: Some(&groups) };

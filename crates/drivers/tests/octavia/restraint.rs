@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer, Reason};
 use seaway_openstack::{neutron::FloatingIp, octavia::Listener, quota::Limits};
 
@@ -25,7 +25,7 @@ async fn of_a_service_that_is_paused_nothing_is_written_until_it_is_no_more() {
     let changed = scene.wish(&[80, 443], &[1, 2]);
     wish = changed.clone();
     wish.options.outside.as_mut().unwrap().paused = true;
-    let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap();
     assert!(scene.driver.steps(&desired(&wish), &observed).is_empty());
     let told = scene.conclude(&wish, &observed);
     assert_eq!(told.problems.len(), 1, "once, however many ports there are");
@@ -39,7 +39,7 @@ async fn of_a_service_that_is_paused_nothing_is_written_until_it_is_no_more() {
     scene.balancers().await;
     scene.fake.forget_requests();
     assert_eq!(scene.driver.audit(&"openstack".into()).await.unwrap().again, [unit()]);
-    let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap();
     assert!(scene.driver.steps(&desired(&wish), &observed).is_empty());
     assert_eq!(writes(&scene), 0);
     scene.reach(&changed).await;
@@ -51,7 +51,7 @@ async fn one_that_is_paused_from_the_first_is_not_made() {
     let scene = Scene::set().await;
     let mut wish = scene.wish(&[80], &[1]);
     wish.options.outside.as_mut().unwrap().paused = true;
-    let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap();
     assert!(scene.driver.steps(&desired(&wish), &observed).is_empty());
     assert_eq!(scene.conclude(&wish, &observed).problems[0].1.reason, Reason::Paused);
 }
@@ -63,7 +63,7 @@ async fn where_all_are_switched_off_what_is_there_stays_and_what_is_deleted_goes
     scene.fake.forget_requests();
     let mut wish = scene.wish(&[80, 443], &[1, 2]);
     wish.options.outside.as_mut().unwrap().off = true;
-    let observed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap();
     assert!(scene.driver.steps(&desired(&wish), &observed).is_empty());
     let told = scene.conclude(&wish, &observed);
     assert_eq!((told.problems.len(), told.serving.len()), (0, 1), "it is told beside this, and serves on");
@@ -97,14 +97,14 @@ async fn what_no_quota_has_room_for_is_told_before_anything_is_made_and_made_whe
             Arc::make_mut(pool).health = Some(seaway_model::load_balancer::HealthCheck::default());
         }
         scene.fake.forget_requests();
-        let failed = scene.driver.observe(&unit(), &desired(&wish)).await.unwrap_err();
+        let failed = scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap_err();
         let Failure::User(told) = failed else { panic!("{what}: {failed}") };
         assert_eq!((told.len(), told[0].1.reason), (1, Reason::QuotaExceeded), "{what}: {told:?}");
         assert!(told[0].1.fix.contains(command), "{what}: {}", told[0].1.fix);
         assert_eq!(writes(&scene), 0, "{what}");
         let calls = scene.fake.requests().len();
         for _ in 0..20 {
-            scene.driver.observe(&unit(), &desired(&wish)).await.unwrap_err();
+            scene.driver.observe(&Context::default(), &unit(), &desired(&wish)).await.unwrap_err();
         }
         let more = scene.fake.requests().len() - calls;
         assert_eq!(more, 0, "{what}: nobody asks for ever");
@@ -129,11 +129,11 @@ async fn what_was_made_since_the_last_list_counts() {
     quotas.change(&Limits::from([("load_balancer".to_owned(), 1)])).await.unwrap();
     scene.reach(&scene.wish(&[80], &[1])).await;
     let wish = desired(&scene.wish(&[80], &[1]));
-    let failed = scene.driver.observe(&other_unit(), &wish).await.unwrap_err();
+    let failed = scene.driver.observe(&Context::default(), &other_unit(), &wish).await.unwrap_err();
     assert!(matches!(failed, Failure::User(_)), "{failed}");
     scene.remove().await;
     scene.pass(Duration::from_secs(60));
-    scene.driver.observe(&other_unit(), &wish).await.unwrap();
+    scene.driver.observe(&Context::default(), &other_unit(), &wish).await.unwrap();
     assert!(scene.cloud.all::<FloatingIp>().list::<FloatingIp>(Default::default()).await.unwrap().is_empty());
 }
 

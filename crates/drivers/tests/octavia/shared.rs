@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, L4, LoadBalancer as Wish, Problem, Reason,
     config::JoinLoadBalancers,
@@ -35,7 +35,9 @@ fn named(mut wish: Wish, of: Option<&LoadBalancer>) -> Wish {
 async fn refused(scene: &Scene, uid: &str, wish: &Wish) -> Problem {
     scene.fake.forget_requests();
     let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-    let Err(Failure::User(mut told)) = scene.driver.observe(&unit_of(&owner_of(uid)), &desired).await else {
+    let Err(Failure::User(mut told)) =
+        scene.driver.observe(&Context::default(), &unit_of(&owner_of(uid)), &desired).await
+    else {
         panic!("it should have been refused")
     };
     assert_eq!(told.len(), 1, "{told:?}");

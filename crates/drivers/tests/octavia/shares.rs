@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer as Wish, Reason};
 
 use crate::scene::*;
@@ -44,13 +44,15 @@ async fn two_who_come_at_once_do_not_make_one_each() {
     let scene = Scene::set().await;
     let desired = |uid: &str, port| Desired::LoadBalancer(Arc::new(wish(&scene, uid, port)));
     let (first, second) = (desired("uid-1", 80), desired("uid-2", 443));
-    let observed = scene.driver.observe(&unit_of(&owner_of("uid-1")), &first).await.unwrap();
+    let observed =
+        scene.driver.observe(&Context::default(), &unit_of(&owner_of("uid-1")), &first).await.unwrap();
     assert!(!scene.driver.steps(&first, &observed).is_empty());
-    let waits = scene.driver.observe(&unit_of(&owner_of("uid-2")), &second).await.err();
+    let waits = scene.driver.observe(&Context::default(), &unit_of(&owner_of("uid-2")), &second).await.err();
     assert!(matches!(waits, Some(Failure::Wait { .. })), "{waits:?}");
     // One who never makes it keeps nobody waiting for long.
     scene.pass(std::time::Duration::from_secs(61));
-    let observed = scene.driver.observe(&unit_of(&owner_of("uid-2")), &second).await.unwrap();
+    let observed =
+        scene.driver.observe(&Context::default(), &unit_of(&owner_of("uid-2")), &second).await.unwrap();
     assert!(!scene.driver.steps(&second, &observed).is_empty());
 }
 
@@ -65,7 +67,9 @@ async fn a_port_that_another_has_is_told_and_one_with_its_own_stays_there() {
     assert_eq!(scene.reach_of("uid-1", &wish(&scene, "uid-1", 80)).await, ["change the load balancer"]);
     assert_eq!(scene.balancers().await.len(), 2, "it says so, and stays where it is");
     let desired = Desired::LoadBalancer(Arc::new(wish(&scene, "uid-3", 80)));
-    let Err(Failure::User(told)) = scene.driver.observe(&unit_of(&owner_of("uid-3")), &desired).await else {
+    let Err(Failure::User(told)) =
+        scene.driver.observe(&Context::default(), &unit_of(&owner_of("uid-3")), &desired).await
+    else {
         panic!("the port is taken")
     };
     assert_eq!(told[0].1.reason, Reason::PortConflict);

@@ -6,7 +6,7 @@ use seaway_drivers::octavia::{
     belongings::{belongings, orphans},
     groups::{Groups, later},
 };
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, Group, L4, LoadBalancer, Owner, Unit,
     group::{CloudNode, Openings, SourceNetwork},
@@ -109,10 +109,10 @@ impl Town {
         let mut rested = 0;
         while rested < 2 {
             let worked = async {
-                let mut there = groups.observe(&class(), desired).await?;
+                let mut there = groups.observe(&Context::default(), &class(), desired).await?;
                 let steps = groups.steps(desired, &there);
                 for step in &steps {
-                    groups.apply(&class(), step, &mut there).await?;
+                    groups.apply(&Context::default(), &class(), step, &mut there).await?;
                 }
                 Ok::<bool, Failure>(steps.is_empty())
             };
@@ -161,7 +161,7 @@ async fn a_group_of_theirs_goes_once_its_service_was_taken_over_and_ours_is_at_a
         .await;
     let planned = async |town: &Town| {
         let desired = Desired::Group(Arc::new(town.group.clone()));
-        let there = town.groups().observe(&class(), &desired).await.unwrap();
+        let there = town.groups().observe(&Context::default(), &class(), &desired).await.unwrap();
         let now = town.groups().steps(&desired, &there);
         let owners: BTreeSet<Owner> =
             later(&desired, &there, &now).into_iter().map(|(_, it)| it.clone()).collect();

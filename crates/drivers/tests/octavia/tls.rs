@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Driver, Failure, Until};
+use seaway_engine::{Context, Driver, Failure, Until};
 use seaway_model::{
     Desired, Kind, LoadBalancer, ObjectRef,
     load_balancer::{Certificate, CloudTls, Protocol, TlsByName},
@@ -125,7 +125,7 @@ async fn a_reference_that_leads_nowhere_is_told_before_anything_is_touched() {
     let nowhere = "http://barbican/v1/secrets/0f2b8f8e-6a55-4f3b-9d9e-3f1c9f8e0a71";
     let lost = desired(referred(plain.clone(), nowhere));
     scene.fake.forget_requests();
-    let failed = scene.driver.observe(&unit(), &lost).await.unwrap_err();
+    let failed = scene.driver.observe(&Context::default(), &unit(), &lost).await.unwrap_err();
     let Failure::User(told) = failed else { panic!("{failed}") };
     assert!(told[0].1.message.contains("Barbican has no"), "{}", told[0].1.message);
     assert!(told[0].1.field.contains("default-tls-container-ref"), "{:?}", told[0].1);
@@ -135,7 +135,7 @@ async fn a_reference_that_leads_nowhere_is_told_before_anything_is_touched() {
     let mut external = referred(plain, nowhere);
     external.options.outside.as_mut().unwrap().tls.as_mut().unwrap().looked_up = false;
     scene.fake.forget_requests();
-    scene.driver.observe(&unit(), &desired(external)).await.unwrap();
+    scene.driver.observe(&Context::default(), &unit(), &desired(external)).await.unwrap();
     assert_eq!(scene.fake.count("GET */secrets/*"), 0);
 }
 
@@ -201,7 +201,7 @@ async fn a_secret_that_was_not_read_yet_is_waited_for() {
         scene.fake.forget_requests();
         let desired = Desired::LoadBalancer(Arc::new(it));
         assert_eq!(scene.driver.refused_at_creation(&desired), []);
-        let failed = scene.driver.observe(&unit(), &desired).await.unwrap_err();
+        let failed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap_err();
         let Failure::Wait { why, until: Until::Marked } = failed else { panic!("{failed}") };
         assert!(why.contains("default/shop"), "{why}");
         assert_eq!(scene.fake.count("POST */lbaas/*") + scene.fake.count("PUT *"), 0);
@@ -306,7 +306,7 @@ async fn keys_are_in_no_text() {
     let scene = Scene::set().await;
     let wish = secured(scene.wish(&[443], &[1]), &["shop"]);
     let desired = Desired::LoadBalancer(Arc::new(wish));
-    let observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
     let steps = scene.driver.steps(&desired, &observed);
     let text = format!("{steps:?} {desired:?} {observed:?}");
     assert!(text.contains("Keep(") && !text.contains("PRIVATE KEY") && !text.contains("-----BEGIN"));

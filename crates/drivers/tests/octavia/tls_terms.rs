@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{
     Desired, LoadBalancer as Wish,
     load_balancer::{CloudTlsOptions, TlsByName, TlsProfile},
@@ -107,7 +107,8 @@ async fn an_api_without_versions_of_tls_makes_no_such_port_and_one_without_hsts_
         let wish = asking(referred(scene.wish(&[443], &[1]), &reference), TERMS);
         if refused {
             let desired = Desired::LoadBalancer(Arc::new(wish));
-            let Err(Failure::User(why)) = scene.driver.observe(&unit(), &desired).await else {
+            let Err(Failure::User(why)) = scene.driver.observe(&Context::default(), &unit(), &desired).await
+            else {
                 panic!("2.{minor}: it should have been refused")
             };
             assert!(why[0].1.message.contains("choice of TLS versions"), "{why:?}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seaway_engine::Driver;
+use seaway_engine::{Context, Driver};
 use seaway_model::{Desired, Unit};
 use seaway_openstack::neutron::{Network, NewNetwork, NewSubnet, Subnet};
 use seaway_testkit::cloud::Fault;
@@ -135,7 +135,7 @@ async fn a_service_that_is_away_for_ten_minutes_is_asked_by_one_for_all() {
         let wish = scene.wish(&[80], &[1]);
         let wishes: Vec<(Unit, Desired)> = (0..20).map(|it| of(it, &wish)).collect();
         // It has the versions of the API by now.
-        scene.driver.observe(&wishes[0].0, &wishes[0].1).await.unwrap();
+        scene.driver.observe(&Context::default(), &wishes[0].0, &wishes[0].1).await.unwrap();
         scene.fake.fail(fault);
         let seen = live(&scene, &wishes, TEN_MINUTES).await;
         assert_eq!(seen.told.len(), 1, "{what}: {:?}", seen.told);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer as Wish};
 use seaway_openstack::{
     neutron::{NewSecurityGroup, SecurityGroup},
@@ -72,7 +72,8 @@ async fn nothing_is_made_that_would_be_open() {
             asked.listeners.values_mut().for_each(|it| Arc::make_mut(it).sources = vec![range]);
         }
         let desired = Desired::LoadBalancer(Arc::new(asked.clone()));
-        let Err(Failure::User(told)) = scene.driver.observe(&unit(), &desired).await else {
+        let Err(Failure::User(told)) = scene.driver.observe(&Context::default(), &unit(), &desired).await
+        else {
             panic!("{provider} 2.{minor}: it should have been refused")
         };
         assert!(told.iter().any(|(_, it)| it.message.contains(why)), "{told:?}");

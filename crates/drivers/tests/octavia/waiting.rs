@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer, Unit, load_balancer::Named};
 use seaway_openstack::octavia::{LoadBalancer as Balancer, NewLoadBalancer};
 use seaway_testkit::cloud::{Fault, Hold, Pace};
@@ -19,9 +19,9 @@ async fn a_list_that_is_slow_keeps_one_worker_and_not_all() {
         (unit_of(&owner_of(uid)), Desired::LoadBalancer(Arc::new(scene.wish_of(uid, &[80], &[1]))))
     });
     for (unit, wanted) in &pending {
-        let mut observed = scene.driver.observe(unit, wanted).await.unwrap();
+        let mut observed = scene.driver.observe(&Context::default(), unit, wanted).await.unwrap();
         let steps = scene.driver.steps(wanted, &observed);
-        scene.driver.apply(unit, &steps[0], &mut observed).await.unwrap();
+        scene.driver.apply(&Context::default(), unit, &steps[0], &mut observed).await.unwrap();
     }
     assert_eq!(scene.balancers().await.len(), 2);
     let hold = Hold::new();
@@ -29,10 +29,11 @@ async fn a_list_that_is_slow_keeps_one_worker_and_not_all() {
     let [(first, its), (second, of_second)] = pending;
     let asks = tokio::spawn({
         let driver = scene.driver.clone();
-        async move { driver.observe(&first, &its).await.map(drop) }
+        async move { driver.observe(&Context::default(), &first, &its).await.map(drop) }
     });
     tokio::time::timeout(IN_VAIN, hold.reached(1)).await.expect("one asks for the list");
-    let other = tokio::time::timeout(IN_VAIN, scene.driver.observe(&second, &of_second)).await;
+    let other =
+        tokio::time::timeout(IN_VAIN, scene.driver.observe(&Context::default(), &second, &of_second)).await;
     other.expect("nobody waits for the list of another").expect("and nothing is wrong");
     assert!(!asks.is_finished(), "who asked waits");
     hold.release();
@@ -54,16 +55,17 @@ async fn keeps_one_worker_of(slow: &str, change: impl Fn(LoadBalancer) -> LoadBa
     });
     let asks = tokio::spawn({
         let driver = scene.driver.clone();
-        async move { driver.observe(&first, &its).await.map(drop) }
+        async move { driver.observe(&Context::default(), &first, &its).await.map(drop) }
     });
     tokio::time::timeout(IN_VAIN, hold.reached(1)).await.expect("one asks for the list");
-    let other = tokio::time::timeout(IN_VAIN, scene.driver.observe(&second, &of_second)).await;
+    let other =
+        tokio::time::timeout(IN_VAIN, scene.driver.observe(&Context::default(), &second, &of_second)).await;
     let other = other.expect("nobody waits for the list of another").map(drop);
     assert!(matches!(other, Err(Failure::Wait { .. })), "{slow}: {other:?}");
     assert!(!asks.is_finished(), "who asked waits");
     hold.release();
     asks.await.unwrap().unwrap();
-    scene.driver.observe(&second, &of_second).await.map(drop).unwrap();
+    scene.driver.observe(&Context::default(), &second, &of_second).await.map(drop).unwrap();
 }
 
 #[tokio::test]
@@ -95,15 +97,15 @@ async fn a_list_that_is_due_is_asked_for_at_once() {
     let scene = Scene::set().await;
     scene.fake.pace(Pace::Never);
     let wanted = Desired::LoadBalancer(Arc::new(scene.wish(&[80], &[1])));
-    let mut observed = scene.driver.observe(&unit(), &wanted).await.unwrap();
+    let mut observed = scene.driver.observe(&Context::default(), &unit(), &wanted).await.unwrap();
     for step in scene.driver.steps(&wanted, &observed) {
-        scene.driver.apply(&unit(), &step, &mut observed).await.unwrap();
+        scene.driver.apply(&Context::default(), &unit(), &step, &mut observed).await.unwrap();
         scene.pass(Duration::from_secs(1));
     }
     let again = |observed: &_| scene.driver.conclude(&unit(), &wanted, observed).again.unwrap();
     assert_eq!(again(&observed), Duration::ZERO);
     // And then it is not due.
-    let observed = scene.driver.observe(&unit(), &wanted).await.unwrap();
+    let observed = scene.driver.observe(&Context::default(), &unit(), &wanted).await.unwrap();
     assert!(observed.is_pending() && again(&observed) >= Duration::from_millis(150));
 }
 
@@ -128,7 +130,7 @@ async fn what_another_made_is_not_asked_for_without_a_pause() {
     let wanted = Desired::LoadBalancer(Arc::new(wish));
     let mut pauses = Vec::new();
     for _ in 0..6 {
-        let observed = scene.driver.observe(&unit(), &wanted).await.unwrap();
+        let observed = scene.driver.observe(&Context::default(), &unit(), &wanted).await.unwrap();
         assert!(observed.is_pending());
         pauses.push(scene.driver.conclude(&unit(), &wanted, &observed).again.unwrap());
         scene.pass(*pauses.last().unwrap());

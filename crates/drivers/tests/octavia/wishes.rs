@@ -6,7 +6,7 @@ mod wanted;
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::{Driver, Failure};
+use seaway_engine::{Context, Driver, Failure};
 use seaway_model::{Desired, LoadBalancer, Reason, load_balancer::Balance};
 use seaway_openstack::{
     octavia::{
@@ -150,7 +150,9 @@ async fn may_be_done_twice(rare: Rare) {
             let mut steps = Vec::new();
             let mut seen = Vec::new();
             for driver in &pair {
-                let Ok(observed) = driver.observe(&units[0], &wanted).await else { continue };
+                let Ok(observed) = driver.observe(&Context::default(), &units[0], &wanted).await else {
+                    continue;
+                };
                 steps.push(driver.steps(&wanted, &observed));
                 seen.push(observed);
             }
@@ -159,7 +161,7 @@ async fn may_be_done_twice(rare: Rare) {
             }
             for ((driver, steps), mut observed) in pair.iter().zip(&steps).zip(seen) {
                 if let Some(step) = steps.first() {
-                    _ = driver.apply(&units[0], step, &mut observed).await;
+                    _ = driver.apply(&Context::default(), &units[0], step, &mut observed).await;
                 }
                 place.scene.pass(Duration::from_secs(5));
                 place.scene.balancers().await;
@@ -375,7 +377,8 @@ async fn what_is_refused_as_a_whole_is_told_and_nothing_is_made() {
     let place = Place::of(Rare::Limits).await;
     let mut wish = place.with_port(&place.plain(), 9_000, Balance::RandomTwo);
     wish.listeners.retain(|id, _| id.port == 9_000);
-    let failed = place.scene.driver.observe(&place.unit(), &desired(Some(wish))).await.err();
+    let failed =
+        place.scene.driver.observe(&Context::default(), &place.unit(), &desired(Some(wish))).await.err();
     assert!(matches!(failed, Some(Failure::User(_))), "{failed:?}");
     assert!(place.scene.balancers().await.is_empty());
 }

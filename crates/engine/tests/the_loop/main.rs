@@ -2,6 +2,7 @@
 
 mod adoptions;
 mod attempts;
+mod background;
 mod counted;
 mod drains;
 mod gate;
@@ -21,10 +22,11 @@ use std::{
 };
 
 use seaway_engine::{
-    Driver, Drivers, Effect, Effects, Engine, Failure, Fence, Handle, Phase, Removal, Report, Settings, Until,
+    Context, Driver, Drivers, Effect, Effects, Engine, Failure, Fence, Handle, Patch, Phase, Removal, Report,
+    Settings, Until,
 };
 use seaway_model::{
-    Change, Config, Desired, L4, Pool, Problem, Reason, Unit,
+    Change, Config, Desired, L4, Problem, Reason, Unit,
     outcome::Serving,
     unit::{LbKey, Place},
 };
@@ -124,7 +126,7 @@ impl Driver for Played {
         if self.with(|it| it.is_silent) { Vec::new() } else { Removal::each(steps) }
     }
 
-    async fn observe(&self, unit: &Unit, _: &Desired) -> Result<bool, Failure> {
+    async fn observe(&self, _: &Context, unit: &Unit, _: &Desired) -> Result<bool, Failure> {
         self.with(|it| {
             let at_work = it.at_work.entry(unit.clone()).or_default();
             *at_work += 1;
@@ -139,7 +141,7 @@ impl Driver for Played {
         Ok(matches!(unit, Unit::LoadBalancer(..)))
     }
 
-    async fn apply(&self, unit: &Unit, step: &Said, _: &mut bool) -> Result<(), Failure> {
+    async fn apply(&self, _: &Context, unit: &Unit, step: &Said, _: &mut bool) -> Result<(), Failure> {
         self.may_be_lost(At::Step).await;
         if matches!(step.0, "make" | "remove") {
             self.with(|it| *it.at_work.entry(unit.clone()).or_default() -= 1);
@@ -172,8 +174,9 @@ impl Driver for Played {
         if fail { Err(Failure::retry("as the script says".into())) } else { Ok(()) }
     }
 
-    async fn swap(&self, _: &Unit, pool: Arc<Pool>) -> Result<bool, Failure> {
+    async fn patch(&self, _: &Context, _: &Unit, patch: &Patch) -> Result<bool, Failure> {
         self.may_be_lost(At::Swap).await;
+        let Patch::Members(pool) = patch else { return Ok(false) };
         self.with(|it| it.swapped.push(pool.members.len()));
         Ok(true)
     }

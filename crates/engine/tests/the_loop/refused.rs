@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use seaway_engine::{Attempt, Gate, Refused, Report, dry_run, work_once};
+use seaway_engine::{Attempt, Context, Gate, Refused, Report, dry_run, work_once};
 use seaway_model::{Owner, unit::Present};
 
 use super::*;
@@ -72,11 +72,17 @@ impl Driver for Addresses {
         goes.chain(wanted.difference(there).map(|ip| Step::Add(*ip))).collect()
     }
 
-    async fn observe(&self, _: &Unit, _: &Desired) -> Result<BTreeSet<IpAddr>, Failure> {
+    async fn observe(&self, _: &Context, _: &Unit, _: &Desired) -> Result<BTreeSet<IpAddr>, Failure> {
         Ok(self.there.lock().expect("no test panics while it holds this").clone())
     }
 
-    async fn apply(&self, _: &Unit, step: &Step, there: &mut BTreeSet<IpAddr>) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        _: &Context,
+        _: &Unit,
+        step: &Step,
+        there: &mut BTreeSet<IpAddr>,
+    ) -> Result<(), Failure> {
         match step {
             Step::Add(ip) => there.insert(*ip),
             Step::Remove(ip) => there.remove(ip),

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use seaway_engine::{Doubt, Driver, Effects as _, Failure, Fence, Refused, Removal, Report};
+use seaway_engine::{Context, Doubt, Driver, Effects as _, Failure, Fence, Refused, Removal, Report};
 use seaway_model::{Desired, Unit};
 
 use super::printed;
@@ -115,15 +115,26 @@ impl<D: Driver> Driver for Probe<'_, D> {
         self.driver.keep(observed, removals);
     }
 
-    async fn observe(&self, unit: &Unit, desired: &Desired) -> Result<D::Observed, Failure> {
-        self.driver.observe(unit, desired).await
+    async fn observe(
+        &self,
+        context: &Context,
+        unit: &Unit,
+        desired: &Desired,
+    ) -> Result<D::Observed, Failure> {
+        self.driver.observe(context, unit, desired).await
     }
 
-    async fn apply(&self, unit: &Unit, step: &D::Step, observed: &mut D::Observed) -> Result<(), Failure> {
+    async fn apply(
+        &self,
+        context: &Context,
+        unit: &Unit,
+        step: &D::Step,
+        observed: &mut D::Observed,
+    ) -> Result<(), Failure> {
         let at = self.noted().len();
         self.cut_at((at, false))?;
         for _ in 0..self.times {
-            self.driver.apply(unit, step, observed).await?;
+            self.driver.apply(context, unit, step, observed).await?;
         }
         self.noted().push(step.to_string());
         self.done.fetch_add(1, Ordering::Relaxed);

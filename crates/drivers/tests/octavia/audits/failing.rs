@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seaway_engine::Driver;
+use seaway_engine::{Context, Driver};
 use seaway_model::Desired;
 use seaway_openstack::{
     octavia::{Member, MemberChange, Provisioning},
@@ -31,11 +31,11 @@ async fn turns_error_while_it_is_made(restarts: bool) {
         // The process ends while Octavia is making it, and the next one sees it turn ERROR.
         scene.fake.pace(Pace::Never);
         let desired = Desired::LoadBalancer(Arc::new(wish.clone()));
-        let mut observed = scene.driver.observe(&unit(), &desired).await.unwrap();
+        let mut observed = scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
         let create = scene.driver.steps(&desired, &observed).remove(0);
-        scene.driver.apply(&unit(), &create, &mut observed).await.unwrap();
+        scene.driver.apply(&Context::default(), &unit(), &create, &mut observed).await.unwrap();
         scene.restarted();
-        scene.driver.observe(&unit(), &desired).await.unwrap();
+        scene.driver.observe(&Context::default(), &unit(), &desired).await.unwrap();
         let made = scene.balancers().await.remove(0);
         assert_eq!(made.provisioning_status, Provisioning::PendingCreate);
         scene.fake.set_provisioning_status(made.id.as_str(), "ERROR");

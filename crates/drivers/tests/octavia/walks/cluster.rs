@@ -11,9 +11,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use seaway_drivers::octavia::{InCloud, Joining, Octavia, groups::Groups, sole::SoleWriter};
+use seaway_drivers::octavia::{
+    Audits, Heartbeats, InCloud, Joining, Octavia, groups::Groups, sole::SoleWriter,
+};
 use seaway_engine::{
-    Asked, Counted, DeletionLimit, Driver, Drivers, Effect, Effects, Engine, Failure, Handle,
+    Asked, Context, Counted, DeletionLimit, Driver, Drivers, Effect, Effects, Engine, Failure, Handle,
     HeartbeatRecord, Owners, Report, Settings as Loop, deletion_limit,
 };
 use seaway_model::{
@@ -36,7 +38,6 @@ const CLOUD: &str = "openstack";
 const AUDIT: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(3_600);
 const WAKE: Duration = Duration::from_secs(2);
-const STEP: Duration = Duration::from_secs(1);
 /// So many heartbeats go by until a backup is a cluster.
 const BACKUP: usize = 2;
 static TERMS: AtomicU64 = AtomicU64::new(0);
@@ -230,7 +231,6 @@ impl HeartbeatRecord for ApiServer {
 /// Writes finalizers and addresses of Services, as the drivers of a cluster do.
 struct Writes {
     api: ApiServer,
-    leads: Arc<AtomicBool>,
 }
 
 /// What to write at a Service.
@@ -259,7 +259,7 @@ impl Driver for Writes {
         matches!(unit, Unit::Hold(_) | Unit::Status(_) | Unit::Address(_))
     }
 
-    async fn observe(&self, unit: &Unit, _: &Desired) -> Result<Option<Unit>, Failure> {
+    async fn observe(&self, _: &Context, unit: &Unit, _: &Desired) -> Result<Option<Unit>, Failure> {
         Ok(Some(unit.clone()))
     }
 
@@ -267,10 +267,14 @@ impl Driver for Writes {
         unit.iter().map(|it| Line(it.clone(), desired.clone())).collect()
     }
 
-    async fn apply(&self, _: &Unit, step: &Line, _: &mut Option<Unit>) -> Result<(), Failure> {
-        if !self.leads.load(Ordering::Relaxed) {
-            return Err(Failure::wait("another leads".to_owned(), WAKE));
-        }
+    async fn apply(
+        &self,
+        context: &Context,
+        _: &Unit,
+        step: &Line,
+        _: &mut Option<Unit>,
+    ) -> Result<(), Failure> {
+        context.require_lead()?;
         match step {
             Line(Unit::Hold(owner), Desired::Held) => self.write(owner, |it| it.held = Held::ByUs),
             Line(Unit::Hold(owner), Desired::Absent) => self.write(owner, |it| it.held = Held::No),
@@ -303,7 +307,6 @@ pub(super) struct Controller {
     pub(super) handle: Handle,
     leads: Arc<AtomicBool>,
     handed_over: Arc<AtomicBool>,
-    driver: Arc<Octavia>,
     pub(super) sole: Arc<SoleWriter>,
     _stop: watch::Sender<bool>,
     _tasks: JoinSet<()>,
@@ -331,13 +334,23 @@ impl Controller {
             Box::pin(async move { Ok((Cloud::connect(source, settings).await?, cluster("6c1d"))) })
         };
         let driver = Octavia::new(Box::new(join), "amphora".into(), may).timed(Arc::new(clock));
-        let driver = Arc::new(driver.alone(sole.clone()));
-        let place = InCloud { cloud: CLOUD.into(), class: CLASS.into() };
-        let world = World::new(Roles::default(), vec![Arc::new(place)], Arc::new(config.clone()));
+        let place = || InCloud { cloud: CLOUD.into(), class: CLASS.into() };
+        let handed_over = Arc::<AtomicBool>::default();
+        let heartbeats = Heartbeats {
+            record: Arc::new(api.clone()),
+            term: || format!("{:08x}", TERMS.fetch_add(1, Ordering::Relaxed)),
+            is_handed_over: {
+                let handed_over = handed_over.clone();
+                Box::new(move || handed_over.load(Ordering::Relaxed))
+            },
+        };
+        let driver = driver.alone(sole.clone()).beating(heartbeats);
+        let driver = Arc::new(driver.auditing(Audits { of: place(), period: AUDIT }));
+        let world = World::new(Roles::default(), vec![Arc::new(place())], Arc::new(config.clone()));
         let drivers = Drivers::default()
             .with_shared(driver.clone())
             .with(Groups::new(driver.clone()))
-            .with(Writes { api: api.clone(), leads: leads.clone() });
+            .with(Writes { api: api.clone() });
         let (engine, handle) = Engine::new(world, drivers, Loop::default());
         let fence = {
             let leads = leads.clone();
@@ -348,18 +361,14 @@ impl Controller {
         let mut tasks = JoinSet::new();
         tasks.spawn(async move { _ = engine.run(stopped).await });
         tasks.spawn(tell(api.clone(), handle.clone(), leads.clone(), clock));
-        tasks.spawn(audit(driver.clone(), handle.clone(), leads.clone()));
         tasks.spawn(remember(api.clone(), handle.clone(), leads.clone()));
-        let handed_over = Arc::<AtomicBool>::default();
-        tasks.spawn(beat(api.clone(), driver.clone(), sole.clone(), [leads.clone(), handed_over.clone()]));
-        Controller { handle, leads, handed_over, driver, sole, _stop: stop, _tasks: tasks }
+        Controller { handle, leads, handed_over, sole, _stop: stop, _tasks: tasks }
     }
 
     /// From one that ends, or to one that begins.
     pub(super) async fn leads(&self, leads: bool) {
         self.handed_over.store(leads, Ordering::Relaxed);
         self.leads.store(leads, Ordering::Relaxed);
-        self.driver.forget();
         self.say(Change::Leads(leads)).await;
     }
 
@@ -390,53 +399,6 @@ async fn tell(api: ApiServer, handle: Handle, leads: Arc<AtomicBool>, clock: Pau
         if changes.send(change).await.is_err() {
             return;
         }
-    }
-}
-
-async fn audit(driver: Arc<Octavia>, handle: Handle, leads: Arc<AtomicBool>) {
-    let changes = handle.changes();
-    let mut last = None::<Instant>;
-    loop {
-        let is_due = last.is_none_or(|it| it.elapsed() >= AUDIT);
-        let mut told: Vec<Change> = driver.due().into_iter().map(Change::Drifted).collect();
-        if is_due
-            && leads.load(Ordering::Relaxed)
-            && let Ok(mut audited) = driver.audit(&CLOUD.into()).await
-        {
-            let groups = Groups::new(driver.clone()).survey(&CLOUD.into(), &CLASS.into()).await;
-            let groups = groups.unwrap_or_default();
-            audited.there.extend(groups.clone());
-            audited.found.extend(groups);
-            last = Some(Instant::now());
-            told.push(Change::Surveyed(audited.there));
-            told.extend(audited.found.into_iter().map(Change::Found));
-            told.extend(audited.again.into_iter().map(Change::Drifted));
-        }
-        for change in told {
-            if changes.send(change).await.is_err() {
-                return;
-            }
-        }
-        sleep(WAKE).await;
-    }
-}
-
-/// As long as it leads.
-async fn beat(api: ApiServer, driver: Arc<Octavia>, sole: Arc<SoleWriter>, leads: [Arc<AtomicBool>; 2]) {
-    let [leads, handed_over] = leads;
-    loop {
-        while !leads.load(Ordering::Relaxed) {
-            sleep(STEP).await;
-        }
-        let term = format!("{:08x}", TERMS.fetch_add(1, Ordering::Relaxed));
-        sole.begin(&term, handed_over.load(Ordering::Relaxed));
-        while leads.load(Ordering::Relaxed) {
-            let next = Instant::now() + driver.beat(&api).await;
-            while leads.load(Ordering::Relaxed) && Instant::now() < next {
-                sleep(STEP).await;
-            }
-        }
-        sole.end();
     }
 }
 
