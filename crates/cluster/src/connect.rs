@@ -14,6 +14,7 @@ use kube::{
     core::DynamicResourceScope,
 };
 use seaway_model::{Kind, Name};
+use sha2::{Digest as _, Sha256};
 use tokio::{sync::watch, time::timeout};
 use tracing::{debug, warn};
 
@@ -112,6 +113,7 @@ pub struct Cluster(Arc<Inner>);
 struct Inner {
     access: Access,
     server: Name,
+    authority: Name,
     namespace: Name,
     client: Mutex<Client>,
     renewed: Mutex<Instant>,
@@ -130,11 +132,12 @@ impl Cluster {
     /// Reads the credentials; sends no request yet.
     pub async fn connect(access: Access) -> Result<Cluster, AccessError> {
         let counts = Arc::<ClusterCounts>::default();
-        let ConnectionConfig { client, server, own } = find(&access, &counts).await?;
+        let ConnectionConfig { client, server, authority, own } = find(&access, &counts).await?;
         let namespace = access.namespace.clone().or(own).unwrap_or_else(|| NAMESPACE.into());
         Ok(Cluster(Arc::new(Inner {
             access,
             server,
+            authority,
             namespace,
             client: Mutex::new(client),
             renewed: Mutex::new(Instant::now()),
@@ -154,6 +157,12 @@ impl Cluster {
     /// The API server's URL, as it was found at first.
     pub fn server_url(&self) -> &Name {
         &self.0.server
+    }
+
+    /// A digest of the authorities that the API server's certificate may be of: what tells clusters with the same URL apart, without an
+    /// API server. Empty where only those of the machine are trusted.
+    pub fn authority(&self) -> &Name {
+        &self.0.authority
     }
 
     /// Where our Leases are.
@@ -276,6 +285,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct ConnectionConfig {
     client: Client,
     server: Name,
+    authority: Name,
     /// The namespace of the pod that we are.
     own: Option<Name>,
 }
@@ -312,9 +322,18 @@ async fn find(access: &Access, counts: &Arc<ClusterCounts>) -> Result<Connection
     // What fails is tried again by who knows what it is for.
     config.default_retry = false;
     let server = config.cluster_url.to_string().into();
+    let authority = digest(config.root_cert.as_deref().unwrap_or_default());
     let client =
         keepalive::client(config, counts.clone()).map_err(|error| AccessError::Unusable(Box::new(error)))?;
-    Ok(ConnectionConfig { client, server, own })
+    Ok(ConnectionConfig { client, server, authority, own })
+}
+
+fn digest(certificates: &[Vec<u8>]) -> Name {
+    if certificates.is_empty() {
+        return Name::default();
+    }
+    let digest = certificates.iter().fold(Sha256::new(), |digest, it| digest.chain_update(it)).finalize();
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
 /// As kubectl does: without a kubeconfig, or with an empty one, those of the pod. One that cannot be read is a mistake, not a reason to

@@ -36,6 +36,18 @@ pub struct Origin {
     pub host: Name,
     /// The API server, by its URL.
     pub server: Name,
+    /// A digest of the authorities that its certificate may be of. In pods of two clusters its URL is often the same. Empty where it is
+    /// not known: snapshots of before do not have it.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub authority: Name,
+}
+
+impl Origin {
+    fn is_of(&self, other: &Origin) -> bool {
+        let are_known = !self.authority.is_empty() && !other.authority.is_empty();
+        let is_authority = !are_known || self.authority == other.authority;
+        is_authority && (&self.host, &self.server) == (&other.host, &other.server)
+    }
 }
 
 /// A file of facts, there or not yet.
@@ -65,7 +77,10 @@ pub enum CacheError {
         "the file was written by another version of seaway (format {0}; this version reads format {FORM})"
     )]
     OtherForm(u32),
-    #[error("it is a snapshot of host {} with the API server {}", .0.host, .0.server)]
+    #[error(
+        "it is a snapshot of host {} with the API server {}, or of another cluster with the same URL and another certificate authority",
+        .0.host, .0.server
+    )]
     Foreign(Origin),
     #[error("line {line} is not in the form that Seaway writes")]
     Broken {
@@ -141,7 +156,7 @@ impl StateCache {
             return Err(CacheError::OtherForm(seaway));
         }
         let head: Head = serde_json::from_str(&first).map_err(broken(line))?;
-        if head.origin != self.origin {
+        if !head.origin.is_of(&self.origin) {
             return Err(CacheError::Foreign(head.origin));
         }
         let mut facts = Vec::new();
@@ -196,7 +211,8 @@ fn now() -> Time {
 /// is refused is in a line that there is.
 #[allow(clippy::expect_used, reason = "what is wrong ends the fuzz target")]
 pub(crate) fn fuzz_reading(bytes: &[u8]) {
-    let origin = |host: &str| Origin { host: host.into(), server: "https://10.0.0.1".into() };
+    let server = "https://10.0.0.1";
+    let origin = |host: &str| Origin { host: host.into(), server: server.into(), authority: "".into() };
     let snapshot = StateCache::at(PathBuf::new(), origin("a"));
     let recalled = match snapshot.read_from(bytes) {
         Ok(recalled) => recalled,

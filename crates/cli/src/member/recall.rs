@@ -75,7 +75,8 @@ impl Recall {
             let counts = cluster.counts().clone();
             return Recall { snapshot: None, recalled: None, own: None, counts };
         };
-        let origin = Origin { host: host.clone(), server: cluster.server_url().clone() };
+        let (server, authority) = (cluster.server_url().clone(), cluster.authority().clone());
+        let origin = Origin { host: host.clone(), server, authority };
         let snapshot = StateCache::at(path.clone(), origin);
         let file = snapshot.clone();
         let read = tokio::task::spawn_blocking(move || file.read()).await;

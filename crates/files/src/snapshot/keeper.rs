@@ -237,7 +237,7 @@ mod tests {
     fn a_writer_that_hangs_or_ends_is_found_by_the_watchdog() {
         let folder = tempfile::tempdir().expect("a folder");
         let start = || {
-            let origin = Origin { host: "a".into(), server: "https://b".into() };
+            let origin = Origin { host: "a".into(), server: "https://b".into(), authority: "".into() };
             let snapshot = StateCache::at(folder.path().join("snapshot"), origin);
             StateCacheWriter::start(snapshot, None, [Kind::Service]).expect("a thread")
         };

@@ -87,7 +87,11 @@ fn facts() -> Vec<Fact> {
 fn place() -> (TempDir, StateCache) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("deep/a.snapshot");
-    (folder, StateCache::at(path, Origin { host: HOST.into(), server: "https://10.0.0.1".into() }))
+    (folder, StateCache::at(path, origin("")))
+}
+
+fn origin(authority: &str) -> Origin {
+    Origin { host: HOST.into(), server: "https://10.0.0.1".into(), authority: authority.into() }
 }
 
 fn refusal(snapshot: &StateCache) -> String {
@@ -112,6 +116,19 @@ fn every_kind_of_facts_is_read_as_it_was_written_and_by_nobody_else() {
     assert_eq!(mode & 0o777, 0o600);
     let folder = snapshot.path().parent().expect("has one");
     assert_eq!(fs::metadata(folder).expect("is there").permissions().mode() & 0o777, 0o700);
+}
+
+/// A machine that left a cluster for another one, without a restart, has the same folder in memory; and in pods, API servers have the
+/// same URL.
+#[test]
+fn of_two_clusters_with_the_same_url_each_reads_its_own_and_both_one_of_before() {
+    let (_folder, before) = place();
+    let of = |authority: &str| StateCache::at(before.path().to_owned(), origin(authority));
+    before.write(false, facts().iter()).expect("is written");
+    assert!(of("a").read().is_ok() && of("b").read().is_ok());
+    of("a").write(false, facts().iter()).expect("is written");
+    assert!(of("a").read().is_ok() && before.read().is_ok());
+    assert!(refusal(&of("b")).contains("another certificate authority"));
 }
 
 #[test]
