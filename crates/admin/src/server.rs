@@ -2,6 +2,7 @@
 
 pub(crate) mod guarded;
 mod later;
+mod local;
 mod places;
 mod routes;
 mod views;
@@ -11,6 +12,7 @@ use std::{
     future::{Future, ready},
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -25,7 +27,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UnixListener},
     pin,
     sync::watch,
     task::JoinSet,
@@ -105,6 +107,8 @@ pub enum BindError {
 /// Sockets that listen, before requests are answered.
 pub struct BoundSockets {
     listeners: Vec<(TcpListener, Grants)>,
+    /// For probes of this process alone.
+    local: Option<UnixListener>,
     /// Opened when they can be; none of who does without no socket.
     later: Vec<WantedListener>,
     is_patient: bool,
@@ -156,6 +160,7 @@ impl BoundSockets {
         let closed = Arc::new(watch::Sender::new(Vec::new()));
         BoundSockets {
             listeners: Vec::new(),
+            local: None,
             later: Vec::new(),
             is_patient,
             closed,
@@ -228,6 +233,12 @@ impl BoundSockets {
     /// Answers `/live` and `/ready` there, and nothing else: whatever others do with the status page.
     pub fn with_probe_listener(mut self, at: SocketAddr) -> Result<BoundSockets, BindError> {
         self.open(WantedListener { address: at, only_v6: true, grants: Grants::Probes })?;
+        Ok(self)
+    }
+
+    /// As above, over a socket at this path, which a process of before may have left there. Only its user may connect.
+    pub fn with_probe_socket(mut self, path: &Path) -> io::Result<BoundSockets> {
+        self.local = Some(local::listen(path)?);
         Ok(self)
     }
 
@@ -334,7 +345,11 @@ impl BoundSockets {
                 accept(listener, wanted.grants, routes, places).await;
             });
         }
-        Admin { addresses, tasks }
+        let mut of_process = JoinSet::new();
+        if let Some(listener) = self.local {
+            of_process.spawn(local::accept(listener, routes));
+        }
+        Admin { addresses, tasks, of_process }
     }
 }
 
@@ -343,6 +358,8 @@ impl BoundSockets {
 pub struct Admin {
     addresses: Vec<SocketAddr>,
     tasks: JoinSet<()>,
+    /// The probes over a socket of its own.
+    of_process: JoinSet<()>,
 }
 
 impl Admin {
@@ -353,6 +370,12 @@ impl Admin {
 
     /// Returns once the sockets are closed, so that a successor may bind them.
     pub async fn stop(mut self) {
+        self.close_pages().await;
+        self.of_process.shutdown().await;
+    }
+
+    /// As above, but [`BoundSockets::with_probe_socket`] is still answered.
+    pub async fn close_pages(&mut self) {
         self.tasks.shutdown().await;
     }
 }

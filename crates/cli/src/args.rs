@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::folder::{Common, Init, Manifests, Which};
 pub(crate) use self::import::{Import, ImportBank, ImportFile, ImportSource};
-pub(crate) use self::member::{CloudArgs, Controller, Node, Pod, ProcessArgs};
+pub(crate) use self::member::{CloudArgs, Controller, Node, Pod, Probe, Probed, ProcessArgs};
 pub(crate) use self::openstack::{OpenStackAdopt, OpenStackReleaseGroup};
 pub(crate) use self::operate::{Drain, Reload, Reset, Running, Status, Weight};
 pub(crate) use self::plan::Plan;
@@ -59,6 +59,10 @@ pub(crate) enum Command {
     /// --prepare requires root; everything else requires the capabilities NET_ADMIN and NET_BIND_SERVICE, and NET_RAW for
     /// addresses that it announces (announce: l2). It drops all others.
     Node(Node),
+    /// Ask a controller or a host of the same pod whether it lives, or is ready: for probes by exec
+    ///
+    /// Exit status: 0 if it is, else 1 with the reason.
+    Probe(Probe),
     /// Print what would be served, without changing anything
     ///
     /// Shows the addresses, ports and members of each Service as `seaway run` would plan them. With --state-dir, Services

@@ -4,6 +4,7 @@
 //!   args ─► settings ─► run      folder ─► engine ─► host; admin beside them        run.rs, control.rs
 //!                    ├► controller, node: the same with a cluster                        member.rs
 //!                    ├► node --prepare: settings of the machine                         prepare.rs
+//!                    ├► probe: asks a controller or a node of the same pod              probe.rs
 //!                    └► plan, check, explain: the same folder, or a cloud, planned and not done  look.rs
 //!        ├► init, schema: the first manifest, and what editors know of all             init.rs, schema.rs
 //!        ├► import: another load balancer's configuration as manifests                  import.rs
@@ -30,6 +31,7 @@ mod output;
 #[cfg(test)]
 mod pages;
 mod prepare;
+mod probe;
 mod reasons;
 mod rights;
 mod run;
@@ -61,6 +63,7 @@ pub fn main() -> ExitCode {
             arguments.member.handover = arguments.handover.take();
             member::run(&arguments.member, member::Part::Node)
         }
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Status(arguments) => operate::status(&arguments),
         Command::Drain(arguments) => operate::drain(&arguments),
         Command::Weight(arguments) => operate::weight(&arguments),

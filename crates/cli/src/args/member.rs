@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{Logging, controllers::Controllers};
 
@@ -85,8 +85,27 @@ pub(crate) struct Node {
     pub(crate) handover: Option<PathBuf>,
 }
 
-/// Which pod this is, told by its manifest: whoever may `get` `pods/proxy` reads its status page.
+/// What a kubelet asks a process of the same pod.
 #[derive(Debug, Args)]
+pub(crate) struct Probe {
+    /// What is asked
+    #[arg(value_name = "WHAT")]
+    pub(crate) what: Probed,
+    /// The --probe-socket of the process
+    #[arg(long, value_name = "FILE", default_value = "/run/seaway/probes.sock")]
+    pub(crate) socket: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Probed {
+    /// Whether no part of it hangs
+    Live,
+    /// Whether it serves, or leads or is on standby
+    Ready,
+}
+
+/// Which pod this is, told by its manifest: whoever may `get` `pods/proxy` reads its status page.
+#[derive(Debug, Default, Args)]
 pub(crate) struct Pod {
     /// The pod's address, for probes and, on hosts, for the read-only status page
     #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
@@ -94,6 +113,10 @@ pub(crate) struct Pod {
     /// The port for /live and /ready alone, on loopback and at the pod's address: for the kubelet's probes
     #[arg(long, value_name = "PORT")]
     pub(crate) probe_port: Option<u16>,
+    /// The socket for /live and /ready alone, in a folder of this pod's own: for probes by exec, `seaway probe`, where two pods
+    /// share the ports of a machine
+    #[arg(long, value_name = "FILE")]
+    pub(crate) probe_socket: Option<PathBuf>,
     /// The pod's name
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub(crate) pod_name: Option<String>,

@@ -160,7 +160,7 @@ impl Member {
 
     /// Another process of this host serves. What only one may do ends at once; who is connected here may finish, once this
     /// process is asked to end: one that ended by itself would be started again.
-    async fn retire(self, retired: Retired, mut signals: Signals, is_asked: bool) -> Result<ExitCode> {
+    async fn retire(mut self, retired: Retired, mut signals: Signals, is_asked: bool) -> Result<ExitCode> {
         self.stopping.store(true, Ordering::Relaxed);
         drop(self.watching);
         // Not given back: the next process writes it over.
@@ -171,7 +171,8 @@ impl Member {
         if let Some(host) = self.host.clone() {
             spawn_blocking(move || host.retire()).await?;
         }
-        self.admin.stop().await;
+        // Probes are answered until the end: it lives, and is not ready.
+        self.admin.close_pages().await;
         self.folder.iter().for_each(|it| it.let_go());
         // Nobody waits any more if that took too long.
         let _ = retired.send(());

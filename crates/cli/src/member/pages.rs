@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use seaway_admin::{BindError, BoundSockets, ClosedListener};
+use anyhow::{Context, Result};
+use seaway_admin::{BoundSockets, ClosedListener};
 use seaway_model::{Change, Kind, ObjectRef, Problem, Reason};
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
@@ -13,7 +14,7 @@ use crate::args::Pod;
 /// A host whose pod is told its address shows its status page there, for `kubectl seaway` tells counters by it (`pods/proxy`).
 /// Of a controller nobody reads anything so: it has no password, and whoever reaches the pod would read names and members of
 /// all namespaces.
-pub(super) fn in_pod(mut bound: BoundSockets, pod: &Pod, part: Part) -> Result<BoundSockets, BindError> {
+pub(super) fn in_pod(mut bound: BoundSockets, pod: &Pod, part: Part) -> Result<BoundSockets> {
     if let Some(at) = pod.pod_address.filter(|_| part == Part::Node) {
         bound = bound.with_read_only_listener(at)?;
     }
@@ -22,6 +23,10 @@ pub(super) fn in_pod(mut bound: BoundSockets, pod: &Pod, part: Part) -> Result<B
         for at in [Some(Ipv4Addr::LOCALHOST.into()), pod.pod_address].into_iter().flatten() {
             bound = bound.with_probe_listener((at, port).into())?;
         }
+    }
+    if let Some(path) = &pod.probe_socket {
+        let opened = bound.with_probe_socket(path);
+        bound = opened.with_context(|| format!("--probe-socket {}: it cannot be opened", path.display()))?;
     }
     Ok(bound)
 }
@@ -88,8 +93,7 @@ mod tests {
     #[tokio::test]
     async fn a_controllers_status_page_is_on_loopback_alone_and_the_kubelet_reaches_its_probes() {
         let [loopback, address] = ["127.0.0.1", "127.0.0.2"].map(|it| it.parse::<IpAddr>().unwrap());
-        let pod =
-            Pod { pod_address: Some(address), probe_port: Some(0), pod_name: None, pod_namespace: None };
+        let pod = Pod { pod_address: Some(address), probe_port: Some(0), ..Pod::default() };
         for (part, shown_at) in [(Part::Controller, vec![loopback]), (Part::Node, vec![loopback, address])] {
             let bound = BoundSockets::bind(&Binding::Exactly(vec![(loopback, 0).into()])).unwrap();
             let bound = in_pod(bound, &pod, part).unwrap();
