@@ -50,7 +50,7 @@ async fn ask(program: Program<'_>, probe: &Probe) -> bool {
 
 /// If a command in there ends well.
 pub(super) async fn exec(program: Program<'_>, line: &[String]) -> bool {
-    let mut command = program.command(line);
+    let mut command = program.inside(line);
     command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     command.status().await.is_ok_and(|it| it.success())
 }

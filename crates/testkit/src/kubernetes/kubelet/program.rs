@@ -16,6 +16,8 @@ pub(super) struct Program<'a> {
     pub(super) pod: &'a Pod,
     pub(super) sandbox: &'a Sandbox,
     pub(super) container: &'a Container,
+    /// Once it runs: its first process.
+    pub(super) process: Option<u32>,
 }
 
 /// Where a container's words are kept.
@@ -27,9 +29,7 @@ pub(super) fn log_of(place: &Place, pod: &Pod, container: &str) -> std::path::Pa
 
 impl Program<'_> {
     pub(super) fn start(&self) -> Result<Child, String> {
-        let image = self.container.image.as_deref().unwrap_or_default();
-        let image = image.rsplit('/').next().unwrap_or_default();
-        let image = image.split(['@', ':']).next().unwrap_or_default();
+        let image = self.image();
         let mut line = match (&self.container.command, self.place.images.get(image)) {
             (Some(command), _) if !command.is_empty() => command.clone(),
             (_, Some(program)) => program.clone(),
@@ -48,8 +48,33 @@ impl Program<'_> {
         command.spawn().map_err(|it| it.to_string())
     }
 
-    /// Something else to run in there, as probes and hooks do.
-    pub(super) fn command(&self, line: &[String]) -> Command {
+    /// Something else to run in there, as probes and hooks do: among the files that the container sees. The program of an image is
+    /// at its root, by its name.
+    pub(super) fn inside(&self, line: &[String]) -> Command {
+        let mut whole: Vec<String> = Vec::new();
+        if let Some(process) = self.process {
+            whole.extend(
+                ["nsenter", "--target", &process.to_string(), "--mount", "--root", "--"].map(str::to_owned),
+            );
+        }
+        let image = self.image();
+        let own = line.first().and_then(|it| it.strip_prefix('/')).filter(|it| *it == image);
+        let is_unpacked = self.place.roots.contains_key(image);
+        match own.and_then(|image| self.place.images.get(image)).filter(|_| !is_unpacked) {
+            Some(program) => whole.extend(program.iter().chain(line.iter().skip(1)).cloned()),
+            None => whole.extend_from_slice(line),
+        }
+        self.command(&whole)
+    }
+
+    /// Its name alone.
+    fn image(&self) -> &str {
+        let image = self.container.image.as_deref().unwrap_or_default();
+        let image = image.rsplit('/').next().unwrap_or_default();
+        image.split(['@', ':']).next().unwrap_or_default()
+    }
+
+    fn command(&self, line: &[String]) -> Command {
         // A group of its own, which is ended as a whole.
         let mut command = self.sandbox.namespace().command(line.first().map_or("", String::as_str));
         command.process_group(0);

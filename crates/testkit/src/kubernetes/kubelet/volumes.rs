@@ -30,6 +30,8 @@ pub(super) async fn prepare(place: &Place, client: &Client, pod: &Pod) -> Result
             write(&folder, files).map_err(|it| it.to_string())?;
         } else if volume.empty_dir.is_some() {
             fs::create_dir_all(&folder).map_err(|it| it.to_string())?;
+        } else if is_made(volume) {
+            fs::create_dir_all(&folder).map_err(|it| it.to_string())?;
         } else if is_account(volume) {
             account::prepare(place, client, pod, &folder).await?;
         }
@@ -66,8 +68,15 @@ fn is_account(volume: &Volume) -> bool {
     sources.into_iter().any(|it| it.service_account_token.is_some())
 }
 
+/// A folder of the machine that kubelets make where there is none.
+fn is_made(volume: &Volume) -> bool {
+    volume.host_path.as_ref().is_some_and(|it| it.type_.as_deref() == Some("DirectoryOrCreate"))
+}
+
 fn folder_of(place: &Place, pod: &Pod, volume: &Volume) -> PathBuf {
     match &volume.host_path {
+        // All nodes are this machine, and each has folders of its own.
+        Some(host) if is_made(volume) => place.folder.join("machine").join(host.path.trim_start_matches('/')),
         Some(host) => PathBuf::from(&host.path),
         None => folder(place, pod).join("volumes").join(&volume.name),
     }

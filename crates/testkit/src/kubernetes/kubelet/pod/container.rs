@@ -42,13 +42,21 @@ impl State {
 /// Starts it, and again for as long as `restarts` says so; to its end.
 pub(super) async fn keep(life: Rc<Life>, kept: Rc<Kept>, restarts: String) {
     let mut ending = life.ending.subscribe();
-    let program =
-        Program { place: &life.place, pod: &life.pod, sandbox: &life.sandbox, container: &kept.container };
+    let program = Program {
+        place: &life.place,
+        pod: &life.pod,
+        sandbox: &life.sandbox,
+        container: &kept.container,
+        process: None,
+    };
     // Slower each time, though sooner than a kubelet, which begins with ten seconds.
     let mut pause = Duration::ZERO;
     while ending.borrow().is_none() {
         let end = match program.start() {
-            Ok(child) => Some(run(&life, &kept, program, child).await),
+            Ok(child) => {
+                let program = Program { process: child.id(), ..program };
+                Some(run(&life, &kept, program, child).await)
+            }
             Err(why) => {
                 kept.state.borrow_mut().waiting = Some(("ErrImagePull", why));
                 None
