@@ -11,7 +11,7 @@ use seaway_manifests::tree::{self, Node};
 use serde_json::{Value as Json, json};
 
 use crate::{
-    args::{Cli, Command},
+    args::{Cli, Command, Probed},
     member::{Part, cloud, in_cluster},
     settings::{self, ByDefault},
 };
@@ -173,9 +173,24 @@ fn probes_ask_where_they_are_answered_and_hosts_have_no_host_ports() {
                 Command::Node(it) => it.member,
                 other => panic!("{other:?}"),
             };
+            if pod["hostNetwork"] == true {
+                assert!(host && container.get("ports").is_none(), "{container}");
+                // Two pods of a Node share its ports.
+                assert_eq!(member.pod.probe_port, None);
+                let socket = member.pod.probe_socket.unwrap();
+                for (probe, what) in [
+                    ("startupProbe", Probed::Live),
+                    ("livenessProbe", Probed::Live),
+                    ("readinessProbe", Probed::Ready),
+                ] {
+                    let line: Vec<&str> = items(&container[probe]["exec"]["command"]).map(text).collect();
+                    assert_eq!(line[0], "/seaway", "where the image has it");
+                    let Command::Probe(it) = Cli::parse_from(line).command else { panic!("{container}") };
+                    assert_eq!((it.what, &it.socket), (what, &socket), "{probe}");
+                }
+                continue;
+            }
             let port = u64::from(member.pod.probe_port.unwrap());
-            let in_network = pod["hostNetwork"] == true;
-            assert!(!in_network || host && container.get("ports").is_none(), "{container}");
             assert!(items(&container["ports"]).all(|it| it["containerPort"] == port), "{container}");
             let named = items(&container["ports"]).find(|it| it["name"] == "probes");
             let has_address = items(&container["env"]).any(|it| it["name"] == "POD_IP");
@@ -248,8 +263,40 @@ fn a_host_is_not_killed_before_it_has_waited_for_its_clients() {
     for way in ["bare-metal", "beside-metallb"].map(way) {
         let hosts = way.iter().find(|it| it["kind"] == "DaemonSet").unwrap();
         let grace = hosts["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
-        assert!(grace >= drain.as_secs() + 10, "{grace}");
+        // The next pod may take over for 10 s, routers hear of it within 3 s, and the last writes end within 8 s.
+        assert!(grace >= drain.as_secs() + 21, "{grace}");
     }
+}
+
+/// In a folder of the machine below /run, which is in memory, and in which only root makes links; and the new pod is there before the
+/// old one ends.
+#[test]
+fn a_host_hands_over_to_its_next_pod_in_a_folder_of_the_machine() {
+    let way = way("bare-metal");
+    let hosts = &way.iter().find(|it| it["kind"] == "DaemonSet").unwrap()["spec"];
+    assert_eq!(hosts["updateStrategy"]["rollingUpdate"], json!({"maxSurge": 1, "maxUnavailable": 0}));
+    let pod = &hosts["template"]["spec"];
+    let container = &pod["containers"][0];
+    let Command::Node(it) = Cli::parse_from(line(container)).command else { panic!("{container}") };
+    assert_eq!((it.snapshot, it.member.config.is_some()), (None, true), "it is kept in that folder");
+    let volume_of = |folder: &Path| {
+        let mount =
+            items(&container["volumeMounts"]).find(|it| text(&it["mountPath"]) == folder.to_str().unwrap());
+        let name = &mount.unwrap_or_else(|| panic!("{} is not mounted", folder.display()))["name"];
+        items(&pod["volumes"]).find(|it| it["name"] == *name).unwrap()
+    };
+    let shared = volume_of(&it.handover.unwrap());
+    assert_eq!(shared["hostPath"], json!({"path": "/run/seaway-node", "type": "DirectoryOrCreate"}));
+    let own = it.member.pod.probe_socket.unwrap();
+    assert_eq!(volume_of(own.parent().unwrap())["emptyDir"]["medium"], "Memory");
+    // The pod's name says which of two is newer.
+    assert!(items(&container["env"]).any(|it| it["name"] == "POD_NAME"));
+    let constraints = &manifest("components/openshift-hosts/constraints.yaml")[0];
+    for volume in items(&pod["volumes"]) {
+        let kind = volume.as_object().unwrap().keys().find(|it| *it != "name").unwrap();
+        assert!(items(&constraints["volumes"]).any(|it| it == kind), "{kind}");
+    }
+    assert_eq!(constraints["seLinuxContext"]["seLinuxOptions"], pod["securityContext"]["seLinuxOptions"]);
 }
 
 #[test]

@@ -22,10 +22,10 @@ use crate::{
 
 /// Each on a new connection.
 const RATE: u32 = 1_000;
-const IDLE: usize = 500;
+pub(crate) const IDLE: usize = 500;
 
 /// A web server and one that answers datagrams, asked all the time.
-fn load(scene: &Scene, rate: u32) -> (Clients, Load) {
+pub(crate) fn load(scene: &Scene, rate: u32) -> (Clients, Load) {
     scene.cluster.apply(&deployment("shop", 2));
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     scene.cluster.apply(&datagrams("dns"));
@@ -87,7 +87,7 @@ fn is_asked(scene: &Scene) -> bool {
     sockets.lines().filter(|it| it.ends_with("handover.sock")).count() > 1
 }
 
-fn is_on_lo(scene: &Scene, at: &SocketAddr) -> bool {
+pub(crate) fn is_on_lo(scene: &Scene, at: &SocketAddr) -> bool {
     scene.nodes[0].namespace().ip(&["address", "show", "lo"]).contains(&at.ip().to_string())
 }
 
@@ -98,7 +98,7 @@ fn is_planned(scene: &Scene, name: &str) {
     until("what came later is served", || scene.outside.curl(&format!("http://{later}/")).is_ok());
 }
 
-fn talk(stream: &mut TcpStream) -> std::io::Result<()> {
+pub(crate) fn talk(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(b"hello\n")?;
     stream.read_exact(&mut [0; 1])

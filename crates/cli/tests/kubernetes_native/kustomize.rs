@@ -182,7 +182,7 @@ fn kustomizations_of_the_pages_do_what_they_are_there_for() {
         "type: OnDelete",
         "role: loadbalancer",
         "drain: 10s",
-        "terminationGracePeriodSeconds: 75",
+        "terminationGracePeriodSeconds: 85",
         "kubernetes.io/metadata.name: monitoring",
     ] {
         assert!(seen.lines().any(|it| it.trim_end().ends_with(line)), "{line}");

@@ -11,6 +11,7 @@ mod cloud_crashes;
 mod copies;
 mod crashes;
 mod credentials;
+mod daemon_set;
 mod deaths;
 mod dns_names;
 mod draining;

@@ -14,7 +14,7 @@ use crate::{
 
 const SYSTEM: &str = "seaway-system";
 
-fn in_system(scene: &Scene, arguments: &[&str]) -> String {
+pub(crate) fn in_system(scene: &Scene, arguments: &[&str]) -> String {
     scene.cluster.try_kubectl(&[arguments, &["-n", SYSTEM]].concat(), "").unwrap_or_default()
 }
 
@@ -113,15 +113,15 @@ fn our_manifests_make_a_cluster_serve_from_pods_that_may_do_little() {
     scene.cluster.apply(&deployment("shop", 2));
     scene.cluster.apply(&service("shop", "selector: {app: shop}"));
     let at = scene.answering("shop");
-    let kept = "/run/seaway/node.snapshot";
+    let kept = "/run/seaway-node/snapshot";
     let snapshot = |node: &Node| {
         let process = serving(node)?;
         fs::read_to_string(format!("/proc/{process}/root{kept}")).ok()
     };
-    until("what is known is kept in the pod", || {
+    until("what is known is kept where the next pod finds it", || {
         snapshot(&scene.nodes[0]).is_some_and(|it| it.contains(&at.ip().to_string()))
     });
-    assert!(!Path::new(kept).exists(), "and not on the machine");
+    assert!(!Path::new(kept).exists(), "each Node has a folder of its own here");
 }
 
 /// The cloud itself is out of reach for pods here: what is seen is that they start, lead, and are let in by the API server.

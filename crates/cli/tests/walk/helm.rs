@@ -111,7 +111,7 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
                   0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef,imagePullSecrets[0]=registry,\
                   controller.replicas=3,hosts.nodeSelector.role=edge,hosts.resources.requests.cpu=1,policies=true,\
                   certificates.enabled=true,certificates.everywhere=true,metrics=true,networkPolicy=true,layer2=true,dnsEndpoints=true,gke=true,monitoring.dashboards=true,monitoring.serviceMonitor=true,monitoring.alerts=true,monitoring.labels.release=prometheus,bgp.passwordSecrets[0]=tor-a,\
-                  openshift=true,configuration.drain=59s,hosts.terminationGracePeriodSeconds=60,\
+                  openshift=true,configuration.drain=59s,hosts.terminationGracePeriodSeconds=80,\
                   metricsFrom[0].podSelector.matchLabels.app=prometheus";
     let lists = r#"configuration.admin={"metrics":{}}"#;
     let arguments = ["--namespace", "lb", "--set", values, "--set-json", lists];
@@ -124,7 +124,7 @@ fn values_change_what_they_say_and_another_namespace_is_everywhere() {
     assert_eq!(hosts["nodeSelector"], json!({"kubernetes.io/os": "linux", "role": "edge"}));
     let resources = json!({"requests": {"cpu": 1, "memory": "128Mi"}, "limits": {"memory": "2Gi"}});
     assert_eq!(hosts["containers"][0]["resources"], resources);
-    assert_eq!(hosts["terminationGracePeriodSeconds"], 60);
+    assert_eq!(hosts["terminationGracePeriodSeconds"], 80);
     let rights = &hosts["containers"][0]["securityContext"]["capabilities"]["add"];
     assert_eq!(*rights, json!(["NET_BIND_SERVICE", "NET_ADMIN", "NET_RAW"]));
     for (list, before) in [(&hosts["volumes"], "config"), (&hosts["containers"][0]["volumeMounts"], "config")]
@@ -209,7 +209,7 @@ fn a_value_that_is_wrong_is_refused_with_its_place() {
         ("configuration.drain=45s", "configuration.drain: hosts wait 45s"),
         ("configuration.drain=1h30m", "configuration.drain: hosts wait 1h30m"),
         ("configuration.drain=45", "configuration.drain: hosts wait 45"),
-        ("hosts.terminationGracePeriodSeconds=30", "configuration.drain: hosts wait 30s"),
+        ("hosts.terminationGracePeriodSeconds=50", "configuration.drain: hosts wait 30s"),
         ("certificates.everywhere=true", "certificates.everywhere"),
         ("certificates.enabled=true,configuration.certificateCopies=other", "certificateCopies is other"),
         ("metrics=true", "configuration.admin.metrics"),

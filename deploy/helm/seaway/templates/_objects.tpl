@@ -32,8 +32,8 @@ empty or has a path in it: without roles and definitions, an upgrade would delet
 {{- if and $v.policies (semverCompare "<1.32-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "policies: they need Kubernetes 1.32, and this is %s, where each host would be refused and counted as dead" .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
-{{- if and $v.hosts.enabled (ge (float64 (include "seaway.seconds" ($configuration.drain | default "30s"))) (float64 $v.hosts.terminationGracePeriodSeconds)) -}}
-{{- fail (printf "configuration.drain: hosts wait %v for clients, and are killed after hosts.terminationGracePeriodSeconds, %v, with their addresses left on the machine: make it longer than that" ($configuration.drain | default "30s") $v.hosts.terminationGracePeriodSeconds) -}}
+{{- if and $v.hosts.enabled (gt (addf 21.0 (float64 (include "seaway.seconds" ($configuration.drain | default "30s")))) (float64 $v.hosts.terminationGracePeriodSeconds)) -}}
+{{- fail (printf "configuration.drain: hosts wait %v for clients and need 21 seconds more, and are killed after hosts.terminationGracePeriodSeconds, %v, with their addresses left on the machine: make it longer than that" ($configuration.drain | default "30s") $v.hosts.terminationGracePeriodSeconds) -}}
 {{- end -}}
 {{- if and $v.certificates.everywhere (not $v.certificates.enabled) -}}
 {{- fail "certificates.everywhere: it lets controllers read every Secret, and does nothing without certificates.enabled=true" -}}
