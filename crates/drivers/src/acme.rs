@@ -25,7 +25,7 @@ mod stored;
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use seaway_acme::{Account, AcmeError, Directory, ExternalAccount, Key};
@@ -42,7 +42,13 @@ use tracing::{info, warn};
 
 pub(crate) use self::records::tsig_key;
 use self::schedule::{millis, seconds};
-use self::{attempt::Attempt, gates::Gates, records::Records, renewal::Renewals, stored::Stored};
+use self::{
+    attempt::Attempt,
+    gates::Gates,
+    records::Records,
+    renewal::{Offer, Renewals},
+    stored::Stored,
+};
 pub use self::{
     observed::Observed,
     records::{read_mounted_secret, read_secret},
@@ -69,7 +75,7 @@ pub struct Certificates {
     life: watch::Receiver<Life>,
     /// One for each authority, by what it offered then; made when the first order wants it.
     accounts: tokio::sync::Mutex<HashMap<Acme, (Account, Arc<Directory>)>>,
-    directories: tokio::sync::Mutex<HashMap<Acme, (Arc<Directory>, Instant)>>,
+    directories: tokio::sync::Mutex<HashMap<Acme, Offer>>,
     attempts: Mutex<Attempts>,
 }
 
@@ -131,13 +137,19 @@ impl Certificates {
             },
             Err(error) => Err(error),
         };
-        match opened {
-            Ok((account, directory)) => {
+        // What is valid stays in use until what replaces it works.
+        match (opened, accounts.get(acme)) {
+            (Ok((account, directory)), _) => {
                 info!(directory = %acme.directory, ?account, "certificates are ordered with this account");
                 accounts.insert(acme.clone(), (account.clone(), directory));
                 Ok(account)
             }
-            Err(error) => {
+            (Err(error), Some((account, _))) => {
+                let directory = &acme.directory;
+                warn!(%directory, %error, "the ACME directory has changed, and its account cannot be opened; orders use the previous directory");
+                Ok(account.clone())
+            }
+            (Err(error), None) => {
                 self.attempts().gates.note_failure(acme, &error, seconds(SystemTime::now()));
                 Err(error)
             }
@@ -164,21 +176,6 @@ impl Certificates {
             hmac: secret.expose_secret(),
         });
         Account::open(directory, Arc::new(key), acme.email.as_deref(), external).await
-    }
-
-    fn stored(&self, order: &CertificateOrder) -> Option<Stored> {
-        let CertificateOrder { host, acme, .. } = order;
-        match self.store.certificate(&acme.directory, host) {
-            Ok(stored) => {
-                let stored = stored?;
-                let read = Stored::read(stored.pem, host, stored.is_current);
-                read.inspect_err(|why| warn!(%host, why, "the stored certificate cannot be used")).ok()
-            }
-            Err(error) => {
-                warn!(%host, %error, "the stored certificate cannot be read");
-                None
-            }
-        }
     }
 
     /// Failures of that name, as they are stored or could not be.

@@ -19,9 +19,16 @@ use super::{Certificates, gates::Gates, observed::Observed, seconds};
 /// One that says nothing of it may do so later.
 const WHERE_NONE: u64 = 24 * 3600;
 /// What it offered is believed for so long.
-const OFFERS_FOR: Duration = Duration::from_secs(WHERE_NONE);
+pub(super) const OFFERS_FOR: Duration = Duration::from_secs(WHERE_NONE);
 /// After an answer that is none.
 const AFTER_REFUSAL: Duration = Duration::from_secs(6 * 3600);
+
+/// What an authority offered when it was asked.
+pub(super) struct Offer {
+    pub(super) directory: Arc<Directory>,
+    /// Then it is asked again.
+    pub(super) until: Instant,
+}
 
 /// What is known of one certificate.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,24 +85,26 @@ impl Renewals {
 }
 
 impl Certificates {
-    /// Asked what it offers, anew each day: it may begin to say when certificates are to be renewed. As long as it offers the same,
+    /// Asked what it offers, again each day: it may begin to say when certificates are to be renewed. As long as it offers the same,
     /// or does not answer, it is the one that is known.
     pub(super) async fn directory(&self, acme: &Acme) -> Result<Arc<Directory>, AcmeError> {
         let mut directories = self.directories.lock().await;
-        let known = directories.get(acme).cloned();
-        if let Some((known, _)) = known.as_ref().filter(|(_, at)| at.elapsed() < OFFERS_FOR) {
-            return Ok(known.clone());
-        }
+        let known = match directories.get(acme) {
+            Some(offer) if Instant::now() < offer.until => return Ok(offer.directory.clone()),
+            known => known.map(|it| it.directory.clone()),
+        };
         let opened = Directory::open(&acme.directory, acme.authorities.as_deref()).await;
-        let now = match (opened, known.map(|it| it.0)) {
+        let directory = match (opened, known) {
             (Ok(now), Some(known)) if known.is_as(&now) => known,
             (Ok(now), _) | (Err(_), Some(now)) => now,
             (Err(error), None) => return Err(error),
         };
         // Those of configurations that are gone.
-        directories.retain(|_, (_, at)| at.elapsed() < OFFERS_FOR.saturating_mul(2));
-        directories.insert(acme.clone(), (now.clone(), Instant::now()));
-        Ok(now)
+        directories.retain(|_, it| it.until.elapsed() < OFFERS_FOR);
+        let now = Instant::now();
+        let until = now.checked_add(OFFERS_FOR).unwrap_or(now);
+        directories.insert(acme.clone(), Offer { directory: directory.clone(), until });
+        Ok(directory)
     }
 
     /// Asks the authority when the certificate that is stored is to be renewed. That it does not say is nobody's failure.

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use seaway_acme::certificate_id;
 use seaway_model::{
     Name,
-    acme::ordered_certificate,
+    acme::{CertificateOrder, ordered_certificate},
     fact::{Secret, TLS_SECRET},
     load_balancer::{Certificate, HostPattern},
 };
 use seaway_plan::{CertificateDates, certificate_dates, certificate_identity};
 use secrecy::SecretString;
+use tracing::warn;
+
+use super::Certificates;
 
 #[derive(Clone)]
 pub(super) struct Stored {
@@ -56,6 +59,20 @@ impl Stored {
             staple: None,
             withheld: false,
         }
+    }
+}
+
+impl Certificates {
+    /// By the directory that is asked now if it can be used, or else what lasts longest of others.
+    pub(super) fn stored(&self, order: &CertificateOrder) -> Option<Stored> {
+        let CertificateOrder { host, acme, .. } = order;
+        let found = self.store.certificates(&acme.directory, host);
+        let found = found.inspect_err(|error| warn!(%host, %error, "the stored certificate cannot be read"));
+        let read = found.ok()?.into_iter().filter_map(|stored| {
+            let read = Stored::read(stored.pem, host, stored.is_current);
+            read.inspect_err(|why| warn!(%host, why, "the stored certificate cannot be used")).ok()
+        });
+        read.max_by_key(|it| (it.is_current, it.dates.until))
     }
 }
 

@@ -5,7 +5,9 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{IpAddr, Ipv4Addr, TcpListener, TcpStream},
     path::PathBuf,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
+    time::Instant,
 };
 
 use seaway_model::{
@@ -16,7 +18,7 @@ use seaway_proxy::{Proxy, Settings};
 use seaway_testkit::balancing;
 use serde_json::{Value, json};
 
-use super::*;
+use super::{renewal::OFFERS_FOR, *};
 
 const HOST: &str = "shop.example";
 
@@ -25,10 +27,25 @@ struct Authority {
     url: String,
     folder: PathBuf,
     proxy: Proxy,
+    says: Arc<Says>,
+}
+
+/// What it does, and what it was asked.
+#[derive(Default)]
+struct Says {
+    /// It asks for no proof, and signs nothing.
+    proves: bool,
+    /// What it offers is at other URLs now.
+    moved: AtomicBool,
+    /// No account can be opened at those.
+    refuses_accounts: AtomicBool,
+    directories: AtomicUsize,
+    /// Orders at the URL of before, and at the one of now.
+    orders: [AtomicUsize; 2],
 }
 
 impl Authority {
-    /// Each test has a port of its own. `proves`: it asks for no proof, and signs nothing.
+    /// Each test has a port of its own.
     fn start(port: u16, proves: bool) -> Authority {
         let id = std::process::id();
         let [_, _, high, low] = id.to_be_bytes();
@@ -37,10 +54,12 @@ impl Authority {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let at = listener.local_addr().expect("is bound");
         let base = url.clone();
+        let says = Arc::new(Says { proves, ..Says::default() });
+        let spoken = says.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let base = base.clone();
-                thread::spawn(move || converse(&stream, &base, proves));
+                let (base, says) = (base.clone(), spoken.clone());
+                thread::spawn(move || converse(&stream, &base, &says));
             }
         });
 
@@ -62,7 +81,7 @@ impl Authority {
         let mut front = balancing::listener(port);
         front.tls = Some(Arc::new(TlsByName { default: vec![shown], ..TlsByName::default() }));
         proxy.open(&LbKey::Whole, ip, Arc::new(front)).expect("it is opened");
-        Authority { url, folder, proxy }
+        Authority { url, folder, proxy, says }
     }
 
     fn order(&self) -> CertificateOrder {
@@ -93,7 +112,7 @@ impl Drop for Authority {
 }
 
 /// One request after another, until the client goes away.
-fn converse(stream: &TcpStream, base: &str, proves: bool) -> io::Result<()> {
+fn converse(stream: &TcpStream, base: &str, says: &Says) -> io::Result<()> {
     let (mut reader, mut writer) = (BufReader::new(stream), stream);
     loop {
         let mut head = String::new();
@@ -108,7 +127,7 @@ fn converse(stream: &TcpStream, base: &str, proves: bool) -> io::Result<()> {
         });
         reader.read_exact(&mut vec![0; length.unwrap_or(0)])?;
         let path = head.split(' ').nth(1).unwrap_or_default();
-        let (status, made, body) = answer(path, base, proves);
+        let (status, made, body) = answer(path, base, says);
         let body = if head.starts_with("HEAD ") { String::new() } else { body.to_string() };
         write!(
             writer,
@@ -119,7 +138,8 @@ fn converse(stream: &TcpStream, base: &str, proves: bool) -> io::Result<()> {
 }
 
 /// The status, what was made, and what is said.
-fn answer(path: &str, base: &str, proves: bool) -> (u16, &'static str, Value) {
+fn answer(path: &str, base: &str, says: &Says) -> (u16, &'static str, Value) {
+    let proves = says.proves;
     let order = json!({
         "status": if proves { "ready" } else { "pending" },
         "authorizations": [format!("{base}/authorization")],
@@ -127,13 +147,22 @@ fn answer(path: &str, base: &str, proves: bool) -> (u16, &'static str, Value) {
     });
     match path {
         "/directory" => {
-            let at = |what: &str| format!("{base}/{what}");
-            let all =
-                json!({ "newNonce": at("nonce"), "newAccount": at("account"), "newOrder": at("new-order") });
+            says.directories.fetch_add(1, Ordering::Relaxed);
+            let moved = if says.moved.load(Ordering::Relaxed) { "/moved" } else { "" };
+            let at = |what: &str| format!("{base}{moved}/{what}");
+            let all = json!({
+                "newNonce": format!("{base}/nonce"), "newAccount": at("account"), "newOrder": at("new-order")
+            });
             (200, "", all)
         }
-        "/account" => (201, "/account/1", json!({})),
-        "/new-order" => (201, "/order", order),
+        "/moved/account" if says.refuses_accounts.load(Ordering::Relaxed) => {
+            (403, "", json!({ "type": "urn:ietf:params:acme:error:unauthorized", "detail": "not today" }))
+        }
+        "/account" | "/moved/account" => (201, "/account/1", json!({})),
+        "/new-order" | "/moved/new-order" => {
+            says.orders[usize::from(path.starts_with("/moved"))].fetch_add(1, Ordering::Relaxed);
+            (201, "/order", order)
+        }
         "/order" => (200, "", order),
         "/authorization" => {
             let challenge = json!({ "type": "http-01", "url": format!("{base}/challenge"), "token": "t0k" });
@@ -209,4 +238,114 @@ async fn an_order_ends_that_the_front_door_does_not_answer_for_in_time() {
     attempt.age(Duration::from_secs(31));
     let Some(Step::Abandon(why)) = attempt.next() else { panic!("it goes on: {:?}", attempt.next()) };
     assert!(why.contains("does not answer it as it should: http://127.0.0.1:1"), "{why}");
+}
+
+impl Authority {
+    fn directories(&self) -> usize {
+        self.says.directories.load(Ordering::Relaxed)
+    }
+
+    /// At the URL of before, and at the one of now.
+    fn orders(&self) -> [usize; 2] {
+        self.says.orders.each_ref().map(|it| it.load(Ordering::Relaxed))
+    }
+}
+
+/// As if the authority had been asked a day ago.
+async fn a_day_later(driver: &Certificates) {
+    for offer in driver.directories.lock().await.values_mut() {
+        let left = offer.until.saturating_duration_since(Instant::now());
+        assert!(OFFERS_FOR == Duration::from_secs(24 * 3600) && left <= OFFERS_FOR, "{left:?}");
+        offer.until = Instant::now();
+    }
+}
+
+#[tokio::test]
+async fn what_an_authority_offers_is_asked_once_a_day_and_holds_from_then_on() {
+    let authority = Authority::start(20_107, true);
+    let (driver, order) = (authority.driver(), authority.order());
+    let directory = driver.directory(&order.acme).await.expect("it answers");
+    for _ in 0..3 {
+        let again = driver.directory(&order.acme).await.expect("it is known");
+        assert!(Arc::ptr_eq(&again, &directory));
+    }
+    assert_eq!(authority.directories(), 1);
+    // The same offer is the same directory, and its account is not opened again.
+    a_day_later(&driver).await;
+    let again = driver.directory(&order.acme).await.expect("it answers");
+    assert_eq!((authority.directories(), Arc::ptr_eq(&again, &directory)), (2, true));
+    authority.says.moved.store(true, Ordering::Relaxed);
+    a_day_later(&driver).await;
+    let again = driver.directory(&order.acme).await.expect("it answers");
+    assert_eq!((authority.directories(), again.is_as(&directory)), (3, false));
+    // An authority that is away takes back nothing that it has said.
+    authority.proxy.stop_accepting();
+    a_day_later(&driver).await;
+    let kept = driver.directory(&order.acme).await.expect("it is known");
+    assert!(Arc::ptr_eq(&kept, &again));
+}
+
+#[tokio::test]
+async fn an_account_stays_in_use_until_it_can_be_opened_at_a_changed_directory() {
+    let authority = Authority::start(20_108, true);
+    let (driver, order) = (authority.driver(), authority.order());
+    let account = driver.account(&order.acme).await.expect("it is opened");
+    account.order(HOST, None).await.expect("it is taken");
+    authority.says.moved.store(true, Ordering::Relaxed);
+    authority.says.refuses_accounts.store(true, Ordering::Relaxed);
+    a_day_later(&driver).await;
+    let account = driver.account(&order.acme).await.expect("the account of before is valid");
+    account.order(HOST, None).await.expect("it is taken");
+    assert_eq!(authority.orders(), [2, 0]);
+    authority.says.refuses_accounts.store(false, Ordering::Relaxed);
+    let account = driver.account(&order.acme).await.expect("it is opened");
+    account.order(HOST, None).await.expect("it is taken");
+    assert_eq!(authority.orders(), [2, 1]);
+}
+
+/// Chain and key, until that year.
+fn certificate(year: i32) -> String {
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let mut parameters = rcgen::CertificateParams::new([HOST.to_owned()]).expect("a name");
+    parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+    let made = parameters.self_signed(&key).expect("a certificate");
+    format!("{}{}", made.pem(), key.serialize_pem())
+}
+
+#[tokio::test]
+async fn a_certificate_stays_in_use_while_the_authority_that_is_configured_now_gives_none() {
+    let authority = Authority::start(20_109, true);
+    let (driver, order) = (authority.driver(), authority.order());
+    let (soon, late) = (certificate(2200), certificate(2300));
+    let kept = |directory: &str, pem: &str| {
+        driver.store.keep_certificate(directory, HOST, pem).expect("it is stored");
+    };
+    kept("https://first.example/directory", &late);
+    kept("https://second.example/directory", &soon);
+    driver.store.keep_account_key("https://first.example/directory", "its key").expect("it is stored");
+    let shown = |observed: &Observed| {
+        let unit = Unit::CertificateOrder(order.host.clone());
+        let desired = Desired::CertificateOrder(Arc::new(order.clone()));
+        let report = driver.conclude(&unit, &desired, observed);
+        report.facts.into_iter().find_map(|fact| match fact {
+            Fact::Secret(secret) => Some(secret.values["tls.crt"].expose_secret().to_owned()),
+            _ => None,
+        })
+    };
+    // The account cannot be opened: no order begins, and what lasts longest is shown.
+    authority.says.moved.store(true, Ordering::Relaxed);
+    authority.says.refuses_accounts.store(true, Ordering::Relaxed);
+    let refused = work(&driver, &order, 2).await;
+    assert!(why(&refused).contains("not today"), "{}", why(&refused));
+    assert_eq!(shown(&refused), Some(late.clone()));
+    let problem = refused.problem(&order).expect("it is told").to_string();
+    assert!(problem.contains("the previous one is still shown"), "{problem}");
+    let key = driver.store.account_key("https://first.example/directory").expect("it is read");
+    assert_eq!(key.as_deref(), Some("its key"));
+    // One of the authority that is configured now comes first, but not if it cannot be used.
+    kept(&order.acme.directory, "rubbish");
+    assert_eq!(shown(&work(&driver, &order, 1).await), Some(late));
+    let own = certificate(2250);
+    kept(&order.acme.directory, &own);
+    assert_eq!(shown(&work(&driver, &order, 1).await), Some(own));
 }

@@ -60,22 +60,24 @@ impl CertificateStore {
         self.path.join(name)
     }
 
-    /// By this directory, or else the newest that another one gave: until there is one by this, it goes on.
-    pub fn certificate(&self, directory: &str, host: &str) -> io::Result<Option<StoredPem>> {
+    /// All that there are for the name: by this directory, and by others, whose certificates stay in use until there is one by this.
+    /// What cannot be read of others counts as absent.
+    pub fn certificates(&self, directory: &str, host: &str) -> io::Result<Vec<StoredPem>> {
         let name = file_name(host, "pem")?;
         let own = self.folder(directory);
-        if let Some(pem) = read(&own.join(&name))? {
-            return Ok(Some(StoredPem { pem, is_current: true }));
-        }
         let folders = match fs::read_dir(&self.path) {
             Ok(all) => all.filter_map(Result::ok).map(|it| it.path()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let others = folders.filter(|it| *it != own).map(|it| it.join(&name));
-        let dated = others.filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)));
-        let Some((_, newest)) = dated.max() else { return Ok(None) };
-        Ok(read(&newest)?.map(|pem| StoredPem { pem, is_current: false }))
+        let others = folders.filter(|it| *it != own).filter_map(|it| read(&it.join(&name)).ok().flatten());
+        let mut found: Vec<StoredPem> = others.map(|pem| StoredPem { pem, is_current: false }).collect();
+        match read(&own.join(&name)) {
+            Ok(pem) => found.extend(pem.map(|pem| StoredPem { pem, is_current: true })),
+            Err(error) if found.is_empty() => return Err(error),
+            Err(_) => {}
+        }
+        Ok(found)
     }
 
     pub fn keep_certificate(&self, directory: &str, host: &str, pem: &str) -> io::Result<()> {
@@ -155,6 +157,18 @@ mod tests {
 
     const CA: &str = "https://ca.example/dir";
 
+    /// Each with whether it is of this directory.
+    fn found(store: &CertificateStore, host: &str) -> Vec<(String, bool)> {
+        let mut found: Vec<(String, bool)> = store
+            .certificates(CA, host)
+            .expect("is read")
+            .into_iter()
+            .map(|it| (it.pem, it.is_current))
+            .collect();
+        found.sort();
+        found
+    }
+
     fn store() -> (tempfile::TempDir, CertificateStore) {
         let root = tempfile::tempdir().expect("a folder");
         let store = CertificateStore::at(root.path());
@@ -164,13 +178,12 @@ mod tests {
     #[test]
     fn what_is_kept_is_private_and_found_again() {
         let (root, store) = store();
-        assert!(store.certificate(CA, "shop.example").expect("is read").is_none());
+        assert!(found(&store, "shop.example").is_empty());
         assert!(store.account_key(CA).expect("is read").is_none());
         store.keep_account_key(CA, "key").expect("is written");
         store.keep_certificate(CA, "shop.example", "pem").expect("is written");
         assert_eq!(store.account_key(CA).expect("is read").as_deref(), Some("key"));
-        let stored = store.certificate(CA, "shop.example").expect("is read").expect("is there");
-        assert!((stored.pem.as_str(), stored.is_current) == ("pem", true));
+        assert_eq!(found(&store, "shop.example"), [("pem".to_owned(), true)]);
         let mut seen = 0;
         let folder = store.folder(CA);
         for path in [root.path().join("acme"), folder.clone()] {
@@ -187,11 +200,15 @@ mod tests {
     fn another_directorys_certificate_goes_on_until_there_is_one_by_this() {
         let (_root, store) = store();
         store.keep_certificate("https://staging.example/dir", "shop.example", "old").expect("is written");
-        let stored = store.certificate(CA, "shop.example").expect("is read").expect("is there");
-        assert!((stored.pem.as_str(), stored.is_current) == ("old", false));
+        assert_eq!(found(&store, "shop.example"), [("old".to_owned(), false)]);
         store.keep_certificate(CA, "shop.example", "new").expect("is written");
-        let stored = store.certificate(CA, "shop.example").expect("is read").expect("is there");
-        assert!((stored.pem.as_str(), stored.is_current) == ("new", true));
+        let both = [("new".to_owned(), true), ("old".to_owned(), false)];
+        assert_eq!(found(&store, "shop.example"), both);
+        // One that cannot be read takes no other away.
+        let own = store.folder(CA).join("shop.example.pem");
+        fs::remove_file(&own).expect("is removed");
+        fs::create_dir(&own).expect("is in the way");
+        assert_eq!(found(&store, "shop.example"), [("old".to_owned(), false)]);
     }
 
     #[test]
@@ -214,8 +231,7 @@ mod tests {
             store.keep_certificate(CA, host, host).expect("is written");
         }
         for host in ["shop.example", "*.shop.example"] {
-            let stored = store.certificate(CA, host).expect("is read").expect("is there");
-            assert_eq!(stored.pem, host);
+            assert_eq!(found(&store, host), [(host.to_owned(), true)]);
         }
         assert!(store.folder(CA).join("wildcard+shop.example.pem").exists());
     }
@@ -226,7 +242,7 @@ mod tests {
         for host in ["*.", "*../a", "a.*.b", "+.a", "../shop", "a/b", "", "..", ".a", "Shop.example", "a\0b"]
         {
             store.keep_certificate(CA, host, "pem").expect_err(host);
-            store.certificate(CA, host).err().unwrap_or_else(|| panic!("{host:?} is a name"));
+            store.certificates(CA, host).err().unwrap_or_else(|| panic!("{host:?} is a name"));
         }
     }
 }
