@@ -150,6 +150,8 @@ pub(super) struct Route {
     pub(super) closed: Option<String>,
     /// Its proxy compared decoded paths: another spelling of the path is protected, too.
     pub(super) decodes: bool,
+    /// Its prefix ends at the end of a segment: `/pub` is not `/public`.
+    pub(super) by_segments: bool,
     /// Made by the importer, of two routes or for completeness: where another has the same matches, it may go.
     pub(super) made: bool,
     /// In a cluster; `None`: default.
@@ -172,6 +174,7 @@ impl Route {
             https: None,
             closed: None,
             decodes: false,
+            by_segments: false,
             made: false,
             namespace: None,
             tls: None,

@@ -151,7 +151,10 @@ impl Ingress<'_, '_> {
         let written = path.and_then(|it| text(it, "path")).unwrap_or("/");
         context.report.expect(&at, &format!("path: {written}"));
         let kind = path.and_then(|it| text(it, "pathType")).unwrap_or("Prefix");
-        let (rule, rewrite) = match self.path(written, kind, &at, context) {
+        let path = self.path(written, kind, &at, context);
+        // What stands in for a path that is not understood is closed, and as wide as it may have been.
+        let by_segments = path.is_ok();
+        let (rule, rewrite) = match path {
             Ok(found) => found,
             Err(why) => {
                 let protects = self.options.closed.is_some() || !self.options.sources.is_empty();
@@ -178,10 +181,11 @@ impl Ingress<'_, '_> {
         let condition = Condition { hosts, path: rule, ..Condition::default() };
         if let Some(to) = &self.options.redirect {
             context.report.translated(&at);
-            self.push(Route::new(at, condition, Target::Redirect(to.clone())), context);
+            let route = Route::new(at, condition, Target::Redirect(to.clone()));
+            self.push(Route { by_segments, ..route }, context);
             return;
         }
-        let mut route = Route::new(at.clone(), condition, Target::Nothing);
+        let mut route = Route { by_segments, ..Route::new(at.clone(), condition, Target::Nothing) };
         match self.backend(backend, context) {
             Ok((place, key)) => {
                 context.report.translated(&at);

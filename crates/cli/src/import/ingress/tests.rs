@@ -159,3 +159,14 @@ fn classes_that_are_published_together_are_told() {
         "{told:?}"
     );
 }
+
+#[test]
+fn a_protected_prefix_ends_at_a_segment_in_all_of_its_spellings() {
+    let of = several(&[
+        ("a", &ours("whitelist-source-range", "10.0.0.0/8"), "nginx", "a.example", "/"),
+        ("b", &ours("whitelist-source-range", "127.0.0.0/8"), "nginx", "a.example", "/pub/"),
+    ]);
+    let text = printed("ingress", &of);
+    let written = "(?:/|%2[fF])+(?:p|%70)(?:u|%75)(?:b|%62)(?:(?:/|%2[fF])+(?s-u:.)*)?";
+    assert!(text.contains(&format!("value: \"{written}\"")), "{text}");
+}

@@ -12,7 +12,7 @@ use super::{
         report::Report,
     },
     services::Placed,
-    spelling::{self, REST, escaped},
+    spelling::{self, REST, Reach, escaped},
     yaml::{comment, flow, scalar},
 };
 
@@ -137,12 +137,12 @@ fn paths(route: &Route, proxy: &Proxy, report: &mut Report) -> Vec<PathRule> {
     let path = &route.condition.path;
     let mut paths = vec![path.clone()];
     if is_spelled(route) {
-        let (text, exactly) = match path {
-            PathRule::Prefix(text) => (text, false),
-            PathRule::Exact(text) => (text, true),
+        let (text, reach) = match path {
+            PathRule::Prefix(text) => (text, reach(route)),
+            PathRule::Exact(text) => (text, Reach::Exactly),
             _ => return paths,
         };
-        paths.extend(spelling::expression(text, exactly).map(PathRule::Regex));
+        paths.extend(spelling::expression(text, reach).map(PathRule::Regex));
         return paths;
     }
     // What is below a path whose spellings are protected has to come before them.
@@ -161,6 +161,10 @@ fn paths(route: &Route, proxy: &Proxy, report: &mut Report) -> Vec<PathRule> {
     paths
 }
 
+fn reach(route: &Route) -> Reach {
+    if route.by_segments { Reach::Below } else { Reach::Beginning }
+}
+
 /// The route above, whose expression is for the paths of this one as well.
 pub(super) fn spelled_above<'p>(route: &Route, proxy: &'p Proxy) -> Option<&'p Route> {
     let PathRule::Prefix(own) = &route.condition.path else { return None };
@@ -177,8 +181,8 @@ pub(super) fn spelled_above<'p>(route: &Route, proxy: &'p Proxy) -> Option<&'p R
 /// Whether other spellings of its path are protected. A path that is rewritten is open at its new place to those who ask for that.
 pub(super) fn is_spelled(route: &Route) -> bool {
     let is_part = match &route.condition.path {
-        PathRule::Prefix(path) => path != "/" && spelling::expression(path, false).is_some(),
-        PathRule::Exact(path) => spelling::expression(path, true).is_some(),
+        PathRule::Prefix(path) => path != "/" && spelling::expression(path, reach(route)).is_some(),
+        PathRule::Exact(path) => spelling::expression(path, Reach::Exactly).is_some(),
         _ => false,
     };
     let is_rewritten = matches!(route.rewrite, Some(Rewrite::Prefix(_))) && route.closed.is_none();

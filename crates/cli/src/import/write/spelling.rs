@@ -7,10 +7,21 @@ const SLASHES: &str = "(?:/|%2[fF])+";
 /// What a match of an HTTPRoute may have.
 const LONGEST: usize = 1024;
 
-/// An expression for every spelling of an exact path, or of what begins with a path. `None`: it would be too long.
-pub(super) fn expression(path: &str, exactly: bool) -> Option<String> {
+/// What of paths one is meant for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    Exactly,
+    /// What begins with its text.
+    Beginning,
+    /// Itself, and what is below it: a prefix by whole segments.
+    Below,
+}
+
+/// An expression for every spelling of a path. `None`: it would be too long.
+pub(super) fn expression(path: &str, reach: Reach) -> Option<String> {
     let mut text = String::new();
     let mut after_slash = false;
+    let path = if reach == Reach::Below { path.trim_end_matches('/') } else { path };
     for byte in decoded(path) {
         match byte {
             b'/' if after_slash => {}
@@ -19,8 +30,10 @@ pub(super) fn expression(path: &str, exactly: bool) -> Option<String> {
         }
         after_slash = byte == b'/';
     }
-    if !exactly {
-        text.push_str(REST);
+    match reach {
+        Reach::Exactly => {}
+        Reach::Beginning => text.push_str(REST),
+        Reach::Below => text.push_str(&format!("(?:{SLASHES}{REST})?")),
     }
     (text.len() <= LONGEST).then_some(text)
 }
