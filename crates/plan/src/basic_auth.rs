@@ -46,9 +46,12 @@ pub(crate) fn problems(service: &Service, wishes: &Wishes, certificates: &Certif
     let mut problems = certificates.problems_of(&secret);
     let read = certificates.users(&secret);
     if read.is_none_or(|it| it.users.0.is_empty()) {
-        let what = format!(
-            "{secret} has no user in its key {USERS} whose password can be verified: all requests get 503"
-        );
+        let what = match read {
+            None => format!("there is no {secret}: all requests get 503"),
+            Some(_) => format!(
+                "{secret} has no user in its key {USERS} whose password can be verified: all requests get 503"
+            ),
+        };
         let problem = Problem::new(admitted::object(service), Reason::NoSuchSecret, what);
         problems.push(problem.at(wishes.field_of(BASIC_AUTH)).fix(format!(
             "Write the users with htpasswd -B -C 10 -c users NAME, and the Secret with kubectl create secret generic {} \

@@ -1,7 +1,9 @@
-//! What of a folder is probably not meant: a Service that another controller is to serve, a database at the front door. In a
-//! cluster both are usual, so only a check of a folder names them.
+//! What of a folder is probably not meant: a Service that another controller is to serve, a database at the front door, a
+//! listener before it. In a cluster these are usual, so only a check of a folder names them.
 
-use seaway_model::{L4, ObjectRef, Problem, Reason, fact::Service};
+use std::net::SocketAddr;
+
+use seaway_model::{L4, ObjectRef, Problem, Reason, fact::Service, load_balancer::Bind};
 
 use crate::{
     annotations::{FRONT_DOOR, HOST, PATH},
@@ -40,6 +42,7 @@ pub fn unserved_problems(world: &World) -> Vec<Problem> {
     for (key, service) in world.index().services() {
         problems.extend(of_other_class(world, key, service));
         problems.extend(no_http(world, key, service));
+        problems.extend(before_the_front_door(world, key, service));
     }
     problems.sort();
     problems
@@ -84,4 +87,32 @@ fn no_http(world: &World, key: &ServiceKey, service: &Service) -> Option<Problem
              write the annotation {FRONT_DOOR}: \"false\"."
         ))
     })
+}
+
+/// A Service whose own listener gets what is meant for the front door: at each address of the machine, the one that is bound there
+/// comes before the one that is bound at all of them.
+fn before_the_front_door(world: &World, key: &ServiceKey, service: &Service) -> Option<Problem> {
+    let door = &world.config().front_door;
+    let written = &service.meta.annotations;
+    let is_asked_for = [HOST, PATH].iter().any(|it| written.contains_key(*it))
+        || written.get(FRONT_DOOR).is_some_and(|it| **it == *"true");
+    if !door.addresses.is_empty() || !is_asked_for || world.pools_at_door(key).is_empty() {
+        return None;
+    }
+    let overview = world.overview();
+    let own = overview.iter().find(|it| it.status.owner.object() == key.object())?;
+    let balancer = &own.load_balancer;
+    let at = balancer.binds.iter().find_map(|it| if let Bind::Host(ip) = it { Some(*ip) } else { None })?;
+    let is_taken = |port: u16| {
+        port == door.port && balancer.listeners.keys().any(|it| it.l4 == L4::Tcp && it.port == port)
+    };
+    let (index, port) = service.ports.iter().enumerate().find(|(_, it)| is_taken(it.port))?;
+    let at = SocketAddr::new(at, port.port);
+    let message = format!(
+        "this Service listens at {at} itself, so clients do not reach the front door there: no host name, no redirect to https, \
+         no check of an ACME authority, and none of the other Services at the front door"
+    );
+    Some(Problem::new(key.object(), Reason::PortConflict, message).at(format!("spec.ports[{index}].port")).fix(
+        "To have it at the front door alone, remove type: LoadBalancer. To have both, choose another port.",
+    ))
 }

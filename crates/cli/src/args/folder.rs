@@ -7,9 +7,9 @@ use std::{
 
 use clap::{Args, ValueEnum};
 
-use seaway_model::Problem;
+use seaway_model::{Kind, ObjectRef, Problem, Reason};
 
-use crate::settings::{self, Settings, SettingsError, checked::read_checked};
+use crate::settings::{self, Settings, SettingsError, checked::read_checked, doubts::is_missing};
 
 /// Which folder is read.
 #[derive(Debug, Args)]
@@ -53,11 +53,19 @@ impl Common {
 
     /// The same as far as it can be read, with all that is wrong.
     pub(crate) fn settings_checked(&self) -> (Settings, Vec<Problem>) {
-        let (mut settings, problems) = match &self.config {
+        let (mut settings, mut problems) = match &self.config {
             Some(file) => read_checked(file),
             None => Default::default(),
         };
         self.apply(&mut settings);
+        let missing = self.addresses.iter().filter(|ip| is_missing(**ip));
+        problems.extend(missing.map(|ip| {
+            let message = format!(
+                "no interface of this machine has {ip}, so clients do not reach what is served there"
+            );
+            Problem::new(ObjectRef::new(Kind::Config, "", "--address"), Reason::AddressMissing, message)
+                .fix(format!("Put {ip} on an interface (ip address add), or correct --address."))
+        }));
         (settings, problems)
     }
 

@@ -3,10 +3,11 @@
 use std::{
     fs::File,
     io::ErrorKind,
-    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
 };
 
 use seaway_model::{config::Opens, dns::DnsProvider};
+use seaway_proxy::AccessTo;
 
 use super::Settings;
 
@@ -26,6 +27,7 @@ pub(crate) fn doubtful_settings(settings: &Settings) -> Vec<String> {
         .chain(key_of_layer2(settings))
         .chain(port_of_status_page(settings))
         .chain(missing_addresses(settings))
+        .chain(folder_of_access_log(settings))
         .collect()
 }
 
@@ -65,17 +67,30 @@ fn key_of_layer2(settings: &Settings) -> Option<String> {
     ))
 }
 
-/// Sockets of a load balancer are bound whether the address is there or not; this one is not.
+/// Clients do not reach what is served there.
 fn missing_addresses(settings: &Settings) -> impl Iterator<Item = String> + '_ {
-    let is_missing = |error: std::io::Error| error.kind() == ErrorKind::AddrNotAvailable;
-    let missing =
-        settings.addresses.iter().filter(move |ip| UdpSocket::bind((**ip, 0)).is_err_and(is_missing));
-    missing.map(|ip| {
+    let door = &settings.config.front_door;
+    let keys = [("host.addresses", &settings.addresses), ("frontDoor.addresses", &door.addresses)];
+    let all = keys.into_iter().flat_map(|(key, ips)| ips.iter().map(move |ip| (key, *ip)));
+    all.filter(|(_, ip)| is_missing(*ip)).map(|(key, ip)| {
         format!(
-            "host.addresses: no interface of this machine has {ip}, so clients do not reach what is served there. Put it on \
-             an interface (ip address add), or correct host.addresses."
+            "{key}: no interface of this machine has {ip}, so clients do not reach what is served there. Put it on \
+             an interface (ip address add), or correct {key}."
         )
     })
+}
+
+/// Sockets of a load balancer are bound whether the address is there or not; this one is not.
+pub(crate) fn is_missing(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_err_and(|error| error.kind() == ErrorKind::AddrNotAvailable)
+}
+
+/// `seaway run` does not start without it.
+fn folder_of_access_log(settings: &Settings) -> Option<String> {
+    let AccessTo::File(file) = &settings.access_log.as_ref()?.to else { return None };
+    let folder = file.parent().filter(|it| !it.as_os_str().is_empty())?;
+    let error = folder.read_dir().err().filter(|it| it.kind() == ErrorKind::NotFound)?;
+    Some(format!("accessLog.to: {}: {error}. Make the folder, or correct accessLog.to.", folder.display()))
 }
 
 /// The front door listens on this host's addresses; where these are loopback, the status page is in its way.
@@ -130,10 +145,19 @@ mod tests {
             nowhere[0].starts_with("host.addresses: no interface of this machine has 192.0.2.9"),
             "{nowhere:?}"
         );
+        let of_door = doubts("frontDoor: {addresses: [127.0.0.1, 192.0.2.9]}");
+        assert_eq!(of_door.len(), 1, "{of_door:?}");
+        assert!(
+            of_door[0].starts_with("frontDoor.addresses: no interface of this machine has 192.0.2.9"),
+            "{of_door:?}"
+        );
+        let log = doubts("accessLog: {to: logs/access.log}");
+        assert_eq!(log.len(), 1, "{log:?}");
+        assert!(log[0].starts_with("accessLog.to: /nowhere/logs: No such file"), "{log:?}");
         let table = [
             ("frontDoor: {port: 1936}\nadmin: {listen: ['0.0.0.0:1936']}", 1),
             ("frontDoor: {port: 1936, addresses: [127.0.0.1]}\nadmin: {listen: ['127.0.0.1:1936']}", 1),
-            ("frontDoor: {port: 1936, addresses: [192.0.2.1]}\nadmin: {listen: ['127.0.0.1:1936']}", 0),
+            ("frontDoor: {port: 1936, addresses: [127.0.0.2]}\nadmin: {listen: ['127.0.0.1:1936']}", 0),
             ("frontDoor: {port: 8080}\nadmin: {listen: ['0.0.0.0:1936']}", 0),
             ("frontDoor: {port: 1936, addresses: [127.0.0.1]}", 1),
         ];

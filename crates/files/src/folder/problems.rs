@@ -143,8 +143,11 @@ impl Folder {
             [] => "seaway init writes a first one.".to_owned(),
             [first, ..] => {
                 let all: Vec<&str> = names.iter().take(LISTED).map(String::as_str).collect();
+                let ends = [".yaml", ".yml", ".json"];
+                let named = first.strip_suffix(".txt").filter(|it| ends.iter().any(|end| it.ends_with(end)));
+                let named = named.map_or_else(|| format!("{first}.yaml"), str::to_owned);
                 format!(
-                    "It has {}. If one is a manifest, rename it, as in: mv {first} {first}.yaml",
+                    "It has {}. If one is a manifest, rename it, as in: mv {first} {named}",
                     all.join(", ")
                 )
             }

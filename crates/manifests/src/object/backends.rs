@@ -216,6 +216,9 @@ fn place(field: &Field<'_>, text: &str) -> Option<(EndpointAddress, Option<u16>)
         name if !name.contains('.') && name.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'-' || it == b'_') && name != "localhost" => field
             .invalid(text, "names are resolved by DNS, and have a dot, such as web.example; names of containers or of Compose are not known here: write the address"),
         "localhost" => field.invalid(text, "write 127.0.0.1 or [::1]: names are resolved by DNS"),
+        // No name of DNS ends in a number (RFC 3696, section 2).
+        name if name.rsplit('.').next().is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit())) => field
+            .invalid(text, "not an IPv4 address: it has four numbers from 0 to 255, such as 192.0.2.10"),
         _ => check_rule(field, &host, words::domain_name),
     }
     Some((EndpointAddress::Name(host.as_str().into()), port))
@@ -309,6 +312,8 @@ mod tests {
             ("10.0.0.1:3000 bakcup", "must be ADDRESS:PORT, optionally followed by weight=N"),
             ("localhost:3000", "write 127.0.0.1 or [::1]"),
             ("0.0.0.0:3000", "may not be unspecified"),
+            ("127.0.0.300:3000", "not an IPv4 address"),
+            ("10.0.1:3000", "not an IPv4 address"),
             ("web:3000", "names are resolved by DNS, and have a dot"),
             ("5", "must be a string, in quotes"),
         ];

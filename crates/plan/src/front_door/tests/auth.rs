@@ -118,7 +118,7 @@ fn a_route_asks_for_the_users_of_all_services_that_it_leads_to_mirrors_included(
 #[test]
 fn without_users_that_can_be_verified_nobody_is_served_and_it_is_told() {
     for (secret, message) in [
-        (None, "Secret default/users has no user in its key auth"),
+        (None, "there is no Secret default/users: all requests get 503"),
         (Some(users("")), "Secret default/users has no user in its key auth"),
         (Some(users("alice:plain")), "Secret default/users has no user in its key auth"),
         (
