@@ -13,7 +13,7 @@ use seaway_admin::{
     logging::{self, Format, LogHandle},
     notify::Notifier,
 };
-use seaway_proxy::Proxy;
+use seaway_proxy::{AccessTo, Proxy};
 use seaway_watchdog::Watchdog;
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
@@ -113,7 +113,9 @@ pub(crate) async fn apply_reloaded(
 ) -> Option<Settings> {
     let settings = read
         .inspect_err(|wrong| {
-            error!("the new configuration cannot be used, the previous one stays in use:\n{wrong:#}")
+            // A line of the log is one line.
+            let why = format!("{wrong:#}").replace('\n', "; ");
+            error!("the new configuration cannot be used, the previous one stays in use: {why}")
         })
         .ok()?;
     for key in settings.needs_restart(before) {
@@ -148,7 +150,9 @@ pub(crate) fn start_proxy(settings: &Settings) -> Result<Proxy> {
     proxy.limit_memory(settings.memory);
     proxy.measure_latency(settings.series.latency);
     proxy.share_new_connections(settings.config.tenants.limits.new_per_worker);
-    proxy.log_requests(settings.access_log.clone())?;
+    let log = settings.access_log.as_ref().map(|it| &it.to);
+    let file = if let Some(AccessTo::File(file)) = log { file.display().to_string() } else { String::new() };
+    proxy.log_requests(settings.access_log.clone()).with_context(|| format!("accessLog.to: {file}"))?;
     Ok(proxy)
 }
 

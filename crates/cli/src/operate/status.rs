@@ -8,6 +8,7 @@ use seaway_admin::{
     view::{BgpPeerView, PoolView, Readiness, ServiceView},
 };
 use seaway_model::MemberWeights;
+use seaway_plan::FRONT_DOOR;
 
 use super::{Request, client::Process, target::owner};
 use crate::{args::Output, output};
@@ -90,33 +91,72 @@ fn session(peer: &BgpPeerView) -> String {
 /// A row for each Service; what the front door has for several is each one's.
 fn rows(view: &View) -> Vec<Vec<String>> {
     let mut by_service: BTreeMap<String, (Vec<String>, Vec<&PoolView>)> = BTreeMap::new();
-    let mut front_door: Option<Vec<String>> = None;
+    let mut shared: Vec<Vec<String>> = Vec::new();
     for service in &view.services {
         let at = listens(service);
-        if service.namespace.is_empty() {
-            front_door = Some(at);
+        let is_shared = service.namespace.is_empty();
+        if is_shared {
+            let name = if service.name == FRONT_DOOR { "front door" } else { &service.name };
+            shared.push(vec![name.to_owned(), shown(&at), String::new(), String::new()]);
         } else {
             by_service.entry(format!("{}/{}", service.namespace, service.name)).or_default().0.extend(at);
         }
         for pool in &service.pools {
-            by_service.entry(owner(service, pool)).or_default().1.push(pool);
+            let (at, pools) = by_service.entry(owner(service, pool)).or_default();
+            let front_door = "front door".to_owned();
+            if is_shared && !at.contains(&front_door) {
+                at.push(front_door);
+            }
+            pools.push(pool);
         }
     }
     let rows = by_service.into_iter().map(|(name, (at, pools))| {
         let all: usize = pools.iter().map(|pool| pool.members.len()).sum();
         let usable: usize = pools.iter().map(|pool| pool.usable()).sum();
         let open: u64 = pools.iter().flat_map(|pool| &pool.members).map(|it| it.sessions.current).sum();
-        let at = if at.is_empty() { "front door".to_owned() } else { at.join(", ") };
-        vec![name, at, format!("{usable} of {all} usable"), open.to_string()]
+        vec![name, shown(&at), format!("{usable} of {all} usable"), open.to_string()]
     });
     let mut rows: Vec<Vec<String>> = rows.collect();
-    rows.extend(
-        front_door.map(|at| vec!["front door".to_owned(), at.join(", "), String::new(), String::new()]),
-    );
+    rows.extend(shared);
     rows
+}
+
+/// A Service whose listeners are all closed is nowhere, and its Problem says why.
+fn shown(at: &[String]) -> String {
+    if at.is_empty() { "-".to_owned() } else { at.join(", ") }
 }
 
 fn listens(service: &ServiceView) -> Vec<String> {
     let serving = service.listeners.iter().filter(|it| it.serving);
     serving.map(|it| format!("{}/{}", std::net::SocketAddr::new(it.address, it.port), it.protocol)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use seaway_model::{L4, load_balancer::Balance};
+
+    use super::*;
+
+    #[test]
+    fn a_service_without_an_open_listener_is_at_no_address_and_not_at_the_front_door() {
+        let view = |listeners: serde_json::Value, namespace: &str, name: &str, pool: &str| {
+            serde_json::json!({
+                "owner": name, "namespace": namespace, "name": name, "addresses": [], "listeners": listeners,
+                "pools": [{
+                    "id": pool, "service": "", "protocol": L4::Tcp, "balance": Balance::RoundRobin, "panic": false,
+                    "noMember": 0, "members": []
+                }]
+            })
+        };
+        let read = |all: Vec<serde_json::Value>| {
+            let services = serde_json::from_value(all.into()).expect("views of Services");
+            rows(&View { services, ..View::default() })
+        };
+        let rows = read(vec![
+            view(serde_json::json!([]), "default", "closed", "default/closed:80"),
+            view(serde_json::json!([]), "", "frontDoor", "default/web:80"),
+        ]);
+        let shown: Vec<(&str, &str)> = rows.iter().map(|it| (it[0].as_str(), it[1].as_str())).collect();
+        assert_eq!(shown, [("default/closed", "-"), ("default/web", "front door"), ("front door", "-")]);
+    }
 }

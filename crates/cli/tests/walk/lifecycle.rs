@@ -85,6 +85,9 @@ fn a_hang_up_reads_the_configuration_again_and_a_wrong_one_changes_nothing() {
     seaway.folder.config(&format!("{head}tcpService: []\n"));
     seaway.signal(Signal::SIGHUP);
     until("the mistake is told", || seaway.log().contains("did you mean \"tcpServices\"?"));
+    let log = seaway.log();
+    let told = log.lines().find(|it| it.contains("cannot be used")).expect("it is told");
+    assert!(!told.contains("\\n"), "{told}");
     assert!(Talk::open(seaway.at(5432)).is_ok(), "what was right goes on");
 }
 
