@@ -328,6 +328,7 @@ impl FrontDoor {
                     && before.rules == now.rules
                     && before.redirect == now.redirect
                     && before.entrances == now.entrances
+                    && before.closed_at == now.closed_at
                     && before.through == now.through
                     && before.certificates == now.certificates
             }

@@ -10,6 +10,7 @@
 mod changes;
 mod expressions;
 mod paths;
+mod spellings;
 
 use std::{
     borrow::Borrow,
@@ -26,6 +27,7 @@ use seaway_model::{
 use changes::Changes;
 use expressions::Compiler;
 use paths::Paths;
+use spellings::{Respelled, spellings};
 
 /// What a request asks for. Everything as it was sent; cases and escapes are dealt with here.
 pub trait RequestParts {
@@ -59,6 +61,8 @@ pub struct Routes {
     under: HashMap<Text, Arc<Paths>>,
     anywhere: Arc<Paths>,
     compiler: Compiler,
+    /// Those that do not serve every request, by their numbers.
+    guarded: HashMap<usize, Arc<Rule>>,
 }
 
 #[derive(Clone, Debug)]
@@ -105,6 +109,8 @@ impl Routes {
         }
         routes.compiler.forget_unused();
         (routes.rules, routes.free) = (changes.rules, changes.free);
+        let guarded = routes.rules().filter(|(_, rule)| rule.is_guarded());
+        routes.guarded = guarded.map(|(number, rule)| (number, rule.clone())).collect();
         routes
     }
 
@@ -136,6 +142,17 @@ impl Routes {
             }
         }
         self.anywhere.find(asked)
+    }
+
+    /// Whether servers may take the path for another one, which a rule protects that `found` knows nothing of. `//admin` and
+    /// `/%61dmin` are no `/admin` to a rule, and are it to many servers: the request would pass the protection.
+    pub fn evades(&self, asked: &impl RequestParts, found: &Rule) -> bool {
+        let is_evaded = |path: Vec<u8>| {
+            let meant = self.find(&Respelled { request: asked, path: &path });
+            let meant = meant.and_then(|it| self.guarded.get(&it.rule));
+            meant.is_some_and(|it| !it.is_guarded_as(found))
+        };
+        !self.guarded.is_empty() && spellings(asked.path()).any(is_evaded)
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     auth::{BasicAuth, ForwardAuth},
     pool::PoolId,
     rate::RateLimit,
-    tls::RuleTls,
+    tls::{ClientAuth, RuleTls},
 };
 use crate::name::{Name, Owner};
 
@@ -44,6 +44,41 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// It does not serve every request, or none at all.
+    pub fn is_guarded(&self) -> bool {
+        self.is_restricted() || self.refuses()
+    }
+
+    /// It serves some clients, or some of their requests: by where they come from, how often, or who they are.
+    pub fn is_restricted(&self) -> bool {
+        !self.sources.is_empty()
+            || !self.denied.is_empty()
+            || !self.rates.is_empty()
+            || !self.auth.is_empty()
+            || !self.asks.is_empty()
+            || self.clients().is_some()
+    }
+
+    /// A request that this rule serves may as well be served by the other one: both ask for the same.
+    pub fn is_guarded_as(&self, other: &Rule) -> bool {
+        self.sources == other.sources
+            && self.denied == other.denied
+            && self.rates == other.rates
+            && self.auth == other.auth
+            && self.asks == other.asks
+            && self.clients() == other.clients()
+            && self.refuses() == other.refuses()
+    }
+
+    /// Whose certificates clients have to show.
+    fn clients(&self) -> Option<&ClientAuth> {
+        self.tls.as_ref()?.clients.as_ref().filter(|it| it.required)
+    }
+
+    fn refuses(&self) -> bool {
+        matches!(self.action, Action::Respond { code, .. } if code >= 400)
+    }
+
     /// Layer 4: everything to one pool.
     pub fn everything_to(owner: Owner, pool: PoolId) -> Rule {
         Rule {

@@ -24,14 +24,14 @@ impl CannotAsk {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             CannotAsk::NoAuthorities => {
-                "clients have to show a certificate, and no authorities are named: it is not served at the front door"
+                "clients have to show a certificate, and no authorities are named: the front door answers 503 for this Service"
             }
             CannotAsk::NoHost => {
-                "the front door asks for client certificates by host name, and this has none: it is not served there"
+                "the front door asks for client certificates by host name, and this Service has none: the front door answers 503 for it"
             }
             CannotAsk::FrontDoorAsks => {
-                "the front door requires client certificates of its own authorities (frontDoor.tls.clients) from all clients: a Service \
-                 with other authorities is not served there"
+                "the front door requires client certificates of its own authorities (frontDoor.tls.clients) from all clients, and answers \
+                 503 for a Service with other authorities"
             }
         }
     }

@@ -11,12 +11,13 @@ use seaway_model::{
     Config, L4, Listener, ListenerId, Name, ObjectRef, Owner, Pool, PoolId, Problem, Reason,
     config::FrontDoor as Settings,
     fact::Labels,
-    load_balancer::{Certificate, TlsByName},
+    load_balancer::{Certificate, Rule, TlsByName},
 };
 
 use super::{
     FRONT_DOOR, FrontDoor,
     guest::{Guest, Rank, pool_id},
+    host_tls::closed,
 };
 use crate::{
     annotations::{ENTRANCE, MAIN, Wishes},
@@ -63,6 +64,10 @@ pub(super) fn settings<'c>(entrance: Option<&Name>, door: &'c Settings) -> Optio
     entrance.map_or(Some(door), |name| door.entrances.get(name))
 }
 
+fn all(door: &Settings) -> impl Iterator<Item = Option<Name>> {
+    std::iter::once(None).chain(door.entrances.keys().cloned().map(Some))
+}
+
 impl Guest {
     /// Where it is to be. What is not known is no entrance, and nothing of it is anywhere else instead.
     pub(super) fn enter(&mut self, wishes: &Wishes, annotations: &Labels, config: &Config) {
@@ -70,6 +75,7 @@ impl Guest {
         if annotations.contains_key(ENTRANCE) && !wishes.written.contains_key(ENTRANCE) {
             // It is not understood, which is told where it was read.
             self.entrances = Vec::new();
+            self.closed_at = all(door).collect();
             return;
         }
         if wishes.http.entrances.is_empty() {
@@ -82,6 +88,7 @@ impl Guest {
         if unknown.is_empty() {
             return;
         }
+        self.closed_at = all(door).filter(|it| !self.is_at(it.as_ref())).collect();
         let unknown: Vec<&str> = unknown.into_iter().map(Name::as_str).collect();
         let what = format!(
             "the front door has no entrance {}: this object is not served there, nor at another one instead",
@@ -111,6 +118,19 @@ impl FrontDoor {
     /// In the order of their rules.
     pub(super) fn guests_at(&self, entrance: Option<&Name>) -> impl Iterator<Item = (&Rank, &Guest)> {
         self.within_limits().filter(move |(_, guest)| guest.is_at(entrance))
+    }
+
+    /// Of guests that name an entrance which is not there, what protects them: it answers 503 wherever no rule of another is for the
+    /// same, as it would otherwise be served by a broader rule, without protection.
+    pub(super) fn closed_at(&self, entrance: Option<&Name>) -> impl Iterator<Item = Arc<Rule>> {
+        let misplaced = self.within_limits();
+        let misplaced = misplaced
+            .filter(move |(_, guest)| guest.closed_at.iter().any(|it| it.as_ref() == entrance))
+            .flat_map(|(rank, guest)| guest.rules.iter().map(move |rule| (rank, rule)));
+        misplaced.filter(|(_, rule)| rule.is_guarded()).filter_map(|(rank, rule)| {
+            let closed = Arc::new(closed(rule, rule.hosts.clone()));
+            self.host_names().allowed(rank.namespace(), &closed)
+        })
     }
 
     pub(crate) fn leads_at(&self, entrance: Option<&Name>) -> bool {

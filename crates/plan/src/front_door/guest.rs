@@ -41,6 +41,8 @@ pub(super) struct Guest {
     sent_on: SentOn,
     /// Where it is; `None` is the main one.
     pub(super) entrances: Vec<Option<Name>>,
+    /// It names an entrance that is not there, and may mean each of these: what it protects is closed there.
+    pub(super) closed_at: Vec<Option<Name>>,
     /// Each with the field that makes it.
     pub(super) claims: BTreeMap<Claim, Name>,
     /// Services that it leads to, or would, with the ports that they have of those it names.
@@ -111,6 +113,7 @@ impl Guest {
             rules: Vec::new(),
             sent_on: SentOn::default(),
             entrances: vec![None],
+            closed_at: Vec::new(),
             claims: BTreeMap::new(),
             backends: BTreeMap::new(),
             through: None,
@@ -229,6 +232,11 @@ pub(super) fn sent_on(rule: &Rule, action: Action) -> Arc<Rule> {
     // A password is asked for where TLS keeps it secret, and so is a certificate.
     let (auth, asks, tls) = (Vec::new(), Vec::new(), None);
     Arc::new(Rule { action, filters: Vec::new(), auth, asks, tls, ..Rule::clone(rule) })
+}
+
+/// Of a rule that may not be followed, and keeps its places: requests there are for it, and for no other.
+pub(super) fn unavailable() -> Action {
+    Action::Respond { code: 503, body: Name::default() }
 }
 
 /// Unique at the front door, where many Services meet.

@@ -16,10 +16,13 @@ use std::{
 use seaway_model::{
     Name, ObjectRef, Problem, Reason,
     config::FrontDoor as Settings,
-    load_balancer::{Action, ClientAuth, HostPattern, HostTls, Rule, TlsByName, TlsProfile},
+    load_balancer::{ClientAuth, HostPattern, HostTls, Rule, TlsByName, TlsProfile},
 };
 
-use super::{FrontDoor, guest::Guest};
+use super::{
+    FrontDoor,
+    guest::{Guest, unavailable},
+};
 use crate::{annotations::AUTHORITIES, index::Given};
 
 /// What the rules of one host name ask for together.
@@ -210,14 +213,14 @@ impl FrontDoor {
 }
 
 /// Whoever asks there hears 503, and not that another connection would be served (421) or which password is asked for.
-fn closed(rule: &Rule, hosts: Vec<HostPattern>) -> Rule {
+pub(super) fn closed(rule: &Rule, hosts: Vec<HostPattern>) -> Rule {
     Rule {
         hosts,
         auth: Vec::new(),
         asks: Vec::new(),
         tls: None,
         filters: Vec::new(),
-        action: Action::Respond { code: 503, body: Name::default() },
+        action: unavailable(),
         ..Rule::clone(rule)
     }
 }

@@ -17,6 +17,7 @@ use super::{
     claims::Claim,
     entrances::{label, owner_of},
     guest::{Guest, Rank, sent_on as sent_on_to_tls},
+    host_tls::closed,
     owner,
 };
 use crate::{index::Given, service::to_https};
@@ -182,6 +183,7 @@ impl FrontDoor {
                 guest.rules.iter().filter_map(move |rule| owners.allowed(rank.namespace(), rule))
             });
             let rules = rules.flat_map(|rule| self.undisputed(entrance, rule, given));
+            let rules = rules.chain(self.closed_at(entrance));
             let rules = rules.chain(guards.values().cloned()).chain(unmatched(settings)).collect();
             Arc::new(Listener {
                 tls: Some(tls),
@@ -196,8 +198,10 @@ impl FrontDoor {
         let mut rules: Vec<Arc<Rule>> = self.challenges.values().flatten().cloned().collect();
         for (rank, guest) in self.guests_at(entrance) {
             let asked = guest.redirect.unwrap_or(settings.tls.redirect);
-            let sent_on = https_only
-                || secure_for_all.is_some() && asked && !self.awaits_certificate(&guest.rules, given);
+            let can = secure_for_all.is_some() && !self.awaits_certificate(&guest.rules, given);
+            let sent_on = https_only || asked && can;
+            // What keeps a password secret is not there yet.
+            let is_kept = |rule: &Rule| asked && !can && !(rule.auth.is_empty() && rule.asks.is_empty());
             // So it is with rules that require one.
             let requires = |rule: &Arc<Rule>| {
                 sent_on || rule.tls.as_ref().is_some_and(|tls| tls.requires_certificates())
@@ -207,11 +211,13 @@ impl FrontDoor {
                     guest.sent_on(|| to_https(settings.tls.port)).get(number).unwrap_or(rule).clone()
                 }
                 true => sent_on_to_tls(rule, to_https(settings.tls.port)),
+                false if is_kept(rule) => Arc::new(closed(rule, rule.hosts.clone())),
                 false => rule.clone(),
             });
             let its = its.filter_map(|rule| owners.allowed(rank.namespace(), &rule));
             rules.extend(its.flat_map(|rule| self.undisputed(entrance, rule, given)));
         }
+        rules.extend(self.closed_at(entrance));
         rules.extend(guards.into_values());
         rules.extend(unmatched(settings));
         let open = listener((entrance, "http"), settings.port, rules, (settings, given.config));

@@ -147,20 +147,46 @@ impl Reader<'_> {
         for (number, asked) in written.matches.iter().enumerate() {
             understood &= self.patterns(asked, &format!("{field}.matches[{number}]"));
         }
-        let (filters, action) = match understood {
-            true => (self.filters(&written.filters), self.action(&written.action, field)),
-            false => (Vec::new(), broken()),
-        };
+        // What the Services let in counts for a rule that is not understood, too.
+        let (filters, action) = (self.filters(&written.filters), self.action(&written.action, field));
+        let (filters, action) = if understood { (filters, action) } else { (Vec::new(), broken()) };
+        let mut rule = self.rule_with(written, filters, action);
+        if !understood && rule.is_restricted() {
+            rule.matches.iter_mut().for_each(|asked| self.widen(asked));
+        }
+        rule
+    }
+
+    /// Expressions that are none become the widest of their beginning. One that is left out would give its requests to a broader
+    /// rule, without what protects this one.
+    fn widen(&mut self, asked: &mut Match) {
+        let shared = self.limits.shared;
+        if let Some(PathMatch::Regex(pattern)) = &mut asked.path
+            && self.known.verdict(pattern, shared).is_err()
+        {
+            *pattern = format!("{}{ANYTHING}", literal_beginning(pattern)).into();
+        }
+        for (_, text) in asked.headers.iter_mut().chain(&mut asked.query) {
+            if let TextMatch::Regex(pattern) = text
+                && self.known.verdict(pattern, shared).is_err()
+            {
+                *pattern = ANYTHING.into();
+            }
+        }
+    }
+
+    fn rule_with(&self, written: &RouteRule, filters: Vec<Filter>, action: Action) -> Rule {
+        let admitted = self.admitted.clone();
         Rule {
             owner: self.guest.owner.clone(),
             hosts: self.route.hosts.clone(),
             matches: written.matches.clone(),
-            sources: self.admitted.sources,
-            denied: self.admitted.denied,
-            rates: self.admitted.rates,
-            auth: self.admitted.auth,
-            asks: self.admitted.asks,
-            tls: self.admitted.tls.map(Arc::new),
+            sources: admitted.sources,
+            denied: admitted.denied,
+            rates: admitted.rates,
+            auth: admitted.auth,
+            asks: admitted.asks,
+            tls: admitted.tls.map(Arc::new),
             filters,
             action,
             timeout: written.timeout,
@@ -375,6 +401,22 @@ impl Reader<'_> {
 
 fn key(to: &BackendRef) -> ServiceKey {
     ServiceKey::new(to.namespace.clone(), to.service.clone())
+}
+
+/// An expression for every text.
+const ANYTHING: &str = "(?s-u:.)*";
+
+/// The text that everything begins with which the expression can mean, as an expression.
+fn literal_beginning(pattern: &str) -> String {
+    let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
+    if pattern.contains('|') {
+        return String::new();
+    }
+    let is_literal = |it: &char| it.is_ascii_alphanumeric() || "/-_~:,;=@!'&%".contains(*it);
+    let literal: Vec<char> = pattern.chars().take_while(is_literal).collect();
+    let is_repeated = pattern.chars().nth(literal.len()).is_some_and(|it| "?*{".contains(it));
+    let kept = literal.len().saturating_sub(usize::from(is_repeated));
+    literal.into_iter().take(kept).collect()
 }
 
 /// What Gateway API asks for where a rule cannot be followed.

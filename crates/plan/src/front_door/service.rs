@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use seaway_model::{
-    Config, L4, Name, Problem, Reason,
+    Config, L4, Name, Owner, Problem, Reason,
     config::{Admission, Opens},
     fact::{Service, ServiceKind, ServicePort, TargetPort},
     load_balancer::{Action, Filter, HostPattern, Match, PathMatch, Rule},
@@ -12,7 +12,7 @@ use seaway_model::{
 use super::{
     client_certificates::{self, CannotAsk, cannot_ask},
     entrances::settings_of,
-    guest::Guest,
+    guest::{Guest, unavailable},
     told::ignored_redirect_off,
 };
 use crate::{
@@ -59,7 +59,7 @@ impl Stays {
                 "the front door cannot ask for client certificates where it passes TLS through"
             }
             Stays::Protected(Protection::Unclear | Protection::Users | Protection::Limits(_)) => {
-                "it is not let in at the front door before its annotations are understood"
+                "the front door answers 503 for this Service until its annotations are corrected"
             }
             Stays::SourcesWithPassthrough => {
                 "the front door does not pass TLS through to a Service with source ranges"
@@ -91,14 +91,15 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
         Ok(ports) => ports,
         Err(why) => {
             guest.problems.extend(refused(&key, &wishes, why));
-            return (asks(&wishes) == Some(true) || is_news(why)).then_some(guest);
+            return (asks(&wishes) == Some(true)).then_some(guest);
         }
     };
-    guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.all_hosts(), given);
-    let Some(first) = ports.iter().find(|it| it.port == 80).or(ports.first()).map(|it| it.port) else {
+    if let Some(why) = unguarded(service, &wishes, config) {
+        guest.problems.extend(refused(&key, &wishes, why));
+        close(&mut guest, &key, &ports, &wishes, config);
         return Some(guest);
-    };
-    let strip = wishes.http.strip_prefix;
+    }
+    guest.asks_for_tls(&wishes, &key.namespace, &wishes.http.all_hosts(), given);
     let clients = Admitted::of(service, &wishes, given);
     let tls = clients.tls.clone().map(Arc::new);
     let is_certified = tls.as_ref().is_some_and(|it| it.clients.is_some());
@@ -107,48 +108,90 @@ pub(super) fn guest(service: &Arc<Service>, given: Given<'_>) -> Option<Guest> {
     guest.problems.extend(basic_auth::problems(service, &wishes, given.certificates));
     guest.problems.extend(forward_auth::problem(service, &wishes, given));
     guest.asks(&clients.asks);
-    let rule = |guest: &mut Guest, port, paths: &[Name], strips| Rule {
-        sources: clients.sources.clone(),
-        denied: clients.denied.clone(),
-        rates: clients.rates.clone(),
-        auth: clients.auth.clone(),
-        asks: clients.asks.clone(),
-        tls: tls.clone(),
-        ..rule(guest, &key, port, paths, strips)
-    };
     if is_certified {
-        // A handshake asks for a certificate by the name of a host: at paths of all names nobody would.
         guest.problems.extend(without_host(&key, &wishes));
-    } else if !wishes.http.paths.is_empty() {
-        let rule = rule(&mut guest, first, &wishes.http.paths, strip.unwrap_or(false));
-        guest.rule(rule, |_| wishes.field_of(annotations::PATH));
-    } else if wishes.http.placed.is_empty() {
-        for port in &ports {
-            let paths = paths(&key, port.port, port.port == first);
-            let strips = strip.unwrap_or(config.front_door.strip_prefix);
-            let rule = rule(&mut guest, port.port, &paths, strips);
-            guest.rule(rule, |_| NAME.into());
+    }
+    for place in places(&key, &ports, &wishes, config) {
+        if is_certified && place.field == NAME.into() {
+            continue;
         }
-    }
-    if !wishes.http.hosts.is_empty() {
-        let rule = rule(&mut guest, first, &["/".into()], false);
-        let hosts: Vec<HostPattern> = wishes.http.hosts.clone();
-        guest.rule(Rule { hosts, ..rule }, |_| wishes.field_of(annotations::HOST));
-    }
-    // Host and path as an Ingress has them: who says exactly where it is, is nowhere else.
-    let mut by_path: BTreeMap<&Name, Vec<HostPattern>> = BTreeMap::new();
-    for (host, path) in &wishes.http.placed {
-        by_path.entry(path).or_default().push(host.clone());
-    }
-    for (path, hosts) in by_path {
-        let rule = rule(&mut guest, first, std::slice::from_ref(path), strip.unwrap_or(false));
-        guest.rule(Rule { hosts, ..rule }, |_| wishes.field_of(annotations::HOST));
+        // A handshake asks for a certificate by the name of a host: at paths of all names it would ask for none.
+        let rule = match is_certified && place.hosts.is_empty() {
+            true => rule(&guest.owner, &place, unavailable()),
+            false => Rule {
+                sources: clients.sources.clone(),
+                denied: clients.denied.clone(),
+                rates: clients.rates.clone(),
+                auth: clients.auth.clone(),
+                asks: clients.asks.clone(),
+                tls: tls.clone(),
+                ..rule(
+                    &guest.owner.clone(),
+                    &place,
+                    Action::Forward(vec![(guest.lead_to(&key, place.port), 1)]),
+                )
+            },
+        };
+        guest.rule(rule, |_| place.field.clone());
     }
     guest.problems.extend(idle_here(service, &wishes, Place::FrontDoor, config));
     guest.problems.extend(without_name(&key, &wishes));
     let off = ignored_redirect_off(&guest, &settings_of(&wishes, config));
     guest.problems.extend(off);
     Some(guest)
+}
+
+/// Where a port of a Service is served.
+struct Served {
+    port: u16,
+    hosts: Vec<HostPattern>,
+    paths: Vec<Name>,
+    strips: bool,
+    /// What says so.
+    field: Name,
+}
+
+/// All places of a Service at the front door.
+fn places(key: &ServiceKey, ports: &[&ServicePort], wishes: &Wishes, config: &Config) -> Vec<Served> {
+    let Some(first) = ports.iter().find(|it| it.port == 80).or(ports.first()).map(|it| it.port) else {
+        return Vec::new();
+    };
+    let http = &wishes.http;
+    let strips = http.strip_prefix.unwrap_or(false);
+    let mut all = Vec::new();
+    if !http.paths.is_empty() {
+        let (paths, field) = (http.paths.clone(), wishes.field_of(annotations::PATH));
+        all.push(Served { port: first, hosts: Vec::new(), paths, strips, field });
+    } else if http.placed.is_empty() {
+        let strips = http.strip_prefix.unwrap_or(config.front_door.strip_prefix);
+        all.extend(ports.iter().map(|port| {
+            let paths = paths(key, port.port, port.port == first);
+            Served { port: port.port, hosts: Vec::new(), paths, strips, field: NAME.into() }
+        }));
+    }
+    let by_host = wishes.field_of(annotations::HOST);
+    if !http.hosts.is_empty() {
+        let (hosts, paths) = (http.hosts.clone(), vec!["/".into()]);
+        all.push(Served { port: first, hosts, paths, strips: false, field: by_host.clone() });
+    }
+    // Host and path as an Ingress has them: who says exactly where it is, is nowhere else.
+    let mut by_path: BTreeMap<&Name, Vec<HostPattern>> = BTreeMap::new();
+    for (host, path) in &http.placed {
+        by_path.entry(path).or_default().push(host.clone());
+    }
+    all.extend(by_path.into_iter().map(|(path, hosts)| {
+        let (paths, field) = (vec![path.clone()], by_host.clone());
+        Served { port: first, hosts, paths, strips, field }
+    }));
+    all
+}
+
+/// The Service keeps its places, and answers 503 there: without it, a Service at a path above would answer requests that this one
+/// is meant to protect.
+fn close(guest: &mut Guest, key: &ServiceKey, ports: &[&ServicePort], wishes: &Wishes, config: &Config) {
+    for place in places(key, ports, wishes, config) {
+        guest.rule(rule(&guest.owner, &place, unavailable()), |_| place.field.clone());
+    }
 }
 
 /// What is said of the Service, and cannot be had where many Services share listeners. One that has listeners of its own has it
@@ -201,6 +244,8 @@ fn passing(mut guest: Guest, service: &Service, wishes: &Wishes, config: &Config
     };
     if let Some(why) = why_not_passed_through(service, wishes) {
         problem(Reason::Unsupported, why.as_str(), REMOVE_IT);
+        let ports: Vec<&ServicePort> = service.ports.iter().collect();
+        close(&mut guest, &key, &ports, wishes, config);
         return guest;
     }
     if wishes.http.hosts.is_empty() {
@@ -227,7 +272,7 @@ pub(super) fn why_not(service: &Service, config: &Config) -> Option<Stays> {
     if wishes.tls.through && asks(&wishes) == Some(true) {
         return why_not_passed_through(service, &wishes);
     }
-    ports(service, &wishes, config).err()
+    ports(service, &wishes, config).err().or_else(|| unguarded(service, &wishes, config))
 }
 
 /// Its ports that are there: one at least.
@@ -241,19 +286,17 @@ fn ports<'s>(service: &'s Service, wishes: &Wishes, config: &Config) -> Result<V
     }
     let ports: Vec<&ServicePort> =
         service.ports.iter().filter(|it| speaks_http(service, it, config)).collect();
-    if ports.is_empty() {
-        return Err(Stays::WithoutHttp);
-    }
-    // Whoever may not come in at its own listener may not come in at this one.
+    if ports.is_empty() { Err(Stays::WithoutHttp) } else { Ok(ports) }
+}
+
+/// Why what protects it cannot be had here: it answers 503.
+fn unguarded(service: &Service, wishes: &Wishes, config: &Config) -> Option<Stays> {
     match protection(service, wishes) {
         Some(Protection::Clients(_)) | None => {}
-        Some(protection) => return Err(Stays::Protected(protection)),
+        Some(protection) => return Some(Stays::Protected(protection)),
     }
     let has_hosts = !wishes.http.hosts.is_empty() || !wishes.http.placed.is_empty();
-    match cannot_ask(wishes, has_hosts, &settings_of(wishes, config)) {
-        Some(why) => Err(Stays::Uncertifiable(why)),
-        None => Ok(ports),
-    }
+    cannot_ask(wishes, has_hosts, &settings_of(wishes, config)).map(Stays::Uncertifiable)
 }
 
 fn why_not_passed_through(service: &Service, wishes: &Wishes) -> Option<Stays> {
@@ -295,11 +338,6 @@ fn without_name(key: &ServiceKey, wishes: &Wishes) -> Option<Problem> {
             .at(wishes.field_of(annotations::TLS_PROFILE))
             .fix("Give it a host name, seaway.dev/host; or remove the annotation."),
     )
-}
-
-/// Who did not ask is told where it would be served if it were not for that.
-fn is_news(why: Stays) -> bool {
-    matches!(why, Stays::Protected(_) | Stays::Uncertifiable(_))
 }
 
 const REMOVE_IT: &str = "Give it a LoadBalancer of its own, or remove the annotation.";
@@ -368,20 +406,20 @@ fn paths(key: &ServiceKey, port: u16, is_first: bool) -> Vec<Name> {
     plain.into_iter().flatten().chain(with_port).map(Name::from).collect()
 }
 
-fn rule(guest: &mut Guest, key: &ServiceKey, port: u16, paths: &[Name], strips: bool) -> Rule {
+fn rule(owner: &Owner, place: &Served, action: Action) -> Rule {
     let prefix = |path: &Name| Match { path: Some(PathMatch::Prefix(path.clone())), ..Match::default() };
     Rule {
-        owner: guest.owner.clone(),
-        hosts: Vec::new(),
-        matches: paths.iter().map(prefix).collect(),
+        owner: owner.clone(),
+        hosts: place.hosts.clone(),
+        matches: place.paths.iter().map(prefix).collect(),
         sources: Vec::new(),
         denied: Vec::new(),
         rates: Vec::new(),
         auth: Vec::new(),
         asks: Vec::new(),
         tls: None,
-        filters: if strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() },
-        action: Action::Forward(vec![(guest.lead_to(key, port), 1)]),
+        filters: if place.strips { vec![Filter::RewritePrefix("/".into())] } else { Vec::new() },
+        action,
         timeout: None,
         attempt_timeout: None,
         retries: None,

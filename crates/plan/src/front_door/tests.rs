@@ -5,6 +5,7 @@ mod certificate_limit;
 mod certified;
 mod claims;
 mod clients;
+mod closed;
 mod cluster;
 mod entrance_orders;
 mod entrances;

@@ -97,6 +97,9 @@ pub(super) async fn exchange(client: &Client, scratch: &mut Scratch) -> After {
         return refuse(client, scratch, 404).await;
     };
     client.task_state.charge_to(&rule.owner);
+    if config.routes.evades(&seen, rule) {
+        return refuse(client, scratch, 400).await;
+    }
     let peer = client.downstream.peer.ip();
     let asks = match client.downstream.told.believed {
         true => believed::client(peer, head, &scratch.request, &config.listener.http.trusted),

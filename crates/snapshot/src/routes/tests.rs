@@ -261,3 +261,61 @@ fn one_rule_that_changes_among_thousands_is_compiled_alone() {
         after.rules().filter(|(number, rule)| !numbers.get(number).is_some_and(|it| Arc::ptr_eq(it, rule)));
     assert_eq!(fresh.count(), 2);
 }
+
+#[test]
+fn a_path_that_a_server_may_take_for_a_protected_one_evades_its_rule() {
+    let open = rule(&[], vec![prefix("/")]);
+    let guarded = |paths: Vec<Match>| {
+        Arc::new(Rule {
+            sources: vec!["10.0.0.0/8".parse().expect("a network")],
+            ..Rule::clone(&rule(&[], paths))
+        })
+    };
+    let rules = [open, guarded(vec![prefix("/admin"), exactly("/login")]), guarded(vec![prefix("/staff")])];
+    let routes = Routes::compile(&rules);
+    let evades = |target: &'static str| {
+        let request = get("a.example", target);
+        let found = routes.find(&request).expect("everything is below /");
+        routes.evades(&request, &rules[found.rule])
+    };
+    for target in [
+        "//admin",
+        "/%61dmin",
+        "/%61%64min/x?y",
+        "/admin%2fx",
+        "/admin%2Fx",
+        "/admin;x",
+        "/admin;x=y/z",
+        "/%2fadmin",
+        "/admin%00",
+        "/admin%00.png",
+        "/log%69n",
+        "/%6cogin",
+        "//login",
+        "/login;s=1",
+        "/%5cadmin",
+    ] {
+        assert!(evades(target), "{target}");
+    }
+    for target in [
+        "/",
+        "/admin",
+        "/admin/x",
+        "/x%2fadmin",
+        "/x%20y",
+        "/a//b",
+        "/administrator",
+        "/login/x",
+        "/shop;admin",
+        "/%2561dmin",
+        "/x;y//admin",
+    ] {
+        assert!(!evades(target), "{target}");
+    }
+    // What is protected as much is no way round.
+    let equal = [guarded(vec![prefix("/")]), guarded(vec![prefix("/staff")])];
+    assert!(!Routes::compile(&equal).evades(&get("a.example", "//staff"), &equal[0]));
+    // Without protection, nothing is looked at.
+    let routes = Routes::compile(&rules[..1]);
+    assert!(!routes.evades(&get("a.example", "//admin"), &rules[0]));
+}

@@ -18,7 +18,7 @@ pub(super) fn backend(service: &str, port: u16) -> BackendRef {
     }
 }
 
-fn under(path: &str) -> Match {
+pub(super) fn under(path: &str) -> Match {
     Match { path: Some(PathMatch::Prefix(path.into())), ..Match::default() }
 }
 

@@ -1,0 +1,153 @@
+//! What protects a Service at the front door and cannot be followed: its places answer with an error, and no broader Service answers
+//! there in its place.
+
+use seaway_model::{
+    Config, Name,
+    config::{FrontDoor, Secrets},
+    fact::Service,
+    load_balancer::{Action, Match, PathMatch, Rule},
+};
+
+use super::{
+    protected::authorities,
+    routes::{route_to, under},
+    scene::*,
+};
+use crate::{World, certificates::tests::tls_secret, front_door};
+
+const PATH: (&str, &str) = ("seaway.dev/path", "/admin");
+
+fn admin(say: &[(&str, &str)]) -> Service {
+    saying(saying(service("admin", &[80]), &[PATH]), say)
+}
+
+/// `/` and, beside it, what is to be protected.
+fn beside_root(config: Config, admin: &Service) -> World {
+    let root = saying(service("root", &[80]), &[("seaway.dev/path", "/")]);
+    world(config, [put(&root), backed(&root), put(admin), backed(admin), told(&authorities("ca"))])
+}
+
+fn rules_at(world: &World, entrance: Option<&str>, of: &str) -> Vec<Rule> {
+    let owner = front_door::owner_of(entrance.map(Name::from).as_ref());
+    let seaway_model::Desired::LoadBalancer(it) = world.desire(&unit(&owner)) else { return Vec::new() };
+    let rules = it.listeners.values().flat_map(|it| &it.rules);
+    rules.filter(|rule| *rule.owner.object().name == *of).map(|rule| Rule::clone(rule)).collect()
+}
+
+fn answers(rule: &Rule) -> Option<u16> {
+    match rule.action {
+        Action::Respond { code, .. } => Some(code),
+        _ => None,
+    }
+}
+
+fn paths(rule: &Rule) -> Vec<PathMatch> {
+    rule.matches.iter().filter_map(|it: &Match| it.path.clone()).collect()
+}
+
+#[test]
+fn a_service_whose_protection_is_not_understood_answers_503_at_its_places() {
+    let served = beside_root(Config::default(), &admin(&[]));
+    assert!(rules_at(&served, None, "admin").iter().all(|it| answers(it).is_none()));
+    for say in [
+        ("seaway.dev/basic-auth", "Users_"),
+        ("seaway.dev/basic_auth", "users"),
+        ("seaway.dev/source-ranges", "10.0.0.0/33"),
+        ("seaway.dev/source-range", "10.0.0.0/8"),
+        ("seaway.dev/denied-source-ranges", "10.0.0/8"),
+        ("seaway.dev/client-certificates", "required"),
+        ("seaway.dev/client-authorities", "ca"),
+    ] {
+        let world = beside_root(Config::default(), &admin(&[say]));
+        let rules = rules_at(&world, None, "admin");
+        let prefix: Vec<PathMatch> = rules.iter().flat_map(paths).collect();
+        assert_eq!(prefix, [PathMatch::Prefix("/admin".into())], "{say:?}");
+        assert!(rules.iter().all(|it| answers(it) == Some(503)), "{say:?}: {rules:?}");
+        let it = load_balancer(&world).expect("the front door is open");
+        assert!(it.pools.keys().all(|id| !id.0.contains("admin")), "{say:?}: no member is checked for it");
+        assert!(!problems(&world).is_empty(), "{say:?}");
+    }
+}
+
+#[test]
+fn hosts_that_cannot_be_passed_through_with_protection_answer_503() {
+    let hosts = [("seaway.dev/host", "a.example"), ("seaway.dev/tls-passthrough", "true")];
+    let shop = saying(saying(service("shop", &[443]), &hosts), &[("seaway.dev/source-ranges", "10.0.0.0/8")]);
+    let world = world(Config::default(), [put(&shop), backed(&shop)]);
+    let rules = rules_at(&world, None, "shop");
+    let of_host: Vec<&Rule> = rules.iter().filter(|it| !it.hosts.is_empty()).collect();
+    assert!(!of_host.is_empty() && rules.iter().all(|it| answers(it) == Some(503)), "{rules:?}");
+}
+
+#[test]
+fn what_is_protected_at_an_entrance_that_is_not_there_is_closed_at_all_where_it_is_not() {
+    let mut config = Config::default();
+    config.front_door.tls.secrets = Secrets::Named;
+    let own = FrontDoor { port: 8080, ..config.front_door.clone() };
+    config.front_door.entrances.insert("internal".into(), own);
+    let users = ("seaway.dev/source-ranges", "10.0.0.0/8");
+    for (entrance, guard, main, internal) in [
+        ("interal", Some(users), vec![Some(503)], vec![Some(503)]),
+        ("main,interal", Some(users), vec![None], vec![Some(503)]),
+        ("interal", None, vec![], vec![]),
+        ("internal", Some(users), vec![], vec![None]),
+    ] {
+        let say: Vec<(&str, &str)> = [("seaway.dev/entrance", entrance)].into_iter().chain(guard).collect();
+        let mut root = saying(service("root", &[80]), &[("seaway.dev/path", "/")]);
+        root = saying(root, &[("seaway.dev/entrance", "main,internal")]);
+        let admin = admin(&say);
+        let world = world(config.clone(), [put(&root), backed(&root), put(&admin), backed(&admin)]);
+        let at = |name| rules_at(&world, name, "admin").iter().map(answers).collect::<Vec<_>>();
+        assert_eq!((at(None), at(Some("internal"))), (main, internal), "{entrance} {guard:?}");
+    }
+}
+
+#[test]
+fn a_protected_rule_with_a_broken_expression_closes_all_that_it_may_mean() {
+    let hidden = |say: &[(&str, &str)]| {
+        saying(service("admin", &[80]), &[&[("seaway.dev/front-door", "false")], say].concat())
+    };
+    let users = ("seaway.dev/source-ranges", "10.0.0.0/8");
+    for (pattern, say, expected) in [
+        ("/admin/[a-", vec![users], "/admin/(?s-u:.)*"),
+        ("/admin?[", vec![users], "/admi(?s-u:.)*"),
+        ("(/a|/b[", vec![users], "(?s-u:.)*"),
+        // Nothing is protected: its requests go where they go without it.
+        ("/admin/[a-", vec![], "/admin/[a-"),
+        ("/admin/.*", vec![users], "/admin/.*"),
+    ] {
+        let admin = hidden(&say);
+        let mut route = route_to("admin", 80);
+        route.rules[0].matches[0] = Match { path: Some(PathMatch::Regex(pattern.into())), ..under("/") };
+        let world = world(Config::default(), [put(&admin), backed(&admin), put_route(&route)]);
+        let rules = rules_at(&world, None, "shop");
+        let found: Vec<PathMatch> = rules.iter().flat_map(paths).collect();
+        assert_eq!(found, [PathMatch::Regex(expected.into())], "{pattern}");
+        let is_broken = pattern.contains("[");
+        assert_eq!(rules.iter().all(|it| answers(it) == Some(500)), is_broken, "{pattern}: {rules:?}");
+    }
+}
+
+#[test]
+fn no_password_is_asked_for_in_plaintext_where_https_is_asked_for_and_not_there_yet() {
+    let users = |say: &[(&str, &str)]| {
+        let host = ("seaway.dev/host", "a.example");
+        saying(service("shop", &[80]), &[&[host, ("seaway.dev/basic-auth", "users")], say].concat())
+    };
+    let redirect = ("seaway.dev/https-redirect", "true");
+    for (say, certified, expected) in [
+        (vec![redirect], false, vec![Some(503)]),
+        (vec![], false, vec![None]),
+        (vec![redirect], true, vec![None]),
+    ] {
+        let shop = users(&say);
+        let mut config = Config::default();
+        config.front_door.tls.secrets = Secrets::All;
+        let pair = certified.then(|| told(&tls_secret("own", &["a.example"])));
+        let world = world(config, [put(&shop), backed(&shop)].into_iter().chain(pair));
+        let open = listener(&world);
+        let of_host = open.rules.iter().filter(|it| !it.hosts.is_empty());
+        let found: Vec<Option<u16>> = of_host.map(|it| answers(it)).collect();
+        assert_eq!(found, expected, "{say:?} {certified}");
+    }
+}
