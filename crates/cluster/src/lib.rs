@@ -52,6 +52,7 @@ mod raw_object;
 mod records;
 mod requests;
 mod reviews;
+mod route_records;
 mod status;
 mod watch;
 mod writer;
@@ -70,12 +71,13 @@ pub use layer2_key::make_layer2_key;
 pub use lease::{LEADER, LeaderElection, Leading, LeaseTimings};
 pub use name_owner::{FirstClaims, NameOwnerTimings, NameOwnerWriter};
 pub use nodes::{
-    CLOUD_NODE, CLOUD_NODE_LIFECYCLE, NodeAddress, NodeChange, NodeEvent, NodeObject, NodePatch, NodeStore,
-    NodeWrite,
+    CLOUD_NODE, CLOUD_NODE_LIFECYCLE, CLOUD_ROUTE, NodeAddress, NodeChange, NodeEvent, NodeObject, NodePatch,
+    NodeStore, NodeWrite,
 };
 pub use passwords::{PasswordReader, PasswordsBySecret, WantedPasswords};
 pub use pools::{AddressCounts, PoolReport, PoolReports};
 pub use records::{LeaderRecords, MAX_LINES, MAX_RELEASED, RECORDS, RecordStore};
 pub use reviews::{ReviewOutcome, TokenReviewer};
+pub use route_records::{ROUTE_RECORDS, ReadRecord, RecordedPair, RecordedRoute, RouteRecord, RouteStore};
 pub use status::{EventRecorder, PENDING, StatusDriver, StatusStep};
 pub use watch::{HostLeases, SecretInterest, WantedSecrets, Watch, selector_of_host};

@@ -15,7 +15,7 @@ use crate::{
     answer::ApiError,
     connect::{Cluster, RequestError},
     kinds::WatchedKind,
-    other_signs::SeenRenewals,
+    other_signs::{LEASE, SeenRenewals},
     raw_object::RawObject,
     status,
 };
@@ -23,6 +23,9 @@ use crate::{
 /// The Leases of those who follow what a cloud says of Nodes.
 pub const CLOUD_NODE: &str = "seaway-cloud-node";
 pub const CLOUD_NODE_LIFECYCLE: &str = "seaway-cloud-node-lifecycle";
+pub const CLOUD_ROUTE: &str = "seaway-cloud-route";
+/// What the docs call the Lease of a cloud controller manager that writes routes alone.
+const ROUTE_LEASE: &str = "openstack-routes";
 /// So many come with one answer.
 const PAGE: u32 = 500;
 
@@ -33,6 +36,8 @@ pub struct NodeObject {
     pub uid: Name,
     pub version: String,
     pub provider_id: Option<String>,
+    /// The networks of its pods, as they are written.
+    pub pod_cidrs: Vec<String>,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     /// As they are: a write replaces all of them.
@@ -122,13 +127,14 @@ impl NodeObject {
 /// Reads and writes the Nodes of a cluster.
 pub struct NodeStore {
     cluster: Cluster,
-    /// Of the Lease of OpenStack's cloud controller manager.
+    /// Of the Lease of OpenStack's cloud controller manager, and of the one that its controller of routes may have.
     renewals: Mutex<SeenRenewals>,
+    route_renewals: Mutex<SeenRenewals>,
 }
 
 impl NodeStore {
     pub fn new(cluster: Cluster) -> NodeStore {
-        NodeStore { cluster, renewals: Mutex::default() }
+        NodeStore { cluster, renewals: Mutex::default(), route_renewals: Mutex::default() }
     }
 
     pub async fn list(&self) -> Result<Vec<NodeObject>, RequestError> {
@@ -204,7 +210,19 @@ impl NodeStore {
 
     /// The holder of the Lease of OpenStack's cloud controller manager, if it runs.
     pub async fn running_cloud_controller(&self) -> Result<Option<Name>, RequestError> {
-        self.cluster.running_cloud_controller(&self.renewals).await.map_err(RequestError)
+        self.cluster.running_cloud_controller(LEASE, &self.renewals).await.map_err(RequestError)
+    }
+
+    /// The same of one that may write routes: alone, with a Lease of its own, as docs/openstack-nodes.md names it.
+    pub async fn running_route_controller(&self) -> Result<Option<Name>, RequestError> {
+        match self.running_cloud_controller().await? {
+            Some(holder) => Ok(Some(holder)),
+            None => {
+                let of_routes =
+                    self.cluster.running_cloud_controller(ROUTE_LEASE, &self.route_renewals).await;
+                of_routes.map_err(RequestError)
+            }
+        }
     }
 }
 
@@ -268,6 +286,11 @@ struct Meta {
 struct Spec {
     #[serde(rename = "providerID", default)]
     provider_id: Option<String>,
+    #[serde(rename = "podCIDRs", default)]
+    pod_cidrs: Vec<String>,
+    /// As old API servers write it, without the list.
+    #[serde(rename = "podCIDR", default)]
+    pod_cidr: String,
     #[serde(default)]
     taints: Vec<Value>,
 }
@@ -292,11 +315,13 @@ struct Condition {
 impl From<NodeReply> for NodeObject {
     fn from(told: NodeReply) -> NodeObject {
         let NodeReply { metadata, spec, status } = told;
+        let first = spec.pod_cidrs.is_empty().then_some(spec.pod_cidr).filter(|it| !it.is_empty());
         NodeObject {
             name: metadata.name,
             uid: metadata.uid,
             version: metadata.resource_version,
             provider_id: spec.provider_id.filter(|it| !it.is_empty()),
+            pod_cidrs: spec.pod_cidrs.into_iter().chain(first).collect(),
             labels: metadata.labels,
             annotations: metadata.annotations,
             taints: spec.taints,

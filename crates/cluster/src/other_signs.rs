@@ -21,7 +21,7 @@ use crate::{
 
 /// As its flags have it, unless they say otherwise.
 const NAMESPACE: &str = "kube-system";
-const LEASE: &str = "cloud-controller-manager";
+pub(crate) const LEASE: &str = "cloud-controller-manager";
 /// As Kubernetes' own library for cloud controller managers signs its events of Services.
 const SOURCE: &str = "service-controller";
 /// A clock may be ahead of another: one that has ended is believed to run for this long.
@@ -34,7 +34,7 @@ impl Cluster {
         &self,
         event: Option<Option<OtherWrite>>,
     ) -> Result<OtherSigns, RequestError> {
-        let lease = known(self.lease_of_cloud_controller().await)?.flatten();
+        let lease = known(self.lease_of_cloud_controller(LEASE).await)?.flatten();
         let leads_since = lease.as_ref().and_then(|it| leads_since(it, Timestamp::now()));
         let event = match event {
             Some(event) => event,
@@ -47,16 +47,17 @@ impl Cluster {
     /// it does not say which of them it runs. Unlike above, what may not be asked is an error.
     pub(crate) async fn running_cloud_controller(
         &self,
+        lease: &str,
         seen: &Mutex<SeenRenewals>,
     ) -> Result<Option<Name>, ApiError> {
-        let lease = self.lease_of_cloud_controller().await?;
+        let lease = self.lease_of_cloud_controller(lease).await?;
         let mut seen = seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         Ok(lease.and_then(|it| seen.holder(&it, Timestamp::now(), Instant::now()).map(Name::from)))
     }
 
-    async fn lease_of_cloud_controller(&self) -> Result<Option<Lease>, ApiError> {
+    async fn lease_of_cloud_controller(&self, name: &str) -> Result<Option<Lease>, ApiError> {
         let leases: Api<Lease> = Api::namespaced(self.client(), NAMESPACE);
-        self.within_deadline(leases.get_opt(LEASE)).await
+        self.within_deadline(leases.get_opt(name)).await
     }
 
     async fn events_of_services(&self) -> Result<Vec<Event>, RequestError> {

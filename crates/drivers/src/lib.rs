@@ -6,6 +6,7 @@
 //!   presence  the addresses of our pools on this host's `lo`
 //!   octavia   load balancers of OpenStack, with the floating IPs that lead to them
 //!   nodes     what OpenStack says of Nodes: beside the engine, for they are no Units
+//!   routes    what leads to the pods of Nodes in OpenStack: beside the engine, too
 //!   acme      certificates that the front door orders from a certificate authority
 //!   dns       the names of Services in DNS, with the addresses that answer
 //!   names     the answers to DNS names, looked up again by their TTL
@@ -26,5 +27,6 @@ pub mod nodes;
 pub mod octavia;
 mod on_host;
 pub mod presence;
+pub mod routes;
 
 pub use on_host::OnHost;

@@ -33,12 +33,15 @@ pub use self::{
 };
 
 /// Addresses are compared this often.
-const CYCLE: Duration = Duration::from_secs(300);
+pub(crate) const CYCLE: Duration = Duration::from_secs(300);
 /// The same while something is wrong, or a kubelet silent: its server may be switched off, or deleted, after that. So old is what was
 /// listed when nothing is done by it any more.
-const SILENT: Duration = Duration::from_secs(60);
+pub(crate) const SILENT: Duration = Duration::from_secs(60);
 /// A pass that could not begin, or was not finished, is tried again after this.
-const AGAIN: Duration = Duration::from_secs(10);
+pub(crate) const AGAIN: Duration = Duration::from_secs(10);
+
+/// No pass begins sooner after the one before.
+pub const LEAST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Who has the Nodes: an API server.
 pub trait Nodes: Send + Sync + 'static {
@@ -53,6 +56,8 @@ pub trait Nodes: Send + Sync + 'static {
     fn record(&self, node: &NodeObject, event: NodeEvent) -> impl Future<Output = ()> + Send;
     /// The holder of the Lease of OpenStack's cloud controller manager, if it runs.
     fn running_cloud_controller(&self) -> impl Future<Output = Result<Option<Name>, RequestError>> + Send;
+    /// The same of one that writes routes: it may have a Lease of its own.
+    fn running_route_controller(&self) -> impl Future<Output = Result<Option<Name>, RequestError>> + Send;
 }
 
 impl Nodes for NodeStore {
@@ -78,6 +83,10 @@ impl Nodes for NodeStore {
 
     async fn running_cloud_controller(&self) -> Result<Option<Name>, RequestError> {
         self.running_cloud_controller().await
+    }
+
+    async fn running_route_controller(&self) -> Result<Option<Name>, RequestError> {
+        self.running_route_controller().await
     }
 }
 
@@ -131,9 +140,6 @@ pub fn about() -> ObjectRef {
 }
 
 impl<N: Nodes> NodeControllers<N> {
-    /// No pass begins sooner after the one before.
-    pub const LEAST_PAUSE: Duration = Duration::from_secs(5);
-
     pub fn new(
         nodes: N,
         join: Box<dyn Fn() -> Joining + Send + Sync>,
@@ -229,4 +235,4 @@ fn unanswered(what: &str, error: &RequestError, role: &str) -> Pass {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

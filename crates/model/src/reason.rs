@@ -174,6 +174,10 @@ reasons! {
         /// The server of a Node is not found, and the Node is not deleted.
         NodeKept: "If the server was deleted, delete the Node: kubectl delete node NAME. Else correct the credentials: \
                    docs/openstack-nodes.md.",
+        /// A pod network of a Node of OpenStack has no route, no allowed address pair, or will have none.
+        RouteMissing: "Do what the message says: docs/openstack-routes.md.",
+        /// A route of a router is not as it should be, or not needed, and is kept: Seaway did not make it, or its Node may exist.
+        RouteForeign: "Remove the route if nothing uses it: docs/openstack-routes.md.",
         /// A newer version of Seaway wrote this. The previous content stays in effect.
         NewerPlan: "Upgrade Seaway on this host.",
         /// A request to a cloud or to the API server failed; the message has its answer.

@@ -31,7 +31,7 @@ pub use versions::Versions;
 /// Cheap to clone; all clones share one session, one limit and one set of metrics. A process has one for each project, or
 /// that project's limit is twice what was said.
 #[derive(Clone)]
-pub struct Cloud(Arc<Inner>);
+pub struct Cloud(Arc<Inner>, Option<Fence>);
 
 struct Inner {
     context: Arc<SignInContext>,
@@ -58,12 +58,14 @@ impl Cloud {
         let gate = Gate::new(settings.limits);
         let context = Arc::new(SignInContext { settings, gate, random: RandomSource::default() });
         let keeper = SessionKeeper::start(source, context.clone()).await?;
-        Ok(Cloud(Arc::new(Inner {
-            context,
-            keeper,
-            versions: Mutex::default(),
-            refused_writes: Mutex::default(),
-        })))
+        let (versions, refused_writes) = Default::default();
+        Ok(Cloud(Arc::new(Inner { context, keeper, versions, refused_writes }), None))
+    }
+
+    /// The same, for who writes under another Lease.
+    #[must_use]
+    pub fn with_fence(&self, fence: Fence) -> Cloud {
+        Cloud(self.0.clone(), Some(fence))
     }
 
     /// Asks a service: within limits and time-outs, repeated where that is safe, signed in anew once when need be.
@@ -160,6 +162,7 @@ impl Cloud {
         let terms = ExchangeTerms { attempt, backoff: *backoff, repeatable: call.is_repeatable() };
         let repeated = || metrics.count_repeat(call);
         let SignInContext { gate, random, .. } = &*self.0.context;
+        let fence = self.1.as_ref().unwrap_or(fence);
         let may = || !call.is_write() || fence.is_open();
         let exchange = Exchange { clock: self.clock(), gate, random, may: &may, repeated: &repeated };
         // Everything that asks holds this: on the heap it makes nobody's own state large.

@@ -24,7 +24,9 @@ pub use floating_ip::{Attached, FloatingIp, FloatingIpChange, NewFloatingIp};
 pub use network::{
     AllocationPool, HostRoute, Network, NetworkChange, NewNetwork, NewSubnet, Subnet, SubnetChange,
 };
-pub use port::{AddressPair, AttachedPort, FixedIp, NewPort, Port, PortChange, SubPort, TrunkDetails};
+pub use port::{
+    AddressPair, AttachedPort, FixedIp, NewPort, Port, PortChange, RoutedPort, SubPort, TrunkDetails,
+};
 pub use router::{Gateway, NewRouter, Route, Router, RouterChange};
 pub use security_group::{
     Direction, EtherType, NewSecurityGroup, NewSecurityGroupRule, SecurityGroup, SecurityGroupChange,

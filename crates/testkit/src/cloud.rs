@@ -154,6 +154,16 @@ impl Cloud {
         state.now = state.now.after(time);
     }
 
+    /// Takes an extension away from Neutron, as if it had never been there: `extraroute-atomic`.
+    pub fn without_extension(&self, alias: &str) {
+        self.shared.locked().state.neutron.without.push(alias.to_owned());
+    }
+
+    /// What neutron.conf says of `max_routes` and `max_allowed_address_pair`.
+    pub fn network_limits(&self, routes: usize, pairs: usize) {
+        self.shared.locked().state.neutron.limits = neutron::Limits { routes, pairs };
+    }
+
     /// How long changes of load balancers take.
     pub fn pace(&self, pace: Pace) {
         self.shared.locked().state.octavia.pace = pace;

@@ -2,7 +2,7 @@
 
 mod doubts;
 mod histories;
-mod passes;
+pub(crate) mod passes;
 mod slow;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -1,4 +1,4 @@
-//! `[LoadBalancer]`, `[LoadBalancerClass "…"]` and `[Networking]` of a `cloud.conf`, one table each: what a key sets, and
+//! `[LoadBalancer]`, `[LoadBalancerClass "…"]`, `[Networking]` and `[Route]` of a `cloud.conf`, one table each: what a key sets, and
 //! what it may say. A value that the cloud provider's controller would refuse to start with refuses the file; any other
 //! that is not understood leaves its default. Both are told with their line.
 
@@ -119,6 +119,8 @@ const NETWORKING: &[Row<CloudDefaults>] = &[
     ("address-sort-order", |it, text| list(text, network).map(|order| it.networking.order = order)),
 ];
 
+const ROUTE: &[Row<CloudDefaults>] = &[("router-id", |it, text| some(text).map(|id| it.router = Some(id)))];
+
 /// Keys whose values have a type: with one that is none of it, the cloud provider's controller does not start.
 const TYPED: [&str; 14] = [
     "enabled",
@@ -180,6 +182,8 @@ pub fn read(conf: &CloudConf) -> Read {
     }
     let entries: Vec<&Entry> = conf.ini.entries("Networking").collect();
     set::<_, ()>(conf, "Networking", &entries, NETWORKING, &mut found, &[], told);
+    let entries: Vec<&Entry> = conf.ini.entries("Route").collect();
+    set::<_, ()>(conf, "Route", &entries, ROUTE, &mut found, &[], told);
     told.refused.extend(request_timeout(conf));
     told.told.extend(left_to_others(conf));
     told.told.extend(method(conf, &found));
@@ -195,11 +199,14 @@ pub fn read(conf: &CloudConf) -> Read {
 const OTHERS: [(&str, &str, &str); 4] = [
     ("Networking", "public-network-name", NODES),
     ("Networking", "internal-network-name", NODES),
-    ("Route", "router-id", "only the cloud controller manager reads it, to write routes"),
+    ("Route", "router-id", ROUTES),
     ("Metadata", "search-order", "only the cloud controller manager reads it"),
 ];
 const NODES: &str = "only the controller cloud-node reads it, of Seaway (--controllers) or of the cloud controller manager, to write the \
      addresses of Nodes; load balancers reach members at the InternalIP of their Node";
+
+const ROUTES: &str = "only the controller route reads it, of Seaway (--controllers) or of the cloud controller manager, to write \
+     routes to pods";
 
 /// All keys of a section that mean something.
 pub fn keys(section: &str) -> Vec<&'static str> {
@@ -210,6 +217,7 @@ pub fn keys(section: &str) -> Vec<&'static str> {
         "LoadBalancer" => of_cloud(BALANCER).chain(of_place).collect(),
         "LoadBalancerClass" => of_place.collect(),
         "Networking" => of_cloud(NETWORKING).collect(),
+        "Route" => of_cloud(ROUTE).collect(),
         _ => others.collect(),
     }
 }
@@ -218,7 +226,7 @@ fn left_to_others(conf: &CloudConf) -> impl Iterator<Item = String> + '_ {
     OTHERS.iter().flat_map(move |(section, key, why)| {
         let entries = conf.ini.entries(section).filter(|it| it.key.eq_ignore_ascii_case(key));
         entries.map(move |entry| {
-            let whom = if *section == "Networking" { "load balancers" } else { "Seaway" };
+            let whom = if *section == "Metadata" { "Seaway" } else { "load balancers" };
             format!("{}: [{section}] {key} has no effect on {whom}: {why}", conf.place(entry.line))
         })
     })

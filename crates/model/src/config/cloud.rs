@@ -61,6 +61,8 @@ pub struct CloudDefaults {
     /// `[LoadBalancerClass "gold"]`.
     pub classes: BTreeMap<Name, CloudNetworks>,
     pub networking: CloudNetworking,
+    /// The router whose routes lead to pods, by id.
+    pub router: Option<Name>,
 }
 
 /// Where load balancers, members and floating IPs are. By id.
@@ -161,6 +163,7 @@ impl Default for CloudDefaults {
             connections: None,
             classes: BTreeMap::new(),
             networking: CloudNetworking::default(),
+            router: None,
         }
     }
 }

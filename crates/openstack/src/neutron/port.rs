@@ -56,6 +56,20 @@ view! {
     }
 }
 
+view! {
+    /// What says where packets go that leave a router, and which of them the port lets through.
+    RoutedPort of Port {
+        device_id: String,
+        device_owner: String,
+        network_id: Option<Id<Network>>,
+        mac_address: Option<String>,
+        fixed_ips: Vec<FixedIp>,
+        allowed_address_pairs: Vec<AddressPair>,
+        port_security_enabled: Option<bool>,
+        revision_number: Option<u64>,
+    }
+}
+
 /// Of the parent port of a trunk.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct TrunkDetails {

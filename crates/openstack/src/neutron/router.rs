@@ -3,11 +3,14 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{FixedIp, Network, Status, Tagged};
 use crate::{
-    Service,
-    resource::{Creatable, Id, KnownBy, Resource, ResourceNames, Rest, noun, resource},
+    Error, Method, Service,
+    resource::{
+        Collection, Creatable, Id, KnownBy, Resource, ResourceNames, Rest, decode_object, noun, resource,
+    },
 };
 
 resource! {
@@ -53,6 +56,12 @@ pub struct Route {
     pub rest: Rest,
 }
 
+impl Route {
+    pub fn to(destination: impl ToString, nexthop: IpAddr) -> Route {
+        Route { destination: destination.to_string(), nexthop, rest: Rest::new() }
+    }
+}
+
 impl Gateway {
     /// The gateway of a router to this external network.
     pub fn of_network(network: Id<Network>) -> Gateway {
@@ -73,3 +82,27 @@ impl Creatable for Router {
 }
 
 impl Tagged for Router {}
+
+/// Each needs the extension `extraroute-atomic`: other routes stay as they are, whoever writes them at the same time.
+impl Collection<Router> {
+    /// One that is there already stays.
+    pub async fn add_routes(&self, id: &Id<Router>, routes: &[Route]) -> Result<Router, Error> {
+        self.edit_routes("add routes to router", id, "add_extraroutes", routes).await
+    }
+
+    /// One that is not there is no error.
+    pub async fn remove_routes(&self, id: &Id<Router>, routes: &[Route]) -> Result<Router, Error> {
+        self.edit_routes("remove routes from router", id, "remove_extraroutes", routes).await
+    }
+
+    async fn edit_routes(
+        &self,
+        operation: &'static str,
+        id: &Id<Router>,
+        action: &str,
+        routes: &[Route],
+    ) -> Result<Router, Error> {
+        let call = self.action(Method::PUT, operation, id, action);
+        decode_object(self.cloud.call(call.body(json!({"router": {"routes": routes}}))).await?)
+    }
+}

@@ -134,6 +134,22 @@ pub(super) struct Neutron {
     rules: Table,
     addresses: Addresses,
     quotas: BTreeMap<String, BTreeMap<String, i64>>,
+    pub(super) limits: Limits,
+    /// Extensions that this cloud has not.
+    pub(super) without: Vec<String>,
+}
+
+/// Of neutron.conf: `max_routes` of a router, `max_allowed_address_pair` of a port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) routes: usize,
+    pub(super) pairs: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { routes: 30, pairs: 10 }
+    }
 }
 
 impl Neutron {
@@ -263,8 +279,9 @@ fn versions(state: &mut State, request: &Request) -> Answer {
     Ok(Reply::json(200, json!({"versions": [version]})))
 }
 
-fn extensions(_: &mut State, _: &Request) -> Answer {
-    let all: Vec<Value> = EXTENSIONS.iter().map(|alias| described(alias)).collect();
+fn extensions(state: &mut State, _: &Request) -> Answer {
+    let is_there = |it: &&&str| !state.neutron.without.iter().any(|gone| gone == **it);
+    let all: Vec<Value> = EXTENSIONS.iter().filter(is_there).map(|alias| described(alias)).collect();
     Ok(Reply::json(200, json!({ "extensions": all })))
 }
 

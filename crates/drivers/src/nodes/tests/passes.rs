@@ -23,58 +23,72 @@ type Change = fn(&mut NodeObject);
 
 /// How writes of a Node fail.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Trouble {
+pub(crate) enum Trouble {
     Changed,
     Unreachable,
 }
 
 /// An API server with nothing but Nodes.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     nodes: Mutex<BTreeMap<Name, NodeObject>>,
     /// Each write and deletion.
     written: Mutex<Vec<String>>,
     trouble: Mutex<BTreeMap<Name, Trouble>>,
     /// So many milliseconds pass on this clock while a Node is read.
-    pub(super) slow: Mutex<Option<(Arc<AtomicU64>, u64)>>,
+    pub(crate) slow: Mutex<Option<(Arc<AtomicU64>, u64)>>,
     events: Mutex<Vec<(Name, &'static str)>>,
-    occm: Mutex<Option<Name>>,
+    pub(crate) occm: Mutex<Option<Name>>,
+    /// Not in lists, though they are there.
+    hidden: Mutex<BTreeSet<Name>>,
     /// What a kubelet or another process does to the Node right before it is read alone.
     meanwhile: Mutex<BTreeMap<Name, Change>>,
 }
 
 impl Memory {
-    pub(super) fn with(nodes: impl IntoIterator<Item = NodeObject>) -> Arc<Memory> {
+    pub(crate) fn with(nodes: impl IntoIterator<Item = NodeObject>) -> Arc<Memory> {
         let nodes = nodes.into_iter().map(|it| (it.name.clone(), it)).collect();
         Arc::new(Memory { nodes: Mutex::new(nodes), ..Memory::default() })
     }
 
-    pub(super) fn fail(&self, name: &str, trouble: Option<Trouble>) {
+    pub(crate) fn fail(&self, name: &str, trouble: Option<Trouble>) {
         let mut all = self.trouble.lock().unwrap();
         all.remove(name);
         all.extend(trouble.map(|it| (name.into(), it)));
     }
 
-    pub(super) fn add(&self, node: NodeObject) {
+    pub(crate) fn add(&self, node: NodeObject) {
         self.nodes.lock().unwrap().insert(node.name.clone(), node);
     }
 
-    pub(super) fn node(&self, name: &str) -> Option<NodeObject> {
+    pub(crate) fn remove(&self, name: &str) {
+        self.nodes.lock().unwrap().remove(name);
+    }
+
+    pub(crate) fn hide(&self, name: &str, hidden: bool) {
+        let mut all = self.hidden.lock().unwrap();
+        match hidden {
+            true => all.insert(name.into()),
+            false => all.remove(name),
+        };
+    }
+
+    pub(crate) fn node(&self, name: &str) -> Option<NodeObject> {
         self.nodes.lock().unwrap().get(name).cloned()
     }
 
-    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut NodeObject)) {
+    pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut NodeObject)) {
         let mut nodes = self.nodes.lock().unwrap();
         let node = nodes.get_mut(name).expect("it is there");
         change(node);
         node.version.push('x');
     }
 
-    pub(super) fn writes(&self) -> usize {
+    pub(crate) fn writes(&self) -> usize {
         self.written.lock().unwrap().len()
     }
 
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.nodes.lock().unwrap().keys().map(ToString::to_string).collect()
     }
 
@@ -102,7 +116,9 @@ impl Memory {
 
 impl Nodes for Arc<Memory> {
     async fn list(&self) -> Result<Vec<NodeObject>, RequestError> {
-        Ok(self.nodes.lock().unwrap().values().cloned().collect())
+        let hidden = self.hidden.lock().unwrap();
+        let nodes = self.nodes.lock().unwrap();
+        Ok(nodes.values().filter(|it| !hidden.contains(&it.name)).cloned().collect())
     }
 
     async fn read(&self, name: &str) -> Result<Option<NodeObject>, RequestError> {
@@ -152,6 +168,10 @@ impl Nodes for Arc<Memory> {
 
     async fn running_cloud_controller(&self) -> Result<Option<Name>, RequestError> {
         Ok(self.occm.lock().unwrap().clone())
+    }
+
+    async fn running_route_controller(&self) -> Result<Option<Name>, RequestError> {
+        self.running_cloud_controller().await
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn change(state: &mut State, request: &Request) -> Answer {
     }
     row.fields.extend(changes);
     state.check_groups(&row.fields)?;
-    complete_pairs(&mut row)?;
+    complete_pairs(&mut row, state.neutron.limits.pairs)?;
     state.keep(&PORT, row);
     state.told(200, &PORT, &request.at[0])
 }
@@ -125,7 +125,7 @@ impl State {
         let mut row = self.new_row(fields, project);
         row.parent = Some(network.to_owned());
         row.set("fixed_ips", self.take_all(&chosen, &row.id));
-        complete_pairs(&mut row)?;
+        complete_pairs(&mut row, self.neutron.limits.pairs)?;
         let id = row.id.clone();
         self.neutron.ports.put(row);
         Ok(id)
@@ -192,13 +192,17 @@ fn asked(fixed: &Value) -> Vec<Asked> {
 }
 
 /// A pair without a MAC has the port's.
-fn complete_pairs(row: &mut Row) -> Result<(), Refusal> {
+fn complete_pairs(row: &mut Row, most: usize) -> Result<(), Refusal> {
     let mac = row.text("mac_address").to_owned();
     let mut pairs = row.fields.get("allowed_address_pairs").cloned().unwrap_or_default();
     let Some(all) = pairs.as_array_mut().filter(|it| !it.is_empty()) else { return Ok(()) };
     if !row.is("port_security_enabled") {
         let message = "Port Security must be enabled in order to have allowed address pairs on a port.";
         return Err(Refusal::of(409, "AddressPairAndPortSecurityRequired", message));
+    }
+    if all.len() > most {
+        let message = format!("The number of allowed address pair exceeds the maximum {most}.");
+        return Err(Refusal::of(400, "AllowedAddressPairExhausted", message));
     }
     for pair in all {
         if pair.get("mac_address").is_none() {

@@ -260,6 +260,14 @@ impl State {
     }
 
     fn check_routes(&self, router: &Row, routes: &Value) -> Result<(), Refusal> {
+        let most = self.neutron.limits.routes;
+        if routes.as_array().is_some_and(|it| it.len() > most) {
+            let message = format!(
+                "Unable to complete operation for {}. The number of routes exceeds the maximum {most}.",
+                router.id
+            );
+            return Err(Refusal::of(400, "RoutesExhausted", message));
+        }
         let mut nets = Vec::new();
         for port in self.interfaces(&router.id) {
             nets.extend(
