@@ -51,7 +51,7 @@ mod metrics;
 mod page;
 mod process;
 
-pub use metrics::{MetricsSource, SeriesLimits, api_server_metrics};
+pub use metrics::{MetricsSource, SeriesLimits, api_server_metrics, node_controller_metrics};
 pub use server::guarded::{Authorization, Authorizer, Authorizing, CertificateError, MetricsGuard};
 pub use server::{
     Admin, BindError, Binding, BoundSockets, ClosedListener, ViewDetail, ViewFuture, ViewSource,

@@ -8,6 +8,7 @@ mod allocation;
 mod api_server;
 mod drivers;
 mod expose;
+mod node_controllers;
 mod objects;
 mod times;
 
@@ -18,9 +19,9 @@ use std::{
     time::Instant,
 };
 
-pub use self::api_server::api_server_metrics;
 use self::objects::Objects;
 pub use self::objects::SeriesLimits;
+pub use self::{api_server::api_server_metrics, node_controllers::node_controller_metrics};
 use prometheus_client::registry::Registry;
 use seaway_model::L4;
 

@@ -6,7 +6,8 @@ use seaway_model::{L4, Problem, Time, latency::Latencies, load_balancer::Balance
 use serde::{Deserialize, Serialize};
 
 pub use self::cluster::{
-    AllocationView, ApiCallsView, ApiServerView, ConditionView, DriverView, Part, PoolUseView, WatchView,
+    AllocationView, ApiCallsView, ApiServerView, ConditionView, DriverView, NodeControllerView, Part,
+    PoolUseView, WatchView,
 };
 
 mod cluster;

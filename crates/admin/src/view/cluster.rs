@@ -83,6 +83,17 @@ pub struct DriverView {
     pub times: Histogram,
 }
 
+/// What a controller of OpenStack's Nodes or routes does. For `/metrics` alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeControllerView {
+    /// `nodes`, `routes`
+    pub controller: &'static str,
+    /// What its last pass found wrong.
+    pub problems: u64,
+    /// How long its passes took.
+    pub times: Histogram,
+}
+
 /// What a process of a cluster asks of the API server, and hears. For `/metrics` alone.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ApiServerView {

@@ -79,7 +79,9 @@ fn metrics_parse_and_their_labels_are_bounded() {
                         "state" if name == "seaway_pool_addresses" => &["used", "free"],
                         "le" if matches!(
                             name.as_str(),
-                            "seaway_driver_work_seconds" | "seaway_api_call_duration_seconds"
+                            "seaway_driver_work_seconds"
+                                | "seaway_api_call_duration_seconds"
+                                | "seaway_node_controller_pass_seconds"
                         ) =>
                         {
                             continue;
@@ -93,6 +95,7 @@ fn metrics_parse_and_their_labels_are_bounded() {
                         // Of those that Seaway watches.
                         "kind" if name.starts_with("seaway_watch_") => &["Service", "Node"],
                         "driver" if name.starts_with("seaway_driver_") => &["status", "octavia"],
+                        "controller" => &["nodes", "routes"],
                         "state" if name == "seaway_driver_units" => &["waiting", "working"],
                         "condition" if name == "seaway_services_conditions" => &["Ready", "Announced"],
                         "status" if name == "seaway_services_conditions" => &["True", "False", "Unknown"],

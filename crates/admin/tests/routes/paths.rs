@@ -12,7 +12,8 @@ use std::{
 };
 
 use seaway_admin::{
-    Admin, BindError, Binding, BoundSockets, View, api_server_metrics, logging::LogHandle, view::Readiness,
+    Admin, BindError, Binding, BoundSockets, View, api_server_metrics, logging::LogHandle,
+    node_controller_metrics, view::Readiness,
 };
 
 use crate::{
@@ -44,6 +45,7 @@ fn serve(
     let anywhere = Binding::Exactly(vec!["127.0.0.1:0".parse().unwrap()]);
     change(BoundSockets::bind(&anywhere).unwrap())
         .with_metrics_source(api_server_metrics(|| api_server::at(2)))
+        .with_metrics_source(node_controller_metrics(|| api_server::node_controllers(2)))
         .serve(seaway_admin::immediate_source(move || Arc::new(source())), LogHandle::detached())
 }
 

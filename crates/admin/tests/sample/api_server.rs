@@ -1,6 +1,6 @@
 //! What a host has asked of the API server, after it began with what it had saved.
 
-use seaway_admin::view::{ApiCallsView, ApiServerView, WatchView};
+use seaway_admin::view::{ApiCallsView, ApiServerView, NodeControllerView, WatchView};
 use seaway_model::{
     Time,
     latency::{Histogram, LATENCY_BUCKETS},
@@ -16,4 +16,10 @@ pub(crate) fn at(count: u64) -> ApiServerView {
         watches: watches.map(|(kind, age_seconds, lists)| WatchView { kind, age_seconds, lists }).into(),
         snapshot: Some(Time(1_790_000_000_000)),
     }
+}
+
+/// Controllers of Nodes and routes, after so many passes each.
+pub(crate) fn node_controllers(count: u64) -> Vec<NodeControllerView> {
+    let times = Histogram { buckets: [count; LATENCY_BUCKETS], sum: 1_000_000 * count };
+    ["nodes", "routes"].map(|controller| NodeControllerView { controller, problems: 1, times }).into()
 }

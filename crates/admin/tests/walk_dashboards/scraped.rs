@@ -17,7 +17,9 @@ use prometheus_client::{
     },
     registry::{Registry, Unit},
 };
-use seaway_admin::{Binding, BoundSockets, View, api_server_metrics, logging::LogHandle, view::Part};
+use seaway_admin::{
+    Binding, BoundSockets, View, api_server_metrics, logging::LogHandle, node_controller_metrics, view::Part,
+};
 use seaway_model::latency::{Histogram, LATENCY_BUCKETS, Latencies};
 
 use crate::{api_server, view};
@@ -37,7 +39,9 @@ pub(crate) fn serving(test: impl FnOnce(&[SocketAddr])) {
             let asked = asked.clone();
             let api_server = move || api_server::at(asked.fetch_add(1, Ordering::Relaxed));
             let bound = BoundSockets::bind(at).unwrap().with_metrics_source(Box::new(of_openstack));
-            bound.with_metrics_source(api_server_metrics(api_server))
+            bound
+                .with_metrics_source(api_server_metrics(api_server))
+                .with_metrics_source(node_controller_metrics(|| api_server::node_controllers(1)))
         };
         let log = LogHandle::detached;
         let admin = bind(&controllers_at).serve(seaway_admin::immediate_source(source), log());
