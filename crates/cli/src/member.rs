@@ -212,6 +212,7 @@ impl Member {
         let mut placements: Vec<Arc<dyn Placement>> = host.iter().map(|host| host.placement()).collect();
         let mut drivers = Drivers::default();
         let (mut conf, mut herald, mut connection) = (None, None, None);
+        let node_counts = nodes::NodeCounts::default();
         let usable = Arc::new(AtomicBool::new(cloud::refused(&settings).is_none()));
         let problems = ProblemLog::default();
         let statuses =
@@ -236,6 +237,9 @@ impl Member {
                 usable.clone(),
             );
             bound = bound.with_metrics_source(calls);
+            if arguments.cloud.controllers.needs_cloud() {
+                bound = bound.with_metrics_source(node_counts.metrics());
+            }
             placements.push(Arc::new(cloud::placement()));
             drivers = drivers.with_shared(driver.clone()).with(Groups::new(driver.clone()));
             conf = Some((driver, cloud::rewritten(file.clone(), &mut parts)));
@@ -327,7 +331,15 @@ impl Member {
                 None
             }
         };
-        let nodes = nodes::start(&arguments.cloud, &cluster, &settings, connection, &handle, &mut parts);
+        let nodes = nodes::start(
+            &arguments.cloud,
+            &cluster,
+            &settings,
+            connection,
+            &handle,
+            &node_counts,
+            &mut parts,
+        );
         // It ends by itself once all pages are shown.
         tokio::spawn(pages::tell(bound.closed_listeners(), owns.subscribe(), changes.clone()));
         let reported = ReportedProblems::new(problems);

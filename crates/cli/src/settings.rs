@@ -30,7 +30,6 @@ use std::{
 
 use seaway_admin::logging::check_level;
 use seaway_cluster::{Access, LeaseTimings, WatchTimings};
-use seaway_drivers::nodes::Deletion;
 use seaway_files::pem::PemFiles;
 use seaway_manifests::{
     decode::{Fault, Faults, Field, FieldReads},
@@ -44,8 +43,8 @@ use seaway_node::Layer2Settings;
 use seaway_openstack::Limits;
 use seaway_proxy::{AccessLog, MemoryLimits};
 
-pub(crate) use self::metrics::Metrics;
 use self::{data_plane::DataPlane, series::Series, tenants::ExplicitKeys};
+pub(crate) use self::{metrics::Metrics, nodes::NodeKeys};
 
 pub(crate) const EXAMPLE: &str = include_str!("settings/example.yaml");
 
@@ -103,8 +102,8 @@ pub(crate) struct Settings {
     pub(crate) rebuild: bool,
     /// How many requests a cloud gets.
     pub(crate) requests: Limits,
-    /// Which Nodes of a cloud are deleted, and when.
-    pub(crate) node_deletion: Deletion,
+    /// Which Nodes of a cloud are deleted, and when; what is said of their pods' networks.
+    pub(crate) nodes: NodeKeys,
     /// Whether Services without a class are ours, where that is said.
     pub(crate) by_default: Option<ByDefault>,
     /// Which keys are set whose defaults differ between a folder and a cluster.
@@ -143,7 +142,7 @@ impl Default for Settings {
             audit: Duration::from_secs(300),
             rebuild: false,
             requests: Limits::default(),
-            node_deletion: Deletion::default(),
+            nodes: NodeKeys::default(),
             by_default: None,
             said: ExplicitKeys::default(),
             told: Vec::new(),
@@ -264,7 +263,7 @@ fn read(root: &Field<'_>, beside: &Path) -> Settings {
         None => {}
     }
     cloud(&file.take("cloud"), &mut settings);
-    settings.node_deletion = nodes::read(&file.take("nodes"));
+    settings.nodes = nodes::read(&file.take("nodes"));
     settings.config.adopt = adopt::read(&file.take("adopt"));
     pools::read(&file.take("pools"), &mut settings);
     (settings.layer2, settings.config.layer2) = layer2::read(&file.take("layer2"), beside);

@@ -8,11 +8,12 @@ pub(crate) struct Controllers {
     pub(crate) service: bool,
     pub(crate) cloud_node: bool,
     pub(crate) cloud_node_lifecycle: bool,
+    pub(crate) route: bool,
 }
 
 impl Default for Controllers {
     fn default() -> Controllers {
-        Controllers { service: true, cloud_node: false, cloud_node_lifecycle: false }
+        Controllers { service: true, cloud_node: false, cloud_node_lifecycle: false, route: false }
     }
 }
 
@@ -36,6 +37,11 @@ impl Controllers {
     pub(crate) fn follows_nodes(self) -> bool {
         self.cloud_node || self.cloud_node_lifecycle
     }
+
+    /// Whether one runs that needs a cloud.
+    pub(crate) fn needs_cloud(self) -> bool {
+        self.follows_nodes() || self.route
+    }
 }
 
 impl FromStr for Controllers {
@@ -49,25 +55,19 @@ impl FromStr for Controllers {
             let (name, on) = word.strip_prefix('-').map_or((word, true), |it| (it, false));
             let found = NAMES.iter().find(|(short, long, _)| name == *short || name == *long);
             let Some((.., which)) = found else {
-                let known: Vec<&str> = NAMES.iter().map(|it| it.0).filter(|it| *it != "route").collect();
+                let known: Vec<&str> = NAMES.iter().map(|it| it.0).collect();
                 return Err(format!("there is no controller {name:?}; there are {}", known.join(", ")));
             };
             said.push((*which, on));
         }
         let runs = |which| said.iter().find(|it| it.0 == which).map_or(all, |it| it.1);
-        if said.contains(&(Which::Route, true)) {
-            return Err(
-                "Seaway has no route controller yet: leave route to OpenStack's cloud controller manager \
-                        (--controllers=route --leader-elect-resource-name=openstack-routes)"
-                    .to_owned(),
-            );
-        }
         let found = Controllers {
             service: runs(Which::Service),
             cloud_node: runs(Which::Node),
             cloud_node_lifecycle: runs(Which::Lifecycle),
+            route: runs(Which::Route),
         };
-        match found.service || found.follows_nodes() {
+        match found.service || found.needs_cloud() {
             true => Ok(found),
             false => Err("no controller would run".to_owned()),
         }
@@ -76,7 +76,7 @@ impl FromStr for Controllers {
 
 impl fmt::Display for Controllers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = [self.service, self.cloud_node, self.cloud_node_lifecycle];
+        let all = [self.service, self.cloud_node, self.cloud_node_lifecycle, self.route];
         let named = NAMES.iter().zip(all).filter(|(_, runs)| *runs).map(|(name, _)| name.0);
         f.write_str(&named.collect::<Vec<_>>().join(","))
     }
@@ -90,9 +90,11 @@ mod tests {
     fn the_words_are_those_of_cloud_controller_managers() {
         for (text, runs) in [
             ("service", "service"),
-            ("*", "service,cloud-node,cloud-node-lifecycle"),
-            ("*,-service", "cloud-node,cloud-node-lifecycle"),
-            ("-service,*", "cloud-node,cloud-node-lifecycle"),
+            ("*", "service,cloud-node,cloud-node-lifecycle,route"),
+            ("*,-service", "cloud-node,cloud-node-lifecycle,route"),
+            ("-service,*", "cloud-node,cloud-node-lifecycle,route"),
+            ("route", "route"),
+            ("service,node-route-controller", "service,route"),
             ("*,-route", "service,cloud-node,cloud-node-lifecycle"),
             ("cloud-node-controller, cloud-node-lifecycle-controller", "cloud-node,cloud-node-lifecycle"),
             ("service-lb-controller,cloud-node", "service,cloud-node"),
@@ -104,8 +106,6 @@ mod tests {
         }
         assert_eq!("service".parse(), Ok(Controllers::default()));
         for (text, why) in [
-            ("route", "no route controller yet"),
-            ("*,node-route-controller", "no route controller yet"),
             ("nodes", "there is no controller \"nodes\""),
             ("-service", "no controller would run"),
             ("", "no controller would run"),

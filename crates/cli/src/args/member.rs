@@ -59,7 +59,7 @@ pub(crate) struct CloudArgs {
     #[arg(long, value_name = "NAME", default_value = "kubernetes")]
     pub(crate) cluster_name: String,
     /// Which controllers run, by the names of OpenStack's cloud controller manager: service, cloud-node,
-    /// cloud-node-lifecycle; * for all, -NAME for all but one. Each has a Lease of its own
+    /// cloud-node-lifecycle, route; * for all, -NAME for all but one. Each has a Lease of its own
     #[arg(long, value_name = "LIST", default_value = "service")]
     pub(crate) controllers: Controllers,
     /// Write providerIDs with the region: openstack://REGION/ID

@@ -114,7 +114,11 @@ empty or has a path in it: without roles and definitions, an upgrade would delet
 {{- $cloud := (fromYaml (include "seaway.text" (dict "root" $root "file" "openstack-controller"))).spec.template.spec -}}
 {{- $theirs := first $cloud.containers -}}
 {{- $_ := set $pod "securityContext" (merge $pod.securityContext $cloud.securityContext) -}}
-{{- $_ := set $container "args" (append (initial $theirs.args) $root.Values.openstack.clusterName) -}}
+{{- $args := append (initial $theirs.args) $root.Values.openstack.clusterName -}}
+{{- if ne (join "," $root.Values.openstack.controllers) "service" -}}
+{{- $args = concat $args (list "--controllers" (join "," $root.Values.openstack.controllers)) -}}
+{{- end -}}
+{{- $_ := set $container "args" $args -}}
 {{- $_ := set $container "volumeMounts" (concat $theirs.volumeMounts $container.volumeMounts) -}}
 {{- range $cloud.volumes -}}{{- $_ := set .secret "secretName" $root.Values.openstack.secretName -}}{{- end -}}
 {{- $_ := set $pod "volumes" (concat $cloud.volumes $pod.volumes) -}}
