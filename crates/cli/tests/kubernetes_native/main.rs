@@ -38,6 +38,7 @@ mod node_writes;
 mod occm;
 mod octavia;
 mod openstack_nodes;
+mod openstack_routes;
 mod planning;
 mod pods;
 mod policies;

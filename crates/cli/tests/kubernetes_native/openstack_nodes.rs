@@ -15,9 +15,9 @@ use crate::{
 };
 
 const NODES: &str = "{defaultDriver: none, admin: {listen: [\"127.0.0.1:0\"]}, nodes: {deletionGrace: 10s}}";
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-fn boot(project: &Project, name: &str) -> Id<Server> {
+pub(crate) fn boot(project: &Project, name: &str) -> Id<Server> {
     project.runtime.block_on(async {
         let named = Query::named("nodes");
         let network =
@@ -32,7 +32,7 @@ fn boot(project: &Project, name: &str) -> Id<Server> {
     })
 }
 
-fn node(name: &str, spec: &str) -> String {
+pub(crate) fn node(name: &str, spec: &str) -> String {
     format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n")
 }
 
@@ -44,7 +44,7 @@ fn report(scene: &Scene, name: &str, ready: &str) {
     scene.cluster.kubectl_process(&patch, "").expect("it is written");
 }
 
-fn occm(renewed: &str) -> String {
+pub(crate) fn occm(renewed: &str) -> String {
     format!(
         "apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {{name: cloud-controller-manager, namespace: kube-system}}\n\
          spec: {{holderIdentity: occm-host_1, leaseDurationSeconds: 15, acquireTime: {renewed}, renewTime: {renewed}}}\n"
