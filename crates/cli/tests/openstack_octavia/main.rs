@@ -22,6 +22,7 @@ mod pods;
 mod protocols;
 mod quotas;
 mod rebuilt;
+mod routes;
 #[path = "../kubernetes_native/scene.rs"]
 #[allow(dead_code, reason = "what it has for hosts of ours is for others")]
 mod scene;
