@@ -7,17 +7,26 @@
 //! A Unit is one owner's part of HAProxy's configuration. Parts are written together; one that HAProxy refuses keeps what it
 //! had, and the others go on (`haproxy/writer.rs`).
 
+mod certificates;
+mod health;
+mod statistics;
 mod writer;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use seaway_engine::{Context, Driver, Effect, Effects, Failure, Patch, Report, chain};
 use seaway_haproxy::{Global, Options};
-use seaway_model::{Desired, LoadBalancer, Name, Owner, Place, Problem, Reason, Unit};
-use tokio::runtime::Handle;
+use seaway_model::{
+    Desired, LoadBalancer, Name, Owner, Place, Problem, Reason, Unit, config::ReservedPorts, unit::LbKey,
+};
+use seaway_proxy::{ListenerStatistics, PoolStatistics};
+use tokio::{runtime::Handle, sync::watch};
 
 pub use self::writer::Served;
-use self::writer::{NotWritten, Writer};
+use self::{
+    statistics::Counting,
+    writer::{NotWritten, Writer},
+};
 use crate::OnHost;
 
 pub const DRIVER: &str = "haproxy";
@@ -31,6 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct HaproxyHost {
     place: Place,
     writer: Writer,
+    counting: Counting,
     runtime: Handle,
 }
 
@@ -70,11 +80,34 @@ impl Effects for Step {
 impl HaproxyHost {
     /// HAProxy starts with the first load balancer. To be called in the runtime, which must go on until [`HaproxyHost::stop`].
     pub fn new(host: Name, options: Options, global: Global) -> HaproxyHost {
-        HaproxyHost {
-            place: OnHost::new(host, DRIVER).place(),
-            writer: Writer::start(options, global),
-            runtime: Handle::current(),
-        }
+        let socket = global.socket().into();
+        let writer = Writer::start(options, global);
+        let counting = Counting::start(socket, writer.state());
+        HaproxyHost { place: OnHost::new(host, DRIVER).place(), writer, counting, runtime: Handle::current() }
+    }
+
+    /// Of a host of a cluster: at addresses of pools, it takes no port that the machine needs.
+    #[must_use]
+    pub fn reserving(self, ports: ReservedPorts) -> HaproxyHost {
+        self.reserve(ports);
+        self
+    }
+
+    /// As [`HaproxyHost::reserving`], of a configuration that was read again: from the next change on.
+    pub fn reserve(&self, ports: ReservedPorts) {
+        self.writer.reserve(ports);
+    }
+
+    /// Told when HAProxy dies and does not come back in a moment, and when it serves again: [`HaproxyHost::units`] are served otherwise
+    /// then than they were said to be.
+    pub fn changed(&self) -> watch::Receiver<()> {
+        self.writer.changed()
+    }
+
+    /// All of which something is, or was, served.
+    pub fn units(&self) -> Vec<Unit> {
+        let owners = self.writer.owners().into_iter();
+        owners.map(|it| Unit::LoadBalancer(self.place.clone(), LbKey::Of(it))).collect()
     }
 
     /// HAProxy takes no new connections. Waits until those that it has are gone, or for so long; then it is ended.
@@ -95,6 +128,16 @@ impl HaproxyHost {
     /// How often HAProxy had to read its files anew since it started.
     pub fn reloads(&self) -> u32 {
         self.writer.reloads()
+    }
+
+    /// Asks HAProxy for its counters, unless that was done a moment ago; if it does not answer, those of before stay.
+    pub async fn count(&self) {
+        self.counting.refresh().await;
+    }
+
+    /// As HAProxy counted until [`HaproxyHost::count`].
+    pub fn statistics(&self) -> (Vec<ListenerStatistics>, Vec<PoolStatistics>) {
+        self.counting.statistics()
     }
 
     async fn write(&self, owner: &Owner, part: Option<Arc<LoadBalancer>>) -> Result<(), Failure> {
@@ -192,10 +235,16 @@ impl Driver for HaproxyHost {
         }
     }
 
-    fn conclude(&self, _: &Unit, _: &Desired, observed: &Served) -> Report {
+    fn conclude(&self, unit: &Unit, _: &Desired, observed: &Served) -> Report {
+        let dead = owner(unit).filter(|_| observed.is_down).map(|owner| {
+            let what = "HAProxy died and does not start again: no port of this is open here";
+            let problem = Problem::new(owner.object(), Reason::Failed, what);
+            let fix = "The log of Seaway says why. It is tried again, with growing pauses.";
+            (owner.clone(), problem.fix(fix))
+        });
         Report {
             serving: observed.at.clone(),
-            problems: observed.problems.clone(),
+            problems: observed.problems.iter().cloned().chain(dead).collect(),
             // HAProxy may have died, and started again without this one.
             again: Some(TRY_AGAIN),
             ..Report::default()

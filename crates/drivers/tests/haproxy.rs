@@ -1,7 +1,11 @@
 //! The driver for HAProxy, with a real one on loopback.
 
+#[path = "haproxy/counters.rs"]
+mod counters;
 #[path = "haproxy/faults.rs"]
 mod faults;
+#[path = "haproxy/members.rs"]
+mod members;
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},

@@ -9,14 +9,15 @@ mod certificates;
 mod maps;
 mod servers;
 
-pub use servers::leaving;
+pub use servers::leaving_of;
 
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
-    document::{Backend, Document, Frontend},
+    document::{Backend, Document, Frontend, Slot},
     running::Running,
     runtime::commands::Command,
+    words::Label,
 };
 
 /// Nothing is left out silently: what no command does is a reason to reload.
@@ -104,6 +105,20 @@ impl Difference {
         Difference { commands, reloads }
     }
 
+    /// Of members alone: these backends have them in these slots now, and all else is as wanted.
+    pub fn of_members(
+        running: &Running,
+        wanted: &Document,
+        changed: &BTreeMap<Label, Vec<Slot>>,
+    ) -> Difference {
+        let mut work = Work { running, wanted, reloads: BTreeMap::new() };
+        let mut servers = servers::Servers::default();
+        for (name, slots) in changed {
+            work.servers_of(name, slots, &mut servers);
+        }
+        Difference { commands: [servers.joining, servers.leaving].concat(), reloads: work.reloads }
+    }
+
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty() && self.reloads.is_empty()
     }
@@ -161,7 +176,7 @@ impl Work<'_> {
     }
 
     /// The backend as it was read, where it is still set up so.
-    fn backend(&self, name: &crate::words::Label) -> Option<&Backend> {
+    fn backend(&self, name: &Label) -> Option<&Backend> {
         let wanted = self.wanted.backends.get(name)?;
         self.running.document.backends.get(name).filter(|it| it.settings == wanted.settings)
     }

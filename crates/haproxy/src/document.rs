@@ -10,7 +10,7 @@ mod frontend;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use seaway_model::Name;
+use seaway_model::{ListenerId, Name, Owner, PoolId};
 use secrecy::{ExposeSecret as _, SecretString};
 
 pub use self::{backend::*, frontend::*};
@@ -34,6 +34,16 @@ pub struct Document {
     pub authorities: BTreeMap<Label, Name>,
     /// Bodies of responses of our own.
     pub pages: BTreeMap<Label, Name>,
+    /// For what HAProxy counts. Nothing of it is printed.
+    pub origins: Origins,
+}
+
+/// Whose listeners and pools frontends and backends are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins {
+    pub frontends: BTreeMap<Label, (Owner, ListenerId)>,
+    /// By the pool, of which several may be: routes have rules of their own.
+    pub backends: BTreeMap<(Owner, PoolId), Vec<Label>>,
 }
 
 /// Of the process. What is different here needs a reload.

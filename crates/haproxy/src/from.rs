@@ -12,16 +12,20 @@ mod slots;
 mod spare;
 mod tls;
 
+pub use self::backends::{changed_members, members_in_slots};
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::Arc,
 };
 
-use seaway_model::{Kind, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, load_balancer::Trust};
+use seaway_model::{
+    Kind, LoadBalancer, Name, ObjectRef, Owner, Problem, Reason, config::ReservedPorts, load_balancer::Trust,
+};
 
 use crate::{
-    document::{Answer, Backend, Document, Global, Settings},
+    document::{Answer, Backend, Document, Global, Origins, Settings},
     version::Version,
     words::{Label, Text},
 };
@@ -44,6 +48,8 @@ pub struct Unusable {
     pub certificates: BTreeSet<ObjectRef>,
     /// Texts in which not each certificate of an authority can be read.
     pub authorities: BTreeSet<Name>,
+    /// Ports that the machine needs itself: they are not opened at addresses of pools. Of a host of a cluster.
+    pub ports: Option<ReservedPorts>,
 }
 
 /// The same for the same values, whatever their order in time was, but for what `before` keeps in its place.
@@ -58,6 +64,7 @@ pub fn document(wanted: Wanted<'_>) -> (Document, Vec<(Owner, Problem)>) {
         certificates: BTreeMap::new(),
         authorities: BTreeMap::new(),
         pages: BTreeMap::new(),
+        origins: Origins::default(),
     };
     let mut work =
         Work { wanted, document, problems: Vec::new(), taken: BTreeSet::new(), names: BTreeMap::new() };

@@ -3,6 +3,7 @@
 use crate::runtime::{
     observed,
     reply::{Expected, Replies},
+    statistics::statistics,
 };
 
 /// Replies are the same however they are cut; no table makes more of itself than it has lines.
@@ -43,6 +44,8 @@ pub fn haproxy(bytes: &[u8]) {
     assert!(observed::crt_list(&text).len() <= lines);
     assert!(observed::processes(&text).old.len() <= lines);
     assert!(observed::alerts(bytes, "/run/").len() <= 5);
+    let counted = statistics(&text);
+    assert!(counted.frontends.len() + counted.backends.len() + counted.servers.len() <= lines);
     observed::version(&text);
     let kept = observed::kept_state(&text, |_, _, at| at.is_some());
     assert!(kept.lines().all(|it| text.lines().any(|line| line.trim_end() == it)));

@@ -26,7 +26,12 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{difference::ReloadReason, document::Document, runtime::SocketError};
+use crate::{
+    difference::ReloadReason,
+    document::{Document, Slot},
+    runtime::SocketError,
+    words::Label,
+};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -123,6 +128,8 @@ pub struct Haproxy {
 #[derive(Debug)]
 enum Order {
     Serve(Arc<Document>, oneshot::Sender<Result<(), Arc<ProcessError>>>),
+    /// Members alone, in the slots of these backends.
+    Members(BTreeMap<Label, Vec<Slot>>, oneshot::Sender<Result<(), Arc<ProcessError>>>),
     Stop,
 }
 
@@ -140,6 +147,14 @@ impl Haproxy {
         let (tell, done) = oneshot::channel();
         let stopped = || Arc::new(ProcessError::Stopped);
         self.orders.send(Order::Serve(document, tell)).await.map_err(|_| stopped())?;
+        done.await.map_err(|_| stopped())?
+    }
+
+    /// As [`Haproxy::serve`], of the document that is served with other members in these backends: nothing else is looked at.
+    pub async fn serve_members(&self, changed: BTreeMap<Label, Vec<Slot>>) -> Result<(), Arc<ProcessError>> {
+        let (tell, done) = oneshot::channel();
+        let stopped = || Arc::new(ProcessError::Stopped);
+        self.orders.send(Order::Members(changed, tell)).await.map_err(|_| stopped())?;
         done.await.map_err(|_| stopped())?
     }
 

@@ -10,6 +10,8 @@ pub mod commands;
 pub mod observed;
 pub mod reply;
 pub mod socket;
+pub mod statistics;
 
 pub use commands::Command;
 pub use socket::{Socket, SocketError};
+pub use statistics::{Counters, Statistics};

@@ -125,6 +125,30 @@ pub struct MemberStatistics {
 }
 
 impl ListenerStatistics {
+    /// Of one that has counted nothing yet.
+    pub fn new(key: LbKey, ip: IpAddr, listener: Arc<Listener>) -> ListenerStatistics {
+        ListenerStatistics {
+            key,
+            ip,
+            id: listener.id(),
+            listener,
+            closed: false,
+            traffic: Traffic::default(),
+            connect_errors: 0,
+            retries: 0,
+            requests: 0,
+            answers: [0; 6],
+            refused: [0; Refusal::ALL.len()],
+        }
+    }
+
+    /// So many were refused for that.
+    #[must_use]
+    pub fn with_refused(mut self, why: Refusal, count: u64) -> ListenerStatistics {
+        self.refused.get_mut(why as usize).into_iter().for_each(|it| *it = count);
+        self
+    }
+
     pub fn refused(&self, why: Refusal) -> u64 {
         self.refused.get(why as usize).copied().unwrap_or_default()
     }

@@ -47,7 +47,8 @@ fn printed(look: &Look, settings: &Settings, version: Version) -> Printed {
         .map(|(object, _)| object.clone());
     let authorities = all.values().flat_map(|it| authorities(it));
     let authorities = authorities.filter(|it| seaway_proxy::look_at_authorities(it).is_err()).cloned();
-    let unusable = Unusable { certificates: certificates.collect(), authorities: authorities.collect() };
+    let unusable =
+        Unusable { certificates: certificates.collect(), authorities: authorities.collect(), ports: None };
     let global = match &settings.data_plane {
         DataPlane::Haproxy(it) => it.global(),
         DataPlane::Native => Global::default(),

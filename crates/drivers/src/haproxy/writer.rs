@@ -1,6 +1,8 @@
 //! The only one that writes HAProxy's configuration: parts that come together are written together, and a part that HAProxy
 //! refuses is found by halving. So it is where HAProxy died and cannot start again: all is written from the beginning then.
 
+mod members;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -9,13 +11,11 @@ use std::{
 };
 
 use seaway_haproxy::{
-    Document, Global, Haproxy, Options, ProcessError, Report, Unusable, Version, Wanted, authorities,
-    document, version,
+    Document, Global, Haproxy, Options, ProcessError, Unusable, Version, Wanted, document, document::Slot,
+    version, words::Label,
 };
 use seaway_model::{
-    L4, Listener, LoadBalancer, Name, ObjectRef, Owner, Problem,
-    load_balancer::{Bind, Certificate},
-    outcome::Serving,
+    L4, LoadBalancer, Owner, Problem, config::ReservedPorts, load_balancer::Bind, outcome::Serving,
 };
 use thiserror::Error;
 use tokio::{
@@ -25,8 +25,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::Parts;
-use crate::native::bad_certificate;
+use super::{Parts, certificates::Certificates, health::Health};
 
 /// What comes within this time is written together.
 const GATHER: Duration = Duration::from_millis(2);
@@ -49,6 +48,8 @@ pub struct Served {
     pub at: Vec<Serving>,
     /// What of it HAProxy cannot do.
     pub problems: Vec<(Owner, Problem)>,
+    /// HAProxy is dead: nothing of it is open until it serves again.
+    pub is_down: bool,
 }
 
 /// Why a part is not served as it was put.
@@ -75,10 +76,29 @@ struct Part {
     answer: Option<oneshot::Sender<Answer>>,
 }
 
+/// What HAProxy serves now, and which of its workers does.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// As HAProxy took them.
+    pub(super) parts: Arc<Parts>,
+    pub(super) document: Option<Arc<Document>>,
+    health: Option<Health>,
+}
+
+impl State {
+    pub(super) fn worker(&self) -> Option<u32> {
+        self.health.as_ref().and_then(|it| it.report.borrow().worker)
+    }
+}
+
 pub(super) struct Writer {
     orders: mpsc::UnboundedSender<Part>,
     served: Arc<RwLock<BTreeMap<Owner, Served>>>,
-    report: Arc<RwLock<Option<watch::Receiver<Report>>>>,
+    state: Arc<RwLock<State>>,
+    /// Ports that are not opened at addresses of pools.
+    reserved: Arc<RwLock<Option<ReservedPorts>>>,
+    /// What is open is other than before, though nobody asked for it.
+    changed: watch::Receiver<()>,
     /// With the time that connections have to end.
     stop: watch::Sender<Option<Duration>>,
     task: AbortHandle,
@@ -91,17 +111,20 @@ impl Writer {
         // As many wait as there are Units: each for its own answer.
         let (orders, taken) = mpsc::unbounded_channel();
         let served = Arc::<RwLock<BTreeMap<Owner, Served>>>::default();
-        let report = Arc::<RwLock<Option<watch::Receiver<Report>>>>::default();
+        let state = Arc::<RwLock<State>>::default();
+        let reserved = Arc::<RwLock<Option<ReservedPorts>>>::default();
+        let (change, changed) = watch::channel(());
         let work = Work {
             options,
             global,
             haproxy: None,
             version: None,
-            parts: Parts::new(),
-            document: None,
             served: served.clone(),
-            report: report.clone(),
+            state: state.clone(),
+            reserved: reserved.clone(),
+            change,
             certificates: Certificates::default(),
+            slots: BTreeMap::new(),
         };
         let (stop, stopped) = watch::channel(None);
         let (alive, ended) = watch::channel(());
@@ -109,17 +132,43 @@ impl Writer {
             work.run(taken, stopped).await;
             drop(alive);
         });
-        Writer { orders, served, report, stop, task: task.abort_handle(), ended }
+        Writer { orders, served, state, reserved, changed, stop, task: task.abort_handle(), ended }
     }
 
     pub(super) fn served(&self, owner: &Owner) -> Served {
-        let served = self.served.read().unwrap_or_else(PoisonError::into_inner);
-        served.get(owner).cloned().unwrap_or_default()
+        let served = self.served.read().unwrap_or_else(PoisonError::into_inner).get(owner).cloned();
+        let mut served = served.unwrap_or_default();
+        if served.load_balancer.is_some() && self.health().is_some_and(|it| !it.serves()) {
+            (served.at, served.is_down) = (Vec::new(), true);
+        }
+        served
+    }
+
+    /// Told whenever what is open is other than before, though nobody asked for it: HAProxy died, or serves again.
+    pub(super) fn changed(&self) -> watch::Receiver<()> {
+        self.changed.clone()
+    }
+
+    /// Those of whom something is, or was, served.
+    pub(super) fn owners(&self) -> Vec<Owner> {
+        self.served.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    /// From the next change on. What was opened there before stays as it is until then.
+    pub(super) fn reserve(&self, ports: ReservedPorts) {
+        *self.reserved.write().unwrap_or_else(PoisonError::into_inner) = Some(ports);
     }
 
     pub(super) fn reloads(&self) -> u32 {
-        let report = self.report.read().unwrap_or_else(PoisonError::into_inner);
-        report.as_ref().map(|it| it.borrow().reloads.values().sum()).unwrap_or_default()
+        self.health().map(|it| it.report.borrow().reloads.values().sum()).unwrap_or_default()
+    }
+
+    pub(super) fn state(&self) -> Arc<RwLock<State>> {
+        self.state.clone()
+    }
+
+    fn health(&self) -> Option<Health> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).health.clone()
     }
 
     /// Returns once HAProxy serves it, or no longer does.
@@ -147,9 +196,8 @@ impl Writer {
     async fn end(&self) {
         let mut ended = self.ended.clone();
         while ended.changed().await.is_ok() {}
-        let report = self.report.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(report) = report {
-            seaway_haproxy::process::ended(report).await;
+        if let Some(health) = self.health() {
+            seaway_haproxy::process::ended(health.report).await;
         }
     }
 }
@@ -159,12 +207,13 @@ struct Work {
     global: Global,
     haproxy: Option<Haproxy>,
     version: Option<Version>,
-    /// As HAProxy took them.
-    parts: Parts,
-    document: Option<Arc<Document>>,
     served: Arc<RwLock<BTreeMap<Owner, Served>>>,
-    report: Arc<RwLock<Option<watch::Receiver<Report>>>>,
+    state: Arc<RwLock<State>>,
+    reserved: Arc<RwLock<Option<ReservedPorts>>>,
+    change: watch::Sender<()>,
     certificates: Certificates,
+    /// Of backends whose members changed since the document was made.
+    slots: BTreeMap<Label, Vec<Slot>>,
 }
 
 impl Work {
@@ -231,9 +280,24 @@ impl Work {
                 }
                 answer => {
                     failures = if answer.is_ok() { 0 } else { failures.saturating_add(1) };
+                    if answer.is_ok() {
+                        self.forget_removed(&parts);
+                    }
                     parts.into_iter().for_each(|it| it.answer(&answer));
                 }
             }
+        }
+        if beginnings > 0 {
+            // Those who did not ask hear of it as well.
+            self.change.send_replace(());
+        }
+    }
+
+    /// Of them nothing is to be told any more.
+    fn forget_removed(&self, parts: &[Part]) {
+        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        for part in parts.iter().filter(|it| it.load_balancer.is_none()) {
+            served.remove(&part.owner);
         }
     }
 
@@ -251,15 +315,27 @@ impl Work {
         if let Some(haproxy) = self.haproxy.take() {
             haproxy.kill().await;
         }
-        self.served.write().unwrap_or_else(PoisonError::into_inner).clear();
-        let served = std::mem::take(&mut self.parts).into_iter();
-        let served = served.map(|(owner, it)| Part { owner, load_balancer: Some(it), answer: None });
+        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        served.values_mut().for_each(|it| *it = Served::default());
+        drop(served);
+        let parts_of_before =
+            std::mem::take(&mut self.state.write().unwrap_or_else(PoisonError::into_inner).parts);
+        let served = parts_of_before.iter().map(|(owner, it)| Part {
+            owner: owner.clone(),
+            load_balancer: Some(it.clone()),
+            answer: None,
+        });
         let next = std::iter::once(parts).chain(left.drain(..).rev());
         served.chain(next.flatten()).collect()
     }
 
     async fn write(&mut self, parts: &[Part]) -> Answer {
-        let mut all = self.parts.clone();
+        if self.write_members(parts).await {
+            return Ok(());
+        }
+        self.take_in_slots();
+        let before = self.state();
+        let mut all = (*before.parts).clone();
         for part in parts {
             match &part.load_balancer {
                 Some(wanted) => all.insert(part.owner.clone(), wanted.clone()),
@@ -268,21 +344,27 @@ impl Work {
         }
         let version = self.version().await?;
         let (unusable, of_certificates) = self.certificates.look(&all);
+        let ports = self.reserved.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let unusable = Unusable { ports, ..unusable };
         let wanted = Wanted {
             load_balancers: &all,
             version,
             global: &self.global,
             unusable: &unusable,
-            before: self.document.as_deref(),
+            before: before.document.as_deref(),
         };
         let (document, mut problems) = document(wanted);
         problems.extend(of_certificates);
         let document = Arc::new(document);
         self.serve(&document, all.is_empty()).await?;
         self.publish(&document, &all, problems);
-        self.document = Some(document);
-        self.parts = all;
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        (state.document, state.parts) = (Some(document), Arc::new(all));
         Ok(())
+    }
+
+    fn state(&self) -> State {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn version(&mut self) -> Result<Version, Arc<NotWritten>> {
@@ -311,15 +393,16 @@ impl Work {
             }
             let started = Haproxy::start(self.options.clone(), document.clone()).await;
             let started = started.map_err(|error| why(Arc::new(error)))?;
-            *self.report.write().unwrap_or_else(PoisonError::into_inner) = Some(started.report());
+            let health = Health::follow(started.report(), self.change.clone());
+            self.state.write().unwrap_or_else(PoisonError::into_inner).health = Some(health);
             self.haproxy = Some(started);
             info!(config = %self.options.config.display(), "HAProxy started");
             return Ok(());
         };
         let Err(error) = haproxy.serve(document.clone()).await else { return Ok(()) };
         // It is not to try the refused one again by itself, after its next start.
-        if let Some(before) = self.document.as_ref().filter(|_| !self.is_down())
-            && let Err(error) = haproxy.serve(before.clone()).await
+        if let Some(before) = self.state().document.filter(|_| !self.is_down())
+            && let Err(error) = haproxy.serve(before).await
         {
             warn!(error = %error, "HAProxy does not take back what it served before");
         }
@@ -332,8 +415,8 @@ impl Work {
         let mut served: BTreeMap<Owner, Served> = BTreeMap::new();
         for (owner, load_balancer) in all {
             let at = at(load_balancer, &binds);
-            let known = Served { load_balancer: Some(load_balancer.clone()), at, problems: Vec::new() };
-            served.insert(owner.clone(), known);
+            let load_balancer = Some(load_balancer.clone());
+            served.insert(owner.clone(), Served { load_balancer, at, ..Served::default() });
         }
         // Those of listeners that others have at the front door are told by who asked for the door.
         for (owner, problem) in problems {
@@ -342,7 +425,11 @@ impl Work {
                 served.problems.push((owner, problem));
             }
         }
-        *self.served.write().unwrap_or_else(PoisonError::into_inner) = served;
+        let mut before = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        // Those of whom nothing is served any more are told so.
+        let lost = before.keys().filter(|it| !served.contains_key(*it)).cloned().collect::<Vec<_>>();
+        served.extend(lost.into_iter().map(|it| (it, Served::default())));
+        *before = served;
     }
 }
 
@@ -402,52 +489,4 @@ fn at(load_balancer: &LoadBalancer, binds: &BTreeSet<SocketAddr>) -> Vec<Serving
 fn concerns(load_balancer: &LoadBalancer, owner: &Owner) -> bool {
     load_balancer.listeners.values().any(|it| it.owner == *owner)
         || load_balancer.pools.values().any(|it| it.owner == *owner)
-}
-
-/// Which certificates HAProxy would refuse, and with them its whole configuration. Each is looked at once.
-#[derive(Default)]
-struct Certificates {
-    known: BTreeMap<ObjectRef, (Arc<Certificate>, Option<Problem>)>,
-    /// Of authorities: whether each certificate in the text can be read.
-    authorities: BTreeMap<Name, bool>,
-}
-
-impl Certificates {
-    fn look(&mut self, all: &Parts) -> (Unusable, Vec<(Owner, Problem)>) {
-        let before = std::mem::take(&mut self.known);
-        let mut problems = Vec::new();
-        for load_balancer in all.values() {
-            for (object, certificate) in load_balancer.certificates.iter() {
-                // Of authorities alone: HAProxy reads them from another file.
-                if certificate.chain.is_empty() {
-                    continue;
-                }
-                let problem = match before.get(object).or_else(|| self.known.get(object)) {
-                    Some((known, problem)) if Arc::ptr_eq(known, certificate) => problem.clone(),
-                    _ => {
-                        seaway_proxy::look_at(certificate).err().map(|error| bad_certificate(object, &error))
-                    }
-                };
-                if let Some(problem) = &problem {
-                    let names = |it: &&Arc<Listener>| {
-                        it.tls.as_ref().is_some_and(|tls| tls.objects().into_iter().any(|it| it == object))
-                    };
-                    let named = load_balancer.listeners.values().filter(names);
-                    problems.extend(named.map(|it| (it.owner.clone(), problem.clone())));
-                }
-                self.known.insert(object.clone(), (certificate.clone(), problem));
-            }
-        }
-        let before = std::mem::take(&mut self.authorities);
-        for text in all.values().flat_map(|it| authorities(it)) {
-            if !self.authorities.contains_key(text) {
-                let look = || seaway_proxy::look_at_authorities(text).is_ok();
-                self.authorities.insert(text.clone(), before.get(text).copied().unwrap_or_else(look));
-            }
-        }
-        let certificates = self.known.iter().filter(|(_, it)| it.1.is_some()).map(|it| it.0.clone());
-        let authorities = self.authorities.iter().filter(|(_, it)| !**it).map(|it| it.0.clone());
-        // Who believes such authorities is told by who makes the document.
-        (Unusable { certificates: certificates.collect(), authorities: authorities.collect() }, problems)
-    }
 }

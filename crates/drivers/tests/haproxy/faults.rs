@@ -29,6 +29,12 @@ fn master(folder: &Path) -> u32 {
     line.split_whitespace().next().and_then(|it| it.parse().ok()).unwrap_or_else(|| panic!("{text}"))
 }
 
+/// All of it ends.
+pub(crate) fn kill_master(folder: &Path) {
+    let master = master(folder).to_string();
+    assert!(Command::new("kill").args(["-9", &master]).status().expect("started").success());
+}
+
 /// HAProxy dies, and before it is there again another process has a port: that one is found, and the others are served.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_keeps_haproxy_from_starting_again_is_found_and_the_others_are_served() {
@@ -43,8 +49,7 @@ async fn one_that_keeps_haproxy_from_starting_again_is_found_and_the_others_are_
         settle(&host, owner, &wanted(number)).await.expect("it is served");
     }
     let taken = loop {
-        let master = master(folder.path()).to_string();
-        assert!(Command::new("kill").args(["-9", &master]).status().expect("started").success());
+        kill_master(folder.path());
         // Until the old worker lets go, and before the next one has it.
         let found = (0..20_000).find_map(|_| TcpListener::bind((ip, port(2))).ok());
         if let Some(found) = found {

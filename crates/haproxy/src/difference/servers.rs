@@ -1,10 +1,8 @@
 //! Members in their slots: who joins, who changes, who leaves.
 
-use std::collections::BTreeMap;
-
 use super::{ReloadReason, Work};
 use crate::{
-    document::{Balance, Document, Settings, SlotMember, SlotState, Stick},
+    document::{Balance, Settings, Slot, SlotMember, SlotState, Stick},
     running::{Running, ServerNow},
     runtime::commands::{Command, NewServer, Server, ServerState},
     words::Label,
@@ -27,31 +25,43 @@ impl Work<'_> {
                 self.wanted.backends.get(name).is_some_and(|it| it.slots == before.slots)
             })
         };
-        let empty = BTreeMap::new();
-        for (name, backend) in &self.wanted.backends {
-            if is_same(name) {
-                continue;
-            }
-            let Some(settings) = self.backend(name).map(|it| it.settings.clone()) else { continue };
-            let servers = self.running.servers.get(name).unwrap_or(&empty);
-            for slot in &backend.slots {
-                let Some(member) = &slot.member else { continue };
-                let server = Server { backend: name.clone(), name: slot.name.clone() };
-                match servers.get(&slot.name) {
-                    Some(now) => self.change(&mut commands, &server, now, &ServerNow::of(slot), &settings),
-                    None => self.add(&mut commands, &server, member, &settings),
-                }
-            }
+        let wanted = self.wanted;
+        for (name, backend) in wanted.backends.iter().filter(|it| !is_same(it.0)) {
+            self.servers_of(name, &backend.slots, &mut commands);
         }
-        for (name, servers) in self.running.servers.iter().filter(|it| !is_same(it.0)) {
-            for (server, _) in servers.iter().filter(|(_, it)| it.state == ServerState::Ready) {
-                if !is_member(self.wanted, name, server) {
-                    let server = Server { backend: name.clone(), name: server.clone() };
-                    commands.leaving.push(Command::SetState(server, ServerState::Drain));
-                }
-            }
+        let no_longer = |name: &&Label| !wanted.backends.contains_key(*name);
+        for name in self.running.servers.keys().filter(no_longer) {
+            self.drain(name, &[], &mut commands);
         }
         commands
+    }
+
+    /// Of one backend that is to have these slots.
+    pub(super) fn servers_of(&mut self, name: &Label, slots: &[Slot], commands: &mut Servers) {
+        let running = self.running;
+        if let Some(settings) = self.backend(name).map(|it| it.settings.clone()) {
+            let servers = running.servers.get(name);
+            for slot in slots {
+                let Some(member) = &slot.member else { continue };
+                let server = Server { backend: name.clone(), name: slot.name.clone() };
+                match servers.and_then(|it| it.get(&slot.name)) {
+                    Some(now) => self.change(commands, &server, now, &ServerNow::of(slot), &settings),
+                    None => self.add(commands, &server, member, &settings),
+                }
+            }
+        }
+        self.drain(name, slots, commands);
+    }
+
+    /// Those that are in no slot any more.
+    fn drain(&self, name: &Label, slots: &[Slot], commands: &mut Servers) {
+        let servers = self.running.servers.get(name).into_iter().flatten();
+        for (server, _) in servers.filter(|(_, it)| it.state == ServerState::Ready) {
+            if !is_member(slots, server) {
+                let server = Server { backend: name.clone(), name: server.clone() };
+                commands.leaving.push(Command::SetState(server, ServerState::Drain));
+            }
+        }
     }
 
     fn change(
@@ -137,17 +147,13 @@ fn added(member: &SlotMember, settings: &Settings) -> Option<NewServer> {
     })
 }
 
-/// Servers that drain because nothing wants them; what is to be done once they have no connection left.
-pub fn leaving(running: &Running, wanted: &Document) -> Vec<Server> {
-    let all =
-        running.servers.iter().flat_map(|(backend, it)| it.iter().map(move |(name, it)| (backend, name, it)));
-    let drained =
-        all.filter(|(backend, name, it)| it.state == ServerState::Drain && !is_member(wanted, backend, name));
-    drained.map(|(backend, name, _)| Server { backend: backend.clone(), name: name.clone() }).collect()
+/// Servers of a backend with these slots that drain because nothing wants them; what is to be done once they have no connection left.
+pub fn leaving_of(running: &Running, backend: &Label, slots: &[Slot]) -> Vec<Server> {
+    let servers = running.servers.get(backend).into_iter().flatten();
+    let drained = servers.filter(|(name, it)| it.state == ServerState::Drain && !is_member(slots, name));
+    drained.map(|(name, _)| Server { backend: backend.clone(), name: name.clone() }).collect()
 }
 
-fn is_member(wanted: &Document, backend: &Label, name: &Label) -> bool {
-    let backend = wanted.backends.get(backend);
-    let slot = backend.and_then(|it| it.slots.iter().find(|slot| slot.name == *name));
-    slot.is_some_and(|it| it.member.is_some())
+fn is_member(slots: &[Slot], name: &Label) -> bool {
+    slots.iter().any(|slot| slot.name == *name && slot.member.is_some())
 }

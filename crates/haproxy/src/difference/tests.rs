@@ -36,6 +36,7 @@ fn empty() -> Document {
         certificates: BTreeMap::new(),
         authorities: BTreeMap::new(),
         pages: BTreeMap::new(),
+        origins: Origins::default(),
     }
 }
 
@@ -44,6 +45,7 @@ fn frontend(strict: bool) -> Frontend {
     Frontend {
         about: Text::new("").expect("of the alphabet"),
         binds: Vec::new(),
+        floating: BTreeSet::new(),
         tls: Some(BindTls { crt_list: label("list"), strict, terms: TlsTerms::default(), http2: false }),
         sources: Vec::new(),
         denied: Vec::new(),
@@ -326,6 +328,23 @@ proptest! {
     fn the_same_document_needs_nothing(document in documents()) {
         let running = Running::loaded(Arc::new(document.clone()));
         prop_assert_eq!(Difference::between(&running, &document), Difference::default());
+    }
+}
+
+proptest! {
+    /// Looking at the backends that have other members says the same as looking at all.
+    #[test]
+    fn of_members_alone_the_same_is_told(one in documents(), other in documents()) {
+        let running = Running::loaded(Arc::new(one.clone()));
+        let mut wanted = one.clone();
+        let mut changed = BTreeMap::new();
+        for (name, backend) in &mut wanted.backends {
+            backend.slots.clone_from(&other.backends[name].slots);
+            changed.insert(name.clone(), backend.slots.clone());
+        }
+        let (of_members, whole) =
+            (Difference::of_members(&running, &one, &changed), Difference::between(&running, &wanted));
+        prop_assert_eq!(of_members, whole);
     }
 }
 

@@ -1,6 +1,10 @@
 //! Frontends: where clients come in, and how a backend is chosen for them.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use ipnet::IpNet;
 
@@ -12,6 +16,8 @@ pub struct Frontend {
     /// Whose it is, for the reader.
     pub about: Text,
     pub binds: Vec<SocketAddr>,
+    /// Of them, addresses that this machine has only while Seaway puts them there: the sockets are open before and after.
+    pub floating: BTreeSet<IpAddr>,
     pub tls: Option<BindTls>,
     /// Who may connect; empty means everybody.
     pub sources: Vec<IpNet>,

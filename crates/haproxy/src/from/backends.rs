@@ -1,13 +1,15 @@
 //! Backends: one for each pool, and one for each way in which rules send requests to it.
 
+use std::sync::Arc;
+
 use seaway_model::{
-    Pool, PoolId,
+    LoadBalancer, Pool, PoolId,
     load_balancer::{Action, Member, MemberState, Protocol, Rule},
 };
 
 use super::{Work, about, frontends::Here, readable, settings::Timed, slots};
 use crate::{
-    document::{Answer, Backend, HttpRule, Settings, SlotMember, SlotState},
+    document::{Answer, Backend, HttpRule, Settings, Slot, SlotMember, SlotState},
     words::{Label, digest},
 };
 
@@ -51,6 +53,8 @@ impl Work<'_> {
             true => about(&format!("{} {id}", here.called)),
             false => about(&format!("{} {id}, by a route's own rules", here.called)),
         };
+        let of_pool = self.document.origins.backends.entry((here.owner.clone(), id.clone()));
+        of_pool.or_default().push(name.clone());
         self.put(serves, name, about, settings, slots)
     }
 
@@ -70,7 +74,7 @@ impl Work<'_> {
         name: Label,
         about: crate::words::Text,
         settings: Settings,
-        slots: Vec<crate::document::Slot>,
+        slots: Vec<Slot>,
     ) -> Option<Label> {
         self.names.insert(serves.clone(), name.clone());
         self.document
@@ -92,13 +96,49 @@ impl Work<'_> {
         kept.or_else(spare).unwrap_or_else(|| readable(serves))
     }
 
-    fn slots(&self, pool: &Pool, name: &Label) -> Vec<crate::document::Slot> {
-        let largest = pool.members.iter().map(|it| it.weight).max().unwrap_or_default();
-        let members = pool.members.iter().map(|member| slot_member(pool, member, largest)).collect();
+    fn slots(&self, pool: &Pool, name: &Label) -> Vec<Slot> {
         let before = self.wanted.before.and_then(|it| it.backends.get(name));
-        let in_order = pool.balance == seaway_model::load_balancer::Balance::First;
-        slots::slots(members, before.map_or(&[], |it| &it.slots), in_order)
+        members_in_slots(pool, before.map_or(&[], |it| &it.slots))
     }
+}
+
+/// The members of a pool, where they were before if they were.
+pub fn members_in_slots(pool: &Pool, before: &[Slot]) -> Vec<Slot> {
+    let largest = pool.members.iter().map(|it| it.weight).max().unwrap_or_default();
+    let members = pool.members.iter().map(|member| slot_member(pool, member, largest)).collect();
+    let in_order = pool.balance == seaway_model::load_balancer::Balance::First;
+    slots::slots(members, before, in_order)
+}
+
+/// The pools that have other members, where nothing else is different. Names of members are in certificates that are asked for, so a
+/// pool with TLS is looked at whole.
+pub fn changed_members(before: &LoadBalancer, after: &LoadBalancer) -> Option<Vec<PoolId>> {
+    let LoadBalancer { binds, listeners, pools, certificates, awaited, options } = after;
+    let is_same = (binds, awaited, options) == (&before.binds, &before.awaited, &before.options)
+        && is_alike(certificates, &before.certificates)
+        && listeners.len() == before.listeners.len()
+        && listeners.iter().all(|(id, it)| before.listeners.get(id).is_some_and(|known| is_alike(it, known)));
+    if !is_same || pools.len() != before.pools.len() {
+        return None;
+    }
+    let mut changed = Vec::new();
+    for (id, pool) in pools {
+        let known = before.pools.get(id)?;
+        if is_alike(pool, known) {
+            continue;
+        }
+        let is_members = **known == Pool { members: known.members.clone(), ..(**pool).clone() };
+        if !is_members || pool.tls.is_some() {
+            return None;
+        }
+        changed.push(id.clone());
+    }
+    Some(changed)
+}
+
+/// Most are the same value: nothing in it is compared then.
+fn is_alike<T: PartialEq>(one: &Arc<T>, other: &Arc<T>) -> bool {
+    Arc::ptr_eq(one, other) || one == other
 }
 
 fn slot_member(pool: &Pool, member: &Member, largest: u32) -> SlotMember {

@@ -1,10 +1,14 @@
 //! A frontend for each listener.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use seaway_model::{
     L4, Listener, LoadBalancer, Owner, Reason,
-    load_balancer::{Action, Protocol, Trace},
+    load_balancer::{Action, Bind, Protocol, Trace},
 };
 
 use super::{Work, about, called, readable};
@@ -15,6 +19,7 @@ use crate::{
 
 /// Of a load balancer, as its listeners are worked on.
 pub(super) struct Here<'l> {
+    pub(super) owner: &'l Owner,
     pub(super) load_balancer: &'l LoadBalancer,
     /// What names of its backends begin with.
     pub(super) called: String,
@@ -28,7 +33,7 @@ impl Work<'_> {
         let called = called(owner);
         for listener in load_balancer.listeners.values() {
             let name = readable(&format!("{called}/{}", listener.port));
-            self.listener(Here { load_balancer, called: called.clone(), listener, name });
+            self.listener(Here { owner, load_balancer, called: called.clone(), listener, name });
         }
     }
 
@@ -38,7 +43,17 @@ impl Work<'_> {
             let what = format!("HAProxy serves no {}: port {} is left out", listener.l4, listener.port);
             return self.unsupported(&listener.owner, "spec.ports", what);
         }
+        let floating = floating(here.load_balancer);
+        let is_reserved = self.wanted.unusable.ports.as_ref().is_some_and(|it| it.contains(listener.port));
+        if is_reserved && !floating.is_empty() {
+            let what = format!(
+                "port {} is reserved for the machine itself, and HAProxy would take it from there: it is left out",
+                listener.port
+            );
+            self.problem(&listener.owner, "spec.ports", Reason::NotPermitted, what);
+        }
         let ips = here.load_balancer.binds.iter().filter_map(|bind| bind.ip());
+        let ips = ips.filter(|ip| !is_reserved || !floating.contains(ip));
         let mut binds: Vec<SocketAddr> = ips.map(|ip| SocketAddr::new(ip, listener.port)).collect();
         binds.sort_unstable();
         binds.dedup();
@@ -72,6 +87,7 @@ impl Work<'_> {
         let timeouts = &listener.timeouts;
         let frontend = Frontend {
             about: about(&listener.name),
+            floating: floating.into_iter().filter(|ip| binds.iter().any(|it| it.ip() == *ip)).collect(),
             binds,
             tls,
             sources: listener.sources.clone(),
@@ -87,6 +103,8 @@ impl Work<'_> {
             },
             routing,
         };
+        let origin = (here.owner.clone(), listener.id());
+        self.document.origins.frontends.insert(here.name.clone(), origin);
         self.document.frontends.insert(here.name, frontend);
     }
 
@@ -187,6 +205,12 @@ impl Work<'_> {
             pages,
         }
     }
+}
+
+/// Addresses of pools, which are on this machine only while they are served.
+fn floating(load_balancer: &LoadBalancer) -> BTreeSet<IpAddr> {
+    let of_pools = |bind: &Bind| matches!(bind, Bind::Ledger(_)).then(|| bind.ip()).flatten();
+    load_balancer.binds.iter().filter_map(of_pools).collect()
 }
 
 /// Statuses for which a page can be set.

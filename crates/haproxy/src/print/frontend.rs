@@ -18,6 +18,10 @@ pub(super) fn frontend(name: &Label, frontend: &Frontend, document: &Document, p
         if at.is_ipv6() {
             line.push_str(" v6only");
         }
+        // HAProxy would not start without the address.
+        if frontend.floating.contains(&at.ip()) {
+            line.push_str(" transparent");
+        }
         if let Some(tls) = &frontend.tls {
             let list = Place::CrtLists.path(folder, &tls.crt_list);
             let _ = write!(line, " ssl crt-list {list} {}", tls_terms(&tls.terms, folder));

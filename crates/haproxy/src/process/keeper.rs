@@ -1,5 +1,6 @@
 //! The one task that tells HAProxy anything: it knows what HAProxy has, and what it should have.
 
+mod members;
 mod reload;
 
 use std::{collections::BTreeMap, fs::File, path::PathBuf, process::ExitStatus, sync::Arc, time::Duration};
@@ -19,13 +20,14 @@ use super::{
     launch::{self, Paths, Started},
 };
 use crate::{
-    difference::{Difference, ReloadReason, leaving},
-    document::{Document, Place},
+    difference::{Difference, ReloadReason, leaving_of},
+    document::{Document, Place, Slot},
     running::Running,
     runtime::{
         Command, Socket, SocketError,
         commands::{Server, ServerState},
     },
+    words::Label,
 };
 
 /// Who died within this time after a start is started again with a pause, which doubles each time.
@@ -47,6 +49,8 @@ pub(super) struct Keeper {
     socket: Option<Socket>,
     running: Running,
     wanted: Arc<Document>,
+    /// Other members than there, since it came.
+    members: BTreeMap<Label, Vec<Slot>>,
     /// The last one that HAProxy was started with or read.
     good: Arc<Document>,
     waiting: Vec<Waiting>,
@@ -106,6 +110,7 @@ impl Keeper {
             running: Running::loaded(document.clone()),
             good: document.clone(),
             wanted: document,
+            members: BTreeMap::new(),
             waiting: Vec::new(),
             _swept: swept,
             _lock: lock,
@@ -138,6 +143,10 @@ impl Keeper {
             };
             match event {
                 Event::Order(None | Some(Order::Stop)) => break,
+                Event::Order(Some(Order::Members(changed, tell))) if self.has_all() => {
+                    self.waiting.push(tell);
+                    self.bring_members(changed).await;
+                }
                 Event::Order(Some(order)) => {
                     if self.take(order, &mut orders) {
                         break;
@@ -155,8 +164,19 @@ impl Keeper {
     fn take(&mut self, order: Order, orders: &mut mpsc::Receiver<Order>) -> bool {
         let mut next = Some(order);
         while let Some(order) = next {
-            let Order::Serve(document, tell) = order else { return true };
-            self.wanted = document;
+            let tell = match order {
+                Order::Stop => return true,
+                Order::Serve(document, tell) => {
+                    self.take_in_members();
+                    self.wanted = document;
+                    tell
+                }
+                Order::Members(changed, tell) => {
+                    self.running.brought = None;
+                    self.members.extend(changed);
+                    tell
+                }
+            };
             self.waiting.push(tell);
             next = orders.try_recv().ok();
         }
@@ -199,6 +219,7 @@ impl Keeper {
 
     /// Tells HAProxy what is new, and asks for a reload where that is not enough.
     async fn bring(&mut self) {
+        self.take_in_members();
         if self.child.is_none() {
             return;
         }
@@ -323,6 +344,7 @@ impl Keeper {
     }
 
     async fn try_restart(&mut self) -> Result<(), ProcessError> {
+        self.take_in_members();
         let mut document = self.wanted.clone();
         if !Arc::ptr_eq(&document, &self.good)
             && let Err(error) = launch::check(&self.paths, &document).await
@@ -342,7 +364,9 @@ impl Keeper {
     }
 
     fn follow_leaving(&mut self) {
-        let leaving = leaving(&self.running, &self.wanted);
+        let backends = self.running.servers.keys();
+        let leaving: Vec<Server> =
+            backends.flat_map(|it| leaving_of(&self.running, it, self.slots_of(it))).collect();
         self.drained.retain(|server, _| leaving.contains(server));
         for server in leaving {
             self.drained.entry(server).or_insert_with(Instant::now);

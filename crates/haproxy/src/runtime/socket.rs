@@ -13,6 +13,7 @@ use super::{
     commands::{Command, Line, NEW_VERSION},
     observed::{self, ListLine, Processes, ServersSeen},
     reply::{Expected, Refusal, Replies, number_behind},
+    statistics::{self, Statistics},
 };
 
 /// How long HAProxy may take for a reply, and for as many commands as are sent at once. It replies between two requests of clients.
@@ -168,6 +169,11 @@ impl Socket {
 
     pub async fn crt_list(&mut self, file: &str) -> Result<Vec<ListLine>, SocketError> {
         Ok(observed::crt_list(&self.ask(&format!("show ssl crt-list -n {file}")).await?))
+    }
+
+    /// What the worker that answers has counted.
+    pub async fn statistics(&mut self) -> Result<Statistics, SocketError> {
+        Ok(statistics::statistics(&self.ask("show stat").await?))
     }
 
     /// The process that answers.

@@ -1,7 +1,7 @@
 //! A folder, ports and members of a test's own, and documents about them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{
@@ -110,6 +110,7 @@ impl Place {
             certificates: BTreeMap::new(),
             authorities: BTreeMap::new(),
             pages: BTreeMap::new(),
+            origins: Origins::default(),
         };
         for number in 0..BACKENDS {
             self.add_backend(&mut document, number);
@@ -189,6 +190,7 @@ fn frontend(at: SocketAddr, tls: Option<BindTls>) -> Frontend {
     Frontend {
         about: Text::new("").expect("of the alphabet"),
         binds: vec![at],
+        floating: BTreeSet::new(),
         tls,
         sources: Vec::new(),
         denied: Vec::new(),

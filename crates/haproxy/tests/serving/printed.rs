@@ -283,7 +283,7 @@ fn one_certificate_that_cannot_be_used_spoils_only_itself() {
     let pems = [made(&["first.example"]), made(&["second.example"])];
     let ip = "192.0.2.10".parse().expect("an address");
     let all = all(ip, [80, 443, 3306], Members::written(), &pems);
-    let unusable = Unusable { certificates: BTreeSet::from([secret("first")]), authorities: BTreeSet::new() };
+    let unusable = Unusable { certificates: BTreeSet::from([secret("first")]), ..Unusable::default() };
     let global = crate::scene::global(FOLDER);
     let wanted = Wanted {
         load_balancers: &all,

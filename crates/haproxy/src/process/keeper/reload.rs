@@ -47,6 +47,7 @@ impl Keeper {
     }
 
     async fn try_reload(&mut self) -> Result<(), ProcessError> {
+        self.take_in_members();
         let wanted = self.wanted.clone();
         files::must_be_ours(&self.paths.config)?;
         launch::check(&self.paths, &wanted).await?;
